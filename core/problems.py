@@ -1,0 +1,63 @@
+"""Problems: what is wrong with a user's input, collected many at a time, each with place and remedy."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Severity(StrEnum):
+    """How much a Problem stops."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """A place in a file; lines and columns count from 1, 0 means the whole file."""
+
+    path: str
+    """Relative to the project folder, with forward slashes."""
+    line: int = 0
+    column: int = 0
+
+    def __str__(self) -> str:
+        place = self.path
+        if self.line:
+            place += f":{self.line}"
+        if self.column:
+            place += f":{self.column}"
+        return place
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong with the input; `summary` is one sentence without a full stop."""
+
+    summary: str
+    remedy: str
+    where: Where | None = None
+    subject: str = ""
+    """The table, key or construct it is about."""
+    detail: str = ""
+    """The text around it, Spark's error class, or the cycle's tables in order."""
+    severity: Severity = Severity.ERROR
+
+    def as_json(self) -> dict[str, object]:
+        """Give the Problem as a JSON object; file, line and column are null where they are unknown."""
+        return {
+            "severity": str(self.severity),
+            "subject": self.subject,
+            "summary": self.summary,
+            "detail": self.detail,
+            "file": self.where.path if self.where else None,
+            "line": self.where.line or None if self.where else None,
+            "column": self.where.column or None if self.where else None,
+            "remedy": self.remedy,
+        }
+
+
+def in_reading_order(problems: list[Problem] | tuple[Problem, ...]) -> tuple[Problem, ...]:
+    """Sort Problems by file, line and text, without repeats, so that the same input prints the same bytes."""
+    return tuple(
+        sorted(set(problems), key=lambda p: (p.where or Where(""), p.subject, p.summary).__repr__())
+    )

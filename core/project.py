@@ -1,0 +1,97 @@
+"""What is declared: the project as frozen values, read from texts by `core.layouts`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from core.names import TableName
+from core.sql.values import Parsed, TableDdl
+from core.vocabulary import Layer
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A SQL text of the project, as it stands in its file."""
+
+    path: str
+    """Relative to the project folder, with forward slashes."""
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """`<table>.yml`, with the project's defaults filled in."""
+
+    trigger: str = "10 seconds"
+    """Spark's processing-time interval."""
+    mode: str = "append"
+    key: tuple[str, ...] = ()
+    owner: str = ""
+    runbook: str = ""
+    description: str = ""
+    tags: tuple[str, ...] = ()
+    static_refresh: bool = False
+    """Whether a changing table may be this statement's static side (restart on change)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A declared table; without `dml` it is external: made and filled by others."""
+
+    name: TableName
+    product: str
+    layer: Layer
+    unit: TableName
+    """The folder's table: statements of one unit are deployed, stopped and swapped together."""
+    folder: str
+    ddl: Script
+    ddl_facts: TableDdl
+    dml: Script | None = None
+    facts: Parsed | None = None
+    """What the statement reads, writes and keeps; None exactly when the table is external."""
+    settings: Settings = field(default_factory=Settings)
+    settings_text: str = ""
+    """The yml as written, empty when there is none."""
+
+    @property
+    def external(self) -> bool:
+        """Whether the table exists without us."""
+        return self.facts is None
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """A Spark Connect server as declared: `url` None is the local child that the agent owns."""
+
+    name: str = "local"
+    url: str | None = None
+    cores: int = 2
+    memory: str = "2g"
+    conf: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """One environment of the project."""
+
+    name: str
+    protected: bool = False
+    data: str = "data"
+    """Folder that holds tables, checkpoints and landed files; relative to the project folder, or absolute."""
+    prefix: str = ""
+    """Put before every name in the catalog, so that environments can share a server."""
+    pool: Pool = field(default_factory=Pool)
+    plan_expires_h: float = 24.0
+    drop_after_d: float = 7.0
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """All that a folder declares."""
+
+    id: str
+    """UUID from headgate.yml."""
+    name: str
+    default_env: str
+    environments: Mapping[str, Environment]
+    tables: Mapping[TableName, Table]
+    """Sorted by name."""

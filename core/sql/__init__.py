@@ -1,0 +1,1 @@
+"""Streaming Spark SQL, read once into values; the only user of sqlglot."""

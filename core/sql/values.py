@@ -1,0 +1,96 @@
+"""What a SQL text says, as frozen values that need no parser to read."""
+
+from dataclasses import dataclass
+
+from core.names import TableName
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """`WATERMARK <expression> [AS <name>] DELAY OF INTERVAL …`."""
+
+    column: str
+    delay: str
+    """As normalised text: `1 minute`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """One reference to a table in a statement, in text order."""
+
+    table: TableName
+    streaming: bool
+    alias: str = ""
+    options: tuple[tuple[str, str], ...] = ()
+    source_name: str = ""
+    """IDENTIFIED BY, empty when unnamed."""
+    watermark: Watermark | None = None
+    start: int = 0
+    """Character span of the bare table name inside `Parsed.select` (what compiling replaces)."""
+    end: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """A stateful operator, lowest first."""
+
+    kind: str
+    """aggregate, window, session_window, deduplicate, stream_join or limit."""
+    keys: tuple[str, ...] = ()
+    detail: str = ""
+    """Canonical text of aggregates, window length or join type and condition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """An output column; `expression` is canonical SQL, `*` when a star stands for many."""
+
+    name: str
+    expression: str
+    type: str = ""
+    nullable: bool = True
+    comment: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """One `INSERT INTO <table> [(columns)] SELECT …`."""
+
+    writes: TableName
+    select: str
+    """The SELECT (with its WITH) exactly as written."""
+    reads: tuple[Read, ...]
+    columns: tuple[Column, ...]
+    operators: tuple[Operator, ...]
+    canonical: str
+    """Equal for equal meaning as far as we can prove: case, whitespace, comments, aliases, order of AND terms."""
+    state: str
+    """Canonical text of the stateful operators with keys, aggregates, windows, watermarks, joins; empty when stateless."""
+    pre: str
+    """Canonical text of what lies below the lowest stateful operator; the whole query when stateless."""
+    post: str
+    """Canonical text of what lies above the highest stateful operator; empty when stateless."""
+    line: int = 1
+    """Line in the file where the statement starts."""
+
+    @property
+    def stateful(self) -> bool:
+        """Whether Spark keeps state for this statement between batches."""
+        return bool(self.operators)
+
+
+@dataclass(frozen=True, slots=True)
+class TableDdl:
+    """One `CREATE TABLE`."""
+
+    table: TableName
+    columns: tuple[Column, ...]
+    """In order; `type` is Spark's DDL type in lower case; `expression` is empty."""
+    format: str
+    partitioning: tuple[str, ...] = ()
+    location: str = ""
+    """As written; relative to the environment's data folder; empty for tables that we place."""
+    properties: tuple[tuple[str, str], ...] = ()
+    options: tuple[tuple[str, str], ...] = ()
+    comment: str = ""
+    line: int = 1

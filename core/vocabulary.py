@@ -1,0 +1,57 @@
+"""The closed lists of the product: the same words on screen, in JSON, in filters and in the ledger."""
+
+from enum import StrEnum
+
+
+class State(StrEnum):
+    """What a statement is doing."""
+
+    ABSENT = "absent"
+    PENDING = "pending"
+    STARTING = "starting"
+    RUNNING = "running"
+    DEGRADED = "degraded"
+    FAILED = "failed"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+    COMPLETED = "completed"
+    UNKNOWN = "unknown"
+
+
+class Trend(StrEnum):
+    """Where the lag of a statement is going."""
+
+    DRAINING = "draining"
+    STEADY = "steady"
+    GROWING = "growing"
+    STALLED = "stalled"
+    STARVED = "starved"
+    IDLE = "idle"
+    UNKNOWN = "unknown"
+
+
+class Layer(StrEnum):
+    """The kind of a table, by the folder it lies in."""
+
+    SOURCE = "source"
+    INTERMEDIATE = "intermediate"
+    DIMENSION = "dimension"
+    FACT = "fact"
+    VIEW = "view"
+
+
+class Wanted(StrEnum):
+    """What the operators want of a deployment."""
+
+    RUNNING = "running"
+    STOPPED = "stopped"
+
+
+LAYER_FOLDERS = {
+    "sources": Layer.SOURCE,
+    "intermediates": Layer.INTERMEDIATE,
+    "dimensions": Layer.DIMENSION,
+    "facts": Layer.FACT,
+    "views": Layer.VIEW,
+}
+"""Folder below `pipelines/` to layer, sources first: the order in which people read them."""

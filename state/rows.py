@@ -1,0 +1,233 @@
+"""Rows of the ledger as dataclasses; times are epoch seconds (float), None where not known."""
+
+from dataclasses import dataclass, field
+
+from core.names import TableName
+from core.plan import Binding, Texts
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """One version of one statement, as deployed."""
+
+    table: TableName
+    version: int
+    product: str
+    layer: str
+    owner: str
+    revision: str
+    """Hash of `texts`."""
+    texts: Texts
+    compiled: str
+    """Compiled SELECT; empty for an external table."""
+    compiled_ddl: str
+    """CREATE TABLE IF NOT EXISTS with physical name and location: what a new catalog is given."""
+    columns: tuple[str, ...]
+    """Names in order, for the pointer."""
+    format: str
+    folder: str
+    """Absolute folder of the table."""
+    checkpoint: str
+    """Absolute folder; empty for an external table."""
+    checkpoint_id: str
+    trigger: str
+    mode: str
+    stateful: bool
+    wanted: str
+    """running or stopped."""
+    state: str
+    """Observed, of `core.vocabulary.State`."""
+    state_since: float
+    active: bool
+    """Whether this is the version that the pointer serves; exactly one per table that is not deleted."""
+    bindings: tuple[Binding, ...]
+    query_id: str = ""
+    run_id: str = ""
+    restarts: int = 0
+    error_class: str = ""
+    error: str = ""
+    started_at: float | None = None
+    created_at: float = 0.0
+    plan_hash: str = ""
+    drop_after: float | None = None
+    """Set once tombstoned; the files go after this time."""
+    trash: str = ""
+    """Folder that holds what was set aside."""
+    external: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """Latest figures of a deployment (`progress`), one row per deployment."""
+
+    table: TableName
+    version: int
+    at: float
+    lag_rows: int | None = None
+    lag_files: int | None = None
+    lag_bytes: int | None = None
+    exact: bool = True
+    oldest_s: float | None = None
+    trend: str = "unknown"
+    rate_rows_s: float | None = None
+    """Change of lag; negative while draining."""
+    eta_s: float | None = None
+    in_rows_s: float | None = None
+    out_rows_s: float | None = None
+    rows_total: int | None = None
+    """Rows in the version's table."""
+    batch: int | None = None
+    batch_ms: int | None = None
+    durations: dict[str, int] = field(default_factory=dict)
+    watermark: str = ""
+    state_rows: int | None = None
+    state_bytes: int | None = None
+    dropped_by_watermark: int | None = None
+    committed_at: float | None = None
+    sources: tuple[dict[str, object], ...] = ()
+    """Per source: table, rows, files, bytes, oldest_s, exact, missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class SampleRow:
+    """One point of a deployment's ring."""
+
+    at: float
+    lag_rows: int | None
+    lag_files: int | None
+    lag_bytes: int | None
+    in_rows_s: float | None
+    out_rows_s: float | None
+    batch_ms: int | None
+    produced_rows: int | None = None
+    consumed_rows: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A state change, or exceptions grouped by fingerprint (`count` times between `first_at` and `at`)."""
+
+    id: int
+    at: float
+    table: str
+    version: int
+    kind: str
+    """state, exception, pool, run or agent."""
+    summary: str
+    detail: str = ""
+    fingerprint: str = ""
+    count: int = 1
+    first_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRow:
+    """A submitted plan; `status` is open, applied, expired or refused."""
+
+    hash: str
+    body: str
+    """Canonical JSON of the plan, hash included."""
+    author: str
+    created_at: float
+    expires_at: float
+    status: str
+    run_id: str = ""
+    texts: str = ""
+    """Declared texts it was computed from, as JSON path → text."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepRow:
+    """One step of a run; `state` of `core.run.StepState`."""
+
+    n: int
+    do: str
+    table: str
+    version: int
+    state: str
+    tries: int = 0
+    note: str = ""
+    """One line: the gate's figures, the error, or why it is kept or blocked."""
+    started_at: float | None = None
+    ended_at: float | None = None
+    intent_at: float | None = None
+    evidence: dict[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """One execution of a plan; `state` of `core.run.RunState`."""
+
+    id: str
+    plan_hash: str
+    actor: str
+    state: str
+    started_at: float
+    ended_at: float | None
+    steps: tuple[StepRow, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One accepted or refused command."""
+
+    id: int
+    at: float
+    actor: str
+    op: str
+    subject: str
+    line: str
+    """The complete CLI line that does the same."""
+    outcome: str
+    """accepted, done, refused or failed."""
+    detail: str = ""
+    ended_at: float | None = None
+    took_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """Append-only: who did what to what."""
+
+    id: int
+    at: float
+    actor: str
+    action: str
+    subject: str
+    plan_hash: str = ""
+    confirmation: str = ""
+    outcome: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """One table that an actor has staged in a project folder."""
+
+    actor: str
+    folder: str
+    table: TableName
+    verb: str
+    """deploy or delete."""
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """The environment's own row: who serves it and how fresh it is."""
+
+    ledger_id: str
+    project_id: str
+    project: str
+    environment: str
+    protected: bool
+    agent_pid: int | None
+    agent_started_at: float | None
+    agent_seen_at: float | None
+    """Heartbeat of the agent, every second or two: the age of all data."""
+    pool: str
+    """Name of the pool."""
+    pool_state: str
+    """starting, up, silent, down or off."""
+    pool_detail: str
+    pool_generation: int
+    session_id: str
