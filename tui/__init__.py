@@ -1,0 +1,1 @@
+"""Console and command line: the only side that people see; never imports pipelines."""
