@@ -1,0 +1,43 @@
+"""Frames of the agent's socket: a length of four bytes, big endian, then that many bytes of JSON."""
+
+import json
+from typing import Any
+
+PROTOCOL = 1
+"""Raised when an old console or agent could misread the other."""
+
+LIMIT = 64 * 1024 * 1024
+"""Bytes of the largest frame."""
+
+HEADER = 4
+
+
+class BadFrame(ValueError):
+    """The other side sent something that is not a frame of ours."""
+
+
+def encode(message: dict[str, Any]) -> bytes:
+    """Write one message; raises BadFrame when it is larger than the limit."""
+    body = json.dumps(message, separators=(",", ":"), ensure_ascii=False).encode()
+    if len(body) > LIMIT:
+        raise BadFrame(f"{len(body):,} bytes in one message, at most {LIMIT:,} are allowed")
+    return len(body).to_bytes(HEADER, "big") + body
+
+
+def length(header: bytes) -> int:
+    """Read the length of the frame that follows; raises BadFrame when it is over the limit."""
+    size = int.from_bytes(header, "big")
+    if size > LIMIT:
+        raise BadFrame(f"a message of {size:,} bytes was announced, at most {LIMIT:,} are allowed")
+    return size
+
+
+def decode(body: bytes) -> dict[str, Any]:
+    """Read one message; raises BadFrame unless it is a JSON object."""
+    try:
+        message = json.loads(body)
+    except ValueError as error:
+        raise BadFrame("a message is not JSON") from error
+    if not isinstance(message, dict):
+        raise BadFrame("a message is not a JSON object")
+    return message

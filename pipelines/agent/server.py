@@ -1,0 +1,149 @@
+"""The agent's Unix socket: frames in, frames out; who is calling comes from the kernel, never from the caller."""
+
+import logging
+import os
+import pwd
+import socket
+import struct
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from core import frames
+from core.errors import HeadgateError, VersionMismatch
+
+log = logging.getLogger(__name__)
+
+IDLE_S = 3600.0
+"""A connection that says nothing for this long is closed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who is at the other end: `SO_PEERCRED` (unix(7)) and the kernel's login uid (proc(5), /proc/PID/loginuid)."""
+
+    pid: int
+    uid: int
+    login_uid: int | None
+
+    @property
+    def name(self) -> str:
+        """The login's user name where the kernel knows one, else that of the effective user."""
+        uid = self.uid if self.login_uid is None else self.login_uid
+        try:
+            return pwd.getpwuid(uid).pw_name
+        except KeyError:
+            return str(uid)
+
+
+Handler = Callable[[Caller, dict[str, Any]], dict[str, Any]]
+"""Takes the caller and a request `{op, args, confirm, line}`; gives the result or raises HeadgateError."""
+
+
+class Server:
+    """Accepts connections and answers each in a thread of its own, so that a long answer never delays a stop."""
+
+    def __init__(self, path: str, hello: dict[str, Any], handle: Handler) -> None:
+        self._path = path
+        self._hello = hello
+        self._handle = handle
+        self._socket: socket.socket | None = None
+
+    def open(self) -> None:
+        """Bind and listen; the directory is ours alone and the socket is for owner and group."""
+        folder = os.path.dirname(self._path)
+        os.makedirs(folder, mode=0o750, exist_ok=True)
+        if os.stat(folder).st_uid != os.getuid():
+            raise PermissionError(f"{folder} belongs to another user")
+        if os.path.exists(self._path):
+            os.unlink(self._path)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind(self._path)
+        os.chmod(self._path, 0o660)
+        listener.listen(64)
+        self._socket = listener
+        threading.Thread(target=self._accept, name="socket", daemon=True).start()
+
+    def close(self) -> None:
+        """Stop listening and remove the socket; open connections end with the process."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+        if os.path.exists(self._path):
+            os.unlink(self._path)
+
+    def _accept(self) -> None:
+        while (listener := self._socket) is not None:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            connection.settimeout(IDLE_S)
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        with connection:
+            try:
+                caller = _caller(connection)
+                self._greet(connection, receive(connection))
+                while True:
+                    send(connection, self._answer(caller, receive(connection)))
+            except (EOFError, OSError, frames.BadFrame) as error:
+                log.debug("connection ended: %s", error)
+
+    def _greet(self, connection: socket.socket, message: dict[str, Any]) -> None:
+        """Exchange versions; the caller decides from our answer what it may do (architecture.md §1)."""
+        if "hello" not in message:
+            error = VersionMismatch("the first message was not a greeting", remedy="use the headgate program")
+            send(connection, {"id": 0, "ok": False, "error": error.as_json()})
+            raise EOFError
+        send(connection, {"hello": self._hello})
+
+    def _answer(self, caller: Caller, request: dict[str, Any]) -> dict[str, Any]:
+        number = request.get("id", 0)
+        try:
+            return {"id": number, "ok": True, "result": self._handle(caller, request)}
+        except HeadgateError as error:
+            return {"id": number, "ok": False, "error": error.as_json()}
+        except Exception:
+            log.exception("the command %s failed inside the agent", request.get("op"))
+            error = HeadgateError("the agent failed on this command", remedy="see `headgate logs agent`")
+            return {"id": number, "ok": False, "error": error.as_json()}
+
+
+def send(connection: socket.socket, message: dict[str, Any]) -> None:
+    """Write one frame."""
+    connection.sendall(frames.encode(message))
+
+
+def receive(connection: socket.socket) -> dict[str, Any]:
+    """Read one frame; raises EOFError when the other side is gone."""
+    return frames.decode(_exactly(connection, frames.length(_exactly(connection, frames.HEADER))))
+
+
+def _exactly(connection: socket.socket, count: int) -> bytes:
+    parts: list[bytes] = []
+    while count:
+        part = connection.recv(min(count, 1 << 20))
+        if not part:
+            raise EOFError
+        parts.append(part)
+        count -= len(part)
+    return b"".join(parts)
+
+
+def _caller(connection: socket.socket) -> Caller:
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    pid, uid, _ = struct.unpack("3i", credentials)
+    return Caller(pid=pid, uid=uid, login_uid=_login_uid(pid))
+
+
+def _login_uid(pid: int) -> int | None:
+    try:
+        with open(f"/proc/{pid}/loginuid") as file:
+            uid = int(file.read())
+    except (OSError, ValueError):
+        return None
+    # The kernel writes -1 as an unsigned number for processes without a login (daemons, containers).
+    return None if uid == 0xFFFFFFFF else uid
