@@ -147,6 +147,7 @@ class Node:
     """Declared texts (old ones for a delete)."""
     old: Texts = field(default_factory=Texts)
     trigger: str = ""
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,63 @@
+"""Style rules that are tests: the tail of functions and files, and what no file of ours may contain."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("core", "state", "pipelines", "tui")
+FILES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+TOP_LEVEL = {"pyproject.toml", "tui", "core", "pipelines", "state", "tests", "README.md"}
+FUNCTION_LINES = 60
+FILE_LINES = 400
+POSITIONAL = 5
+FORBIDDEN_MODULES = {"utils", "helpers", "common", "manager", "base"}
+
+LONGER_FUNCTIONS: dict[str, int] = {}
+"""`path:function` to its own bound, each with its reason beside it."""
+
+LONGER_FILES: dict[str, int] = {}
+"""Path to its own bound, each with its reason beside it."""
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("path", FILES, ids=relative)
+def test_file_keeps_the_tripwires(path: Path) -> None:
+    text = path.read_text()
+    lines = text.count("\n") + 1
+    assert lines <= LONGER_FILES.get(relative(path), FILE_LINES), f"{lines} lines: is a noun missing?"
+    assert path.stem not in FORBIDDEN_MODULES, "name the noun"
+    tree = ast.parse(text)
+    assert ast.get_docstring(tree), "a module says in one sentence what it holds"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            length = (node.end_lineno or node.lineno) - node.lineno + 1
+            bound = LONGER_FUNCTIONS.get(f"{relative(path)}:{node.name}", FUNCTION_LINES)
+            assert length <= bound, f"{node.name} has {length} lines, at most {bound}"
+            named = [a.arg for a in node.args.posonlyargs + node.args.args if a.arg not in ("self", "cls")]
+            assert len(named) <= POSITIONAL, f"{node.name} takes {len(named)} positional parameters"
+
+
+@pytest.mark.parametrize("path", FILES, ids=relative)
+def test_file_leaves_nothing_undone_and_silences_nothing_without_a_reason(path: Path) -> None:
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        assert not re.search(r"\b(TODO|FIXME|XXX)\b", line), f"line {number}: undone"
+        silenced = re.search(r"#\s*(type: ignore|noqa)(\[[^\]]*\]|: [A-Z0-9, ]+)?(?P<reason>.*)", line)
+        assert not silenced or silenced["reason"].strip(" #"), f"line {number}: say why the check is silenced"
+
+
+def test_top_level_holds_nothing_else() -> None:
+    import subprocess
+
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    top = {line.split("/")[0] for line in listed.splitlines()}
+    assert {name for name in top if not name.startswith(".")} <= TOP_LEVEL
+
+
+def test_tests_are_no_packages() -> None:
+    assert not list((ROOT / "tests").rglob("__init__.py"))
