@@ -1,0 +1,94 @@
+"""Rows as SQLite values and back: a row's fields are its table's columns, compound fields are JSON.
+
+Only dataclasses of `state.rows` pass here; a field that a ledger does not have yet takes its default.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
+from typing import Any, TypeVar, get_type_hints
+
+from core.plan import Binding, Texts
+
+Row = TypeVar("Row")
+Value = str | int | float | bytes | None
+"""What SQLite stores."""
+
+
+def encoded(value: object) -> Value:
+    """Give a field's value as SQLite stores it."""
+    match value:
+        case None | str() | int() | float():
+            return value
+        case Texts():
+            return _json({"ddl": value.ddl, "dml": value.dml, "yml": value.yml})
+        case tuple() | list():
+            return _json([_plain(item) for item in value])
+        case _:
+            return _json(value)
+
+
+def record(row: object, *, without: Iterable[str] = ()) -> dict[str, Value]:
+    """Give a row as column → value, leaving out the named fields."""
+    left_out = frozenset(without)
+    return {name: encoded(getattr(row, name)) for name in names(type(row)) if name not in left_out}
+
+
+def restore(kind: type[Row], columns: Sequence[str], values: Sequence[Any]) -> Row:
+    """Build a row of `kind` from column names and values; columns that are no field are ignored."""
+    decoders = _decoders(kind)
+    return kind(
+        **{
+            name: decode(value) if (decode := decoders[name]) and value is not None else value
+            for name, value in zip(columns, values, strict=True)
+            if name in decoders
+        }
+    )
+
+
+def names(kind: type[Any]) -> tuple[str, ...]:
+    """List the field names of a row class, in order."""
+    return tuple(_decoders(kind))
+
+
+_KNOWN: dict[type[Any], Mapping[str, Callable[[Any], Any] | None]] = {}
+
+
+def _decoders(kind: type[Any]) -> Mapping[str, Callable[[Any], Any] | None]:
+    if kind not in _KNOWN:
+        hints = get_type_hints(kind)
+        _KNOWN[kind] = {field.name: _decoder(hints[field.name]) for field in fields(kind)}
+    return _KNOWN[kind]
+
+
+def _decoder(hint: Any) -> Callable[[Any], Any] | None:
+    if hint is bool:
+        return bool
+    if hint is Texts:
+        return _texts
+    if hint == tuple[Binding, ...]:
+        return _bindings
+    origin = getattr(hint, "__origin__", None)
+    if origin is tuple:
+        return _tuple
+    return json.loads if origin is dict else None
+
+
+def _texts(text: str) -> Texts:
+    return Texts(**json.loads(text))
+
+
+def _bindings(text: str) -> tuple[Binding, ...]:
+    return tuple(Binding(*item) for item in json.loads(text))
+
+
+def _tuple(text: str) -> tuple[Any, ...]:
+    return tuple(json.loads(text))
+
+
+def _plain(item: object) -> object:
+    return [item.parent, item.version, item.streamed] if isinstance(item, Binding) else item
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)

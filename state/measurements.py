@@ -1,0 +1,172 @@
+"""Measurements: the latest figures of each version, their history as samples, and events.
+
+Samples thin with age: each of them for an hour, one a minute for a day, one a quarter of an hour for a week.
+"""
+
+import sqlite3
+from collections.abc import Iterable
+from typing import Any
+
+from core.names import TableName
+from state.access import Reads, Writes, insert, upsert
+from state.encoding import record
+from state.rows import Event, Measurement, SampleRow
+
+_TENTHS = 10
+_EPOCH = 1_700_000_000
+_DEPLOYMENTS = 1 << 20
+"""`place` of a sample is (tenths of a second since _EPOCH) * _DEPLOYMENTS + deployment: samples of one moment lie side
+by side, so that a round of 10,000 is written to few pages, and thinning frees whole pages. The samples of one version
+are then found by one seek for each round (`sample_round`)."""
+
+_AGES = (("sample", "sample_minute", 3600, 60), ("sample_minute", "sample_quarter", 24 * 3600, 900))
+"""From table, to table, once older than (seconds), one for each span (seconds)."""
+_FORGOTTEN_S = 7 * 24 * 3600
+
+_AGED_COLUMNS = "place, lag_rows, lag_files, in_rows_s, out_rows_s, batch_ms"
+_FROM = f"""FROM deployment d CROSS JOIN sample_round round CROSS JOIN {{}} s
+WHERE d."table" = ?1 AND d.version = ?2 AND round.slot >= ?3 AND s.place = round.slot * {_DEPLOYMENTS} + d.id"""
+_SAMPLES = f"""
+SELECT {_AGED_COLUMNS}, NULL AS lag_bytes, NULL AS produced_rows, NULL AS consumed_rows {_FROM.format("sample_quarter")}
+UNION ALL SELECT {_AGED_COLUMNS}, NULL, NULL, NULL {_FROM.format("sample_minute")}
+UNION ALL SELECT {_AGED_COLUMNS}, lag_bytes, produced_rows, consumed_rows {_FROM.format("sample")}
+ORDER BY place"""
+
+
+class MeasurementReads(Reads):
+    """Reads of measurements, samples and events."""
+
+    def measurements(self) -> tuple[Measurement, ...]:
+        """List the latest figures of all versions, by table and version; lists on screen take `statements`."""
+        return self._rows(
+            Measurement,
+            'SELECT d."table", d.version, m.* FROM measurement m JOIN deployment d ON d.id = m.deployment '
+            'ORDER BY d."table", d.version',
+        )
+
+    def measurement(self, table: TableName, version: int) -> Measurement | None:
+        """Read the latest figures of one version, None before the first."""
+        return self._row(
+            Measurement,
+            'SELECT d."table", d.version, m.* FROM deployment d JOIN measurement m ON m.deployment = d.id '
+            'WHERE d."table" = ? AND d.version = ?',
+            (table, version),
+        )
+
+    def samples(self, table: TableName, version: int, since: float = 0.0) -> tuple[SampleRow, ...]:
+        """List a version's samples from `since`, oldest first; after an hour bytes and counters are None."""
+        found = self._values(_SAMPLES, (table, version, max(0, _slot(since))))
+        return tuple(_sample(*values) for values in found)
+
+    def events(self, table: TableName | None = None, limit: int = 100) -> tuple[Event, ...]:
+        """List the newest events, newest first, of one table or of all."""
+        if table is None:
+            return self._rows(Event, "SELECT * FROM event ORDER BY at DESC, id DESC LIMIT ?", (limit,))
+        sql = 'SELECT * FROM event WHERE "table" = ? ORDER BY at DESC, id DESC LIMIT ?'
+        return self._rows(Event, sql, (table, limit))
+
+
+class MeasurementWrites(MeasurementReads, Writes):
+    """Writes of measurements, samples and events."""
+
+    def put_measurements(self, measurements: Iterable[Measurement]) -> None:
+        """Write the latest figures of several versions at once; a version that is not in the ledger is passed over."""
+        with self._transaction() as connection:
+            change = self._next_change()
+            for measurement in measurements:
+                deployment = _deployment(connection, measurement.table, measurement.version)
+                if deployment is not None:
+                    values = record(measurement, without=("table", "version"))
+                    values |= {"deployment": deployment, "changed": change}
+                    upsert(connection, "measurement", values, key=("deployment",))
+
+    def add_samples(self, samples: Iterable[tuple[TableName, int, SampleRow]]) -> None:
+        """Add one sample to each of several versions; times are kept to a tenth of a second.
+
+        Give all samples of a round the same `at`: reading costs one seek for each moment.
+        """
+        with self._transaction() as connection:
+            for table, version, sample in samples:
+                deployment = _deployment(connection, table, version)
+                if deployment is None:
+                    continue
+                slot = _slot(sample.at)
+                values = record(sample, without=("at",)) | {"place": slot * _DEPLOYMENTS + deployment}
+                connection.execute("INSERT OR IGNORE INTO sample_round VALUES (?)", (slot,))
+                upsert(connection, "sample", values, key=("place",))
+
+    def thin_samples(self, now: float) -> None:
+        """Thin samples that have become old; call it once a minute. Each span of time is a transaction of its own."""
+        for source, target, age_s, span_s in _AGES:
+            span, end = span_s * _TENTHS, _slot(now - age_s)
+            while (start := self._oldest(source, span)) is not None and start + span <= end:
+                with self._transaction() as connection:
+                    _thin(connection, source, target, (start, start + span))
+        oldest = _slot(now - _FORGOTTEN_S)
+        with self._transaction() as connection:
+            connection.execute("DELETE FROM sample_quarter WHERE place < ?", (oldest * _DEPLOYMENTS,))
+            connection.execute("DELETE FROM sample_round WHERE slot < ?", (oldest,))
+            connection.execute("PRAGMA incremental_vacuum(1000)").fetchall()
+
+    def add_event(
+        self,
+        *,
+        at: float,
+        table: str,
+        version: int,
+        kind: str,
+        summary: str,
+        detail: str = "",
+        fingerprint: str = "",
+    ) -> int:
+        """Add an event and return its id; one with a fingerprint that its version had before counts up there."""
+        event = Event(0, at, table, version, kind, summary, detail, fingerprint, first_at=at)
+        with self._transaction() as connection:
+            if fingerprint:
+                found = connection.execute(
+                    "UPDATE event SET at = ?, summary = ?, detail = ?, count = count + 1 "
+                    "WHERE \"table\" = ? AND version = ? AND kind = ? AND fingerprint = ? AND fingerprint <> '' "
+                    "RETURNING id",
+                    (at, summary, detail, table, version, kind, fingerprint),
+                ).fetchall()
+                if found:
+                    return int(found[0][0])
+            return insert(connection, "event", record(event, without=("id",)))
+
+    def _oldest(self, samples: str, span: int) -> int | None:
+        (place,) = self._values(f"SELECT min(place) FROM {samples}")[0]
+        return None if place is None else int(place) // _DEPLOYMENTS // span * span
+
+
+def _thin(connection: sqlite3.Connection, source: str, target: str, slots: tuple[int, int]) -> None:
+    """Move the first sample of each version in the span, forget the others and the rounds that are empty then."""
+    places = (slots[0] * _DEPLOYMENTS, slots[1] * _DEPLOYMENTS)
+    within = "place >= ? AND place < ?"
+    connection.execute(
+        f"INSERT OR IGNORE INTO {target} SELECT {_AGED_COLUMNS} FROM {source} WHERE place IN "
+        f"(SELECT min(place) FROM {source} WHERE {within} GROUP BY place % {_DEPLOYMENTS}) ORDER BY place",
+        places,
+    )
+    connection.execute(f"DELETE FROM {source} WHERE {within}", places)
+    connection.execute(
+        f"DELETE FROM sample_round WHERE slot >= ? AND slot < ? AND NOT EXISTS (SELECT 1 FROM {target} WHERE place "
+        f"BETWEEN slot * {_DEPLOYMENTS} AND slot * {_DEPLOYMENTS} + {_DEPLOYMENTS - 1})",
+        slots,
+    )
+
+
+def _deployment(connection: sqlite3.Connection, table: TableName, version: int) -> int | None:
+    found = connection.execute(
+        'SELECT id FROM deployment WHERE "table" = ? AND version = ?', (table, version)
+    ).fetchone()
+    return int(found[0]) if found else None
+
+
+def _slot(at: float) -> int:
+    return round((at - _EPOCH) * _TENTHS)
+
+
+def _sample(place: int, *values: Any) -> SampleRow:
+    rows, files, in_rows_s, out_rows_s, batch_ms, size, produced, consumed = values
+    at = place // _DEPLOYMENTS / _TENTHS + _EPOCH
+    return SampleRow(at, rows, files, size, in_rows_s, out_rows_s, batch_ms, produced, consumed)

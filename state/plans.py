@@ -1,0 +1,68 @@
+"""Submitted plans: each is applied at most once, by the one run that its row names."""
+
+import sqlite3
+from collections.abc import Iterable
+
+from core.errors import Refused
+from core.names import TableName
+from state.access import Reads, Writes, upsert
+from state.encoding import record
+from state.rows import PlanRow, RunRow
+from state.runs import insert_run
+
+
+class PlanReads(Reads):
+    """Reads of plans."""
+
+    def plan(self, hash_prefix: str) -> PlanRow | None:
+        """Read the plan whose hash begins so, the newest of several; None when there is none."""
+        return self._row(
+            PlanRow,
+            "SELECT * FROM plan WHERE substr(hash, 1, length(?1)) = ?1 ORDER BY created_at DESC LIMIT 1",
+            (hash_prefix,),
+        )
+
+    def plans(self, limit: int = 50) -> tuple[PlanRow, ...]:
+        """List the newest plans, newest first."""
+        return self._rows(PlanRow, "SELECT * FROM plan ORDER BY created_at DESC, hash LIMIT ?", (limit,))
+
+
+class PlanWrites(PlanReads, Writes):
+    """Writes of plans."""
+
+    def put_plan(self, plan: PlanRow) -> None:
+        """Write a submitted plan; a plan that was applied is left as it is."""
+        with self._transaction() as connection:
+            found = connection.execute("SELECT status FROM plan WHERE hash = ?", (plan.hash,)).fetchone()
+            if found != ("applied",):
+                upsert(connection, "plan", record(plan), key=("hash",))
+
+    def plan_status(self, plan_hash: str, status: str) -> None:
+        """Set a plan's status; an applied plan never becomes anything else."""
+        with self._transaction() as connection:
+            connection.execute("UPDATE plan SET status = ? WHERE hash = ? AND status <> 'applied'", (status, plan_hash))
+
+    def take_plan(self, plan_hash: str, run: RunRow, tables: Iterable[TableName] = ()) -> None:
+        """Mark an open plan applied and write its run, both or neither.
+
+        Refused when the plan is unknown, used, refused, or expired when the run starts; when an open run touches one of
+        the tables.
+        """
+        with self._transaction() as connection:
+            _refuse_taken(connection, plan_hash, run.started_at)
+            insert_run(connection, run, tables)
+            connection.execute("UPDATE plan SET status = 'applied', run_id = ? WHERE hash = ?", (run.id, plan_hash))
+
+
+def _refuse_taken(connection: sqlite3.Connection, plan_hash: str, now: float) -> None:
+    found = connection.execute("SELECT status, expires_at, run_id FROM plan WHERE hash = ?", (plan_hash,)).fetchone()
+    short = plan_hash[:12]
+    if found is None:
+        raise Refused(f"plan {short} is not known here", remedy="submit the plan again")
+    status, expires_at, run_id = found
+    if status == "applied":
+        raise Refused(f"plan {short} was already applied by run {run_id}", remedy="plan again")
+    if status == "expired" or now >= expires_at:
+        raise Refused(f"plan {short} has expired", remedy="plan again")
+    if status != "open":
+        raise Refused(f"plan {short} is {status}", remedy="plan again")

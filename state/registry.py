@@ -1,0 +1,251 @@
+"""The registry: which versions of which tables are deployed, and the environment's own facts.
+
+A deployment is never removed; once deleted it carries `drop_after`, once its files are gone `purged_at`.
+"""
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from core.names import TableName
+from state.access import NEWEST_CHANGE, Reads, Writes, upsert
+from state.encoding import encoded, names, record
+from state.rows import Deployment, Facts, Staged
+
+_DEPLOYMENT = "SELECT deployment.*, revision.texts FROM deployment JOIN revision USING (revision)"
+
+
+@dataclass(frozen=True, slots=True)
+class StatementLine:
+    """What a list shows of one version: the light join of deployment and measurement."""
+
+    table: TableName
+    version: int
+    product: str
+    layer: str
+    owner: str
+    state: str
+    state_since: float
+    wanted: str
+    error_class: str
+    restarts: int
+    at: float | None
+    """When it was measured; None before the first measurement."""
+    lag_rows: int | None
+    lag_files: int | None
+    lag_bytes: int | None
+    oldest_s: float | None
+    trend: str | None
+    rate_rows_s: float | None
+    eta_s: float | None
+    in_rows_s: float | None
+    out_rows_s: float | None
+    rows_total: int | None
+    batch: int | None
+    batch_ms: int | None
+    committed_at: float | None
+    exact: bool
+    active: bool
+    external: bool
+    deleted: bool
+
+
+_LINE = """
+SELECT d."table", d.version, d.product, d.layer, d.owner, d.state, d.state_since, d.wanted, d.error_class, d.restarts,
+  m.at, m.lag_rows, m.lag_files, m.lag_bytes, m.oldest_s, m.trend, m.rate_rows_s, m.eta_s, m.in_rows_s, m.out_rows_s,
+  m.rows_total, m.batch, m.batch_ms, m.committed_at, m.exact IS NOT 0, d.active, d.external, d.drop_after IS NOT NULL
+FROM deployment d LEFT JOIN measurement m ON m.deployment = d.id"""
+
+_CHANGED = f"""{_LINE} WHERE d.id IN (
+  SELECT id FROM deployment WHERE changed > ?1 UNION SELECT deployment FROM measurement WHERE changed > ?1)"""
+
+
+class RegistryReads(Reads):
+    """Reads of the registry."""
+
+    def facts(self) -> Facts:
+        """Read the environment's own row."""
+        found = self._row(Facts, "SELECT * FROM facts")
+        assert found, "a ledger has its facts from the transaction that made it"
+        return found
+
+    def deployments(self, *, include_deleted: bool = False) -> tuple[Deployment, ...]:
+        """List versions by table and version, without those deleted; lists on screen take `statements`, far lighter."""
+        where = "" if include_deleted else " WHERE drop_after IS NULL"
+        return self._rows(Deployment, f'{_DEPLOYMENT}{where} ORDER BY "table", version')
+
+    def deployment(self, table: TableName, version: int) -> Deployment | None:
+        """Read one version, deleted or not."""
+        return self._row(Deployment, f'{_DEPLOYMENT} WHERE "table" = ? AND version = ?', (table, version))
+
+    def versions(self, table: TableName) -> tuple[Deployment, ...]:
+        """List all versions of a table, newest first, deleted ones included."""
+        return self._rows(Deployment, f'{_DEPLOYMENT} WHERE "table" = ? ORDER BY version DESC', (table,))
+
+    def active(self, table: TableName) -> Deployment | None:
+        """Read the version that the table's pointer serves; None when there is none."""
+        return self._row(Deployment, f'{_DEPLOYMENT} WHERE "table" = ? AND active', (table,))
+
+    def highest_version(self, table: TableName) -> int:
+        """Give the highest version number ever used, 0 when the table never was deployed."""
+        sql = 'SELECT coalesce(max(version), 0) FROM deployment WHERE "table" = ?'
+        return int(self._values(sql, (table,))[0][0])
+
+    def statements(self) -> tuple[StatementLine, ...]:
+        """List what a screen shows of all versions that are not deleted, by table and version; 7 µs each."""
+        found = self._values(f'{_LINE} WHERE d.drop_after IS NULL ORDER BY d."table", d.version')
+        return tuple([_line(*values) for values in found])
+
+    def changed_since(self, change: int) -> tuple[int, tuple[StatementLine, ...]]:
+        """List what changed after `change` (0: all, also deleted), and give the number to ask from next.
+
+        Costs by what changed, not by how many there are.
+        """
+        with self._connected() as connection:
+            # The number first: a change that is written between the two statements is then read twice, never missed.
+            (newest,) = connection.execute(NEWEST_CHANGE).fetchone()
+            found = connection.execute(_CHANGED, (change,)).fetchall() if newest > change else []
+        return newest, tuple([_line(*values) for values in found])
+
+    def staged(self) -> tuple[Staged, ...]:
+        """List what all actors have staged, by actor, folder and table."""
+        return self._rows(Staged, 'SELECT * FROM staged ORDER BY actor, folder, "table"')
+
+
+class RegistryWrites(RegistryReads, Writes):
+    """Writes of the registry; what `deployments` read is kept until the next write, since nobody else writes."""
+
+    _generation = 0
+    _listed: Mapping[bool, tuple[int, tuple[Deployment, ...]]] = MappingProxyType({})
+
+    def deployments(self, *, include_deleted: bool = False) -> tuple[Deployment, ...]:
+        """List versions by table and version, without those deleted."""
+        generation = self._generation
+        kept = self._listed.get(include_deleted)
+        if kept and kept[0] == generation:
+            return kept[1]
+        found = super().deployments(include_deleted=include_deleted)
+        self._listed = {**self._listed, include_deleted: (generation, found)}
+        return found
+
+    def heartbeat(self, at: float) -> None:
+        """Say that the agent is alive: the age of all data is counted from here."""
+        with self._transaction() as connection:
+            connection.execute("UPDATE facts SET agent_seen_at = ?", (at,))
+
+    def put_agent(self, pid: int | None, started_at: float | None) -> None:
+        """Say which process serves the environment; None when it ends."""
+        with self._transaction() as connection:
+            connection.execute("UPDATE facts SET agent_pid = ?, agent_started_at = ?", (pid, started_at))
+
+    def put_pool(self, **fields: str | int) -> None:
+        """Set any of pool, pool_state, pool_detail, pool_generation, session_id."""
+        _only(fields, ("pool", "pool_state", "pool_detail", "pool_generation", "session_id"))
+        assignments = ", ".join(f"{name} = ?" for name in fields)
+        with self._transaction() as connection:
+            connection.execute(f"UPDATE facts SET {assignments}", tuple(fields.values()))
+
+    def put_deployment(self, deployment: Deployment) -> None:
+        """Write a version whole; where it is active, it takes over from the version that was."""
+        with self._registering() as connection:
+            texts = encoded(deployment.texts)
+            connection.execute("INSERT OR IGNORE INTO revision VALUES (?, ?)", (deployment.revision, texts))
+            if deployment.active:
+                self._serve(connection, deployment.table, None)
+            values = {**record(deployment, without=("texts",)), "changed": self._next_change()}
+            upsert(connection, "deployment", values, key=("table", "version"))
+
+    def update_deployment(self, table: TableName, version: int, **fields: object) -> None:
+        """Set fields of a version by their names in Deployment; a new `texts` needs its `revision`."""
+        _only(fields, tuple(name for name in names(Deployment) if name not in ("table", "version", "active")))
+        values = {name: encoded(value) for name, value in fields.items()}
+        with self._registering() as connection:
+            if texts := values.pop("texts", None):
+                connection.execute("INSERT OR IGNORE INTO revision VALUES (?, ?)", (values["revision"], texts))
+            values["changed"] = self._next_change()
+            assignments = ", ".join(f'"{name}" = ?' for name in values)
+            done = connection.execute(
+                f'UPDATE deployment SET {assignments} WHERE "table" = ? AND version = ?',
+                (*values.values(), table, version),
+            )
+            assert done.rowcount == 1, f"{table} v{version} is not in the ledger"
+
+    def activate(self, versions: Mapping[TableName, int]) -> None:
+        """Move the pointers of a release, all or none."""
+        with self._registering() as connection:
+            for table, version in versions.items():
+                self._serve(connection, table, version)
+
+    def tombstone(self, table: TableName, version: int, *, drop_after: float, trash: str) -> None:
+        """Say that a version is deleted and where its files wait until `drop_after`."""
+        with self._registering() as connection:
+            connection.execute(
+                "UPDATE deployment SET active = 0, wanted = 'stopped', state = 'absent', drop_after = ?, trash = ?, "
+                'changed = ? WHERE "table" = ? AND version = ?',
+                (drop_after, trash, self._next_change(), table, version),
+            )
+
+    def purged(self, table: TableName, version: int, at: float) -> None:
+        """Say that a deleted version's files are gone."""
+        with self._registering() as connection:
+            connection.execute(
+                "UPDATE deployment SET trash = '', purged_at = ? WHERE \"table\" = ? AND version = ?",
+                (at, table, version),
+            )
+
+    def stage(self, staged: Staged) -> None:
+        """Stage a table for its actor and folder; a second time replaces the verb."""
+        with self._transaction() as connection:
+            upsert(connection, "staged", record(staged), key=("actor", "folder", "table"))
+
+    def unstage(self, actor: str, folder: str, tables: Iterable[TableName] | None = None) -> int:
+        """Take tables from what an actor staged in a folder, None for all; returns how many were there."""
+        with self._transaction() as connection:
+            if tables is None:
+                return connection.execute("DELETE FROM staged WHERE actor = ? AND folder = ?", (actor, folder)).rowcount
+            return sum(
+                connection.execute(
+                    'DELETE FROM staged WHERE actor = ? AND folder = ? AND "table" = ?', (actor, folder, table)
+                ).rowcount
+                for table in tables
+            )
+
+    def unstage_tables(self, tables: Iterable[TableName], *, actor: str) -> None:
+        """Take tables from what an actor staged, in every folder: they are being applied."""
+        with self._transaction() as connection:
+            for table in tables:
+                connection.execute('DELETE FROM staged WHERE actor = ? AND "table" = ?', (actor, table))
+
+    @contextmanager
+    def _registering(self) -> Iterator[sqlite3.Connection]:
+        try:
+            with self._transaction() as connection:
+                yield connection
+        finally:
+            # After the commit: a list that was read before it carries the older number and is not used again.
+            self._generation += 1
+
+    def _serve(self, connection: sqlite3.Connection, table: TableName, version: int | None) -> None:
+        change = self._next_change()
+        connection.execute(
+            'UPDATE deployment SET active = 0, changed = ? WHERE "table" = ? AND active', (change, table)
+        )
+        if version is None:
+            return
+        done = connection.execute(
+            'UPDATE deployment SET active = 1, changed = ? WHERE "table" = ? AND version = ?', (change, table, version)
+        )
+        assert done.rowcount == 1, f"{table} v{version} is not in the ledger"
+
+
+def _line(*values: Any) -> StatementLine:
+    *figures, exact, active, external, deleted = values
+    return StatementLine(*(*figures, exact == 1, active == 1, external == 1, deleted == 1))
+
+
+def _only(fields: Mapping[str, object], allowed: tuple[str, ...]) -> None:
+    unknown = sorted(set(fields) - set(allowed))
+    assert fields and not unknown, f"not among {', '.join(allowed)}: {', '.join(unknown)}"

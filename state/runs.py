@@ -1,0 +1,92 @@
+"""Runs and their steps; while a run is open (`ended_at` is None) it holds a lease on each table that it touches."""
+
+import sqlite3
+from collections.abc import Iterable
+from dataclasses import replace
+
+from core.errors import Refused
+from core.names import TableName
+from state.access import Reads, Writes, upsert
+from state.encoding import Value, record
+from state.rows import RunRow, StepRow
+
+
+class RunReads(Reads):
+    """Reads of runs."""
+
+    def run(self, id_prefix: str) -> RunRow | None:
+        """Read the run whose id begins so, the newest of several; None when there is none."""
+        found = self._runs("WHERE substr(id, 1, length(?1)) = ?1 ORDER BY started_at DESC LIMIT 1", (id_prefix,))
+        return found[0] if found else None
+
+    def runs(self, limit: int = 50) -> tuple[RunRow, ...]:
+        """List the newest runs with their steps, newest first."""
+        return self._runs("ORDER BY started_at DESC, id LIMIT ?1", (limit,))
+
+    def open_runs(self) -> tuple[RunRow, ...]:
+        """List the runs that have not ended, oldest first."""
+        return self._runs("WHERE ended_at IS NULL ORDER BY started_at, id", ())
+
+    def leases(self) -> dict[TableName, str]:
+        """Map each table that an open run touches to the run's id."""
+        sql = 'SELECT t."table", t.run_id FROM run JOIN run_table t ON t.run_id = run.id WHERE run.ended_at IS NULL'
+        return {TableName(table): run_id for table, run_id in self._values(sql)}
+
+    def _runs(self, which: str, parameters: tuple[Value, ...]) -> tuple[RunRow, ...]:
+        with self._connected():
+            runs = self._rows(RunRow, f"SELECT * FROM run {which}", parameters)
+            return tuple(
+                replace(run, steps=self._rows(StepRow, "SELECT * FROM step WHERE run_id = ? ORDER BY n", (run.id,)))
+                for run in runs
+            )
+
+
+class RunWrites(RunReads, Writes):
+    """Writes of runs."""
+
+    def create_run(self, run: RunRow, tables: Iterable[TableName] = ()) -> None:
+        """Write a run with its steps; Refused when an open run touches one of its tables.
+
+        `tables` are those it touches beside the tables of its steps, as a swap does.
+        """
+        with self._transaction() as connection:
+            insert_run(connection, run, tables)
+
+    def put_run_state(self, run_id: str, state: str, *, ended_at: float | None = None) -> None:
+        """Set a run's state; with `ended_at` its tables are free, without it they are held again, Refused if taken."""
+        with self._transaction() as connection:
+            if ended_at is None:
+                tables = connection.execute('SELECT "table" FROM run_table WHERE run_id = ?', (run_id,)).fetchall()
+                _refuse_held(connection, run_id, [table for (table,) in tables])
+            done = connection.execute("UPDATE run SET state = ?, ended_at = ? WHERE id = ?", (state, ended_at, run_id))
+            assert done.rowcount == 1, f"run {run_id} is not in the ledger"
+
+    def put_step(self, run_id: str, step: StepRow) -> None:
+        """Write a step whole."""
+        with self._transaction() as connection:
+            upsert(connection, "step", {"run_id": run_id, **record(step)}, key=("run_id", "n"))
+
+
+def insert_run(connection: sqlite3.Connection, run: RunRow, tables: Iterable[TableName]) -> None:
+    """Write a run with steps and tables inside the caller's transaction; Refused when another one holds a table."""
+    touched = sorted({*tables, *(step.table for step in run.steps if step.table)})
+    _refuse_held(connection, run.id, touched)
+    upsert(connection, "run", record(run, without=("steps",)), key=("id",))
+    for table in touched:
+        connection.execute("INSERT OR IGNORE INTO run_table VALUES (?, ?)", (run.id, table))
+    for step in run.steps:
+        upsert(connection, "step", {"run_id": run.id, **record(step)}, key=("run_id", "n"))
+
+
+def _refuse_held(connection: sqlite3.Connection, run_id: str, tables: Iterable[str]) -> None:
+    for table in tables:
+        held = connection.execute(
+            "SELECT run.id, run.actor FROM run_table t JOIN run ON run.id = t.run_id "
+            'WHERE t."table" = ? AND run.ended_at IS NULL AND run.id <> ?',
+            (table, run_id),
+        ).fetchone()
+        if held:
+            raise Refused(
+                f"{table} is being changed by run {held[0]} of {held[1]}",
+                remedy=f"wait for run {held[0]} to end, or cancel it",
+            )

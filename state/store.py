@@ -1,0 +1,232 @@
+"""The ledger as a file: the agent's writer and everyone's readers.
+
+The writer keeps WAL while it lives and leaves a rollback-journal file behind, which readers without write access to the
+folder can read. Readers never write, never migrate, and never hold a read transaction longer than one method.
+"""
+
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from core.errors import LedgerUnavailable, VersionMismatch
+from state.access import insert
+from state.audit import AuditReads, AuditWrites
+from state.encoding import record
+from state.failures import translated
+from state.measurements import MeasurementReads, MeasurementWrites
+from state.mounts import refuse_network
+from state.plans import PlanReads, PlanWrites
+from state.registry import RegistryReads, RegistryWrites
+from state.rows import Facts
+from state.runs import RunReads, RunWrites
+from state.schema import APPLICATION, SCHEMA, migrate
+from state.snapshot import Snapshot
+
+FILE_MODE = 0o640
+FOLDER_MODE = 0o2750
+
+
+class Ledger(RegistryWrites, MeasurementWrites, PlanWrites, RunWrites, AuditWrites):
+    """The writer: exactly one for each environment, in the agent; safe to use from all its threads."""
+
+    def data_version(self) -> int:
+        """Give a number that grows with every change to deployments or measurements."""
+        return self._changed
+
+    def close(self) -> None:
+        """End the writer, leaving a file that readers without write access can read.
+
+        A reader that is connected at this moment keeps the file in WAL, with an empty log; that is readable too.
+        """
+        with self._writing, self._reading_lock:
+            self._reading.close()
+            try:
+                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                self._connection.execute("PRAGMA journal_mode = DELETE").fetchall()
+            except sqlite3.OperationalError:
+                # Nothing is lost: what was committed is in the database or in its log.
+                pass
+            finally:
+                self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def create_or_open(path: Path, facts: Facts, *, busy_s: float = 5.0) -> Ledger:
+    """Open the environment's ledger for writing, making or migrating it first.
+
+    A ledger that exists keeps its id; its project, environment and protection follow `facts`. Raises LedgerUnavailable,
+    or VersionMismatch when it is newer than this program or belongs to another project.
+    """
+    with translated(path):
+        refuse_network(path)
+        _make(path)
+        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=busy_s)
+        try:
+            _refuse_newer(path, connection)
+            _prepare(connection)
+            migrate(connection)
+            _identify(path, connection, facts)
+            return Ledger(path, connection, _opened(path, path))
+        except BaseException:
+            connection.close()
+            raise
+
+
+class Reader(RegistryReads, MeasurementReads, PlanReads, RunReads, AuditReads):
+    """Read a ledger, with or without an agent, as its owner or a member of its group; safe to use from several threads.
+
+    Raises LedgerUnavailable when it is missing or unreadable, VersionMismatch when it is newer than this program.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = threading.RLock()
+        self._connection: sqlite3.Connection | None = None
+        self._snapshot: Snapshot | None = None
+        self._opened = 0
+        self._file: tuple[int, int] | None = None
+        with self._connected():
+            pass
+
+    def data_version(self) -> int:
+        """Give a number that differs once anything was written; a few microseconds, to ask before each frame."""
+        with self._connected() as connection:
+            (version,) = connection.execute("PRAGMA data_version").fetchone()
+        return self._opened << 32 | int(version)
+
+    @contextmanager
+    def frame(self) -> Iterator[Self]:
+        """Let several reads see one moment; keep it shorter than a frame, the writer's log grows meanwhile."""
+        with self._connected() as connection:
+            connection.execute("BEGIN")
+            try:
+                yield self
+            finally:
+                connection.execute("COMMIT")
+
+    def close(self) -> None:
+        """Let go of the file."""
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+            if self._snapshot is not None:
+                self._snapshot.remove()
+            self._connection = self._snapshot = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @contextmanager
+    def _connected(self) -> Iterator[sqlite3.Connection]:
+        with self._lock, translated(self.path):
+            yield self._current()
+
+    def _current(self) -> sqlite3.Connection:
+        found = self.path.stat()
+        file = (found.st_dev, found.st_ino)
+        if self._connection and self._file == file and (self._snapshot is None or self._snapshot.fresh()):
+            return self._connection
+        self.close()
+        self._file = file
+        self._opened += 1
+        self._connection = self._open()
+        return self._connection
+
+    def _open(self) -> sqlite3.Connection:
+        try:
+            return _opened(self.path, self.path)
+        except sqlite3.OperationalError as error:
+            if not _readable_by_owner_only(error):
+                raise
+            # Left by an agent that was killed, and we may not write what SQLite would need to recover it.
+            self._snapshot = Snapshot(self.path)
+            return _opened(self._snapshot.path, self.path)
+
+
+def _opened(path: Path, shown: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode={'ro' if path == shown else 'rw'}",
+        uri=True,
+        isolation_level=None,
+        check_same_thread=False,
+        timeout=0.25,
+    )
+    try:
+        connection.execute("PRAGMA query_only = ON")
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
+        _refuse_newer(shown, connection)
+        if application != APPLICATION:
+            raise LedgerUnavailable(f"{shown} is not a ledger", remedy="check the path, or start the agent once")
+        return connection
+    except BaseException:
+        connection.close()
+        raise
+
+
+def _readable_by_owner_only(error: sqlite3.OperationalError) -> bool:
+    return str(error.sqlite_errorname).startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY"))
+
+
+def _refuse_newer(path: Path, connection: sqlite3.Connection) -> None:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version > SCHEMA:
+        raise VersionMismatch(
+            f"the ledger {path} has schema {version}, this program knows up to {SCHEMA}",
+            remedy="upgrade this program to the version of the agent that wrote it",
+        )
+
+
+def _make(path: Path) -> None:
+    """Make folder and file with their modes, whatever the umask; SQLite gives its logs the database's mode."""
+    missing = [folder for folder in (path.parent, *path.parent.parents) if not folder.exists()]
+    for folder in reversed(missing):
+        folder.mkdir(exist_ok=True)
+        folder.chmod(FOLDER_MODE)
+    try:
+        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, FILE_MODE)
+    except FileExistsError:
+        return
+    try:
+        os.fchmod(descriptor, FILE_MODE)
+    finally:
+        os.close(descriptor)
+
+
+def _prepare(connection: sqlite3.Connection) -> None:
+    # Before the first table, or it needs a VACUUM to take effect.
+    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    connection.execute("PRAGMA journal_mode = WAL").fetchall()
+    # The intent must survive a power cut before the effect is made.
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA foreign_keys = ON")
+
+
+def _identify(path: Path, connection: sqlite3.Connection, facts: Facts) -> None:
+    found = connection.execute("SELECT project_id, environment FROM facts").fetchone()
+    if found is None:
+        insert(connection, "facts", {"one": 1, **record(facts)})
+        return
+    if found != (facts.project_id, facts.environment):
+        raise VersionMismatch(
+            f"the ledger {path} belongs to project {found[0]}, environment {found[1]}, "
+            f"not to project {facts.project_id}, environment {facts.environment}",
+            remedy="give the project its own home, or restore the id in headgate.yml",
+        )
+    connection.execute("UPDATE facts SET project = ?, protected = ?", (facts.project, facts.protected))
