@@ -1,0 +1,95 @@
+"""Acts: what is sent to the agent, each with the text it is confirmed by and the command line that does the same."""
+
+import shlex
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from core.errors import UsageError
+from core.names import TableName
+from core.plan import Request
+from state.rows import RunRow
+from state.store import Reader
+from tui.client import Client
+from tui.operations.environments import Place
+
+if TYPE_CHECKING:
+    from core.guards import Confirmation
+
+
+def confirmation(place: Place, act: str, tables: Iterable[TableName]) -> "Confirmation":
+    """Compute what an act asks to be typed."""
+    from core.guards import confirmation_for_act
+
+    return confirmation_for_act(act, tuple(sorted(set(tables))), place.protected)
+
+
+def act(
+    place: Place, client: Client, verb: str, tables: Sequence[TableName], *, confirm: str
+) -> tuple[dict[str, Any], ...]:
+    """Stop, start or restart statements; one answer each."""
+    names = sorted(set(tables))
+    answer = client.call(verb, {"tables": names}, confirm=confirm, line=command_line(place, verb, *names))
+    found = answer.get("statements")
+    return tuple(found) if isinstance(found, list) else ()
+
+
+def stage(place: Place, client: Client, tables: Sequence[TableName], *, verb: str) -> None:
+    """Stage tables in this project folder."""
+    names = sorted(set(tables))
+    line = command_line(place, "plan", verb, *names)
+    client.call("stage", {"folder": place.folder, "tables": names, "verb": verb}, line=line)
+
+
+def unstage(place: Place, client: Client, tables: Sequence[TableName]) -> None:
+    """Take tables off the stage."""
+    client.call("unstage", {"folder": place.folder, "tables": sorted(set(tables))})
+
+
+def apply(place: Place, client: Client, plan_hash: str, *, confirm: str) -> str:
+    """Execute a submitted plan; returns the run's id."""
+    line = command_line(place, "apply", plan_hash[:12], "--confirm", confirm)
+    return str(client.call("apply", {"hash": plan_hash}, confirm=confirm, line=line).get("run", ""))
+
+
+def run_control(place: Place, client: Client, run_id: str, verb: str, *, step: int = 0) -> None:
+    """Control a run."""
+    words = [verb, run_id, *(["--step", str(step)] if step else [])]
+    client.call("run", {"id": run_id, "act": verb, "step": step}, line=command_line(place, "runs", *words))
+
+
+def peek(client: Client, table: str, *, version: int | None, limit: int) -> tuple[tuple[str, ...], list[list[Any]]]:
+    """Read some rows of a table through the agent."""
+    args: dict[str, Any] = {"table": table, "limit": limit}
+    if version is not None:
+        args["version"] = version
+    answer = client.call("peek", args)
+    return tuple(str(name) for name in answer.get("columns", ())), [list(row) for row in answer.get("rows", ())]
+
+
+def find_run(reader: Reader, id_prefix: str) -> RunRow:
+    """Find a run by the start of its id; raises UsageError."""
+    row = reader.run(id_prefix)
+    if row is None:
+        raise UsageError(f"there is no run {id_prefix}", remedy="headgate runs lists them")
+    return row
+
+
+def command_line(place: Place, *words: str) -> str:
+    """Write the complete command that does the same, from any folder."""
+    return shlex.join(["headgate", *words, "--project", place.folder, "--env", place.environment])
+
+
+def plan_line(place: Place, request: Request) -> str:
+    """Write the plan command of a request."""
+    words = ["plan", request.verb, *request.tables]
+    for product in request.products:
+        words += ["--product", product]
+    if request.everything:
+        words.append("--all")
+    if request.children != "product":
+        words += ["--children", request.children]
+    if request.exclude:
+        words += ["--exclude", ",".join(request.exclude)]
+    if request.rebuild:
+        words.append("--rebuild")
+    return command_line(place, *words)

@@ -1,0 +1,187 @@
+"""Everything a front end does, bound to one environment: the console is given one of these and nothing else.
+
+Every method blocks, may be called from any thread, and raises HeadgateErrors only.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from core.names import TableName
+from core.plan import Plan, Request
+from state.rows import Audit, Command, Event, PlanRow, RunRow, SampleRow
+from state.schema import SCHEMA
+from state.store import Reader
+from tui.client import Client
+from tui.operations import acts, agents, statements
+from tui.operations import plans as planning
+from tui.operations.environments import Place
+from tui.operations.projects import ProjectReader
+from tui.operations.statements import Detail, Drift, Snapshot
+
+if TYPE_CHECKING:
+    from core.guards import Confirmation
+    from core.project import Project
+
+
+class Operations:
+    """Reads the ledger, computes plans and sends commands, for one environment of one project."""
+
+    def __init__(self, place: Place, environ: Mapping[str, str]) -> None:
+        self.place = place
+        self.client = Client(place.where.socket, ledger=SCHEMA, title=place.title)
+        self._environ = dict(environ)
+        self._projects = ProjectReader(place)
+        self._lock = threading.Lock()
+        self._reader: Reader | None = None
+
+    # Looking: the ledger, read-only. All raise LedgerUnavailable (never started, unreadable) and VersionMismatch.
+
+    @property
+    def reader(self) -> Reader:
+        """The ledger's reader, opened on first use."""
+        with self._lock:
+            if self._reader is None:
+                self._reader = statements.open_reader(self.place)
+            return self._reader
+
+    def data_version(self) -> int:
+        """Give a number that differs once anything was written; cheap enough for every frame."""
+        return self.reader.data_version()
+
+    def snapshot(self) -> Snapshot:
+        """Read one moment of the environment."""
+        return statements.snapshot(self.reader)
+
+    def detail(self, table: str) -> Detail:
+        """Read one statement with its versions and readers; raises UsageError when it never was deployed."""
+        return statements.detail(self.reader, table)
+
+    def samples(self, table: TableName, version: int, since: float) -> tuple[SampleRow, ...]:
+        """List a version's samples from `since` (epoch seconds), oldest first."""
+        return self.reader.samples(table, version, since)
+
+    def events(self, table: TableName | None = None, limit: int = 200) -> tuple[Event, ...]:
+        """List events, newest first, of one table or of all."""
+        return self.reader.events(table, limit)
+
+    def plan_row(self, hash_prefix: str) -> PlanRow:
+        """Find a submitted plan's row; raises UsageError."""
+        return planning.find(self.reader, hash_prefix)[0]
+
+    def plan(self, hash_prefix: str) -> Plan:
+        """Find a submitted plan; raises UsageError."""
+        return planning.find(self.reader, hash_prefix)[1]
+
+    def plans(self, limit: int = 50) -> tuple[PlanRow, ...]:
+        """List submitted plans, newest first."""
+        return self.reader.plans(limit)
+
+    def run(self, id_prefix: str) -> RunRow:
+        """Find a run; raises UsageError."""
+        return acts.find_run(self.reader, id_prefix)
+
+    def runs(self, limit: int = 50) -> tuple[RunRow, ...]:
+        """List runs, newest first."""
+        return self.reader.runs(limit)
+
+    def audits(self, limit: int = 200) -> tuple[Audit, ...]:
+        """List who did what, newest first."""
+        return self.reader.audits(limit)
+
+    def commands(self, limit: int = 100) -> tuple[Command, ...]:
+        """List accepted and refused commands, newest first."""
+        return self.reader.commands(limit)
+
+    # The project's files. All raise InvalidProject with every Problem, or UsageError when the folder is gone.
+
+    def project(self) -> "Project":
+        """Read the project; files that did not change are not read again."""
+        return self._projects.read()[1]
+
+    def drift(self) -> Drift:
+        """Compare the files with what is deployed."""
+        return statements.drift(self.project(), self.reader.deployments())
+
+    def preview(self, tables: Iterable[TableName], *, verb: str = "deploy", children: str = "product") -> Plan:
+        """Compute what staging these tables would do, without the agent; refusals are in the plan."""
+        return self.compute(Request(verb=verb, tables=tuple(sorted(tables)), children=children))
+
+    def compute(self, request: Request) -> Plan:
+        """Compute a plan over the ledger's values, without the agent; refusals are in the plan."""
+        return planning.compute(self.project(), self.place.environment, planning.observe(self.reader), request)
+
+    # Acting: over the agent's socket. All raise AgentUnreachable, TryAgain, VersionMismatch and what the agent refuses.
+
+    def confirmation(self, act: str, tables: Iterable[TableName]) -> "Confirmation":
+        """Compute what an act on these tables asks to be typed; the agent computes it again."""
+        return acts.confirmation(self.place, act, tables)
+
+    def stop(self, tables: Sequence[TableName], *, confirm: str) -> tuple[dict[str, Any], ...]:
+        """Stop statements; each answer carries table, version, outcome and milliseconds."""
+        return acts.act(self.place, self.client, "stop", tables, confirm=confirm)
+
+    def start(self, tables: Sequence[TableName], *, confirm: str) -> tuple[dict[str, Any], ...]:
+        """Start stopped statements on their checkpoints."""
+        return acts.act(self.place, self.client, "start", tables, confirm=confirm)
+
+    def restart(self, tables: Sequence[TableName], *, confirm: str) -> tuple[dict[str, Any], ...]:
+        """Stop and start statements on their checkpoints."""
+        return acts.act(self.place, self.client, "restart", tables, confirm=confirm)
+
+    def stage(self, tables: Sequence[TableName], *, verb: str = "deploy") -> None:
+        """Stage tables for the next plan of this user in this project folder; verb is deploy or delete."""
+        acts.stage(self.place, self.client, tables, verb=verb)
+
+    def unstage(self, tables: Sequence[TableName]) -> None:
+        """Take tables of this user and folder off the stage."""
+        acts.unstage(self.place, self.client, tables)
+
+    def submit(self, request: Request) -> planning.Submitted:
+        """Compute a plan and hand it to the agent; raises Refused with the first refusal, Stale, InvalidProject."""
+        texts, project = self._projects.read()
+        line = acts.plan_line(self.place, request)
+        return planning.submit(self.place, self.client, self.reader, texts, project, request, line=line)
+
+    def apply(self, plan_hash: str, *, confirm: str) -> str:
+        """Execute a submitted plan; returns the run's id at once. Raises Stale when its scope has changed."""
+        return acts.apply(self.place, self.client, plan_hash, confirm=confirm)
+
+    def run_control(self, run_id: str, act: str, *, step: int = 0) -> None:
+        """Pause, resume, cancel, retry or skip (the last with a step's number)."""
+        acts.run_control(self.place, self.client, run_id, act, step=step)
+
+    def peek(
+        self, table: str, *, version: int | None = None, limit: int = 20
+    ) -> tuple[tuple[str, ...], list[list[Any]]]:
+        """Read some rows of a table, through the agent; columns, then rows of plain JSON values."""
+        return acts.peek(self.client, table, version=version, limit=limit)
+
+    # The agent.
+
+    def actor(self) -> str:
+        """Ask the agent under which name it knows this user."""
+        return str(self.client.call("status").get("actor", ""))
+
+    def agent_answers(self) -> bool:
+        """Whether an agent listens on the socket now."""
+        return agents.answers(self.client)
+
+    def ensure_agent(self, progress: Callable[[agents.Wait], None]) -> None:
+        """Start the agent if none answers and the environment is not protected, and wait for its pool."""
+        agents.ensure(self.place, self.client, self._environ, progress=progress)
+
+    def close(self) -> None:
+        """Let go of the ledger."""
+        with self._lock:
+            if self._reader is not None:
+                self._reader.close()
+                self._reader = None
+
+    def wait_for_change(self, version: int, seconds: float) -> int:
+        """Return the data version once it differs from `version`, or after `seconds`."""
+        ends_at = time.monotonic() + seconds
+        while (now := self.data_version()) == version and time.monotonic() < ends_at:
+            time.sleep(0.05)
+        return now

@@ -1,0 +1,159 @@
+"""Which project and which environment a command is about, found without reading more of headgate.yml than it must.
+
+Nothing here parses YAML or SQL: `headgate ls` must answer in a fraction of a second. Whatever is read here by pattern
+is compared with the real reading as soon as a command makes one (`projects.parse`).
+"""
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from core.errors import UsageError
+from core.home import Locations, locations
+
+PROJECT_FILE = "headgate.yml"
+
+_TOP = re.compile(r"(?P<key>project|id|default_env)\s*:\s*(?P<value>[^#\n]+?)\s*(?:#.*)?\Z")
+_ENTRY = re.compile(r"(?P<indent> +)(?P<key>[A-Za-z_][\w-]*)\s*:(?P<rest>.*)\Z")
+_TRUE = re.compile(r"\bprotected\s*:\s*(?:true|yes|on)\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The few facts of headgate.yml that say which environment is meant."""
+
+    project: str
+    id: str
+    default_env: str
+    protected_by_name: Mapping[str, bool] = field(default_factory=dict)
+    """Declared environments, in the order of the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One environment of one project on this machine: what every operation is bound to."""
+
+    folder: str
+    """Absolute project folder."""
+    project: str
+    project_id: str
+    environment: str
+    protected: bool
+    where: Locations
+
+    @property
+    def title(self) -> str:
+        """How every act names where it acts: `pizzeria PROD protected`, `pizzeria dev`."""
+        return (
+            f"{self.project} {self.environment.upper()} protected"
+            if self.protected
+            else f"{self.project} {self.environment}"
+        )
+
+    @property
+    def options(self) -> str:
+        """The options that make a command mean this place from any folder."""
+        return f"--project {self.folder} --env {self.environment}"
+
+
+def find_place(
+    environ: Mapping[str, str], cwd: str, *, project: str | None = None, environment: str | None = None
+) -> Place:
+    """Bind to the environment that options, HEADGATE_PROJECT, HEADGATE_ENV and headgate.yml name; raises UsageError."""
+    folder = find_folder(environ, cwd, project=project)
+    head = read_head(folder)
+    name = environment or environ.get("HEADGATE_ENV") or head.default_env
+    if name not in head.protected_by_name:
+        known = ", ".join(head.protected_by_name) or "none"
+        raise UsageError(f"{head.project} declares no environment {name!r}", remedy=f"use --env with one of: {known}")
+    where = locations(absolute(environ, cwd), os.getuid(), project=head.project, project_id=head.id, environment=name)
+    return Place(
+        folder=folder,
+        project=head.project,
+        project_id=head.id,
+        environment=name,
+        protected=head.protected_by_name[name],
+        where=where,
+    )
+
+
+def find_folder(environ: Mapping[str, str], cwd: str, *, project: str | None = None) -> str:
+    """Find the project folder: the option, else HEADGATE_PROJECT, else the nearest headgate.yml upwards."""
+    named = project or environ.get("HEADGATE_PROJECT")
+    if named:
+        folder = Path(cwd, named).resolve()
+        if not (folder / PROJECT_FILE).is_file():
+            raise UsageError(
+                f"{folder} has no {PROJECT_FILE}", remedy="name a project folder, or make one: headgate init"
+            )
+        return str(folder)
+    here = Path(cwd).resolve()
+    for folder in (here, *here.parents):
+        if (folder / PROJECT_FILE).is_file():
+            return str(folder)
+    raise UsageError(
+        f"no {PROJECT_FILE} in {here} or above it",
+        remedy="go to a project folder or give --project DIR; to see Headgate at work: headgate demo",
+    )
+
+
+def absolute(environ: Mapping[str, str], cwd: str) -> dict[str, str]:
+    """Give the environment variables with HEADGATE_HOME and XDG_STATE_HOME made absolute: children run in `/`."""
+    changed = dict(environ)
+    for name in ("HEADGATE_HOME", "XDG_STATE_HOME"):
+        if changed.get(name):
+            changed[name] = str(Path(cwd, changed[name]).expanduser().resolve())
+    return changed
+
+
+def read_head(folder: str) -> Head:
+    """Read a project's name, id and environments; raises UsageError with the missing key and the remedy."""
+    path = Path(folder, PROJECT_FILE)
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"{path} cannot be read: {error}", remedy="check that it is a text file you may read"
+        ) from error
+    head = parse_head(text)
+    for key, value in (("project", head.project), ("id", head.id), ("default_env", head.default_env)):
+        if not value:
+            raise UsageError(
+                f"{path} has no `{key}:` at the start of a line",
+                remedy=f"write `{key}: …` on a line of its own, or make a project: headgate init",
+            )
+    return head
+
+
+def parse_head(text: str) -> Head:
+    """Read the head from a text by pattern; what is not found is empty."""
+    values: dict[str, str] = {}
+    environments: dict[str, bool] = {}
+    block, level, current = "", 0, ""
+    for line in text.splitlines():
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        if not line[0].isspace():
+            block = line.partition(":")[0].strip()
+            level = 0
+            found = _TOP.match(line)
+            if found:
+                values[found["key"]] = found["value"].strip("\"'")
+            continue
+        entry = _ENTRY.match(line)
+        if block != "environments" or not entry:
+            continue
+        level = level or len(entry["indent"])
+        if len(entry["indent"]) == level:
+            current = entry["key"]
+            environments[current] = bool(_TRUE.search(entry["rest"]))
+        elif _TRUE.match(line.strip()):
+            environments[current] = True
+    return Head(
+        project=values.get("project", ""),
+        id=values.get("id", ""),
+        default_env=values.get("default_env", ""),
+        protected_by_name=environments,
+    )

@@ -1,0 +1,124 @@
+"""Plans: computed here from files and the ledger, submitted to the agent, which computes them again."""
+
+import json
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from core.errors import LedgerUnavailable, Refused, Stale, UsageError
+from core.names import TableName
+from core.plan import PLANNER, Observed, Plan, Request
+from state.rows import PlanRow
+from state.store import Reader
+from tui.client import Client
+from tui.operations.environments import Place
+
+if TYPE_CHECKING:
+    from core.project import Project
+
+_TRIES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """A plan that the agent has accepted, with the text that executing it asks for."""
+
+    plan: Plan
+    expires_at: float
+    confirm: str
+    """Empty when nothing has to be typed."""
+    level: str
+
+
+def observe(reader: Reader) -> dict[TableName, Observed]:
+    """Observe the environment from its ledger by the same function as the agent."""
+    from state.observed import observe as observe_deployments
+
+    return observe_deployments(reader.deployments(include_deleted=True))
+
+
+def observed_from_file(path: str) -> Mapping[TableName, Observed]:
+    """Read an `--observed` file (YAML or JSON); raises UsageError naming what in it is wrong."""
+    from core.plan_json import observed_from_text
+
+    try:
+        with open(path, encoding="utf-8-sig") as file:
+            text = file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} cannot be read: {error}", remedy="give a YAML or JSON file") from error
+    return observed_from_text(text, path)
+
+
+def compute(project: "Project", environment: str, observed: Mapping[TableName, Observed], request: Request) -> Plan:
+    """Compute a plan, without agent, Spark or ledger; what cannot be done is in its refusals."""
+    from core.planner import make_plan
+
+    return make_plan(project, environment, observed, request)
+
+
+def refuse(plan: Plan) -> None:
+    """Raise Refused when the request cannot be done at all."""
+    if plan.refusals:
+        first = plan.refusals[0]
+        more = f", and {len(plan.refusals) - 1} more" if len(plan.refusals) > 1 else ""
+        raise Refused(f"{first.table}: {first.summary}{more}" if first.table else first.summary, remedy=first.remedy)
+
+
+def submit(
+    place: Place,
+    client: Client,
+    reader: Reader,
+    texts: dict[str, str],
+    project: "Project",
+    request: Request,
+    *,
+    line: str,
+) -> Submitted:
+    """Compute and hand over to the agent, again when its world moved in between; raises Refused, Stale."""
+    from core.plan_json import plan_as_json
+
+    wanted = request if request.nonce else replace(request, nonce=secrets.token_hex(8))
+    for attempt in range(_TRIES):
+        plan = compute(project, place.environment, observe(reader), wanted)
+        refuse(plan)
+        args = {
+            "texts": texts,
+            "environment": place.environment,
+            "request": plan_as_json(plan)["request"],
+            "hash": plan.hash,
+            "folder": place.folder,
+            "planner": PLANNER,
+        }
+        try:
+            answer = client.call("submit_plan", args, line=line)
+        except Stale:
+            if attempt == _TRIES - 1:
+                raise
+            continue
+        return Submitted(
+            plan=plan,
+            expires_at=float(answer.get("expires_at") or 0.0),
+            confirm=str(answer.get("confirm") or ""),
+            level=str(answer.get("level") or ""),
+        )
+    raise AssertionError("the last try returns or raises")
+
+
+def find(reader: Reader, hash_prefix: str) -> tuple[PlanRow, Plan]:
+    """Find a submitted plan by the start of its hash; raises UsageError."""
+    row = reader.plan(hash_prefix)
+    if row is None:
+        raise UsageError(f"there is no plan {hash_prefix}", remedy="headgate review lists the plans")
+    return row, value(row)
+
+
+def value(row: PlanRow) -> Plan:
+    """Read the plan's body; raises LedgerUnavailable when it cannot be read back."""
+    from core.plan_json import plan_from_json
+
+    try:
+        body: dict[str, Any] = json.loads(row.body)
+        return plan_from_json(body)
+    except (ValueError, KeyError) as error:
+        raise LedgerUnavailable(f"plan {row.hash[:12]} cannot be read back", remedy="plan again") from error

@@ -1,0 +1,168 @@
+"""Statements as the ledger knows them: what is deployed, how it does, and how files differ from it."""
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from core.errors import LedgerUnavailable, UsageError
+from core.names import TableName, parse_table_name
+from core.vocabulary import State
+from state.registry import StatementLine
+from state.rows import Command, Deployment, Facts, Measurement, RunRow, Staged
+from state.store import Reader
+from tui.operations.environments import Place
+
+if TYPE_CHECKING:
+    from core.project import Project
+
+STALE_S = 10.0
+"""Age of the agent's heartbeat from which data are called stale: some intervals of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One moment of an environment, for one frame."""
+
+    at: float
+    """When it was read, epoch seconds."""
+    version: int
+    """The ledger's data version: equal means nothing was written in between."""
+    facts: Facts
+    statements: tuple[StatementLine, ...]
+    """Every version that is not deleted, by table and version."""
+    staged: tuple[Staged, ...]
+    open_runs: tuple[RunRow, ...]
+    commands: tuple[Command, ...]
+    """The last ones, newest first."""
+
+    @property
+    def age_s(self) -> float | None:
+        """Age of the data: seconds since the agent's heartbeat; None when no agent ever wrote."""
+        return None if self.facts.agent_seen_at is None else max(0.0, self.at - self.facts.agent_seen_at)
+
+    @property
+    def stale(self) -> bool:
+        """Whether nobody keeps the data fresh."""
+        return self.age_s is None or self.age_s > STALE_S
+
+    @property
+    def serving(self) -> tuple[StatementLine, ...]:
+        """One line a table: the active version, else the newest."""
+        return serving(self.statements)
+
+
+@dataclass(frozen=True, slots=True)
+class Detail:
+    """One statement with all its versions, newest first."""
+
+    table: TableName
+    versions: tuple[Deployment, ...]
+    measurement: Measurement | None
+    readers: tuple[tuple[str, int], ...]
+    """(table, version) of deployments bound to any version of it, sorted."""
+
+    @property
+    def serving(self) -> Deployment:
+        """The active version, else the newest that is not deleted, else the newest."""
+        return min(self.versions, key=lambda d: (d.drop_after is not None, not d.active, -d.version))
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """How the files differ from what is deployed."""
+
+    changed: tuple[TableName, ...]
+    """Declared with another revision than the deployed one."""
+    new: tuple[TableName, ...]
+    """Declared and not deployed; external tables are not counted."""
+    gone: tuple[TableName, ...]
+    """Deployed and no longer declared."""
+
+    @property
+    def tables(self) -> tuple[TableName, ...]:
+        """All of them, sorted."""
+        return tuple(sorted({*self.changed, *self.new, *self.gone}))
+
+
+def open_reader(place: Place) -> Reader:
+    """Open the ledger for reading; raises LedgerUnavailable, with `headgate up` as remedy when there is none yet."""
+    path = Path(place.where.ledger)
+    if not path.exists():
+        raise LedgerUnavailable(f"{place.title} was never started on this machine", remedy="start it: headgate up")
+    return Reader(path)
+
+
+def snapshot(reader: Reader, *, now: float | None = None, commands: int = 20) -> Snapshot:
+    """Read one moment of the environment."""
+    with reader.frame():
+        return Snapshot(
+            at=time.time() if now is None else now,
+            version=reader.data_version(),
+            facts=reader.facts(),
+            statements=reader.statements(),
+            staged=reader.staged(),
+            open_runs=reader.open_runs(),
+            commands=reader.commands(commands),
+        )
+
+
+def serving(lines: Iterable[StatementLine]) -> tuple[StatementLine, ...]:
+    """Take one line a table: the active version, else the newest; sorted by table."""
+    best: dict[str, StatementLine] = {}
+    for line in lines:
+        kept = best.get(line.table)
+        if kept is None or (line.active, line.version) > (kept.active, kept.version):
+            best[line.table] = line
+    return tuple(best[table] for table in sorted(best))
+
+
+def detail(reader: Reader, table: str) -> Detail:
+    """Read one statement; raises UsageError, with the nearest name, when it never was deployed."""
+    name = parse_table_name(table)
+    with reader.frame():
+        versions = reader.versions(name)
+        if not versions:
+            raise unknown(table, [line.table for line in reader.statements()])
+        shown = min(versions, key=lambda d: (d.drop_after is not None, not d.active, -d.version))
+        measured = reader.measurement(name, shown.version)
+        bound = {
+            (str(other.table), other.version)
+            for other in reader.deployments()
+            for binding in other.bindings
+            if binding.parent == name
+        }
+    return Detail(table=name, versions=versions, measurement=measured, readers=tuple(sorted(bound)))
+
+
+def unknown(table: str, known: Iterable[str]) -> UsageError:
+    """Say that a table is not deployed, with the nearest name that is."""
+    import difflib
+
+    near = difflib.get_close_matches(table, list(known), n=1)
+    remedy = f"did you mean {near[0]}?" if near else "headgate ls shows what there is"
+    return UsageError(f"{table} is not deployed here", remedy=remedy)
+
+
+def drift(project: "Project", deployments: Iterable[Deployment]) -> Drift:
+    """Compare declared revisions with the serving ones, by hash."""
+    from core.fingerprint import revision_hash
+    from core.plan import Texts
+
+    deployed = {d.table: d for d in deployments if d.active and d.drop_after is None and not d.external}
+    declared = {name: table for name, table in project.tables.items() if not table.external}
+    changed = []
+    for name, table in declared.items():
+        texts = Texts(ddl=table.ddl.text, dml=table.dml.text if table.dml else "", yml=table.settings_text)
+        if (
+            name in deployed
+            and deployed[name].state != State.ABSENT
+            and revision_hash(texts) != deployed[name].revision
+        ):
+            changed.append(name)
+    return Drift(
+        changed=tuple(sorted(changed)),
+        new=tuple(sorted(name for name in declared if name not in deployed)),
+        gone=tuple(sorted(name for name in deployed if name not in declared)),
+    )
