@@ -1,0 +1,1 @@
+"""The engine behind the agent's ports: one class per port, all over Spark Connect."""

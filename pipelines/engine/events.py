@@ -1,0 +1,92 @@
+"""What queries report without being asked: the server's listener events, kept as the latest of each query.
+
+The server knows one listener per session and does not hear that a client died: it is always removed before it is added.
+"""
+
+import json
+import logging
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import pyspark.sql.connect.proto as pb2
+from pyspark.sql.connect.session import SparkSession
+
+from pipelines.session import endless
+
+log = logging.getLogger(__name__)
+
+
+class Events:
+    """The latest progress of each run of a query, fed by one daemon thread."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._lock = threading.Lock()
+        self._progress: dict[str, Mapping[str, Any]] = {}
+        self._thread: threading.Thread | None = None
+        self._listening = threading.Event()
+
+    @property
+    def alive(self) -> bool:
+        """Whether events arrive; False until `listen`, and after the connection broke."""
+        return self._thread is not None and self._thread.is_alive() and self._listening.is_set()
+
+    def listen(self) -> None:
+        """Start to listen unless it does; what was reported before has to be asked for."""
+        if self._thread is not None and self._thread.is_alive():
+            return
+        self._listening.clear()
+        self._command("remove_listener_bus_listener")
+        self._thread = threading.Thread(target=self._run, name="events", daemon=True)
+        self._thread.start()
+        self._listening.wait(2.0)
+
+    def progress(self, run_id: str) -> Mapping[str, Any] | None:
+        """Give the last progress of a run, None when it has not been seen to report any."""
+        with self._lock:
+            return self._progress.get(run_id)
+
+    def put(self, run_id: str, progress: Mapping[str, Any]) -> None:
+        """Take a progress that was asked for, unless a newer one has come in."""
+        with self._lock:
+            if run_id not in self._progress:
+                self._progress[run_id] = progress
+
+    def keep(self, run_ids: frozenset[str]) -> None:
+        """Forget all other runs."""
+        with self._lock:
+            self._progress = {run_id: value for run_id, value in self._progress.items() if run_id in run_ids}
+
+    def _run(self) -> None:
+        try:
+            with endless():
+                for result in self._spark.client.execute_command_as_iterator(_bus("add_listener_bus_listener")):
+                    response = result["streaming_query_listener_events_result"]
+                    if response.HasField("listener_bus_listener_added"):
+                        self._listening.set()
+                    for event in response.events:
+                        self._take(event)
+        except Exception as error:
+            # The edge of this thread: whoever asks next sees that it is dead and listens anew.
+            log.info("the listener ended: %s", str(error).splitlines()[0] if str(error) else type(error).__name__)
+        finally:
+            self._listening.clear()
+
+    def _take(self, event: Any) -> None:
+        if event.event_type != pb2.StreamingQueryEventType.QUERY_PROGRESS_EVENT:
+            return
+        body = json.loads(event.event_json)
+        # The event wraps the progress (Spark 4.2.0).
+        progress = body.get("progress", body)
+        with self._lock:
+            self._progress[progress["runId"]] = progress
+
+    def _command(self, name: str) -> None:
+        self._spark.client.execute_command(_bus(name))
+
+
+def _bus(name: str) -> Any:
+    command = pb2.Command()
+    setattr(command.streaming_query_listener_bus_command, name, True)
+    return command
