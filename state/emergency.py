@@ -6,7 +6,8 @@ It never raises: what the disk does not take either is kept in memory until the 
 import json
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,26 +19,39 @@ class EmergencyJournal:
         self._path = path
         self._lock = threading.Lock()
         self._kept: list[dict[str, Any]] = []
+        self._done = 0
 
     def append(self, entry: Mapping[str, Any]) -> None:
         """Keep an entry, on disk before it returns where the disk takes it."""
-        line = json.dumps(dict(entry), ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+        line = json.dumps(dict(entry), ensure_ascii=False, separators=(",", ":")).encode()
         with self._lock:
             try:
-                self._write(line)
+                # The line break comes first too: the line before may be torn.
+                self._write(b"\n" + line + b"\n")
             except OSError:
                 self._kept.append(json.loads(line))
 
     def drain(self) -> list[dict[str, Any]]:
-        """Take all entries, oldest first; they are forgotten once this returns.
+        """Take all entries, oldest first; they are forgotten when this returns."""
+        with self.taking() as entries:
+            return entries
 
-        A line that was torn by a full disk or a power cut is left out: its writer was told nothing was kept.
+    @contextmanager
+    def taking(self) -> Iterator[list[dict[str, Any]]]:
+        """Lend all entries, oldest first, and forget them once the block has ended without an exception.
+
+        An append waits for the block. A line torn by a power cut is left out.
         """
         with self._lock:
-            entries = [*self._read(), *self._kept]
+            taken, size = self._read()
+            yield [*taken, *self._kept]
             self._kept.clear()
-            self._path.unlink(missing_ok=True)
-            return entries
+            try:
+                self._path.unlink(missing_ok=True)
+                self._done = 0
+            except OSError:
+                # A disk that has become read-only: what was taken must at least not come a second time.
+                self._done = size
 
     def _write(self, line: bytes) -> None:
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o640)
@@ -53,12 +67,13 @@ class EmergencyJournal:
         finally:
             os.close(descriptor)
 
-    def _read(self) -> list[dict[str, Any]]:
+    def _read(self) -> tuple[list[dict[str, Any]], int]:
         try:
-            lines = self._path.read_bytes().split(b"\n")
-        except FileNotFoundError:
-            return []
-        return [entry for line in lines if (entry := _entry(line)) is not None]
+            content = self._path.read_bytes()
+        except OSError:
+            return [], self._done
+        lines = content[self._done :].split(b"\n")
+        return [entry for line in lines if (entry := _entry(line)) is not None], len(content)
 
 
 def _entry(line: bytes) -> dict[str, Any] | None:

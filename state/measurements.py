@@ -13,7 +13,7 @@ from state.encoding import record
 from state.rows import Event, Measurement, SampleRow
 
 _TENTHS = 10
-_EPOCH = 1_700_000_000
+_EPOCH = 1_699_999_200
 _DEPLOYMENTS = 1 << 20
 """`place` of a sample is (tenths of a second since _EPOCH) * _DEPLOYMENTS + deployment: samples of one moment lie side
 by side, so that a round of 10,000 is written to few pages, and thinning frees whole pages. The samples of one version

@@ -25,7 +25,7 @@ CREATE TABLE deployment (
   active INTEGER NOT NULL, bindings TEXT NOT NULL, query_id TEXT NOT NULL, run_id TEXT NOT NULL,
   restarts INTEGER NOT NULL, error_class TEXT NOT NULL, error TEXT NOT NULL, started_at REAL,
   created_at REAL NOT NULL, plan_hash TEXT NOT NULL, drop_after REAL, trash TEXT NOT NULL, external INTEGER NOT NULL,
-  purged_at REAL, checkpoint_ok INTEGER NOT NULL, UNIQUE ("table", version));
+  purged_at REAL, checkpoint_ok INTEGER NOT NULL DEFAULT 1, UNIQUE ("table", version));
 CREATE UNIQUE INDEX deployment_active ON deployment ("table") WHERE active;
 CREATE INDEX deployment_changed ON deployment (changed);
 """
@@ -82,6 +82,8 @@ CREATE TABLE audit (
   id INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, actor TEXT NOT NULL, action TEXT NOT NULL,
   subject TEXT NOT NULL, plan_hash TEXT NOT NULL, confirmation TEXT NOT NULL, outcome TEXT NOT NULL);
 CREATE TRIGGER audit_is_not_changed BEFORE UPDATE ON audit
+  BEGIN SELECT RAISE(ABORT, 'the audit is append-only'); END;
+CREATE TRIGGER audit_is_not_replaced BEFORE INSERT ON audit WHEN EXISTS (SELECT 1 FROM audit WHERE id = NEW.id)
   BEGIN SELECT RAISE(ABORT, 'the audit is append-only'); END;
 CREATE TRIGGER audit_is_not_deleted BEFORE DELETE ON audit
   BEGIN SELECT RAISE(ABORT, 'the audit is append-only'); END;

@@ -114,7 +114,8 @@ class Reader(RegistryReads, MeasurementReads, PlanReads, RunReads, AuditReads):
             try:
                 yield self
             finally:
-                connection.execute("COMMIT")
+                if self._connection is connection:
+                    connection.execute("COMMIT")
 
     def close(self) -> None:
         """Let go of the file."""
@@ -136,7 +137,12 @@ class Reader(RegistryReads, MeasurementReads, PlanReads, RunReads, AuditReads):
     @contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:
         with self._lock, translated(self.path):
-            yield self._current()
+            try:
+                yield self._current()
+            except sqlite3.OperationalError:
+                # The next read opens again, and copies where opening has become impossible.
+                self.close()
+                raise
 
     def _current(self) -> sqlite3.Connection:
         found = self.path.stat()

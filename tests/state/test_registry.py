@@ -1,0 +1,105 @@
+"""The registry: which version serves, what is deleted, and what a console is given after a change."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from core.names import TableName
+from state.rows import Deployment, Measurement, Staged
+from state.store import Ledger, Reader
+
+ORDERS, FACTS_TABLE = TableName("orders"), TableName("fct_orders")
+Made = Callable[..., Deployment]
+
+
+def test_exactly_one_version_of_a_table_serves(ledger: Ledger, deployment: Made) -> None:
+    ledger.put_deployment(deployment("orders", 1))
+    ledger.put_deployment(deployment("orders", 2, active=False))
+    ledger.put_deployment(deployment("fct_orders", 1))
+    ledger.put_deployment(deployment("fct_orders", 2, active=False))
+    ledger.activate({ORDERS: 2, FACTS_TABLE: 2})
+    assert [(d.table, d.version) for d in ledger.deployments() if d.active] == [("fct_orders", 2), ("orders", 2)]
+    found = ledger.active(ORDERS)
+    assert found and found.version == 2
+
+
+def test_release_moves_all_pointers_or_none(ledger: Ledger, deployment: Made) -> None:
+    ledger.put_deployment(deployment("orders", 1))
+    ledger.put_deployment(deployment("orders", 2, active=False))
+    with pytest.raises(AssertionError, match="fct_orders v9"):
+        ledger.activate({ORDERS: 2, FACTS_TABLE: 9})
+    found = ledger.active(ORDERS)
+    assert found and found.version == 1
+
+
+def test_deleted_version_is_listed_only_when_asked_and_its_number_is_never_used_again(
+    ledger: Ledger, deployment: Made
+) -> None:
+    ledger.put_deployment(deployment("orders", 3))
+    ledger.tombstone(ORDERS, 3, drop_after=99.0, trash="/data/trash/x")
+    assert ledger.deployments() == ledger.statements() == ()
+    (deleted,) = ledger.deployments(include_deleted=True)
+    assert (deleted.state, deleted.wanted, deleted.active) == ("absent", "stopped", False)
+    assert (deleted.drop_after, deleted.trash) == (99.0, "/data/trash/x")
+    ledger.purged(ORDERS, 3, 100.0)
+    assert ledger.highest_version(ORDERS) == 3
+
+
+def test_console_is_given_what_changed_and_nothing_else(ledger: Ledger, path: Path, deployment: Made) -> None:
+    for table in ("a", "b", "c"):
+        ledger.put_deployment(deployment(table))
+    with Reader(path) as reader:
+        change, lines = reader.changed_since(0)
+        assert [line.table for line in lines] == ["a", "b", "c"]
+        assert reader.changed_since(change) == (change, ())
+        ledger.put_measurements([Measurement(TableName("b"), 1, 7.0, lag_rows=4, trend="growing")])
+        change, lines = reader.changed_since(change)
+        assert [(line.table, line.lag_rows, line.trend, line.at) for line in lines] == [("b", 4, "growing", 7.0)]
+        ledger.tombstone(TableName("a"), 1, drop_after=9.0, trash="")
+        _, lines = reader.changed_since(change)
+        assert [(line.table, line.deleted) for line in lines] == [("a", True)]
+
+
+def test_data_version_differs_exactly_after_something_was_written(ledger: Ledger, path: Path, deployment: Made) -> None:
+    with Reader(path) as reader:
+        before = reader.data_version()
+        assert reader.data_version() == before
+        ledger.put_deployment(deployment("a"))
+        assert reader.data_version() != before
+
+
+def test_agent_sees_its_own_write_in_the_kept_list(ledger: Ledger, deployment: Made) -> None:
+    ledger.put_deployment(deployment("orders"))
+    assert ledger.deployments()[0].wanted == "running"
+    assert ledger.deployments() is ledger.deployments()
+    ledger.update_deployment(ORDERS, 1, wanted="stopped")
+    assert ledger.deployments()[0].wanted == "stopped"
+
+
+def test_unknown_field_or_version_is_a_bug_and_says_so(ledger: Ledger, deployment: Made) -> None:
+    ledger.put_deployment(deployment("orders"))
+    with pytest.raises(AssertionError, match="stat"):
+        ledger.update_deployment(ORDERS, 1, stat="failed")
+    with pytest.raises(AssertionError, match="orders v2"):
+        ledger.update_deployment(ORDERS, 2, state="failed")
+
+
+def test_staged_tables_belong_to_their_actor_and_folder(ledger: Ledger) -> None:
+    for actor, folder, table in (("ana", "/p", "a"), ("ana", "/p", "b"), ("bob", "/p", "a"), ("ana", "/q", "a")):
+        ledger.stage(Staged(actor, folder, TableName(table), "deploy", 1.0))
+    assert ledger.unstage("ana", "/p", [TableName("a"), TableName("z")]) == 1
+    assert [(s.actor, s.folder, s.table) for s in ledger.staged()] == [
+        ("ana", "/p", "b"), ("ana", "/q", "a"), ("bob", "/p", "a"),
+    ]  # fmt: skip
+    ledger.unstage_tables([TableName("a")], actor="ana")
+    assert ledger.unstage("ana", "/p") == 1
+    assert [s.actor for s in ledger.staged()] == ["bob"]
+
+
+def test_reading_imports_neither_sqlite_utils_nor_the_parsers() -> None:
+    script = "import sys, state.store; print(*{'sqlite_utils', 'sqlglot', 'networkx', 'yaml'} & set(sys.modules))"
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == ""

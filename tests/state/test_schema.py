@@ -1,0 +1,97 @@
+"""Migrations: each is whole or absent, and every row field has a column."""
+
+import sqlite3
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+
+from core.errors import VersionMismatch
+from state import schema
+from state.rows import (
+    Audit,
+    Command,
+    Deployment,
+    Event,
+    Facts,
+    Measurement,
+    PlanRow,
+    RunRow,
+    SampleRow,
+    Staged,
+    StepRow,
+)
+from state.schema import MIGRATIONS, SCHEMA, migrate
+from state.store import Ledger, Reader, create_or_open
+
+KEPT_ELSEWHERE = {"deployment": {"texts"}, "measurement": {"table", "version"}, "run": {"steps"}, "sample": {"at"}}
+
+
+def schema_of(connection: sqlite3.Connection) -> list[tuple[str, str]]:
+    return connection.execute("SELECT name, sql FROM sqlite_schema ORDER BY name").fetchall()
+
+
+@pytest.mark.parametrize(
+    "kind, table",
+    [(Deployment, "deployment"), (Measurement, "measurement"), (SampleRow, "sample"), (Event, "event"),
+     (PlanRow, "plan"), (RunRow, "run"), (StepRow, "step"), (Command, "command"), (Audit, "audit"),
+     (Staged, "staged"), (Facts, "facts")],
+)  # fmt: skip
+def test_every_field_of_a_row_has_its_column(kind: type, table: str) -> None:
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    migrate(connection)
+    columns = {name for _, name, *_ in connection.execute(f"PRAGMA table_info({table})")}
+    assert {field.name for field in fields(kind)} - KEPT_ELSEWHERE.get(table, set()) <= columns
+
+
+@pytest.mark.parametrize("version", range(SCHEMA + 1))
+def test_ledger_of_every_earlier_version_migrates_to_the_same_schema(version: int) -> None:
+    straight, stopped = (sqlite3.connect(":memory:", isolation_level=None) for _ in range(2))
+    migrate(straight)
+    migrate(stopped, MIGRATIONS[:version])
+    migrate(stopped)
+    assert schema_of(stopped) == schema_of(straight)
+    assert stopped.execute("PRAGMA user_version").fetchone() == (SCHEMA,)
+
+
+def test_migration_that_fails_leaves_no_trace_and_can_be_repeated() -> None:
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    migrate(connection)
+    before = schema_of(connection)
+    with pytest.raises(sqlite3.OperationalError):
+        migrate(connection, (*MIGRATIONS, "CREATE TABLE more (a);\nCREATE TABLE audit (b);"))
+    assert schema_of(connection) == before
+    assert connection.execute("PRAGMA user_version").fetchone() == (SCHEMA,)
+    migrate(connection, (*MIGRATIONS, "CREATE TABLE more (a);"))
+    assert connection.execute("PRAGMA user_version").fetchone() == (SCHEMA + 1,)
+
+
+def test_ledger_newer_than_the_program_is_refused_naming_both(
+    path: Path, facts: Facts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_or_open(path, facts).close()
+    connection = sqlite3.connect(path)
+    connection.execute(f"PRAGMA user_version = {SCHEMA + 1}")
+    connection.close()
+    for opening in (lambda: create_or_open(path, facts), lambda: Reader(path)):
+        with pytest.raises(VersionMismatch, match=f"schema {SCHEMA + 1}, this program knows up to {SCHEMA}"):
+            opening()
+
+
+def test_ledger_of_another_project_is_refused(path: Path, facts: Facts) -> None:
+    create_or_open(path, facts).close()
+    with pytest.raises(VersionMismatch, match="belongs to project 0b8e"):
+        create_or_open(path, replace(facts, project_id="other"))
+
+
+def test_ledger_keeps_its_id_and_follows_the_project(path: Path, facts: Facts) -> None:
+    create_or_open(path, facts).close()
+    with create_or_open(path, replace(facts, ledger_id="new", project="pizza", protected=True)) as ledger:
+        assert ledger.facts() == replace(facts, project="pizza", protected=True)
+
+
+def test_file_gives_freed_pages_back(ledger: Ledger, path: Path) -> None:
+    connection = sqlite3.connect(path)
+    assert connection.execute("PRAGMA auto_vacuum").fetchone() == (2,)
+    assert connection.execute("PRAGMA application_id").fetchone() == (schema.APPLICATION,)
+    connection.close()
