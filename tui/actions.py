@@ -1,0 +1,451 @@
+"""Every act and key of the console in one table: it feeds keys, footer, help, palette and the README. Lower case never changes anything."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+LISTS = frozenset({"home", "statements"})
+PAGES = frozenset({"home", "statements", "detail", "changes", "review", "run", "runs", "audit", "log", "help"})
+SCROLLED = frozenset({"detail", "review", "run", "help"})
+ROWS = frozenset({"home", "statements", "changes", "review", "run", "runs", "audit", "log"})
+TARGETS = LISTS | {"detail"}
+
+
+class Level(StrEnum):
+    """How an act is confirmed (console.md §2); a look needs nothing and is not an act."""
+
+    LOOK = "look"
+    C0 = "C0"
+    C1 = "C1"
+    C3 = "C3"
+
+
+class Need(StrEnum):
+    """What an action cannot do without."""
+
+    TARGET = "target"
+    """At least one statement under the cursor or marked."""
+    OURS = "ours"
+    """None of them external."""
+    LIVE = "live"
+    """Data that is not stale."""
+    STAGED = "staged"
+    PLAN = "plan"
+    RUN = "run"
+    """A run that is not over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One thing that a key does on some screens."""
+
+    id: str
+    keys: tuple[str, ...]
+    """Textual's names for keys without a character, else the character."""
+    screens: frozenset[str]
+    label: str
+    """One or two words for the footer."""
+    summary: str
+    """One line for the help."""
+    level: Level = Level.LOOK
+    command: str = ""
+    """The CLI line that does the same; `{tables}`, `{hash}` and `{run}` are filled in."""
+    typed: str = ""
+    """The `:` command of the same name."""
+    needs: frozenset[Need] = frozenset()
+    rank: int = 50
+    """Order in the footer, smallest first; 99 is never shown there."""
+
+
+def _act(level: Level, *needs: Need) -> dict[str, object]:
+    return {"level": level, "needs": frozenset(needs)}
+
+
+_TARGET = frozenset({Need.TARGET})
+
+ACTIONS: tuple[Action, ...] = (
+    # Anywhere.
+    Action("command", (":",), PAGES, "command", "Type a command; tab completes", rank=95),
+    Action("palette", ("ctrl+p",), PAGES, "palette", "The same, listing everything", rank=99),
+    Action(
+        "help",
+        ("?",),
+        PAGES - {"help"},
+        "keys",
+        "Keys that work here, and why the others do not",
+        command="headgate help keys",
+        typed="help",
+        rank=99,
+    ),
+    Action("back", ("escape", "q"), PAGES - {"home"}, "back", "Go back; nothing that runs is touched", rank=5),
+    Action("clear", ("escape",), frozenset({"home"}), "clear", "Drop the filter, then the marks", rank=99),
+    Action(
+        "quit",
+        ("q",),
+        frozenset({"home"}),
+        "quit",
+        "Leave the console; agent, statements and runs go on",
+        typed="q",
+        rank=90,
+    ),
+    Action("refresh", ("r",), PAGES, "refresh", "Read everything again now", rank=99),
+    Action("freeze", (".",), PAGES, "freeze", "Freeze the screen, and let it go again", rank=99),
+    Action("redraw", ("ctrl+l",), PAGES, "redraw", "Draw the whole screen again", rank=99),
+    Action(
+        "log",
+        ("m",),
+        PAGES - {"log"},
+        "log",
+        "Every command as the CLI line that does the same",
+        command="headgate audit --commands",
+        typed="log",
+        rank=80,
+    ),
+    Action(
+        "changes",
+        ("p",),
+        PAGES - {"changes"},
+        "changes",
+        "Files against what is deployed, and what is staged",
+        command="headgate plan --all",
+        typed="changes",
+        rank=40,
+    ),
+    Action("interrupt", ("ctrl+c",), PAGES, "", "Says how to leave; never touches a run", rank=99),
+    # Lists and tree.
+    Action("down", ("j", "down"), PAGES, "down", "One down", rank=99),
+    Action("up", ("k", "up"), PAGES, "up", "One up", rank=99),
+    Action("top", ("g", "home"), PAGES, "top", "First", rank=99),
+    Action("bottom", ("G", "end"), PAGES, "bottom", "Last", rank=99),
+    Action("page_down", ("pagedown",), PAGES, "page", "A page down", rank=99),
+    Action("page_up", ("pageup",), PAGES, "page", "A page up", rank=99),
+    Action(
+        "filter",
+        ("/",),
+        LISTS | {"changes", "audit", "log", "runs"},
+        "filter",
+        "Filter: text, regex, !not, lag>1k, state=failed, -f fuzzy",
+        command="headgate ls {filter}",
+        rank=45,
+    ),
+    Action("open", ("enter", "l", "right"), frozenset({"home"}), "open", "Open the branch, or the statement", rank=10),
+    Action("close", ("h", "left"), frozenset({"home"}), "close", "Close the branch, or go to it", rank=99),
+    Action("open", ("enter", "l", "right"), frozenset({"statements"}), "open", "Open the statement", rank=10),
+    Action(
+        "detail",
+        ("d",),
+        LISTS,
+        "detail",
+        "The statement: figures, SQL, lineage, errors, events",
+        command="headgate show {tables}",
+        typed="show",
+        needs=_TARGET,
+        rank=12,
+    ),
+    Action("detail", ("d",), frozenset({"detail"}), "overview", "Overview", rank=99),
+    Action(
+        "sql",
+        ("s",),
+        TARGETS,
+        "sql",
+        "Its SQL, and the difference to what is deployed",
+        command="headgate sql {tables}",
+        typed="sql",
+        needs=_TARGET,
+        rank=14,
+    ),
+    Action(
+        "events",
+        ("v",),
+        TARGETS,
+        "events",
+        "Its events",
+        command="headgate events {tables}",
+        typed="events",
+        needs=_TARGET,
+        rank=16,
+    ),
+    Action(
+        "lineage",
+        ("i",),
+        TARGETS,
+        "lineage",
+        "What it reads and who reads it",
+        command="headgate lineage {tables}",
+        typed="lineage",
+        needs=_TARGET,
+        rank=60,
+    ),
+    Action("mark", ("space",), LISTS | {"changes"}, "mark", "Mark, and go one down", rank=20),
+    Action("mark_all", ("*",), LISTS | {"changes"}, "mark all", "Mark all that are shown", rank=99),
+    Action("unmark", ("u",), LISTS | {"changes"}, "unmark", "Drop all marks", rank=99),
+    Action("flip", ("t",), frozenset({"home"}), "lineage", "Tree by product, or by lineage", typed="tree", rank=62),
+    Action("faults", ("f",), LISTS, "faults", "Show only what is not well", command="headgate ls --faults", rank=64),
+    Action("sort", ("o",), frozenset({"statements"}), "sort", "Sort by the next column", rank=30),
+    Action("wide", ("w",), LISTS, "wide", "More figures, less room for names", rank=66),
+    Action("copy", ("y",), PAGES - {"help"}, "copy", "Copy the name, or the text on screen", rank=82),
+    Action("copy_command", ("Y",), PAGES - {"help"}, "copy CLI", "Copy the CLI line that does the same", rank=83),
+    Action("next_tab", ("tab",), frozenset({"detail", "home"}), "next", "Next pane", rank=8),
+    Action("previous_tab", ("shift+tab",), frozenset({"detail", "home"}), "previous", "Previous pane", rank=99),
+    Action("tab", tuple("123456789"), frozenset({"detail"}), "tab", "Pane by number", rank=99),
+    Action(
+        "enter_row",
+        ("enter",),
+        frozenset({"changes"}),
+        "review",
+        "Plan what is staged, and review it",
+        command="headgate plan {tables}",
+        typed="review",
+        needs=frozenset({Need.STAGED, Need.LIVE}),
+        rank=10,
+    ),
+    Action("enter_row", ("enter",), frozenset({"review"}), "why", "Why this is done, and what is lost", rank=10),
+    Action("enter_row", ("enter",), frozenset({"run", "audit", "log"}), "more", "The whole text of the row", rank=10),
+    Action(
+        "enter_row", ("enter",), frozenset({"runs"}), "open", "Open the run", command="headgate runs {run}", rank=10
+    ),
+    Action(
+        "sql", ("s",), frozenset({"review", "changes"}), "full diff", "The whole difference of the row's files", rank=14
+    ),
+    # Acts.
+    Action(
+        "stop",
+        ("T",),
+        TARGETS,
+        "stop",
+        "Stop now; table and checkpoint stay",
+        Level.C1,
+        "headgate stop {tables}",
+        "stop",
+        frozenset({Need.TARGET, Need.OURS}),
+        rank=26,
+    ),
+    Action(
+        "start",
+        ("S",),
+        TARGETS,
+        "start",
+        "Start the deployed revision on its checkpoint",
+        Level.C1,
+        "headgate start {tables}",
+        "start",
+        frozenset({Need.TARGET, Need.OURS, Need.LIVE}),
+        rank=28,
+    ),
+    Action(
+        "restart",
+        ("R",),
+        TARGETS,
+        "restart",
+        "Stop, then start on the same checkpoint",
+        Level.C1,
+        "headgate restart {tables}",
+        "restart",
+        frozenset({Need.TARGET, Need.OURS, Need.LIVE}),
+        rank=29,
+    ),
+    Action(
+        "stage_deploy",
+        ("D",),
+        TARGETS | {"changes"},
+        "deploy",
+        "Stage a deploy of the files as they are",
+        Level.C0,
+        "headgate plan {tables}",
+        "deploy",
+        frozenset({Need.TARGET, Need.LIVE}),
+        rank=24,
+    ),
+    Action(
+        "stage_delete",
+        ("X",),
+        TARGETS | {"changes"},
+        "delete",
+        "Stage a delete; it is reviewed like a deploy",
+        Level.C0,
+        "headgate delete {tables} --plan-only",
+        "delete",
+        frozenset({Need.TARGET, Need.OURS, Need.LIVE}),
+        rank=70,
+    ),
+    Action(
+        "unstage",
+        ("U",),
+        TARGETS | {"changes"},
+        "unstage",
+        "Take it off the stage",
+        Level.C0,
+        "headgate plan --exclude {tables}",
+        "unstage",
+        frozenset({Need.TARGET, Need.LIVE}),
+        rank=72,
+    ),
+    Action(
+        "execute",
+        ("E",),
+        frozenset({"review"}),
+        "execute",
+        "Execute exactly this plan, once",
+        Level.C3,
+        "headgate apply {hash}",
+        "apply",
+        frozenset({Need.PLAN, Need.LIVE}),
+        rank=12,
+    ),
+    Action(
+        "pause",
+        ("P",),
+        frozenset({"run"}),
+        "pause",
+        "Pause after this step, or go on",
+        Level.C1,
+        "headgate runs {run} --pause",
+        "pause",
+        frozenset({Need.RUN}),
+        rank=12,
+    ),
+    Action(
+        "cancel",
+        ("C",),
+        frozenset({"run"}),
+        "cancel",
+        "Cancel what has not begun; what is done stays",
+        Level.C1,
+        "headgate runs {run} --cancel",
+        "cancel",
+        frozenset({Need.RUN}),
+        rank=14,
+    ),
+    Action(
+        "retry",
+        (":retry",),
+        frozenset({"run"}),
+        "retry",
+        "Try the failed steps again",
+        Level.C1,
+        "headgate runs {run} --retry",
+        "retry",
+        frozenset({Need.RUN}),
+        rank=99,
+    ),
+    Action(
+        "skip",
+        (":skip",),
+        frozenset({"run"}),
+        "skip",
+        "Leave the failed steps out",
+        Level.C1,
+        "headgate runs {run} --skip",
+        "skip",
+        frozenset({Need.RUN}),
+        rank=99,
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A `:` command that is not the twin of a key."""
+
+    name: str
+    usage: str
+    summary: str
+
+
+COMMANDS: tuple[Command, ...] = (
+    Command("home", ":home", "The tree"),
+    Command("st", ":st [filter]", "All statements as a list"),
+    Command("audit", ":audit", "Who did what, when, confirmed by what"),
+    Command("runs", ":runs", "All runs"),
+    Command("run", ":run [id]", "A run; without an id the open or the last one"),
+    Command("plan", ":plan HASH", "A plan that was submitted"),
+    Command("quit", ":quit", "Leave the console"),
+)
+
+KEY_NAMES = {
+    "escape": "esc",
+    "pageup": "pgup",
+    "pagedown": "pgdn",
+    "ctrl+c": "ctrl+c",
+    "up": "↑",
+    "down": "↓",
+    "left": "←",
+    "right": "→",
+}
+
+
+def on_screen(screen: str) -> tuple[Action, ...]:
+    """List the actions of a screen in the order of the table."""
+    return tuple(action for action in ACTIONS if screen in action.screens)
+
+
+def keys_of(screen: str) -> Mapping[str, Action]:
+    """Map keys to actions for one screen; the tests prove that no key has two meanings."""
+    return {key: action for action in on_screen(screen) for key in action.keys}
+
+
+def find(action_id: str, screen: str) -> Action | None:
+    """Find an action by its id on a screen."""
+    return next((action for action in on_screen(screen) if action.id == action_id), None)
+
+
+def key_names(action: Action) -> str:
+    """Write the keys of an action for people: `j ↓`, `1-9`."""
+    if action.id == "tab":
+        return "1-9"
+    return " ".join(KEY_NAMES.get(key, key) for key in action.keys)
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """What decides whether an action is possible now."""
+
+    targets: tuple[str, ...] = ()
+    external: tuple[str, ...] = ()
+    """Those of the targets that are filled by others."""
+    ghost: bool = False
+    stale: str = ""
+    """Why the data is stale; empty when it is live."""
+    staged: int = 0
+    plan_open: str = ""
+    """Why the plan cannot be executed; empty when it can or when there is none."""
+    has_plan: bool = False
+    run_state: str = ""
+    """State of the run on screen; empty elsewhere."""
+    read_only: str = ""
+    """Why the console may look but not act; stop and cancel stay possible."""
+
+
+def reason_against(action: Action, now: Circumstances) -> str:
+    """Say in one sentence why an action is not possible now; empty when it is."""
+    if now.ghost and Need.TARGET in action.needs:
+        return "this statement is gone; its row stays for five seconds so that no key hits another one"
+    if Need.TARGET in action.needs and not now.targets:
+        return "no statement under the cursor"
+    if Need.OURS in action.needs and now.external:
+        return f"{', '.join(now.external)} is external: others fill it, we never touch it"
+    if now.read_only and action.level is not Level.LOOK and action.id not in ("stop", "cancel"):
+        return now.read_only
+    if Need.LIVE in action.needs and now.stale:
+        return now.stale
+    if Need.STAGED in action.needs and not now.staged:
+        return "nothing is staged: D stages a deploy, X a delete"
+    if Need.PLAN in action.needs:
+        return "no plan on screen" if not now.has_plan else now.plan_open
+    if Need.RUN in action.needs and now.run_state not in ("running", "paused", "failed"):
+        return f"the run is {now.run_state}" if now.run_state else "no run on screen"
+    return ""
+
+
+def command_line(
+    action: Action,
+    *,
+    tables: Iterable[str] = (),
+    environment: str = "",
+    plan: str = "",
+    run: str = "",
+    filter_text: str = "",
+) -> str:
+    """Write the complete CLI line of an action."""
+    line = action.command.format(tables=" ".join(tables), hash=plan[:12], run=run[:12], filter=filter_text)
+    return f"{line.strip()} --env {environment}" if line and environment else line.strip()

@@ -1,0 +1,1 @@
+"""Values to rows, lines and words: pure functions, no clock, no terminal, no Textual."""

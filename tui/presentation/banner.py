@@ -1,0 +1,112 @@
+"""The frame of every screen: where am I and how fresh is it, what is filtered, what was said last, which keys work."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tui.presentation.figures import clock, plural
+from tui.presentation.snapshot import Freshness, World
+from tui.presentation.text import Line, Span, Tone, ends, fit, line, line_width, plain, shorten, width_of
+
+SEPARATOR = "   "
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Who looks at what; known before the ledger is read."""
+
+    project: str
+    environment: str
+    protected: bool
+    user: str
+
+
+def banner(place: Place, world: World, fresh: Freshness, width: int, faults: int) -> Line:
+    """Write line 1: project, environment in colour and word, pool, age of the data, faults, staged, runs, user."""
+    environment = f" {place.environment.upper()} protected " if place.protected else f" {place.environment} "
+    start: list[Span] = [Span(f" {place.project}", Tone.TITLE), Span(" "), Span(environment, environment_tone(place))]
+    facts = world.snapshot.facts
+    parts: list[tuple[str, Tone]] = []
+    if facts is not None:
+        calm = facts.pool_state in ("up", "")
+        parts.append((f"pool {facts.pool}" + ("" if calm else f" {facts.pool_state}"), Tone.DIM if calm else Tone.BAD))
+    parts.append((fresh.words, Tone.BAD if fresh.stale else Tone.GOOD))
+    if faults:
+        parts.append((f"! {plural(faults, 'fault')}", Tone.BAD))
+    if world.snapshot.open_runs:
+        parts.append((f"run {world.snapshot.open_runs[0].id[:4]}", Tone.CHANGING))
+    if world.snapshot.staged:
+        parts.append((f"{len(world.snapshot.staged)} staged", Tone.MARK))
+    for text, tone in parts:
+        start.append(Span(SEPARATOR))
+        start.append(Span(text, tone))
+    return ends(tuple(start), line((f"  {place.user} ", Tone.DIM)), width)
+
+
+def environment_tone(place: Place) -> Tone:
+    """Give the tone of the environment's name."""
+    return Tone.PROTECTED if place.protected else Tone.OPEN
+
+
+def crumb(parts: Sequence[str], filter_text: str, counts: str, width: int) -> Line:
+    """Write line 2: where in the tree, the filter, how many are shown."""
+    start = line((" " + " > ".join(parts), Tone.PLAIN))
+    end: list[Span] = []
+    if filter_text:
+        end.append(Span(f"/{shorten(filter_text, 24)}", Tone.CHANGING))
+        end.append(Span("   "))
+    end.append(Span(f"{counts} ", Tone.DIM))
+    return ends(start, tuple(end), width)
+
+
+def flash(text: str, at: float | None, tone: Tone, width: int) -> Line:
+    """Write the line that says what happened last."""
+    if not text:
+        return fit((), width)
+    stamp = f" {clock(at)} " if at is not None else " "
+    return fit(line((stamp, Tone.DIM), (text, tone)), width)
+
+
+def last_command(world: World) -> tuple[str, float | None, Tone]:
+    """Say what the last command did, for the flash line of a console that has nothing of its own to say."""
+    if not world.snapshot.commands:
+        return "", None, Tone.DIM
+    command = world.snapshot.commands[0]
+    tone = Tone.BAD if command.outcome in ("refused", "failed") else Tone.PLAIN
+    took = f" in {command.took_ms / 1000:.1f} s" if command.took_ms is not None else ""
+    detail = f": {command.detail}" if command.detail else ""
+    words = f"{command.op} {command.subject}".strip()
+    return f"{words}: {command.outcome}{took}, by {command.actor}{detail}", command.at, tone
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """A key in the footer; a greyed one is not possible now."""
+
+    key: str
+    label: str
+    possible: bool = True
+
+
+def hints(items: Sequence[Hint], width: int) -> Line:
+    """Write the last line: as many keys as fit, in order of importance, and always `? keys`."""
+    last = line((" ? ", Tone.KEY), ("keys ", Tone.DIM))
+    spans: list[Span] = []
+    room = width - line_width(last)
+    for item in items:
+        piece = f" {item.key} {item.label} "
+        if width_of(piece) > room:
+            break
+        room -= width_of(piece)
+        spans.append(Span(f" {item.key} ", Tone.KEY if item.possible else Tone.GHOST))
+        spans.append(Span(f"{item.label} ", Tone.DIM if item.possible else Tone.GHOST))
+    return fit((*spans, *last), width)
+
+
+def too_small(width: int, height: int, need_width: int, need_height: int) -> Line:
+    """Say in one line what a small terminal needs."""
+    return line(f"needs {need_width}x{need_height}, this is {width}x{height}")
+
+
+def words_of(content: Line) -> str:
+    """Give the text of a frame's line without the padding, for the log and for tests."""
+    return plain(content).strip()

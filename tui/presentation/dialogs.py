@@ -1,0 +1,184 @@
+"""Questions before an act: typed text and Enter, or nothing happens. A question holds the ids that it was asked about."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tui.presentation.figures import plural
+from tui.presentation.glyphs import Glyphs
+from tui.presentation.text import Line, Span, Tone, fit, left, line, right, shorten, width_of, wrap
+
+ARMS_AFTER_S = 0.4
+"""A key that comes sooner was meant for the screen below."""
+BURST_S = 0.03
+"""Enter that comes sooner after a letter came from a clipboard or a script, not from a hand."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked: `expected` is the only text that does it; targets were fixed when it was asked."""
+
+    title: str
+    body: tuple[Line, ...]
+    expected: str
+    verb: str
+    """As in `type yes and Enter to stop`."""
+    safe: str
+    """What stays as it is: `keep running`."""
+    targets: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Answering:
+    """A question on screen with what has been typed so far; times are of one monotonic clock."""
+
+    question: Question
+    opened_at: float
+    typed: str = ""
+    typed_at: float = 0.0
+    note: str = ""
+    outcome: str = ""
+    """`yes` or `no` once it is over."""
+
+
+def answer_key(state: Answering, key: str, character: str | None, now: float) -> Answering:
+    """Take one key; only the whole expected text and Enter by hand says yes."""
+    if now - state.opened_at < ARMS_AFTER_S:
+        return state
+    if key in ("escape", "ctrl+c"):
+        return replace(state, outcome="no")
+    if key == "enter":
+        return _answer_enter(state, now)
+    if key in ("backspace", "ctrl+h"):
+        return replace(state, typed=state.typed[:-1], note="")
+    if key in ("ctrl+u", "ctrl+w"):
+        return replace(state, typed="", note="")
+    if character is not None and len(character) == 1 and character.isprintable():
+        return replace(state, typed=(state.typed + character)[:60], typed_at=now, note="")
+    return state
+
+
+def _answer_enter(state: Answering, now: float) -> Answering:
+    typed = " ".join(state.typed.split())
+    if not typed:
+        return replace(state, outcome="no")
+    if typed != state.question.expected:
+        return replace(state, note=f"not `{state.question.expected}`: nothing was done")
+    if now - state.typed_at < BURST_S:
+        return replace(state, note="that came as one burst: press Enter once more")
+    return replace(state, outcome="yes")
+
+
+def answer_paste(state: Answering) -> Answering:
+    """Refuse pasted text: it never confirms."""
+    return replace(state, note="pasted text is not taken: type it")
+
+
+def drawn(state: Answering, width: int, glyphs: Glyphs) -> tuple[Line, ...]:
+    """Draw the question as a box of `width` cells."""
+    top_left, top_right, bottom_left, bottom_right, flat, side = glyphs.box
+    inner = width - 4
+    question = state.question
+    title = f" {shorten(question.title, inner - 2)} "
+    rows: list[Line] = [
+        line(
+            (top_left + flat, Tone.DIM),
+            (title, Tone.TITLE),
+            (flat * (width - 3 - width_of(title)) + top_right, Tone.DIM),
+        ),
+    ]
+    body = list(question.body)
+    prompt = f"type {question.expected} and Enter to {question.verb}:  "
+    safe = f"Enter alone, esc: {question.safe}"
+    room = max(inner - width_of(prompt) - width_of(safe) - 1, 12)
+    typed = state.typed[-room + 1 :]
+    field = line((prompt, Tone.PLAIN), (typed, Tone.FIELD), (glyphs.cursor, Tone.KEY))
+    if width_of(prompt) + 12 + width_of(safe) < inner:
+        space = inner - sum(width_of(span.text) for span in field) - width_of(safe)
+        body.append((*field, Span(" " * space), Span(safe, Tone.DIM)))
+    else:
+        body.append(field)
+        body.append(line((right(safe, inner), Tone.DIM)))
+    if state.note:
+        body.append(line((state.note, Tone.CHANGING)))
+    for content in body:
+        rows.append((Span(side + " ", Tone.DIM), *fit(content, inner), Span(" " + side, Tone.DIM)))
+    rows.append(line((bottom_left + flat * (width - 2) + bottom_right, Tone.DIM)))
+    return tuple(rows)
+
+
+@dataclass(frozen=True, slots=True)
+class ActFacts:
+    """What a question about statements says."""
+
+    verb: str
+    targets: tuple[str, ...]
+    hidden: frozenset[str]
+    """Targets that the filter hides."""
+    downstream: tuple[str, ...]
+    """Statements below the targets that are not targets."""
+    environment: str
+    """`pizzeria PROD protected`."""
+    command: str
+    data: str
+    """`data 2 s old`."""
+    expected: str
+
+
+_EFFECTS = {
+    "stop": ("will get no new rows", "keep running"),
+    "start": ("will get rows again", "leave it"),
+    "restart": ("wait until it is back", "leave it running"),
+}
+
+
+def question_about(facts: ActFacts, width: int) -> Question:
+    """Ask about stop, start or restart of statements."""
+    inner = width - 4
+    effect, safe = _EFFECTS[facts.verb]
+    one = len(facts.targets) == 1
+    title = f"{facts.verb.upper()} {facts.targets[0] if one else plural(len(facts.targets), 'statement')} in {facts.environment}"
+    body: list[Line] = []
+    if not one:
+        body.extend(_names(facts.targets, facts.hidden, inner))
+    elif facts.targets[0] in facts.hidden:
+        body.append(line(("hidden by your filter", Tone.CHANGING)))
+    if facts.downstream:
+        names = ", ".join(facts.downstream[:4]) + (" …" if len(facts.downstream) > 4 else "")
+        body.extend(wrap(f"below: {plural(len(facts.downstream), 'statement')} {effect}: {names}", inner))
+    else:
+        body.append(line(("below: no statement reads it" if one else "below: no other statement reads them", Tone.DIM)))
+    body.extend(wrap(f"same as: {facts.command}", inner, Tone.DIM))
+    body.append(line((f"{facts.data}, checked again when sent", Tone.DIM)))
+    return Question(title, tuple(body), facts.expected, facts.verb, safe, facts.targets)
+
+
+def _names(targets: Sequence[str], hidden: frozenset[str], width: int) -> tuple[Line, ...]:
+    shown = [f"{name} (hidden by your filter)" if name in hidden else name for name in targets[:24]]
+    more = f"   and {len(targets) - 24} more" if len(targets) > 24 else ""
+    return wrap("   ".join(shown).replace("   ", "  ") + more, width, Tone.ACCENT)
+
+
+def question_about_plan(
+    *, hash4: str, summary: str, losses: Sequence[str], environment: str, command: str, expected: str, width: int
+) -> Question:
+    """Ask about executing a plan; what is lost stands above the field."""
+    inner = width - 4
+    body: list[Line] = [line((summary, Tone.PLAIN))]
+    if losses:
+        body.append(line(("LOST for good", Tone.BAD)))
+        body.extend(line(("  " + left(loss, inner - 2).rstrip(), Tone.BAD)) for loss in losses[:8])
+        if len(losses) > 8:
+            body.append(line((f"  and {len(losses) - 8} more: esc, and read the plan", Tone.BAD)))
+    else:
+        body.append(line(("nothing is lost", Tone.GOOD)))
+    body.extend(wrap(f"same as: {command}", inner, Tone.DIM))
+    return Question(f"EXECUTE plan {hash4} in {environment}", tuple(body), expected, "execute", "change nothing")
+
+
+def question_about_run(
+    *, verb: str, run: str, effect: str, environment: str, command: str, expected: str, width: int
+) -> Question:
+    """Ask about pausing, cancelling, retrying or skipping in a run."""
+    inner = width - 4
+    body = (*wrap(effect, inner), *wrap(f"same as: {command}", inner, Tone.DIM))
+    return Question(f"{verb.upper()} run {run[:4]} in {environment}", body, expected, verb, "let it go on")

@@ -1,0 +1,167 @@
+"""The tree of Home: product, layer, table, or by lineage; as flat entries, with rolled-up health per branch."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from core.names import TableName
+from core.vocabulary import Layer, State, Trend
+from tui.presentation.snapshot import Statement, World
+
+_LAYERS = {str(layer): index for index, layer in enumerate(Layer)}
+_BAD_STATES = (State.FAILED, State.DEGRADED, State.UNKNOWN, State.STARTING, State.STOPPING, State.PENDING)
+_TREND_ORDER = (
+    Trend.STALLED,
+    Trend.STARVED,
+    Trend.GROWING,
+    Trend.DRAINING,
+    Trend.STEADY,
+    Trend.IDLE,
+    Trend.UNKNOWN,
+)
+LAYER_NAMES = {
+    "source": "sources",
+    "intermediate": "intermediates",
+    "dimension": "dimensions",
+    "fact": "facts",
+    "view": "views",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Rollup:
+    """Health of a branch: the worst word, added-up lag, the worst trend."""
+
+    word: str
+    state: State
+    lag_rows: int | None
+    trend: Trend
+    errors: int
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One row of the tree. `kind` is product, layer, table, version or again (shown above already)."""
+
+    id: str
+    kind: str
+    depth: int
+    name: str
+    open: bool | None
+    """None when there is nothing below."""
+    statement: Statement | None = None
+    version: int = 0
+    """Of a version beside the active one."""
+    rollup: Rollup | None = None
+    tables: tuple[TableName, ...] = ()
+    """The tables below a branch: what an act on the row is about."""
+
+
+def roll_up(statements: Iterable[Statement]) -> Rollup:
+    """Sum up a branch in one pass."""
+    states: dict[State, int] = {}
+    lag, known, errors, total = 0, False, 0, 0
+    trend = Trend.UNKNOWN
+    for statement in statements:
+        if statement.external:
+            continue
+        total += 1
+        states[statement.state] = states.get(statement.state, 0) + 1
+        errors += statement.errors
+        if statement.lag_rows is not None:
+            lag, known = lag + statement.lag_rows, True
+        if _TREND_ORDER.index(statement.trend) < _TREND_ORDER.index(trend):
+            trend = statement.trend
+    for state in _BAD_STATES:
+        if state in states:
+            return Rollup(f"{states[state]} {state}", state, lag if known else None, trend, errors)
+    if not total:
+        return Rollup("external", State.ABSENT, None, Trend.IDLE, 0)
+    state = State.RUNNING if State.RUNNING in states else next(iter(states))
+    return Rollup(f"{states[state]} {state}", state, lag if known else None, trend, errors)
+
+
+def by_product(
+    world: World, closed: frozenset[str], shows: Callable[[Statement], bool], *, force_open: bool
+) -> tuple[Entry, ...]:
+    """List the tree by product; `closed` holds ids of closed branches, a filter forces all open."""
+    products: dict[str, dict[str, list[Statement]]] = {}
+    for statement in world.statements.values():
+        if shows(statement):
+            products.setdefault(statement.product, {}).setdefault(statement.layer, []).append(statement)
+    entries: list[Entry] = []
+    for product in sorted(products):
+        layers = products[product]
+        below = [statement for members in layers.values() for statement in members]
+        node = f"product:{product}"
+        is_open = force_open or node not in closed
+        entries.append(_branch(node, "product", 0, product, is_open, below))
+        if not is_open:
+            continue
+        for layer in sorted(layers, key=lambda name: (_LAYERS.get(name, 9), name)):
+            node = f"layer:{product}/{layer}"
+            is_open = force_open or node not in closed
+            entries.append(_branch(node, "layer", 1, LAYER_NAMES.get(layer, layer), is_open, layers[layer]))
+            if is_open:
+                for statement in layers[layer]:
+                    entries.extend(_leaf(world, statement, 2))
+    return tuple(entries)
+
+
+def _branch(node: str, kind: str, depth: int, name: str, is_open: bool, below: list[Statement]) -> Entry:
+    tables = tuple(statement.table for statement in below if not statement.external)
+    return Entry(node, kind, depth, name, is_open, rollup=roll_up(below), tables=tables)
+
+
+def _leaf(world: World, statement: Statement, depth: int) -> Iterable[Entry]:
+    yield Entry(statement.table, "table", depth, statement.table, None, statement, tables=(statement.table,))
+    for row in world.others.get(statement.table, ()):
+        yield Entry(
+            f"{row.table}@v{row.version}",
+            "version",
+            depth + 1,
+            f"v{row.version}",
+            None,
+            statement,
+            row.version,
+            tables=(statement.table,),
+        )
+
+
+def by_lineage(
+    world: World, closed: frozenset[str], shows: Callable[[Statement], bool], *, force_open: bool
+) -> tuple[Entry, ...]:
+    """List the tree from sources to sinks; a table with several parents is opened below the first, named below the rest."""
+    shown = {table for table, statement in world.statements.items() if shows(statement)}
+    children: Mapping[TableName, tuple[TableName, ...]] = {
+        table: tuple(reader for reader in world.statements[table].readers if reader in shown) for table in shown
+    }
+    has_parent = {child for below in children.values() for child in below}
+    entries: list[Entry] = []
+    done: set[TableName] = set()
+    # An explicit stack: a chain of statements may be longer than Python's recursion allows.
+    stack = [(table, 0, "") for table in sorted(shown - has_parent, reverse=True)]
+    while stack:
+        table, depth, path = stack.pop()
+        statement = world.statements[table]
+        if table in done:
+            entries.append(Entry(f"{table}<{path}", "again", depth, table, None, statement, tables=(table,)))
+            continue
+        done.add(table)
+        below = children[table]
+        is_open = force_open or f"down:{table}" not in closed
+        entries.append(Entry(table, "table", depth, table, is_open if below else None, statement, tables=(table,)))
+        if is_open:
+            stack.extend((child, depth + 1, table) for child in reversed(below))
+    return tuple(entries)
+
+
+def closing_id(entry: Entry) -> str:
+    """Name the branch that an entry opens and closes."""
+    return entry.id if entry.kind in ("product", "layer") else f"down:{entry.id}"
+
+
+def branches(world: World) -> tuple[str, ...]:
+    """List the ids of all branches of the tree by product."""
+    products = {f"product:{statement.product}" for statement in world.statements.values()}
+    layers = {f"layer:{statement.product}/{statement.layer}" for statement in world.statements.values()}
+    return tuple(sorted(products | layers))

@@ -1,0 +1,1 @@
+"""Screens of the console: they compose, bind and forward, and never wait for anything."""

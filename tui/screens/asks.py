@@ -1,0 +1,96 @@
+"""What the console asks of `tui.operations`: readings that may be slow, and acts. None of it is called on the event loop."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from core.plan import Plan, Texts
+from core.problems import Problem
+from state.rows import Audit, Command, Event, PlanRow, RunRow, SampleRow
+from tui.presentation.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class PlanView:
+    """A plan with its row of the ledger; `lines` are `core.explain`'s."""
+
+    plan: Plan
+    row: PlanRow
+    lines: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """A run with the plan that it executes."""
+
+    run: RunRow
+    plan: PlanView | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """A table whose files differ from what is deployed, or that is staged; `would` is what a plan would do."""
+
+    table: str
+    change: str
+    would: str
+    row: str = ""
+    """Row of planning.md."""
+    reason: str = ""
+    old: Texts = field(default_factory=Texts)
+    new: Texts = field(default_factory=Texts)
+    folder: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectView:
+    """The project folder as it is now; `missing` says why it could not be read."""
+
+    drift: tuple[Drift, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    missing: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmation:
+    """What an act asks for; the agent computes the same and refuses less."""
+
+    level: str
+    text: str
+
+
+class Operations(Protocol):
+    """Everything the console can ask; calls raise HeadgateErrors."""
+
+    def snapshot(self, previous: Snapshot | None) -> Snapshot:
+        """Read the ledger; the same object again when nothing changed. Never raises: `problem` says what is wrong."""
+
+    def samples(self, table: str, version: int) -> Sequence[SampleRow]: ...
+    def events(self, table: str | None) -> Sequence[Event]: ...
+    def project(self) -> ProjectView: ...
+    def plan(self, hash_prefix: str) -> PlanView | None: ...
+    def runs(self) -> Sequence[RunRow]: ...
+    def run(self, run_id: str) -> RunView | None: ...
+    def audits(self) -> Sequence[Audit]: ...
+    def commands(self) -> Sequence[Command]: ...
+    def confirmation(self, act: str, tables: Sequence[str]) -> Confirmation:
+        """Say what must be typed; pure and quick, called on the loop."""
+
+    def confirmation_for_plan(self, plan: Plan) -> Confirmation:
+        """Say what must be typed; pure and quick, called on the loop."""
+
+    def stop(self, tables: Sequence[str], confirm: str) -> str:
+        """Stop now; returns one line on what happened. The same for start and restart."""
+
+    def start(self, tables: Sequence[str], confirm: str) -> str: ...
+    def restart(self, tables: Sequence[str], confirm: str) -> str: ...
+    def stage(self, tables: Sequence[str], verb: str) -> str: ...
+    def unstage(self, tables: Sequence[str]) -> str: ...
+    def submit(self) -> str:
+        """Plan what this actor has staged and submit it; returns the plan's hash."""
+
+    def apply(self, plan_hash: str, confirm: str) -> str:
+        """Execute a plan; returns the id of the run."""
+
+    def run_control(self, run_id: str, act: str, confirm: str) -> str:
+        """pause, resume, cancel, retry or skip."""

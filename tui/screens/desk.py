@@ -1,0 +1,70 @@
+"""What all screens share: the world as read last, marks, what was said last, and the host that runs work off the loop."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from tui.presentation.banner import Place
+from tui.presentation.glyphs import Glyphs
+from tui.presentation.snapshot import Freshness, Snapshot, World, freshness, make_world
+from tui.presentation.text import Tone
+from tui.screens.asks import Operations
+from tui.widgets.strips import Painter
+
+
+class Host(Protocol):
+    """What the application does for its screens."""
+
+    def perform(self, work: Callable[[], object], then: Callable[[object], None]) -> None:
+        """Run work in a thread, then hand its result to `then` on the loop; an expected error is said, not raised."""
+
+    def go(self, name: str, **arguments: object) -> None:
+        """Open a screen by name."""
+
+    def leave(self) -> None:
+        """Go back one screen; on the first one, quit."""
+
+    def quit(self) -> None: ...
+    def kick(self) -> None:
+        """Read everything again now."""
+
+    def copy(self, text: str) -> None: ...
+    def redraw(self) -> None:
+        """Send every cell again."""
+
+
+@dataclass(slots=True)
+class Desk:
+    """Shared by reference; touched on the event loop only."""
+
+    operations: Operations
+    place: Place
+    glyphs: Glyphs
+    painter: Painter
+    clock: Callable[[], float]
+    """Epoch seconds."""
+    tick: Callable[[], float]
+    """Monotonic seconds."""
+    host: Host
+    world: World = field(default_factory=lambda: make_world(Snapshot(read_at=0.0)))
+    marks: set[str] = field(default_factory=set)
+    said: tuple[str, float, Tone] | None = None
+    """Text, when, tone."""
+    frozen: bool = False
+    read_only: str = ""
+    histories: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def fresh(self) -> Freshness:
+        """Freshness of the world now."""
+        return freshness(self.world.snapshot, self.clock())
+
+    def say(self, text: str, tone: Tone = Tone.PLAIN) -> None:
+        """Put a sentence on the flash line."""
+        self.said = (text, self.clock(), tone)
+
+    def remember(self, sign: str, text: str) -> None:
+        """Keep what was typed, newest last, without repeats."""
+        if text:
+            kept = tuple(old for old in self.histories.get(sign, ()) if old != text)
+            self.histories[sign] = (*kept[-49:], text)

@@ -1,0 +1,214 @@
+"""Home: environment, product, layer, table with rolled-up health, or by lineage; on a wide terminal list and inspector beside it."""
+
+from collections.abc import Hashable, Sequence
+
+from textual.containers import Horizontal
+from textual.widget import Widget
+
+from tui.actions import Circumstances
+from tui.presentation.filters import Filter, parse_filter
+from tui.presentation.forest import Entry, branches, by_lineage, by_product, closing_id
+from tui.presentation.rows import (
+    NARROW_TREE_COLUMNS,
+    Column,
+    Look,
+    columns_for,
+    header,
+    statement_row,
+    tree_row,
+)
+from tui.presentation.snapshot import Statement
+from tui.presentation.text import Line, Tone
+from tui.screens.desk import Desk
+from tui.screens.rows import RowsPage
+from tui.widgets.lines import Pane
+from tui.widgets.table import StatusTable, with_gutter
+
+OPEN_AT_MOST = 60
+"""With more statements than this the tree begins with its products closed."""
+
+
+class HomePage(RowsPage):
+    """The tree."""
+
+    page_name = "home"
+
+    def __init__(self, desk: Desk) -> None:
+        super().__init__(desk)
+        self.closed: frozenset[str] | None = None
+        self.lineage = False
+        self.faults = False
+        self.wide = False
+        self.entries: dict[str, Entry] = {}
+        self.filter: Filter = parse_filter("")
+        self.list = StatusTable(desk.painter, id="beside")
+        self.list.active = False
+        self.inspector = Pane(desk.painter, id="inspector")
+        self.below_left = Pane(desk.painter, id="below-left")
+        self.below_right = Pane(desk.painter, id="below-right")
+
+    def body(self) -> Sequence[Widget]:
+        return (
+            Horizontal(self.table, self.list, self.inspector, id="upper"),
+            Horizontal(self.below_left, self.below_right, id="lower"),
+        )
+
+    def row_ids(self) -> Sequence[str]:
+        world = self.desk.world
+        if self.closed is None and world.statements:
+            many = len(world.statements) > OPEN_AT_MOST
+            self.closed = frozenset(name for name in branches(world) if name.startswith("product:")) if many else frozenset()
+        if self.filter.text != self.filter_text:
+            self.filter = parse_filter(self.filter_text)
+            if self.filter.problem:
+                self.desk.say(self.filter.problem, Tone.CHANGING)
+        listing = by_lineage if self.lineage else by_product
+        forced = bool(self.filter_text) or self.faults
+        entries = listing(world, self.closed or frozenset(), self._shows, force_open=forced)
+        self.entries = {entry.id: entry for entry in entries}
+        return tuple(self.entries)
+
+    def _shows(self, statement: Statement) -> bool:
+        return self.filter.match(statement) and (not self.faults or statement.faulty)
+
+    def shape(self) -> Hashable:
+        return (self.filter_text, self.closed, self.lineage, self.faults)
+
+    def columns(self) -> tuple[Column, ...]:
+        """Choose the tree's columns."""
+        if self.has_class("-wide"):
+            return NARROW_TREE_COLUMNS
+        return columns_for(self.table.size.width, wide=self.wide)
+
+    def head(self, width: int) -> Line:
+        return header(self.columns(), width)
+
+    def look(self) -> Look:
+        """Give what drawing a row needs."""
+        return Look(self.desk.glyphs, self.desk.clock(), stale=self.desk.fresh.stale)
+
+    def picture(self, row: str, width: int) -> Line:
+        return tree_row(self.entries[row], self.columns(), width, self.look(), self.desk.world)
+
+    def is_gone(self, row: str) -> bool:
+        if row.startswith(("product:", "layer:")):
+            return row not in self.entries
+        return self.desk.world.statement(row.partition("@v")[0].partition("<")[0]) is None
+
+    def tables_of(self, row: str) -> tuple[str, ...]:
+        entry = self.entries.get(row)
+        return entry.tables if entry else ()
+
+    def circumstances(self) -> Circumstances:
+        return super().circumstances()
+
+    def crumb(self) -> tuple[Sequence[str], str]:
+        total = len(self.desk.world.statements)
+        shown = sum(1 for statement in self.desk.world.statements.values() if self._shows(statement))
+        counts = f"{shown} of {total}" if shown != total else f"{total} tables"
+        if self.faults:
+            counts = f"faults only   {counts}"
+        if self.desk.marks:
+            counts = f"{len(self.desk.marks)} marked   {counts}"
+        entry = self.entries.get(self.table.cursor_id or "")
+        return _path(entry, lineage=self.lineage), counts
+
+    def refresh_body(self) -> None:
+        super().refresh_body()
+        if self.has_class("-wide"):
+            self._refresh_beside()
+
+    def _refresh_beside(self) -> None:
+        from tui.presentation.inspector import changes_lines, event_lines, inspector_lines
+
+        width = self.list.size.width
+        if not width:
+            return
+        columns = columns_for(width, wide=True)
+        look = self.look()
+        world = self.desk.world
+        ids = [name for name, statement in world.statements.items() if self._shows(statement)]
+        if self.holds_order and set(self.list.ids) == set(ids):
+            ids = list(self.list.ids)
+        entry = self.entries.get(self.table.cursor_id or "")
+        statement = entry.statement if entry else None
+
+        def picture(row: str) -> Line:
+            found = world.statement(row)
+            drawn = statement_row(found, columns, width, look) if found else self.ghosts.line(row)
+            return with_gutter(drawn, look.glyphs.mark, Tone.MARK) if row in self.desk.marks else drawn
+
+        self.list.show(self.list.ids if list(self.list.ids) == ids else ids, picture, header(columns, width))
+        if statement is not None:
+            self.list.choose(statement.table)
+        self.inspector.show(inspector_lines(statement, world, look, self.inspector.size.width))
+        self.below_left.show(event_lines(world, look, self.below_left.size.width))
+        self.below_right.show(changes_lines(world, look, self.below_right.size.width))
+
+    # Keys.
+
+    def do_open(self, key: str) -> None:
+        entry = self.entries.get(self.table.cursor_id or "")
+        if entry is None:
+            return
+        if entry.open is False:
+            self.closed = (self.closed or frozenset()) - {closing_id(entry)}
+        elif entry.kind in ("product", "layer"):
+            if key == "enter":
+                self.closed = (self.closed or frozenset()) | {closing_id(entry)}
+            else:
+                self.do_down(key)
+        elif entry.statement is not None:
+            self.desk.host.go("detail", table=entry.statement.table)
+
+    def do_close(self, key: str) -> None:
+        entry = self.entries.get(self.table.cursor_id or "")
+        if entry is None:
+            return
+        if entry.open:
+            self.closed = (self.closed or frozenset()) | {closing_id(entry)}
+            return
+        ids = list(self.entries)
+        for row in reversed(ids[: self.table.cursor]):
+            above = self.entries.get(row)
+            if above is not None and above.depth < entry.depth:
+                self.table.choose(row)
+                return
+
+    def do_clear(self, key: str) -> None:
+        if self.filter_text:
+            self.filter_text = ""
+        elif self.faults:
+            self.faults = False
+        elif self.desk.marks:
+            self.desk.marks.clear()
+        else:
+            self.desk.say("this is the top: q leaves; statements and runs go on", Tone.DIM)
+
+    def do_quit(self, key: str) -> None:
+        self.desk.host.quit()
+
+    def do_flip(self, key: str) -> None:
+        self.lineage = not self.lineage
+
+    def do_faults(self, key: str) -> None:
+        self.faults = not self.faults
+
+    def do_wide(self, key: str) -> None:
+        self.wide = not self.wide
+
+    def do_next_tab(self, key: str) -> None:
+        self.desk.host.go("statements", filter_text=self.filter_text)
+
+    def do_previous_tab(self, key: str) -> None:
+        self.do_next_tab(key)
+
+
+def _path(entry: Entry | None, *, lineage: bool) -> tuple[str, ...]:
+    if entry is None:
+        return ("lineage",) if lineage else ("all",)
+    if entry.statement is not None and not lineage:
+        return (entry.statement.product, f"{entry.statement.layer}", entry.statement.table)
+    if entry.kind == "layer":
+        return (entry.id.removeprefix("layer:").partition("/")[0], entry.name)
+    return ("lineage", entry.name) if lineage else (entry.name,)

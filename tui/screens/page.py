@@ -1,0 +1,333 @@
+"""The frame of every screen: it takes each key, asks the table of actions what it means, and forwards. Nothing here waits."""
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.screen import Screen
+from textual.widget import Widget
+
+from tui.actions import Action, Circumstances, command_line, find, keys_of, on_screen, reason_against
+from tui.presentation import banner, dialogs
+from tui.presentation import entry as typing_line
+from tui.presentation.banner import Hint
+from tui.presentation.dialogs import Answering, Question
+from tui.presentation.entry import Entry
+from tui.presentation.text import Line, Tone, line
+from tui.screens.desk import Desk
+from tui.widgets.lines import Lines
+
+NEED_WIDTH, NEED_HEIGHT = 80, 24
+SAID_FOR_S = 12.0
+SETTLES_S = 0.15
+"""No row changes its place sooner than this after a key."""
+DIALOG_WIDTH = 100
+
+
+class Page(Screen[None], inherit_bindings=False):
+    """A screen without focus: it takes every key itself, so that one table decides what each means."""
+
+    AUTO_FOCUS: ClassVar[str | None] = ""
+    page_name: ClassVar[str] = ""
+
+    def __init__(self, desk: Desk) -> None:
+        super().__init__()
+        self.desk = desk
+        self.answering: Answering | None = None
+        self.on_yes: Callable[[str], None] | None = None
+        self.entry: Entry | None = None
+        self.filter_text = ""
+        self.key_at = 0.0
+        self.keys = keys_of(self.page_name)
+        painter = desk.painter
+        self.banner_line = Lines(painter, id="banner", band=True)
+        self.crumb_line = Lines(painter, id="crumb")
+        self.flash_line = Lines(painter, id="flash")
+        self.hint_line = Lines(painter, id="hints")
+        self.dialog = Lines(painter, id="dialog", band=True)
+        self.small = Lines(painter, id="small")
+
+    # What a screen says of itself.
+
+    def body(self) -> Sequence[Widget]:
+        """Give the widgets between the crumb and the flash line."""
+        return ()
+
+    def refresh_body(self) -> None:
+        """Show the world in the body; called at most a few times a second and after keys."""
+
+    def crumb(self) -> tuple[Sequence[str], str]:
+        """Give the path and the counts of line 2."""
+        return (self.page_name,), ""
+
+    def targets(self) -> tuple[str, ...]:
+        """Give the tables that an act would be about now."""
+        return ()
+
+    def circumstances(self) -> Circumstances:
+        """Give what decides which actions are possible."""
+        targets = self.targets()
+        statements = self.desk.world.statements
+        external = tuple(name for name in targets if (found := statements.get(name)) and found.external)  # type: ignore[call-overload]  # TableName is a str to its users
+        return Circumstances(
+            targets=targets,
+            external=external if len(external) == len(targets) else (),
+            stale=self.desk.fresh.reason,
+            staged=len(self.desk.world.snapshot.staged),
+            read_only=self.desk.read_only,
+        )
+
+    def fetch(self) -> object:
+        """Read what this screen alone needs; called in a thread, must touch no widget."""
+        return None
+
+    def take(self, fetched: object) -> None:
+        """Take what `fetch` gave; called on the loop."""
+
+    # Frame.
+
+    def compose(self) -> ComposeResult:
+        yield self.banner_line
+        yield self.crumb_line
+        yield from self.body()
+        yield self.flash_line
+        yield self.hint_line
+        yield self.dialog
+        yield self.small
+
+    def on_mount(self) -> None:
+        self.flush()
+
+    def on_resize(self, event: events.Resize) -> None:
+        small = event.size.width < NEED_WIDTH or event.size.height < NEED_HEIGHT
+        self.set_class(small, "-small")
+        self.set_class(event.size.width >= 160, "-wide")
+        # The panes learn their sizes after this event: their rows are made when they have them.
+        self.call_after_refresh(self.flush)
+
+    def on_screen_resume(self) -> None:
+        self.flush()
+
+    @property
+    def holds_order(self) -> bool:
+        """Whether rows must stay where they are: a dialog is open, or a key has just come."""
+        return self.answering is not None or self.desk.tick() - self.key_at < SETTLES_S
+
+    def flush(self) -> None:
+        """Show everything as it is now; what has not changed is not drawn again."""
+        if not self.is_mounted or not self.is_current:
+            return
+        width, height = self.size
+        if self.has_class("-small"):
+            self.small.show((banner.too_small(width, height, NEED_WIDTH, NEED_HEIGHT),))
+            return
+        self.refresh_body()
+        desk = self.desk
+        faults = sum(1 for statement in desk.world.statements.values() if statement.faulty)
+        self.banner_line.show((banner.banner(desk.place, desk.world, desk.fresh, width, faults),))
+        path, counts = self.crumb()
+        if desk.frozen:
+            counts = f"FROZEN  {counts}"
+        self.crumb_line.show((banner.crumb(path, self.filter_text, counts, width),))
+        self._show_bottom(width)
+        self._show_dialog(width)
+
+    def _show_bottom(self, width: int) -> None:
+        if self.entry is not None:
+            self.flash_line.show((typing_line.drawn(self.entry, self.desk.glyphs),))
+            choices = self.completions(self.entry)[:12]
+            self.hint_line.show((line((" " + "   ".join(choices), Tone.DIM)),))
+            return
+        said = self.desk.said
+        if said is not None and self.desk.clock() - said[1] < SAID_FOR_S:
+            self.flash_line.show((banner.flash(said[0], said[1], said[2], width),))
+        else:
+            text, at, tone = banner.last_command(self.desk.world)
+            self.flash_line.show((banner.flash(text, at, tone, width),))
+        self.hint_line.show((banner.hints(self.hints(), width),))
+
+    def hints(self) -> tuple[Hint, ...]:
+        """Give the footer's keys by rank, greyed where they are not possible now."""
+        now = self.circumstances()
+        shown = sorted((action for action in on_screen(self.page_name) if action.rank < 99), key=lambda one: one.rank)
+        return tuple(
+            Hint({"escape": "esc"}.get(action.keys[0], action.keys[0]), action.label, not reason_against(action, now))
+            for action in shown
+        )
+
+    def _show_dialog(self, width: int) -> None:
+        lines: tuple[Line, ...] = ()
+        if self.answering is not None:
+            lines = dialogs.drawn(self.answering, min(width - 2, DIALOG_WIDTH), self.desk.glyphs)
+        if bool(lines) != self.dialog.display or (lines and len(lines) != len(self.dialog.lines)):
+            self.dialog.styles.height = max(len(lines), 1)
+            self.dialog.styles.width = min(width - 2, DIALOG_WIDTH)
+            self.dialog.display = bool(lines)
+        self.dialog.show(lines)
+
+    # Keys.
+
+    def on_key(self, event: events.Key) -> None:
+        event.stop()
+        event.prevent_default()
+        character = event.character if event.character and event.character.isprintable() else None
+        name = character if character and character != " " else event.key
+        self.press(name, event.key, character)
+
+    def press(self, name: str, key: str, character: str | None) -> None:
+        """Take one key: the dialog comes first, then the line being typed, then the table of actions."""
+        now = self.desk.tick()
+        if self.answering is not None:
+            self._press_in_dialog(key, character, now)
+        elif self.entry is not None:
+            self._press_in_entry(key, character)
+        else:
+            action = self.keys.get(name)
+            if action is None or (self.has_class("-small") and action.id not in ("quit", "back", "interrupt")):
+                return
+            self.do(action, name)
+        self.key_at = now
+        self.flush()
+
+    def do(self, action: Action, key: str) -> None:
+        """Do an action, or say why it is not possible."""
+        reason = reason_against(action, self.circumstances())
+        if reason:
+            self.desk.say(f"{action.label}: {reason}", Tone.CHANGING)
+            return
+        handler: Callable[[str], None] = getattr(self, f"do_{action.id}")
+        handler(key)
+
+    def _press_in_dialog(self, key: str, character: str | None, now: float) -> None:
+        assert self.answering is not None
+        self.answering = dialogs.answer_key(self.answering, key, character, now)
+        if not self.answering.outcome:
+            return
+        answered, on_yes = self.answering, self.on_yes
+        self.answering = self.on_yes = None
+        if answered.outcome == "yes" and on_yes is not None:
+            on_yes(answered.question.expected)
+        else:
+            self.desk.say(f"{answered.question.title}: not done", Tone.DIM)
+
+    def _press_in_entry(self, key: str, character: str | None) -> None:
+        assert self.entry is not None
+        if key == "tab":
+            self.entry = typing_line.complete(self.entry, self.completions(self.entry))
+        else:
+            self.entry = typing_line.type_key(self.entry, key, character)
+        self._entry_changed()
+
+    def _entry_changed(self) -> None:
+        entry = self.entry
+        assert entry is not None
+        if entry.done == "leave":
+            self.entry = None
+            if entry.sign == "/":
+                self.filter_text = ""
+        elif entry.done == "accept":
+            self.entry = None
+            self.desk.remember(entry.sign, entry.text)
+            if entry.sign == ":":
+                self.run_command(entry.text.strip())
+        elif entry.sign == "/":
+            self.filter_text = entry.text.strip()
+
+    def on_paste(self, event: events.Paste) -> None:
+        event.stop()
+        if self.answering is not None:
+            self.answering = dialogs.answer_paste(self.answering)
+        elif self.entry is not None:
+            self.entry = typing_line.insert(self.entry, event.text)
+            self._entry_changed()
+        else:
+            self.desk.say("pasted text is not taken as keys: type : or / first", Tone.CHANGING)
+        self.flush()
+
+    def completions(self, entry: Entry) -> tuple[str, ...]:
+        """Suggest how a line goes on."""
+        from tui.presentation.commands import complete_command
+        from tui.presentation.filters import completions
+
+        if entry.sign == "/":
+            return completions(entry.text)
+        return complete_command(entry.text, self.page_name, tuple(self.desk.world.statements))
+
+    # Handlers that every screen has.
+
+    def ask(self, question: Question, on_yes: Callable[[str], None]) -> None:
+        """Put a question; `on_yes` is called with the text that was typed."""
+        self.answering = Answering(question, opened_at=self.desk.tick())
+        self.on_yes = on_yes
+
+    def type_line(self, sign: str, text: str = "") -> None:
+        """Begin typing a filter or a command."""
+        self.entry = Entry(sign, text, len(text), history=self.desk.histories.get(sign, ()))
+
+    def run_command(self, text: str) -> None:
+        """Run a `:` command."""
+        from tui.screens.commands import run_command
+
+        run_command(self, text)
+
+    def do_command(self, key: str) -> None:
+        self.type_line(":")
+
+    def do_palette(self, key: str) -> None:
+        self.type_line(":")
+
+    def do_filter(self, key: str) -> None:
+        self.type_line("/", self.filter_text)
+
+    def do_help(self, key: str) -> None:
+        self.desk.host.go("help", about=self.page_name, now=self.circumstances())
+
+    def do_back(self, key: str) -> None:
+        if key == "escape" and self.filter_text:
+            self.filter_text = ""
+            return
+        self.desk.host.leave()
+
+    def do_refresh(self, key: str) -> None:
+        self.desk.host.kick()
+        self.desk.say("reading again", Tone.DIM)
+
+    def do_freeze(self, key: str) -> None:
+        self.desk.frozen = not self.desk.frozen
+        self.desk.say("frozen: . lets it go again" if self.desk.frozen else "live again", Tone.CHANGING)
+
+    def do_redraw(self, key: str) -> None:
+        self.desk.host.redraw()
+
+    def do_log(self, key: str) -> None:
+        self.desk.host.go("log")
+
+    def do_changes(self, key: str) -> None:
+        self.desk.host.go("changes")
+
+    def do_interrupt(self, key: str) -> None:
+        self.desk.say("q leaves (esc goes back); runs and statements go on without this screen", Tone.CHANGING)
+
+    def do_copy(self, key: str) -> None:
+        text = self.copy_text()
+        if text:
+            self.desk.host.copy(text)
+            self.desk.say(f"copied: {text.splitlines()[0]}", Tone.DIM)
+
+    def do_copy_command(self, key: str) -> None:
+        text = self.copy_line()
+        self.desk.host.copy(text)
+        self.desk.say(f"copied: {text}", Tone.DIM)
+
+    def copy_text(self) -> str:
+        """Give what `y` copies."""
+        return "\n".join(self.targets())
+
+    def copy_line(self) -> str:
+        """Give the CLI line that shows what this screen shows."""
+        action = find("detail", self.page_name)
+        targets = self.targets()
+        if action is None or not targets or not action.command:
+            return f"headgate ls --env {self.desk.place.environment}"
+        return command_line(action, tables=targets, environment=self.desk.place.environment)

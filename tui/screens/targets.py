@@ -1,0 +1,102 @@
+"""Acts on statements, shared by the tree, the list and the detail: the ids are fixed when the question is put."""
+
+from collections.abc import Callable, Sequence
+
+from core.names import TableName
+from tui.actions import command_line, find
+from tui.presentation.dialogs import ActFacts, question_about
+from tui.presentation.figures import span
+from tui.presentation.snapshot import World
+from tui.presentation.text import Tone
+from tui.screens.page import DIALOG_WIDTH, Page
+
+
+def below(world: World, targets: Sequence[str]) -> tuple[str, ...]:
+    """List everything that reads from the targets, directly or not, without the targets, nearest first."""
+    found: dict[str, None] = {}
+    queue = list(targets)
+    while queue:
+        statement = world.statements.get(TableName(queue.pop(0)))
+        for reader in statement.readers if statement else ():
+            if reader not in found and reader not in targets:
+                found[reader] = None
+                queue.append(reader)
+    return tuple(found)
+
+
+class Targets(Page):
+    """A screen whose rows are statements."""
+
+    def hidden(self, targets: Sequence[str]) -> frozenset[str]:
+        """Give the targets that are not on screen."""
+        return frozenset()
+
+    def acted_on(self) -> tuple[str, ...]:
+        """Give the targets without external tables: those are never touched."""
+        statements = self.desk.world.statements
+        return tuple(
+            name for name in self.targets() if (found := statements.get(TableName(name))) is None or not found.external
+        )
+
+    def _ask_for(self, verb: str, call: Callable[[Sequence[str], str], str]) -> None:
+        targets = self.acted_on()
+        desk = self.desk
+        confirmation = desk.operations.confirmation(verb, targets)
+        action = find(verb, self.page_name)
+        assert action is not None
+        place = desk.place
+        age = desk.fresh.age_s
+        facts = ActFacts(
+            verb=verb,
+            targets=targets,
+            hidden=self.hidden(targets),
+            downstream=below(desk.world, targets),
+            environment=f"{place.project} {place.environment.upper() if place.protected else place.environment}"
+            + (" protected" if place.protected else ""),
+            command=command_line(action, tables=targets, environment=place.environment),
+            data="data of unknown age" if age is None else f"data {span(age)} old",
+            expected=confirmation.text,
+        )
+
+        def send(typed: str) -> None:
+            desk.say(f"{verb} {', '.join(targets[:3])}{' …' if len(targets) > 3 else ''}: sent", Tone.CHANGING)
+            desk.host.perform(lambda: call(targets, typed), self._said)
+
+        self.ask(question_about(facts, min(self.size.width - 2, DIALOG_WIDTH)), send)
+
+    def _said(self, result: object) -> None:
+        self.desk.say(str(result))
+        self.desk.host.kick()
+
+    def do_stop(self, key: str) -> None:
+        self._ask_for("stop", self.desk.operations.stop)
+
+    def do_start(self, key: str) -> None:
+        self._ask_for("start", self.desk.operations.start)
+
+    def do_restart(self, key: str) -> None:
+        self._ask_for("restart", self.desk.operations.restart)
+
+    def do_stage_deploy(self, key: str) -> None:
+        targets = self.targets()
+        self.desk.host.perform(lambda: self.desk.operations.stage(targets, "deploy"), self._said)
+
+    def do_stage_delete(self, key: str) -> None:
+        targets = self.acted_on()
+        self.desk.host.perform(lambda: self.desk.operations.stage(targets, "delete"), self._said)
+
+    def do_unstage(self, key: str) -> None:
+        targets = self.targets()
+        self.desk.host.perform(lambda: self.desk.operations.unstage(targets), self._said)
+
+    def do_detail(self, key: str) -> None:
+        self.desk.host.go("detail", table=self.targets()[0])
+
+    def do_sql(self, key: str) -> None:
+        self.desk.host.go("detail", table=self.targets()[0], tab="sql")
+
+    def do_events(self, key: str) -> None:
+        self.desk.host.go("detail", table=self.targets()[0], tab="events")
+
+    def do_lineage(self, key: str) -> None:
+        self.desk.host.go("detail", table=self.targets()[0], tab="lineage")

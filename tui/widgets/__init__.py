@@ -1,0 +1,1 @@
+"""Widgets of the console on Textual's Line API; what they show comes from `tui.presentation`."""
