@@ -1,0 +1,151 @@
+"""`python -I -m pipelines.demo …`: one JSON object on stdout, an error as {"error": …} with its exit code."""
+
+import argparse
+import json
+import signal
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NoReturn
+
+from core.errors import HeadgateError, InvalidProject, UsageError
+from pipelines.demo.changes import CHANGES, change_project
+from pipelines.demo.generator import (
+    FREE_BYTES_MIN,
+    HOURS_MAX,
+    Bursts,
+    Feeds,
+    Limits,
+    feeds_from_json,
+    generate,
+)
+from pipelines.demo.landing import open_folder, read_object
+from pipelines.demo.project import copy_sample, purge_list
+from pipelines.demo.settle import ROUNDS, how_many_rounds, land_closing, land_rest, stop_feeds
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message, remedy="see python -I -m pipelines.demo --help")
+
+
+class _WallClock:
+    """Real time; SIGTERM and SIGINT ask for the end."""
+
+    def __init__(self) -> None:
+        self._end = threading.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self._end.set())
+
+    def now(self) -> float:
+        return time.time()
+
+    def wait(self, seconds: float) -> bool:
+        return self._end.wait(seconds)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Do what the arguments say and give the exit code."""
+    try:
+        print(json.dumps(_do(_parser().parse_args(arguments))))
+        return 0
+    except HeadgateError as error:
+        print(json.dumps({"error": error.as_json()}))
+        return error.exit_code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="python -I -m pipelines.demo", description=__doc__)
+    act = parser.add_mutually_exclusive_group()
+    act.add_argument("--copy", metavar="DEST", help="copy the sample project, or find the copy that is there")
+    act.add_argument("--purge-list", metavar="DEST", help="list what carries our marker")
+    act.add_argument("--change", choices=sorted(CHANGES), help="edit one statement of --project")
+    act.add_argument("--settle", action="store_true", help="stop the feeds of --data and land closing events")
+    parser.add_argument("--data", metavar="DIR", help="data folder to land events in")
+    parser.add_argument("--project", metavar="DIR", help="project folder")
+    parser.add_argument("--with-readers", action="store_true", help="with --change rename: edit the readers too")
+    parser.add_argument("--rounds", type=int, help="with --settle: otherwise as many as --project needs")
+    parser.add_argument("--rate", type=float, help="orders a second; without it feeds.json goes on as it is")
+    parser.add_argument("--no-bursts", action="store_true", help="with --rate: a steady rate")
+    parser.add_argument("--seed", type=int, default=7, help="decides every id's event")
+    parser.add_argument("--hours", type=float, default=HOURS_MAX, help="stop after this many hours")
+    parser.add_argument("--min-free-bytes", type=int, default=FREE_BYTES_MIN, help="stop when less of the disk is free")
+    return parser
+
+
+def _do(given: argparse.Namespace) -> dict[str, Any]:
+    if given.copy is not None:
+        copy = copy_sample(given.copy)
+        return {"folder": str(copy.folder), "data": str(copy.data), "project_id": copy.project_id, "made": copy.made}
+    if given.purge_list is not None:
+        ours, foreign = purge_list(given.purge_list)
+        return {"purge": [str(path) for path in ours], "kept": [str(path) for path in foreign]}
+    if given.change is not None:
+        return _change(given)
+    if given.data is None:
+        raise UsageError("no data folder is given", remedy="add --data DIR")
+    return _settle(given) if given.settle else _generate(given)
+
+
+def _change(given: argparse.Namespace) -> dict[str, Any]:
+    if given.project is None:
+        raise UsageError("no project folder is given", remedy="add --project DIR")
+    change, written = change_project(given.project, given.change, with_readers=given.with_readers)
+    return {"change": given.change, "table": change.table, "expected": change.expected,
+            "already_made": not written, "written": list(written)}  # fmt: skip
+
+
+def _generate(given: argparse.Namespace) -> dict[str, Any]:
+    folder = open_folder(given.data)
+    return generate(
+        folder,
+        _WallClock(),
+        feeds=_feeds(given, read_object(folder.control)),
+        seed=given.seed,
+        limits=Limits(given.hours, given.min_free_bytes),
+    )
+
+
+def _feeds(given: argparse.Namespace, before: dict[str, Any] | None) -> Feeds | None:
+    """Give what the arguments ask for, None when they ask for nothing; a given rate also ends a pause."""
+    if given.rate is None and not given.no_bursts:
+        return None
+    rate = given.rate if given.rate is not None else (before or {}).get("rate", Feeds().rate)
+    bursts = None if given.no_bursts else Bursts()
+    try:
+        return feeds_from_json(Feeds(rate, False, bursts).as_json())
+    except (ValueError, TypeError) as error:
+        raise UsageError(f"{given.rate} is no rate for the feeds: {error}", remedy="add --rate 8") from error
+
+
+def _settle(given: argparse.Namespace) -> dict[str, Any]:
+    folder = open_folder(given.data)
+    rounds = given.rounds or _rounds(given.project)
+    stop_feeds(folder)
+    rest = land_rest(folder)
+    landed = [land_closing(folder) for _ in range(rounds)]
+    return {"rest": rest, "rounds": [asdict(one) for one in landed],
+            "closed_when_watermark_reaches": landed[0].closed_when_watermark_reaches}  # fmt: skip
+
+
+def _rounds(project: str | None) -> int:
+    if project is None:
+        return ROUNDS
+    from core.layouts import read_project  # Here, so that the generator does not hold the SQL parser for two hours.
+
+    root = Path(project).expanduser()
+    paths = [root / "headgate.yml", *root.glob("pipelines/**/*.sql"), *root.glob("pipelines/**/*.yml")]
+    texts = {path.relative_to(root).as_posix(): path.read_text() for path in paths if path.is_file()}
+    declared, problems = read_project(texts)
+    if declared is None:
+        raise InvalidProject(
+            f"{root} has problems", remedy="see headgate doctor", problems=tuple(p.as_json() for p in problems)
+        )
+    return how_many_rounds(declared)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,10 @@
+-- Each change of a client is an event; the client itself is never updated.
+CREATE TABLE client_changes (
+  id BIGINT,
+  client_id BIGINT,
+  name STRING,
+  town STRING,
+  changed_at TIMESTAMP
+)
+USING json
+LOCATION 'landing/client_changes';
