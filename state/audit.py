@@ -20,9 +20,8 @@ class AuditReads(Reads):
 class AuditWrites(AuditReads, Writes):
     """Writes of commands and of the audit; the ledger gives the ids."""
 
-    def add_command(self, *, at: float, actor: str, op: str, subject: str, line: str) -> int:
-        """Add a command as accepted and return its id."""
-        command = Command(0, at, actor, op, subject, line, "accepted")
+    def add_command(self, command: Command) -> int:
+        """Add a command and return its id."""
         with self._transaction() as connection:
             return insert(connection, "command", record(command, without=("id",)))
 
@@ -34,18 +33,7 @@ class AuditWrites(AuditReads, Writes):
                 (outcome, ended_at, took_ms, detail, command_id),
             )
 
-    def add_audit(
-        self,
-        *,
-        at: float,
-        actor: str,
-        action: str,
-        subject: str,
-        plan_hash: str = "",
-        confirmation: str = "",
-        outcome: str = "",
-    ) -> int:
+    def add_audit(self, audit: Audit) -> int:
         """Add an audit entry and return its id."""
-        entry = Audit(0, at, actor, action, subject, plan_hash, confirmation, outcome)
         with self._transaction() as connection:
-            return insert(connection, "audit", record(entry, without=("id",)))
+            return insert(connection, "audit", record(audit, without=("id",)))

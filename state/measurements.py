@@ -108,30 +108,23 @@ class MeasurementWrites(MeasurementReads, Writes):
             connection.execute("DELETE FROM sample_round WHERE slot < ?", (oldest,))
             connection.execute("PRAGMA incremental_vacuum(1000)").fetchall()
 
-    def add_event(
-        self,
-        *,
-        at: float,
-        table: str,
-        version: int,
-        kind: str,
-        summary: str,
-        detail: str = "",
-        fingerprint: str = "",
-    ) -> int:
-        """Add an event and return its id; one with a fingerprint that its version had before counts up there."""
-        event = Event(0, at, table, version, kind, summary, detail, fingerprint, first_at=at)
+    def add_event(self, event: Event) -> int:
+        """Add an event and return its id; one with a fingerprint that its version had before counts up there.
+
+        `id`, `count` and `first_at` are given by the ledger.
+        """
         with self._transaction() as connection:
-            if fingerprint:
+            if event.fingerprint:
                 found = connection.execute(
                     "UPDATE event SET at = ?, summary = ?, detail = ?, count = count + 1 "
                     "WHERE \"table\" = ? AND version = ? AND kind = ? AND fingerprint = ? AND fingerprint <> '' "
                     "RETURNING id",
-                    (at, summary, detail, table, version, kind, fingerprint),
+                    (event.at, event.summary, event.detail, event.table, event.version, event.kind, event.fingerprint),
                 ).fetchall()
                 if found:
                     return int(found[0][0])
-            return insert(connection, "event", record(event, without=("id",)))
+            values = record(event, without=("id",)) | {"count": 1, "first_at": event.at}
+            return insert(connection, "event", values)
 
     def _oldest(self, samples: str, span: int) -> int | None:
         (place,) = self._values(f"SELECT min(place) FROM {samples}")[0]

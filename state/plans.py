@@ -42,14 +42,14 @@ class PlanWrites(PlanReads, Writes):
         with self._transaction() as connection:
             connection.execute("UPDATE plan SET status = ? WHERE hash = ? AND status <> 'applied'", (status, plan_hash))
 
-    def take_plan(self, plan_hash: str, run: RunRow, tables: Iterable[TableName] = ()) -> None:
+    def take_plan(self, plan_hash: str, run: RunRow, tables: Iterable[TableName] = (), *, now: float) -> None:
         """Mark an open plan applied and write its run, both or neither.
 
-        Refused when the plan is unknown, used, refused, or expired when the run starts; when an open run touches one of
+        Refused when the plan is unknown, used, refused or expired; when an open run touches one of
         the tables.
         """
         with self._transaction() as connection:
-            _refuse_taken(connection, plan_hash, run.started_at)
+            _refuse_taken(connection, plan_hash, now)
             insert_run(connection, run, tables)
             connection.execute("UPDATE plan SET status = 'applied', run_id = ? WHERE hash = ?", (run.id, plan_hash))
 

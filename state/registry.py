@@ -213,12 +213,6 @@ class RegistryWrites(RegistryReads, Writes):
                 for table in tables
             )
 
-    def unstage_tables(self, tables: Iterable[TableName], *, actor: str) -> None:
-        """Take tables from what an actor staged, in every folder: they are being applied."""
-        with self._transaction() as connection:
-            for table in tables:
-                connection.execute('DELETE FROM staged WHERE actor = ? AND "table" = ?', (actor, table))
-
     @contextmanager
     def _registering(self) -> Iterator[sqlite3.Connection]:
         try:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from state.rows import Audit
 from state.store import Ledger
 
 
@@ -12,7 +13,7 @@ from state.store import Ledger
     "act", ["UPDATE audit SET actor = 'eve'", "DELETE FROM audit", "REPLACE INTO audit SELECT * FROM audit"]
 )
 def test_audit_entry_can_be_neither_changed_nor_deleted(ledger: Ledger, path: Path, act: str) -> None:
-    ledger.add_audit(at=1.0, actor="ana", action="stop", subject="orders", outcome="done")
+    ledger.add_audit(Audit(0, 1.0, "ana", "stop", "orders", outcome="done"))
     before = ledger.audits()
     connection = sqlite3.connect(path)
     with pytest.raises(sqlite3.IntegrityError, match="append-only"):
@@ -23,5 +24,5 @@ def test_audit_entry_can_be_neither_changed_nor_deleted(ledger: Ledger, path: Pa
 
 def test_newest_entries_come_first(ledger: Ledger) -> None:
     for subject in ("a", "b", "c"):
-        ledger.add_audit(at=1.0, actor="ana", action="stop", subject=subject)
+        ledger.add_audit(Audit(0, 1.0, "ana", "stop", subject))
     assert [entry.subject for entry in ledger.audits(limit=2)] == ["c", "b"]

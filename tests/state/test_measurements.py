@@ -6,7 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from core.names import TableName
-from state.rows import Deployment, SampleRow
+from state.rows import Deployment, Event, SampleRow
 from state.store import Ledger, Reader
 
 ORDERS, PAYMENTS = TableName("orders"), TableName("payments")
@@ -124,9 +124,7 @@ def test_ten_thousand_statements_and_a_week_of_samples_stay_under_one_gigabyte(
 
 def test_exceptions_of_one_fingerprint_count_up_and_others_stand_alone(ledger: Ledger) -> None:
     def failed(at: float, table: str, fingerprint: str, kind: str = "exception") -> int:
-        return ledger.add_event(
-            at=at, table=table, version=1, kind=kind, summary="S", detail=f"at {at}", fingerprint=fingerprint
-        )
+        return ledger.add_event(Event(0, at, table, 1, kind, "S", f"at {at}", fingerprint))
 
     first = failed(1.0, "orders", "zero")
     assert failed(5.0, "orders", "zero") == first

@@ -88,15 +88,17 @@ def test_plan_run_and_steps_come_back_whole(ledger: Ledger) -> None:
 
 
 def test_event_command_audit_and_staged_come_back_whole(ledger: Ledger) -> None:
-    event = ledger.add_event(at=1.0, table="orders", version=2, kind="state", summary="running", detail="d")
-    assert ledger.events() == (Event(event, 1.0, "orders", 2, "state", "running", "d", first_at=1.0),)
-    command = ledger.add_command(at=1.0, actor="ana", op="stop", subject="orders", line="headgate stop orders")
-    ledger.end_command(command, outcome="done", ended_at=2.0, took_ms=9, detail="d")
-    assert ledger.commands() == (
-        Command(command, 1.0, "ana", "stop", "orders", "headgate stop orders", "done", "d", 2.0, 9),
-    )
-    audit = ledger.add_audit(at=1.0, actor="ana", action="stop", subject="orders", confirmation="yes", outcome="done")
-    assert ledger.audits() == (Audit(audit, 1.0, "ana", "stop", "orders", "", "yes", "done"),)
+    event = Event(0, 1.0, "orders", 2, "state", "running", "d", "f")
+    number = ledger.add_event(event)
+    assert ledger.events() == (replace(event, id=number, first_at=1.0),)
+    command = Command(0, 1.0, "ana", "stop", "orders", "headgate stop orders", "accepted")
+    number = ledger.add_command(command)
+    assert ledger.commands() == (replace(command, id=number),)
+    ledger.end_command(number, outcome="done", ended_at=2.0, took_ms=9, detail="d")
+    assert ledger.commands() == (replace(command, id=number, outcome="done", detail="d", ended_at=2.0, took_ms=9),)
+    audit = Audit(0, 1.0, "ana", "stop", "orders", "hash", "yes", "done")
+    number = ledger.add_audit(audit)
+    assert ledger.audits() == (replace(audit, id=number),)
     staged = Staged("ana", "/p", ORDERS, "deploy", 1.0)
     ledger.stage(staged)
     assert ledger.staged() == (staged,)

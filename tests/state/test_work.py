@@ -21,7 +21,7 @@ def run_on(run_id: str, *tables: str, at: float = 10.0) -> RunRow:
 def test_taking_a_plan_marks_it_and_writes_its_run(ledger: Ledger) -> None:
     ledger.put_plan(PLAN)
     run = run_on("r1", "a", "b")
-    ledger.take_plan(PLAN.hash, run)
+    ledger.take_plan(PLAN.hash, run, now=10.0)
     assert ledger.plan(PLAN.hash) == replace(PLAN, status="applied", run_id="r1")
     assert ledger.open_runs() == (run,)
 
@@ -41,7 +41,7 @@ def test_plan_that_is_not_open_is_refused_and_leaves_no_run(
 ) -> None:
     ledger.put_plan(plan)
     with pytest.raises(Refused, match=says):
-        ledger.take_plan(PLAN.hash, run_on("r1", "a", at=at))
+        ledger.take_plan(PLAN.hash, run_on("r1", "a"), now=at)
     assert ledger.runs() == ()
 
 
@@ -51,7 +51,7 @@ def test_of_many_threads_one_takes_the_plan(ledger: Ledger) -> None:
 
     def take(number: int) -> None:
         try:
-            ledger.take_plan(PLAN.hash, run_on(f"r{number}", f"t{number}"))
+            ledger.take_plan(PLAN.hash, run_on(f"r{number}", f"t{number}"), now=10.0)
             outcomes.append("taken")
         except Refused:
             outcomes.append("refused")
@@ -67,7 +67,7 @@ def test_of_many_threads_one_takes_the_plan(ledger: Ledger) -> None:
 
 def test_applied_plan_stays_applied(ledger: Ledger) -> None:
     ledger.put_plan(PLAN)
-    ledger.take_plan(PLAN.hash, run_on("r1", "a"))
+    ledger.take_plan(PLAN.hash, run_on("r1", "a"), now=10.0)
     ledger.put_plan(PLAN)
     ledger.plan_status(PLAN.hash, "open")
     found = ledger.plan(PLAN.hash)
@@ -78,7 +78,7 @@ def test_open_run_holds_its_tables_and_a_plan_refused_for_it_stays_open(ledger: 
     ledger.put_plan(PLAN)
     ledger.create_run(run_on("r0", "a"), [TableName("b")])
     with pytest.raises(Refused, match="b is being changed by run r0 of ana"):
-        ledger.take_plan(PLAN.hash, run_on("r1", "b", "c"))
+        ledger.take_plan(PLAN.hash, run_on("r1", "b", "c"), now=10.0)
     assert ledger.plan(PLAN.hash) == PLAN
     assert ledger.leases() == {"a": "r0", "b": "r0"}
 
