@@ -95,3 +95,5 @@ class Project:
     environments: Mapping[str, Environment]
     tables: Mapping[TableName, Table]
     """Sorted by name."""
+    defaults: Settings = field(default_factory=Settings)
+    """What headgate.yml says for every table that does not say it itself."""

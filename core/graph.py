@@ -1,0 +1,129 @@
+"""Who reads whom, and in which order: the only user of networkx; a graph never changes once it is built."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import networkx
+
+from core.names import TableName
+from core.project import Project, Table
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """A statement's reading of one parent; `streamed` wins where it reads the parent both ways."""
+
+    parent: TableName
+    child: TableName
+    streamed: bool
+
+
+class Graph:
+    """Tables as nodes, readings as edges from parent to child; lists come sorted by name."""
+
+    def __init__(self, edges: Iterable[Edge], tables: Iterable[TableName] = ()) -> None:
+        parents: dict[TableName, dict[TableName, bool]] = {table: {} for table in tables}
+        children: dict[TableName, set[TableName]] = {table: set() for table in parents}
+        for edge in edges:
+            for end in (edge.parent, edge.child):
+                parents.setdefault(end, {})
+                children.setdefault(end, set())
+            known = parents[edge.child]
+            known[edge.parent] = edge.streamed or known.get(edge.parent, False)
+            children[edge.parent].add(edge.child)
+        self._parents = {t: tuple(Edge(p, t, s) for p, s in sorted(found.items())) for t, found in parents.items()}
+        self._children = {t: tuple(sorted(found)) for t, found in children.items()}
+
+    def tables(self) -> tuple[TableName, ...]:
+        """Give every node."""
+        return tuple(sorted(self._parents))
+
+    def parents(self, table: TableName) -> tuple[Edge, ...]:
+        """Give what a table reads; nothing for a table that is not in the graph."""
+        return self._parents.get(table, ())
+
+    def children(self, table: TableName) -> tuple[TableName, ...]:
+        """Give who reads a table, streamed or static."""
+        return self._children.get(table, ())
+
+    def ancestors(self, *tables: TableName) -> frozenset[TableName]:
+        """Give everything above, without the tables themselves unless they are above each other."""
+        return self._reach(tables, lambda table: tuple(edge.parent for edge in self.parents(table)))
+
+    def descendants(self, *tables: TableName) -> frozenset[TableName]:
+        """Give everything below, without the tables themselves unless they are below each other."""
+        return self._reach(tables, self.children)
+
+    def cycles(self) -> tuple[tuple[TableName, ...], ...]:
+        """Give one cycle per knot, each in reading order from its first name; empty when there is an order."""
+        return cycles({table: tuple(edge.parent for edge in edges) for table, edges in self._parents.items()})
+
+    def generations(self) -> tuple[tuple[TableName, ...], ...]:
+        """Give topological generations, sources first, each sorted; raises AssertionError where there is a cycle."""
+        digraph = _digraph({table: tuple(e.parent for e in edges) for table, edges in self._parents.items()})
+        knots = self.cycles()
+        assert not knots, knots
+        return tuple(tuple(sorted(generation)) for generation in networkx.topological_generations(digraph))
+
+    def _reach(
+        self, tables: Iterable[TableName], step: Callable[[TableName], tuple[TableName, ...]]
+    ) -> frozenset[TableName]:
+        seen: set[TableName] = set()
+        waiting = list(tables)
+        while waiting:
+            for found in step(waiting.pop()):
+                if found not in seen:
+                    seen.add(found)
+                    waiting.append(found)
+        return frozenset(seen)
+
+
+def graph_of(project: Project) -> Graph:
+    """Build the declared graph of a project; reads of unknown tables are left out."""
+    return Graph(
+        (edge for table in project.tables.values() for edge in edges_of(table) if edge.parent in project.tables),
+        project.tables,
+    )
+
+
+def edges_of(table: Table) -> tuple[Edge, ...]:
+    """Give a declared table's readings, none for an external one."""
+    return tuple(Edge(read.table, table.name, read.streaming) for read in table.facts.reads) if table.facts else ()
+
+
+def cycles(parents_by_table: Mapping[TableName, Sequence[TableName]]) -> tuple[tuple[TableName, ...], ...]:
+    """Find one cycle in each knot of tables that read each other: `(a, b, c)` means a feeds b, b feeds c, c feeds a."""
+    digraph = _digraph(parents_by_table)
+    found = []
+    for knot in networkx.strongly_connected_components(digraph):
+        first = min(knot)
+        if len(knot) > 1 or digraph.has_edge(first, first):
+            found.append(_shortest_cycle(digraph.subgraph(knot), first))
+    return tuple(sorted(found))
+
+
+def _shortest_cycle(knot: Any, first: TableName) -> tuple[TableName, ...]:
+    """Walk breadth-first in name order from `first` until an edge leads back to it."""
+    came_from: dict[TableName, TableName] = {}
+    waiting = [first]
+    for table in waiting:
+        for child in sorted(knot.successors(table)):
+            if child == first:
+                path = [table]
+                while path[-1] != first:
+                    path.append(came_from[path[-1]])
+                return tuple(reversed(path))
+            if child not in came_from:
+                came_from[child] = table
+                waiting.append(child)
+    raise AssertionError(f"{first} is in a knot without a cycle")
+
+
+def _digraph(parents_by_table: Mapping[TableName, Sequence[TableName]]) -> Any:
+    digraph: Any = networkx.DiGraph()
+    digraph.add_nodes_from(sorted(parents_by_table))
+    digraph.add_edges_from(
+        (parent, table) for table in sorted(parents_by_table) for parent in sorted(parents_by_table[table])
+    )
+    return digraph

@@ -1,0 +1,162 @@
+"""Verdicts over a plan, and the text that an act must be confirmed with; what cannot be known here says so."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from core.changes import RATE_LIMITS
+from core.names import TableName, physical_name
+from core.plan import Action, Do, Guard, Node, Plan, Step
+from core.situation import Situation
+from core.vocabulary import State
+
+LARGEST_SET = 20
+"""Statements that may be acted on under one count (console.md §2)."""
+
+FREE = frozenset(("look", "mark", "stage", "unstage"))
+"""Acts that change nothing but the actor's own list."""
+
+OF_A_RUN = frozenset(("cancel", "skip"))
+"""Acts on a run, which always name it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmation:
+    """How an act is confirmed; `text` is typed exactly, empty for C0."""
+
+    level: str
+    text: str
+
+
+def confirmation_for_act(act: str, tables: Sequence[str], protected: bool, *, environment: str = "") -> Confirmation:
+    """Give the confirmation of stop, start, restart and their like; a run's short id counts as its table."""
+    if act in FREE:
+        return Confirmation("C0", "")
+    names = sorted(set(tables))
+    if len(names) > LARGEST_SET:
+        mark = hashlib.sha256("\n".join((act, *names)).encode()).hexdigest()[:4]
+        return Confirmation("C3", f"{environment} {mark}".strip())
+    if len(names) > 1:
+        return Confirmation("C2", str(len(names)))
+    if protected or act in OF_A_RUN:
+        return Confirmation("C2", names[0] if names else environment or act)
+    return Confirmation("C1", "yes")
+
+
+def confirmation_for_plan(plan: Plan) -> Confirmation:
+    """Give the confirmation of applying a plan; external tables are not statements and do not count."""
+    acted = sorted({table for table in plan.order if not _is_external(plan, table)})
+    if plan.destructive or len(acted) > LARGEST_SET:
+        return Confirmation("C3", f"{plan.environment} {plan.hash[:4]}")
+    if len(acted) > 1:
+        return Confirmation("C2", str(len(acted)))
+    if plan.protected and acted:
+        return Confirmation("C2", acted[0])
+    return Confirmation("C1", "yes")
+
+
+def guards_of(situation: Situation, nodes: Sequence[Node], steps: Sequence[Step]) -> tuple[Guard, ...]:
+    """Judge a plan's nodes and steps, in a fixed order of names."""
+    return (
+        _checkpoints(nodes, steps),
+        _views(situation, nodes),
+        _readers(nodes),
+        _rates(situation, nodes),
+        _history(nodes),
+        _disk(nodes),
+        _head_room(situation, nodes),
+    )
+
+
+def _is_external(plan: Plan, table: TableName) -> bool:
+    return any(node.table == table and node.version == 0 for node in plan.nodes)
+
+
+def _checkpoints(nodes: Sequence[Node], steps: Sequence[Step]) -> Guard:
+    created = {(step.table, step.version) for step in steps if step.do is Do.CREATE}
+    used = {(node.table, node.from_version) for node in nodes if node.from_version}
+    wrong = sorted(
+        physical_name(step.table, step.version)
+        for step in steps
+        if step.do is Do.START and ((step.table, step.version) not in created or (step.table, step.version) in used)
+    )
+    if wrong:
+        return Guard("checkpoint", "deny", f"a new checkpoint on the existing table {', '.join(wrong)} would lose rows")
+    return Guard("checkpoint", "ok", "every new checkpoint has a new table")
+
+
+def _views(situation: Situation, nodes: Sequence[Node]) -> Guard:
+    wrong = sorted(
+        f"{node.table} reads {binding.parent}"
+        for node in nodes
+        for binding in node.bindings
+        if not binding.version and not situation.is_external(binding.parent)
+    )
+    if wrong:
+        return Guard("views", "deny", f"a pointer cannot be streamed: {', '.join(wrong)}")
+    return Guard("views", "ok", "every stream reads a table, none a view")
+
+
+def _readers(nodes: Sequence[Node]) -> Guard:
+    deleted = {node.table for node in nodes if node.action is Action.DELETE}
+    left = sorted(
+        node.table
+        for node in nodes
+        if node.table not in deleted and any(binding.parent in deleted for binding in node.bindings)
+    )
+    if left:
+        return Guard("readers", "deny", f"tables would go under their readers: {', '.join(left)}")
+    return Guard("readers", "ok", "nothing is dropped under a reader")
+
+
+def _rates(situation: Situation, nodes: Sequence[Node]) -> Guard:
+    """Deny a rebuild that would lose rows: a watermark closes windows over history read in thin batches."""
+    limited = []
+    for node in nodes:
+        declared = situation.declared(node.table)
+        if node.action is not Action.REBUILD or declared is None or declared.facts is None:
+            continue
+        reads = declared.facts.reads
+        has_rate = any(key.lower() in RATE_LIMITS for read in reads if read.streaming for key, _ in read.options)
+        if has_rate and any(read.watermark for read in reads):
+            limited.append(node.table)
+    if limited:
+        return Guard(
+            "rates",
+            "deny",
+            f"{', '.join(sorted(limited))}: a rate limit under a watermark drops rows of the history; take it away",
+        )
+    return Guard("rates", "ok", "no rate limit under a watermark is rebuilt")
+
+
+def _history(nodes: Sequence[Node]) -> Guard:
+    replayed = sum(node.action is Action.REBUILD for node in nodes)
+    if not replayed:
+        return Guard("history", "ok", "nothing is replayed")
+    return Guard(
+        "history", "unknown", f"{replayed} replay from the earliest row; how far back that is, was not looked up"
+    )
+
+
+def _disk(nodes: Sequence[Node]) -> Guard:
+    added = sum(node.action is Action.REBUILD for node in nodes)
+    if not added:
+        return Guard("disk", "ok", "no table is kept twice")
+    return Guard("disk", "unknown", f"{added} tables are kept twice; their size is not known to the planner")
+
+
+def _head_room(situation: Situation, nodes: Sequence[Node]) -> Guard:
+    running = {table for table in situation.tables() if situation.seen(table).state == State.RUNNING}
+    running = {table for table in running if not situation.is_external(table)}
+    begun = sum(
+        node.version > 0
+        and (
+            node.action is Action.REBUILD
+            or (node.action in (Action.START, Action.RESUME, Action.RESTART) and node.table not in running)
+        )
+        for node in nodes
+    )
+    pool = situation.environment.pool
+    summary = f"{len(running)} → {len(running) + begun} statements on {pool.name}"
+    twice = any(node.action is Action.REBUILD for node in nodes)
+    return Guard("pool", "ok", f"{summary} while both versions run" if twice else summary)

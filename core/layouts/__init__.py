@@ -1,0 +1,193 @@
+"""Texts of a project folder → Project, or all Problems at once; reads no file and never stops at the first mistake."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from core.layouts.checks import check_tables
+from core.layouts.folders import Folder, read_folders
+from core.layouts.manifest import PATH as MANIFEST
+from core.layouts.manifest import Manifest, read_manifest
+from core.layouts.sections import did_you_mean
+from core.layouts.settings import read_settings, settings_as_text
+from core.layouts.views import view_declared_in
+from core.names import TableName
+from core.problems import Problem, Severity, Where, in_reading_order
+from core.project import Project, Script, Settings, Table
+from core.sql.ddl import read_ddl
+from core.sql.reading import read_statements
+from core.sql.values import Parsed, TableDdl
+
+__all__ = ["read_project", "read_settings", "settings_as_text"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Statement:
+    """One INSERT of the project with the file it stands in."""
+
+    path: str
+    folder: Folder
+    facts: Parsed
+
+
+@dataclass(slots=True)
+class _Draft:
+    """What has been read so far; the first declaration of a table wins, a second one is a Problem."""
+
+    texts: Mapping[str, str]
+    problems: list[Problem]
+    folders: dict[TableName, Folder] = field(default_factory=dict)
+    ddl: dict[TableName, tuple[str, TableDdl]] = field(default_factory=dict)
+    views: dict[TableName, str] = field(default_factory=dict)
+    declared: set[TableName] = field(default_factory=set)
+    """Names with a DDL file, readable or not, so that one mistake is reported once."""
+    statements: dict[TableName, _Statement] = field(default_factory=dict)
+
+
+def read_project(texts: Mapping[str, str]) -> tuple[Project | None, tuple[Problem, ...]]:
+    """Read paths (relative, forward slashes) and their texts; the project is None when any Problem is an error."""
+    problems: list[Problem] = []
+    manifest = read_manifest(texts.get(MANIFEST), problems)
+    draft = _Draft(texts, problems)
+    folders = read_folders(texts, problems)
+    for folder in folders:
+        _read_ddls(folder, draft)
+    for folder in folders:
+        _read_statements(folder, draft)
+    tables = {name: _table(name, draft, manifest.defaults) for name in sorted(draft.ddl)}
+    check_tables(tables, draft.declared, draft.views, problems)
+    found = in_reading_order(problems)
+    if any(problem.severity is Severity.ERROR for problem in found):
+        return None, found
+    return _project(manifest, tables), found
+
+
+def _project(manifest: Manifest, tables: dict[TableName, Table]) -> Project:
+    return Project(
+        id=manifest.id,
+        name=manifest.name,
+        default_env=manifest.default_env,
+        environments={environment.name: environment for environment in manifest.environments},
+        tables=tables,
+        defaults=manifest.defaults,
+    )
+
+
+def _read_ddls(folder: Folder, draft: _Draft) -> None:
+    for name, path in sorted(folder.ddl.items()):
+        if name in draft.declared:
+            other = draft.folders[name].ddl[name]
+            draft.problems.append(
+                Problem(f"{name} is declared twice", f"keep one: the other is {other}", Where(path), name)
+            )
+            continue
+        draft.declared.add(name)
+        draft.folders[name] = folder
+        text = draft.texts[path]
+        view = view_declared_in(text)
+        if view is not None:
+            draft.views[name] = path
+            draft.problems.append(
+                Problem(
+                    f"{name} is declared as a view, which nothing can stream",
+                    "declare a table and fill it with a statement",
+                    Where(path, view),
+                    name,
+                )
+            )
+            continue
+        ddl, problems = read_ddl(text, path)
+        draft.problems.extend(problems)
+        if ddl is None:
+            continue
+        if ddl.table != name:
+            draft.problems.append(
+                Problem(
+                    f"{path.rpartition('/')[2]} declares {ddl.table}",
+                    f"name the file ddl.{ddl.table}.sql, or create {name} in it",
+                    Where(path, ddl.line),
+                    name,
+                )
+            )
+        draft.ddl[name] = (path, ddl)
+
+
+def _read_statements(folder: Folder, draft: _Draft) -> None:
+    for name, path in sorted(folder.dml.items()):
+        statements, problems = read_statements(draft.texts[path], path)
+        draft.problems.extend(problems)
+        if not statements and not any(problem.severity is Severity.ERROR for problem in problems):
+            draft.problems.append(
+                Problem(
+                    f"{path.rpartition('/')[2]} holds no statement",
+                    f"write INSERT INTO {name} SELECT …",
+                    Where(path),
+                    name,
+                )
+            )
+        if len(statements) == 1 and not problems and statements[0].writes != name:
+            draft.problems.append(
+                Problem(
+                    f"{path.rpartition('/')[2]} writes {statements[0].writes}",
+                    f"write INSERT INTO {name}, or name the file dml.{statements[0].writes}.sql",
+                    Where(path, statements[0].line),
+                    name,
+                )
+            )
+        for facts in statements:
+            _take_statement(_Statement(path, folder, facts), draft)
+
+
+def _take_statement(statement: _Statement, draft: _Draft) -> None:
+    target, where = statement.facts.writes, Where(statement.path, statement.facts.line)
+    if target not in draft.declared:
+        near = did_you_mean(target, draft.declared)
+        draft.problems.append(
+            Problem(
+                f"{target} has no DDL",
+                near or f"write {statement.folder.path}/sql-scripts/ddl.{target}.sql",
+                where,
+                target,
+            )
+        )
+    elif draft.folders[target].path != statement.folder.path:
+        draft.problems.append(
+            Problem(
+                f"{target} is written here and declared in {draft.folders[target].path}",
+                "put statement and DDL of a table into one folder",
+                where,
+                target,
+            )
+        )
+    if target in draft.statements:
+        first = draft.statements[target]
+        draft.problems.append(
+            Problem(
+                f"{target} has two writers",
+                f"keep one: the other is {Where(first.path, first.facts.line)}",
+                where,
+                target,
+            )
+        )
+        return
+    draft.statements[target] = statement
+
+
+def _table(name: TableName, draft: _Draft, defaults: Settings) -> Table:
+    folder = draft.folders[name]
+    path, ddl = draft.ddl[name]
+    statement = draft.statements.get(name)
+    yml = folder.yml.get(name) or folder.yml.get(folder.unit, "")
+    settings_text = draft.texts[yml] if yml else ""
+    return Table(
+        name=name,
+        product=folder.product,
+        layer=folder.layer,
+        unit=folder.unit,
+        folder=folder.path,
+        ddl=Script(path, draft.texts[path]),
+        ddl_facts=ddl,
+        dml=Script(statement.path, draft.texts[statement.path]) if statement else None,
+        facts=statement.facts if statement else None,
+        settings=read_settings(settings_text, yml, defaults, draft.problems),
+        settings_text=settings_text,
+    )

@@ -1,0 +1,186 @@
+"""What must hold between the tables of a project: each check reports all it finds, in one pass over the tables."""
+
+from collections.abc import Mapping, Set
+
+from core.graph import cycles
+from core.layouts.sections import did_you_mean
+from core.names import TableName
+from core.problems import Problem, Where
+from core.project import Table
+from core.references import line_of
+from core.sql.values import Read
+
+WRITTEN = ("parquet",)
+"""Formats that this version writes."""
+EXTERNAL = ("parquet", "json", "csv", "orc", "text")
+"""Formats that this version reads from outside: Spark's file sources that streams can follow."""
+
+
+def check_tables(
+    tables: Mapping[TableName, Table],
+    declared: Set[TableName],
+    views: Mapping[TableName, str],
+    problems: list[Problem],
+) -> None:
+    """Check sinks, columns and reads of every table, and that the whole has an order."""
+    for table in tables.values():
+        _check_sink(table, problems)
+        if table.facts is not None:
+            _check_columns(table, problems)
+            _check_reads(table, tables, declared, views, problems)
+    _check_order(tables, problems)
+
+
+def _check_sink(table: Table, problems: list[Problem]) -> None:
+    ddl, where = table.ddl_facts, Where(table.ddl.path, table.ddl_facts.line)
+    if table.external:
+        if ddl.format not in EXTERNAL:
+            problems.append(
+                Problem(
+                    f"{table.name} is {ddl.format or 'of no format'}, which this version cannot read",
+                    f"formats from outside: {', '.join(EXTERNAL)}",
+                    where,
+                    table.name,
+                )
+            )
+        elif not ddl.location:
+            problems.append(
+                Problem(
+                    f"{table.name} has no statement and no LOCATION",
+                    f"write LOCATION if its files land from outside, or add dml.{table.name}.sql",
+                    where,
+                    table.name,
+                )
+            )
+        return
+    if ddl.format not in WRITTEN:
+        problems.append(
+            Problem(
+                f"{table.name} is {ddl.format or 'of no format'}, which this version cannot write",
+                "write USING parquet",
+                where,
+                table.name,
+            )
+        )
+    if ddl.location:
+        problems.append(
+            Problem(
+                f"{table.name} is written by a statement and has a LOCATION",
+                "take LOCATION away: the environment says where our tables lie",
+                where,
+                table.name,
+            )
+        )
+
+
+def _check_columns(table: Table, problems: list[Problem]) -> None:
+    """Compare names: a file sink writes the query's own column names whatever the DDL says (Spark 4.2.0)."""
+    facts, path = table.facts, table.dml.path if table.dml else ""
+    if facts is None or not facts.columns or any(_is_star(c.expression) or not c.name for c in facts.columns):
+        return
+    where = Where(path, facts.line)
+    declared = [column.name.lower() for column in table.ddl_facts.columns]
+    written = [column.name.lower() for column in facts.columns]
+    if not declared:
+        return
+    if len(declared) != len(written):
+        problems.append(
+            Problem(
+                f"{table.name} has {len(declared)} columns and its statement writes {len(written)}",
+                "write one value for each column of the DDL",
+                where,
+                table.name,
+                detail=_difference(declared, written),
+            )
+        )
+    elif sorted(declared) != sorted(written):
+        problems.append(
+            Problem(
+                f"{table.name}: the statement's column names are not those of the DDL",
+                "name each value with AS as in the DDL",
+                where,
+                table.name,
+                detail=_difference(declared, written),
+            )
+        )
+
+
+def _difference(declared: list[str], written: list[str]) -> str:
+    parts = (
+        f"only in the DDL: {', '.join(name for name in declared if name not in written)}",
+        f"only in the statement: {', '.join(name for name in written if name not in declared)}",
+    )
+    return "; ".join(part for part in parts if not part.endswith(": "))
+
+
+def _is_star(expression: str) -> bool:
+    return expression == "*" or expression.endswith(".*")
+
+
+def _check_reads(
+    table: Table,
+    tables: Mapping[TableName, Table],
+    declared: Set[TableName],
+    views: Mapping[TableName, str],
+    problems: list[Problem],
+) -> None:
+    assert table.facts is not None and table.dml is not None
+    for read in table.facts.reads:
+        problem = _wrong_read(read, table, tables, declared, views)
+        if problem is not None:
+            place = Where(table.dml.path, line_of(table.dml.text, table.facts, read.start))
+            problems.append(Problem(problem[0], problem[1], place, read.table))
+    if not any(read.streaming for read in table.facts.reads):
+        problems.append(
+            Problem(
+                f"{table.name} streams nothing, so it would run once and end",
+                "write FROM STREAM before the table that it follows",
+                Where(table.dml.path, table.facts.line),
+                table.name,
+            )
+        )
+
+
+def _wrong_read(
+    read: Read,
+    table: Table,
+    tables: Mapping[TableName, Table],
+    declared: Set[TableName],
+    views: Mapping[TableName, str],
+) -> tuple[str, str] | None:
+    """Say what is wrong with one read, as summary and remedy."""
+    if read.table in views:
+        if read.streaming:
+            return f"{table.name} streams {read.table}, which is a view", "stream the tables that the view reads"
+        return None
+    if read.table not in declared:
+        return (
+            f"{table.name} reads {read.table}, which no DDL declares",
+            did_you_mean(read.table, declared) or f"declare {read.table}: a folder with ddl.{read.table}.sql",
+        )
+    parent = tables.get(read.table)
+    if parent is not None and not read.streaming and not parent.external and not table.settings.static_refresh:
+        return (
+            f"{table.name} reads {read.table} as a static side, but a statement keeps changing it",
+            f"write STREAM {read.table}, or static_refresh: true in {table.name}.yml to restart on each change",
+        )
+    return None
+
+
+def _check_order(tables: Mapping[TableName, Table], problems: list[Problem]) -> None:
+    parents = {
+        name: [read.table for read in table.facts.reads if read.table in tables] if table.facts else []
+        for name, table in tables.items()
+    }
+    for cycle in cycles(parents):
+        last = tables[cycle[0]]
+        assert last.dml is not None and last.facts is not None
+        problems.append(
+            Problem(
+                f"these tables feed each other: {' → '.join((*cycle, cycle[0]))}",
+                "take one of these reads away",
+                Where(last.dml.path, last.facts.line),
+                cycle[0],
+                detail=", ".join(cycle),
+            )
+        )

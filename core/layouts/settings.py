@@ -1,0 +1,76 @@
+"""`<table>.yml` and the project's `defaults` → Settings, and back to one text that needs no defaults to be read."""
+
+import re
+from dataclasses import fields
+
+from core.layouts.sections import Section, read_sections
+from core.problems import Problem
+from core.project import Settings
+
+KEYS = tuple(field.name for field in fields(Settings))
+LATER = ("contract", "protect", "checks")
+_TRIGGER = re.compile(r"[1-9][0-9]* (?:millisecond|second|minute|hour)s?\Z")
+
+
+def read_settings(text: str, path: str, defaults: Settings, problems: list[Problem]) -> Settings:
+    """Read a table's yml over the project's defaults; wrong values are reported and replaced by the default."""
+    if not text.strip():
+        return defaults
+    section = read_sections(text, path, problems)
+    return defaults if section is None else settings_of(section, defaults)
+
+
+def settings_of(section: Section, defaults: Settings) -> Settings:
+    """Read the keys of Settings from a section."""
+    section.only(KEYS, later=LATER)
+    trigger = " ".join(section.text("trigger", defaults.trigger).split())
+    if not _TRIGGER.match(trigger):
+        section.wrong("trigger", "an interval", "write a number and a unit, like 10 seconds")
+        trigger = defaults.trigger
+    mode = section.text("mode", defaults.mode)
+    if mode != "append":
+        section.wrong("mode", "append in this version", "write mode: append, or leave it out")
+        mode = "append"
+    return Settings(
+        trigger=trigger,
+        mode=mode,
+        key=section.texts("key", defaults.key),
+        owner=section.text("owner", defaults.owner),
+        runbook=section.text("runbook", defaults.runbook),
+        description=section.text("description", defaults.description),
+        tags=section.texts("tags", defaults.tags),
+        static_refresh=section.flag("static_refresh", defaults.static_refresh),
+    )
+
+
+def settings_as_text(settings: Settings) -> str:
+    """Write settings as YAML, defaults filled in: the yml of a revision, equal for equal settings.
+
+    The trigger is always written, so that a later change of the project's default is seen as a change.
+    """
+    nothing = Settings(trigger="")
+    lines = []
+    for key in KEYS:
+        value = getattr(settings, key)
+        if value == getattr(nothing, key):
+            continue
+        if isinstance(value, tuple):
+            lines.append(f"{key}: [{', '.join(_quoted(item) for item in value)}]")
+        elif isinstance(value, bool):
+            lines.append(f"{key}: {'true' if value else 'false'}")
+        else:
+            lines.append(f"{key}: {_quoted(value)}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _quoted(text: str) -> str:
+    if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_./-]*|[1-9][0-9]* [a-z]+", text) and text.lower() not in _WORDS_OF_YAML:
+        return text
+    escaped = "".join(
+        _ESCAPES.get(letter) or (letter if letter.isprintable() else f"\\U{ord(letter):08x}") for letter in text
+    )
+    return f'"{escaped}"'
+
+
+_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"}
+_WORDS_OF_YAML = frozenset(("y", "n", "yes", "no", "true", "false", "on", "off", "null"))

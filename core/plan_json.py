@@ -1,0 +1,160 @@
+"""Plan ↔ JSON (planning.md §7); the canonical text is what is hashed: sorted keys, no spaces, ASCII."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from core.errors import UsageError
+from core.names import TableName
+from core.plan import (
+    FORMAT,
+    Action,
+    Binding,
+    Do,
+    Guard,
+    LeftBehind,
+    Node,
+    Plan,
+    Refusal,
+    Request,
+    Step,
+    Texts,
+    Warned,
+)
+
+
+def plan_as_json(plan: Plan) -> dict[str, Any]:
+    """Give a plan as the object that `--json` prints; unknown numbers are null. `plan_from_json` is its inverse."""
+    return {
+        "format": FORMAT,
+        "hash": plan.hash,
+        "project_id": plan.project_id,
+        "environment": plan.environment,
+        "protected": plan.protected,
+        "planner": plan.planner,
+        "request": _flat(plan.request),
+        "nodes": [_node_as_json(node) for node in plan.nodes],
+        "order": list(plan.order),
+        "steps": [_flat(step) for step in plan.steps],
+        "left_behind": [_flat(left) for left in plan.left_behind],
+        "guards": [_flat(guard) for guard in plan.guards],
+        "refusals": [_flat(refusal) for refusal in plan.refusals],
+        "warnings": [_flat(warned) for warned in plan.warnings],
+        "preconditions": {table: dict(values) for table, values in plan.preconditions.items()},
+    }
+
+
+def plan_from_json(data: Mapping[str, Any]) -> Plan:
+    """Rebuild a plan; raises UsageError for another format or a broken object. The hash is taken as it stands."""
+    if data.get("format") != FORMAT:
+        raise UsageError(f"this is not a plan of format {FORMAT}", remedy="plan again with this version")
+    try:
+        return Plan(
+            hash=str(data["hash"]),
+            project_id=str(data["project_id"]),
+            environment=str(data["environment"]),
+            protected=bool(data["protected"]),
+            planner=str(data["planner"]),
+            request=request_from_json(data["request"]),
+            nodes=tuple(_node_from_json(node) for node in data["nodes"]),
+            order=_names(data["order"]),
+            steps=tuple(_step_from_json(step) for step in data["steps"]),
+            left_behind=tuple(
+                LeftBehind(TableName(left["table"]), left["product"], left["reads"], left["owner"])
+                for left in data["left_behind"]
+            ),
+            guards=tuple(Guard(**guard) for guard in data["guards"]),
+            refusals=tuple(Refusal(**refusal) for refusal in data["refusals"]),
+            warnings=tuple(Warned(**warned) for warned in data["warnings"]),
+            preconditions={TableName(table): dict(values) for table, values in data["preconditions"].items()},
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UsageError(f"this plan is damaged: {type(error).__name__} {error}", remedy="plan again") from error
+
+
+def request_from_json(data: Mapping[str, Any]) -> Request:
+    """Rebuild a request."""
+    return Request(
+        verb=str(data["verb"]),
+        tables=_names(data["tables"]),
+        products=tuple(data["products"]),
+        everything=bool(data["everything"]),
+        children=str(data["children"]),
+        exclude=_names(data["exclude"]),
+        rebuild=bool(data["rebuild"]),
+        nonce=str(data.get("nonce", "")),
+    )
+
+
+def canonical(data: Mapping[str, Any]) -> str:
+    """Write an object as the one text that every process writes for it."""
+    return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def plan_hash(plan: Plan) -> str:
+    """Hash everything of a plan but its hash: SHA-256 in hex of the canonical text."""
+    body = plan_as_json(plan)
+    del body["hash"]
+    return hashlib.sha256(canonical(body).encode("ascii")).hexdigest()
+
+
+def _flat(value: Any) -> dict[str, Any]:
+    """Write a dataclass whose fields are scalars or tuples of scalars."""
+    found = {}
+    for field in fields(value):
+        item = getattr(value, field.name)
+        found[field.name] = (
+            [str(part) if isinstance(part, str) else part for part in item]
+            if isinstance(item, tuple)
+            else (str(item) if isinstance(item, str) else item)
+        )
+    return found
+
+
+def _node_as_json(node: Node) -> dict[str, Any]:
+    data: dict[str, Any] = {}
+    for field in fields(node):
+        item = getattr(node, field.name)
+        if field.name == "bindings":
+            data[field.name] = [_flat(binding) for binding in item]
+        elif isinstance(item, Texts):
+            data[field.name] = _flat(item)
+        elif isinstance(item, tuple):
+            data[field.name] = [str(part) for part in item]
+        else:
+            data[field.name] = str(item) if isinstance(item, str) else item
+    return data
+
+
+def _node_from_json(data: Mapping[str, Any]) -> Node:
+    return Node(
+        **{
+            **data,
+            "table": TableName(data["table"]),
+            "action": Action(data["action"]),
+            "evidence": tuple(data["evidence"]),
+            "because_of": _names(data["because_of"]),
+            "loses": tuple(data["loses"]),
+            "bindings": tuple(Binding(TableName(b["parent"]), b["version"], b["streamed"]) for b in data["bindings"]),
+            "texts": Texts(**data["texts"]),
+            "old": Texts(**data["old"]),
+        }
+    )
+
+
+def _step_from_json(data: Mapping[str, Any]) -> Step:
+    return Step(
+        **{
+            **data,
+            "do": Do(data["do"]),
+            "table": TableName(data["table"]),
+            "after": tuple(data["after"]),
+            "tables": _names(data["tables"]),
+        }
+    )
+
+
+def _names(names: Any) -> tuple[TableName, ...]:
+    return tuple(TableName(name) for name in names)

@@ -1,0 +1,298 @@
+"""(project, environment, observed, request) → Plan: pure; the same values give the same bytes in any process."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from core.changes import Change
+from core.deletes import decide_delete
+from core.errors import UsageError
+from core.graph import Edge, Graph
+from core.guards import guards_of
+from core.layouts.sections import did_you_mean
+from core.names import TableName
+from core.plan import PLANNER, Action, Binding, LeftBehind, Node, Observed, Plan, Refusal, Request, Step, Texts, Warned
+from core.plan_json import plan_hash
+from core.project import Project
+from core.reasons import Reason
+from core.retiring import OldVersion, old_versions
+from core.scope import Scope, normal, resolve
+from core.situation import Situation
+from core.steps import Steps
+from core.walk import NEEDS_TEXTS, Decision, decide
+
+_FRESH = frozenset({Action.START, Action.REBUILD})
+_STRATEGY = {Action.START: "first", Action.REBUILD: "earliest", Action.RESTART: "in_place", Action.RESUME: "in_place"}
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A plan without guards, preconditions and hash."""
+
+    nodes: tuple[Node, ...]
+    steps: Sequence[Step]
+    left_behind: Sequence[LeftBehind]
+    refusals: list[Refusal]
+    warnings: list[Warned]
+
+
+def make_plan(project: Project, environment: str, observed: Mapping[TableName, Observed], request: Request) -> Plan:
+    """Plan a request; what cannot be done stands in `refusals`, and then there are no steps.
+
+    Raises UsageError for an environment that the project does not have. Linear in tables and edges.
+    """
+    if environment not in project.environments:
+        raise UsageError(
+            f"there is no environment {environment}",
+            remedy=did_you_mean(environment, project.environments)
+            or f"environments: {', '.join(project.environments)}",
+        )
+    request = normal(request)
+    situation = Situation(project, project.environments[environment], observed)
+    scope = resolve(request, situation)
+    draft = _delete(situation, scope) if request.verb == "delete" else _deploy(situation, scope)
+    return _sealed(situation, scope, draft)
+
+
+def _sealed(situation: Situation, scope: Scope, draft: _Draft) -> Plan:
+    guards = guards_of(situation, draft.nodes, draft.steps)
+    denied = [Refusal("", guard.summary, "see the guard") for guard in guards if guard.verdict == "deny"]
+    refusals = tuple(sorted({*scope.refusals, *draft.refusals, *denied}, key=lambda r: (r.table, r.summary)))
+    steps = () if refusals else tuple(draft.steps)
+    behind = tuple(sorted(set(draft.left_behind), key=lambda left: (left.table, left.reads)))
+    watched = {*(node.table for node in draft.nodes), *(left.table for left in behind)}
+    plan = Plan(
+        hash="",
+        project_id=situation.project.id,
+        environment=situation.environment.name,
+        protected=situation.environment.protected,
+        planner=PLANNER,
+        request=scope.request,
+        nodes=draft.nodes,
+        order=tuple(dict.fromkeys(table for step in steps for table in (step.tables or (step.table,)))),
+        steps=steps,
+        left_behind=behind,
+        guards=guards,
+        refusals=refusals,
+        warnings=tuple(sorted({*scope.warnings, *draft.warnings}, key=lambda w: (w.table, w.summary))),
+        preconditions={table: _precondition(situation, table) for table in sorted(watched)},
+    )
+    return replace(plan, hash=plan_hash(plan))
+
+
+def _deploy(situation: Situation, scope: Scope) -> _Draft:
+    found = decide(situation, scope)
+    rebuilt = {table for table, decision in found.by_table.items() if decision.action is Action.REBUILD}
+    versions = {
+        table: situation.next_version(table) if decision.action in _FRESH else situation.seen(table).version
+        for table, decision in found.by_table.items()
+    }
+    bindings = {
+        table: _bindings_then(situation, table, decision, versions) for table, decision in found.by_table.items()
+    }
+    old = old_versions(situation, rebuilt, frozenset(), bindings) if rebuilt else ()
+    for version in old:
+        if version.readers:
+            names = ", ".join(version.readers)
+            found.warn(version.table, f"v{version.version} goes on running: {names} reads it")
+        elif version.table not in found.by_table:
+            _keep(situation, version.table, found.by_table, versions, bindings)
+    levels = _levels(bindings, versions)
+    nodes = tuple(
+        _node(
+            situation,
+            table,
+            found.by_table[table],
+            level=levels[table],
+            version=versions[table],
+            bindings=bindings[table],
+        )
+        for table in sorted(found.by_table, key=lambda table: (levels[table], table))
+    )
+    return _Draft(nodes, _deploy_steps(situation, nodes, old), found.left_behind, found.refusals, found.warnings)
+
+
+def _keep(
+    situation: Situation,
+    table: TableName,
+    decisions: dict[TableName, Decision],
+    versions: dict[TableName, int],
+    bindings: dict[TableName, tuple[Binding, ...]],
+) -> None:
+    """Show a table of which nothing changes but that an old version of it ends."""
+    decisions[table] = Decision(Action.KEEP, Reason.SERVES, Change("0", Action.KEEP))
+    versions[table], bindings[table] = situation.seen(table).version, situation.bindings(table)
+
+
+def _deploy_steps(situation: Situation, nodes: tuple[Node, ...], old: Sequence[OldVersion]) -> list[Step]:
+    steps = Steps()
+    for node in nodes:
+        steps.deploy(node, needs_pointer=node.version > 0 and not situation.seen(node.table).pointer)
+    swap = steps.swap(nodes)
+    for version in old:
+        if not version.readers:
+            steps.stop(version, situation.readers(version.table), (swap,) if swap else (), why="its readers have moved")
+    return steps.all
+
+
+def _delete(situation: Situation, scope: Scope) -> _Draft:
+    found = decide_delete(situation, scope)
+    versions = {table: situation.seen(table).version for table in found.tables}
+    bindings = {table: situation.bindings(table) for table in found.tables}
+    levels = _levels(bindings, versions)
+    order = sorted(found.tables, key=lambda table: (-levels[table], table))
+    old = old_versions(situation, frozenset(), found.tables, {}) if found.tables else ()
+    nodes = tuple(_deleted(situation, table, levels[table]) for table in order)
+    all_versions = {
+        table: tuple(sorted({situation.seen(table).version, *situation.seen(table).retained} - {0}, reverse=True))
+        for table in order
+    }
+    steps = Steps()
+    steps.delete(nodes, all_versions, {table: situation.readers(table) for table in order})
+    for version in old:
+        if not version.readers:
+            steps.stop(version, situation.readers(version.table), (), why="only deleted tables read it")
+            found.warnings.append(Warned(version.table, f"v{version.version} stops: only deleted tables read it"))
+    return _Draft(nodes, steps.all, (), found.refusals, found.warnings)
+
+
+def _bindings_then(
+    situation: Situation, table: TableName, decision: Decision, versions: Mapping[TableName, int]
+) -> tuple[Binding, ...]:
+    """Give what a table reads after the plan: fresh versions the newest, others what they are bound to."""
+    if decision.action is Action.KEEP and not situation.is_deployed(table):
+        return ()
+    if decision.action in (Action.KEEP, Action.RESUME, Action.RECORD):
+        return situation.bindings(table)
+    then = {
+        replace(binding, version=versions.get(binding.parent, binding.version))
+        for binding in situation.bind(situation.revision(table))
+    }
+    if decision.action is Action.RESTART:
+        streamed = {b.parent: b.version for b in situation.bindings(table) if b.streamed}
+        then = {replace(b, version=streamed.get(b.parent, b.version)) if b.streamed else b for b in then}
+    return tuple(sorted(then, key=lambda b: (b.parent, b.version, not b.streamed)))
+
+
+def _levels(
+    bindings: Mapping[TableName, tuple[Binding, ...]], versions: Mapping[TableName, int]
+) -> dict[TableName, int]:
+    """Give each table its topological generation among the tables of the plan."""
+    edges = [
+        Edge(binding.parent, table, binding.streamed)
+        for table, found in bindings.items()
+        for binding in found
+        if binding.parent in versions and binding.version == versions[binding.parent]
+    ]
+    generations = Graph(edges, versions).generations()
+    return {table: level for level, generation in enumerate(generations) for table in generation}
+
+
+def _node(
+    situation: Situation, table: TableName, decision: Decision, level: int, version: int, bindings: tuple[Binding, ...]
+) -> Node:
+    seen, declared = situation.seen(table), situation.declared(table)
+    action = decision.action
+    if declared is None:
+        return replace(
+            _orphan(situation, table, level),
+            action=action,
+            reason=decision.reason,
+            because_of=decision.because_of,
+            strategy=_STRATEGY.get(action, ""),
+        )
+    revision = situation.revision(table)
+    if action is Action.KEEP:
+        texts = Texts()
+    elif action in NEEDS_TEXTS or decision.change.row in ("1", "2") or seen.deployed is None:
+        texts = revision.texts
+    else:
+        texts = seen.deployed
+    return Node(
+        table=table,
+        product=declared.product,
+        layer=declared.layer,
+        stateful=declared.facts is not None and declared.facts.stateful,
+        action=action,
+        row=decision.change.row,
+        evidence=decision.change.evidence,
+        classified=decision.change.classified,
+        strategy="" if declared.external else _STRATEGY.get(action, ""),
+        reason=decision.reason,
+        because_of=decision.because_of,
+        level=level,
+        loses=(),
+        reversible_until=_REVERSIBLE.get(action),
+        from_version=seen.version,
+        version=version,
+        bindings=bindings,
+        revision=revision.hash,
+        texts=texts,
+        old=seen.deployed or Texts() if action is not Action.KEEP else Texts(),
+        trigger=declared.settings.trigger,
+        owner=declared.settings.owner,
+    )
+
+
+def _deleted(situation: Situation, table: TableName, level: int) -> Node:
+    node = _orphan(situation, table, level)
+    loses = ("table data", "offsets", "state") if node.stateful else ("table data", "offsets")
+    return replace(
+        node,
+        action=Action.DELETE,
+        reason=Reason.DELETED,
+        loses=loses,
+        reversible_until=f"{situation.environment.drop_after_d:g} days after the run",
+    )
+
+
+def _orphan(situation: Situation, table: TableName, level: int) -> Node:
+    """Give a node from what is deployed alone, with what the declaration adds where there is one."""
+    seen, declared = situation.seen(table), situation.declared(table)
+    texts = seen.deployed or (situation.revision(table).texts if declared else Texts())
+    old = situation.old_revision(table)
+    facts = declared.facts if declared else old.parsed if old else None
+    return Node(
+        table=table,
+        product=declared.product if declared else "",
+        layer=declared.layer if declared else "",
+        stateful=facts is not None and facts.stateful,
+        action=Action.KEEP,
+        row="",
+        evidence=(),
+        classified=True,
+        strategy="",
+        reason=Reason.SERVES,
+        because_of=(),
+        level=level,
+        loses=(),
+        from_version=seen.version,
+        version=seen.version,
+        bindings=situation.bindings(table),
+        revision=seen.revision,
+        texts=texts,
+        old=texts,
+        trigger=declared.settings.trigger if declared else "",
+        owner=declared.settings.owner if declared else "",
+    )
+
+
+def _precondition(situation: Situation, table: TableName) -> dict[str, str]:
+    """Give what must still be true of a deployment when the plan is applied; positions are not part of it."""
+    seen = situation.seen(table)
+    return {
+        "revision": seen.revision,
+        "version": str(seen.version),
+        "highest_version": str(seen.highest_version),
+        "checkpoint_id": seen.checkpoint_id,
+        "pointer": seen.pointer,
+        "table_id": seen.table_id,
+        "wanted": seen.wanted,
+        "state": seen.state,
+    }
+
+
+_REVERSIBLE = {
+    Action.REBUILD: "the old version is deleted",
+    Action.RESTART: "any time: plan the old text",
+    Action.RECORD: "any time: plan the old text",
+}

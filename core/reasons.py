@@ -1,0 +1,75 @@
+"""Why a plan does something to a statement: a closed list, for people; executing never branches on it."""
+
+from enum import StrEnum
+
+
+class Reason(StrEnum):
+    """One sentence without a subject, as it stands in a plan."""
+
+    NEW = "is not deployed yet"
+    UNCHANGED = "runs and has not changed"
+    SERVES = "is read by the plan and runs"
+    LANDS = "is external and known"
+    REGISTERED = "is external and not in the catalog yet"
+    DORMANT = "does not run; goes on from its checkpoint"
+    COLD_PARENT = "does not run and is read by the plan"
+    SAME_MEANING = "says the same in other words"
+    DOCUMENTS = "only its description changed"
+    IN_PLACE = "keeps no state, so the new text may go on from the checkpoint"
+    PACE = "only its trigger or rate changed"
+    COLUMNS_ADDED = "only columns were added, and it keeps no state"
+    COLUMNS_CHANGED = "its columns changed, and the old table cannot hold them"
+    STATE_CHANGED = "its state would mix old and new, and Spark may not object"
+    SOURCES_CHANGED = "its positions in the old sources mean nothing in the new ones"
+    SINK_CHANGED = "its table is written in another way"
+    UNPROVEN = "what changed is not known, so it is treated as the worst"
+    ASKED = "a rebuild was asked for"
+    PARENT_REBUILT = "a parent is re-created; its positions mean nothing in the new table"
+    STATIC_PARENT_REBUILT = "a static side is re-created, and it would keep the old one"
+    READS_OLD_VERSION = "still reads an old version of a parent"
+    CHECKPOINT_LOST = "its checkpoint is missing, unreadable or another's"
+    DELETED = "its delete was asked for"
+
+
+BY_ROW = {
+    "1": Reason.SAME_MEANING,
+    "2": Reason.DOCUMENTS,
+    "3": Reason.IN_PLACE,
+    "4": Reason.COLUMNS_ADDED,
+    "5": Reason.COLUMNS_CHANGED,
+    "6a": Reason.STATE_CHANGED,
+    "6b": Reason.STATE_CHANGED,
+    "6c": Reason.STATE_CHANGED,
+    "6d": Reason.STATE_CHANGED,
+    "7a": Reason.SOURCES_CHANGED,
+    "7b": Reason.SOURCES_CHANGED,
+    "7c": Reason.SOURCES_CHANGED,
+    "8": Reason.SINK_CHANGED,
+    "9": Reason.SINK_CHANGED,
+    "11a": Reason.PACE,
+    "14": Reason.STATIC_PARENT_REBUILT,
+}
+"""The reason of a change by its row of planning.md §3."""
+
+CHANGE_BY_ROW = {
+    "": "",
+    "0": "none",
+    "0b": "checkpoint lost",
+    "1": "comment or format",
+    "2": "description",
+    "3": "filter or projection",
+    "4": "column added",
+    "5": "columns changed",
+    "6a": "state changed",
+    "6b": "change before the state",
+    "6c": "change after the state",
+    "6d": "watermark delay",
+    "7a": "source added or removed",
+    "7b": "source replaced",
+    "7c": "source replaced",
+    "8": "table format",
+    "9": "output mode or key",
+    "11a": "trigger or rate",
+    "14": "static side",
+}
+"""The change in two or three words, for the column CHANGE."""

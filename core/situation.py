@@ -1,0 +1,160 @@
+"""What is declared beside what was observed: the one place that fills in what an offline observation leaves out."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from core.changes import Change, Revision, classify, read_revision, removed_columns, revision_of, unproven
+from core.names import TableName, physical_name
+from core.plan import Action, Binding, Observed
+from core.project import Environment, Project, Table
+from core.vocabulary import State
+
+
+class Situation:
+    """A project and its deployments; answers are computed once per table."""
+
+    def __init__(self, project: Project, environment: Environment, observed: Mapping[TableName, Observed]) -> None:
+        self.project = project
+        self.environment = environment
+        self._observed = {table: self._complete(table, observed[table]) for table in sorted(observed)}
+        self._old: dict[TableName, Revision | None] = {}
+        self._new: dict[TableName, Revision] = {}
+        self._change: dict[TableName, Change] = {}
+        self._bindings: dict[TableName, tuple[Binding, ...]] = {}
+        readers: dict[TableName, list[TableName]] = {}
+        for table in self._observed:
+            for parent in dict.fromkeys(binding.parent for binding in self.bindings(table)):
+                readers.setdefault(parent, []).append(table)
+        self._readers = {parent: tuple(found) for parent, found in readers.items()}
+
+    def declared(self, table: TableName) -> Table | None:
+        """Give the declaration, None for a table that is only deployed."""
+        return self.project.tables.get(table)
+
+    def tables(self) -> tuple[TableName, ...]:
+        """Give every table that is declared or deployed."""
+        return tuple(sorted({*self.project.tables, *(t for t in self._observed if self.is_deployed(t))}))
+
+    def seen(self, table: TableName) -> Observed:
+        """Give what was observed, versions filled in; absent when it was not."""
+        return self._observed.get(table, Observed())
+
+    def is_deployed(self, table: TableName) -> bool:
+        """Whether a version of it exists."""
+        return self.seen(table).state != State.ABSENT
+
+    def is_running(self, table: TableName) -> bool:
+        """Whether it really runs: degraded, pending and starting are not enough (planning.md §5)."""
+        return self.seen(table).state == State.RUNNING
+
+    def is_external(self, table: TableName) -> bool:
+        """Whether it is filled by others; a table that is no longer declared is judged by its version."""
+        declared = self.declared(table)
+        if declared is not None:
+            return declared.external
+        return self.is_deployed(table) and self.seen(table).version == 0
+
+    def is_known(self, table: TableName) -> bool:
+        """Whether an external table is in the catalog: seen there, or some deployment reads it."""
+        return self.is_deployed(table) or bool(self.readers(table))
+
+    def readers(self, table: TableName) -> tuple[TableName, ...]:
+        """Give the deployments that are bound to any version of it, by name."""
+        return self._readers.get(table, ())
+
+    def bindings(self, table: TableName) -> tuple[Binding, ...]:
+        """Give what the serving version reads; without an observation of it, what its texts say."""
+        if table not in self._bindings:
+            self._bindings[table] = self._find_bindings(table)
+        return self._bindings[table]
+
+    def change(self, table: TableName) -> Change:
+        """Compare a declared table with its deployment; only for tables that are both."""
+        if table not in self._change:
+            self._change[table] = self._find_change(table)
+        return self._change[table]
+
+    def removed_columns(self, table: TableName) -> tuple[str, ...]:
+        """Give the deployed columns that the declaration no longer has; nothing where the old texts are unknown."""
+        if self.seen(table).deployed is None or self.change(table).row == "0":
+            return ()
+        old = self.old_revision(table)
+        return removed_columns(old, self.revision(table)) if old is not None else ()
+
+    def revision(self, table: TableName) -> Revision:
+        """Give the declared revision."""
+        if table not in self._new:
+            self._new[table] = revision_of(self.project.tables[table])
+        return self._new[table]
+
+    def old_revision(self, table: TableName) -> Revision | None:
+        """Give the deployed revision, None where its texts are unknown or unreadable."""
+        if table not in self._old:
+            texts = self.seen(table).deployed
+            self._old[table] = None
+            if texts is not None:
+                known = self.declared(table)
+                if known is not None and not texts.ddl.strip():
+                    texts = replace(texts, ddl=known.ddl.text)
+                self._old[table] = read_revision(table, texts, self.project.defaults)
+        return self._old[table]
+
+    def next_version(self, table: TableName) -> int:
+        """Give the version that a start or rebuild makes; 0 for an external table."""
+        return 0 if self.is_external(table) else self.seen(table).highest_version + 1
+
+    def _complete(self, table: TableName, seen: Observed) -> Observed:
+        """Assume version 1, pointed at, where a document names only the state."""
+        declared = self.project.tables.get(table)
+        if seen.state == State.ABSENT or (declared is not None and declared.external) or seen.version:
+            return replace(seen, highest_version=max(seen.version, seen.highest_version))
+        if declared is None and seen.deployed is not None and not seen.deployed.dml.strip():
+            return seen
+        highest = max(1, seen.highest_version)
+        return replace(seen, version=1, highest_version=highest, pointer=seen.pointer or physical_name(table, 1))
+
+    def _find_bindings(self, table: TableName) -> tuple[Binding, ...]:
+        seen = self.seen(table)
+        if seen.state == State.ABSENT or seen.bindings:
+            return tuple(sorted(seen.bindings, key=_by_parent))
+        revision: Revision | None
+        if self.declared(table) is None or (
+            seen.deployed is not None and self.change(table).row not in ("0", "1", "2")
+        ):
+            revision = self.old_revision(table)
+        else:
+            revision = self.revision(table)
+        if revision is None and self.declared(table) is not None:
+            revision = self.revision(table)
+        return self.bind(revision) if revision is not None else ()
+
+    def bind(self, revision: Revision) -> tuple[Binding, ...]:
+        """Bind a revision's reads to the versions that serve now, or will serve first."""
+        reads = revision.parsed.reads if revision.parsed is not None else ()
+        return tuple(sorted({Binding(r.table, self._serving(r.table), r.streaming) for r in reads}, key=_by_parent))
+
+    def _serving(self, table: TableName) -> int:
+        seen = self.seen(table)
+        return seen.version if seen.state != State.ABSENT else self.next_version(table)
+
+    def _find_change(self, table: TableName) -> Change:
+        seen, new = self.seen(table), self.revision(table)
+        if seen.deployed is None:
+            return self._change_by_word(seen.revision, new)
+        if seen.deployed == new.texts:
+            return Change("0", Action.KEEP)
+        if new.parsed is not None and not seen.deployed.dml.strip() and seen.version:
+            return unproven("the deployed statement is not known")
+        old = self.old_revision(table)
+        if old is None:
+            return unproven("the deployed texts cannot be read")
+        return classify(old, new)
+
+    def _change_by_word(self, word: str, new: Revision) -> Change:
+        if word in ("", "same") or word == new.hash:
+            return Change("0", Action.KEEP)
+        return unproven("it changed, and the deployed texts are not known")
+
+
+def _by_parent(binding: Binding) -> tuple[str, int, bool]:
+    return (binding.parent, binding.version, not binding.streamed)

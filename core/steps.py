@@ -1,0 +1,238 @@
+"""Nodes → steps in the order of execution; a step waits for what it needs and for nothing else."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from core.names import TableName, physical_name, query_name
+from core.plan import Action, Do, Node, Step
+from core.retiring import OldVersion
+
+
+class Steps:
+    """Steps as they are numbered, with what later ones wait for."""
+
+    def __init__(self) -> None:
+        self.all: list[Step] = []
+        self._ready: dict[tuple[TableName, int], int] = {}
+        """Step after which a version may be read."""
+        self._caught_up: dict[tuple[TableName, int], int] = {}
+        self._stopped: dict[TableName, list[int]] = {}
+
+    def add(
+        self,
+        do: Do,
+        table: TableName,
+        version: int,
+        after: Iterable[int],
+        *,
+        why: str,
+        undo: str,
+        tables: tuple[TableName, ...] = (),
+    ) -> int:
+        """Append one step and give its number."""
+        n = len(self.all) + 1
+        self.all.append(Step(n, do, table, version, tuple(sorted(set(after))), why, undo, tables))
+        return n
+
+    def deploy(self, node: Node, *, needs_pointer: bool) -> None:
+        """Add what one node needs before the swap; nodes come in topological order."""
+        match node.action:
+            case Action.START if not node.texts.dml:
+                self._ready[node.table, 0] = self.add(
+                    Do.REGISTER, node.table, 0, (), why="the catalog does not know it", undo="none needed"
+                )
+            case Action.START:
+                self._first(node)
+            case Action.REBUILD:
+                self._rebuild(node)
+            case Action.RESTART:
+                self._restart(node, needs_pointer=needs_pointer)
+            case Action.RESUME:
+                self._resume(node, needs_pointer=needs_pointer)
+            case Action.RECORD:
+                self._record(node)
+            case _:
+                pass
+
+    def swap(self, nodes: Sequence[Node]) -> int | None:
+        """Add the one swap of all rebuilt nodes, sinks first; None where nothing was rebuilt."""
+        rebuilt = [node for node in reversed(nodes) if node.action is Action.REBUILD]
+        if not rebuilt:
+            return None
+        return self.add(
+            Do.SWAP,
+            rebuilt[0].table,
+            rebuilt[0].version,
+            (self._caught_up[node.table, node.version] for node in rebuilt),
+            why="every new version has caught up",
+            undo="swap back: the old versions are kept",
+            tables=tuple(node.table for node in rebuilt),
+        )
+
+    def stop(self, old: OldVersion, readers: Sequence[TableName], after: Iterable[int], *, why: str) -> None:
+        """Stop an old version after the versions of its readers that stop too."""
+        behind = [n for reader in readers for n in self._stopped.get(reader, ())]
+        n = self.add(
+            Do.STOP,
+            old.table,
+            old.version,
+            (*after, *behind),
+            why=why,
+            undo=f"start {query_name(old.table, old.version)} on its checkpoint, which stays",
+        )
+        self._stopped.setdefault(old.table, []).append(n)
+
+    def delete(
+        self,
+        nodes: Sequence[Node],
+        versions: Mapping[TableName, Sequence[int]],
+        readers_of: Mapping[TableName, Sequence[TableName]],
+    ) -> None:
+        """Add stops sinks to sources, then pointers, then tables; nodes come sinks first."""
+        stops = self._stopped
+        for node in nodes:
+            behind = [n for reader in readers_of[node.table] for n in stops.get(reader, ())]
+            for version in versions[node.table]:
+                n = self.add(
+                    Do.STOP,
+                    node.table,
+                    version,
+                    behind,
+                    why="it is deleted",
+                    undo=f"start {query_name(node.table, version)} on its checkpoint",
+                )
+                stops.setdefault(node.table, []).append(n)
+        pointers = {
+            node.table: self.add(
+                Do.UNPOINT,
+                node.table,
+                node.from_version,
+                stops[node.table],
+                why="batch readers must not meet a table that is going",
+                undo="create the pointer again",
+            )
+            for node in nodes
+        }
+        for node in nodes:
+            for version in versions[node.table]:
+                self.add(
+                    Do.TOMBSTONE,
+                    node.table,
+                    version,
+                    (pointers[node.table], *stops[node.table]),
+                    why=f"{physical_name(node.table, version)} and its checkpoint are set aside",
+                    undo="move the files back until they are purged",
+                )
+
+    def _needs(self, node: Node) -> tuple[int, ...]:
+        """Give the steps that make this node's parents readable; a static side must hold its rows already."""
+        found = []
+        for binding in node.bindings:
+            key = (binding.parent, binding.version)
+            ready = self._ready.get(key) if binding.streamed else self._caught_up.get(key, self._ready.get(key))
+            if ready is not None:
+                found.append(ready)
+        return tuple(found)
+
+    def _first(self, node: Node) -> None:
+        needs = self._needs(node)
+        create = self.add(
+            Do.CREATE,
+            node.table,
+            node.version,
+            needs,
+            why=f"{physical_name(node.table, node.version)} and its checkpoint are new",
+            undo="delete it",
+        )
+        start = self.add(
+            Do.START,
+            node.table,
+            node.version,
+            (create, *needs),
+            why=node.reason,
+            undo=f"stop {query_name(node.table, node.version)}",
+        )
+        self._ready[node.table, node.version] = start
+        self._point(node, start)
+
+    def _rebuild(self, node: Node) -> None:
+        needs = self._needs(node)
+        create = self.add(
+            Do.CREATE,
+            node.table,
+            node.version,
+            needs,
+            why=f"beside {physical_name(node.table, node.from_version)}",
+            undo="delete the new version",
+        )
+        start = self.add(
+            Do.START,
+            node.table,
+            node.version,
+            (create, *needs),
+            why=node.reason,
+            undo=f"stop {query_name(node.table, node.version)}",
+        )
+        self._ready[node.table, node.version] = start
+        above = [
+            self._caught_up[b.parent, b.version] for b in node.bindings if (b.parent, b.version) in self._caught_up
+        ]
+        self._caught_up[node.table, node.version] = self.add(
+            Do.CATCH_UP,
+            node.table,
+            node.version,
+            (start, *above),
+            why="the pointer moves only to a version that holds what the old one holds",
+            undo="none needed",
+        )
+
+    def _restart(self, node: Node, *, needs_pointer: bool) -> None:
+        before = self._needs(node)
+        if node.row == "4":
+            alter = self.add(
+                Do.ALTER, node.table, node.version, (), why="the added columns", undo="none: an added column stays"
+            )
+            before = (*before, alter)
+        if not node.texts.dml:
+            self._ready[node.table, node.version] = len(self.all)
+            return
+        restart = self.add(
+            Do.RESTART,
+            node.table,
+            node.version,
+            before,
+            why=node.reason,
+            undo="plan the old text again: it restarts on the same checkpoint",
+        )
+        self._ready[node.table, node.version] = restart
+        if node.row == "4" or needs_pointer:
+            self._point(node, restart)
+
+    def _resume(self, node: Node, *, needs_pointer: bool) -> None:
+        before = self._needs(node)
+        if node.row in ("1", "2"):
+            before = (*before, self._record(node))
+        resume = self.add(
+            Do.RESUME,
+            node.table,
+            node.version,
+            before,
+            why=node.reason,
+            undo=f"stop {query_name(node.table, node.version)}",
+        )
+        self._ready[node.table, node.version] = resume
+        if needs_pointer:
+            self._point(node, resume)
+
+    def _record(self, node: Node) -> int:
+        return self.add(Do.RECORD, node.table, node.version, (), why=node.reason, undo="record the old text")
+
+    def _point(self, node: Node, after: int) -> None:
+        self.add(
+            Do.SWAP,
+            node.table,
+            node.version,
+            (after,),
+            why=f"batch readers find {node.table} by its pointer",
+            undo="drop or restore the pointer",
+            tables=(node.table,),
+        )
