@@ -84,6 +84,8 @@ class Request:
     """none, product or all."""
     exclude: tuple[TableName, ...] = ()
     rebuild: bool = False
+    nonce: str = ""
+    """Makes the same request at another time another plan, because each is applied once; empty offline."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +237,4 @@ class Plan:
     @property
     def destructive(self) -> bool:
         """Whether it deletes, loses state or swaps pointers away from a serving version (confirmation level C3)."""
-        return any(
-            node.action is Action.DELETE or node.loses or (node.action is Action.REBUILD) for node in self.nodes
-        )
+        return any(node.action is Action.DELETE or node.loses or (node.action is Action.REBUILD) for node in self.nodes)

@@ -87,10 +87,15 @@ class Queries(Protocol):
     def start(self, start: Start) -> Query: ...
     def stop(self, name: str) -> None:
         """Return once the query is gone from the pool, or at once if it is not there."""
+
     def active(self) -> tuple[Query, ...]:
         """All queries of this session, with their last progress."""
+
     def ended(self) -> tuple[Query, ...]:
         """Queries that terminated since the last call, with error class and message."""
+
+    def expect(self, name: str, id: str, run_id: str) -> None:
+        """Tell of a query that an earlier agent left running, so that its end is noticed."""
 
 
 class Tables(Protocol):
@@ -98,17 +103,23 @@ class Tables(Protocol):
 
     def create(self, name: str, ddl: str) -> None:
         """Run a compiled CREATE TABLE IF NOT EXISTS."""
+
     def add_columns(self, name: str, columns: tuple[tuple[str, str], ...]) -> None:
         """Add (name, type) columns that are not there yet."""
+
     def forget(self, name: str) -> None:
         """Drop from the catalog; files stay."""
+
     def point(self, view: str, target: str, columns: tuple[str, ...]) -> None:
         """Make the view read these columns of target: ALTER VIEW where it exists, else CREATE VIEW."""
+
     def unpoint(self, view: str) -> None: ...
     def pointer(self, view: str) -> str | None:
         """The physical table a pointer reads, None when there is no such view."""
+
     def names(self) -> frozenset[str]:
         """Tables and views in the catalog."""
+
     def read(self, sql: str, limit: int) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
         """Column names and at most `limit` rows of a batch query, for `peek` and checks."""
 
@@ -118,14 +129,19 @@ class Checkpoints(Protocol):
 
     def prepare(self, folder: str, note: Mapping[str, Any]) -> None:
         """Make an empty folder with our owner file and note in one rename; a folder that is ours already is left as it is."""
+
     def read(self, folder: str) -> Checkpoint | None:
         """None when there is no such folder or it cannot be read as a checkpoint."""
+
     def note(self, folder: str, note: Mapping[str, Any]) -> None:
         """Write `_headgate.json` of a table folder, whole or not at all."""
+
     def set_aside(self, folder: str, into: str) -> None:
         """Rename a folder of ours into the trash; nothing when it is gone already."""
+
     def lag(self, checkpoint: str, sources: tuple[tuple[int, TableName, str, str], ...]) -> tuple[Position, ...]:
         """Measure sources given as (ordinal, table, folder, format); works for stopped statements."""
+
     def head(self, folder: str) -> dict[str, Any]:
         """Read `_headgate.json`; empty when absent."""
 

@@ -1,0 +1,109 @@
+"""`python -I -m pipelines.agent --project DIR --env E`: the daemon of one environment, until it is told to end."""
+
+import argparse
+import fcntl
+import logging
+import os
+import signal
+import sys
+import uuid
+from pathlib import Path
+from typing import IO
+
+from core.errors import HeadgateError, InvalidProject, Refused
+from core.home import locations
+from core.layouts.manifest import PATH, Manifest, read_manifest
+from core.problems import Problem
+from core.project import Environment
+from pipelines.agent.agent import Agent
+from pipelines.agent.deploying import Ground
+from pipelines.checkpoints import FileCheckpoints
+from state.rows import Facts
+from state.store import create_or_open
+
+log = logging.getLogger("headgate.agent")
+
+
+def main() -> int:
+    """Run the agent in the foreground; whoever starts it has detached it. Exit codes as the command line's."""
+    parser = argparse.ArgumentParser(prog="headgate-agent")
+    parser.add_argument("--project", required=True)
+    parser.add_argument("--env", required=True)
+    arguments = parser.parse_args()
+    os.umask(0o027)
+    try:
+        return _serve(Path(arguments.project).resolve(), arguments.env)
+    except HeadgateError as error:
+        print(f"{error.summary}; {error.remedy}", file=sys.stderr)
+        return error.exit_code
+
+
+def _serve(folder: Path, name: str) -> int:
+    manifest, environment = _declared(folder, name)
+    places = locations(
+        os.environ, os.getuid(), project=manifest.name, project_id=manifest.id, environment=environment.name
+    )
+    os.makedirs(places.home, mode=0o2750, exist_ok=True)
+    lock = _lock(places.lock)
+    logging.basicConfig(
+        filename=places.agent_log, level=logging.INFO, format="%(asctime)s %(levelname)s %(threadName)s %(message)s"
+    )
+    facts = Facts(
+        ledger_id=str(uuid.uuid4()), project_id=manifest.id, project=manifest.name, environment=environment.name,
+        protected=environment.protected, agent_pid=None, agent_started_at=None, agent_seen_at=None,
+        pool=environment.pool.name, pool_state="off", pool_detail="", pool_generation=0, session_id="",
+    )  # fmt: skip
+    with lock, create_or_open(Path(places.ledger), facts) as ledger:
+        ledger_id = ledger.facts().ledger_id
+        data = str((folder / environment.data).resolve())
+        agent = Agent(
+            places=places,
+            folder=str(folder),
+            manifest=manifest,
+            ground=Ground(data, environment),
+            ledger=ledger,
+            files=FileCheckpoints(ledger_id),
+        )
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: agent.end(pool=False))
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        log.info("agent %s serves %s %s", os.getpid(), manifest.name, environment.name)
+        agent.serve()
+        log.info("agent %s ended", os.getpid())
+    return 0
+
+
+def _declared(folder: Path, name: str) -> tuple[Manifest, Environment]:
+    try:
+        text = (folder / PATH).read_text()
+    except OSError as error:
+        raise InvalidProject(f"{folder / PATH} cannot be read: {error.strerror}", remedy="check --project") from error
+    problems: list[Problem] = []
+    manifest = read_manifest(text, problems)
+    environment = next((e for e in manifest.environments if e.name == name), None)
+    if environment is None or not manifest.id or not manifest.name:
+        first = problems[0].summary if problems else f"there is no environment {name!r} in headgate.yml"
+        raise InvalidProject(first, remedy="correct headgate.yml")
+    return manifest, environment
+
+
+def _lock(path: str) -> IO[str]:
+    """Take the environment's lock for the life of this process; one environment has one agent."""
+    file = open(path, "a+")  # noqa: SIM115  # Held open: the lock lives as long as the file.
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        file.seek(0)
+        holder = file.read().strip() or "unknown"
+        file.close()
+        raise Refused(
+            f"another agent (pid {holder}) serves this environment", remedy="headgate down ends it"
+        ) from error
+    file.truncate(0)
+    file.write(str(os.getpid()))
+    file.flush()
+    return file
+
+
+if __name__ == "__main__":
+    sys.exit(main())

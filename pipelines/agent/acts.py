@@ -1,0 +1,167 @@
+"""The fast lane: stop, start and restart of statements, in the thread of the caller, overtaking every run."""
+
+import logging
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from core.errors import LedgerUnavailable, PoolUnreachable, Refused, UsageError
+from core.names import TableName, physical_name, query_name
+from core.vocabulary import State, Wanted
+from pipelines import deadlines
+from pipelines.agent.starting import mark_stopped, start, stop
+from pipelines.agent.world import World
+from state.emergency import EmergencyJournal
+from state.rows import Deployment
+
+log = logging.getLogger(__name__)
+
+LEDGER_S = 0.15
+"""How long a stop waits for the ledger before its intent goes to the emergency journal."""
+
+STOP_S = 8.0
+"""Deadline of a stop; after it the stop is sent, not confirmed, and the reconciler goes on with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of an act on one statement."""
+
+    table: TableName
+    version: int
+    outcome: str
+    """stopped, started, restarted, or `sent, not confirmed`."""
+    called_ms: float
+    """From the command's arrival to Spark's stop being called."""
+    took_ms: float
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "table": self.table,
+            "version": self.version,
+            "outcome": self.outcome,
+            "called_ms": round(self.called_ms, 1),
+            "took_ms": round(self.took_ms, 1),
+        }
+
+
+class Acts:
+    """Stops, starts and restarts at once. The registry is remembered, so that a stop needs no readable ledger."""
+
+    def __init__(self, world: World, emergency: EmergencyJournal) -> None:
+        self._world = world
+        self._emergency = emergency
+        self._remembered: tuple[Deployment, ...] = ()
+
+    def remember(self, deployments: tuple[Deployment, ...]) -> None:
+        """Keep the registry as it was last read, for a stop while the ledger cannot be read."""
+        self._remembered = deployments
+
+    def stop(self, tables: tuple[TableName, ...], arrived: float) -> tuple[Outcome, ...]:
+        """Stop statements, sinks first; intent before effect, in the emergency journal where the ledger cannot take it."""
+        found = self._find(tables)
+        for deployment in found:
+            self._intend(deployment, Wanted.STOPPED)
+        return tuple(self._stop_one(deployment, arrived) for deployment in found)
+
+    def start(self, tables: tuple[TableName, ...], arrived: float) -> tuple[Outcome, ...]:
+        """Start stopped or failed statements on their checkpoints, sources first."""
+        outcomes = []
+        for deployment in reversed(self._find(tables)):
+            self._fail_without_parents(deployment)
+            self._world.ledger.update_deployment(deployment.table, deployment.version, wanted=Wanted.RUNNING)
+            start(self._world, deployment)
+            outcomes.append(_outcome(deployment, "started", arrived))
+        return tuple(outcomes)
+
+    def restart(self, tables: tuple[TableName, ...], arrived: float) -> tuple[Outcome, ...]:
+        """Stop and start statements on their checkpoints with the deployed revision."""
+        outcomes = []
+        for deployment in self._find(tables):
+            self._world.ledger.update_deployment(
+                deployment.table, deployment.version, wanted=Wanted.RUNNING, state=State.STOPPING
+            )
+            stop(self._world, deployment)
+            start(self._world, deployment)
+            self._world.ledger.update_deployment(deployment.table, deployment.version, restarts=deployment.restarts + 1)
+            outcomes.append(_outcome(deployment, "restarted", arrived))
+        return tuple(outcomes)
+
+    def _find(self, tables: tuple[TableName, ...]) -> tuple[Deployment, ...]:
+        """Find the serving versions, sinks before sources; raises UsageError naming what is not deployed."""
+        try:
+            deployments = tuple(self._world.ledger.deployments())
+        except LedgerUnavailable:
+            deployments = self._remembered
+        found = []
+        for table in tables:
+            versions = sorted((d for d in deployments if d.table == table), key=lambda d: (not d.active, -d.version))
+            if not versions or versions[0].external:
+                why = "is an external table: nothing of ours runs for it" if versions else "is not deployed"
+                raise UsageError(f"{table} {why}", remedy="headgate ls shows what is deployed")
+            found.append(versions[0])
+        depth = _depths(deployments)
+        return tuple(sorted(found, key=lambda d: (-depth.get(d.table, 0), d.table)))
+
+    def _intend(self, deployment: Deployment, wanted: Wanted) -> None:
+        table, version = deployment.table, deployment.version
+        write = self._world.ledger.update_deployment
+        try:
+            deadlines.call(LEDGER_S, lambda: write(table, version, wanted=wanted, state=State.STOPPING))
+        except (LedgerUnavailable, PoolUnreachable) as error:
+            log.warning("the ledger did not take a stop in time, it goes to the emergency journal: %s", error.summary)
+            self._emergency.append({"at": self._world.clock(), "act": "stop", "table": table, "version": version})
+
+    def _stop_one(self, deployment: Deployment, arrived: float) -> Outcome:
+        called = (time.monotonic() - arrived) * 1000
+        name = query_name(deployment.table, deployment.version)
+        try:
+            stop(self._world, deployment, seconds=STOP_S)
+        except PoolUnreachable as error:
+            log.warning("stop of %s sent, not confirmed: %s", name, error.summary)
+            return Outcome(deployment.table, deployment.version, "sent, not confirmed", called, _since(arrived))
+        took = _since(arrived)
+        try:
+            deadlines.call(LEDGER_S, lambda: mark_stopped(self._world, deployment))
+        except (LedgerUnavailable, PoolUnreachable):
+            log.warning("%s is stopped; the ledger learns it later", name)
+        return Outcome(deployment.table, deployment.version, "stopped", called, took)
+
+    def _fail_without_parents(self, deployment: Deployment) -> None:
+        """Refuse to start a statement whose parent's version is gone: it would be active, silent and blind."""
+        versions = {(d.table, d.version) for d in self._world.ledger.deployments()}
+        gone = [
+            physical_name(b.parent, b.version) if b.version else str(b.parent)
+            for b in deployment.bindings
+            if (b.parent, b.version) not in versions
+        ]
+        if gone:
+            raise Refused(
+                f"{deployment.table} reads {', '.join(gone)}, which is not there",
+                remedy=f"headgate plan {deployment.table} --rebuild",
+            )
+
+
+def _depths(deployments: tuple[Deployment, ...]) -> dict[str, int]:
+    """Distance of each deployed table from its farthest source, by the bindings of what is deployed."""
+    parents: dict[str, set[str]] = {}
+    for deployment in deployments:
+        parents.setdefault(deployment.table, set()).update(b.parent for b in deployment.bindings)
+    depth: dict[str, int] = {}
+
+    def visit(table: str, seen: frozenset[str]) -> int:
+        if table not in depth and table not in seen:
+            depth[table] = 1 + max((visit(p, seen | {table}) for p in parents.get(table, ())), default=-1)
+        return depth.get(table, 0)
+
+    for table in parents:
+        visit(table, frozenset())
+    return depth
+
+
+def _outcome(deployment: Deployment, outcome: str, arrived: float) -> Outcome:
+    return Outcome(deployment.table, deployment.version, outcome, 0.0, _since(arrived))
+
+
+def _since(arrived: float) -> float:
+    return (time.monotonic() - arrived) * 1000

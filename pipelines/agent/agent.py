@@ -1,0 +1,154 @@
+"""The agent put together: socket, lanes, reconciler and measurements around one World."""
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from core import frames
+from core.errors import HeadgateError, LedgerUnavailable, PoolUnreachable
+from core.home import Locations
+from core.layouts.manifest import Manifest
+from core.ports import Checkpoints, Query
+from core.vocabulary import State
+from pipelines.agent.acts import Acts
+from pipelines.agent.commands import Commands
+from pipelines.agent.deploying import Ground
+from pipelines.agent.journal import FaultPoints
+from pipelines.agent.keeping import PoolKeeper
+from pipelines.agent.measuring import EVERY_S, Measurer
+from pipelines.agent.purging import purge
+from pipelines.agent.reconciler import Reconciler
+from pipelines.agent.runs import RunLane
+from pipelines.agent.server import Server
+from pipelines.agent.world import LOOK_S, World
+from state.emergency import EmergencyJournal
+from state.rows import Deployment
+from state.schema import SCHEMA
+from state.store import Ledger
+
+log = logging.getLogger(__name__)
+
+PROGRAM = "0.1.0"
+BEAT_S = 2.0
+ROUND_S = 1.0
+THIN_S = 300.0
+UNKNOWN_S = 15.0
+"""A pool that has not answered for this long leaves its statements' states unknown."""
+
+
+class Agent:
+    """One environment's daemon; `serve` returns when it has been told to end."""
+
+    def __init__(
+        self, *, places: Locations, folder: str, manifest: Manifest, ground: Ground, ledger: Ledger, files: Checkpoints
+    ) -> None:
+        self._places = places
+        self._ledger = ledger
+        self._keeper = PoolKeeper(places, ground.environment.pool, ledger)
+        self._world = World(
+            places=places,
+            folder=folder,
+            project_id=manifest.id,
+            project=manifest.name,
+            ground=ground,
+            ledger=ledger,
+            ledger_id=ledger.facts().ledger_id,
+            pool=self._keeper,
+            files=files,
+            faults=FaultPoints.from_environment(),
+        )
+        emergency = EmergencyJournal(Path(places.emergency))
+        self._acts = Acts(self._world, emergency)
+        self._runs = RunLane(self._world)
+        self._reconciler = Reconciler(self._world, emergency)
+        self._measurer = Measurer(self._world)
+        self._commands = Commands(self._world, self._acts, self._runs, lambda pool: self.end(pool=pool))
+        self._end_pool = False
+        self._answered = time.monotonic()
+        self._restore_due = False
+        self._measured_at = 0.0
+
+    def serve(self) -> None:
+        """Open the socket, then keep pool and statements until told to end."""
+        hello = {"program": PROGRAM, "protocol": frames.PROTOCOL, "ledger": SCHEMA, "pid": os.getpid()}
+        server = Server(self._places.socket, hello, self._commands.handle)
+        self._ledger.put_agent(os.getpid(), self._world.clock())
+        self._ledger.heartbeat(self._world.clock())
+        server.open()
+        loops = [
+            threading.Thread(target=self._loop, args=(name, seconds, act), name=name, daemon=True)
+            for name, seconds, act in (
+                ("beat", BEAT_S, self._beat),
+                ("reconcile", ROUND_S, self._round),
+                ("housekeeping", THIN_S, self._keep_house),
+            )
+        ]
+        for loop in loops:
+            loop.start()
+        self._world.stopping.wait()
+        server.close()
+        for loop in loops:
+            loop.join(timeout=2 * LOOK_S)
+        if self._end_pool:
+            self._keeper.end()
+        self._ledger.put_agent(None, None)
+
+    def end(self, *, pool: bool) -> None:
+        """Tell the agent to end; with `pool`, a pool of ours ends too and what is wanted running stays wanted."""
+        self._end_pool = self._end_pool or pool
+        self._world.stopping.set()
+
+    def _loop(self, name: str, seconds: float, act: Callable[[], None]) -> None:
+        while not self._world.stopping.is_set():
+            try:
+                act()
+            except LedgerUnavailable as error:
+                log.warning("%s: %s", name, error.summary)
+            except HeadgateError as error:
+                log.info("%s: %s", name, error.summary)
+            except Exception:
+                log.exception("%s failed; it goes on with its next round", name)
+            self._world.stopping.wait(seconds)
+
+    def _beat(self) -> None:
+        self._ledger.heartbeat(self._world.clock())
+
+    def _keep_house(self) -> None:
+        self._ledger.thin_samples(self._world.clock())
+        purge(self._world)
+
+    def _round(self) -> None:
+        """One round: pool up, queries seen, registry reconciled, lag measured when it is time."""
+        deployments = tuple(self._ledger.deployments())
+        self._acts.remember(deployments)
+        queries: tuple[Query, ...] = ()
+        try:
+            self._restore_due = self._keeper.keep() or self._restore_due
+            if self._restore_due:
+                self._reconciler.restore()
+                self._restore_due = False
+            queries, ended = self._world.pool.call(
+                LOOK_S, lambda engine: (engine.queries.active(), engine.queries.ended())
+            )
+            self._keeper.probe()
+            self._answered = time.monotonic()
+            deployments = self._reconciler.round(queries, ended)
+            self._runs.resume_open()
+        except PoolUnreachable:
+            self._keeper.probe()
+            if time.monotonic() - self._answered > UNKNOWN_S:
+                self._lose_sight(deployments)
+        if self._world.clock() - self._measured_at >= EVERY_S:
+            self._measured_at = self._world.clock()
+            self._measurer.round(deployments, queries)
+
+    def _lose_sight(self, deployments: tuple[Deployment, ...]) -> None:
+        """Nothing is known of the statements of a pool that does not answer."""
+        for deployment in deployments:
+            if deployment.state in (State.RUNNING, State.STARTING) and not deployment.external:
+                self._ledger.update_deployment(
+                    deployment.table, deployment.version, state=State.UNKNOWN, state_since=self._world.clock()
+                )

@@ -1,0 +1,252 @@
+"""Performing the steps of a run: each probes whether its effect is there already, so that doing it twice is doing it once."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from core.drive import Done, Evidence, Failed, Kept, Opened, Polled
+from core.errors import HeadgateError, PoolUnreachable, TryAgain
+from core.names import TableName, physical_name, query_name
+from core.plan import Do, Node, Plan, Step
+from core.vocabulary import State, Wanted
+from pipelines.agent.deploying import column_types, deployment_of
+from pipelines.agent.gate import Gate
+from pipelines.agent.starting import mark_stopped, start, stop
+from pipelines.agent.world import CALL_S, World
+from state.rows import Deployment
+
+
+class Executor:
+    """Performs the steps of one run. Branches on a step's `do` alone, never on a reason or an evidence of the plan."""
+
+    def __init__(self, world: World, plan: Plan, run_id: str) -> None:
+        self._world = world
+        self._plan = plan
+        self._run_id = run_id
+        self._nodes = {node.table: node for node in plan.nodes}
+        self._gates: dict[int, Gate] = {}
+        self._act_by_do: dict[Do, Callable[[Step], Evidence]] = {
+            Do.REGISTER: self._register,
+            Do.CREATE: self._create,
+            Do.START: self._start,
+            Do.RESUME: self._resume,
+            Do.CATCH_UP: self._open_gate,
+            Do.SWAP: self._swap,
+            Do.RESTART: self._restart,
+            Do.ALTER: self._alter,
+            Do.STOP: self._stop,
+            Do.RECORD: self._record,
+            Do.UNPOINT: self._unpoint,
+            Do.TOMBSTONE: self._tombstone,
+        }
+
+    def perform(self, step: Step) -> Evidence:
+        """Do one step and say what came of it; raises PoolUnreachable when it should simply be tried again."""
+        try:
+            return self._act_by_do[step.do](step)
+        except PoolUnreachable:
+            raise
+        except HeadgateError as error:
+            return Failed(step.n, _one_line(error))
+
+    def poll(self, step: Step) -> Evidence:
+        """Look whether a version has caught up; a gate that cannot be looked at now waits."""
+        deployment = self._world.deployment(step.table, step.version)
+        if deployment is None:
+            return Failed(step.n, f"{query_name(step.table, step.version)} is not in the registry")
+        gate = self._gates.setdefault(step.n, Gate(opened_at=self._world.clock()))
+        look = gate.look(self._world, deployment)
+        if look.failed:
+            return Failed(step.n, look.note)
+        return Done(step.n, look.note) if look.open else Polled(step.n, look.note)
+
+    def abort(self, versions: tuple[tuple[str, int], ...]) -> None:
+        """Stop what the run started beside what serves; tables and checkpoints stay."""
+        for table, version in reversed(versions):
+            deployment = self._world.deployment(TableName(table), version)
+            if deployment is not None and not deployment.active:
+                self._world.ledger.update_deployment(deployment.table, version, wanted=Wanted.STOPPED)
+                stop(self._world, deployment)
+                mark_stopped(self._world, deployment)
+
+    def _node(self, step: Step) -> Node:
+        return self._nodes[step.table]
+
+    def _built(self, step: Step) -> Deployment:
+        """Compile the step's version afresh from the plan, which carries its texts."""
+        node = self._node(step)
+        return deployment_of(
+            replace(node, version=step.version),
+            self._world.ground,
+            now=self._world.clock(),
+            plan_hash=self._plan.hash,
+        )
+
+    def _deployed(self, step: Step) -> Deployment:
+        found = self._world.deployment(step.table, step.version)
+        if found is None:
+            raise TryAgain(
+                f"{query_name(step.table, step.version)} is not in the registry", remedy="plan again from what is there"
+            )
+        return found
+
+    def _register(self, step: Step) -> Evidence:
+        built = self._built(step)
+        name = self._world.ground.catalog_name(step.table, 0)
+        self._world.pool.call(CALL_S, lambda engine: engine.tables.create(name, built.compiled_ddl))
+        running = replace(built, state=State.RUNNING)
+        self._world.ledger.put_deployment(running)
+        return Done(step.n)
+
+    def _create(self, step: Step) -> Evidence:
+        built = self._built(step)
+        note = self._note(built)
+        self._world.files.prepare(built.folder, note)
+        self._world.files.prepare(built.checkpoint, note)
+        name = self._world.ground.catalog_name(step.table, step.version)
+        self._world.pool.call(CALL_S, lambda engine: engine.tables.create(name, built.compiled_ddl))
+        if self._world.deployment(step.table, step.version) is None:
+            self._world.ledger.put_deployment(built)
+        return Done(step.n)
+
+    def _start(self, step: Step) -> Evidence:
+        deployment = self._deployed(step)
+        if deployment.plan_hash == self._plan.hash and deployment.wanted == Wanted.STOPPED and deployment.started_at:
+            return Failed(step.n, "stopped by an operator while this run was going on")
+        start(self._world, replace(deployment, checkpoint_id=deployment.checkpoint_id))
+        return self._still_wanted(step)
+
+    def _resume(self, step: Step) -> Evidence:
+        deployment = self._deployed(step)
+        self._world.ledger.update_deployment(step.table, step.version, wanted=Wanted.RUNNING)
+        start(self._world, deployment)
+        return self._still_wanted(step)
+
+    def _still_wanted(self, step: Step) -> Evidence:
+        """A stop that overtook this start wins: what was started is stopped again."""
+        deployment = self._deployed(step)
+        if deployment.wanted == Wanted.RUNNING:
+            return Done(step.n)
+        stop(self._world, deployment)
+        mark_stopped(self._world, deployment)
+        return Failed(step.n, "stopped by an operator while it was starting")
+
+    def _open_gate(self, step: Step) -> Evidence:
+        return Opened(step.n, "waits for the first batch")
+
+    def _swap(self, step: Step) -> Evidence:
+        targets = [(table, self._nodes[table].version) for table in (step.tables or (step.table,))]
+        deployed = {d.table: d for d in self._world.ledger.deployments() if (d.table, d.version) in targets}
+        for table, version in targets:
+            pointer, target = self._world.ground.pointer_name(table), self._world.ground.catalog_name(table, version)
+            columns = deployed[table].columns
+            self._world.faults.pass_by(f"swap {table}")
+            self._world.pool.call(
+                CALL_S,
+                lambda engine, p=pointer, t=target, c=columns: engine.tables.point(p, t, c),  # type: ignore[misc]  # Bound per turn.
+            )
+        self._world.faults.pass_by("swap commit")
+        self._world.ledger.activate(dict(targets))
+        return Done(step.n, ", ".join(f"{t} → {physical_name(t, v)}" for t, v in targets))
+
+    def _restart(self, step: Step) -> Evidence:
+        deployment = self._deployed(step)
+        self._world.ledger.update_deployment(step.table, step.version, wanted=Wanted.RUNNING)
+        stop(self._world, deployment)
+        self._take_over_texts(step)
+        start(self._world, self._deployed(step))
+        self._world.ledger.update_deployment(step.table, step.version, restarts=deployment.restarts + 1)
+        checkpoint = self._world.files.read(deployment.checkpoint)
+        seam = f"seam after batch {checkpoint.batch}" if checkpoint and checkpoint.batch is not None else "no batch yet"
+        return Done(step.n, seam)
+
+    def _alter(self, step: Step) -> Evidence:
+        node = self._node(step)
+        name = self._world.ground.catalog_name(step.table, step.version)
+        columns = column_types(node.texts, step.table)
+        built = self._built(step)
+        self._world.pool.call(CALL_S, lambda engine: engine.tables.add_columns(name, columns))
+        self._world.files.note(built.folder, self._note(built))
+        self._world.ledger.update_deployment(
+            step.table, step.version, compiled_ddl=built.compiled_ddl, columns=built.columns
+        )
+        return Done(step.n)
+
+    def _take_over_texts(self, step: Step) -> None:
+        """Write the new revision into the deployment: from here on a restart means the new text."""
+        built = self._built(step)
+        self._world.ledger.update_deployment(
+            step.table,
+            step.version,
+            revision=built.revision,
+            texts=built.texts,
+            compiled=built.compiled,
+            trigger=built.trigger,
+            bindings=built.bindings,
+            plan_hash=self._plan.hash,
+        )
+
+    def _stop(self, step: Step) -> Evidence:
+        deployment = self._deployed(step)
+        readers = [
+            query_name(d.table, d.version)
+            for d in self._world.ledger.deployments()
+            if d.wanted == Wanted.RUNNING
+            and (d.table, d.version) != (step.table, step.version)
+            and any(b.parent == step.table and b.version == step.version for b in d.bindings)
+        ]
+        if readers:
+            return Kept(step.n, f"goes on running: {', '.join(sorted(readers))} reads it")
+        self._world.ledger.update_deployment(step.table, step.version, wanted=Wanted.STOPPED, state=State.STOPPING)
+        stop(self._world, deployment)
+        mark_stopped(self._world, deployment)
+        return Done(step.n)
+
+    def _record(self, step: Step) -> Evidence:
+        node = self._node(step)
+        self._world.ledger.update_deployment(
+            step.table,
+            step.version,
+            revision=node.revision,
+            texts=node.texts,
+            plan_hash=self._plan.hash,
+            owner=node.owner,
+        )
+        return Done(step.n)
+
+    def _unpoint(self, step: Step) -> Evidence:
+        pointer = self._world.ground.pointer_name(step.table)
+        self._world.pool.call(CALL_S, lambda engine: engine.tables.unpoint(pointer))
+        return Done(step.n)
+
+    def _tombstone(self, step: Step) -> Evidence:
+        deployment = self._deployed(step)
+        ground, mark = self._world.ground, self._run_id
+        name = ground.catalog_name(step.table, step.version)
+        self._world.pool.call(CALL_S, lambda engine: engine.tables.forget(name))
+        trash = ground.trash_folder(step.table, step.version, "tables", mark)
+        self._world.files.set_aside(deployment.folder, trash)
+        aside = ground.trash_folder(step.table, step.version, "checkpoints", mark)
+        self._world.files.set_aside(deployment.checkpoint, aside)
+        drop_after = self._world.clock() + ground.environment.drop_after_d * 86400
+        self._world.ledger.tombstone(
+            step.table, step.version, drop_after=drop_after, trash=f"{ground.data}/trash/{mark}"
+        )
+        return Done(step.n, f"files kept until {ground.environment.drop_after_d:g} days from now")
+
+    def _note(self, built: Deployment) -> dict[str, Any]:
+        """Give what lies beside each table and checkpoint, so that a restart or an adoption needs no catalog."""
+        return {
+            "table": built.table,
+            "version": built.version,
+            "ddl": built.compiled_ddl,
+            "revision": built.revision,
+            "run": self._run_id,
+            "plan": self._plan.hash,
+            "checkpoint": built.checkpoint,
+        }
+
+
+def _one_line(error: HeadgateError) -> str:
+    summary = " ".join(error.summary.split())
+    return f"{summary}; {error.remedy}" if error.remedy else summary

@@ -1,0 +1,177 @@
+"""Measuring: progress and lag of every deployment, every few seconds, into the ledger."""
+
+import logging
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from core.lag import ParentHealth, Verdict, total, verdict
+
+from core.names import TableName, query_name
+from core.ports import Position, Query
+from core.vocabulary import State, Wanted
+from pipelines.agent.deploying import streamed_sources
+from pipelines.agent.gate import trigger_s
+from pipelines.agent.world import World
+from pipelines.progress import decode
+from state.rows import Deployment, Measurement, SampleRow
+
+log = logging.getLogger(__name__)
+
+EVERY_S = 5.0
+"""Between two measurements."""
+
+KEPT = 180
+"""Samples of a deployment held in memory for its verdict: 15 minutes."""
+
+
+@dataclass(slots=True)
+class History:
+    """What is remembered of one deployment between measurements."""
+
+    samples: deque[SampleRow] = field(default_factory=lambda: deque(maxlen=KEPT))
+    previous: str = "unknown"
+    dropped: int = 0
+    dropped_batch: int = -1
+
+
+class Measurer:
+    """Measures all deployments in one round; a checkpoint that cannot be read gives unknown, never zero."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._history: dict[tuple[TableName, int], History] = {}
+        self._sources: dict[tuple[TableName, int, str], tuple[TableName, ...]] = {}
+
+    def round(self, deployments: tuple[Deployment, ...], queries: tuple[Query, ...]) -> None:
+        """Measure once and write everything in one transaction."""
+        query_by_name = {query.name: query for query in queries}
+        by_version = {(d.table, d.version): d for d in deployments}
+        measurements: list[Measurement] = []
+        samples: list[tuple[TableName, int, SampleRow]] = []
+        for deployment in deployments:
+            if deployment.external or (not deployment.active and deployment.wanted == Wanted.STOPPED):
+                continue
+            query = query_by_name.get(query_name(deployment.table, deployment.version))
+            measured = self._measure(deployment, by_version, query)
+            measurements.append(measured[0])
+            samples.append((deployment.table, deployment.version, measured[1]))
+        self._world.ledger.put_measurements(measurements)
+        self._world.ledger.add_samples(samples)
+
+    def _measure(
+        self, deployment: Deployment, by_version: dict[tuple[TableName, int], Deployment], query: Query | None
+    ) -> tuple[Measurement, SampleRow]:
+        now = self._world.clock()
+        key = (deployment.table, deployment.version)
+        history = self._history.setdefault(key, History())
+        positions = self._positions(deployment, by_version)
+        lag = total(positions)
+        progress = decode(query.progress) if query and query.progress else None
+        if progress and progress.batch is not None and progress.batch != history.dropped_batch:
+            history.dropped_batch = progress.batch
+            history.dropped += progress.dropped_by_watermark or 0
+        sample = SampleRow(
+            at=now,
+            lag_rows=lag.rows,
+            lag_files=lag.files,
+            lag_bytes=lag.bytes,
+            in_rows_s=progress.in_rows_s if progress else None,
+            out_rows_s=progress.out_rows_s if progress else None,
+            batch_ms=progress.batch_ms if progress else None,
+            produced_rows=_sum(position.produced_rows for position in positions),
+            consumed_rows=_sum(position.consumed_rows for position in positions),
+        )
+        history.samples.append(sample)
+        judged = self._judge(deployment, by_version, positions, history)
+        history.previous = judged.trend
+        found = self._world.files.read(deployment.checkpoint)
+        return Measurement(
+            table=deployment.table,
+            version=deployment.version,
+            at=now,
+            lag_rows=lag.rows,
+            lag_files=lag.files,
+            lag_bytes=lag.bytes,
+            exact=lag.exact,
+            oldest_s=lag.oldest_s,
+            trend=judged.trend,
+            rate_rows_s=judged.rate_rows_s,
+            eta_s=judged.eta_s,
+            in_rows_s=progress.in_rows_s if progress else None,
+            out_rows_s=progress.out_rows_s if progress else None,
+            rows_total=None,
+            batch=found.batch if found else None,
+            batch_ms=progress.batch_ms if progress else None,
+            durations=dict(progress.durations) if progress else {},
+            watermark=progress.watermark if progress else "",
+            state_rows=progress.state_rows if progress else None,
+            state_bytes=progress.state_bytes if progress else None,
+            dropped_by_watermark=history.dropped,
+            committed_at=found.committed_at if found else None,
+            sources=tuple(_source(position) for position in positions),
+        ), sample
+
+    def _positions(
+        self, deployment: Deployment, by_version: dict[tuple[TableName, int], Deployment]
+    ) -> tuple[Position, ...]:
+        key = (deployment.table, deployment.version, deployment.revision)
+        if key not in self._sources:
+            self._sources[key] = streamed_sources(deployment)
+        version_by_parent = {binding.parent: binding.version for binding in deployment.bindings if binding.streamed}
+        sources = []
+        for ordinal, parent in enumerate(self._sources[key]):
+            found = by_version.get((parent, version_by_parent.get(parent, 0)))
+            sources.append((ordinal, parent, found.folder if found else "", found.format if found else ""))
+        return self._world.files.lag(deployment.checkpoint, tuple(sources))
+
+    def _judge(
+        self,
+        deployment: Deployment,
+        by_version: dict[tuple[TableName, int], Deployment],
+        positions: tuple[Position, ...],
+        history: History,
+    ) -> Verdict:
+        version_by_parent = {binding.parent: binding.version for binding in deployment.bindings}
+        parents = []
+        for position in positions:
+            parent = by_version.get((position.table, version_by_parent.get(position.table, 0)))
+            parents.append(
+                ParentHealth(
+                    table=position.table,
+                    state=parent.state if parent else State.ABSENT,
+                    missing=position.missing or parent is None,
+                    external=bool(parent and parent.external),
+                    silent_s=position.newest_s,
+                )
+            )
+        found = self._world.files.read(deployment.checkpoint)
+        now = self._world.clock()
+        return verdict(
+            tuple(history.samples),
+            now,
+            interval_s=EVERY_S,
+            state=deployment.state,
+            parents=tuple(parents),
+            trigger_s=trigger_s(deployment.trigger),
+            previous=history.previous,
+            commit_age_s=now - found.committed_at if found and found.committed_at else None,
+        )
+
+
+def _sum(values: Iterable[int | None]) -> int | None:
+    numbers = list(values)
+    known = [number for number in numbers if number is not None]
+    return sum(known) if known and len(known) == len(numbers) else None
+
+
+def _source(position: Position) -> dict[str, object]:
+    return {
+        "table": position.table,
+        "rows": position.rows,
+        "files": position.files,
+        "bytes": position.bytes,
+        "oldest_s": position.oldest_s,
+        "exact": position.exact,
+        "missing": position.missing,
+    }

@@ -1,0 +1,172 @@
+"""Wanted against actual: what ended is recorded, what was lost with its pool is started again, nothing else is touched."""
+
+import logging
+from dataclasses import dataclass
+
+from core.errors import HeadgateError, LedgerUnavailable, PoolUnreachable
+from core.names import TableName, query_name, split_query
+from core.ports import Query
+from core.vocabulary import State, Wanted
+from pipelines.agent.starting import mark_stopped, start, stop
+from pipelines.agent.world import LOOK_S, World
+from state.emergency import EmergencyJournal
+from state.rows import Deployment
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Reconciler:
+    """Compares the registry with the pool, round by round."""
+
+    world: World
+    emergency: EmergencyJournal
+
+    def restore(self) -> None:
+        """Give the pool the catalog of the registry: tables, then pointers. Idempotent; what is there stays."""
+        deployments = self.world.ledger.deployments()
+        for deployment in deployments:
+            if deployment.run_id:
+                known = (query_name(deployment.table, deployment.version), deployment.query_id, deployment.run_id)
+                self.world.pool.call(LOOK_S, lambda engine, k=known: engine.queries.expect(*k))  # type: ignore[misc]  # Bound per turn.
+        names = {d.table: d for d in deployments if d.active and not d.external}
+        for deployment in deployments:
+            name = self.world.ground.catalog_name(deployment.table, deployment.version)
+            ddl = deployment.compiled_ddl
+            self.world.pool.call(LOOK_S, lambda engine, n=name, d=ddl: engine.tables.create(n, d))  # type: ignore[misc]  # Bound per turn.
+        for table, deployment in names.items():
+            pointer = self.world.ground.pointer_name(table)
+            target = self.world.ground.catalog_name(table, deployment.version)
+            columns = deployment.columns
+            self.world.pool.call(
+                LOOK_S,
+                lambda engine, p=pointer, t=target, c=columns: engine.tables.point(p, t, c),  # type: ignore[misc]  # Bound per turn.
+            )
+
+    def apply_emergencies(self) -> None:
+        """Take the intents that the ledger could not take, before anything is reconciled."""
+        entries = self.emergency.drain()
+        for place, entry in enumerate(entries):
+            table, version = TableName(str(entry["table"])), int(entry["version"])
+            try:
+                self.world.ledger.update_deployment(table, version, wanted=Wanted.STOPPED)
+            except LedgerUnavailable:
+                for kept in entries[place:]:
+                    self.emergency.append(kept)
+                raise
+            log.info("took the stop of %s from the emergency journal", query_name(table, version))
+
+    def round(self, queries: tuple[Query, ...], ended: tuple[Query, ...]) -> tuple[Deployment, ...]:
+        """Reconcile once with what the pool reports; gives the registry as it was read."""
+        self.apply_emergencies()
+        deployments = tuple(self.world.ledger.deployments())
+        active = {query.name: query for query in queries if query.active}
+        over = {query.name: query for query in ended}
+        for deployment in deployments:
+            key = (deployment.table, deployment.version)
+            if deployment.external or key in self.world.busy:
+                continue
+            name = query_name(*key)
+            if name in active:
+                self._running(deployment, active[name])
+            else:
+                self._absent(deployment, over.get(name))
+        self._unknown(active, deployments)
+        return deployments
+
+    def _running(self, deployment: Deployment, query: Query) -> None:
+        if deployment.wanted == Wanted.STOPPED:
+            self._stop_again(deployment)
+            return
+        state = State.RUNNING if query.progress is not None or _waits_for_data(query) else State.STARTING
+        changes = {}
+        if deployment.state != state and not (deployment.state == State.RUNNING and state == State.STARTING):
+            changes = {"state": state, "state_since": self.world.clock()}
+            self._event(deployment, state, "")
+        if deployment.query_id != query.id or deployment.run_id != query.run_id:
+            changes |= {"query_id": query.id, "run_id": query.run_id}
+        if not deployment.checkpoint_id and (found := self.world.files.read(deployment.checkpoint)) and found.id:
+            changes |= {"checkpoint_id": found.id}
+        if deployment.error and state == State.RUNNING:
+            changes |= {"error": "", "error_class": ""}
+        if changes:
+            self.world.ledger.update_deployment(deployment.table, deployment.version, **changes)
+
+    def _absent(self, deployment: Deployment, over: Query | None) -> None:
+        """A query that should be there and is not: failed with its error, or lost with its session: started again."""
+        if deployment.wanted == Wanted.STOPPED:
+            if deployment.state in (State.STOPPING, State.RUNNING, State.STARTING):
+                mark_stopped(self.world, deployment)
+                self._event(deployment, State.STOPPED, "")
+            self._look_at_checkpoint(deployment)
+            return
+        if deployment.state in (State.PENDING, State.FAILED):
+            if deployment.state == State.FAILED:
+                self._look_at_checkpoint(deployment)
+            return
+        if over is not None and over.error:
+            self._fail(deployment, over.error_class, over.error)
+            return
+        if deployment.query_id:
+            self._start_again(deployment)
+
+    def _start_again(self, deployment: Deployment) -> None:
+        """Its session is gone: go on from the checkpoint."""
+        try:
+            start(self.world, deployment)
+            self.world.ledger.update_deployment(deployment.table, deployment.version, restarts=deployment.restarts + 1)
+            self._event(deployment, State.STARTING, "started again from its checkpoint")
+        except PoolUnreachable:
+            raise
+        except LedgerUnavailable:
+            raise
+        except HeadgateError as error:
+            self._fail(deployment, getattr(error, "error_class", "") or type(error).__name__, error.summary)
+
+    def _fail(self, deployment: Deployment, error_class: str, error: str) -> None:
+        now = self.world.clock()
+        self.world.ledger.update_deployment(
+            deployment.table,
+            deployment.version,
+            state=State.FAILED,
+            state_since=now,
+            error_class=error_class,
+            error=error,
+            query_id="",
+            run_id="",
+        )
+        about = (deployment.table, deployment.version)
+        self.world.event("exception", error_class or "failed", about=about, detail=error, fingerprint=error_class)
+
+    def _stop_again(self, deployment: Deployment) -> None:
+        """A stop that was sent and not confirmed, or one that a restart of the pool overtook."""
+        stop(self.world, deployment)
+        mark_stopped(self.world, deployment)
+        self._event(deployment, State.STOPPED, "stopped as wanted")
+
+    def _look_at_checkpoint(self, deployment: Deployment) -> None:
+        found = self.world.files.read(deployment.checkpoint)
+        good = (
+            found is not None
+            and found.owner == self.world.ledger_id
+            and (not deployment.checkpoint_id or found.id == deployment.checkpoint_id)
+        )
+        if good != deployment.checkpoint_ok:
+            self.world.ledger.update_deployment(deployment.table, deployment.version, checkpoint_ok=good)
+
+    def _unknown(self, active: dict[str, Query], deployments: tuple[Deployment, ...]) -> None:
+        """Queries in our session that the registry does not know are said, never stopped."""
+        known = {query_name(d.table, d.version) for d in deployments}
+        for name in sorted(set(active) - known):
+            parts = split_query(name)
+            summary = f"the query {name!r} runs in our session and is not in the registry"
+            self.world.event("pool", summary, about=parts or ("", 0), fingerprint=f"unknown {name}")
+
+    def _event(self, deployment: Deployment, state: State, detail: str) -> None:
+        about = (deployment.table, deployment.version)
+        self.world.event("state", f"{deployment.state} → {state}", about=about, detail=detail)
+
+
+def _waits_for_data(query: Query) -> bool:
+    """Nothing is reported before a first batch: a query without input never commits one (spark.md §6)."""
+    return "waiting for data" in query.message.lower() or "waiting for next trigger" in query.message.lower()

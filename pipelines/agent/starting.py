@@ -1,0 +1,103 @@
+"""Starting and stopping one deployment: the same way for a run's step, an operator's key and the reconciler."""
+
+import logging
+import time
+
+from core.errors import EngineRefused, Refused
+from core.names import query_name
+from core.ports import Query, Start
+from core.vocabulary import State, Wanted
+from pipelines.agent.world import CALL_S, World
+from state.rows import Deployment
+
+log = logging.getLogger(__name__)
+
+
+def start(world: World, deployment: Deployment) -> Query:
+    """Start a deployment on its checkpoint, or find it running; raises Refused, EngineRefused or PoolUnreachable.
+
+    The owner file is read again before every start, because Spark fences nobody (architecture.md §2).
+    """
+    key = (deployment.table, deployment.version)
+    world.busy.add(key)
+    try:
+        check_checkpoint(world, deployment)
+        query = world.pool.call(CALL_S, lambda engine: engine.queries.start(_start_of(world, deployment)))
+        found = world.files.read(deployment.checkpoint)
+        world.ledger.update_deployment(
+            *key,
+            state=State.STARTING,
+            state_since=world.clock(),
+            query_id=query.id,
+            run_id=query.run_id,
+            checkpoint_id=found.id if found and found.id else deployment.checkpoint_id,
+            started_at=world.clock(),
+            error="",
+            error_class="",
+        )
+        return query
+    except EngineRefused as error:
+        world.ledger.update_deployment(
+            *key, state=State.FAILED, state_since=world.clock(), error=error.summary, error_class=error.error_class
+        )
+        raise
+    finally:
+        world.busy.discard(key)
+
+
+def stop(world: World, deployment: Deployment, *, seconds: float = CALL_S) -> float:
+    """Stop a deployment's query and prove it gone; gives the milliseconds until Spark's stop had returned."""
+    key = (deployment.table, deployment.version)
+    world.busy.add(key)
+    began = time.monotonic()
+    try:
+        world.pool.call(seconds, lambda engine: engine.queries.stop(query_name(*key)))
+        return (time.monotonic() - began) * 1000
+    finally:
+        world.busy.discard(key)
+
+
+def mark_stopped(world: World, deployment: Deployment) -> None:
+    """Record that a deployment's query is gone, as wanted."""
+    world.ledger.update_deployment(
+        deployment.table,
+        deployment.version,
+        wanted=Wanted.STOPPED,
+        state=State.STOPPED,
+        state_since=world.clock(),
+        query_id="",
+        run_id="",
+    )
+
+
+def check_checkpoint(world: World, deployment: Deployment) -> None:
+    """Refuse a start on a checkpoint that is not the one this deployment had (planning.md §3, row 0b)."""
+    name = query_name(deployment.table, deployment.version)
+    found = world.files.read(deployment.checkpoint)
+    if found is None:
+        raise Refused(
+            f"{name} has no readable checkpoint; started anew on the same table it would lose or double rows",
+            remedy=f"headgate plan {deployment.table} --rebuild",
+        )
+    if found.owner != world.ledger_id:
+        raise Refused(
+            f"the checkpoint of {name} belongs to another ledger ({found.owner or 'no owner file'})",
+            remedy="find out who else runs it; nothing was started",
+        )
+    if deployment.checkpoint_id and found.id != deployment.checkpoint_id:
+        raise Refused(
+            f"the checkpoint of {name} is another one than the one it had",
+            remedy=f"restore it, or headgate plan {deployment.table} --rebuild",
+        )
+
+
+def _start_of(world: World, deployment: Deployment) -> Start:
+    return Start(
+        name=query_name(deployment.table, deployment.version),
+        select=deployment.compiled,
+        target=world.ground.catalog_name(deployment.table, deployment.version),
+        format=deployment.format,
+        checkpoint=deployment.checkpoint,
+        trigger=deployment.trigger,
+        mode=deployment.mode,
+    )

@@ -1,0 +1,80 @@
+"""What every part of the agent works on: the ledger, the pool, the files and the ground they stand on."""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+from core.home import Locations
+from core.names import TableName
+from core.ports import Analysis, Checkpoints, Queries, Tables
+from pipelines.agent.deploying import Ground
+from pipelines.agent.journal import FaultPoints
+from state.rows import Audit, Deployment, Event
+from state.store import Ledger
+
+T = TypeVar("T")
+
+CALL_S = 20.0
+"""Deadline of a call to the pool that starts or changes something."""
+
+LOOK_S = 5.0
+"""Deadline of a call to the pool that only looks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """One generation's ports to the pool."""
+
+    queries: Queries
+    tables: Tables
+    analysis: Analysis
+
+
+class Pool(Protocol):
+    """The pool as the agent's rooms see it: a call with a deadline, or PoolUnreachable."""
+
+    def call(self, seconds: float, act: Callable[[Engine], T]) -> T: ...
+
+
+@dataclass(slots=True)
+class World:
+    """One environment at work. The clock is here so that tests can set it."""
+
+    places: Locations
+    folder: str
+    """Absolute project folder."""
+    project_id: str
+    project: str
+    ground: Ground
+    ledger: Ledger
+    ledger_id: str
+    pool: Pool
+    files: Checkpoints
+    faults: FaultPoints = field(default_factory=FaultPoints)
+    clock: Callable[[], float] = time.time
+    stopping: threading.Event = field(default_factory=threading.Event)
+    """Set once, when the agent is to end; every loop waits on it instead of sleeping."""
+    busy: set[tuple[str, int]] = field(default_factory=set)
+    """Versions that a step or an act is starting or stopping right now: the reconciler leaves them alone."""
+
+    def event(
+        self, kind: str, summary: str, *, about: tuple[str, int] = ("", 0), detail: str = "", fingerprint: str = ""
+    ) -> None:
+        """Record what happened, to a version (table, version) or to the environment."""
+        now, (table, version) = self.clock(), about
+        self.ledger.add_event(Event(0, now, table, version, kind, summary, detail, fingerprint))
+
+    def audit(self, actor: str, action: str, subject: str, **more: str) -> None:
+        """Record who did what; `more` are plan_hash, confirmation and outcome."""
+        self.ledger.add_audit(Audit(0, self.clock(), actor, action, subject, **more))
+
+    def deployment(self, table: TableName, version: int) -> Deployment | None:
+        """Find one version in the ledger."""
+        return self.ledger.deployment(table, version)
+
+    def serving(self, table: TableName) -> Deployment | None:
+        """Find the version that an operator means by a table's name: the active one, else the newest."""
+        versions = [d for d in self.ledger.versions(table) if d.drop_after is None]
+        return min(versions, key=lambda d: (not d.active, -d.version), default=None)

@@ -1,0 +1,158 @@
+"""A world without Spark: a scripted pool and scripted files around a real ledger."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.errors import EngineRefused, PoolUnreachable
+from core.home import Locations
+from core.names import TableName
+from core.ports import Checkpoint, Position, Query, Start
+from core.project import Environment
+from pipelines.agent.deploying import Ground
+from pipelines.agent.journal import FaultPoints
+from pipelines.agent.world import Engine, World
+from state.rows import Facts
+from state.store import create_or_open
+
+
+@dataclass
+class ScriptedPool:
+    """A pool in memory: queries, tables and views by name; `refuse` maps a query's name to Spark's refusal."""
+
+    running: dict[str, Start] = field(default_factory=dict)
+    tables: dict[str, str] = field(default_factory=dict)
+    views: dict[str, str] = field(default_factory=dict)
+    refuse: dict[str, EngineRefused] = field(default_factory=dict)
+    starts: list[str] = field(default_factory=list)
+    stops: list[str] = field(default_factory=list)
+    reachable: bool = True
+
+    def call(self, seconds: float, act: Callable[[Engine], Any]) -> Any:
+        if not self.reachable:
+            raise PoolUnreachable("the pool is silent")
+        return act(Engine(_Queries(self), _Tables(self), _Analysis()))
+
+
+@dataclass
+class _Queries:
+    pool: ScriptedPool
+
+    def start(self, start: Start) -> Query:
+        if start.name in self.pool.refuse:
+            raise self.pool.refuse[start.name]
+        if start.name not in self.pool.running:
+            self.pool.starts.append(start.name)
+            self.pool.running[start.name] = start
+        return self._query(start.name)
+
+    def stop(self, name: str) -> None:
+        self.pool.stops.append(name)
+        self.pool.running.pop(name, None)
+
+    def active(self) -> tuple[Query, ...]:
+        return tuple(self._query(name) for name in sorted(self.pool.running))
+
+    def ended(self) -> tuple[Query, ...]:
+        return ()
+
+    def expect(self, name: str, id: str, run_id: str) -> None:
+        return
+
+    @staticmethod
+    def _query(name: str) -> Query:
+        return Query(name, f"id of {name}", f"run of {name}", True, progress={"batchId": 1})
+
+
+@dataclass
+class _Tables:
+    pool: ScriptedPool
+
+    def create(self, name: str, ddl: str) -> None:
+        self.pool.tables.setdefault(name, ddl)
+
+    def add_columns(self, name: str, columns: tuple[tuple[str, str], ...]) -> None:
+        self.pool.tables[name] += f" + {columns}"
+
+    def forget(self, name: str) -> None:
+        self.pool.tables.pop(name, None)
+
+    def point(self, view: str, target: str, columns: tuple[str, ...]) -> None:
+        assert target in self.pool.tables, f"{target} is not in the catalog"
+        self.pool.views[view] = target
+
+    def unpoint(self, view: str) -> None:
+        self.pool.views.pop(view, None)
+
+    def pointer(self, view: str) -> str | None:
+        return self.pool.views.get(view)
+
+    def names(self) -> frozenset[str]:
+        return frozenset(self.pool.tables) | frozenset(self.pool.views)
+
+    def read(self, sql: str, limit: int) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
+        return ("sql",), ((sql,),)
+
+
+class _Analysis:
+    def check(self, select: str) -> tuple[tuple[str, str], ...]:
+        return ()
+
+
+@dataclass
+class ScriptedFiles:
+    """Folders in memory; a checkpoint gets its id when its query is started for the first time."""
+
+    pool: ScriptedPool
+    owner: str
+    folders: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    aside: dict[str, str] = field(default_factory=dict)
+
+    def prepare(self, folder: str, note: Mapping[str, Any]) -> None:
+        self.folders.setdefault(folder, note)
+
+    def read(self, folder: str) -> Checkpoint | None:
+        if folder not in self.folders:
+            return None
+        started = any(start.checkpoint == folder for start in self.pool.running.values())
+        return Checkpoint(id=f"id in {folder}" if started else "", owner=self.owner, batch=1)
+
+    def note(self, folder: str, note: Mapping[str, Any]) -> None:
+        self.folders[folder] = note
+
+    def set_aside(self, folder: str, into: str) -> None:
+        if folder in self.folders:
+            self.aside[into] = folder
+            del self.folders[folder]
+
+    def lag(self, checkpoint: str, sources: tuple[tuple[int, TableName, str, str], ...]) -> tuple[Position, ...]:
+        return tuple(Position(table, 0, 0, 0, True, None) for _, table, _, _ in sources)
+
+    def head(self, folder: str) -> dict[str, Any]:
+        return dict(self.folders.get(folder, {}))
+
+
+@pytest.fixture
+def pool() -> ScriptedPool:
+    return ScriptedPool()
+
+
+@pytest.fixture
+def world(tmp_path: Path, pool: ScriptedPool) -> World:
+    facts = Facts("ledger", "p-id", "p", "dev", False, None, None, None, "local", "up", "", 1, "s")
+    ledger = create_or_open(tmp_path / "home" / "ledger.db", facts)
+    return World(
+        places=Locations(str(tmp_path / "home"), str(tmp_path / "a.sock")),
+        folder=str(tmp_path),
+        project_id="p-id",
+        project="p",
+        ground=Ground(str(tmp_path / "data"), Environment("dev")),
+        ledger=ledger,
+        ledger_id="ledger",
+        pool=pool,
+        files=ScriptedFiles(pool, "ledger"),
+        faults=FaultPoints(),
+    )
