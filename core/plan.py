@@ -208,7 +208,7 @@ class Warned:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A proposal: a function of project texts, request, observed values and policy; `hash` covers everything else here."""
+    """A proposal: a function of project texts, request, observed values and policy; `hash` covers all the rest."""
 
     hash: str
     """SHA-256 of the canonical JSON without `hash`."""

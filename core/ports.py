@@ -128,7 +128,7 @@ class Checkpoints(Protocol):
     """Files of tables and checkpoints; raises TryAgain where the path cannot be reached."""
 
     def prepare(self, folder: str, note: Mapping[str, Any]) -> None:
-        """Make an empty folder with our owner file and note in one rename; a folder that is ours already is left as it is."""
+        """Make an empty folder with our owner file and note in one rename; a folder that is ours is left as it is."""
 
     def read(self, folder: str) -> Checkpoint | None:
         """None when there is no such folder or it cannot be read as a checkpoint."""

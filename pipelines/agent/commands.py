@@ -209,11 +209,10 @@ class Commands:
             StepRow(n=s.n, do=s.do.value, table=s.table, version=s.version, state="waits") for s in plan.steps
         )
         run = RunRow(run_id, plan.hash, caller.name, "running", self._world.clock(), None, steps)
-        self._world.ledger.take_plan(
-            plan.hash, run, [node.table for node in plan.nodes if node.action != Action.KEEP], now=run.started_at
-        )
+        touched = {node.table for node in plan.nodes if node.action is not Action.KEEP}
+        self._world.ledger.take_plan(plan.hash, run, touched, now=run.started_at)
         for staged in self._world.ledger.staged():
-            if staged.actor == caller.name and staged.table in {node.table for node in plan.nodes}:
+            if staged.actor == caller.name and staged.table in touched:
                 self._world.ledger.unstage(staged.actor, staged.folder, (staged.table,))
         self._runs.drive(run_id)
         return {"run": run_id, "steps": len(steps)}

@@ -1,4 +1,4 @@
-"""Performing the steps of a run: each probes whether its effect is there already, so that doing it twice is doing it once."""
+"""Performing the steps of a run: each probes whether its effect is there, so that doing it twice is doing it once."""
 
 from collections.abc import Callable
 from dataclasses import replace

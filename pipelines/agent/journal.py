@@ -1,4 +1,4 @@
-"""Intent, effect, evidence: every change of the world passes here before and after, so that kill -9 is a case we know."""
+"""Intent, effect, evidence: every change of the world passes here before and after, so that kill -9 is a known case."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""Keeping the pool: started when it is ours, attached to, probed, started again when it died, with a new generation each time."""
+"""Keeping the pool: started when it is ours, attached to, probed, and started again when it died."""
 
 import logging
 import threading
@@ -50,7 +50,7 @@ class PoolKeeper:
             raise
 
     def keep(self) -> bool:
-        """Bring the pool up and attach if it is not; gives whether it attached, so that the catalog is to be looked after."""
+        """Bring the pool up and attach if it is not; gives whether it attached, so that the catalog must be restored."""
         with self._lock:
             lost = self._open is None
             if not lost and (self._local is None or self._local.alive()):

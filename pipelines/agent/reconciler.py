@@ -1,4 +1,4 @@
-"""Wanted against actual: what ended is recorded, what was lost with its pool is started again, nothing else is touched."""
+"""Wanted against actual: what ended is recorded, what was lost with its pool is started again, and nothing else."""
 
 import logging
 from dataclasses import dataclass
