@@ -16,9 +16,9 @@ from core.errors import Refused, TryAgain
 from core.names import TableName
 from core.ports import Checkpoint, Position
 from pipelines.formats.lags import Lags
+from pipelines.formats.sources import NOTE
 
 OWNER_FILE = "_headgate_owner"
-NOTE_FILE = "_headgate.json"
 
 
 class FileCheckpoints:
@@ -44,7 +44,7 @@ class FileCheckpoints:
             temporary = place.parent / f".{place.name}.{secrets.token_hex(4)}"
             temporary.mkdir()
             _write(temporary / OWNER_FILE, self._owner)
-            _write(temporary / NOTE_FILE, note)
+            _write(temporary / NOTE, note)
             os.rename(temporary, place)
             _sync_folder(place.parent)
 
@@ -69,13 +69,13 @@ class FileCheckpoints:
     def note(self, folder: str, note: Mapping[str, Any]) -> None:
         """Write `_headgate.json` of a table folder, whole or not at all."""
         with _reachable(folder):
-            _write(Path(folder) / NOTE_FILE, note)
+            _write(Path(folder) / NOTE, note)
 
     def head(self, folder: str) -> dict[str, Any]:
         """Read `_headgate.json`; empty when absent or unreadable."""
         with _reachable(folder):
             try:
-                return _json_of(f"{folder}/{NOTE_FILE}")
+                return _json_of(f"{folder}/{NOTE}")
             except ValueError:
                 return {}
 

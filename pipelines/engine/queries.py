@@ -43,6 +43,10 @@ class SparkQueries:
             # Without a format a missing table is silently created as parquet (Spark 4.2.0): always say it.
             writer = frame.writeStream.format(start.format).queryName(start.name).outputMode(start.mode)
             writer = writer.option("checkpointLocation", start.checkpoint)
+            # `toTable` does not take the table's partitioning over (Spark 4.2.0): its files would lie flat.
+            columns = self._session.spark.catalog.listColumns(start.target)
+            if parts := [column.name for column in columns if column.isPartition]:
+                writer = writer.partitionBy(*parts)
             query = _triggered(writer, start.trigger).toTable(start.target)
         with self._lock:
             self._known[query.runId] = (start.name, query.id)
