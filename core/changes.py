@@ -214,20 +214,24 @@ def _read_findings(old: Read, new: Read) -> Iterator[tuple[str, str]]:
 
 
 def _meaning_findings(old: Parsed, new: Parsed, *, grown: bool) -> Iterator[tuple[str, str]]:
-    if old.canonical == new.canonical:
+    if _meaning(old) == _meaning(new):
         return
     if not old.stateful and not new.stateful:
-        for words in short_difference(old.canonical, new.canonical):
+        for words in _said(old.canonical, new.canonical):
             yield ("4" if grown else "3"), words
         return
-    if old.state != new.state or old.operators != new.operators:
+    if (old.state, old.operators, _delays(old)) != (new.state, new.operators, _delays(new)):
         yield from _state_findings(old, new)
     if old.pre != new.pre:
-        yield from (("6b", f"before the state: {words}") for words in short_difference(old.pre, new.pre))
+        yield from (("6b", f"before the state: {words}") for words in _said(old.pre, new.pre))
     if old.post != new.post:
-        yield from (("6c", f"after the state: {words}") for words in short_difference(old.post, new.post))
-    if (old.state, old.pre, old.post) == (new.state, new.pre, new.post):
-        yield from (("6a", words) for words in short_difference(old.canonical, new.canonical))
+        yield from (("6c", f"after the state: {words}") for words in _said(old.post, new.post))
+    if (old.state, old.pre, old.post, _delays(old)) == (new.state, new.pre, new.post, _delays(new)):
+        yield from (("6a", words) for words in _said(old.canonical, new.canonical))
+
+
+def _meaning(parsed: Parsed) -> tuple[object, ...]:
+    return (parsed.canonical, parsed.state, parsed.pre, parsed.post, parsed.operators, _delays(parsed))
 
 
 def _state_findings(old: Parsed, new: Parsed) -> Iterator[tuple[str, str]]:
@@ -244,9 +248,14 @@ def _state_findings(old: Parsed, new: Parsed) -> Iterator[tuple[str, str]]:
             yield "6a", f"{now.kind} keys: {', '.join(was.keys) or 'none'} → {', '.join(now.keys) or 'none'}"
         if was.detail != now.detail:
             told = True
-            yield from (("6a", f"{now.kind}: {words}") for words in short_difference(was.detail, now.detail))
+            yield from (("6a", f"{now.kind}: {words}") for words in _said(was.detail, now.detail))
     if not told:
-        yield from (("6a", words) for words in short_difference(old.state, new.state))
+        yield from (("6a", words) for words in _said(old.state, new.state))
+
+
+def _said(old: str, new: str) -> tuple[str, ...]:
+    """Give the difference in words; what cannot be put in words is still a difference."""
+    return short_difference(old, new) or ("the meaning changed",)
 
 
 def _delays(parsed: Parsed) -> str:

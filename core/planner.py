@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from core.changes import Change
 from core.deletes import decide_delete
 from core.errors import UsageError
-from core.graph import Edge, Graph
+from core.graph import Edge, Graph, graph_of
 from core.guards import guards_of
 from core.layouts.sections import did_you_mean
 from core.names import TableName
@@ -96,7 +96,7 @@ def _deploy(situation: Situation, scope: Scope) -> _Draft:
             found.warn(version.table, f"v{version.version} goes on running: {names} reads it")
         elif version.table not in found.by_table:
             _keep(situation, version.table, found.by_table, versions, bindings)
-    levels = _levels(bindings, versions)
+    levels = _levels(situation, bindings, versions, every_version=False)
     nodes = tuple(
         _node(
             situation,
@@ -138,7 +138,7 @@ def _delete(situation: Situation, scope: Scope) -> _Draft:
     found = decide_delete(situation, scope)
     versions = {table: situation.seen(table).version for table in found.tables}
     bindings = {table: situation.bindings(table) for table in found.tables}
-    levels = _levels(bindings, versions)
+    levels = _levels(situation, bindings, versions, every_version=True)
     order = sorted(found.tables, key=lambda table: (-levels[table], table))
     old = old_versions(situation, frozenset(), found.tables, {}) if found.tables else ()
     nodes = tuple(_deleted(situation, table, levels[table]) for table in order)
@@ -174,17 +174,28 @@ def _bindings_then(
 
 
 def _levels(
-    bindings: Mapping[TableName, tuple[Binding, ...]], versions: Mapping[TableName, int]
+    situation: Situation,
+    bindings: Mapping[TableName, tuple[Binding, ...]],
+    versions: Mapping[TableName, int],
+    *,
+    every_version: bool,
 ) -> dict[TableName, int]:
-    """Give each table its topological generation among the tables of the plan."""
+    """Give each table its topological generation among the tables of the plan.
+
+    A deploy orders by what will serve, a delete by every binding. Where old bindings and new ones contradict each
+    other, the declared order decides: it has no cycle.
+    """
     edges = [
         Edge(binding.parent, table, binding.streamed)
         for table, found in bindings.items()
         for binding in found
-        if binding.parent in versions and binding.version == versions[binding.parent]
+        if binding.parent in versions and (every_version or binding.version == versions[binding.parent])
     ]
-    generations = Graph(edges, versions).generations()
-    return {table: level for level, generation in enumerate(generations) for table in generation}
+    graph = Graph(edges, versions)
+    if graph.cycles():
+        declared = graph_of(situation.project)
+        graph = Graph((e for t in versions for e in declared.parents(t) if e.parent in versions), versions)
+    return {table: level for level, generation in enumerate(graph.generations()) for table in generation}
 
 
 def _node(
