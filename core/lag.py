@@ -1,0 +1,342 @@
+"""How far a statement is behind its inputs, and where that is going: positions → total, samples → verdict.
+
+One condition for each word; the first that holds is the word:
+
+unknown   Fewer than 6 samples in a row (a hole of more than 3 intervals, or counters that went back, begin a new row),
+          the newest sample older than 3 intervals, or no lag in it. Never with a number.
+starved   A parent is missing (gone or replaced); or a parent that is a statement is absent, stopped or failed, or silent,
+          and there is no backlog left to work off. Silent: it runs, delivered before, and has delivered nothing for the
+          longer of 20 s and 6 of its usual intervals; where its own trend is given, that it is stalled or starved.
+stalled   It runs, input is pending, and nothing was committed for the longest of 30 s, 3 triggers and 3 batches; or it
+          consumes, and its watermark has not moved for the longer of 60 s and 6 triggers.
+idle      Nothing is pending and nothing came for the longer of 20 s and 3 usual intervals. An external source that falls
+          silent leaves its readers idle, not starved: nobody promised that it would go on.
+growing   There is a backlog, and since its last turn it rose by more than noise. Also while stopped.
+draining  There is a backlog, and since its last turn it fell by more than noise; ETA is when it will be worked off.
+steady    None of these: what comes is worked off batch by batch, or a backlog stays as it is.
+
+Lag is a sawtooth: it rises while a batch runs and falls when it commits. So lag is compared only right after commits
+(for a stopped statement: everywhere). *Noise* is what arrives between a commit and the sample that sees it; a *backlog*
+is more than what arrives during a usual batch and that time; a *turn* is a change of direction by more than noise.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+from typing import Protocol
+
+from core.names import TableName
+from core.ports import Position
+from core.vocabulary import State, Trend
+
+ENOUGH = 6
+"""Samples in a row below which nothing is said."""
+
+_HOLE = 3.0
+_LOOK_BACK_S = 300.0
+_RATE_S = 120.0
+_BROKEN = frozenset({State.ABSENT, State.STOPPED, State.FAILED})
+_WORKING = frozenset({State.RUNNING, State.DEGRADED, State.STARTING})
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """What all streamed sources of a statement hold that it has not committed."""
+
+    rows: int | None
+    """None when one of the sources cannot say."""
+    files: int
+    bytes: int
+    exact: bool
+    oldest_s: float | None
+    missing: tuple[TableName, ...]
+    """Sources that are gone or were replaced."""
+
+
+class Sample(Protocol):
+    """What is read of a sample; `state.rows.SampleRow` is one."""
+
+    @property
+    def at(self) -> float: ...
+    @property
+    def lag_rows(self) -> int | None: ...
+    @property
+    def lag_files(self) -> int | None: ...
+    @property
+    def batch_ms(self) -> int | None: ...
+    @property
+    def produced_rows(self) -> int | None: ...
+    @property
+    def consumed_rows(self) -> int | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ParentHealth:
+    """What is known of one streamed parent."""
+
+    table: TableName
+    state: str
+    missing: bool = False
+    external: bool = False
+    silent_s: float | None = None
+    """Since its newest committed file; None when it never had one."""
+    trend: str = ""
+    """Its own trend as of the last round; empty when not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Where the lag of a statement is going."""
+
+    trend: Trend
+    rate_rows_s: float | None = None
+    """Change of lag while growing or draining (then negative); None otherwise and where lag is known in files only."""
+    eta_s: float | None = None
+    """Until the backlog is worked off; only while draining."""
+    reason: str = ""
+    """One clause for people."""
+
+
+def total(positions: Iterable[Position]) -> Lag:
+    """Add up the sources; no source at all is no lag."""
+    known = tuple(positions)
+    rows = [position.rows for position in known if position.rows is not None]
+    return Lag(
+        rows=sum(rows) if len(rows) == len(known) else None,
+        files=sum(position.files for position in known),
+        bytes=sum(position.bytes for position in known),
+        exact=all(position.exact for position in known),
+        oldest_s=max((position.oldest_s for position in known if position.oldest_s is not None), default=None),
+        missing=tuple(position.table for position in known if position.missing),
+    )
+
+
+def verdict(
+    samples: Sequence[Sample],
+    now: float,
+    *,
+    interval_s: float,
+    state: str,
+    parents: Sequence[ParentHealth],
+    trigger_s: float,
+    previous: str = Trend.UNKNOWN,
+    commit_age_s: float | None = None,
+    watermark_age_s: float | None = None,
+) -> Verdict:
+    """Judge where a statement's lag is going, from samples about `interval_s` apart, oldest first.
+
+    `previous` is the last word said of it: it takes more to leave `growing` or `draining` than to stay.
+    `commit_age_s` is since the newest commit, None when nothing was committed; `watermark_age_s` is since the watermark
+    last moved, None without one.
+    """
+    course = _course(samples, now, interval_s)
+    if course is None:
+        return Verdict(Trend.UNKNOWN, reason="too few samples in a row")
+    if gone := [parent.table for parent in parents if parent.missing]:
+        return Verdict(Trend.STARVED, reason=f"{', '.join(gone)} is gone or was replaced")
+    working = state in _WORKING
+    movement = _movement(course, trigger_s, previous, working=working)
+    if movement.trend is not Trend.DRAINING and (why := _starving(parents, course)):
+        return Verdict(Trend.STARVED, reason=why)
+    if working and (why := _stalling(course, trigger_s, commit_age_s, watermark_age_s)):
+        return Verdict(Trend.STALLED, reason=why)
+    quiet_s = course.at[-1] - course.came_at
+    if course.lag[-1] == 0 and quiet_s > max(20.0, 3 * course.usual_gap_s):
+        return Verdict(Trend.IDLE, reason=f"nothing pending, nothing came for {quiet_s:.0f} s")
+    return movement
+
+
+@dataclass(frozen=True, slots=True)
+class _Course:
+    """The newest row of samples without a hole, as parallel series, oldest first."""
+
+    at: tuple[float, ...]
+    lag: tuple[float, ...]
+    """Rows, or files where rows are not known."""
+    in_rows: bool
+    came: tuple[float, ...]
+    """Ever produced, counted from the first sample."""
+    went: tuple[float, ...]
+    """Ever consumed, counted from the first sample."""
+    batch_s: float
+    """A usual batch; 0 when none is known."""
+    came_at: float
+    """When something came last; the first sample's time when nothing did."""
+    usual_gap_s: float
+    """Between two samples that saw something come."""
+    interval_s: float
+
+    def arriving(self, seconds: float) -> float:
+        """Units per second that came lately: since the sighting next before the newest `seconds`."""
+        end = max((n for n in range(1, len(self.at)) if self.came[n] > self.came[n - 1]), default=0)
+        # While nothing comes the time since the last sighting counts, once it is longer than usual.
+        until = self.at[-1] if self.at[-1] - self.at[end] > 2 * self.usual_gap_s else self.at[end]
+        last = len(self.at) - 1 if until == self.at[-1] else end
+        start = max((n for n in range(last) if self.at[n] <= until - seconds), default=0)
+        elapsed = until - self.at[start]
+        return (self.came[last] - self.came[start]) / elapsed if elapsed > 0 else 0.0
+
+
+def _course(samples: Sequence[Sample], now: float, interval_s: float) -> _Course | None:
+    if not samples or now - samples[-1].at > _HOLE * interval_s:
+        return None
+    in_rows = samples[-1].lag_rows is not None
+    row = _unbroken(samples, interval_s, in_rows=in_rows)
+    if len(row) < ENOUGH:
+        return None
+    lag = tuple(float(_amount(sample, in_rows=in_rows) or 0) for sample in row)
+    at = tuple(sample.at for sample in row)
+    came, went = _counters(row, lag, in_rows=in_rows)
+    seen = [n for n in range(1, len(at)) if came[n] > came[n - 1]]
+    gaps = [at[after] - at[before] for before, after in pairwise(seen)]
+    batches = [sample.batch_ms / 1000 for sample in row[-24:] if sample.batch_ms is not None]
+    return _Course(
+        at=at,
+        lag=lag,
+        in_rows=in_rows,
+        came=came,
+        went=went,
+        batch_s=median(batches) if batches else 0.0,
+        came_at=at[seen[-1]] if seen else at[0],
+        usual_gap_s=max(interval_s, median(gaps)) if gaps else interval_s,
+        interval_s=interval_s,
+    )
+
+
+def _amount(sample: Sample, *, in_rows: bool) -> int | None:
+    return sample.lag_rows if in_rows else sample.lag_files
+
+
+def _unbroken(samples: Sequence[Sample], interval_s: float, *, in_rows: bool) -> Sequence[Sample]:
+    start = len(samples)
+    for n in range(len(samples) - 1, -1, -1):
+        if _amount(samples[n], in_rows=in_rows) is None:
+            break
+        if n + 1 < len(samples) and not _follows(samples[n], samples[n + 1], interval_s):
+            break
+        start = n
+    return samples[start:]
+
+
+def _follows(before: Sample, after: Sample, interval_s: float) -> bool:
+    if not 0 < after.at - before.at <= _HOLE * interval_s:
+        return False
+    counters = ((before.produced_rows, after.produced_rows), (before.consumed_rows, after.consumed_rows))
+    return all(old is None or new is None or old <= new for old, new in counters)
+
+
+def _counters(
+    row: Sequence[Sample], lag: tuple[float, ...], *, in_rows: bool
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Take the counters of the samples; without them what lag rose came, and what it fell went."""
+    came, went = [0.0], [0.0]
+    for n in range(1, len(row)):
+        produced = _step(row[n - 1].produced_rows, row[n].produced_rows) if in_rows else None
+        consumed = _step(row[n - 1].consumed_rows, row[n].consumed_rows) if in_rows else None
+        change = lag[n] - lag[n - 1]
+        came.append(came[-1] + (max(change, 0.0) if produced is None else produced))
+        went.append(went[-1] + (max(-change, 0.0) if consumed is None else consumed))
+    return tuple(came), tuple(went)
+
+
+def _step(before: int | None, after: int | None) -> float | None:
+    return None if before is None or after is None else float(after - before)
+
+
+def _starving(parents: Sequence[ParentHealth], course: _Course) -> str:
+    for parent in parents:
+        if parent.external:
+            continue
+        if parent.state in _BROKEN:
+            return f"{parent.table} is {parent.state}"
+        bound_s = max(20.0, 6 * course.usual_gap_s)
+        if parent.trend:
+            if parent.trend in (Trend.STALLED, Trend.STARVED):
+                return f"{parent.table} is {parent.trend}"
+        elif parent.silent_s is not None and parent.silent_s > bound_s and course.came_at > course.at[0]:
+            return f"{parent.table} has been silent for {parent.silent_s:.0f} s"
+    return ""
+
+
+def _stalling(course: _Course, trigger_s: float, commit_age_s: float | None, watermark_age_s: float | None) -> str:
+    went_at = max((n for n in range(1, len(course.at)) if course.went[n] > course.went[n - 1]), default=0)
+    age_s = course.at[-1] - course.at[went_at] if commit_age_s is None else commit_age_s
+    # Something must have been pending all that time: an old commit of an idle statement says nothing.
+    since = max((n for n in range(len(course.at)) if course.lag[n] == 0), default=-1) + 1
+    pending_s = course.at[-1] - course.at[since] if since < len(course.at) else 0.0
+    if min(age_s, pending_s) > max(30.0, 3 * trigger_s, 3 * course.batch_s):
+        return f"input is pending, no commit for {age_s:.0f} s"
+    recent = [n for n in range(len(course.at)) if course.at[n] >= course.at[-1] - max(60.0, 6 * trigger_s)]
+    consumed = course.went[-1] > course.went[recent[0]]
+    if watermark_age_s is not None and consumed and watermark_age_s > max(60.0, 6 * trigger_s):
+        return f"rows are read, the watermark has not moved for {watermark_age_s:.0f} s"
+    return ""
+
+
+def _movement(course: _Course, trigger_s: float, previous: str, *, working: bool) -> Verdict:
+    """Tell growing, draining and steady apart by the last leg of the lag right after commits."""
+    points = _after_commits(course, trigger_s, working=working)
+    short = course.arriving(2 * course.interval_s)
+    lately = course.arriving(6 * course.interval_s)
+    blur_s = course.interval_s + max(0.0, course.usual_gap_s - course.interval_s)
+    noise = max(1.0, lately * blur_s)
+    backlog = max(short, lately) * (course.batch_s + blur_s) * 1.3 if working else noise
+    if len(points) < 2:
+        return Verdict(Trend.STEADY, reason="lag does not change beyond noise")
+    leg = _last_leg(points, noise)
+    slope = _slope([point for point in leg if point[0] >= leg[-1][0] - _RATE_S])
+    change = leg[-1][1] - leg[0][1]
+    lag = leg[-1][1]
+    kept = 0.6 if previous in (Trend.GROWING, Trend.DRAINING) else 1.0
+    rate = round(slope, 3) if course.in_rows else None
+    if lag > backlog * kept and slope > 0 and change > noise * kept:
+        return Verdict(Trend.GROWING, rate, reason=f"lag rises by {slope:.3g}/s")
+    if lag > backlog * kept and slope < 0 and -change > noise * kept:
+        eta_s = max(0.0, lag / -slope - (course.at[-1] - leg[-1][0]))
+        return Verdict(Trend.DRAINING, rate, round(eta_s, 1), reason=f"lag falls by {-slope:.3g}/s")
+    return Verdict(Trend.STEADY, reason="lag does not change beyond noise")
+
+
+def _after_commits(course: _Course, trigger_s: float, *, working: bool) -> list[tuple[float, float]]:
+    first = next(n for n in range(len(course.at)) if course.at[n] >= course.at[-1] - _LOOK_BACK_S)
+    every = range(max(1, first), len(course.at))
+    commits = [n for n in every if course.went[n] > course.went[n - 1]]
+    points = [(course.at[n], course.lag[n]) for n in commits]
+    if not working:
+        start = commits[-1] if commits else first
+        return [(course.at[n], course.lag[n]) for n in range(start, len(course.at))]
+    gaps = [course.at[b] - course.at[a] for a, b in pairwise(commits)]
+    usual_s = max(trigger_s, median(gaps) if gaps else 0.0)
+    if commits and course.at[-1] - course.at[commits[-1]] > 1.5 * usual_s + course.interval_s:
+        # The batch takes longer than usual: what it would leave behind, were it as big as usual.
+        usual = median(course.went[n] - course.went[n - 1] for n in commits)
+        points.append((course.at[-1], max(0.0, course.lag[-1] - usual)))
+    return points
+
+
+def _last_leg(points: Sequence[tuple[float, float]], noise: float) -> Sequence[tuple[float, float]]:
+    """Cut off what lies before the last turn: the last extreme from which the lag moved on by more than noise."""
+    low = high = 0
+    start, direction = 0, 0
+    for n, (_, lag) in enumerate(points):
+        if lag <= points[low][1]:
+            low = n
+        if lag >= points[high][1]:
+            high = n
+        if direction >= 0 and points[high][1] - lag > noise:
+            start, direction, low = high, -1, n
+        elif direction <= 0 and lag - points[low][1] > noise:
+            start, direction, high = low, 1, n
+    return points[start:]
+
+
+def _slope(points: Sequence[tuple[float, float]]) -> float:
+    """Theil-Sen: the median slope of all pairs, so that one odd batch does not decide."""
+    slopes = [
+        (lag - before) / (at - since)
+        for n, (since, before) in enumerate(points)
+        for at, lag in points[n + 1 :]
+        if at > since
+    ]
+    return median(slopes) if slopes else 0.0
