@@ -10,8 +10,7 @@ from typing import Any
 
 from core import frames
 from core.errors import AgentUnreachable, HeadgateError, TryAgain, VersionMismatch, from_json
-
-PROGRAM = "0.1.0"
+from tui.cli import VERSION as PROGRAM
 
 CONNECT_S = 2.0
 

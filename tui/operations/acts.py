@@ -20,7 +20,7 @@ def confirmation(place: Place, act: str, tables: Iterable[TableName]) -> "Confir
     """Compute what an act asks to be typed."""
     from core.guards import confirmation_for_act
 
-    return confirmation_for_act(act, tuple(sorted(set(tables))), place.protected)
+    return confirmation_for_act(act, tuple(sorted(set(tables))), place.protected, environment=place.environment)
 
 
 def act(

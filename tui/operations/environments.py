@@ -17,6 +17,7 @@ PROJECT_FILE = "headgate.yml"
 
 _TOP = re.compile(r"(?P<key>project|id|default_env)\s*:\s*(?P<value>[^#\n]+?)\s*(?:#.*)?\Z")
 _ENTRY = re.compile(r"(?P<indent> +)(?P<key>[A-Za-z_][\w-]*)\s*:(?P<rest>.*)\Z")
+_DATA = re.compile(r"\bdata\s*:\s*(?P<value>[^,#}\n]+)")
 _TRUE = re.compile(r"\bprotected\s*:\s*(?:true|yes|on)\b", re.IGNORECASE)
 
 
@@ -29,6 +30,8 @@ class Head:
     default_env: str
     protected_by_name: Mapping[str, bool] = field(default_factory=dict)
     """Declared environments, in the order of the file."""
+    data_by_name: Mapping[str, str] = field(default_factory=dict)
+    """Their data folders, as written, where one is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,8 @@ class Place:
     environment: str
     protected: bool
     where: Locations
+    data: str = ""
+    """Absolute folder of tables, checkpoints and landed files."""
 
     @property
     def title(self) -> str:
@@ -76,6 +81,7 @@ def find_place(
         environment=name,
         protected=head.protected_by_name[name],
         where=where,
+        data=str(Path(folder, head.data_by_name.get(name, "data")).resolve()),
     )
 
 
@@ -131,6 +137,7 @@ def parse_head(text: str) -> Head:
     """Read the head from a text by pattern; what is not found is empty."""
     values: dict[str, str] = {}
     environments: dict[str, bool] = {}
+    data: dict[str, str] = {}
     block, level, current = "", 0, ""
     for line in text.splitlines():
         if not line.strip() or line.lstrip().startswith("#"):
@@ -151,9 +158,13 @@ def parse_head(text: str) -> Head:
             environments[current] = bool(_TRUE.search(entry["rest"]))
         elif _TRUE.match(line.strip()):
             environments[current] = True
+        place = _DATA.search(entry["rest"] if len(entry["indent"]) == level else line)
+        if place and current not in data:
+            data[current] = place["value"].strip().strip("\"'")
     return Head(
         project=values.get("project", ""),
         id=values.get("id", ""),
         default_env=values.get("default_env", ""),
         protected_by_name=environments,
+        data_by_name=data,
     )

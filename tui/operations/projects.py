@@ -26,7 +26,7 @@ class Declared:
 
 
 def read_texts(folder: str) -> dict[str, str]:
-    """Read every declaring file of the folder, by its path with forward slashes; raises UsageError naming the places."""
+    """Read every declaring file of the folder, by its path with forward slashes; raises UsageError."""
     texts: dict[str, str] = {}
     unreadable: list[str] = []
     for path in _files(folder):

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from core.errors import LedgerUnavailable, UsageError
 from core.names import TableName, parse_table_name
-from core.vocabulary import State
 from state.registry import StatementLine
 from state.rows import Command, Deployment, Facts, Measurement, RunRow, Staged
 from state.store import Reader
@@ -148,19 +147,16 @@ def unknown(table: str, known: Iterable[str]) -> UsageError:
 def drift(project: "Project", deployments: Iterable[Deployment]) -> Drift:
     """Compare declared revisions with the serving ones, by hash."""
     from core.fingerprint import revision_hash
-    from core.plan import Texts
+
+    from core.changes import revision_of
 
     deployed = {d.table: d for d in deployments if d.active and d.drop_after is None and not d.external}
     declared = {name: table for name, table in project.tables.items() if not table.external}
-    changed = []
-    for name, table in declared.items():
-        texts = Texts(ddl=table.ddl.text, dml=table.dml.text if table.dml else "", yml=table.settings_text)
-        if (
-            name in deployed
-            and deployed[name].state != State.ABSENT
-            and revision_hash(texts) != deployed[name].revision
-        ):
-            changed.append(name)
+    changed = [
+        name
+        for name, table in declared.items()
+        if name in deployed and revision_hash(revision_of(table).texts) != deployed[name].revision
+    ]
     return Drift(
         changed=tuple(sorted(changed)),
         new=tuple(sorted(name for name in declared if name not in deployed)),

@@ -1,0 +1,47 @@
+"""The command `headgate`: it finds its own four packages first, then hands over to `tui.commands`.
+
+Only the standard library is imported until they were found under one parent: the names are bare, and PYTHONPATH or a
+folder with its own `core` must lead to a sentence, never to somebody else's code.
+"""
+
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+VERSION = "0.1.0"
+
+PACKAGES = ("core", "state", "pipelines")
+
+
+def main() -> int:
+    """Run the command of this process; returns its exit code (architecture.md §8)."""
+    misplaced = find_misplaced()
+    if misplaced:
+        print(f"headgate: {misplaced}", file=sys.stderr)
+        return 2
+    if sys.argv[1:] in (["--version"], ["-V"]):
+        print(f"headgate {VERSION}")
+        return 0
+    from tui.commands.edge import run
+
+    return run(sys.argv[1:])
+
+
+def find_misplaced() -> str:
+    """Say which package would come from elsewhere, naming both places; empty when all four lie under one parent."""
+    ours = Path(__file__).resolve().parent.parent
+    for name in PACKAGES:
+        found = find_spec(name)
+        origin = found.origin if found else None
+        if origin is None:
+            return f"the package {name!r} is missing beside {ours / 'tui'}; install headgate again"
+        if Path(origin).resolve().parent.parent != ours:
+            return (
+                f"the package {name!r} would be taken from {Path(origin).parent}, not from {ours / name}; "
+                "unset PYTHONPATH, or install headgate in an environment of its own"
+            )
+    return ""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,65 @@
+"""What every command is given: arguments, voice, and the environment it is about, found when first asked for."""
+
+import argparse
+import os
+from collections.abc import Mapping
+from functools import cached_property
+
+from core.errors import ConfirmationNeeded
+from tui.commands.voice import Voice
+from tui.operations.bound import Operations
+from tui.operations.environments import Place, absolute, find_place
+
+
+class Context:
+    """One run of one command."""
+
+    def __init__(self, args: argparse.Namespace, voice: Voice, environ: Mapping[str, str]) -> None:
+        self.args = args
+        self.voice = voice
+        self.cwd = os.getcwd()
+        self.environ = absolute(environ, self.cwd)
+
+    @cached_property
+    def place(self) -> Place:
+        """The environment that is meant; raises UsageError."""
+        return find_place(
+            self.environ,
+            self.cwd,
+            project=getattr(self.args, "project", None),
+            environment=getattr(self.args, "env", None),
+        )
+
+    @cached_property
+    def operations(self) -> Operations:
+        """Everything that can be done there."""
+        return Operations(self.place, self.environ)
+
+    def announce(self) -> None:
+        """Say where the act happens, before it does."""
+        self.voice.say(f"{self.place.title}  ({self.place.folder})")
+
+    def confirm(self, text: str, question: str) -> str:
+        """Get the text that a confirmation asks for: --confirm, else typed on a terminal; raises ConfirmationNeeded."""
+        if not text:
+            return ""
+        given = getattr(self.args, "confirm", None)
+        if given is None and text == "yes" and getattr(self.args, "yes", False):
+            given = "yes"
+        if given is None and self.voice.interactive and not self.voice.as_json:
+            self.voice.say(question)
+            given = ask(f"type {text!r} and Enter to go on, Enter alone to leave it: ")
+            if not given:
+                raise ConfirmationNeeded("nothing was typed, nothing was done")
+        if given is None or given.strip() != text:
+            said = "nothing was given" if given is None else f"{given!r} was given"
+            raise ConfirmationNeeded(f"this needs the confirmation {text!r}; {said}", remedy=f"--confirm '{text}'")
+        return text
+
+
+def ask(prompt: str) -> str:
+    """Ask on the terminal, on stderr; an end of input is an empty answer."""
+    import sys
+
+    print(prompt, end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip()

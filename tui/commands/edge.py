@@ -1,0 +1,76 @@
+"""The outer edge of the command line: every outcome becomes an exit code and, at most, two lines; never a traceback."""
+
+import importlib
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+
+from core.errors import HeadgateError
+from tui.cli import VERSION
+from tui.commands.context import Context
+from tui.commands.grammar import BY_NAME, build, check_verb
+from tui.commands.voice import Voice, silence_stdout
+
+INTERRUPTED = 130
+
+
+def run(argv: list[str]) -> int:
+    """Run one command line; returns 0 done, 1 failed, 2 usage, 3 refused, 4 try again, 130 interrupted."""
+    voice = Voice(as_json="--json" in argv)
+    try:
+        code = _run(argv, voice)
+        sys.stdout.flush()
+        return code
+    except HeadgateError as error:
+        return _quietly(partial(voice.fail, error))
+    except BrokenPipeError:
+        silence_stdout()
+        return 0
+    except KeyboardInterrupt:
+        voice.clear()
+        return INTERRUPTED
+    except Exception:
+        # The outer edge: whatever was not foreseen is our bug, and is told as one sentence with its place.
+        return _quietly(partial(_unexpected, argv, voice))
+
+
+def _run(argv: list[str], voice: Voice) -> int:
+    # A shell that runs us in the background may have left SIGINT ignored; Ctrl-C must detach, not be lost.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    check_verb(argv)
+    args = build().parse_args(argv)
+    if args.version is True:
+        voice.print([f"headgate {VERSION}"])
+        return 0
+    name = "console:console" if args.verb is None else BY_NAME[args.verb].runs
+    module, _, function = name.partition(":")
+    command: Callable[[Context], int] = getattr(importlib.import_module(f"tui.commands.{module}"), function)
+    return command(Context(args, voice, os.environ))
+
+
+def _quietly(say: Callable[[], int]) -> int:
+    try:
+        return say()
+    except BrokenPipeError:
+        silence_stdout()
+        return 1
+
+
+def _unexpected(argv: list[str], voice: Voice) -> int:
+    import traceback
+
+    path = os.path.join(tempfile.gettempdir(), f"headgate-{os.getuid()}-error.log")
+    text = f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} headgate {VERSION} {argv}\n{traceback.format_exc()}\n"
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(descriptor, "a", encoding="utf-8") as file:
+            file.write(text)
+    except OSError:
+        path = "nowhere: it cannot be written"
+    kind = sys.exc_info()[0]
+    summary = f"headgate failed in a way that it should not ({kind.__name__ if kind else 'unknown'})"
+    return voice.fail(HeadgateError(summary, remedy=f"what happened was written to {path}; please report it"))

@@ -1,0 +1,64 @@
+"""Commands on the environment itself: up and down."""
+
+import os
+
+from tui.commands.context import Context
+from tui.operations import agents, processes, teardown
+
+
+def up(context: Context) -> int:
+    """Start agent and pool, or find them running."""
+    context.announce()
+    if context.args.foreground:
+        agents.make_home(context.place)
+        command = agents.command(context.place)
+        os.chdir("/")
+        os.execve(command[0], command, processes.child_environment(context.environ))
+    started = agents.ensure(context.place, context.operations.client, context.environ, progress=context.voice.progress)
+    facts = agents.read_facts(context.place)
+    if context.voice.as_json:
+        context.voice.data(
+            {
+                "started": started,
+                "agent_pid": facts.agent_pid if facts else None,
+                "pool": facts.pool if facts else None,
+                "pool_state": facts.pool_state if facts else None,
+            }
+        )
+    else:
+        pool = f"pool {facts.pool} is {facts.pool_state}" if facts else "the pool is not known"
+        context.voice.say(f"agent {'started' if started else 'was running'}; {pool}")
+    return 0
+
+
+def down(context: Context) -> int:
+    """Stop agent, pool and generator, and prove that nothing of them keeps running."""
+    args, voice, place = context.args, context.voice, context.place
+    context.announce()
+    typed = place.environment if place.protected else place.project if args.purge else ""
+    question = f"Stopping everything of {place.title}: agent, pool, every statement."
+    confirm = "" if args.purge else context.confirm(typed, question)
+    ended = teardown.end_all(
+        place,
+        context.operations.client,
+        context.environ,
+        keep_pool=args.keep_pool,
+        confirm=confirm,
+        progress=voice.progress,
+    )
+    purged: list[str] = []
+    if args.purge:
+        found = teardown.marked(place, context.environ)
+        voice.say(f"{len(found)} places carry Headgate's mark:")
+        for path in found:
+            voice.say(f"  {path}")
+        if found:
+            context.confirm(typed, "Deleting these for good: tables, checkpoints, ledger.")
+            purged = teardown.purge(found)
+    if voice.as_json:
+        voice.data({"ended": ended, "purged": purged})
+    else:
+        voice.say(("ended: " + ", ".join(ended)) if ended else "nothing was running")
+        if purged:
+            voice.say(f"deleted {len(purged)} places")
+    return 0

@@ -1,0 +1,181 @@
+"""Commands that execute: apply, runs, delete. A run belongs to the agent; leaving its command leaves it running."""
+
+import time
+from typing import Any
+
+from core.errors import Refused, UsageError
+from core.names import parse_table_name
+from core.plan import Plan, Request
+from state.rows import RunRow, StepRow
+from tui.commands.context import Context
+from tui.commands.planning import lines_of
+from tui.operations.agents import Wait
+
+ACTS = ("pause", "resume", "cancel", "retry", "skip")
+ENDED = ("done", "failed", "cancelled")
+
+INTERRUPTED = 130
+
+
+def apply(context: Context) -> int:
+    """Execute a submitted plan; 1 when a step failed or was blocked."""
+    context.announce()
+    row = context.operations.plan_row(context.args.hash)
+    return _execute(context, context.operations.plan(row.hash), shown=False)
+
+
+def delete(context: Context) -> int:
+    """Plan a delete, show it, ask, and execute it."""
+    args = context.args
+    context.announce()
+    tables = tuple(sorted({parse_table_name(name) for name in args.tables}))
+    submitted = context.operations.submit(Request(verb="delete", tables=tables, children=args.children))
+    if submitted.plan.empty:
+        raise Refused("nothing of this is deployed", remedy="headgate ls shows what is")
+    context.voice.say("\n".join(lines_of(submitted.plan)))
+    return _execute(context, submitted.plan, shown=True)
+
+
+def runs(context: Context) -> int:
+    """List runs, show one, or act on one."""
+    words, voice, operations = list(context.args.words), context.voice, context.operations
+    if words and words[0] in ACTS:
+        return _control(context, words)
+    if len(words) > 1:
+        raise UsageError(f"{words[0]!r} is not an act on a run", remedy=f"one of {', '.join(ACTS)}, then the run's id")
+    if words:
+        row = operations.run(words[0])
+        if context.args.follow:
+            return follow(context, row.id)
+        return _report(context, row)
+    rows = operations.runs()
+    if voice.as_json:
+        voice.data([run_as_json(row) for row in rows])
+        return 0
+    voice.print(_run_line(row) for row in rows)
+    if not rows:
+        voice.say("nothing was executed yet")
+    return 0
+
+
+def follow(context: Context, run_id: str) -> int:
+    """Show a run until it ends; Ctrl-C leaves it running. Returns 0 when it is done, else 1."""
+    voice, operations = context.voice, context.operations
+    told: dict[int, tuple[str, int]] = {}
+    began = time.monotonic()
+    version = -1
+    try:
+        while True:
+            row = operations.run(run_id)
+            _tell_steps(context, row, told)
+            if row.state in ENDED:
+                return _report(context, row)
+            done = sum(step.state in ("done", "kept", "skipped") for step in row.steps)
+            current = next((step for step in row.steps if step.state in ("running", "gate")), None)
+            now = f"{current.do} {current.table} {current.note}" if current else str(row.state)
+            voice.progress(Wait(f"run {row.id}: {done} of {len(row.steps)} steps", time.monotonic() - began, 0.0, now))
+            version = operations.wait_for_change(version, 0.5)
+    except KeyboardInterrupt:
+        voice.say(f"detached: run {run_id} goes on; headgate runs {run_id} --follow comes back to it")
+        return INTERRUPTED
+
+
+def run_as_json(row: RunRow) -> dict[str, Any]:
+    """Give a run as a JSON object."""
+    return {
+        "id": row.id,
+        "plan": row.plan_hash,
+        "actor": row.actor,
+        "state": row.state,
+        "started_at": row.started_at,
+        "ended_at": row.ended_at,
+        "steps": [
+            {
+                "n": step.n,
+                "do": step.do,
+                "table": step.table,
+                "version": step.version,
+                "state": step.state,
+                "tries": step.tries,
+                "note": step.note,
+                "started_at": step.started_at,
+                "ended_at": step.ended_at,
+            }
+            for step in row.steps
+        ],
+    }
+
+
+def _execute(context: Context, plan: Plan, *, shown: bool) -> int:
+    from core.guards import confirmation_for_plan
+
+    voice = context.voice
+    needed = confirmation_for_plan(plan)
+    given = getattr(context.args, "confirm", None)
+    if not shown and given is None and voice.interactive:
+        voice.say("\n".join(lines_of(plan)))
+    loses = [f"  {node.table} loses {', '.join(node.loses)}" for node in plan.nodes if node.loses]
+    confirm = context.confirm(needed.text, "\n".join(["Executing this plan.", *loses]))
+    run_id = context.operations.apply(plan.hash, confirm=confirm)
+    if context.args.detach:
+        if voice.as_json:
+            voice.data({"run": run_id, "plan": plan.hash})
+        else:
+            voice.print([run_id])
+        return 0
+    return follow(context, run_id)
+
+
+def _control(context: Context, words: list[str]) -> int:
+    act = words[0]
+    if len(words) != 2:
+        raise UsageError(f"{act} needs one run", remedy=f"headgate runs {act} ID")
+    if act == "skip" and context.args.step < 1:
+        raise UsageError("skip needs the number of the step", remedy="headgate runs skip ID --step N")
+    context.announce()
+    row = context.operations.run(words[1])
+    if act in ("cancel", "skip"):
+        short = row.id[:4]
+        context.confirm(short, f"{act} of run {row.id}: what is begun and not swapped is stopped; tables stay.")
+    context.operations.run_control(row.id, act, step=context.args.step)
+    if context.voice.as_json:
+        context.voice.data({"run": row.id, "act": act})
+    else:
+        context.voice.say(f"{act} sent to run {row.id}")
+    if act in ("resume", "retry") and context.args.follow:
+        return follow(context, row.id)
+    return 0
+
+
+def _tell_steps(context: Context, row: RunRow, told: dict[int, tuple[str, int]]) -> None:
+    for step in row.steps:
+        mark = (step.state, step.tries)
+        if step.state != "waits" and told.get(step.n) != mark and step.state not in ("running", "gate"):
+            context.voice.say(_step_line(step))
+        told[step.n] = mark
+
+
+def _report(context: Context, row: RunRow) -> int:
+    if context.voice.as_json:
+        context.voice.data(run_as_json(row))
+    else:
+        context.voice.print([_run_line(row), *(_step_line(step) for step in row.steps)])
+        wrong = [step for step in row.steps if step.state == "failed"]
+        if wrong and row.state == "failed":
+            context.voice.say(
+                f"step {wrong[0].n} failed: {wrong[0].note}\n  correct it, then: headgate runs retry {row.id} --follow"
+            )
+    bad = row.state in ("failed", "cancelled") or any(step.state in ("failed", "blocked") for step in row.steps)
+    return 1 if bad else 0
+
+
+def _run_line(row: RunRow) -> str:
+    done = sum(step.state in ("done", "kept", "skipped") for step in row.steps)
+    took = (row.ended_at or time.time()) - row.started_at
+    return f"run {row.id}  {row.state:<9} {done} of {len(row.steps)} steps  {took:.1f} s  by {row.actor}"
+
+
+def _step_line(step: StepRow) -> str:
+    took = f"{step.ended_at - step.started_at:.1f} s" if step.ended_at and step.started_at else ""
+    what = f"{step.do} {step.table}" + (f" v{step.version}" if step.version else "")
+    return f"  {step.n:>3} {what:<44}{step.state:<10}{took:>8}  {step.note}".rstrip()

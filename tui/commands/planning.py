@@ -1,0 +1,170 @@
+"""Commands that propose: plan and review. Offline, `plan` needs neither agent nor ledger (planning.md §7)."""
+
+import shutil
+import time
+from dataclasses import replace
+from typing import Any
+
+from core.errors import AgentUnreachable, LedgerUnavailable, TryAgain, UsageError
+from core.names import TableName, parse_table_name
+from core.plan import Plan, Request
+from tui.commands.context import Context
+from tui.operations import plans, projects
+from tui.operations.plans import Submitted
+
+VERBS = ("deploy", "delete")
+
+NO_CHANGE, CHANGES, LOSS = 0, 10, 11
+"""Exit codes of `--exit-code`."""
+
+
+def plan(context: Context) -> int:
+    """Compute a plan, print it, and hand it to the agent when one answers."""
+    args, voice, place = context.args, context.voice, context.place
+    request = read_request(context)
+    texts = projects.read_texts(place.folder)
+    project = projects.parse(place, texts)
+    submitted: Submitted | None = None
+    if args.observed:
+        found = plans.compute(project, place.environment, plans.observed_from_file(args.observed), request)
+    else:
+        found = plans.compute(project, place.environment, _observed(context), request)
+        if not args.offline and not found.refusals and not found.empty:
+            submitted = _submit(context, request)
+            found = submitted.plan if submitted else found
+    if voice.as_json:
+        voice.data(_as_json(found, submitted))
+    else:
+        _print(context, texts, found, submitted)
+    if found.refusals:
+        return 3
+    return _exit_code(found) if args.exit_code else 0
+
+
+def review(context: Context) -> int:
+    """List submitted plans, or show one in full."""
+    from core.plan_json import plan_as_json
+
+    voice, operations = context.voice, context.operations
+    if context.args.hash is None:
+        rows = operations.plans()
+        if voice.as_json:
+            voice.data([{"hash": r.hash, "author": r.author, "created_at": r.created_at, "expires_at": r.expires_at,
+                         "status": r.status, "run": r.run_id} for r in rows])  # fmt: skip
+            return 0
+        now = time.time()
+        for row in rows:
+            status = "expired" if row.status == "open" and row.expires_at < now else row.status
+            run = f"  run {row.run_id}" if row.run_id else ""
+            when = time.strftime("%m-%d %H:%M:%S", time.localtime(row.created_at))
+            voice.print([f"{row.hash[:12]}  {status:<8} by {row.author}  {when}{run}"])
+        if not rows:
+            voice.say("no plan was submitted yet: headgate plan TABLE")
+        return 0
+    found = operations.plan(context.args.hash)
+    if voice.as_json:
+        voice.data(plan_as_json(found))
+        return 0
+    row = operations.plan_row(context.args.hash)
+    voice.print([f"plan {row.hash[:12]} by {row.author}, {row.status}", *lines_of(found), *reasons_of(found)])
+    voice.say(how_to_apply(found))
+    return 0
+
+
+def read_request(context: Context) -> Request:
+    """Read the scope from the arguments; raises UsageError when nothing is asked for."""
+    args = context.args
+    words = list(args.tables)
+    verb = words.pop(0) if words and words[0] in VERBS else "deploy"
+    tables = tuple(sorted({parse_table_name(word) for word in words}))
+    excluded = tuple(sorted({parse_table_name(word) for word in args.exclude.split(",") if word.strip()}))
+    if not (tables or args.product or args.all):
+        raise UsageError("nothing is asked for", remedy=f"headgate plan {verb} TABLE…, --product P, or --all")
+    return Request(
+        verb=verb,
+        tables=tables,
+        products=tuple(sorted(set(args.product))),
+        everything=args.all,
+        children=args.children,
+        exclude=excluded,
+        rebuild=args.rebuild,
+    )
+
+
+def lines_of(found: Plan) -> tuple[str, ...]:
+    """Draw a plan as wide as the terminal."""
+    from core.explain import plan_lines
+
+    return plan_lines(found, min(shutil.get_terminal_size((100, 24)).columns, 160))
+
+
+def reasons_of(found: Plan) -> list[str]:
+    """Say why, for every table that is acted on."""
+    from core.explain import node_why, step_line
+
+    lines: list[str] = []
+    for table in found.order:
+        lines += ["", f"why {table}", *(f"  {line}" for line in node_why(found, table))]
+    return [*lines, "", "steps", *(f"  {step_line(step)}" for step in found.steps)]
+
+
+def how_to_apply(found: Plan) -> str:
+    """Say the command that executes a submitted plan."""
+    from core.guards import confirmation_for_plan
+
+    text = confirmation_for_plan(found).text
+    return f"to execute it: headgate apply {found.hash[:12]}" + (f" --confirm '{text}'" if text else "")
+
+
+def _observed(context: Context) -> dict[TableName, Any]:
+    try:
+        return plans.observe(context.operations.reader)
+    except LedgerUnavailable as error:
+        import os
+
+        if os.path.exists(context.place.where.ledger):
+            raise
+        context.voice.say(f"{error.summary}: planned as if nothing were deployed")
+        return {}
+
+
+def _submit(context: Context, request: Request) -> Submitted | None:
+    try:
+        return context.operations.submit(replace(request, nonce=""))
+    except (AgentUnreachable, LedgerUnavailable):
+        context.voice.say("no agent answers: the plan is computed, not submitted")
+    except TryAgain as error:
+        context.voice.say(f"the plan is computed, not submitted: {error.summary}")
+    return None
+
+
+def _as_json(found: Plan, submitted: Submitted | None) -> dict[str, Any]:
+    from core.plan_json import plan_as_json
+
+    body = plan_as_json(found)
+    if submitted:
+        body["submitted"] = {"expires_at": submitted.expires_at, "confirm": submitted.confirm, "level": submitted.level}
+    return body
+
+
+def _print(context: Context, texts: dict[str, str], found: Plan, submitted: Submitted | None) -> None:
+    from tui.commands.voice import problem_line
+
+    for problem in projects.warnings(texts):
+        context.voice.say(problem_line(problem))
+    context.voice.print(lines_of(found))
+    if found.refusals:
+        return
+    if found.empty:
+        context.voice.say("nothing to do")
+    elif submitted:
+        context.voice.say(how_to_apply(found))
+
+
+def _exit_code(found: Plan) -> int:
+    from core.guards import confirmation_for_plan
+
+    if found.empty:
+        return NO_CHANGE
+    asked = confirmation_for_plan(found).level in ("C3", "C4")
+    return LOSS if asked or found.protected or any(node.loses for node in found.nodes) else CHANGES

@@ -1,0 +1,107 @@
+"""What a command says: data on stdout, everything for people on stderr, a line of progress on a terminal."""
+
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from core.errors import HeadgateError, InvalidProject
+from tui.operations.agents import Wait
+
+EVERY_S = 10.0
+"""Where nobody watches, a wait is mentioned this often."""
+
+
+class Voice:
+    """One command's two streams."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self.as_json = as_json
+        self.interactive = sys.stdin.isatty() and sys.stderr.isatty()
+        self._waiting = ""
+        self._said_at = 0.0
+
+    def say(self, text: str) -> None:
+        """Narrate, on stderr."""
+        self.clear()
+        print(text, file=sys.stderr, flush=True)
+
+    def print(self, lines: Iterable[str]) -> None:
+        """Print data for people, on stdout."""
+        self.clear()
+        for line in lines:
+            print(line)
+        sys.stdout.flush()
+
+    def data(self, value: Any) -> None:
+        """Print data for programs, on stdout."""
+        self.clear()
+        print(json.dumps(value, indent=2, ensure_ascii=False, sort_keys=False))
+        sys.stdout.flush()
+
+    def progress(self, wait: Wait) -> None:
+        """Show a wait: what, elapsed, usual time; rewritten in place on a terminal."""
+        usual = f" of about {wait.usual_s:.0f} s" if wait.usual_s else ""
+        text = f"  {wait.what}: {wait.elapsed_s:.0f} s{usual}" + (f"  {wait.detail}" if wait.detail else "")
+        if sys.stderr.isatty():
+            width = shutil.get_terminal_size().columns - 1
+            if text != self._waiting:
+                print(f"\r\x1b[K{text[:width]}", end="", file=sys.stderr, flush=True)
+        elif not self._waiting.startswith(f"  {wait.what}:") or time.monotonic() - self._said_at > EVERY_S:
+            print(text, file=sys.stderr, flush=True)
+            self._said_at = time.monotonic()
+        else:
+            return
+        self._waiting = text
+
+    def clear(self) -> None:
+        """Take the line of progress away."""
+        if self._waiting and sys.stderr.isatty():
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        self._waiting = ""
+
+    def fail(self, error: HeadgateError) -> int:
+        """Say what went wrong and what to do; returns the exit code."""
+        problems = error.problems if isinstance(error, InvalidProject) else ()
+        if self.as_json:
+            body: dict[str, Any] = {"error": error.as_json()}
+            if isinstance(error, InvalidProject):
+                body["problems"] = list(problems)
+            self.data(body)
+        else:
+            for problem in problems:
+                self.say(problem_line(problem))
+            self.say(f"headgate: {error.summary}" + (f"\n  {error.remedy}" if error.remedy else ""))
+        return error.exit_code
+
+
+def problem_line(problem: dict[str, object]) -> str:
+    """Write a Problem as compilers do: place, severity, what, remedy."""
+    place = str(problem.get("file") or "")
+    for part in ("line", "column"):
+        if problem.get(part):
+            place += f":{problem[part]}"
+    remedy = f"\n    {problem['remedy']}" if problem.get("remedy") else ""
+    return f"{place}: {problem.get('severity')}: {problem.get('summary')}{remedy}".removeprefix(": ")
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, right: Iterable[str] = ()) -> list[str]:
+    """Lay rows out in columns; those named in `right` are right-aligned, the last is never padded."""
+    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
+    aligned = set(right)
+    lines = []
+    for row in (head, *rows):
+        cells = [
+            cell.rjust(width) if name in aligned else cell.ljust(width)
+            for cell, width, name in zip(row, widths, head, strict=True)
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return lines
+
+
+def silence_stdout() -> None:
+    """Point stdout nowhere after its reader has gone, or the interpreter complains on exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

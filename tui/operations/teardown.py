@@ -1,0 +1,138 @@
+"""Ending an environment and taking away what Headgate made: proven gone, and never more than what carries our mark."""
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from core.errors import HeadgateError, Refused
+from tui.client import Client
+from tui.operations import agents, processes
+from tui.operations.acts import command_line
+from tui.operations.agents import Progress, Wait
+from tui.operations.environments import Place
+from tui.operations.processes import Process
+
+GENERATOR = "pipelines.demo"
+
+OWNER_FILE = "_headgate_owner"
+NOTE_FILE = "_headgate.json"
+DEMO_FILE = ".headgate-demo"
+"""The marks: in a checkpoint, beside a table, in a demo's folder."""
+
+
+def end_all(
+    place: Place, client: Client, environ: Mapping[str, str], *, keep_pool: bool, confirm: str, progress: Progress
+) -> list[str]:
+    """End generator, agent and pool; returns what was running. Raises HeadgateError naming what does not end."""
+    ended = []
+    generator = None if keep_pool else find_generator(place)
+    if generator:
+        progress(Wait("generator ends", 0.0, 1.0))
+        if not processes.end(generator, patience_s=15.0):
+            raise HeadgateError(f"the generator (pid {generator.pid}) does not end", remedy="end it as its owner")
+        ended.append(f"generator (pid {generator.pid})")
+    pool = find_pool(place)
+    agent = agents.process(place)
+    line = command_line(place, "down", *(["--keep-pool"] if keep_pool else []))
+    if agents.end(place, client, pool=not keep_pool, confirm=confirm, line=line, progress=progress):
+        ended.append(f"agent (pid {agent.pid})" if agent else "agent")
+    if pool and not keep_pool:
+        # The agent ends it; whatever is left of one that was killed is ended here.
+        if not processes.end(pool, patience_s=20.0):
+            raise HeadgateError(f"the pool (pid {pool.pid}) does not end", remedy="end it as its owner or as root")
+        ended.append(f"pool (pid {pool.pid})")
+    left = [] if keep_pool else still_running(place)
+    if left:
+        raise HeadgateError(f"still running: {', '.join(left)}", remedy="headgate doctor; then headgate down again")
+    return ended
+
+
+def still_running(place: Place) -> list[str]:
+    """List processes of this environment that run: agent, pool, generator."""
+    found = {"agent": agents.process(place), "pool": find_pool(place), "generator": find_generator(place)}
+    return [f"{name} (pid {process.pid})" for name, process in found.items() if process is not None]
+
+
+def find_pool(place: Place) -> Process | None:
+    """Find the local pool that pool.json names, if its command line carries the marker written there."""
+    try:
+        server = json.loads(Path(place.where.pool_file).read_text("utf-8"))
+        pid, marker = int(server["pid"]), str(server["marker"])
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+    if not pid:
+        pid = _number(Path(place.where.home, "pool", "pid")) or 0
+    found = processes.identify(pid)
+    return found if found and marker and marker in processes.command_of(found.pid) else None
+
+
+def find_generator(place: Place) -> Process | None:
+    """Find the demo's generator that lands events in this environment's data folder."""
+    found = processes.identify(_number(Path(place.data, "generator.lock")))
+    command = processes.command_of(found.pid) if found else ""
+    return found if GENERATOR in command and place.data in command else None
+
+
+def marked(place: Place, environ: Mapping[str, str]) -> list[str]:
+    """List what carries our mark: tables, checkpoints, trash, the ledger's home, the demo's folder."""
+    data = Path(place.data)
+    found = [folder for folder in _folders(data / "tables") if (folder / NOTE_FILE).is_file()]
+    found += [folder for folder in _folders(data / "checkpoints") if (folder / OWNER_FILE).is_file()]
+    trash = data / "trash"
+    if trash.is_dir() and _ours_alone(trash):
+        found.append(trash)
+    home = Path(place.where.home)
+    if (home / "ledger.db").is_file():
+        found.append(home)
+    return [str(path) for path in found] + demo_parts(place.folder)
+
+
+def demo_parts(folder: str) -> list[str]:
+    """List what `headgate demo` made in its folder; empty where the folder does not carry the demo's mark."""
+    root = Path(folder)
+    try:
+        mark = json.loads((root / DEMO_FILE).read_text("utf-8"))
+    except (OSError, ValueError):
+        return []
+    if not isinstance(mark, dict) or mark.get("made_by") != "headgate demo":
+        return []
+    made = ("README.md", ".gitignore", "headgate.yml", "pipelines", "data", DEMO_FILE)
+    found = [str(root / name) for name in made if (root / name).exists()]
+    foreign = [entry.name for entry in root.iterdir() if entry.name not in made]
+    return found if foreign else [str(root)]
+
+
+def purge(paths: list[str]) -> list[str]:
+    """Delete what `marked` listed; returns what is gone. Raises Refused for a path that leads elsewhere."""
+    gone = []
+    for path in paths:
+        if os.path.islink(path):
+            raise Refused(f"{path} is a link to elsewhere", remedy="take it away yourself")
+        if os.path.isdir(path):
+            shutil.rmtree(path, ignore_errors=True)
+        elif os.path.exists(path):
+            os.unlink(path)
+        if not os.path.exists(path):
+            gone.append(path)
+    return gone
+
+
+def _folders(root: Path) -> list[Path]:
+    if not root.is_dir():
+        return []
+    return sorted(entry for entry in root.iterdir() if entry.is_dir() and not entry.is_symlink())
+
+
+def _ours_alone(trash: Path) -> bool:
+    """Whether every folder that was set aside carries a mark of ours: `trash/<mark>/<kind>/<table>`."""
+    kept = [table for mark in _folders(trash) for kind in _folders(mark) for table in _folders(kind)]
+    return all((folder / NOTE_FILE).is_file() or (folder / OWNER_FILE).is_file() for folder in kept)
+
+
+def _number(path: Path) -> int | None:
+    try:
+        return int(path.read_text("ascii").strip())
+    except (OSError, ValueError):
+        return None
