@@ -5,7 +5,6 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import ClassVar
 
 from textual._compositor import ChopsUpdate, CompositorUpdate, LayoutUpdate
@@ -23,6 +22,7 @@ from tui.presentation.text import Tone
 from tui.screens.asks import Operations
 from tui.screens.desk import Desk
 from tui.screens.home import HomePage
+from tui.screens.leaving import STOP_ALL, ask_to_leave
 from tui.screens.page import Page
 from tui.widgets.driver import ConsoleDriver
 from tui.widgets.frames import put_update
@@ -117,6 +117,11 @@ class ConsoleApp(App[int], inherit_bindings=False):
         self.push_screen(make_page(name, self.desk, arguments))
         self.kick()
 
+    def go_home(self) -> None:
+        """Close every screen above the tree."""
+        while len(self.screen_stack) > 1:
+            self.pop_screen()
+
     def leave(self) -> None:
         """Go back one screen; on the first one, quit."""
         if len(self.screen_stack) > 1:
@@ -127,9 +132,7 @@ class ConsoleApp(App[int], inherit_bindings=False):
     def quit(self) -> None:
         """Leave; whatever runs goes on."""
         if self.offer_down and isinstance(self.screen, Page):
-            from tui.screens.leaving import ask_to_leave
-
-            ask_to_leave(self.screen, lambda code: self.exit(code))
+            ask_to_leave(self.screen, self.exit)
         else:
             self.exit(0)
 
@@ -259,13 +262,7 @@ def run_console(
     place = Place(project, environment, protected, user)
     app = ConsoleApp(operations, place, environ=environ, read_only=read_only, offer_down=offer_down is not None)
     code = app.run(mouse=False)
-    if code == LEFT_DOWN and offer_down is not None:
+    if code == STOP_ALL and offer_down is not None:
         offer_down()
         return 0
     return code or app.return_code or 0
-
-
-LEFT_DOWN = 7001
-"""What the application returns when everything is to be stopped."""
-CSS = Path(__file__).with_name("console.tcss")
-

@@ -20,6 +20,7 @@ from state.rows import (
     Staged,
     StepRow,
 )
+from tui.presentation.detail import DetailFacts
 from tui.presentation.snapshot import Snapshot
 from tui.screens.asks import Confirmation, Drift, PlanView, ProjectView, RunView
 
@@ -127,20 +128,21 @@ class FakeOperations:
         rows = tuple(row for row in self.current.deployments if row.table != table)
         self.current = replace(self.current, deployments=rows)
 
-    def samples(self, table: str, version: int) -> Sequence[SampleRow]:
+    def detail(self, table: str) -> DetailFacts:
         lags = (200, 900, 2400, 5200, 9880, 9400, 8100, 6000, 5100, 4400, 3900, 3300, 2800, 2300, 1700, 1204)
-        return tuple(
+        samples = tuple(
             SampleRow(self.now - 15 * (len(lags) - index), lag, 3, 1000, 200.0 + index, 218.0, 1400 - index)
             for index, lag in enumerate(lags)
         )
-
-    def events(self, table: str | None) -> Sequence[Event]:
-        return (
-            Event(1, self.now - 660, table or "orders_paid", 2, "exception",
-                  "[CAST_INVALID_INPUT] The value 'two' cannot be cast to INT", "org.apache.spark.SparkNumberFormatException",
-                  "f1", 3, self.now - 900),
-            Event(2, self.now - 700, table or "orders_paid", 2, "state", "running -> failed"),
+        events = (
+            Event(1, self.now - 660, table, 2, "exception", "[CAST_INVALID_INPUT] The value 'two' cannot be cast to INT",
+                  "org.apache.spark.SparkNumberFormatException", "f1", 3, self.now - 900),
+            Event(2, self.now - 700, table, 2, "state", "running -> failed"),
         )
+        rows = tuple(row for row in self.current.deployments if row.table == table)
+        figures = self.current.measurements.get((table, rows[0].version)) if rows else None
+        declared = rows[0].texts.dml.replace("10 seconds", "30 seconds") if table == "oven_load" and rows else None
+        return DetailFacts(table, samples, events, figures, rows, declared_dml=declared)
 
     def project(self) -> ProjectView:
         old = SQL.format("oven_load", "order_items")

@@ -37,7 +37,7 @@ class Answering:
     typed_at: float = 0.0
     note: str = ""
     outcome: str = ""
-    """`yes` or `no` once it is over."""
+    """yes, no (esc) or safe (Enter alone) once it is over; all but yes change nothing."""
 
 
 def answer_key(state: Answering, key: str, character: str | None, now: float) -> Answering:
@@ -60,7 +60,7 @@ def answer_key(state: Answering, key: str, character: str | None, now: float) ->
 def _answer_enter(state: Answering, now: float) -> Answering:
     typed = " ".join(state.typed.split())
     if not typed:
-        return replace(state, outcome="no")
+        return replace(state, outcome="safe")
     if typed != state.question.expected:
         return replace(state, note=f"not `{state.question.expected}`: nothing was done")
     if now - state.typed_at < BURST_S:

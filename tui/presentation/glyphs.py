@@ -186,7 +186,7 @@ def spark(values: Sequence[float | None], width: int, levels: str) -> str:
         " " if value is None else levels[0] if top <= 0 else levels[min(last, round(max(value, 0.0) / top * last))]
         for value in shown
     )
-    return "".join(drawn).rjust(width)
+    return "".join(drawn).ljust(width)
 
 
 def bar(part: float, width: int, glyphs: Glyphs) -> str:

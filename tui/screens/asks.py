@@ -6,7 +6,8 @@ from typing import Protocol
 
 from core.plan import Plan, Texts
 from core.problems import Problem
-from state.rows import Audit, Command, Event, PlanRow, RunRow, SampleRow
+from state.rows import Audit, Command, PlanRow, RunRow
+from tui.presentation.detail import DetailFacts
 from tui.presentation.snapshot import Snapshot
 
 
@@ -65,8 +66,8 @@ class Operations(Protocol):
     def snapshot(self, previous: Snapshot | None) -> Snapshot:
         """Read the ledger; the same object again when nothing changed. Never raises: `problem` says what is wrong."""
 
-    def samples(self, table: str, version: int) -> Sequence[SampleRow]: ...
-    def events(self, table: str | None) -> Sequence[Event]: ...
+    def detail(self, table: str) -> DetailFacts:
+        """Read what the detail of a statement shows; equal values when nothing changed."""
     def project(self) -> ProjectView: ...
     def plan(self, hash_prefix: str) -> PlanView | None: ...
     def runs(self) -> Sequence[RunRow]: ...

@@ -21,6 +21,8 @@ class Host(Protocol):
     def go(self, name: str, **arguments: object) -> None:
         """Open a screen by name."""
 
+    def go_home(self) -> None:
+        """Close every screen above the tree."""
     def leave(self) -> None:
         """Go back one screen; on the first one, quit."""
 

@@ -36,6 +36,9 @@ class Page(Screen[None], inherit_bindings=False):
         self.desk = desk
         self.answering: Answering | None = None
         self.on_yes: Callable[[str], None] | None = None
+        self.on_safe: Callable[[], None] | None = None
+        self.named: tuple[str, ...] = ()
+        """Tables that a `:` command names; they go before the cursor and the marks."""
         self.entry: Entry | None = None
         self.filter_text = ""
         self.key_at = 0.0
@@ -65,11 +68,15 @@ class Page(Screen[None], inherit_bindings=False):
         """Give the tables that an act would be about now."""
         return ()
 
+    def subjects(self) -> tuple[str, ...]:
+        """Give the tables of the act that is being done: named ones first."""
+        return self.named or self.targets()
+
     def circumstances(self) -> Circumstances:
         """Give what decides which actions are possible."""
-        targets = self.targets()
-        statements = self.desk.world.statements
-        external = tuple(name for name in targets if (found := statements.get(name)) and found.external)  # type: ignore[call-overload]  # TableName is a str to its users
+        targets = self.subjects()
+        world = self.desk.world
+        external = tuple(name for name in targets if (found := world.statement(name)) and found.external)
         return Circumstances(
             targets=targets,
             external=external if len(external) == len(targets) else (),
@@ -204,10 +211,12 @@ class Page(Screen[None], inherit_bindings=False):
         self.answering = dialogs.answer_key(self.answering, key, character, now)
         if not self.answering.outcome:
             return
-        answered, on_yes = self.answering, self.on_yes
-        self.answering = self.on_yes = None
+        answered, on_yes, on_safe = self.answering, self.on_yes, self.on_safe
+        self.answering = self.on_yes = self.on_safe = None
         if answered.outcome == "yes" and on_yes is not None:
             on_yes(answered.question.expected)
+        elif answered.outcome == "safe" and on_safe is not None:
+            on_safe()
         else:
             self.desk.say(f"{answered.question.title}: not done", Tone.DIM)
 
@@ -256,10 +265,12 @@ class Page(Screen[None], inherit_bindings=False):
 
     # Handlers that every screen has.
 
-    def ask(self, question: Question, on_yes: Callable[[str], None]) -> None:
-        """Put a question; `on_yes` is called with the text that was typed."""
+    def ask(
+        self, question: Question, on_yes: Callable[[str], None], on_safe: Callable[[], None] | None = None
+    ) -> None:
+        """Put a question; `on_yes` is called with the text that was typed, `on_safe` after Enter alone."""
         self.answering = Answering(question, opened_at=self.desk.tick())
-        self.on_yes = on_yes
+        self.on_yes, self.on_safe = on_yes, on_safe
 
     def type_line(self, sign: str, text: str = "") -> None:
         """Begin typing a filter or a command."""
@@ -327,7 +338,7 @@ class Page(Screen[None], inherit_bindings=False):
     def copy_line(self) -> str:
         """Give the CLI line that shows what this screen shows."""
         action = find("detail", self.page_name)
-        targets = self.targets()
+        targets = self.subjects()
         if action is None or not targets or not action.command:
             return f"headgate ls --env {self.desk.place.environment}"
         return command_line(action, tables=targets, environment=self.desk.place.environment)

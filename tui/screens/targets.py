@@ -35,7 +35,7 @@ class Targets(Page):
         """Give the targets without external tables: those are never touched."""
         statements = self.desk.world.statements
         return tuple(
-            name for name in self.targets() if (found := statements.get(TableName(name))) is None or not found.external
+            name for name in self.subjects() if (found := statements.get(TableName(name))) is None or not found.external
         )
 
     def _ask_for(self, verb: str, call: Callable[[Sequence[str], str], str]) -> None:
@@ -78,7 +78,7 @@ class Targets(Page):
         self._ask_for("restart", self.desk.operations.restart)
 
     def do_stage_deploy(self, key: str) -> None:
-        targets = self.targets()
+        targets = self.subjects()
         self.desk.host.perform(lambda: self.desk.operations.stage(targets, "deploy"), self._said)
 
     def do_stage_delete(self, key: str) -> None:
@@ -86,17 +86,17 @@ class Targets(Page):
         self.desk.host.perform(lambda: self.desk.operations.stage(targets, "delete"), self._said)
 
     def do_unstage(self, key: str) -> None:
-        targets = self.targets()
+        targets = self.subjects()
         self.desk.host.perform(lambda: self.desk.operations.unstage(targets), self._said)
 
     def do_detail(self, key: str) -> None:
-        self.desk.host.go("detail", table=self.targets()[0])
+        self.desk.host.go("detail", table=self.subjects()[0])
 
     def do_sql(self, key: str) -> None:
-        self.desk.host.go("detail", table=self.targets()[0], tab="sql")
+        self.desk.host.go("detail", table=self.subjects()[0], tab="sql")
 
     def do_events(self, key: str) -> None:
-        self.desk.host.go("detail", table=self.targets()[0], tab="events")
+        self.desk.host.go("detail", table=self.subjects()[0], tab="events")
 
     def do_lineage(self, key: str) -> None:
-        self.desk.host.go("detail", table=self.targets()[0], tab="lineage")
+        self.desk.host.go("detail", table=self.subjects()[0], tab="lineage")

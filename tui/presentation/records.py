@@ -1,0 +1,59 @@
+"""Audit and command log as rows and texts: who, when, what, confirmed by what, with which outcome."""
+
+from state.rows import Audit, Command
+from tui.presentation.figures import moment
+from tui.presentation.text import Line, Span, Tone, fit, left, line, wrap
+
+BAD = ("refused", "failed", "error")
+
+
+def audit_columns(width: int) -> Line:
+    """Write the heading of the audit."""
+    return line(("  " + left("WHEN", 13) + left("WHO", 12) + left("DID", 11) + left("TO", max(width - 70, 12)) + left("PLAN", 6) + left("TYPED", 14) + "OUTCOME", Tone.DIM))
+
+
+def audit_row(one: Audit, width: int, now: float) -> Line:
+    """Write one entry of the audit."""
+    return fit((
+        Span("  "), Span(left(moment(one.at, now), 13), Tone.DIM), Span(left(one.actor + " ", 12)), Span(left(one.action + " ", 11), Tone.ACCENT),
+        Span(left(one.subject + " ", max(width - 70, 12))), Span(left(one.plan_hash[:4], 6), Tone.DIM),
+        Span(left(one.confirmation + " ", 14), Tone.DIM), Span(one.outcome, outcome_tone(one.outcome)),
+    ), width)
+
+
+def command_columns(width: int) -> Line:
+    """Write the heading of the command log."""
+    return line(("  " + left("WHEN", 13) + left("WHO", 12) + left("OUTCOME", 10) + left("TOOK", 8) + "COMMAND", Tone.DIM))
+
+
+def command_row(one: Command, width: int, now: float) -> Line:
+    """Write one command as the line that does the same."""
+    took = "" if one.took_ms is None else f"{one.took_ms} ms" if one.took_ms < 1000 else f"{one.took_ms / 1000:.1f} s"
+    return fit((
+        Span("  "), Span(left(moment(one.at, now), 13), Tone.DIM), Span(left(one.actor + " ", 12)),
+        Span(left(one.outcome, 10), outcome_tone(one.outcome)), Span(left(took, 8), Tone.DIM),
+        Span(one.line or f"{one.op} {one.subject}"),
+    ), width)
+
+
+def outcome_tone(outcome: str) -> Tone:
+    """Give the tone of an outcome."""
+    return Tone.BAD if outcome.startswith(BAD) else Tone.GOOD if outcome == "done" else Tone.PLAIN
+
+
+def command_text(one: Command, width: int) -> tuple[Line, ...]:
+    """Write the whole of a command."""
+    lines = list(wrap(one.line or f"{one.op} {one.subject}", width - 4, Tone.PLAIN, "   "))
+    if one.detail:
+        lines.extend(wrap(one.detail, width - 4, outcome_tone(one.outcome), "   "))
+    return tuple(lines)
+
+
+def audit_text(one: Audit, width: int) -> tuple[Line, ...]:
+    """Write the whole of an entry."""
+    text = f"{one.actor} did {one.action} to {one.subject}"
+    if one.confirmation:
+        text += f", confirmed by typing `{one.confirmation}`"
+    if one.plan_hash:
+        text += f", plan {one.plan_hash[:12]}"
+    return wrap(f"{text}: {one.outcome or 'no outcome yet'}", width - 4, Tone.PLAIN, "   ")

@@ -1,0 +1,99 @@
+"""Changes: files against what is deployed, what is staged, and a preview; enter plans what is staged and opens the review."""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+
+from textual.widget import Widget
+
+from tui.actions import Circumstances
+from tui.presentation.changes import Change, detail, header, merge, problem_lines, row, summary
+from tui.presentation.text import Line, Tone, line
+from tui.screens.asks import ProjectView
+from tui.screens.desk import Desk
+from tui.screens.rows import RowsPage
+from tui.widgets.lines import Pane
+
+
+class ChangesPage(RowsPage):
+    """Differences and the stage."""
+
+    page_name = "changes"
+
+    def __init__(self, desk: Desk) -> None:
+        super().__init__(desk)
+        self.view: ProjectView | None = None
+        self.changes: dict[str, Change] = {}
+        self.full = False
+        self.pane = Pane(desk.painter, id="under")
+
+    def body(self) -> Sequence[Widget]:
+        return (self.table, self.pane)
+
+    def fetch(self) -> object:
+        return self.desk.operations.project()
+
+    def take(self, fetched: object) -> None:
+        if isinstance(fetched, ProjectView):
+            self.view = fetched
+
+    def row_ids(self) -> Sequence[str]:
+        drift = {
+            one.table: Change(one.table, one.change, one.would, one.reason, one.old, one.new, one.folder, ())
+            for one in (self.view.drift if self.view else ())
+        }
+        self.changes = {one.table: one for one in merge(drift, self.desk.world.snapshot.staged)}
+        needle = self.filter_text.lower()
+        return [table for table in self.changes if needle in table]
+
+    def shape(self) -> Hashable:
+        return (self.filter_text, self.view is None)
+
+    def head(self, width: int) -> Line:
+        return header(width)
+
+    def picture(self, row_id: str, width: int) -> Line:
+        return row(self.changes[row_id], width, self.desk.place.user)
+
+    def is_gone(self, row_id: str) -> bool:
+        return row_id not in self.changes
+
+    def refresh_body(self) -> None:
+        super().refresh_body()
+        width = self.pane.size.width
+        if not width:
+            return
+        view = self.view
+        if view is None:
+            self.pane.show((line((" reading the project", Tone.DIM)),))
+            return
+        lines = list(problem_lines(view.problems, view.missing, width))
+        chosen = self.changes.get(self.table.cursor_id or "")
+        if chosen is not None:
+            lines.extend(detail(chosen, width, self.desk.glyphs, full=self.full))
+        elif not lines:
+            lines.append(line((" the files are what is deployed, and nothing is staged", Tone.DIM)))
+        self.pane.show(lines)
+
+    def crumb(self) -> tuple[Sequence[str], str]:
+        return ("changes",), summary(tuple(self.changes.values()), self.desk.place.user)
+
+    def circumstances(self) -> Circumstances:
+        mine = sum(1 for mark in self.desk.world.snapshot.staged if mark.actor == self.desk.place.user)
+        return replace(super().circumstances(), staged=mine)
+
+    def do_sql(self, key: str) -> None:
+        self.full = not self.full
+
+    def do_enter_row(self, key: str) -> None:
+        self.desk.say("planning what is staged", Tone.CHANGING)
+        self.desk.host.perform(self.desk.operations.submit, self._submitted)
+
+    def _submitted(self, result: object) -> None:
+        self.desk.host.go("review", plan_hash=str(result))
+
+    def do_page_down(self, key: str) -> None:
+        self.pane.scroll_by(max(self.pane.size.height - 2, 1))
+
+    def do_page_up(self, key: str) -> None:
+        self.pane.scroll_by(-max(self.pane.size.height - 2, 1))
+

@@ -1,0 +1,89 @@
+"""The `:` line: what each command opens or does. Commands with the name of an act are the same act."""
+
+from tui.actions import Action, on_screen
+from tui.presentation.commands import TAKES_TABLES, names
+from tui.presentation.text import Tone
+from tui.screens.page import Page
+from tui.screens.targets import Targets
+
+
+def run_command(page: Page, text: str) -> None:
+    """Run what was typed; an unknown command says which there are."""
+    word, _, rest = text.partition(" ")
+    word, rest = {"q": "quit", "q!": "quit", "b": "back"}.get(word, word), rest.strip()
+    host = page.desk.host
+    match word:
+        case "":
+            return
+        case "quit":
+            host.quit()
+        case "home" | "tree":
+            host.go_home()
+        case "st" | "statements":
+            host.go("statements", filter_text=rest)
+        case "audit" | "log" | "runs" | "changes":
+            host.go(word)
+        case "help" if rest:
+            host.go("help", topic=rest)
+        case "plan" if rest:
+            host.go("review", plan_hash=rest)
+        case "review":
+            _review(page, rest)
+        case "run":
+            _run(page, rest)
+        case _:
+            _act(page, word, rest)
+
+
+def _review(page: Page, rest: str) -> None:
+    if rest:
+        page.desk.host.go("review", plan_hash=rest)
+        return
+    mine = [mark for mark in page.desk.world.snapshot.staged if mark.actor == page.desk.place.user]
+    fresh = page.desk.fresh
+    if not mine:
+        page.desk.say("review: nothing is staged by you: D stages a deploy, X a delete", Tone.CHANGING)
+    elif fresh.reason:
+        page.desk.say(f"review: {fresh.reason}", Tone.CHANGING)
+    else:
+        page.desk.say("planning what is staged", Tone.CHANGING)
+        page.desk.host.perform(
+            page.desk.operations.submit, lambda result: page.desk.host.go("review", plan_hash=str(result))
+        )
+
+
+def _run(page: Page, rest: str) -> None:
+    runs = page.desk.world.snapshot.open_runs
+    if rest:
+        page.desk.host.go("run", run_id=rest)
+    elif runs:
+        page.desk.host.go("run", run_id=runs[0].id)
+    else:
+        page.desk.host.go("runs")
+
+
+def _act(page: Page, word: str, rest: str) -> None:
+    action = next((one for one in on_screen(page.page_name) if one.typed == word), None)
+    if action is None and word in TAKES_TABLES and rest:
+        action = next((one for one in on_screen("home") if one.typed == word), None)
+    if action is None:
+        known = ", ".join(name for name, _ in names(page.page_name))
+        page.desk.say(f":{word} is no command here: {known}", Tone.CHANGING)
+        return
+    if rest and word in TAKES_TABLES:
+        _act_on(page, action, tuple(rest.replace(",", " ").split()))
+    else:
+        page.do(action, f":{word}")
+
+
+def _act_on(page: Page, action: Action, tables: tuple[str, ...]) -> None:
+    """Do an act on named tables instead of those under the cursor."""
+    unknown = [name for name in tables if page.desk.world.statement(name) is None]
+    if unknown and action.id != "stage_deploy":
+        page.desk.say(f"{', '.join(unknown)}: not deployed here", Tone.CHANGING)
+    elif isinstance(page, Targets):
+        page.named = tables
+        try:
+            page.do(action, f":{action.typed}")
+        finally:
+            page.named = ()

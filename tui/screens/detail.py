@@ -1,0 +1,94 @@
+"""Detail: one statement by id, in tabs; what it alone needs is read beside the world."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tui.actions import Circumstances
+from tui.presentation.detail import TABS, DetailFacts, tab_lines, title
+from tui.presentation.ghosts import STAYS_S
+from tui.presentation.rows import Look
+from tui.presentation.snapshot import Statement
+from tui.presentation.text import Line, Tone, line
+from tui.screens.desk import Desk
+from tui.screens.scrolled import ScrolledPage
+
+
+class DetailPage(ScrolledPage):
+    """One statement."""
+
+    page_name = "detail"
+
+    def __init__(self, desk: Desk, *, table: str, tab: str = "overview") -> None:
+        super().__init__(desk)
+        self.table_name = table
+        self.tab = tab
+        self.facts = DetailFacts(table)
+        self.statement: Statement | None = desk.world.statement(table)
+        self.gone_at: float | None = None
+
+    def fetch(self) -> object:
+        return self.desk.operations.detail(self.table_name)
+
+    def take(self, fetched: object) -> None:
+        if isinstance(fetched, DetailFacts):
+            self.facts = fetched
+
+    def refresh_body(self) -> None:
+        found = self.desk.world.statement(self.table_name)
+        if found is not None:
+            self.statement, self.gone_at = found, None
+        elif self.gone_at is None:
+            self.gone_at = self.desk.tick()
+        super().refresh_body()
+
+    def content(self, width: int) -> Sequence[Line]:
+        statement = self.statement
+        if statement is None:
+            words = f" {self.table_name} is not deployed in {self.desk.place.environment}"
+            return (line((words, Tone.CHANGING)), line((" D stages a deploy of its files; q goes back", Tone.DIM)))
+        look = Look(self.desk.glyphs, self.desk.clock(), stale=self.desk.fresh.stale)
+        gone = (line((" it has been deleted: this is what was known last", Tone.CHANGING)),) if self.gone_at is not None else ()
+        head = title(statement, self.tab, width)
+        return (head, *gone, *tab_lines(self.tab, statement, self.facts, self.desk.world, look, width))
+
+    def targets(self) -> tuple[str, ...]:
+        return (self.table_name,)
+
+    def circumstances(self) -> Circumstances:
+        ghost = self.gone_at is not None and self.desk.tick() - self.gone_at < STAYS_S
+        return replace(super().circumstances(), ghost=ghost)
+
+    def crumb(self) -> tuple[Sequence[str], str]:
+        if self.statement is None:
+            return (self.table_name,), ""
+        below = f"{self.pane.below} more lines" if self.pane.below else ""
+        return (self.statement.product, self.statement.layer, self.table_name), below
+
+    def choose(self, tab: str) -> None:
+        """Show a tab from its beginning."""
+        if tab != self.tab:
+            self.tab = tab
+            self.pane.scroll_by(-len(self.pane.lines))
+
+    def do_next_tab(self, key: str) -> None:
+        self.choose(TABS[(TABS.index(self.tab) + 1) % len(TABS)])
+
+    def do_previous_tab(self, key: str) -> None:
+        self.choose(TABS[(TABS.index(self.tab) - 1) % len(TABS)])
+
+    def do_tab(self, key: str) -> None:
+        index = int(key) - 1
+        if index < len(TABS):
+            self.choose(TABS[index])
+
+    def do_detail(self, key: str) -> None:
+        self.choose("overview")
+
+    def do_sql(self, key: str) -> None:
+        self.choose("sql")
+
+    def do_events(self, key: str) -> None:
+        self.choose("events")
+
+    def do_lineage(self, key: str) -> None:
+        self.choose("lineage")

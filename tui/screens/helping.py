@@ -1,0 +1,44 @@
+"""Help: keys and reasons of the screen below, or a page of `tui/help`."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from tui.actions import Circumstances
+from tui.presentation.helping import help_lines, topic_lines
+from tui.presentation.text import Line, Tone, line
+from tui.screens.desk import Desk
+from tui.screens.scrolled import ScrolledPage
+
+FOLDER = Path(__file__).parent.parent / "help"
+
+
+def topics() -> tuple[str, ...]:
+    """List the pages of help."""
+    return tuple(sorted(path.stem for path in FOLDER.glob("*.md")))
+
+
+class HelpPage(ScrolledPage):
+    """Help."""
+
+    page_name = "help"
+
+    def __init__(self, desk: Desk, *, about: str = "home", now: Circumstances | None = None, topic: str = "") -> None:
+        super().__init__(desk)
+        self.about = about
+        self.now = now or Circumstances()
+        self.topic = topic
+
+    def content(self, width: int) -> Sequence[Line]:
+        if not self.topic:
+            return help_lines(self.about, self.now, width)
+        path = FOLDER / f"{self.topic}.md"
+        if self.topic not in topics():
+            return (line((f" no page {self.topic}: {', '.join(topics())}", Tone.CHANGING)),)
+        return topic_lines(path.read_text(encoding="utf-8"), width)
+
+    def targets(self) -> tuple[str, ...]:
+        return ()
+
+    def crumb(self) -> tuple[Sequence[str], str]:
+        below = f"{self.pane.below} more lines" if self.pane.below else ""
+        return ("help", self.topic or self.about), below

@@ -1,0 +1,129 @@
+"""Review: read the plan, then execute exactly it; what is typed carries the environment and the plan's hash."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from textual.widget import Widget
+
+from tui.actions import Circumstances, command_line, find
+from tui.presentation.dialogs import question_about_plan
+from tui.presentation.review import columns, heading, losses, node_row, rest, state_of_plan, summary_of, why
+from tui.presentation.text import Line, Tone, line
+from tui.screens.asks import PlanView
+from tui.screens.desk import Desk
+from tui.screens.page import DIALOG_WIDTH
+from tui.screens.rows import RowsPage
+from tui.widgets.lines import Lines, Pane
+
+
+class ReviewPage(RowsPage):
+    """One plan."""
+
+    page_name = "review"
+
+    def __init__(self, desk: Desk, *, plan_hash: str) -> None:
+        super().__init__(desk)
+        self.plan_hash = plan_hash
+        self.view: PlanView | None = None
+        self.missing = False
+        self.full = False
+        self.heading = Lines(desk.painter, id="heading")
+        self.pane = Pane(desk.painter, id="under")
+
+    def body(self) -> Sequence[Widget]:
+        return (self.heading, self.table, self.pane)
+
+    def fetch(self) -> object:
+        return self.desk.operations.plan(self.plan_hash) or "missing"
+
+    def take(self, fetched: object) -> None:
+        if isinstance(fetched, PlanView):
+            self.view = fetched
+        else:
+            self.missing = True
+
+    def row_ids(self) -> Sequence[str]:
+        return [node.table for node in self.view.plan.nodes] if self.view else ()
+
+    def head(self, width: int) -> Line:
+        return columns(width)
+
+    def picture(self, row: str, width: int) -> Line:
+        assert self.view is not None
+        number = self.row_ids().index(row)
+        return node_row(number + 1, self.view.plan.nodes[number], width)
+
+    def refresh_body(self) -> None:
+        width = self.size.width
+        if self.view is None:
+            words = f" there is no plan {self.plan_hash[:12]}" if self.missing else " reading the plan"
+            self.heading.show((line((words, Tone.CHANGING)),))
+            return
+        plan = self.view.plan
+        rows = len(plan.nodes) + 1
+        self.table.styles.height = min(rows, max((self.size.height - 8) // 2, 4))
+        place = self.desk.place
+        environment = f"{place.environment.upper()} protected" if place.protected else place.environment
+        self.heading.show(heading(plan, self.view.row, environment, self.desk.clock(), width))
+        super().refresh_body()
+        lines: list[Line] = []
+        chosen = self.table.cursor_id
+        for number, node in enumerate(plan.nodes, 1):
+            if node.table == chosen:
+                lines.extend(why(number, node, width, self.desk.glyphs, full=self.full))
+        lines.extend(rest(plan, width, self.desk.glyphs))
+        self.pane.show(lines)
+
+    def crumb(self) -> tuple[Sequence[str], str]:
+        below = f"{self.pane.below} more lines (pgdn)" if self.pane.below else ""
+        return ("changes", "review"), below
+
+    def targets(self) -> tuple[str, ...]:
+        return ()
+
+    def circumstances(self) -> Circumstances:
+        closed = state_of_plan(self.view.plan, self.view.row, self.desk.clock()) if self.view else ""
+        return replace(super().circumstances(), has_plan=self.view is not None, plan_open=closed)
+
+    def copy_line(self) -> str:
+        return f"headgate review {self.plan_hash[:12]} --env {self.desk.place.environment}"
+
+    def copy_text(self) -> str:
+        return "\n".join(self.view.lines) if self.view and self.view.lines else self.plan_hash
+
+    def do_sql(self, key: str) -> None:
+        self.full = not self.full
+
+    def do_enter_row(self, key: str) -> None:
+        self.full = not self.full
+
+    def do_page_down(self, key: str) -> None:
+        self.pane.scroll_by(max(self.pane.size.height - 2, 1))
+
+    def do_page_up(self, key: str) -> None:
+        self.pane.scroll_by(-max(self.pane.size.height - 2, 1))
+
+    def do_execute(self, key: str) -> None:
+        assert self.view is not None
+        plan, desk, place = self.view.plan, self.desk, self.desk.place
+        confirmation = desk.operations.confirmation_for_plan(plan)
+        action = find("execute", self.page_name)
+        assert action is not None
+        question = question_about_plan(
+            hash4=plan.hash[:4],
+            summary=summary_of(plan),
+            losses=losses(plan),
+            environment=f"{place.project} {place.environment.upper() + ' protected' if place.protected else place.environment}",
+            command=command_line(action, plan=plan.hash, environment=place.environment),
+            expected=confirmation.text,
+            width=min(self.size.width - 2, DIALOG_WIDTH),
+        )
+
+        def send(typed: str) -> None:
+            desk.say(f"plan {plan.hash[:4]}: sent", Tone.CHANGING)
+            desk.host.perform(lambda: desk.operations.apply(plan.hash, typed), self._begun)
+
+        self.ask(question, send)
+
+    def _begun(self, result: object) -> None:
+        self.desk.host.go("run", run_id=str(result))

@@ -1,0 +1,135 @@
+"""Run: an execution as it goes; leaving the screen leaves the run alone."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from textual.widget import Widget
+
+from tui.actions import Circumstances, command_line, find
+from tui.presentation.dialogs import question_about_run
+from tui.presentation.runs import EFFECTS, columns, first_open, heading, step_detail, step_row
+from tui.presentation.text import Line, Tone, line
+from tui.screens.asks import RunView
+from tui.screens.desk import Desk
+from tui.screens.page import DIALOG_WIDTH
+from tui.screens.rows import RowsPage
+from tui.widgets.lines import Lines, Pane
+
+
+class RunPage(RowsPage):
+    """One run."""
+
+    page_name = "run"
+
+    def __init__(self, desk: Desk, *, run_id: str) -> None:
+        super().__init__(desk)
+        self.run_id = run_id
+        self.view: RunView | None = None
+        self.missing = False
+        self.following = True
+        self.heading = Lines(desk.painter, id="heading")
+        self.pane = Pane(desk.painter, id="under")
+
+    def body(self) -> Sequence[Widget]:
+        return (self.heading, self.table, self.pane)
+
+    def fetch(self) -> object:
+        return self.desk.operations.run(self.run_id) or "missing"
+
+    def take(self, fetched: object) -> None:
+        if isinstance(fetched, RunView):
+            self.view = fetched
+            self.run_id = fetched.run.id
+        else:
+            self.missing = True
+
+    def row_ids(self) -> Sequence[str]:
+        return [str(step.n) for step in self.view.run.steps] if self.view else ()
+
+    def head(self, width: int) -> Line:
+        return columns(width)
+
+    def picture(self, row: str, width: int) -> Line:
+        assert self.view is not None
+        step = self.view.run.steps[self.row_ids().index(row)]
+        planned = {one.n: one for one in self.view.plan.plan.steps} if self.view.plan else {}
+        needs = planned[step.n].after if step.n in planned else ()
+        return step_row(step, needs, width, self.desk.clock(), self.desk.glyphs)
+
+    def refresh_body(self) -> None:
+        if self.view is None:
+            words = f" there is no run {self.run_id}" if self.missing else " reading the run"
+            self.heading.show((line((words, Tone.CHANGING)),))
+            return
+        run = self.view.run
+        width = self.size.width
+        self.table.styles.height = min(len(run.steps) + 1, max(self.size.height - 12, 4))
+        place = self.desk.place
+        environment = f"{place.environment.upper()} protected" if place.protected else place.environment
+        self.heading.show(heading(run, environment, self.desk.clock(), width, self.desk.glyphs))
+        super().refresh_body()
+        if self.following and (step := first_open(run)) is not None:
+            self.table.choose(str(step.n))
+        chosen = next((step for step in run.steps if str(step.n) == self.table.cursor_id), None)
+        if chosen is not None:
+            steps = self.view.plan.plan.steps if self.view.plan else ()
+            reason = next((one.why for one in steps if one.n == chosen.n), "")
+            self.pane.show(step_detail(chosen, reason, width, self.desk.glyphs))
+
+    def targets(self) -> tuple[str, ...]:
+        return ()
+
+    def is_marked(self, row: str) -> bool:
+        return False
+
+    def circumstances(self) -> Circumstances:
+        return replace(super().circumstances(), run_state=self.view.run.state if self.view else "")
+
+    def crumb(self) -> tuple[Sequence[str], str]:
+        return ("runs", self.run_id[:6]), ""
+
+    def copy_line(self) -> str:
+        return f"headgate runs {self.run_id[:12]} --env {self.desk.place.environment}"
+
+    def do_down(self, key: str) -> None:
+        self.following = False
+        super().do_down(key)
+
+    def do_up(self, key: str) -> None:
+        self.following = False
+        super().do_up(key)
+
+    def do_enter_row(self, key: str) -> None:
+        self.following = not self.following
+        self.desk.say("the cursor follows the run" if self.following else "the cursor stays where it is", Tone.DIM)
+
+    def _ask_about_run(self, verb: str, action_id: str) -> None:
+        assert self.view is not None
+        run, desk, place = self.view.run, self.desk, self.desk.place
+        confirmation = desk.operations.confirmation(f"run_{verb}", (run.id,))
+        action = find(action_id, self.page_name)
+        assert action is not None
+        question = question_about_run(
+            verb=verb,
+            run=run.id,
+            effect=EFFECTS[verb],
+            environment=f"{place.project} {place.environment.upper() + ' protected' if place.protected else place.environment}",
+            command=command_line(action, run=run.id, environment=place.environment),
+            expected=confirmation.text,
+            width=min(self.size.width - 2, DIALOG_WIDTH),
+        )
+        self.ask(question, lambda typed: desk.host.perform(
+            lambda: desk.operations.run_control(run.id, verb, typed), self._said))
+
+    def do_pause(self, key: str) -> None:
+        paused = self.view is not None and self.view.run.state == "paused"
+        self._ask_about_run("resume" if paused else "pause", "pause")
+
+    def do_cancel(self, key: str) -> None:
+        self._ask_about_run("cancel", "cancel")
+
+    def do_retry(self, key: str) -> None:
+        self._ask_about_run("retry", "retry")
+
+    def do_skip(self, key: str) -> None:
+        self._ask_about_run("skip", "skip")
