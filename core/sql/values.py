@@ -28,6 +28,8 @@ class Read:
     start: int = 0
     """Character span of the bare table name inside `Parsed.select` (what compiling replaces)."""
     end: int = 0
+    alias_at: int | None = None
+    """Where compiling writes the logical name as alias, because it qualifies a column; None where nothing is needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ class Parsed:
     canonical: str
     """Equal for equal meaning as far as we can prove: case, whitespace, comments, aliases, order of AND terms."""
     state: str
-    """Canonical text of the stateful operators with keys, aggregates, windows, watermarks, joins; empty when stateless."""
+    """Canonical text of the stateful operators: keys, aggregates, windows, watermarks, joins; empty when stateless."""
     pre: str
     """Canonical text of what lies below the lowest stateful operator; the whole query when stateless."""
     post: str

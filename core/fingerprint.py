@@ -1,0 +1,95 @@
+"""Fingerprints of a revision (planning.md §2): which parts of its meaning are equal, as hashes.
+
+A fingerprint may only change with what it names: classification takes the row from the set of those that differ.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from core.plan import Texts
+from core.sql.values import Parsed, TableDdl
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprints:
+    """SHA-256 of each part, in hex; equal parts have equal hashes, in any process."""
+
+    text: str
+    """The texts, byte for byte apart from line endings and byte-order marks."""
+    sem: str
+    """Everything the statement means, with options, source names and watermarks."""
+    state: str
+    pre: str
+    post: str
+    sources: str
+    """Streamed reads in text order: table, source name, options; a watermark is part of `state`."""
+    static: str
+    """Tables read as they are at the start, sorted."""
+    sink: str
+    """Target, format, partitioning, location, options, properties."""
+    schema: str
+    """Columns in order: name, type, whether nullable; without comments."""
+    settings: str
+    """The yml, as text without blank lines and comments of their own."""
+
+
+def fingerprint(texts: Texts, parsed: Parsed | None, ddl: TableDdl) -> Fingerprints:
+    """Compute the fingerprints of a revision; `parsed` is None for an external table."""
+    streamed = [read for read in parsed.reads if read.streaming] if parsed else []
+    static = sorted({read.table for read in parsed.reads if not read.streaming}) if parsed else []
+    writes = parsed.writes if parsed else ""
+    return Fingerprints(
+        text=revision_hash(texts),
+        sem=_hash((writes, parsed.canonical) if parsed else ()),
+        state=_hash((parsed.state,) if parsed else ()),
+        pre=_hash((parsed.pre,) if parsed else ()),
+        post=_hash((parsed.post,) if parsed else ()),
+        sources=_hash(
+            part
+            for read in streamed
+            for part in (read.table, read.source_name, *_pairs((key.lower(), value) for key, value in read.options))
+        ),
+        static=_hash(static),
+        sink=_hash(
+            (
+                ddl.table,
+                ddl.format,
+                *(name.lower() for name in ddl.partitioning),
+                ddl.location,
+                *_pairs(ddl.options),
+                *_pairs(ddl.properties),
+            )
+        ),
+        schema=_hash(
+            part for column in ddl.columns for part in (column.name.lower(), column.type, str(column.nullable))
+        ),
+        settings=_hash(_settings(texts.yml)),
+    )
+
+
+def revision_hash(texts: Texts) -> str:
+    """Hash a revision's texts; line endings and byte-order marks make no difference."""
+    return _hash(_plain(text) for text in (texts.ddl, texts.dml, texts.yml))
+
+
+def _hash(parts: Iterable[str]) -> str:
+    """Hash parts with their lengths, so that no two lists of parts run together into the same bytes."""
+    digest = hashlib.sha256()
+    for part in parts:
+        data = part.encode("utf-8", "surrogatepass")
+        digest.update(str(len(data)).encode() + b":" + data)
+    return digest.hexdigest()
+
+
+def _pairs(pairs: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+    return tuple(f"{len(key)}:{key}={value}" for key, value in sorted(pairs))
+
+
+def _settings(text: str) -> tuple[str, ...]:
+    lines = (line.rstrip() for line in _plain(text).split("\n"))
+    return tuple(line for line in lines if line and not line.lstrip().startswith("#"))
+
+
+def _plain(text: str) -> str:
+    return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")

@@ -1,0 +1,215 @@
+"""Reading ddl files: one `CREATE TABLE` into a value.
+
+Column and field names keep the case that was written (a JSON reader finds fields by it); types are in lower case.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from sqlglot import Token, TokenType
+
+from core.errors import BadName
+from core.names import parse_table_name
+from core.problems import Problem
+from core.sql.lexing import Misread, Source, closing, is_word, open_source, statements_of, tokens_of
+from core.sql.types import read_type
+from core.sql.values import Column, TableDdl
+
+_REMEDY = "write CREATE TABLE <table> (<column> <type>, …) USING <format>"
+
+
+@dataclass(slots=True)
+class _Clauses:
+    """What follows the columns, in any order."""
+
+    format: str = ""
+    partitioning: tuple[str, ...] = ()
+    location: str = ""
+    properties: tuple[tuple[str, str], ...] = ()
+    options: tuple[tuple[str, str], ...] = ()
+    comment: str = ""
+    seen: set[str] = field(default_factory=set)
+
+
+def read_ddl(text: str, path: str) -> tuple[TableDdl | None, tuple[Problem, ...]]:
+    """Read the one CREATE TABLE of a ddl text; None when there is an error Problem."""
+    source = open_source(text, path)
+    try:
+        statements = list(statements_of(tokens_of(source)))
+        if not statements:
+            raise Misread("the file holds no statement", _REMEDY, 0)
+        if len(statements) > 1:
+            remedy = "give each table a ddl file of its own"
+            raise Misread("a ddl file holds one CREATE TABLE", remedy, statements[1][0].start)
+        return _read(statements[0], source), ()
+    except Misread as misread:
+        return None, (source.problem(misread),)
+    except RecursionError:
+        return None, (source.problem(Misread("a type is nested too deeply to be read safely", "flatten it", 0)),)
+
+
+def _read(tokens: list[Token], source: Source) -> TableDdl:
+    at = _name_at(tokens)
+    try:
+        table = parse_table_name(str(tokens[at].text))
+    except BadName as error:
+        raise Misread(error.summary, error.remedy, tokens[at].start, subject=str(tokens[at].text)) from error
+    at += 1
+    if at < len(tokens) and tokens[at].token_type is TokenType.DOT:
+        remedy = "write the table's name alone: headgate places tables itself"
+        raise Misread("a table's name cannot have a database before it", remedy, tokens[at - 1].start, subject=table)
+    if at >= len(tokens) or tokens[at].token_type is not TokenType.L_PAREN:
+        place = tokens[min(at, len(tokens) - 1)].start
+        raise Misread("the table has no columns", _REMEDY, place, subject=table)
+    end = closing(tokens, at)
+    columns = _columns(tokens[at + 1 : end], tokens[at])
+    clauses = _Clauses()
+    index = end + 1
+    while index < len(tokens):
+        index = _clause(tokens, index, clauses)
+    if not clauses.format:
+        remedy = "add USING parquet (or the format it has) after the columns"
+        raise Misread("the table has no format", remedy, tokens[end].start, subject=table)
+    names = [column.name.lower() for column in columns]
+    for name in clauses.partitioning:
+        if name.lower() not in names:
+            remedy = f"partition by one of its columns: {', '.join(names)}"
+            raise Misread(f"{name} is not a column of the table", remedy, tokens[end].start, subject=name)
+    return TableDdl(
+        table,
+        columns,
+        clauses.format,
+        clauses.partitioning,
+        clauses.location,
+        clauses.properties,
+        clauses.options,
+        clauses.comment,
+        source.line(tokens[0].start),
+    )
+
+
+def _name_at(tokens: list[Token]) -> int:
+    """Find the table's name behind CREATE [EXTERNAL] TABLE [IF NOT EXISTS]."""
+    words = [str(token.text).upper() for token in tokens[:8]]
+    at = 1
+    if words[0] != "CREATE":
+        raise Misread(f"a ddl file holds CREATE TABLE, not {tokens[0].text[:30]}", _REMEDY, tokens[0].start)
+    if words[at : at + 1] == ["EXTERNAL"]:
+        at += 1
+    if words[at : at + 1] != ["TABLE"]:
+        found = " ".join(words[:3])[:40]
+        raise Misread(f"a ddl file holds CREATE TABLE, not {found}", _REMEDY, tokens[0].start)
+    at += 1
+    if words[at : at + 3] == ["IF", "NOT", "EXISTS"]:
+        at += 3
+    if at >= len(tokens):
+        raise Misread("the table's name is missing", _REMEDY, tokens[0].start)
+    return at
+
+
+def _columns(tokens: Sequence[Token], opened: Token) -> tuple[Column, ...]:
+    found: list[Column] = []
+    index = 0
+    while index < len(tokens):
+        column, index = _column(tokens, index)
+        if column.name.lower() in {each.name.lower() for each in found}:
+            remedy = "give each column a name of its own"
+            raise Misread(f"the column {column.name} is there twice", remedy, tokens[index - 1].start)
+        found.append(column)
+        if index < len(tokens):
+            if tokens[index].token_type is not TokenType.COMMA or index + 1 == len(tokens):
+                remedy = "separate columns by a comma; allowed after a type: NOT NULL, COMMENT '…'"
+                raise Misread(f"{tokens[index].text} cannot stand here", remedy, tokens[index].start)
+            index += 1
+    if not found:
+        raise Misread("the table has no columns", _REMEDY, opened.start)
+    return tuple(found)
+
+
+def _column(tokens: Sequence[Token], index: int) -> tuple[Column, int]:
+    token = tokens[index]
+    if token.token_type in (TokenType.STRING, TokenType.NUMBER, TokenType.COMMA):
+        raise Misread("a column's name is missing here", "write <column> <type>", token.start)
+    kind, index = read_type(tokens, index + 1) if index + 1 < len(tokens) else _no_type(token)
+    nullable, comment = True, ""
+    while index < len(tokens) and tokens[index].token_type is not TokenType.COMMA:
+        if is_word(tokens[index], "NOT") and index + 1 < len(tokens) and is_word(tokens[index + 1], "NULL"):
+            nullable, index = False, index + 2
+        elif is_word(tokens[index], "COMMENT") and index + 1 < len(tokens):
+            comment, index = str(tokens[index + 1].text), index + 2
+        else:
+            remedy = "allowed after a type: NOT NULL, COMMENT '…'"
+            raise Misread(f"{tokens[index].text} cannot stand here", remedy, tokens[index].start)
+    return Column(str(token.text), "", kind, nullable, comment), index
+
+
+def _no_type(token: Token) -> tuple[str, int]:
+    raise Misread(f"the column {token.text} has no type", "write <column> <type>", token.start)
+
+
+def _clause(tokens: Sequence[Token], index: int, clauses: _Clauses) -> int:
+    """Read one clause after the columns; gives the index after it."""
+    token = tokens[index]
+    word, length = str(token.text).upper(), 1
+    if word == "PARTITIONED" and index + 1 < len(tokens) and is_word(tokens[index + 1], "BY"):
+        word, length = "PARTITIONED BY", 2
+    if word in clauses.seen:
+        raise Misread(f"{word} is there twice", "write it once", token.start)
+    clauses.seen.add(word)
+    if index + length >= len(tokens):
+        raise Misread(f"nothing follows {word}", _REMEDY, token.start)
+    value = tokens[index + length]
+    text = str(value.text)
+    match word:
+        case "USING":
+            clauses.format = text.lower()
+        case "LOCATION" | "COMMENT" if value.token_type is TokenType.STRING:
+            setattr(clauses, word.lower(), text)
+        case "OPTIONS" | "TBLPROPERTIES" if value.token_type is TokenType.L_PAREN:
+            end = closing(tokens, index + length)
+            pairs = _pairs(tokens[index + length + 1 : end])
+            setattr(clauses, "options" if word == "OPTIONS" else "properties", pairs)
+            return end + 1
+        case "PARTITIONED BY" if value.token_type is TokenType.L_PAREN:
+            end = closing(tokens, index + length)
+            clauses.partitioning = _names(tokens[index + length + 1 : end])
+            return end + 1
+        case "AS" | "SELECT":
+            raise Misread("CREATE TABLE … AS SELECT is no stream", "write columns here, INSERT in dml", token.start)
+        case _:
+            remedy = "allowed: USING, OPTIONS, PARTITIONED BY, LOCATION, COMMENT, TBLPROPERTIES"
+            raise Misread(f"{word[:30]} cannot be read here", remedy, token.start, subject=word[:30])
+    return index + length + 1
+
+
+def _names(tokens: Sequence[Token]) -> tuple[str, ...]:
+    found: list[str] = []
+    for index, token in enumerate(tokens):
+        if index % 2:
+            if token.token_type is not TokenType.COMMA:
+                raise Misread("a table can be partitioned by columns only", "name columns", token.start)
+        else:
+            found.append(str(token.text))
+    return tuple(found)
+
+
+def _pairs(tokens: Sequence[Token]) -> tuple[tuple[str, str], ...]:
+    """Read `'k'='v', a.b = 1, c 2`."""
+    found: list[tuple[str, str]] = []
+    index = 0
+    while index < len(tokens):
+        start, key = index, str(tokens[index].text)
+        index += 1
+        while index + 1 < len(tokens) and tokens[index].token_type is TokenType.DOT:
+            key, index = f"{key}.{tokens[index + 1].text}", index + 2
+        if index < len(tokens) and tokens[index].token_type is TokenType.EQ:
+            index += 1
+        if index >= len(tokens) or tokens[index].token_type is TokenType.COMMA:
+            raise Misread("this key has no value", "write 'key'='value'", tokens[start].start, subject=key)
+        found.append((key, str(tokens[index].text)))
+        index += 1
+        if index < len(tokens):
+            if tokens[index].token_type is not TokenType.COMMA:
+                raise Misread("the pairs cannot be read", "write 'key'='value', …", tokens[index].start)
+            index += 1
+    return tuple(found)

@@ -1,0 +1,190 @@
+"""The tokens of a SQL text and where they stand; every place in a Problem about SQL is computed here."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlglot import Token, TokenType
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import TokenError
+
+from core.problems import Problem, Severity, Where
+
+LONGEST_TEXT = 4_000_000
+DEEPEST = 80
+"""Open brackets at once; above it sqlglot's recursion would decide how we fail, and 10,000 end the process."""
+DEEPEST_TYPE = 24
+_AROUND = 30
+_PLACE = re.compile(r"(\d+):(\d+)")
+_DIALECT = Spark()
+_OPENING = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE})
+_CLOSING = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE})
+
+
+class Misread(Exception):
+    """A text, or a part of it, that cannot be read; becomes a Problem before it leaves `core.sql`."""
+
+    def __init__(self, summary: str, remedy: str, offset: int, *, subject: str = "", detail: str = "") -> None:
+        super().__init__(summary)
+        self.summary = summary
+        self.remedy = remedy
+        self.offset = offset
+        self.subject = subject
+        self.detail = detail
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A text without its byte-order mark, and the file that it came from."""
+
+    path: str
+    text: str
+
+    def line(self, offset: int) -> int:
+        """Count the line, from 1, that holds a character offset."""
+        return self.text.count("\n", 0, offset) + 1
+
+    def where(self, offset: int) -> Where:
+        """Name the place of a character offset."""
+        offset = max(0, min(offset, len(self.text)))
+        return Where(self.path, self.line(offset), offset - self.text.rfind("\n", 0, offset))
+
+    def around(self, offset: int) -> str:
+        """Quote the line around an offset, `…` where it is cut."""
+        offset = max(0, min(offset, len(self.text)))
+        start = self.text.rfind("\n", 0, offset) + 1
+        end = self.text.find("\n", offset)
+        end = len(self.text) if end < 0 else end
+        left, right = max(start, offset - _AROUND), min(end, offset + _AROUND)
+        quoted = self.text[left:right].strip()
+        return f"{'…' if left > start else ''}{quoted}{'…' if right < end else ''}"
+
+    def problem(self, misread: Misread, *, severity: Severity = Severity.ERROR) -> Problem:
+        """Turn what could not be read into a Problem with place, text around it and remedy."""
+        return Problem(
+            misread.summary,
+            misread.remedy,
+            self.where(misread.offset),
+            misread.subject,
+            misread.detail or self.around(misread.offset),
+            severity,
+        )
+
+
+def open_source(text: str, path: str) -> Source:
+    """Take the byte-order mark off a text."""
+    return Source(path, text.removeprefix("\ufeff"))
+
+
+def tokens_of(source: Source) -> list[Token]:
+    """Split a text into sqlglot's tokens; raises Misread for an open string or comment, or a text out of bounds."""
+    if len(source.text) > LONGEST_TEXT:
+        raise Misread(f"the text is longer than {LONGEST_TEXT:,} characters", "split it into several files", 0)
+    try:
+        tokens: list[Token] = _DIALECT.tokenize(source.text)
+    except TokenError as error:
+        raise Misread(
+            "the SQL cannot be read: a string, a quoted name or a comment is not closed",
+            "close what is opened here",
+            _offset_in(source.text, str(error.__cause__ or error)),
+        ) from error
+    _check_depth(tokens)
+    return _with_whole_strings(tokens)
+
+
+def statements_of(tokens: Sequence[Token]) -> Iterator[list[Token]]:
+    """Split tokens at semicolons; empty statements are left out."""
+    found: list[Token] = []
+    for token in tokens:
+        if token.token_type is TokenType.SEMICOLON:
+            if found:
+                yield found
+            found = []
+        else:
+            found.append(token)
+    if found:
+        yield found
+
+
+def is_word(token: Token | None, *words: str) -> bool:
+    """Whether a token is one of these bare words (upper case), not a string and not back-quoted."""
+    return (
+        token is not None
+        and token.token_type not in (TokenType.STRING, TokenType.IDENTIFIER)
+        and str(token.text).upper() in words
+    )
+
+
+def closing(tokens: Sequence[Token], opened: int) -> int:
+    """Find the index of the bracket that closes the one at `opened`; raises Misread when there is none."""
+    depth = 0
+    for index in range(opened, len(tokens)):
+        kind = tokens[index].token_type
+        if kind in _OPENING:
+            depth += 1
+        elif kind in _CLOSING:
+            depth -= 1
+            if depth == 0:
+                return index
+    raise Misread("this bracket is never closed", "close it", tokens[opened].start)
+
+
+def end_of(token: Token) -> int:
+    """Give the offset after a token."""
+    return int(token.end) + 1
+
+
+def parser() -> Any:
+    """Make a Spark parser; untyped because the compiled sqlglot is."""
+    return _DIALECT.parser()
+
+
+def _with_whole_strings(tokens: list[Token]) -> list[Token]:
+    """Join `'it''s'`, which sqlglot splits in two and Spark 4 reads as one string with a quote inside."""
+    found: list[Token] = []
+    for token in tokens:
+        last = found[-1] if found else None
+        if last is not None and last.token_type is token.token_type is TokenType.STRING and token.start == end_of(last):
+            text = f"{last.text}'{token.text}"
+            found[-1] = Token(TokenType.STRING, text, token.line, token.col, last.start, token.end, token.comments)
+        else:
+            found.append(token)
+    return found
+
+
+def _offset_in(text: str, message: str) -> int:
+    place = _PLACE.search(message)
+    if place is None:
+        return 0
+    lines = text.split("\n")
+    line = min(int(place[1]), len(lines))
+    return sum(len(each) + 1 for each in lines[: line - 1]) + min(int(place[2]), len(lines[line - 1]))
+
+
+def _check_depth(tokens: Sequence[Token]) -> None:
+    depth = types = joins = 0
+    for token in tokens:
+        kind = token.token_type
+        if kind in _OPENING:
+            depth += 1
+        elif kind in _CLOSING:
+            depth -= 1
+        elif kind is TokenType.LT:
+            types += 1
+        elif kind is TokenType.GT:
+            types = max(0, types - 1)
+        elif kind is TokenType.JOIN:
+            joins += 1
+        elif kind in (TokenType.ON, TokenType.USING, TokenType.CROSS, TokenType.NATURAL):
+            joins = 0
+        elif kind in (TokenType.SELECT, TokenType.SEMICOLON, TokenType.AND, TokenType.COMMA):
+            types = types if kind is TokenType.COMMA else 0
+            joins = 0 if kind in (TokenType.SELECT, TokenType.SEMICOLON) else joins
+        # Joins without ON cost sqlglot 30.30 twice the time for each further one.
+        if depth > DEEPEST or types > DEEPEST_TYPE or joins > 12:
+            raise Misread(
+                "the SQL is nested too deeply to be read safely",
+                "name the inner parts with WITH, or write CROSS JOIN where there is no ON",
+                token.start,
+            )

@@ -1,0 +1,254 @@
+"""What every name in a query stands for: CTE or table, and which alias; aliases become `_t1`, `_t2` … on the way.
+
+Spark's rules (4.2, run): the innermost CTE of a name wins, a CTE sees those before it and never itself, names ignore
+case, `STREAM c` where c is a CTE silently reads the CTE.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlglot import exp
+
+from core.sql.lexing import Misread
+from core.sql.streams import HIDDEN, Mark, Marks
+
+
+@dataclass(frozen=True, slots=True)
+class TableRead:
+    """A table reference that is no CTE."""
+
+    name: str
+    mark: Mark
+    alias: str
+    start: int
+    """Offset of the bare name in the file; the end is after its last character, back-ticks included."""
+    end: int
+    alias_at: int
+    """Offset in the file where an alias would stand."""
+
+
+@dataclass(slots=True)
+class Names:
+    """What naming found; nodes carry their read, or the new name of their CTE, in their meta."""
+
+    marks: Marks
+    reads: list[TableRead] = field(default_factory=list)
+    aliases: int = 0
+    ctes: int = 0
+    unnamed: dict[str, int] = field(default_factory=dict)
+    """New alias of a read without one, to the start of the read."""
+    qualifying: set[int] = field(default_factory=set)
+    """Starts of those reads whose bare name qualifies a column: compiled, they need it as alias."""
+
+    def alias(self) -> str:
+        """Give the next alias."""
+        self.aliases += 1
+        return f"_t{self.aliases}"
+
+
+Scope = dict[str, str]
+"""Alias as written, in lower case, to the new one."""
+
+
+def resolve(query: Any, marks: Marks) -> Names:
+    """Resolve all names of a query and rename its aliases, in place; raises Misread for what we do not stream."""
+    names = Names(marks)
+    _query(query, {}, [], names)
+    names.reads.sort(key=lambda read: read.start)
+    return names
+
+
+def _query(query: Any, ctes: Scope, outer: list[Scope], names: Names) -> None:
+    ctes = _with(query, ctes, outer, names)
+    if isinstance(query, exp.Subquery):
+        _query(query.this, ctes, outer, names)
+    elif isinstance(query, exp.SetOperation):
+        for side in _sides(query):
+            _query(side, ctes, outer, names)
+        for key in ("order", "limit", "offset"):
+            _expressions(query.args.get(key), ctes, outer, {}, names, single=True)
+    elif isinstance(query, exp.Select):
+        _select(query, ctes, outer, names)
+    elif isinstance(query, exp.Table):
+        _source(query, ctes, outer, {}, names)
+
+
+def _sides(query: Any) -> list[Any]:
+    """Give the parts of a chain of set operations from left to right, without recursion along the chain."""
+    found: list[Any] = []
+    while isinstance(query, exp.SetOperation) and not query.args.get("with_"):
+        found.append(query.expression)
+        query = query.this
+    return [query, *reversed(found)]
+
+
+def _with(query: Any, ctes: Scope, outer: list[Scope], names: Names) -> Scope:
+    with_ = query.args.get("with_")
+    if with_ is None:
+        return ctes
+    inner = dict(ctes)
+    for cte in with_.expressions:
+        written = cte.alias.lower()
+        if with_.args.get("recursive"):
+            raise Misread(
+                "a recursive WITH cannot be streamed",
+                "write it without RECURSIVE",
+                _offset(cte),
+                subject=written,
+            )
+        _query(cte.this, inner, outer, names)
+        names.ctes += 1
+        inner[written] = f"_c{names.ctes}"
+        cte.args["alias"].this.set("this", inner[written])
+    return inner
+
+
+def _select(select: Any, ctes: Scope, outer: list[Scope], names: Names) -> None:
+    scope: Scope = {}
+    from_, joins = select.args.get("from_"), select.args.get("joins") or []
+    leaves: list[Any] = []
+    inside: list[Any] = []
+    for root in [*([from_.this] if from_ is not None else []), *(join.this for join in joins)]:
+        _spread(root, leaves, inside)
+    laterals = [*(select.args.get("laterals") or []), *(each for each in inside if isinstance(each, exp.Lateral))]
+    for leaf in leaves:
+        _source(leaf, ctes, outer, scope, names)
+    for lateral in laterals:
+        _rename(lateral, scope, names)
+    single = len(leaves) + len(laterals) == 1
+    for each in [*(leaf for leaf in leaves if isinstance(leaf, exp.Lateral)), *inside, *joins]:
+        within = each.this if isinstance(each, exp.Lateral) else each.args.get("on")
+        if not isinstance(within, exp.Query):
+            _expressions(within, ctes, outer, scope, names, single=False)
+    for key, value in select.args.items():
+        if key not in ("from_", "joins", "with_"):
+            for each in value if isinstance(value, list) else [value]:
+                _expressions(each, ctes, outer, scope, names, single=single)
+
+
+def _spread(source: Any, leaves: list[Any], inside: list[Any]) -> None:
+    """Collect what a source is made of when brackets stand around tables and joins."""
+    bracketed = isinstance(source, exp.Subquery) and not source.alias and not isinstance(source.this, exp.Query)
+    bracketed = bracketed or (isinstance(source, exp.Subquery) and not source.alias and _holds_tables(source.this))
+    if bracketed:
+        _spread(source.this, leaves, inside)
+    else:
+        leaves.append(source)
+    for join in source.args.get("joins") or []:
+        inside.append(join)
+        _spread(join.this, leaves, inside)
+    inside.extend(source.args.get("laterals") or [])
+
+
+def _holds_tables(node: Any) -> bool:
+    """Whether brackets hold tables, however many brackets there are, and not a SELECT."""
+    while isinstance(node, exp.Subquery):
+        node = node.this
+    return isinstance(node, exp.Table)
+
+
+def _source(source: Any, ctes: Scope, outer: list[Scope], scope: Scope, names: Names) -> None:
+    """Resolve one thing in FROM or JOIN that has an alias of its own."""
+    if isinstance(source, exp.Table) and isinstance(source.this, exp.Identifier):
+        _table(source, ctes, names)
+    elif isinstance(source, exp.Subquery):
+        _query(source, ctes, outer, names)
+    elif isinstance(source, exp.Lateral) and isinstance(source.this, exp.Query):
+        _query(source.this, ctes, [*outer, scope], names)
+    _rename(source, scope, names)
+
+
+def _table(table: Any, ctes: Scope, names: Names) -> None:
+    identifier = table.this
+    start = identifier.meta.get("start")
+    written = identifier.name.lower()
+    mark = names.marks.by_start.get(start, Mark())
+    if table.args.get("db") is not None:
+        raise Misread(
+            "a table's name cannot have a database or catalog before it",
+            f"write {written} alone: headgate places tables itself",
+            _offset(table),
+            subject=str(table.args["db"].name) + "." + written,
+        )
+    if written in ctes:
+        if mark.streaming:
+            raise Misread(
+                f"STREAM {written} names a part of WITH, which Spark reads without a word as it is",
+                f"write STREAM inside the part {written}, or give the part another name",
+                start or 0,
+                subject=written,
+            )
+        table.meta["cte"] = ctes[written]
+        return
+    if start is None:
+        raise Misread(f"the place of {written} is unknown", "write the table's name plainly", 0, subject=written)
+    alias, end = table.alias, int(identifier.meta["end"]) + 1
+    alias_at = mark.end or end
+    if alias.startswith(HIDDEN):
+        index, _, alias = alias[len(HIDDEN) :].partition("_")
+        alias_at = names.marks.hidden[int(index)].end
+    names.reads.append(TableRead(identifier.name, mark, alias, start, end, alias_at))
+    table.meta["entry"] = names.reads[-1]
+
+
+def _rename(source: Any, scope: Scope, names: Names) -> None:
+    """Give a source its new alias, and its read the watermark that travelled in the alias."""
+    written = source.alias or (source.name if isinstance(source, exp.Table) else "")
+    alias = source.args.get("alias")
+    if written.startswith(HIDDEN):
+        index, _, written = written[len(HIDDEN) :].partition("_")
+        source.meta["mark"] = names.marks.hidden[int(index)]
+        written = written or (source.name if isinstance(source, exp.Table) else "")
+    new = names.alias()
+    entry: TableRead | None = source.meta.get("entry")
+    if entry is not None and not entry.alias:
+        names.unnamed[new] = entry.start
+    if written:
+        scope[written.lower()] = new
+    if isinstance(source, exp.Table) and "cte" in source.meta:
+        source.set("this", exp.to_identifier(source.meta["cte"]))
+    if alias is None:
+        source.set("alias", exp.TableAlias(this=exp.to_identifier(new)))
+    else:
+        alias.set("this", exp.to_identifier(new))
+
+
+def _expressions(
+    node: Any, ctes: Scope, outer: list[Scope], scope: Scope, names: Names, *, single: bool
+) -> None:
+    """Rename the qualifiers in everything below a node; queries inside see this scope as an outer one."""
+    waiting = [node] if isinstance(node, exp.Expression) else []
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, exp.Query):
+            _query(each, ctes, [*outer, scope], names)
+            continue
+        if isinstance(each, exp.Column):
+            _column(each, outer, scope, names, single=single)
+        if isinstance(each, exp.Lateral):
+            waiting.append(each.this)
+            continue
+        waiting.extend(reversed(list(each.iter_expressions())))
+
+
+def _column(column: Any, outer: list[Scope], scope: Scope, names: Names, *, single: bool) -> None:
+    """Replace or drop the qualifier; without one, the first part is a column, perhaps a struct."""
+    parts = [part for part in (column.args.get(key) for key in ("catalog", "db", "table", "this")) if part is not None]
+    if len(parts) < 2:
+        return
+    first = parts[0].name.lower()
+    found = next((each[first] for each in (scope, *reversed(outer)) if first in each), None)
+    if found is None:
+        return
+    if found in names.unnamed:
+        names.qualifying.add(names.unnamed[found])
+    parts = parts[1:] if single and first in scope else [exp.to_identifier(found), *parts[1:]]
+    keys = ("this", "table", "db", "catalog")
+    for key, part in zip(keys, [*reversed(parts), None, None, None], strict=False):
+        column.set(key, part)
+
+
+def _offset(node: Any) -> int:
+    """Find the offset of the first name below a node, 0 when none has a place."""
+    places = [each.meta["start"] for each in node.find_all(exp.Identifier) if "start" in each.meta]
+    return min(places, default=0)

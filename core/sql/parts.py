@@ -1,0 +1,162 @@
+"""A statement's canonical text as a whole and in three parts: state, what lies below it, what lies above it.
+
+A part is called `post` only where Spark's optimiser cannot move it below the state: it pushes filters on grouping keys
+through an aggregate and drops aggregates that nobody reads (seen on 4.2.0). Everything unsure is `pre`.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlglot import exp
+
+from core.sql.canonical import normalise, sql_of, terms
+from core.sql.functions import with_plain_functions
+from core.sql.lexing import parser
+from core.sql.naming import TableRead
+from core.sql.operators import aggregates_in, aggregating
+from core.sql.streams import Delay, Mark
+from core.sql.values import Operator
+
+_ABOVE_ONLY = ("distinct", "limit", "offset", "order", "sort", "cluster", "distribute", "qualify")
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Canonical texts; see `core.sql.values.Parsed`."""
+
+    canonical: str
+    state: str
+    pre: str
+    post: str
+
+
+def parts_of(query: Any, operators: tuple[Operator, ...]) -> Parts:
+    """Write the canonical texts of a resolved, normalised query; the query is used up."""
+    marked = [node for node in query.walk() if "entry" in node.meta or "mark" in node.meta]
+    names = [(node, node.this if isinstance(node, exp.Table) else None) for node in marked]
+    waters: list[str] = []
+    for node, _ in names:
+        _label(node, waters, full=True)
+    canonical = sql_of(query)
+    for node, _ in names:
+        _label(node, [], full=False)
+    if not operators:
+        return Parts(canonical, "", sql_of(query), "")
+    state = "; ".join([*(_operator_text(each) for each in operators), *waters])
+    post = _lift(query, operators)
+    return Parts(canonical, state, sql_of(query), post)
+
+
+def watermark_text(delay: Delay) -> tuple[str, str]:
+    """Write a watermark's column (`ts`, or `to_timestamp(k) AS z`) and its delay canonically."""
+    if len(delay.expression) == 1:
+        column = str(delay.expression[0].text).lower()
+    else:
+        tokens = with_plain_functions(list(delay.expression))
+        parsed = parser().parse(tokens, "")
+        column = sql_of(normalise(parsed[0])) if parsed and parsed[0] is not None else ""
+    return (f"{column} AS {delay.name}" if delay.name else column), delay.delay
+
+
+def _operator_text(operator: Operator) -> str:
+    return f"{operator.kind}({', '.join(operator.keys)}) {operator.detail}".rstrip()
+
+
+def _label(node: Any, waters: list[str], *, full: bool) -> None:
+    """Write the streaming clauses into the name (of a table) or the alias (of anything else)."""
+    entry: TableRead | None = node.meta.get("entry")
+    mark: Mark | None = node.meta.get("mark")
+    if entry is not None:
+        text = entry.name.lower()
+        if entry.mark.streaming:
+            text = f"STREAM {text}"
+        if full:
+            text += _clauses(entry.mark, waters, text)
+        node.set("this", exp.Identifier(this=text, quoted=False))
+    if mark is not None:
+        alias = node.args["alias"]
+        name = str(alias.this.this).partition(" ")[0]
+        alias.set("this", exp.Identifier(this=name + (_clauses(mark, waters, name) if full else ""), quoted=False))
+
+
+def _clauses(mark: Mark, waters: list[str], name: str) -> str:
+    text = ""
+    if mark.options:
+        options = sorted((key.lower(), value) for key, value in mark.options)
+        text += " WITH (" + ", ".join(f"'{key}'='{value}'" for key, value in options) + ")"
+    if mark.source_name:
+        text += f" IDENTIFIED BY {mark.source_name}"
+    if mark.watermark is not None:
+        column, delay = watermark_text(mark.watermark)
+        text += f" WATERMARK {column} DELAY OF {delay}"
+        waters.append(f"watermark {name} {column} {delay}")
+    return text
+
+
+def _lift(query: Any, operators: tuple[Operator, ...]) -> str:
+    """Take what is surely above the state out of the query, and give its text."""
+    if not isinstance(query, exp.Select) or any(query.args.get(key) is not None for key in _ABOVE_ONLY):
+        return ""
+    if operators[-1].kind not in ("aggregate", "window", "session_window"):
+        return ""
+    if aggregating(query):
+        return _lift_aggregate(query)
+    inner = _only_source(query)
+    if inner is None or not aggregating(inner) or any(inner.args.get(key) is not None for key in _ABOVE_ONLY):
+        return ""
+    used = sorted({column.name for column in query.find_all(exp.Column) if column.parent_select is query})
+    if any(each.find(exp.Star) is not None for each in query.expressions):
+        used = ["*"]
+    computed = {each.alias_or_name for each in inner.expressions if aggregates_in(each)}
+    above = _lift_terms(query, "where", lambda term: any(c.name in computed for c in term.find_all(exp.Column)))
+    outputs = [sql_of(each) for each in query.expressions]
+    query.set("expressions", [exp.column(name) if name != "*" else exp.Star() for name in used])
+    return "; ".join([_lift_aggregate(inner), ", ".join(outputs), *above])
+
+
+def _lift_aggregate(select: Any) -> str:
+    """Take projection and aggregate conditions; keys and aggregates themselves are part of `state`."""
+    named = {each.alias for each in select.expressions if isinstance(each, exp.Alias) and aggregates_in(each)}
+    above = _lift_terms(
+        select,
+        "having",
+        lambda term: bool(aggregates_in(term)) or any(column.name in named for column in term.find_all(exp.Column)),
+    )
+    outputs = [sql_of(each) for each in select.expressions]
+    select.set("expressions", [exp.Star()])
+    return "; ".join([", ".join(outputs), *above])
+
+
+def _lift_terms(select: Any, clause: str, is_above: Any) -> list[str]:
+    """Take the AND terms of WHERE or HAVING that must stay above; the others stay where they are."""
+    condition = select.args.get(clause)
+    if condition is None:
+        return []
+    above: list[str] = []
+    below: list[Any] = []
+    for term in terms(condition.this):
+        if is_above(term) and term.find(exp.Query) is None:
+            above.append(sql_of(term))
+        else:
+            below.append(term.copy())
+    select.set(clause, type(condition)(this=exp.and_(*below)) if below else None)
+    return above
+
+
+def _only_source(query: Any) -> Any:
+    """Give the one SELECT that a query reads from, through a subquery or its own WITH; None when there is more."""
+    from_ = query.args.get("from_")
+    if from_ is None or query.args.get("joins") or query.args.get("laterals"):
+        return None
+    source = from_.this
+    if source.args.get("joins") or source.args.get("laterals"):
+        return None
+    if isinstance(source, exp.Subquery) and isinstance(source.this, exp.Select):
+        return source.this
+    with_ = query.args.get("with_")
+    if isinstance(source, exp.Table) and "cte" in source.meta and with_ is not None:
+        readers = [table for table in query.find_all(exp.Table) if table.meta.get("cte") == source.meta["cte"]]
+        for cte in with_.expressions:
+            if cte.alias == source.meta["cte"] and len(readers) == 1 and isinstance(cte.this, exp.Select):
+                return cte.this
+    return None

@@ -1,0 +1,295 @@
+"""Reading dml files: `INSERT INTO … SELECT` statements into values, everything wrong with them into Problems."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlglot import Token, TokenType, exp
+from sqlglot.errors import ParseError, SqlglotError
+
+from core.errors import BadName
+from core.names import TableName, parse_table_name
+from core.problems import Problem
+from core.sql.canonical import normalise, sql_of
+from core.sql.functions import with_plain_functions
+from core.sql.lexing import Misread, Source, closing, end_of, is_word, open_source, parser, statements_of, tokens_of
+from core.sql.naming import Names, TableRead, resolve
+from core.sql.operators import Found, flow_of
+from core.sql.parts import parts_of, watermark_text
+from core.sql.streams import Marks, take_out
+from core.sql.values import Column, Parsed, Read, Watermark
+
+_FAILURES = (SqlglotError, RecursionError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What sqlglot raises for texts that it does not expect."""
+_REMEDY = "write INSERT INTO <table> SELECT …"
+_NOT_STREAMING = {
+    "MERGE": "MERGE is not a streaming statement",
+    "UPDATE": "UPDATE is not a streaming statement",
+    "DELETE": "DELETE is not a streaming statement",
+    "CREATE": "CREATE belongs into the ddl file",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Header:
+    """Where the parts of an INSERT lie in its tokens."""
+
+    target: Token
+    columns: tuple[Token, ...]
+    query: list[Token]
+    """WITH before INSERT included."""
+    pieces: tuple[tuple[int, int], ...]
+    """Spans of the query's text in the file."""
+
+    def text(self, source: Source) -> str:
+        """Put the query's text together."""
+        return "".join(source.text[start:end] for start, end in self.pieces)
+
+    def moved(self, offset: int) -> int:
+        """Turn an offset in the file into one in the query's text."""
+        before = 0
+        for start, end in self.pieces:
+            if start <= offset <= end and (offset < end or end == self.pieces[-1][1]):
+                return before + offset - start
+            before += end - start
+        return before
+
+
+def read_statements(text: str, path: str) -> tuple[tuple[Parsed, ...], tuple[Problem, ...]]:
+    """Read every statement of a dml text; a statement with an error Problem is left out, the others are kept."""
+    source = open_source(text, path)
+    found: list[Parsed] = []
+    problems: list[Problem] = []
+    try:
+        tokens = tokens_of(source)
+    except Misread as failure:
+        return (), (source.problem(failure),)
+    for statement in statements_of(tokens):
+        misread: list[Misread] = []
+        try:
+            parsed = _read(statement, source, misread)
+        except Misread as failure:
+            misread.append(failure)
+        except RecursionError:
+            misread.append(_too_deep(statement[0].start))
+        else:
+            if not misread:
+                found.append(parsed)
+        problems += [source.problem(_placed(each, statement[0].start)) for each in misread]
+    if not found and not problems:
+        problems.append(source.problem(Misread("the file holds no statement", _REMEDY, 0)))
+    return tuple(found), tuple(problems)
+
+
+def _read(statement: list[Token], source: Source, misread: list[Misread]) -> Parsed:
+    header = _header(statement)
+    writes = _table_name(header.target)
+    marks = take_out(header.query)
+    misread += marks.misread
+    query = _parsed(marks, source, header)
+    names = resolve(query, marks)
+    reads = tuple(_read_value(each, names, header) for each in names.reads)
+    query = normalise(query)
+    outputs = _columns(query)
+    _check_columns(header, outputs, misread)
+    found = Found(names.reads)
+    flow = flow_of(query, found)
+    misread += found.misread
+    if not flow.streaming and not found.misread:
+        misread.append(_nothing_streams(statement, names))
+    parts = parts_of(query, flow.operators)
+    return Parsed(
+        writes=writes,
+        select=header.text(source),
+        reads=reads,
+        columns=outputs,
+        operators=flow.operators,
+        canonical=parts.canonical,
+        state=parts.state,
+        pre=parts.pre,
+        post=parts.post,
+        line=source.line(statement[0].start),
+    )
+
+
+def _header(tokens: list[Token]) -> _Header:
+    """Split `[WITH …] INSERT INTO [TABLE] t [(columns)] query`; raises Misread for every other statement."""
+    at = 0
+    if is_word(tokens[0], "WITH"):
+        at = _find(tokens, lambda token: is_word(token, "INSERT", "MERGE", "UPDATE", "DELETE"))
+    first = tokens[at]
+    word = str(first.text).upper()
+    if not is_word(first, "INSERT"):
+        summary = _NOT_STREAMING.get(word, f"a dml file holds INSERT INTO … SELECT, not {_short(first)}")
+        raise Misread(summary, _REMEDY, first.start, subject=word[:40])
+    after = at + 1
+    if after < len(tokens) and is_word(tokens[after], "OVERWRITE"):
+        remedy = "write INSERT INTO: a stream only appends"
+        raise Misread("INSERT OVERWRITE is not a streaming statement", remedy, first.start, subject="INSERT OVERWRITE")
+    if after >= len(tokens) or not is_word(tokens[after], "INTO"):
+        raise Misread("INTO is missing after INSERT", _REMEDY, first.start)
+    after += 1
+    if after + 1 < len(tokens) and is_word(tokens[after], "TABLE") and not _opens_query(tokens[after + 1]):
+        after += 1
+    if after >= len(tokens):
+        raise Misread("the table's name is missing after INSERT INTO", _REMEDY, first.start)
+    target = tokens[after]
+    after += 1
+    if after < len(tokens) and tokens[after].token_type is TokenType.DOT:
+        remedy = "write the table's name alone: headgate places tables itself"
+        raise Misread("a table's name cannot have a database before it", remedy, target.start, subject=str(target.text))
+    columns, after = _column_list(tokens, after)
+    if after < len(tokens) and is_word(tokens[after], "BY", "PARTITION"):
+        remedy = "remove it: a stream writes columns by name, and partitions by the DDL"
+        raise Misread(f"{_short(tokens[after])} cannot stand after INSERT INTO t", remedy, tokens[after].start)
+    if after >= len(tokens) or not _opens_query(tokens[after]):
+        place = tokens[min(after, len(tokens) - 1)]
+        raise Misread("SELECT is missing after INSERT INTO", _REMEDY, place.start, subject=str(target.text))
+    pieces = [(tokens[after].start, end_of(tokens[-1]))]
+    if at:
+        pieces.insert(0, (tokens[0].start, first.start))
+    return _Header(target, columns, tokens[:at] + tokens[after:], tuple(pieces))
+
+
+def _column_list(tokens: list[Token], after: int) -> tuple[tuple[Token, ...], int]:
+    """Read `(a, b)` after the target, unless the bracket opens the query itself."""
+    if after >= len(tokens) or tokens[after].token_type is not TokenType.L_PAREN:
+        return (), after
+    inside = after
+    while inside < len(tokens) and tokens[inside].token_type is TokenType.L_PAREN:
+        inside += 1
+    if inside < len(tokens) and is_word(tokens[inside], "SELECT", "WITH"):
+        return (), after
+    end = closing(tokens, after)
+    listed = [token for token in tokens[after + 1 : end] if token.token_type is not TokenType.COMMA]
+    return tuple(listed), end + 1
+
+
+def _opens_query(token: Token) -> bool:
+    return is_word(token, "SELECT", "WITH") or token.token_type is TokenType.L_PAREN
+
+
+def _parsed(marks: Marks, source: Source, header: _Header) -> Any:
+    try:
+        trees = parser().parse(with_plain_functions(marks.tokens), source.text)
+    except RecursionError as error:
+        raise _too_deep(header.query[0].start) from error
+    except ParseError as error:
+        raise _unreadable(error, source, header) from error
+    except _FAILURES as error:
+        raise Misread("the SQL cannot be read", "write it as Spark SQL", header.query[0].start) from error
+    query = trees[0] if len(trees) == 1 else None
+    if not isinstance(query, exp.Query):
+        raise Misread("SELECT cannot be read", _REMEDY, header.query[0].start)
+    return query
+
+
+def _unreadable(error: ParseError, source: Source, header: _Header) -> Misread:
+    first = error.errors[0] if error.errors else {}
+    description = str(first.get("description") or "it is not Spark SQL").rstrip(".")
+    offset = header.query[0].start
+    line, column = first.get("line"), first.get("col")
+    if isinstance(line, int) and isinstance(column, int):
+        starts = [0, *(index + 1 for index, char in enumerate(source.text) if char == "\n")]
+        if 0 < line <= len(starts):
+            offset = max(offset, starts[line - 1] + column - len(str(first.get("highlight") or "")))
+    return Misread(
+        f"the SQL cannot be read: {description[:1].lower()}{description[1:]}", "correct it as Spark SQL", offset
+    )
+
+
+def _read_value(entry: TableRead, names: Names, header: _Header) -> Read:
+    mark = entry.mark
+    watermark = Watermark(*watermark_text(mark.watermark)) if mark.watermark is not None else None
+    start, end = header.moved(entry.start), header.moved(entry.end)
+    try:
+        table = parse_table_name(entry.name)
+    except BadName as error:
+        raise Misread(error.summary, error.remedy, entry.start, subject=entry.name) from error
+    alias_at = header.moved(entry.alias_at) if entry.start in names.qualifying else None
+    return Read(table, mark.streaming, entry.alias, mark.options, mark.source_name, watermark, start, end, alias_at)
+
+
+def _columns(query: Any) -> tuple[Column, ...]:
+    """List the output columns; a chain of set operations has the names of its first part."""
+    while not isinstance(query, exp.Select):
+        if not isinstance(query, (exp.Subquery, exp.SetOperation)):
+            return ()
+        query = query.this
+    found: list[Column] = []
+    for each in query.expressions:
+        inner = each.unalias() if isinstance(each, exp.Alias) else each
+        text = sql_of(inner)
+        if isinstance(each, exp.Aliases):
+            found += [Column(alias.name, sql_of(each.this)) for alias in each.args.get("expressions") or []]
+        elif isinstance(inner, exp.Star) or (isinstance(inner, exp.Column) and isinstance(inner.this, exp.Star)):
+            found.append(Column("*", text))
+        else:
+            found.append(Column(each.alias_or_name if _is_named(each) else text.lower(), text))
+    return tuple(found)
+
+
+def _is_named(node: Any) -> bool:
+    return isinstance(node, (exp.Alias, exp.Column, exp.Dot)) and bool(node.alias_or_name)
+
+
+def _check_columns(header: _Header, outputs: tuple[Column, ...], misread: list[Misread]) -> None:
+    """A stream writes by name: the list after INSERT INTO t can only repeat the names of the SELECT."""
+    if not header.columns or any(column.name == "*" for column in outputs):
+        return
+    listed = [str(token.text).lower() for token in header.columns]
+    if listed != [column.name for column in outputs]:
+        pairs = zip(header.columns, listed, outputs, strict=False)
+        wrong = next((token for token, name, column in pairs if name != column.name), header.columns[-1])
+        misread.append(
+            Misread(
+                "the column list differs from the names that the SELECT gives, and a stream writes by name",
+                f"name the outputs with AS: {', '.join(listed)}",
+                wrong.start,
+                subject=str(header.target.text),
+            )
+        )
+
+
+def _nothing_streams(statement: list[Token], names: Names) -> Misread:
+    first = names.reads[0].name if names.reads else "t"
+    return Misread(
+        "the statement reads no stream",
+        f"write FROM STREAM {first} for the table whose new rows it processes",
+        statement[0].start,
+        subject=first,
+    )
+
+
+def _table_name(token: Token) -> TableName:
+    try:
+        return parse_table_name(str(token.text))
+    except BadName as error:
+        raise Misread(error.summary, error.remedy, token.start, subject=str(token.text)) from error
+
+
+def _find(tokens: Sequence[Token], wanted: Callable[[Token], bool]) -> int:
+    depth = 0
+    for index, token in enumerate(tokens):
+        depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
+        if depth == 0 and wanted(token):
+            return index
+    return 0
+
+
+def _short(token: Token) -> str:
+    text = str(token.text)
+    return text if len(text) <= 30 else f"{text[:30]}…"
+
+
+def _placed(misread: Misread, start: int) -> Misread:
+    """Give a Misread without a place the place of its statement."""
+    if misread.offset < 0:
+        misread.offset = start
+    return misread
+
+
+def _too_deep(offset: int) -> Misread:
+    return Misread(
+        "the SQL is nested too deeply to be read safely", "name the inner parts with WITH", offset
+    )

@@ -1,0 +1,286 @@
+"""Spark's streaming clauses, taken out of the tokens before sqlglot sees them, kept by the place of the table name."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from sqlglot import Token, TokenType
+
+from core.sql.lexing import Misread, closing, end_of, is_word
+from core.sql.options import unknown_option
+
+HIDDEN = "hg_w_"
+"""Prefix of the alias that carries a watermark of what is not `STREAM t`; the digits after it index `hidden`."""
+_NOT_AFTER_STREAM = (
+    "AS", "JOIN", "LEFT", "RIGHT", "FULL", "INNER", "CROSS", "NATURAL", "SEMI", "ANTI", "ON", "USING",
+)
+_ENDS = (
+    "WHERE", "GROUP", "GROUP BY", "HAVING", "ORDER", "ORDER BY", "SORT BY", "CLUSTER BY", "DISTRIBUTE BY", "LIMIT",
+    "OFFSET", "WINDOW", "QUALIFY", "UNION", "EXCEPT", "INTERSECT", "MINUS", "LATERAL", "TABLESAMPLE", "PIVOT",
+    "UNPIVOT", "SELECT", "FROM", "OUTER",
+)
+_AFTER_FROM = frozenset({TokenType.FROM, TokenType.JOIN, TokenType.COMMA, TokenType.L_PAREN})
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """A WATERMARK clause: the tokens of its expression, the name it gives and the delay in words."""
+
+    expression: tuple[Token, ...]
+    name: str
+    delay: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What stood around one table name, or behind one subquery."""
+
+    streaming: bool = False
+    options: tuple[tuple[str, str], ...] = ()
+    source_name: str = ""
+    watermark: Delay | None = None
+    end: int = 0
+    """Offset after the last clause, where an alias would stand."""
+
+
+@dataclass(slots=True)
+class Marks:
+    """Tokens that sqlglot can read, and what was taken out of them."""
+
+    tokens: list[Token] = field(default_factory=list)
+    by_start: dict[int, Mark] = field(default_factory=dict)
+    """By the offset of the last part of the table name."""
+    hidden: list[Mark] = field(default_factory=list)
+    misread: list[Misread] = field(default_factory=list)
+    """What is readable and still wrong: unknown options."""
+
+
+@dataclass(slots=True)
+class _Level:
+    """One bracket level of a query: which clause we are in, and whether a table may come next."""
+
+    clause: str = ""
+    selects: bool = False
+    expects: bool = False
+
+
+def take_out(tokens: Sequence[Token]) -> Marks:
+    """Remove every STREAM, WITH options, IDENTIFIED BY and WATERMARK of a query; raises Misread where one is broken."""
+    marks, levels, index = Marks(), [_Level()], 0
+    while index < len(tokens):
+        token, level = tokens[index], levels[-1]
+        if level.expects and is_word(token, "STREAM") and _streams(tokens, index):
+            level.expects = False
+            index = _take_stream(tokens, index, marks)
+            continue
+        if level.clause == "from" and not level.expects and is_word(token, "WATERMARK") and _delays(tokens, index):
+            index = _take_hidden(tokens, index, marks)
+            continue
+        if token.token_type is TokenType.L_PAREN:
+            levels.append(_Level("from", True, True) if level.expects else _Level())
+            level.expects = False
+        elif token.token_type is TokenType.R_PAREN:
+            if len(levels) > 1:
+                levels.pop()
+            levels[-1].expects = False
+        else:
+            _step(level, tokens, index)
+        marks.tokens.append(token)
+        index += 1
+    return marks
+
+
+def _step(level: _Level, tokens: Sequence[Token], index: int) -> None:
+    """Follow the clauses of one bracket level."""
+    kind, before = tokens[index].token_type, tokens[index - 1] if index else None
+    level.expects = False
+    if kind is TokenType.SELECT:
+        level.clause, level.selects = "select", True
+    elif kind is TokenType.FROM:
+        # IS DISTINCT FROM, and FROM inside EXTRACT, TRIM and SUBSTRING, begin no clause.
+        compares = is_word(before, "DISTINCT") and index > 1 and is_word(tokens[index - 2], "IS", "NOT")
+        if level.selects and not compares:
+            level.clause, level.expects = "from", True
+    elif kind is TokenType.JOIN and level.selects:
+        level.clause, level.expects = "from", True
+    elif kind is TokenType.COMMA:
+        if level.clause in ("from", "on"):
+            level.clause, level.expects = "from", True
+    elif is_word(tokens[index], "ON", "USING") and level.clause == "from":
+        level.clause = "on"
+    elif level.clause in ("from", "on") and is_word(tokens[index], *_ENDS) and not is_word(
+        tokens[index], "LATERAL", "OUTER", "TABLESAMPLE", "PIVOT", "UNPIVOT"
+    ):
+        level.clause = "other"
+
+
+def _streams(tokens: Sequence[Token], index: int) -> bool:
+    """Whether the word STREAM here is the keyword, not a table called stream."""
+    after = tokens[index + 1] if index + 1 < len(tokens) else None
+    if after is None or is_word(after, *_ENDS) or is_word(after, "ON", "USING", "JOIN", "INNER", "CROSS"):
+        return False
+    if is_word(after, *_NOT_AFTER_STREAM):
+        # Spark 4.2 reads `FROM stream AS x` and `FROM stream LEFT JOIN y` as a stream of tables called AS and LEFT.
+        raise Misread(
+            "Spark reads the word stream here as the keyword STREAM",
+            "write the table's name in back-ticks: `stream`",
+            tokens[index].start,
+            subject="stream",
+        )
+    if after.token_type is TokenType.L_PAREN:
+        return True
+    return after.token_type is TokenType.IDENTIFIER or str(after.text)[:1].isalpha() or str(after.text)[:1] == "_"
+
+
+def _delays(tokens: Sequence[Token], index: int) -> bool:
+    """Whether a WATERMARK clause stands here, not an alias of that name."""
+    depth = 0
+    for at in range(index + 1, len(tokens)):
+        kind = tokens[at].token_type
+        if kind is TokenType.L_PAREN:
+            depth += 1
+        elif kind is TokenType.R_PAREN:
+            depth -= 1
+            if depth < 0:
+                return False
+        elif depth == 0 and is_word(tokens[at], "DELAY") and at + 1 < len(tokens) and is_word(tokens[at + 1], "OF"):
+            return True
+        elif depth == 0 and is_word(tokens[at], *_ENDS):
+            return False
+    return False
+
+
+def _take_stream(tokens: Sequence[Token], index: int, marks: Marks) -> int:
+    """Take `STREAM t …` or `STREAM(t) …`; the name's tokens stay."""
+    bracket = tokens[index + 1].token_type is TokenType.L_PAREN
+    first = index + 2 if bracket else index + 1
+    last = first
+    while last + 2 < len(tokens) and tokens[last + 1].token_type is TokenType.DOT:
+        last += 2
+    after = last + 1
+    if bracket:
+        if after >= len(tokens) or tokens[after].token_type is not TokenType.R_PAREN:
+            raise Misread(
+                "STREAM takes the name of one table",
+                "write STREAM t, or STREAM(t)",
+                tokens[index].start,
+                subject="STREAM",
+            )
+        after += 1
+    mark, after = _take_clauses(tokens, after, marks)
+    mark = replace(mark, end=end_of(tokens[after - 1]))
+    marks.tokens.extend(tokens[first : last + 1])
+    marks.by_start[tokens[last].start] = mark
+    if after < len(tokens) and is_word(tokens[after], "TABLESAMPLE"):
+        raise Misread("a streaming read cannot be sampled", "remove TABLESAMPLE", tokens[after].start)
+    return after
+
+
+def _take_clauses(tokens: Sequence[Token], index: int, marks: Marks) -> tuple[Mark, int]:
+    options: tuple[tuple[str, str], ...] = ()
+    name, watermark = "", None
+    if index + 1 < len(tokens) and is_word(tokens[index], "WITH") and tokens[index + 1].token_type is TokenType.L_PAREN:
+        end = closing(tokens, index + 1)
+        options = _options(tokens[index + 2 : end], marks)
+        index = end + 1
+    if index + 2 < len(tokens) and is_word(tokens[index], "IDENTIFIED") and is_word(tokens[index + 1], "BY"):
+        name = str(tokens[index + 2].text)
+        index += 3
+    elif index + 1 < len(tokens) and is_word(tokens[index], "IDENTIFIED BY"):
+        name = str(tokens[index + 1].text)
+        index += 2
+    if index < len(tokens) and is_word(tokens[index], "WATERMARK") and _delays(tokens, index):
+        watermark, index = _watermark(tokens, index)
+    return Mark(True, options, name, watermark), index
+
+
+def _options(tokens: Sequence[Token], marks: Marks) -> tuple[tuple[str, str], ...]:
+    """Read `'k'='v', a.b = 1, c 2`, the forms that Spark takes."""
+    found: list[tuple[str, str]] = []
+    index = 0
+    while index < len(tokens):
+        start, key = index, str(tokens[index].text)
+        index += 1
+        while index + 1 < len(tokens) and tokens[index].token_type is TokenType.DOT:
+            key += f".{tokens[index + 1].text}"
+            index += 2
+        if index < len(tokens) and tokens[index].token_type is TokenType.EQ:
+            index += 1
+        if index >= len(tokens) or tokens[index].token_type is TokenType.COMMA:
+            raise Misread("this option has no value", "write 'name'='value'", tokens[start].start, subject=key)
+        found.append((key, str(tokens[index].text)))
+        index += 1
+        if (remedy := unknown_option(key)) is not None:
+            summary = f"{key} is not an option of a streaming read"
+            marks.misread.append(Misread(summary, remedy, tokens[start].start, subject=key))
+        if index < len(tokens):
+            if tokens[index].token_type is not TokenType.COMMA:
+                raise Misread("the options cannot be read", "write 'name'='value', …", tokens[index].start)
+            index += 1
+    return tuple(found)
+
+
+def _watermark(tokens: Sequence[Token], index: int) -> tuple[Delay, int]:
+    """Read `WATERMARK expression [AS name] DELAY OF INTERVAL …`, the index at WATERMARK."""
+    start = index
+    index += 1
+    depth, first = 0, index
+    while depth or not (is_word(tokens[index], "DELAY") and is_word(tokens[index + 1], "OF")):
+        depth += (tokens[index].token_type is TokenType.L_PAREN) - (tokens[index].token_type is TokenType.R_PAREN)
+        index += 1
+    expression, name = list(tokens[first:index]), ""
+    if len(expression) > 2 and expression[-2].token_type is TokenType.ALIAS:
+        name = str(expression[-1].text).lower()
+        expression = expression[:-2]
+    index += 2
+    if not expression or index >= len(tokens) or not is_word(tokens[index], "INTERVAL"):
+        raise Misread(
+            "this WATERMARK cannot be read",
+            "write WATERMARK column DELAY OF INTERVAL 1 MINUTE",
+            tokens[start].start,
+            subject="WATERMARK",
+        )
+    delay, index = _interval(tokens, index + 1)
+    if not delay:
+        raise Misread(
+            "this delay cannot be read", "write DELAY OF INTERVAL 1 MINUTE", tokens[start].start, subject="WATERMARK"
+        )
+    return Delay(tuple(expression), name, delay), index
+
+
+def _interval(tokens: Sequence[Token], index: int) -> tuple[str, int]:
+    """Read `1 MINUTE 30 SECONDS` or `'1:30' MINUTE TO SECOND` as `1 minute 30 second`."""
+    words: list[str] = []
+    while index + 1 < len(tokens):
+        sign = "-" if tokens[index].token_type is TokenType.DASH else ""
+        value = index + 1 if sign else index
+        if tokens[value].token_type not in (TokenType.NUMBER, TokenType.STRING) or value + 1 >= len(tokens):
+            break
+        words += [sign + str(tokens[value].text).strip(), str(tokens[value + 1].text).lower().rstrip("s")]
+        index = value + 2
+        if index + 1 < len(tokens) and is_word(tokens[index], "TO"):
+            words += ["to", str(tokens[index + 1].text).lower().rstrip("s")]
+            index += 2
+    return " ".join(words), index
+
+
+def _take_hidden(tokens: Sequence[Token], index: int, marks: Marks) -> int:
+    """Take the WATERMARK of a subquery or a plain table; it travels in the alias, which positions cannot carry."""
+    start = tokens[index]
+    watermark, index = _watermark(tokens, index)
+    end, alias = end_of(tokens[index - 1]), ""
+    if index < len(tokens) and tokens[index].token_type is TokenType.ALIAS:
+        index += 1
+    if index < len(tokens) and _can_be_alias(tokens[index]):
+        alias = str(tokens[index].text)
+        index += 1
+    text = f"{HIDDEN}{len(marks.hidden)}_{alias}"
+    marks.hidden.append(Mark(watermark=watermark, end=end))
+    for kind, word in ((TokenType.ALIAS, "AS"), (TokenType.IDENTIFIER, text)):
+        marks.tokens.append(Token(kind, word, start.line, start.col, start.start, start.end, []))
+    return index
+
+
+def _can_be_alias(token: Token) -> bool:
+    if token.token_type is TokenType.IDENTIFIER:
+        return True
+    return token.token_type is TokenType.VAR and not is_word(token, *_ENDS, *_NOT_AFTER_STREAM)
