@@ -58,7 +58,7 @@ class Acts:
         self._remembered = deployments
 
     def stop(self, tables: tuple[TableName, ...], arrived: float) -> tuple[Outcome, ...]:
-        """Stop statements, sinks first; the intent comes first, in the emergency journal if the ledger cannot take it."""
+        """Stop statements, sinks first; intent first, in the emergency journal if the ledger cannot take it."""
         found = self._find(tables)
         for deployment in found:
             self._intend(deployment, Wanted.STOPPED)

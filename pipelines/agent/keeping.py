@@ -50,7 +50,7 @@ class PoolKeeper:
             raise
 
     def keep(self) -> bool:
-        """Bring the pool up and attach if it is not; gives whether it attached, so that the catalog must be restored."""
+        """Bring the pool up and attach if it is not; gives whether it attached: then restore the catalog."""
         with self._lock:
             lost = self._open is None
             if not lost and (self._local is None or self._local.alive()):

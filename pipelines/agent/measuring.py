@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from core.lag import ParentHealth, Verdict, total, verdict
-
 from core.names import TableName, query_name
 from core.ports import Position, Query
 from core.vocabulary import State, Wanted
@@ -33,6 +32,9 @@ class History:
     previous: str = "unknown"
     dropped: int = 0
     dropped_batch: int = -1
+    watermark: str = ""
+    watermark_at: float | None = None
+    """When the watermark was first seen where it is; None without one."""
 
 
 class Measurer:
@@ -71,6 +73,8 @@ class Measurer:
         if progress and progress.batch is not None and progress.batch != history.dropped_batch:
             history.dropped_batch = progress.batch
             history.dropped += progress.dropped_by_watermark or 0
+        if progress and progress.watermark and progress.watermark != history.watermark:
+            history.watermark, history.watermark_at = progress.watermark, now
         sample = SampleRow(
             at=now,
             lag_rows=lag.rows,
@@ -135,7 +139,8 @@ class Measurer:
         version_by_parent = {binding.parent: binding.version for binding in deployment.bindings}
         parents = []
         for position in positions:
-            parent = by_version.get((position.table, version_by_parent.get(position.table, 0)))
+            key = (position.table, version_by_parent.get(position.table, 0))
+            parent, known = by_version.get(key), self._history.get(key)
             parents.append(
                 ParentHealth(
                     table=position.table,
@@ -143,6 +148,7 @@ class Measurer:
                     missing=position.missing or parent is None,
                     external=bool(parent and parent.external),
                     silent_s=position.newest_s,
+                    trend=known.previous if known else "",
                 )
             )
         found = self._world.files.read(deployment.checkpoint)
@@ -156,6 +162,7 @@ class Measurer:
             trigger_s=trigger_s(deployment.trigger),
             previous=history.previous,
             commit_age_s=now - found.committed_at if found and found.committed_at else None,
+            watermark_age_s=now - history.watermark_at if history.watermark_at else None,
         )
 
 

@@ -55,7 +55,7 @@ class RunLane:
 
     def _drive(self, run_id: str) -> None:
         try:
-            _Driver(self._world, run_id, self._words[run_id]).drive()
+            Driver(self._world, run_id, self._words[run_id]).drive()
         except HeadgateError as error:
             log.error("run %s ended early: %s", run_id, error.summary)
         finally:
@@ -63,7 +63,7 @@ class RunLane:
                 del self._words[run_id]
 
 
-class _Driver:
+class Driver:
     """One run's loop: evidence in, intents out, each written before and after."""
 
     def __init__(self, world: World, run_id: str, words: "queue.Queue[Control]") -> None:

@@ -108,8 +108,8 @@ class Server:
             return {"id": number, "ok": False, "error": error.as_json()}
         except Exception:
             log.exception("the command %s failed inside the agent", request.get("op"))
-            error = HeadgateError("the agent failed on this command", remedy="see `headgate logs agent`")
-            return {"id": number, "ok": False, "error": error.as_json()}
+            failed = HeadgateError("the agent failed on this command", remedy="see `headgate logs agent`")
+            return {"id": number, "ok": False, "error": failed.as_json()}
 
 
 def send(connection: socket.socket, message: dict[str, Any]) -> None:
