@@ -6,6 +6,7 @@ import grpc
 from pyspark.errors import PySparkException
 
 from core.errors import EngineRefused, HeadgateError, PoolUnreachable
+from pipelines.deadlines import MissedDeadline
 
 _CLASS = re.compile(r"\[([A-Z][A-Z0-9_]*(?:\.[A-Z][A-Z0-9_]*)*)\]")
 _WRAPPERS = frozenset({"STREAM_FAILED", "FAILED_EXECUTE_UDF", "TASK_WRITE_FAILED", "CONNECT_CLIENT_UNEXPECTED"})
@@ -28,7 +29,7 @@ def translate(error: BaseException) -> HeadgateError:
     if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
         return PoolUnreachable("the pool cannot be reached", remedy="it is started again when the agent owns it")
     if code == grpc.StatusCode.DEADLINE_EXCEEDED:
-        return PoolUnreachable("the pool did not answer in time", remedy="the call is retried")
+        return MissedDeadline("the pool did not answer in time", remedy="the call is retried; see the pool's log")
     if code == grpc.StatusCode.UNAUTHENTICATED:
         return EngineRefused("the pool refused our token", error_class="UNAUTHENTICATED", remedy="restart the pool")
     if not isinstance(error, PySparkException | grpc.RpcError):

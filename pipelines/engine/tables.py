@@ -3,9 +3,12 @@
 Nothing here deletes files: a table is forgotten only when it lies outside the warehouse.
 """
 
+import contextlib
 import re
+import secrets
+import threading
 
-from core.errors import EngineRefused
+from core.errors import EngineRefused, HeadgateError, PoolUnreachable
 from pipelines.session import Session, spark_errors
 
 _ABSENT = ("TABLE_OR_VIEW_NOT_FOUND", "VIEW_NOT_FOUND", "TABLE_NOT_FOUND")
@@ -77,17 +80,27 @@ class SparkTables:
     def read(self, sql: str, limit: int) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
         """Column names and at most `limit` rows of a batch query.
 
-        Each table it names is refreshed first, because a session keeps the file listing of its first read.
+        Each table it names is refreshed first, because a session keeps the file listing of its first read. Where the
+        caller's deadline passes, the query is ended on the server too: it would go on to use the pool (Spark 4.2.0).
         """
         session = self._reader or self._session
         words = {word.lower() for word in _WORD.findall(sql)}
-        with spark_errors():
-            for name in sorted(self.names()):
-                if name.lower() in words:
-                    session.spark.sql(f"REFRESH TABLE {_quoted(name)}")
-            frame = session.spark.sql(sql).limit(limit)
-            rows = frame.collect()
-            return tuple(frame.columns), tuple(tuple(row) for row in rows)
+        tag = f"headgate-{secrets.token_hex(8)}"
+        try:
+            with spark_errors():
+                for name in sorted(self.names()):
+                    if name.lower() in words:
+                        session.spark.sql(f"REFRESH TABLE {_quoted(name)}")
+                session.spark.addTag(tag)
+                frame = session.spark.sql(sql).limit(limit)
+                rows = frame.collect()
+                return tuple(frame.columns), tuple(tuple(row) for row in rows)
+        except PoolUnreachable:
+            # In a thread of its own, because this one has no time left.
+            threading.Thread(target=_interrupt, args=(session, tag), name="interrupt", daemon=True).start()
+            raise
+        finally:
+            session.spark.removeTag(tag)
 
     def _run(self, sql: str) -> None:
         with spark_errors():
@@ -111,6 +124,12 @@ class SparkTables:
             raise
         start = next((i for i, row in enumerate(rows) if row["col_name"].startswith("# Detailed Table")), len(rows))
         return {row["col_name"]: row["data_type"] for row in rows[start + 1 :]}
+
+
+def _interrupt(session: Session, tag: str) -> None:
+    # A pool that is gone has nothing left to end.
+    with contextlib.suppress(HeadgateError), spark_errors():
+        session.spark.interruptTag(tag)
 
 
 def _quoted(name: str) -> str:

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from pipelines.formats import lines, parquet
 
 WINDOW_S = 4.0
-BUDGET_S = 0.05
-"""Processor time for reading footers in each window: a backlog of thousands must not make the agent heavy."""
+BUDGET_S = 0.06
+"""Time for reading footers in each window: a backlog of thousands must not make the agent heavy."""
+_HISTORY_SHARE = 0.3
+"""Part of it that files which everybody has consumed may take from those that are lag."""
 
 _REMEMBERED = 50_000
 
@@ -38,24 +40,24 @@ class RowCounter:
         self._footers: OrderedDict[tuple[str, int], int | None] = OrderedDict()
         self._learned: dict[str, lines.BytesPerRow] = {}
 
-    def count(self, file: File, folder: str, format: str) -> bool:
-        """Fill in a file's rows; gives False when the budget of this window is used up."""
+    def count(self, file: File, folder: str, format: str, *, history: bool = False) -> bool:
+        """Fill in a file's rows; gives False when the budget of this window is used up, sooner for `history`."""
         if file.counted:
             return True
         if format == "parquet":
-            return self._count_footer(file)
+            return self._count_footer(file, self._budget_s * (_HISTORY_SHARE if history else 1.0))
         if format in lines.FORMATS:
             file.rows = self._learned.setdefault(folder, lines.BytesPerRow()).rows_of(file.path, file.size)
         file.counted = True
         return True
 
-    def _count_footer(self, file: File) -> bool:
+    def _count_footer(self, file: File, budget_s: float) -> bool:
         key = (file.path, file.size)
         if key not in self._footers:
             now = time.monotonic()
             if now - self._window_at >= self._window_s:
                 self._window_at, self._spent = now, 0.0
-            if self._spent >= self._budget_s:
+            if self._spent >= budget_s:
                 return False
             self._footers[key] = parquet.rows_of(file.path)
             self._spent += time.monotonic() - now

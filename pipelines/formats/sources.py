@@ -93,7 +93,7 @@ class Source:
     def produced_rows(self) -> int | None:
         """Rows ever seen in this source; None while some files are not counted yet."""
         while self._uncounted:
-            if not self._counter.count(self._uncounted[0], self.folder, self.format):
+            if not self._counter.count(self._uncounted[0], self.folder, self.format, history=True):
                 return None
             file = self._uncounted.popleft()
             self._rows_known = self._rows_known and file.rows is not None
