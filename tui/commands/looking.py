@@ -322,11 +322,11 @@ def _sheet(
         for b in d.bindings
     )  # fmt: skip
     lines = [
-        field(str(d.table), f"v{d.version}  {d.state} {long_span(now - d.state_since)}  wanted {d.wanted}"),
+        field("table", f"{d.table} v{d.version}  {d.state} {long_span(now - d.state_since)}  wanted {d.wanted}"),
         field("product", f"{d.product}  {d.layer}" + (f"  owner {d.owner}" if d.owner else "")),
         field("reads", reads or "nothing"),
         field("read by", ", ".join(f"{table}@v{version}" for table, version in readers) or "nothing here"),
-        field("table", f"{d.folder}  ({d.format}, {d.mode})"),
+        field("writes", f"{d.folder}  ({d.format}, {d.mode})"),
     ]
     if not d.external:
         lines.append(field("checkpoint", f"{d.checkpoint}  id {d.checkpoint_id or '-'}  trigger {d.trigger}"))

@@ -26,7 +26,7 @@ from tui.operations.processes import Process
 AGENT = "pipelines.agent"
 
 AGENT_USUAL_S = 3.0
-POOL_USUAL_S = 12.0
+POOL_USUAL_S = 15.0
 """Usual times on 2 cores, shown beside the elapsed ones."""
 
 AGENT_S = 60.0

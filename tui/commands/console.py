@@ -1,0 +1,39 @@
+"""Bare `headgate`: the console, over an agent that is started on demand where the environment is not protected."""
+
+import os
+import sys
+from collections.abc import Callable
+
+from core.errors import HeadgateError, LedgerUnavailable, Refused, UsageError
+from tui.commands.context import Context
+
+
+def console(context: Context) -> int:
+    """Open the console; it is opened without an agent as well, on the last known state."""
+    require_terminal(context)
+    try:
+        context.operations.ensure_agent(context.voice.progress)
+    except (Refused, HeadgateError) as error:
+        if not os.path.exists(context.place.where.ledger):
+            raise
+        context.voice.say(f"{error.summary}: showing the last known state")
+    context.voice.clear()
+    return open_console(context)
+
+
+def require_terminal(context: Context) -> None:
+    """Raise UsageError where the console could not be drawn."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UsageError("the console needs a terminal", remedy="headgate ls; headgate --help lists the commands")
+    if context.environ.get("TERM", "") in ("", "dumb"):
+        raise UsageError("this terminal has no full screen (TERM)", remedy="set TERM, for example xterm-256color")
+
+
+def open_console(context: Context, *, offer_down: Callable[[], object] | None = None) -> int:
+    """Run the Textual application until it is left; `offer_down` is called when everything is to be stopped."""
+    from tui.app import run_console
+
+    place = context.place
+    if not os.path.exists(place.where.ledger):
+        raise LedgerUnavailable(f"{place.title} was never started", remedy="headgate up")
+    return run_console(context.operations, environ=context.environ, offer_down=offer_down)

@@ -1,0 +1,217 @@
+"""The command that shows Headgate at work: the pizzeria, its feeds, its first deploy, its five changes."""
+
+import argparse
+import time
+from collections.abc import Sequence
+
+from core.errors import HeadgateError, UsageError
+from core.plan import Do, Request
+from core.vocabulary import Wanted
+from state.registry import StatementLine
+from tui.commands import console
+from tui.commands.context import Context
+from tui.commands.doctor import lines_of
+from tui.commands.executing import follow
+from tui.operations import agents, demos, health, teardown
+from tui.presentation.figures import short_number
+
+ROWS_S = 900.0
+SETTLE_S = 600.0
+"""How long to wait at most for first rows, and for a round."""
+
+
+def demo(context: Context) -> int:
+    """Run the demo, settle it, or change one of its statements."""
+    words = context.args.words
+    if words and words[0] == "settle":
+        return _settle(_inside(context, words[1:]))
+    if words and words[0] == "change":
+        return _change(context, words[1:])
+    if words and words[0] == "run":
+        words = words[1:]
+    if len(words) > 1:
+        raise UsageError(f"{words[1]!r} is one word too many", remedy="headgate demo [FOLDER] | settle | change KIND")
+    return _run(context, words[0] if words else context.args.folder or demos.default_folder(context.cwd))
+
+
+def _run(context: Context, folder: str) -> int:
+    args, voice = context.args, context.voice
+    with_console = not (args.no_console or voice.as_json)
+    if with_console:
+        console.require_terminal(context)
+    began = time.monotonic()
+    running = demos.exists(folder) and agents.answers(_at(context, folder).operations.client)
+    if not running and not _healthy(context, folder, terminal=with_console):
+        return 1
+    made = demos.copy(folder, context.environ)
+    bound = _at(context, str(made["folder"]))
+    place, operations = bound.place, bound.operations
+    voice.say(f"{place.title}  ({place.folder}, {'made' if made['made'] else 'found'})")
+    agents.make_home(place)
+    log = f"{place.where.home}/generator.log"
+    if demos.start_generator(place, bound.environ, rate=args.rate, log=log):
+        voice.say("the feeds run: orders land every second, for two hours or until `headgate down`")
+    if agents.ensure(place, operations.client, bound.environ, progress=voice.progress):
+        voice.say(f"agent and pool are up after {time.monotonic() - began:.1f} s")
+    else:
+        voice.say(f"attached to what runs already, in {time.monotonic() - began:.1f} s")
+    run_id = _first_plan(bound)
+    if not with_console:
+        return _until_rows(bound, run_id, began)
+    voice.clear()
+    return _console(bound)
+
+
+def _healthy(context: Context, folder: str, *, terminal: bool) -> bool:
+    checks = [c for c in health.check_machine(context.environ, folder) if terminal or c.name != "terminal"]
+    failed = [check for check in checks if not check.ok]
+    if not failed:
+        return True
+    if context.voice.as_json:
+        error = HeadgateError(failed[0].summary, remedy=failed[0].remedy)
+        context.voice.data({"error": error.as_json(), "checks": [check.as_json() for check in checks]})
+    else:
+        context.voice.say("\n".join(lines_of(checks)))
+    return False
+
+
+def _first_plan(context: Context) -> str:
+    """Deploy everything once; returns the run that is under way, empty when all was deployed before."""
+    operations, voice = context.operations, context.voice
+    under_way = operations.reader.open_runs()
+    if under_way:
+        return under_way[0].id
+    if any(not d.external for d in operations.reader.deployments(include_deleted=True)):
+        return ""
+    submitted = operations.submit(Request(everything=True))
+    run_id = operations.apply(submitted.plan.hash, confirm=submitted.confirm)
+    voice.say(
+        f"first plan {submitted.plan.hash[:4]}: {len(submitted.plan.order)} tables, {len(submitted.plan.steps)} steps; "
+        f"submitted and confirmed for you as run {run_id}"
+    )
+    return run_id
+
+
+def _until_rows(context: Context, run_id: str, began: float) -> int:
+    operations, voice = context.operations, context.voice
+
+    def tell(line: StatementLine) -> None:
+        rows = "" if line.rows_total is None else f", {short_number(line.rows_total)} rows"
+        voice.say(f"  {line.table} has processed rows after {time.monotonic() - began:.0f} s{rows}")
+
+    expected = _expected(context, run_id)
+    demos.wait_for_rows(operations, expected, tell=tell, progress=voice.progress, seconds=ROWS_S)
+    if run_id:
+        # The last statements may have rows before the run has written its own end.
+        code = follow_quietly(context, run_id)
+        if code:
+            return code
+    if voice.as_json:
+        lines = [line for line in operations.snapshot().serving if not line.external]
+        voice.data(
+            {"folder": context.place.folder, "statements": len(lines), "took_s": round(time.monotonic() - began, 1)}
+        )
+    else:
+        voice.say(f"every statement has processed rows after {time.monotonic() - began:.0f} s")
+        voice.say(f"next: cd {context.place.folder}; headgate ls; headgate; headgate down")
+    return 0
+
+
+def _expected(context: Context, run_id: str) -> frozenset[str]:
+    """Name the statements that must have rows: those that run, and those that the first plan starts."""
+    operations = context.operations
+    lines = operations.snapshot().serving
+    running = {str(line.table) for line in lines if not line.external and line.wanted == Wanted.RUNNING}
+    if not run_id:
+        return frozenset(running)
+    plan = operations.plan(operations.run(run_id).plan_hash)
+    return frozenset(running | {str(step.table) for step in plan.steps if step.do is Do.START})
+
+
+def follow_quietly(context: Context, run_id: str) -> int:
+    """Wait for a run's end without its report; 1 when it did not end done."""
+    while (row := context.operations.run(run_id)).state not in ("done", "failed", "cancelled"):
+        context.voice.progress(agents.Wait(f"run {run_id}", 0.0, 0.0))
+        time.sleep(0.2)
+    return 0 if row.state == "done" else follow(context, run_id)
+
+
+def _console(context: Context) -> int:
+    def stop_everything() -> None:
+        ended = teardown.end_all(
+            context.place,
+            context.operations.client,
+            context.environ,
+            keep_pool=False,
+            confirm="",
+            progress=context.voice.progress,
+        )
+        context.voice.say("ended: " + ", ".join(ended))
+
+    code = console.open_console(context, offer_down=stop_everything)
+    if teardown.still_running(context.place):
+        context.voice.say(
+            f"left running: headgate demo comes back to it, headgate down {context.place.options} ends it"
+        )
+    return code
+
+
+def _settle(context: Context) -> int:
+    voice, operations = context.voice, context.operations
+    context.announce()
+    rounds = demos.rounds_of(operations.project())
+    began = time.monotonic()
+    settled = []
+    for number in range(1, rounds + 1):
+        one = demos.settle_round(operations, context.environ, voice.progress, seconds=SETTLE_S)
+        voice.say(f"round {number} of {rounds} is worked off after {one.took_s:.0f} s")
+        settled.append(one)
+    open_still = demos.not_closed(operations, settled[0].closed_when_watermark_reaches)
+    if open_still:
+        raise HeadgateError(f"windows are still open in {', '.join(open_still)}", remedy="headgate demo settle again")
+    took = time.monotonic() - began
+    if voice.as_json:
+        voice.data({"settled": True, "rounds": rounds, "took_s": round(took, 1),
+                    "closing_ids": [-one.number for one in settled]})  # fmt: skip
+    else:
+        voice.say(f"settled after {took:.0f} s: the feeds are stopped, every window is closed, nothing lags")
+        voice.say("closing events have negative ids; `headgate demo` starts the feeds again")
+    return 0
+
+
+def _change(context: Context, words: Sequence[str]) -> int:
+    if not words or words[0] not in demos.CHANGES:
+        said = f"{words[0]!r} is not a change" if words else "which change?"
+        raise UsageError(said, remedy=f"headgate demo change {'|'.join(demos.CHANGES)}")
+    bound = _inside(context, words[1:])
+    bound.announce()
+    command = ["--change", words[0], "--project", bound.place.folder]
+    answer = demos.child([*command, *(["--with-readers"] if context.args.with_readers else [])], bound.environ)
+    voice = context.voice
+    if voice.as_json:
+        voice.data(answer)
+        return 0
+    if answer.get("already_made"):
+        voice.say("this change was made before; nothing was written")
+    for path in answer.get("written", ()):
+        voice.print([str(path)])
+    table = str(answer["table"])
+    voice.say(f"expected of {table}: {answer['expected']}")
+    voice.say(f"see it: headgate plan {table} --children all {bound.place.options}")
+    return 0
+
+
+def _inside(context: Context, words: Sequence[str]) -> Context:
+    if len(words) > 1:
+        raise UsageError(f"{words[1]!r} is one word too many", remedy="headgate demo --help has examples")
+    folder = words[0] if words else context.args.folder or demos.default_folder(context.cwd)
+    if not demos.exists(folder):
+        raise UsageError(f"{folder} is not a demo of ours", remedy="make it: headgate demo; or name it: --folder DIR")
+    return _at(context, folder)
+
+
+def _at(context: Context, folder: str) -> Context:
+    """Bind to the demo's own folder and its default environment, whatever HEADGATE_PROJECT says."""
+    environ = {k: v for k, v in context.environ.items() if k not in ("HEADGATE_PROJECT", "HEADGATE_ENV")}
+    args = argparse.Namespace(**{**vars(context.args), "project": folder, "env": None})
+    return Context(args, context.voice, environ)

@@ -1,0 +1,74 @@
+"""The command that checks: everything that a start needs, each with a remedy; 1 when a check fails."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from core.errors import UsageError
+from tui.commands.context import Context
+from tui.operations import health
+from tui.operations.environments import Place
+from tui.operations.health import Check
+
+
+def doctor(context: Context) -> int:
+    """Check machine and environment; without a project, the machine alone."""
+    place = _place(context)
+    if context.args.paths:
+        return _paths(context, place)
+    checks = list(health.check_machine(context.environ, place.data if place else context.cwd))
+    if place:
+        checks += [health.check_home(place), health.check_agent(place, context.operations.client)]
+        checks += [health.check_pool(place), health.check_ledger(place)]
+        logout = health.check_logout(place)
+        checks += [logout] if logout else []
+    failed = [check for check in checks if not check.ok]
+    if context.voice.as_json:
+        context.voice.data({"ok": not failed, "checks": [check.as_json() for check in checks]})
+    else:
+        context.voice.print(lines_of(checks))
+        if place is None:
+            context.voice.say("no project here: home, agent, pool and ledger were not checked")
+    return 1 if failed else 0
+
+
+def lines_of(checks: Sequence[Check]) -> list[str]:
+    """Write one line a check, and one more for its remedy."""
+    lines = []
+    for check in checks:
+        word = "FAIL" if not check.ok else "note" if check.warning else "ok"
+        lines.append(f"{word:<5}{check.name:<10}{check.summary}")
+        if check.remedy:
+            lines.append(f"{'':<15}→ {check.remedy}")
+    return lines
+
+
+def _place(context: Context) -> Place | None:
+    try:
+        return context.place
+    except UsageError:
+        if getattr(context.args, "project", None) or getattr(context.args, "env", None):
+            raise
+        return None
+
+
+def _paths(context: Context, place: Place | None) -> int:
+    place = place or context.place
+    where = place.where
+    paths: dict[str, Any] = {
+        "project": place.folder,
+        "data": place.data,
+        "home": where.home,
+        "ledger": where.ledger,
+        "socket": where.socket,
+        "lock": where.lock,
+        "agent_log": where.agent_log,
+        "pool_log": where.pool_log,
+        "pool_file": where.pool_file,
+        "console_log": where.console_log,
+        "emergency": where.emergency,
+    }
+    if context.voice.as_json:
+        context.voice.data(paths)
+    else:
+        context.voice.print(f"{name:<12}{path}" for name, path in paths.items())
+    return 0

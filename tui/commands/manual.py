@@ -1,0 +1,71 @@
+"""Commands about the command: help topics and shell completion."""
+
+import difflib
+from pathlib import Path
+
+from core.errors import UsageError
+from tui.commands.context import Context
+from tui.commands.grammar import VERBS, build
+from tui.operations import projects
+
+TOPICS = Path(__file__).resolve().parent.parent / "help"
+
+BASH = """\
+_headgate() {
+    local word=${COMP_WORDS[COMP_CWORD]} i verb=
+    for ((i = 1; i < COMP_CWORD; i++)); do
+        case ${COMP_WORDS[i]} in
+            --project|--env) ((i++)) ;;
+            -*) ;;
+            *) verb=${COMP_WORDS[i]}; break ;;
+        esac
+    done
+    if [[ -z $verb ]]; then
+        COMPREPLY=($(compgen -W "@VERBS@" -- "$word"))
+        return
+    fi
+    case $verb in
+        @TAKES@) COMPREPLY=($(compgen -W "$(headgate completion tables 2>/dev/null)" -- "$word")) ;;
+        help) COMPREPLY=($(compgen -W "@TOPICS@" -- "$word")) ;;
+        demo) COMPREPLY=($(compgen -W "settle change comment column filter window rename" -- "$word")) ;;
+        logs) COMPREPLY=($(compgen -W "agent pool console" -- "$word")) ;;
+        completion) COMPREPLY=($(compgen -W "bash zsh" -- "$word")) ;;
+    esac
+}
+complete -o default -F _headgate headgate
+"""
+
+ZSH = "autoload -U +X compinit && compinit\nautoload -U +X bashcompinit && bashcompinit\n" + BASH
+
+TAKES_TABLES = ("ls", "show", "peek", "lag", "wait", "events", "plan", "delete", "stop", "start", "restart")
+
+
+def manual(context: Context) -> int:
+    """Print a topic, a command's help, or the list of topics."""
+    topic = context.args.topic
+    topics = sorted(path.stem for path in TOPICS.glob("*.md"))
+    if topic is None:
+        context.voice.print([build().format_help(), "topics: " + (", ".join(topics) or "none")])
+        return 0
+    if topic in topics:
+        context.voice.print([(TOPICS / f"{topic}.md").read_text(encoding="utf-8").rstrip()])
+        return 0
+    names = [verb.name for verb in VERBS]
+    if topic in names:
+        build().parse_args([topic, "--help"])
+    near = difflib.get_close_matches(topic, [*topics, *names], n=1)
+    remedy = f"did you mean `headgate help {near[0]}`?" if near else f"topics: {', '.join(topics) or 'none'}"
+    raise UsageError(f"there is no topic {topic!r}", remedy=remedy)
+
+
+def completion(context: Context) -> int:
+    """Print a shell's script, or the tables' names for it."""
+    if context.args.shell == "tables":
+        context.voice.print(entry.table for entry in projects.declared(context.place.folder))
+        return 0
+    topics = " ".join(sorted(path.stem for path in TOPICS.glob("*.md")))
+    text = ZSH if context.args.shell == "zsh" else BASH
+    text = text.replace("@VERBS@", " ".join(verb.name for verb in VERBS))
+    text = text.replace("@TAKES@", "|".join(TAKES_TABLES)).replace("@TOPICS@", topics)
+    context.voice.print([text.rstrip("\n")])
+    return 0

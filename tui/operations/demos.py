@@ -1,0 +1,221 @@
+"""The demo: a copy of the sample, its generator, its settling, all reached as child processes of `pipelines.demo`."""
+
+import json
+import os
+import re
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from core.errors import HeadgateError, TryAgain, from_json
+from core.vocabulary import State, Wanted
+from state.registry import StatementLine
+from tui.operations import processes
+from tui.operations.agents import Progress, Wait
+from tui.operations.bound import Operations
+from tui.operations.environments import Place
+from tui.operations.teardown import DEMO_FILE, GENERATOR, find_generator
+
+if TYPE_CHECKING:
+    from core.project import Project
+
+CHANGES = ("comment", "column", "filter", "window", "rename")
+
+CHILD_S = 120.0
+
+ROWS_USUAL_S = 120.0
+ROUND_USUAL_S = 40.0
+
+QUIET_S = 3.0
+"""Added to the longest trigger: after this long without a batch nothing of a round is under way."""
+
+_CLONE = Path(__file__).resolve().parents[2]
+_UNIT_S = {"second": 1.0, "minute": 60.0, "hour": 3600.0, "millisecond": 0.001}
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One settled round of closing events."""
+
+    number: int
+    took_s: float
+    closed_when_watermark_reaches: str
+
+
+def default_folder(cwd: str) -> str:
+    """Give the folder when none is named: the demo that we are in, else ./headgate-demo, never inside the clone."""
+    here = Path(cwd).resolve()
+    for folder in (here, *here.parents):
+        if (folder / DEMO_FILE).is_file():
+            return str(folder)
+    inside = here == _CLONE or _CLONE in here.parents
+    return str((_CLONE.parent if inside else here) / "headgate-demo")
+
+
+def copy(folder: str, environ: Mapping[str, str]) -> dict[str, Any]:
+    """Copy the sample, or find the copy; raises Refused for a folder that is not ours."""
+    return child(["--copy", folder], environ)
+
+
+def child(words: list[str], environ: Mapping[str, str], *, seconds: float = CHILD_S) -> dict[str, Any]:
+    """Run `pipelines.demo` and give its JSON; raises what it refused."""
+    command = processes.module_command(GENERATOR, *words)
+    try:
+        done = subprocess.run(
+            command,
+            cwd="/",
+            env=processes.child_environment(environ),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise TryAgain(f"the demo did not answer within {seconds:.0f} s", remedy="try again") from error
+    try:
+        answer = json.loads(done.stdout)
+    except ValueError as error:
+        said = (done.stderr.strip().splitlines() or ["nothing"])[-1]
+        raise HeadgateError(f"the demo's process failed: {said}", remedy="install headgate again") from error
+    if "error" in answer:
+        raise from_json(answer["error"])
+    return dict(answer)
+
+
+def start_generator(place: Place, environ: Mapping[str, str], *, rate: float | None, log: str) -> bool:
+    """Start landing events unless somebody does; returns whether it was started here."""
+    if find_generator(place) is not None:
+        return False
+    command = processes.module_command(GENERATOR, "--data", place.data)
+    if rate is not None:
+        command += ["--rate", str(rate)]
+    started = processes.start_detached(command, environ, log)
+    ends_at = time.monotonic() + 10.0
+    while find_generator(place) is None:
+        if started.poll() is not None or time.monotonic() > ends_at:
+            raise HeadgateError("the generator ended at once", remedy=f"its words are in {log}")
+        time.sleep(0.02)
+    return True
+
+
+def wait_for_rows(
+    operations: Operations,
+    expected: frozenset[str],
+    *,
+    tell: Callable[[StatementLine], None],
+    progress: Progress,
+    seconds: float,
+) -> None:
+    """Wait until each of the tables has processed rows; `tell` hears of each as it does. Raises HeadgateError."""
+    began = time.monotonic()
+    told: set[str] = set()
+    version = -1
+    while True:
+        lines = [line for line in operations.snapshot().serving if not line.external]
+        for line in lines:
+            if has_processed(line) and line.table not in told:
+                told.add(line.table)
+                tell(line)
+        waiting = sorted(expected - told)
+        if not waiting:
+            return
+        failed = [line for line in lines if line.table in waiting and line.state == State.FAILED]
+        elapsed = time.monotonic() - began
+        if failed:
+            raise HeadgateError(f"{failed[0].table} failed: {failed[0].error_class}", remedy="headgate events")
+        if elapsed > seconds:
+            names = ", ".join(waiting[:5])
+            raise HeadgateError(f"no rows after {elapsed:.0f} s in {names}", remedy="headgate ls, headgate events")
+        detail = f"{len(expected) - len(waiting)} of {len(expected)}, {waiting[0]} waits"
+        progress(Wait("rows in every statement", elapsed, ROWS_USUAL_S, detail))
+        version = operations.wait_for_change(version, 0.5)
+
+
+def has_processed(line: StatementLine) -> bool:
+    """Whether a statement has committed a batch: Spark makes none before there are rows to read."""
+    return line.state == State.RUNNING and line.batch is not None and line.committed_at is not None
+
+
+def rounds_of(project: "Project") -> int:
+    """Count the rounds after which every chain is closed: the most stateful statements in one chain, and one more."""
+    depth: dict[str, int] = {}
+
+    def measure(name: str) -> int:
+        if name not in depth:
+            table = project.tables.get(name)  # type: ignore[call-overload]  # A str that may not be a TableName.
+            facts = table.facts if table else None
+            depth[name] = 0
+            if facts is not None:
+                parents = [measure(read.table) for read in facts.reads if read.streaming]
+                depth[name] = max(parents, default=0) + facts.stateful
+        return depth[name]
+
+    return max((measure(name) for name in project.tables), default=0) + 1
+
+
+def settle_round(operations: Operations, environ: Mapping[str, str], progress: Progress, *, seconds: float) -> Round:
+    """Land one round of closing events and wait until all of it is worked off; raises HeadgateError."""
+    began = time.monotonic()
+    answer = child(["--settle", "--data", operations.place.data, "--rounds", "1"], environ)
+    landed_at = time.time()
+    landed = answer["rounds"][0]
+    wait_for_quiet(operations, landed_at, progress, seconds=seconds, what=f"round {landed['number']} is worked off")
+    return Round(int(landed["number"]), time.monotonic() - began, str(landed["closed_when_watermark_reaches"]))
+
+
+def wait_for_quiet(
+    operations: Operations, since: float, progress: Progress, *, seconds: float, what: str
+) -> tuple[StatementLine, ...]:
+    """Wait until nothing lags and no statement has made a batch for longer than the longest trigger."""
+    quiet_s = max((trigger_s(d.trigger) for d in operations.reader.deployments()), default=10.0) + QUIET_S
+    began = quiet_from = time.monotonic()
+    before: tuple[tuple[str, int | None], ...] = ()
+    while True:
+        lines = tuple(
+            line for line in operations.snapshot().serving if not line.external and line.wanted == Wanted.RUNNING
+        )
+        batches = tuple((line.table, line.batch) for line in lines)
+        behind = [line for line in lines if not _is_settled(line, since)]
+        now = time.monotonic()
+        if behind or batches != before:
+            quiet_from, before = now, batches
+        elif now - quiet_from >= quiet_s:
+            return lines
+        if now - began > seconds:
+            names = ", ".join(f"{line.table} ({line.state}, lag {line.lag_rows})" for line in behind[:4])
+            raise HeadgateError(f"not settled after {seconds:.0f} s: {names or 'batches go on'}", remedy="headgate lag")
+        detail = f"{len(behind)} behind" if behind else "quiet"
+        progress(Wait(what, now - began, ROUND_USUAL_S, detail))
+        time.sleep(0.25)
+
+
+def not_closed(operations: Operations, reached: str) -> list[str]:
+    """List stateful statements whose watermark has not passed the first round: they may hold events of before it."""
+    measured = {(m.table, m.version): m for m in operations.reader.measurements()}
+    found = []
+    for d in operations.reader.deployments():
+        if d.active and d.stateful and d.wanted == Wanted.RUNNING:
+            figures = measured.get((d.table, d.version))
+            if figures and figures.watermark and figures.watermark < reached:
+                found.append(f"{d.table} (watermark {figures.watermark})")
+    return sorted(found)
+
+
+def trigger_s(text: str) -> float:
+    """Read Spark's processing-time interval as seconds; 10 when it is written in a way that is not known here."""
+    found = re.fullmatch(r"\s*(?:interval\s+)?(\d+)\s*(millisecond|second|minute|hour)s?\s*", text.lower())
+    return int(found[1]) * _UNIT_S[found[2]] if found else 10.0
+
+
+def exists(folder: str) -> bool:
+    """Whether a demo lies there."""
+    return os.path.isfile(os.path.join(folder, DEMO_FILE))
+
+
+def _is_settled(line: StatementLine, since: float) -> bool:
+    behind = line.lag_rows if line.lag_rows is not None else line.lag_files
+    return line.state == State.RUNNING and behind == 0 and line.at is not None and line.at >= since
