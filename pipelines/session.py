@@ -94,8 +94,9 @@ class Session:
         self.breaker.close()
         self.spark.client.close()
 
-    def _ping(self) -> str:
-        return self.spark.version
+    def _ping(self) -> None:
+        # `SparkSession.version` asks once and remembers (PySpark 4.2.0).
+        self.spark.client._analyze(method="spark_version")
 
 
 @contextmanager
@@ -126,7 +127,7 @@ def probe(url: str, token: str) -> None:
     spark = _connect(url, token, name)
     try:
         with spark_errors():
-            str(spark.version)
+            spark.client._analyze(method="spark_version")
     finally:
         spark.client.close()
 
