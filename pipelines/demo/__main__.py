@@ -22,7 +22,7 @@ from pipelines.demo.generator import (
     feeds_from_json,
     generate,
 )
-from pipelines.demo.landing import open_folder, read_object
+from pipelines.demo.landing import Folder, lander, open_folder, read_object
 from pipelines.demo.project import copy_sample, purge_list
 from pipelines.demo.settle import ROUNDS, how_many_rounds, land_closing, land_rest, stop_feeds
 
@@ -64,6 +64,8 @@ def _parser() -> argparse.ArgumentParser:
     act.add_argument("--purge-list", metavar="DEST", help="list what carries our marker")
     act.add_argument("--change", choices=sorted(CHANGES), help="edit one statement of --project")
     act.add_argument("--settle", action="store_true", help="stop the feeds of --data and land closing events")
+    act.add_argument("--stop", action="store_true", help="end the generator of --data, if one runs")
+    act.add_argument("--status", action="store_true", help="say what the generator of --data does, or did last")
     parser.add_argument("--data", metavar="DIR", help="data folder to land events in")
     parser.add_argument("--project", metavar="DIR", help="project folder")
     parser.add_argument("--with-readers", action="store_true", help="with --change rename: edit the readers too")
@@ -87,6 +89,11 @@ def _do(given: argparse.Namespace) -> dict[str, Any]:
         return _change(given)
     if given.data is None:
         raise UsageError("no data folder is given", remedy="add --data DIR")
+    if given.status:
+        folder = Folder(Path(given.data).expanduser().absolute())
+        return {"pid_alive": lander(folder), "last": read_object(folder.status)}
+    if given.stop:
+        return {"stopped": stop_feeds(Folder(Path(given.data).expanduser().absolute()))}
     return _settle(given) if given.settle else _generate(given)
 
 

@@ -120,9 +120,9 @@ def generate(
 def _begin(folder: Folder, now: float, feeds: Feeds | None, seed: int) -> _Run:
     book = read_book(folder) or Book(seed=seed)
     ahead_ms = max(0, book.newest_ms - int(now * 1000))
-    if feeds is None:
-        feeds = _control(folder, Feeds())[0]
-    write_whole(folder.control, json.dumps(feeds.as_json(), indent=2) + "\n")
+    if feeds is not None or not folder.control.exists():
+        write_whole(folder.control, json.dumps((feeds or Feeds()).as_json(), indent=2) + "\n")
+    feeds = _control(folder, Feeds())[0]
     run = _Run(folder, book, feeds, now, ahead_ms)
     _log(run, now, f"started, process {os.getpid()}, {feeds.rate:g} orders/s, event time {ahead_ms // 1000} s ahead")
     return run

@@ -54,8 +54,8 @@ def how_many_rounds(project: Project) -> int:
     return max((depth(name) for name in project.tables), default=0) + 1
 
 
-def stop_feeds(folder: Folder, *, pause: Callable[[float], None] = time.sleep) -> None:
-    """End the generator of this folder, if one runs; raises TryAgain when it does not end in time."""
+def stop_feeds(folder: Folder, *, pause: Callable[[float], None] = time.sleep) -> bool:
+    """End the generator of this folder, False when none runs; raises TryAgain when it does not end in time."""
     waited = 0.0
     while (pid := lander(folder)) is not None:
         if waited == 0.0:
@@ -64,6 +64,7 @@ def stop_feeds(folder: Folder, *, pause: Callable[[float], None] = time.sleep) -
             raise TryAgain(f"the generator, process {pid}, does not end", remedy=f"end it with kill -9 {pid}")
         pause(0.1)
         waited += 0.1
+    return waited > 0.0
 
 
 def land_rest(folder: Folder) -> dict[str, int]:

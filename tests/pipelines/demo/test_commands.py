@@ -51,6 +51,26 @@ def test_settling_one_round_at_a_time_goes_on_counting(project: Path, capsys: py
     assert numbers == [1, 2, 3]
 
 
+def test_a_generator_is_seen_and_stopped_by_its_folder_alone(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = project / "data"
+    assert call(capsys, "--data", data, "--status") == (0, {"pid_alive": None, "last": None})
+    generator = subprocess.Popen(
+        [sys.executable, "-m", "pipelines.demo", "--data", str(data), "--rate", "2"],
+        cwd=Path(__file__).parents[3], stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        while not (data / "generator.json").exists():
+            assert generator.poll() is None
+        assert call(capsys, "--data", data, "--status")[1]["pid_alive"] == generator.pid
+        assert call(capsys, "--data", data, "--stop") == (0, {"stopped": True})
+        assert generator.wait(10) == 0
+    finally:
+        generator.kill()
+        generator.wait()
+    assert call(capsys, "--data", data, "--stop") == (0, {"stopped": False})
+    assert call(capsys, "--data", data, "--status")[1]["last"]["state"] == "stopped"
+
+
 def test_a_purge_lists_paths(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, result = call(capsys, "--purge-list", project)
     assert code == 0 and str(project) in result["purge"] and result["kept"] == []

@@ -123,6 +123,12 @@ def test_a_control_file_without_sense_changes_nothing_and_is_reported(folder: Fo
     assert len(folder.landed("orders")) == 3
 
 
+def test_a_control_file_without_sense_is_not_written_over(folder: Folder) -> None:
+    folder.control.write_text('{"rate": "many"}')
+    assert run(folder, Clock(2))["note"]
+    assert folder.control.read_text() == '{"rate": "many"}'
+
+
 def test_paused_feeds_land_nothing_and_say_so(folder: Folder) -> None:
     states = []
 
@@ -218,13 +224,13 @@ def test_sigterm_ends_the_process_cleanly_with_its_status_on_stdout(tmp_path: Pa
     )  # fmt: skip
     try:
         folder = open_folder(tmp_path)
-        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         while not folder.landed("orders"):
             assert process.poll() is None
         process.send_signal(signal.SIGTERM)
         output, _ = process.communicate(timeout=10)
     finally:
         process.kill()
+        process.wait()
     assert process.returncode == 0
     status = json.loads(output)
     assert (status["pid"], status["state"], status["stopped_because"]) == (process.pid, "stopped", "terminated")

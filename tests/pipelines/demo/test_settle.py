@@ -94,7 +94,7 @@ def test_a_generator_that_does_not_end_is_named_with_the_way_out(
 
 
 def test_stopping_feeds_that_do_not_run_does_nothing(folder: Folder) -> None:
-    stop_feeds(folder, pause=lambda _: pytest.fail("nothing to wait for"))
+    assert stop_feeds(folder, pause=lambda _: pytest.fail("nothing to wait for")) is False
 
 
 def test_the_sample_needs_a_round_for_each_stateful_statement_of_its_longest_chain_and_one_more() -> None:
