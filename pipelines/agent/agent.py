@@ -17,7 +17,7 @@ from pipelines.agent.acts import Acts
 from pipelines.agent.commands import Commands
 from pipelines.agent.deploying import Ground
 from pipelines.agent.journal import FaultPoints
-from pipelines.agent.keeping import PoolKeeper
+from pipelines.agent.keeping import Attached, PoolKeeper
 from pipelines.agent.measuring import EVERY_S, Measurer
 from pipelines.agent.purging import purge
 from pipelines.agent.reconciler import Reconciler
@@ -47,7 +47,7 @@ class Agent:
     ) -> None:
         self._places = places
         self._ledger = ledger
-        self._keeper = PoolKeeper(places, ground.environment.pool, ledger)
+        self._keeper = PoolKeeper(places, ground.environment.pool, ledger, self._restore)
         self._world = World(
             places=places,
             folder=folder,
@@ -68,7 +68,6 @@ class Agent:
         self._commands = Commands(self._world, self._acts, self._runs, lambda pool: self.end(pool=pool))
         self._end_pool = False
         self._answered = time.monotonic()
-        self._restore_due = False
         self._measured_at = 0.0
 
     def serve(self) -> None:
@@ -82,6 +81,7 @@ class Agent:
             threading.Thread(target=self._loop, args=(name, seconds, act), name=name, daemon=True)
             for name, seconds, act in (
                 ("beat", BEAT_S, self._beat),
+                ("pool", ROUND_S, self._keeper.keep),
                 ("reconcile", ROUND_S, self._round),
                 ("housekeeping", THIN_S, self._keep_house),
             )
@@ -121,32 +121,31 @@ class Agent:
         purge(self._world)
 
     def _round(self) -> None:
-        """One round: pool up, queries seen, registry reconciled, lag measured when it is time."""
+        """One round: queries seen, registry reconciled, lag measured when it is time."""
         deployments = tuple(self._ledger.deployments())
         self._acts.remember(deployments)
         queries: tuple[Query, ...] = ()
         try:
-            self._restore_due = self._keeper.keep() or self._restore_due
-            if self._restore_due:
-                self._reconciler.restore()
-                self._restore_due = False
             queries, ended = self._world.pool.call(
                 LOOK_S, lambda engine: (engine.queries.active(), engine.queries.ended())
             )
-            self._keeper.probe()
+            self._keeper.heard(None)
             self._answered = time.monotonic()
             deployments = self._reconciler.round(queries, ended)
             self._runs.resume_open()
-        except PoolUnreachable:
-            self._keeper.probe()
-            if time.monotonic() - self._answered > UNKNOWN_S:
+        except PoolUnreachable as error:
+            self._keeper.heard(error)
+            if not self._keeper.up or time.monotonic() - self._answered > UNKNOWN_S:
                 self._lose_sight(deployments)
         if self._world.clock() - self._measured_at >= EVERY_S:
             self._measured_at = self._world.clock()
             self._measurer.round(deployments, queries)
 
+    def _restore(self, attached: Attached) -> None:
+        self._reconciler.restore(attached)
+
     def _lose_sight(self, deployments: tuple[Deployment, ...]) -> None:
-        """Nothing is known of the statements of a pool that does not answer."""
+        """Nothing is known of the statements of a pool that is gone or does not answer."""
         for deployment in deployments:
             if deployment.state in (State.RUNNING, State.STARTING) and not deployment.external:
                 self._ledger.update_deployment(

@@ -20,7 +20,7 @@ from core.errors import (
 from core.guards import Confirmation, confirmation_for_act, confirmation_for_plan
 from core.layouts import read_project
 from core.names import TableName, parse_table_name
-from core.plan import PLANNER, Action, Plan
+from core.plan import PLANNER, Action, Observed, Plan
 from core.plan_json import canonical, plan_as_json, plan_from_json, request_from_json
 from core.planner import make_plan
 from core.problems import Severity
@@ -222,13 +222,14 @@ class Commands:
         seen = observe(self._world.ledger.deployments(include_deleted=True))
         moved = []
         for table, before in plan.preconditions.items():
-            now = seen.get(table)
+            now = seen.get(table, Observed())
+            actual = {key: str(getattr(now, key)) for key in before}
             for key, value in before.items():
-                actual = str(getattr(now, key, "")) if now else ("absent" if key == "state" else "")
-                if key != "state" and actual != value and not (now is None and value in ("", "0", "None")):
-                    moved.append(f"{table}: {key} was {value or 'none'}, is {actual or 'none'}")
-                if key == "state" and (value == State.ABSENT) != (actual == State.ABSENT):
-                    moved.append(f"{table} was {value}, is {actual}")
+                # A state may go from starting to running meanwhile; what matters is whether it is there at all.
+                if key == "state" and (actual[key] == State.ABSENT) == (value == State.ABSENT):
+                    continue
+                if actual[key] != value:
+                    moved.append(f"{table}: {key} was {value or 'none'}, is {actual[key] or 'none'}")
         if moved:
             raise Stale(f"the plan is stale: {'; '.join(moved[:3])}", remedy="plan again")
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 from core.errors import HeadgateError, PoolUnreachable
 from core.home import Locations
 from core.project import Pool
-from pipelines.agent.world import LOOK_S, Engine
+from pipelines.agent.world import Engine
 from pipelines.engine.analysis import SparkAnalysis
 from pipelines.engine.failures import SessionLost
 from pipelines.engine.queries import SparkQueries
@@ -26,14 +26,28 @@ START_S = 90.0
 """How long a local pool may take until it answers."""
 
 
+class Attached:
+    """One session generation with its ports: what `call` goes through."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self._engine = Engine(SparkQueries(session), SparkTables(session, session.reader()), SparkAnalysis(session))
+
+    def call(self, seconds: float, act: Callable[[Engine], T]) -> T:
+        """Call the pool under a deadline."""
+        return self.session.call(seconds, act, self._engine)
+
+
 class PoolKeeper:
     """One pool; `call` is the only road to it, with a deadline and behind a circuit breaker."""
 
-    def __init__(self, places: Locations, pool: Pool, ledger: Ledger) -> None:
+    def __init__(self, places: Locations, pool: Pool, ledger: Ledger, restore: Callable[[Attached], None]) -> None:
+        """Keep one pool; `restore` fills the catalog of each new attachment before anyone else may call it."""
+        self._restore = restore
         self._pool = pool
         self._ledger = ledger
         self._local = LocalPool(places.home, pool) if pool.url is None else None
-        self._open: tuple[Session, Engine] | None = None
+        self._open: Attached | None = None
         self._lock = threading.Lock()
         self._said = ("", "")
 
@@ -42,43 +56,42 @@ class PoolKeeper:
         current = self._open
         if current is None:
             raise PoolUnreachable(f"the pool {self._pool.name} is {self._said[0] or 'off'}", remedy="headgate doctor")
-        session, engine = current
         try:
-            return session.call(seconds, act, engine)
+            return current.call(seconds, act)
         except SessionLost:
-            self._drop(session)
+            self._drop(current)
             raise
 
-    def keep(self) -> bool:
-        """Bring the pool up and attach if it is not; gives whether it attached: then restore the catalog."""
+    def keep(self) -> None:
+        """Bring the pool up and attach, if it is not; raises PoolUnreachable when it cannot be now."""
         with self._lock:
             lost = self._open is None
             if not lost and (self._local is None or self._local.alive()):
-                return False
+                return
             if not lost:
                 log.warning("the pool %s died", self._pool.name)
                 self._drop(None)
                 self._say("down", "its process is gone; it is started again")
-            return self._bring_up()
+            self._bring_up()
 
-    def probe(self) -> None:
-        """Say whether the pool answers; a pool that is frozen is silent, and is left to come back."""
-        try:
-            self.call(LOOK_S, lambda engine: engine.queries.active())
-            self._say("up", "")
-        except PoolUnreachable as error:
-            if self._open is not None:
-                self._say("silent", error.summary)
+    @property
+    def up(self) -> bool:
+        """Whether a session is open; it may not answer all the same."""
+        return self._open is not None
+
+    def heard(self, error: PoolUnreachable | None) -> None:
+        """Say whether the pool answered just now; one that is frozen is silent, and is left to come back."""
+        if self._open is not None:
+            self._say("silent" if error else "up", error.summary if error else "")
 
     def end(self) -> None:
-        """End a pool of ours, queries and all; their checkpoints stay."""
-        with self._lock:
-            self._drop(None)
-            if self._local is not None:
-                self._local.end()
-            self._say("off", "")
+        """End a pool of ours, queries and all; their checkpoints stay. Nothing may keep the pool any more."""
+        self._drop(None)
+        if self._local is not None:
+            self._local.end()
+        self._say("off", "")
 
-    def _bring_up(self) -> bool:
+    def _bring_up(self) -> None:
         try:
             adopted = self._local is None or self._local.alive()
             if self._local is not None and not adopted:
@@ -86,7 +99,6 @@ class PoolKeeper:
                 self._local.start()
                 self._local.ready(START_S)
             self._attach(new=not adopted)
-            return True
         except HeadgateError as error:
             self._say("down", error.summary)
             raise PoolUnreachable(error.summary, remedy=error.remedy) from error
@@ -107,10 +119,9 @@ class PoolKeeper:
             session.attach()
         if fresh:
             self._ledger.put_pool(session_id=session.session_id, pool_generation=facts.pool_generation + 1)
-        self._open = (
-            session,
-            Engine(SparkQueries(session), SparkTables(session, session.reader()), SparkAnalysis(session)),
-        )
+        attached = Attached(session)
+        self._restore(attached)
+        self._open = attached
         self._say("up", "")
 
     def _session(self, session_id: str) -> Session:
@@ -118,10 +129,9 @@ class PoolKeeper:
             return Session(self._local.url, self._local.token, session_id)
         return Session(str(self._pool.url), "", session_id)
 
-    def _drop(self, session: Session | None) -> None:
+    def _drop(self, attached: Attached | None) -> None:
         """Let go of the session, or of this one only: another thread may have opened a new one."""
-        current = self._open
-        if current is not None and session in (None, current[0]):
+        if attached in (None, self._open):
             self._open = None
 
     def _say(self, state: str, detail: str) -> None:

@@ -2,13 +2,14 @@
 
 import logging
 from dataclasses import dataclass
+from functools import partial
 
 from core.errors import HeadgateError, LedgerUnavailable, PoolUnreachable
 from core.names import TableName, query_name, split_query
 from core.ports import Query
 from core.vocabulary import State, Wanted
 from pipelines.agent.starting import mark_stopped, start, stop
-from pipelines.agent.world import LOOK_S, World
+from pipelines.agent.world import CALL_S, LOOK_S, Engine, Pool, World
 from state.emergency import EmergencyJournal
 from state.rows import Deployment
 
@@ -22,26 +23,17 @@ class Reconciler:
     world: World
     emergency: EmergencyJournal
 
-    def restore(self) -> None:
+    def restore(self, pool: Pool) -> None:
         """Give the pool the catalog of the registry: tables, then pointers. Idempotent; what is there stays."""
-        deployments = self.world.ledger.deployments()
-        for deployment in deployments:
+        ground = self.world.ground
+        for deployment in self.world.ledger.deployments():
+            table, version = deployment.table, deployment.version
             if deployment.run_id:
-                known = (query_name(deployment.table, deployment.version), deployment.query_id, deployment.run_id)
-                self.world.pool.call(LOOK_S, lambda engine, k=known: engine.queries.expect(*k))  # type: ignore[misc]  # Bound per turn.
-        names = {d.table: d for d in deployments if d.active and not d.external}
-        for deployment in deployments:
-            name = self.world.ground.catalog_name(deployment.table, deployment.version)
-            ddl = deployment.compiled_ddl
-            self.world.pool.call(LOOK_S, lambda engine, n=name, d=ddl: engine.tables.create(n, d))  # type: ignore[misc]  # Bound per turn.
-        for table, deployment in names.items():
-            pointer = self.world.ground.pointer_name(table)
-            target = self.world.ground.catalog_name(table, deployment.version)
-            columns = deployment.columns
-            self.world.pool.call(
-                LOOK_S,
-                lambda engine, p=pointer, t=target, c=columns: engine.tables.point(p, t, c),  # type: ignore[misc]  # Bound per turn.
-            )
+                pool.call(LOOK_S, partial(_expect, deployment))
+            name = ground.catalog_name(table, version)
+            pool.call(CALL_S, partial(_create, name, deployment.compiled_ddl))
+            if deployment.active and not deployment.external:
+                pool.call(CALL_S, partial(_point, ground.pointer_name(table), name, deployment.columns))
 
     def apply_emergencies(self) -> None:
         """Take the intents that the ledger could not take, before anything is reconciled."""
@@ -165,6 +157,19 @@ class Reconciler:
     def _event(self, deployment: Deployment, state: State, detail: str) -> None:
         about = (deployment.table, deployment.version)
         self.world.event("state", f"{deployment.state} → {state}", about=about, detail=detail)
+
+
+def _expect(deployment: Deployment, engine: Engine) -> None:
+    name = query_name(deployment.table, deployment.version)
+    engine.queries.expect(name, deployment.query_id, deployment.run_id)
+
+
+def _create(name: str, ddl: str, engine: Engine) -> None:
+    engine.tables.create(name, ddl)
+
+
+def _point(pointer: str, target: str, columns: tuple[str, ...], engine: Engine) -> None:
+    engine.tables.point(pointer, target, columns)
 
 
 def _waits_for_data(query: Query) -> bool:
