@@ -3,11 +3,12 @@
 import fcntl
 import json
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from core.errors import HeadgateError, Refused, UsageError
 from pipelines.demo.events import Book, Lines, book_from_json
@@ -102,30 +103,47 @@ def read_object(path: Path) -> dict[str, Any] | None:
 @contextmanager
 def only_lander(folder: Folder) -> Iterator[None]:
     """Hold the folder for one generator or one settling; raises Refused when another holds it."""
-    with (folder.path / "generator.lock").open("a+") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
+    with _lock_file(folder).open("a+") as lock:
+        if not _taken_within(lock, _PATIENCE_S):
             lock.seek(0)
             raise Refused(
                 f"process {lock.read().strip() or 'unknown'} lands events in {folder.path} already",
                 remedy="stop it first, or give another folder",
-            ) from error
+            )
         lock.truncate(0)
         lock.write(str(os.getpid()))
         lock.flush()
         yield
+        lock.truncate(0)
 
 
 def lander(folder: Folder) -> int | None:
     """Give the process id of the generator that holds the folder, None when nobody does."""
-    path = folder.path / "generator.lock"
-    if not path.exists():
+    if not _lock_file(folder).exists():
         return None
-    with path.open("r+") as lock:
+    with _lock_file(folder).open("r") as lock:
+        if _taken_within(lock, 0.0):
+            return None
+        text = lock.read().strip()
+        return int(text) if text.isdigit() else None
+
+
+_PATIENCE_S = 0.5
+"""Longer than anyone who only looks holds the lock."""
+
+
+def _lock_file(folder: Folder) -> Path:
+    return folder.path / "generator.lock"
+
+
+def _taken_within(lock: TextIO, seconds: float) -> bool:
+    """Take the lock, which closing the file gives back; a look of somebody else is waited for."""
+    until = time.monotonic() + seconds
+    while True:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
         except BlockingIOError:
-            text = lock.read().strip()
-            return int(text) if text.isdigit() else None
-    return None
+            if time.monotonic() >= until:
+                return False
+            time.sleep(0.02)
