@@ -4,12 +4,12 @@ One condition for each word; the first that holds is the word:
 
 unknown   Fewer than 6 samples in a row (a hole of more than 3 intervals, or counters that went back, begin a new row),
           the newest sample older than 3 intervals, or no lag in it. Never with a number.
-starved   A parent is missing (gone or replaced); or a parent that is a statement is absent, stopped or failed, or silent,
+starved   A parent is missing (gone, replaced); or a parent that is a statement is absent, stopped, failed or silent,
           and there is no backlog left to work off. Silent: it runs, delivered before, and has delivered nothing for the
           longer of 20 s and 6 of its usual intervals; where its own trend is given, that it is stalled or starved.
 stalled   It runs, input is pending, and nothing was committed for the longest of 30 s, 3 triggers and 3 batches; or it
           consumes, and its watermark has not moved for the longer of 60 s and 6 triggers.
-idle      Nothing is pending and nothing came for the longer of 20 s and 3 usual intervals. An external source that falls
+idle      Nothing is pending, nothing came for the longer of 20 s and 2.5 usual intervals. An external source that falls
           silent leaves its readers idle, not starved: nobody promised that it would go on.
 growing   There is a backlog, and since its last turn it rose by more than noise. Also while stopped.
 draining  There is a backlog, and since its last turn it fell by more than noise; ETA is when it will be worked off.
@@ -63,6 +63,8 @@ class Sample(Protocol):
     def lag_rows(self) -> int | None: ...
     @property
     def lag_files(self) -> int | None: ...
+    @property
+    def in_rows_s(self) -> float | None: ...
     @property
     def batch_ms(self) -> int | None: ...
     @property
@@ -141,8 +143,9 @@ def verdict(
         return Verdict(Trend.STARVED, reason=why)
     if working and (why := _stalling(course, trigger_s, commit_age_s, watermark_age_s)):
         return Verdict(Trend.STALLED, reason=why)
-    quiet_s = course.at[-1] - course.came_at
-    if course.lag[-1] == 0 and quiet_s > max(20.0, 3 * course.usual_gap_s):
+    silent = [parent.silent_s for parent in parents if parent.silent_s is not None]
+    quiet_s = min(silent) if silent else course.at[-1] - course.came_at
+    if course.lag[-1] == 0 and quiet_s > max(20.0, 2.5 * course.usual_gap_s):
         return Verdict(Trend.IDLE, reason=f"nothing pending, nothing came for {quiet_s:.0f} s")
     return movement
 
@@ -159,8 +162,12 @@ class _Course:
     """Ever produced, counted from the first sample."""
     went: tuple[float, ...]
     """Ever consumed, counted from the first sample."""
-    batch_s: float
-    """A usual batch; 0 when none is known."""
+    taking: float
+    """Rows per second that the newest batches took, as Spark says; 0 when not known or lag is in files."""
+    counted: bool
+    """Whether `came` and `went` are counters, not guessed from what lag rose and fell between samples."""
+    batches_s: tuple[float, ...]
+    """How long the newest batch took, at each of the newest samples."""
     came_at: float
     """When something came last; the first sample's time when nothing did."""
     usual_gap_s: float
@@ -174,6 +181,10 @@ class _Course:
         until = self.at[-1] if self.at[-1] - self.at[end] > 2 * self.usual_gap_s else self.at[end]
         last = len(self.at) - 1 if until == self.at[-1] else end
         start = max((n for n in range(last) if self.at[n] <= until - seconds), default=0)
+        first = next((n for n in range(start + 1, last) if self.came[n] > self.came[start]), start + 1)
+        if self.at[first] - self.at[start] > 1.5 * self.usual_gap_s:
+            # A silence before is no part of how fast things come now.
+            start = first - 1
         elapsed = until - self.at[start]
         return (self.came[last] - self.came[start]) / elapsed if elapsed > 0 else 0.0
 
@@ -190,14 +201,17 @@ def _course(samples: Sequence[Sample], now: float, interval_s: float) -> _Course
     came, went = _counters(row, lag, in_rows=in_rows)
     seen = [n for n in range(1, len(at)) if came[n] > came[n - 1]]
     gaps = [at[after] - at[before] for before, after in pairwise(seen)]
-    batches = [sample.batch_ms / 1000 for sample in row[-24:] if sample.batch_ms is not None]
+    batches = tuple(sample.batch_ms / 1000 for sample in row[-24:] if sample.batch_ms is not None)
+    taking = [sample.in_rows_s for sample in row[-4:] if in_rows and sample.in_rows_s is not None]
     return _Course(
         at=at,
         lag=lag,
         in_rows=in_rows,
         came=came,
         went=went,
-        batch_s=median(batches) if batches else 0.0,
+        taking=median(taking) if taking else 0.0,
+        counted=in_rows and row[-1].produced_rows is not None and row[-1].consumed_rows is not None,
+        batches_s=batches or (0.0,),
         came_at=at[seen[-1]] if seen else at[0],
         usual_gap_s=max(interval_s, median(gaps)) if gaps else interval_s,
         interval_s=interval_s,
@@ -265,7 +279,7 @@ def _stalling(course: _Course, trigger_s: float, commit_age_s: float | None, wat
     # Something must have been pending all that time: an old commit of an idle statement says nothing.
     since = max((n for n in range(len(course.at)) if course.lag[n] == 0), default=-1) + 1
     pending_s = course.at[-1] - course.at[since] if since < len(course.at) else 0.0
-    if min(age_s, pending_s) > max(30.0, 3 * trigger_s, 3 * course.batch_s):
+    if min(age_s, pending_s) > max(30.0, 3 * trigger_s, 3 * max(course.batches_s)):
         return f"input is pending, no commit for {age_s:.0f} s"
     recent = [n for n in range(len(course.at)) if course.at[n] >= course.at[-1] - max(60.0, 6 * trigger_s)]
     consumed = course.went[-1] > course.went[recent[0]]
@@ -276,16 +290,16 @@ def _stalling(course: _Course, trigger_s: float, commit_age_s: float | None, wat
 
 def _movement(course: _Course, trigger_s: float, previous: str, *, working: bool) -> Verdict:
     """Tell growing, draining and steady apart by the last leg of the lag right after commits."""
-    points = _after_commits(course, trigger_s, working=working)
-    short = course.arriving(2 * course.interval_s)
-    lately = course.arriving(6 * course.interval_s)
-    blur_s = course.interval_s + max(0.0, course.usual_gap_s - course.interval_s)
-    noise = max(1.0, lately * blur_s)
-    backlog = max(short, lately) * (course.batch_s + blur_s) * 1.3 if working else noise
+    if course.counted or not working:
+        points = _after_commits(course, trigger_s, working=working)
+        noise, backlog = _expected(course, trigger_s, working=working)
+    else:
+        points, noise = _lowest(course, trigger_s)
+        backlog = 1.5 * noise
     if len(points) < 2:
         return Verdict(Trend.STEADY, reason="lag does not change beyond noise")
     leg = _last_leg(points, noise)
-    slope = _slope([point for point in leg if point[0] >= leg[-1][0] - _RATE_S])
+    slope = _slope([point for point in leg if point[0] >= min(leg[-1][0] - _RATE_S, leg[-4:][0][0])])
     change = leg[-1][1] - leg[0][1]
     lag = leg[-1][1]
     kept = 0.6 if previous in (Trend.GROWING, Trend.DRAINING) else 1.0
@@ -298,6 +312,18 @@ def _movement(course: _Course, trigger_s: float, previous: str, *, working: bool
     return Verdict(Trend.STEADY, reason="lag does not change beyond noise")
 
 
+def _expected(course: _Course, trigger_s: float, *, working: bool) -> tuple[float, float]:
+    """Give the noise, and what may be pending right after a commit while the statement keeps up."""
+    short, lately = course.arriving(2 * course.interval_s), course.arriving(6 * course.interval_s)
+    blur_s = max(course.interval_s, course.usual_gap_s)
+    noise = max(1.0, min(short, lately) * blur_s)
+    if not working:
+        return noise, noise
+    # The newest batch counts up to a trigger: a longer one may be the first of an overload.
+    batch_s = max(median(course.batches_s), min(course.batches_s[-1], trigger_s))
+    return noise, max(1.0, max(short, lately) * (batch_s + blur_s) * 1.3)
+
+
 def _after_commits(course: _Course, trigger_s: float, *, working: bool) -> list[tuple[float, float]]:
     first = next(n for n in range(len(course.at)) if course.at[n] >= course.at[-1] - _LOOK_BACK_S)
     every = range(max(1, first), len(course.at))
@@ -308,11 +334,24 @@ def _after_commits(course: _Course, trigger_s: float, *, working: bool) -> list[
         return [(course.at[n], course.lag[n]) for n in range(start, len(course.at))]
     gaps = [course.at[b] - course.at[a] for a, b in pairwise(commits)]
     usual_s = max(trigger_s, median(gaps) if gaps else 0.0)
-    if commits and course.at[-1] - course.at[commits[-1]] > 1.5 * usual_s + course.interval_s:
+    empty = max((n for n in every if course.lag[n] == 0), default=0)
+    if commits and course.at[-1] - course.at[max(commits[-1], empty)] > 1.5 * usual_s + course.interval_s:
         # The batch takes longer than usual: what it would leave behind, were it as big as usual.
         usual = median(course.went[n] - course.went[n - 1] for n in commits)
         points.append((course.at[-1], max(0.0, course.lag[-1] - usual)))
     return points
+
+
+def _lowest(course: _Course, trigger_s: float) -> tuple[list[tuple[float, float]], float]:
+    """Without counters: the lowest lag of each stretch that holds a commit, and how much lag swings in one."""
+    width = trigger_s + 2 * course.interval_s
+    stretches: dict[int, list[tuple[float, float]]] = {}
+    for at, lag in zip(course.at, course.lag, strict=True):
+        if (age := course.at[-1] - at) < _LOOK_BACK_S:
+            stretches.setdefault(-int(age // width), []).append((lag, at))
+    whole = [stretch for _, stretch in sorted(stretches.items()) if len(stretch) > 1]
+    swing = median(max(stretch)[0] - min(stretch)[0] for stretch in whole) if whole else 0.0
+    return [(at, lag) for lag, at in (min(stretch) for stretch in whole)], max(1.0, swing, course.taking * width)
 
 
 def _last_leg(points: Sequence[tuple[float, float]], noise: float) -> Sequence[tuple[float, float]]:
