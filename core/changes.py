@@ -192,7 +192,7 @@ def _source_findings(old: Parsed, new: Parsed) -> Iterator[tuple[str, str]]:
     if [r.table for r in before] != [r.table for r in after]:
         yield "7c", "the streamed sources are in another order"
         return
-    if len(after) > 1 and old.canonical != new.canonical and _reorders(old, new):
+    if len(after) > 1 and old.pre != new.pre and _reorders(old, new):
         yield "7c", "the streamed sources may stand in another order behind their WITH"
     for was, now in zip(before, after, strict=True):
         yield from _read_findings(was, now)
@@ -214,11 +214,17 @@ def _read_findings(old: Read, new: Read) -> Iterator[tuple[str, str]]:
 
 
 def _meaning_findings(old: Parsed, new: Parsed, *, grown: bool) -> Iterator[tuple[str, str]]:
+    """Compare what is computed; options and names of sources are compared on their own."""
+    stateful = old.stateful or new.stateful
     if _meaning(old) == _meaning(new):
+        if old.canonical != new.canonical and _clauses(old) == _clauses(new):
+            yield from (("6a" if stateful else "3", words) for words in _said(old.canonical, new.canonical))
         return
-    if not old.stateful and not new.stateful:
-        for words in _said(old.canonical, new.canonical):
-            yield ("4" if grown else "3"), words
+    if not stateful:
+        if old.pre != new.pre:
+            yield from (("4" if grown else "3", words) for words in _said(old.pre, new.pre))
+        else:
+            yield "3", f"watermark: {_delays(old) or 'none'} → {_delays(new) or 'none'}"
         return
     if (old.state, old.operators, _delays(old)) != (new.state, new.operators, _delays(new)):
         yield from _state_findings(old, new)
@@ -226,17 +232,20 @@ def _meaning_findings(old: Parsed, new: Parsed, *, grown: bool) -> Iterator[tupl
         yield from (("6b", f"before the state: {words}") for words in _said(old.pre, new.pre))
     if old.post != new.post:
         yield from (("6c", f"after the state: {words}") for words in _said(old.post, new.post))
-    if (old.state, old.pre, old.post, _delays(old)) == (new.state, new.pre, new.post, _delays(new)):
-        yield from (("6a", words) for words in _said(old.canonical, new.canonical))
 
 
 def _meaning(parsed: Parsed) -> tuple[object, ...]:
-    return (parsed.canonical, parsed.state, parsed.pre, parsed.post, parsed.operators, _delays(parsed))
+    return (parsed.pre, parsed.state, parsed.post, parsed.operators, _delays(parsed))
+
+
+def _clauses(parsed: Parsed) -> tuple[object, ...]:
+    return tuple((read.table, read.streaming, read.options, read.source_name) for read in parsed.reads)
 
 
 def _state_findings(old: Parsed, new: Parsed) -> Iterator[tuple[str, str]]:
     if old.operators == new.operators and _delays(old) != _delays(new):
-        yield "6d", f"watermark: {_delays(old) or 'none'} → {_delays(new) or 'none'}"
+        row = "6d" if _watermarked(old) == _watermarked(new) else "6a"
+        yield row, f"watermark: {_delays(old) or 'none'} → {_delays(new) or 'none'}"
         return
     if [operator.kind for operator in old.operators] != [operator.kind for operator in new.operators]:
         yield "6a", f"state: {_kinds(old.operators)} → {_kinds(new.operators)}"
@@ -260,6 +269,10 @@ def _said(old: str, new: str) -> tuple[str, ...]:
 
 def _delays(parsed: Parsed) -> str:
     return ", ".join(f"{r.table}.{r.watermark.column} {r.watermark.delay}" for r in parsed.reads if r.watermark)
+
+
+def _watermarked(parsed: Parsed) -> tuple[tuple[str, str], ...]:
+    return tuple((read.table, read.watermark.column) for read in parsed.reads if read.watermark)
 
 
 def _kinds(operators: tuple[Operator, ...]) -> str:

@@ -70,15 +70,28 @@ def _refuse_under_readers(situation: Situation, table: TableName, found: Deletio
         at_rest = seen.state in AT_REST and seen.wanted == Wanted.STOPPED
         (resting if at_rest else live).append(reader)
     if live:
+        below = _below(situation, table) | {table}
         found.refusals.append(
             Refusal(
                 table,
                 f"{table} is read by {_with_products(situation, live)}",
-                f"delete them together: headgate plan delete {' '.join(sorted([table, *live]))}",
+                f"delete them together: headgate plan delete {' '.join(sorted(below | found.tables))}",
             )
         )
     for reader in resting:
         found.warnings.append(Warned(reader, f"is stopped and reads {table}: it could not go on from its checkpoint"))
+
+
+def _below(situation: Situation, table: TableName) -> set[TableName]:
+    """Give everything that is deployed below a table."""
+    seen: set[TableName] = set()
+    waiting = [table]
+    while waiting:
+        for reader in situation.readers(waiting.pop()):
+            if reader not in seen:
+                seen.add(reader)
+                waiting.append(reader)
+    return seen
 
 
 def _refuse_half_a_set(situation: Situation, table: TableName, found: Deletion) -> None:

@@ -1,4 +1,4 @@
-"""What differs between two texts, in a few words for people; nothing is decided from these words."""
+"""Differences and numbers in a few words for people; nothing is decided from these words."""
 
 import difflib
 import re
@@ -15,6 +15,11 @@ def short_difference(old: str, new: str, *, most: int = 3) -> tuple[str, ...]:
     fragments = list(_fragments(before, after))
     more = len(fragments) - most
     return (*fragments[:most], f"and {more} more") if more > 0 else tuple(fragments)
+
+
+def counted(number: int, noun: str) -> str:
+    """Give a number with its noun: `1 table`, `2 tables`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def unified(old: str, new: str, *, context: int = 3) -> tuple[str, ...]:

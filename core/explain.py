@@ -3,7 +3,7 @@
 import textwrap
 from collections.abc import Iterable, Sequence
 
-from core.differences import unified
+from core.differences import counted, unified
 from core.names import TableName, physical_name, query_name
 from core.plan import Action, Do, Node, Plan, Step
 from core.reasons import CHANGE_BY_ROW, Reason
@@ -40,7 +40,7 @@ def plan_lines(plan: Plan, width: int) -> tuple[str, ...]:
     lines = [*_head(plan, width), *_table(plan, width)]
     lines += _section("REFUSED", (f"{r.summary}. {_sentence(r.remedy)}" for r in plan.refusals), width)
     lines += _section("LEFT BEHIND", left_behind_sentences(plan), width)
-    lines += _section("WARNINGS", (f"{w.table} {w.summary}" for w in plan.warnings), width)
+    lines += _section("WARNINGS", (f"{w.table}: {w.summary}" for w in plan.warnings), width)
     lines += _section("CHECKS", (f"{g.name} {g.verdict}: {g.summary}" for g in plan.guards if g.verdict != "ok"), width)
     ok = ", ".join(guard.name for guard in plan.guards if guard.verdict == "ok")
     lines += _section(
@@ -80,6 +80,8 @@ def change_words(node: Node) -> str:
         return "new"
     if not node.classified:
         return "not known"
+    if node.row == "0" and node.action in (Action.RESUME, Action.REBUILD):
+        return "does not run" if node.action is Action.RESUME else "rebuild asked for"
     return CHANGE_BY_ROW.get(node.row, node.row)
 
 
@@ -142,7 +144,8 @@ def _head(plan: Plan, width: int) -> list[str]:
     elif plan.empty:
         second = "nothing to do"
     else:
-        second = f"{acted} of {acted + kept} tables   {len(plan.steps)} steps   {levels} levels"
+        of = f"{acted} of {counted(acted + kept, 'table')}"
+        second = f"{of}   {counted(len(plan.steps), 'step')}   {counted(levels, 'level')}"
     return [_fit(f" {first}", width), _fit(f" {second}", width)]
 
 
@@ -217,14 +220,7 @@ def _section(title: str, sentences: Iterable[str], width: int) -> list[str]:
     lines: list[str] = []
     for sentence in sentences:
         lead = f" {title if not lines else '':<11} "
-        lines += textwrap.wrap(
-            sentence,
-            width,
-            initial_indent=lead,
-            subsequent_indent=" " * 15,
-            break_long_words=True,
-            break_on_hyphens=False,
-        )
+        lines += textwrap.wrap(sentence, width, initial_indent=lead, subsequent_indent=" " * 15, break_on_hyphens=False)
     return lines
 
 

@@ -1,10 +1,11 @@
 """Verdicts over a plan, and the text that an act must be confirmed with; what cannot be known here says so."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 from core.changes import RATE_LIMITS
+from core.differences import counted
 from core.names import TableName, physical_name
 from core.plan import Action, Do, Guard, Node, Plan, Step
 from core.situation import Situation
@@ -133,30 +134,30 @@ def _history(nodes: Sequence[Node]) -> Guard:
     replayed = sum(node.action is Action.REBUILD for node in nodes)
     if not replayed:
         return Guard("history", "ok", "nothing is replayed")
-    return Guard(
-        "history", "unknown", f"{replayed} replay from the earliest row; how far back that is, was not looked up"
-    )
+    words = f"{counted(replayed, 'rebuild')} from the earliest row"
+    return Guard("history", "unknown", f"{words}; how far back that is, the planner cannot see")
 
 
 def _disk(nodes: Sequence[Node]) -> Guard:
-    added = sum(node.action is Action.REBUILD for node in nodes)
-    if not added:
+    twice = sum(node.action is Action.REBUILD for node in nodes)
+    if not twice:
         return Guard("disk", "ok", "no table is kept twice")
-    return Guard("disk", "unknown", f"{added} tables are kept twice; their size is not known to the planner")
+    return Guard("disk", "unknown", f"{counted(twice, 'table')} kept twice; the planner cannot see how large")
 
 
 def _head_room(situation: Situation, nodes: Sequence[Node]) -> Guard:
-    running = {table for table in situation.tables() if situation.seen(table).state == State.RUNNING}
-    running = {table for table in running if not situation.is_external(table)}
-    begun = sum(
-        node.version > 0
-        and (
-            node.action is Action.REBUILD
-            or (node.action in (Action.START, Action.RESUME, Action.RESTART) and node.table not in running)
-        )
-        for node in nodes
-    )
-    pool = situation.environment.pool
-    summary = f"{len(running)} → {len(running) + begun} statements on {pool.name}"
+    running = {
+        table
+        for table in situation.tables()
+        if situation.seen(table).state == State.RUNNING and not situation.is_external(table)
+    }
     twice = any(node.action is Action.REBUILD for node in nodes)
+    begun = sum(node.version > 0 and _begins(node, running) for node in nodes)
+    summary = f"{len(running)} → {counted(len(running) + begun, 'statement')} on {situation.environment.pool.name}"
     return Guard("pool", "ok", f"{summary} while both versions run" if twice else summary)
+
+
+def _begins(node: Node, running: Set[TableName]) -> bool:
+    if node.action is Action.REBUILD:
+        return True
+    return node.action in (Action.START, Action.RESUME, Action.RESTART) and node.table not in running

@@ -102,30 +102,27 @@ def plan_hash(plan: Plan) -> str:
 
 def _flat(value: Any) -> dict[str, Any]:
     """Write a dataclass whose fields are scalars or tuples of scalars."""
-    found = {}
-    for field in fields(value):
-        item = getattr(value, field.name)
-        found[field.name] = (
-            [str(part) if isinstance(part, str) else part for part in item]
-            if isinstance(item, tuple)
-            else (str(item) if isinstance(item, str) else item)
-        )
-    return found
+    return {name: _scalar(getattr(value, name)) for name in _NAMES_BY_KIND[type(value)]}
 
 
 def _node_as_json(node: Node) -> dict[str, Any]:
-    data: dict[str, Any] = {}
-    for field in fields(node):
-        item = getattr(node, field.name)
-        if field.name == "bindings":
-            data[field.name] = [_flat(binding) for binding in item]
-        elif isinstance(item, Texts):
-            data[field.name] = _flat(item)
-        elif isinstance(item, tuple):
-            data[field.name] = [str(part) for part in item]
-        else:
-            data[field.name] = str(item) if isinstance(item, str) else item
+    data = _flat(node)
+    data["bindings"] = [_flat(binding) for binding in node.bindings]
+    data["texts"], data["old"] = _flat(node.texts), _flat(node.old)
     return data
+
+
+def _scalar(value: Any) -> Any:
+    """Write enumerations as plain texts and tuples as lists."""
+    if isinstance(value, str):
+        return str(value)
+    return [_scalar(part) for part in value] if isinstance(value, tuple) else value
+
+
+_NAMES_BY_KIND = {
+    kind: tuple(field.name for field in fields(kind))
+    for kind in (Request, Node, Step, Binding, Texts, LeftBehind, Guard, Refusal, Warned)
+}
 
 
 def _node_from_json(data: Mapping[str, Any]) -> Node:

@@ -260,7 +260,7 @@ def _orphan(situation: Situation, table: TableName, level: int) -> Node:
     """Give a node from what is deployed alone, with what the declaration adds where there is one."""
     seen, declared = situation.seen(table), situation.declared(table)
     texts = seen.deployed or (situation.revision(table).texts if declared else Texts())
-    old = situation.old_revision(table)
+    old = situation.old_revision(table) if declared is None else None
     facts = declared.facts if declared else old.parsed if old else None
     return Node(
         table=table,

@@ -12,6 +12,7 @@ class Reason(StrEnum):
     LANDS = "is external and known"
     REGISTERED = "is external and not in the catalog yet"
     DORMANT = "does not run; goes on from its checkpoint"
+    AT_REST = "was stopped on purpose and is not named"
     COLD_PARENT = "does not run and is read by the plan"
     SAME_MEANING = "says the same in other words"
     DOCUMENTS = "only its description changed"
@@ -32,6 +33,7 @@ class Reason(StrEnum):
 
 
 BY_ROW = {
+    "0b": Reason.CHECKPOINT_LOST,
     "1": Reason.SAME_MEANING,
     "2": Reason.DOCUMENTS,
     "3": Reason.IN_PLACE,

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from core.names import TableName
-from core.problems import Where
 from core.project import Table
 from core.sql.values import Parsed, Read
 
@@ -34,14 +33,15 @@ class Token:
     """The clause word of the block that was seen last: select, from, where, group …"""
 
 
-def places_of(column: str, parent: TableName, reader: Table) -> tuple[Where, ...]:
-    """Find where a reader's declared text references a column of a parent, one place per line; empty means nowhere."""
+def place_of(column: str, parent: TableName, reader: Table) -> str:
+    """Say where a reader's declared text references a column of a parent: `dml.x.sql:3,7`; empty means nowhere."""
     if reader.facts is None or reader.dml is None:
-        return ()
+        return ""
     reads = [read for read in reader.facts.reads if read.table == parent]
     offsets = _references(column.lower(), reader.facts, reads)
     lines = sorted({line_of(reader.dml.text, reader.facts, offset) for offset in offsets})
-    return tuple(Where(reader.dml.path, line) for line in lines)
+    file = reader.dml.path.rpartition("/")[2]
+    return f"{file}:{','.join(map(str, lines))}" if lines else ""
 
 
 def line_of(text: str, parsed: Parsed, offset: int) -> int:

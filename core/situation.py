@@ -37,7 +37,7 @@ class Situation:
 
     def seen(self, table: TableName) -> Observed:
         """Give what was observed, versions filled in; absent when it was not."""
-        return self._observed.get(table, Observed())
+        return self._observed.get(table, _ABSENT)
 
     def is_deployed(self, table: TableName) -> bool:
         """Whether a version of it exists."""
@@ -154,6 +154,9 @@ class Situation:
         if word in ("", "same") or word == new.hash:
             return Change("0", Action.KEEP)
         return unproven("it changed, and the deployed texts are not known")
+
+
+_ABSENT = Observed()
 
 
 def _by_parent(binding: Binding) -> tuple[str, int, bool]:

@@ -7,10 +7,13 @@ from core.graph import Graph, graph_of
 from core.names import TableName, physical_name
 from core.plan import Action, Binding, LeftBehind, Refusal, Warned
 from core.reasons import BY_ROW, Reason
-from core.references import places_of
+from core.references import place_of
 from core.scope import Scope
 from core.situation import Situation
 from core.vocabulary import State, Wanted
+
+BEGINS = frozenset({Action.START, Action.RESUME, Action.RESTART, Action.REBUILD})
+"""Actions that start a query."""
 
 NEEDS_TEXTS = frozenset({Action.START, Action.REBUILD, Action.RESTART, Action.RECORD})
 """Actions after which the declared texts are the deployed ones."""
@@ -90,7 +93,7 @@ class _Walk:
         if change.action is Action.REBUILD:
             return Decision(Action.REBUILD, BY_ROW[change.row] if change.classified else Reason.UNPROVEN, change)
         if self._scope.request.rebuild:
-            return Decision(Action.REBUILD, Reason.ASKED, change)
+            return self._asked_rebuild(table, change)
         if stale:
             evidence = tuple(
                 f"reads {physical_name(b.parent, b.version)}; {b.parent} is at v{self._version_then(b.parent)}"
@@ -101,6 +104,8 @@ class _Walk:
             )
         if change.action is Action.RESTART:
             return self._safely(table, Decision(Action.RESTART, BY_ROW[change.row], change))
+        if self._is_at_rest(table):
+            return Decision(change.action, BY_ROW.get(change.row, Reason.AT_REST), change)
         if not situation.is_running(table):
             reason = BY_ROW.get(change.row, Reason.DORMANT)
             return self._safely(table, Decision(Action.RESUME, reason, change))
@@ -109,6 +114,18 @@ class _Walk:
         if not situation.seen(table).checkpoint_ok:
             self.found.warn(table, f"runs, but {Reason.CHECKPOINT_LOST}: it could not be restarted")
         return Decision(Action.KEEP, Reason.UNCHANGED, change)
+
+    def _is_at_rest(self, table: TableName) -> bool:
+        """Whether an operator stopped it and the request does not name it: it is started only where it is read."""
+        seen = self._situation.seen(table)
+        stopped = seen.state == State.STOPPED and seen.wanted == Wanted.STOPPED
+        return stopped and table not in self._scope.request.tables
+
+    def _asked_rebuild(self, table: TableName, change: Change) -> Decision:
+        if self._situation.seen(table).checkpoint_ok:
+            return Decision(Action.REBUILD, Reason.ASKED, change)
+        evidence = (str(Reason.CHECKPOINT_LOST), *change.evidence)
+        return Decision(Action.REBUILD, Reason.CHECKPOINT_LOST, Change("0b", Action.REBUILD, evidence))
 
     def _stale_parents(self, table: TableName) -> tuple[Binding, ...]:
         return tuple(
@@ -225,6 +242,8 @@ class _Walk:
             child = waiting.pop()
             for parent in reversed(self._parents(child)):
                 if parent in self.found.by_table:
+                    if self._wake(parent, child):
+                        waiting.append(parent)
                     self._add_cause(parent, child)
                 elif self._meet(parent, child):
                     waiting.append(parent)
@@ -238,6 +257,18 @@ class _Walk:
         if action is Action.RESTART:
             names |= {edge.parent for edge in self._graph.parents(table)}
         return tuple(sorted(names))
+
+    def _wake(self, parent: TableName, child: TableName) -> bool:
+        """Start a table that was at rest, because one that begins reads it."""
+        known = self.found.by_table[parent]
+        begins = self.found.by_table[child].action in BEGINS
+        if not begins or known.action not in (Action.KEEP, Action.RECORD) or not self._is_at_rest(parent):
+            return False
+        if not self._situation.seen(parent).checkpoint_ok and known.change.row == "0b":
+            return False
+        resumed = Decision(Action.RESUME, Reason.COLD_PARENT, known.change, (child,))
+        self._put(parent, self._safely(parent, resumed))
+        return True
 
     def _add_cause(self, parent: TableName, child: TableName) -> None:
         known = self.found.by_table[parent]
@@ -288,6 +319,8 @@ class _Walk:
         """Warn of states and seams, and refuse what would break a reader's text."""
         decision, seen = self.found.by_table[table], self._situation.seen(table)
         if decision.action in (Action.KEEP, Action.RECORD) or self._situation.is_external(table):
+            if self._is_at_rest(table):
+                self.found.warn(table, "was stopped on purpose and stays so: name it to start it")
             return
         if seen.state in (State.FAILED, State.DEGRADED, State.UNKNOWN, State.COMPLETED):
             rebuilt = decision.action is Action.REBUILD
@@ -304,11 +337,11 @@ class _Walk:
     def _check_readers(self, table: TableName, decision: Decision) -> None:
         for column in self._situation.removed_columns(table):
             for name in self._graph.children(table):
-                places = places_of(column, table, self._situation.project.tables[name])
-                if places:
+                place = place_of(column, table, self._situation.project.tables[name])
+                if place:
                     self.found.refuse(
                         table,
-                        f"{table} loses column {column}, which {name} reads at {', '.join(map(str, places))}",
+                        f"{table} loses column {column}, which {name} reads at {place}",
                         f"change these lines of {name} in the same plan, or keep {column}",
                     )
         if decision.action is Action.RESTART:

@@ -41,6 +41,8 @@ class _Draft:
     declared: set[TableName] = field(default_factory=set)
     """Names with a DDL file, readable or not, so that one mistake is reported once."""
     statements: dict[TableName, _Statement] = field(default_factory=dict)
+    broken: set[str] = field(default_factory=set)
+    """Folders with a statement that could not be read."""
 
 
 def read_project(texts: Mapping[str, str]) -> tuple[Project | None, tuple[Problem, ...]]:
@@ -54,7 +56,8 @@ def read_project(texts: Mapping[str, str]) -> tuple[Project | None, tuple[Proble
     for folder in folders:
         _read_statements(folder, draft)
     tables = {name: _table(name, draft, manifest.defaults) for name in sorted(draft.ddl)}
-    check_tables(tables, draft.declared, draft.views, problems)
+    unreadable = {name for name in tables if draft.folders[name].path in draft.broken and name not in draft.statements}
+    check_tables(tables, draft.declared, draft.views, problems, unreadable=unreadable)
     found = in_reading_order(problems)
     if any(problem.severity is Severity.ERROR for problem in found):
         return None, found
@@ -115,7 +118,9 @@ def _read_statements(folder: Folder, draft: _Draft) -> None:
     for name, path in sorted(folder.dml.items()):
         statements, problems = read_statements(draft.texts[path], path)
         draft.problems.extend(problems)
-        if not statements and not any(problem.severity is Severity.ERROR for problem in problems):
+        if any(problem.severity is Severity.ERROR for problem in problems):
+            draft.broken.add(folder.path)
+        elif not statements:
             draft.problems.append(
                 Problem(
                     f"{path.rpartition('/')[2]} holds no statement",

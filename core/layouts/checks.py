@@ -21,10 +21,16 @@ def check_tables(
     declared: Set[TableName],
     views: Mapping[TableName, str],
     problems: list[Problem],
+    *,
+    unreadable: Set[TableName],
 ) -> None:
-    """Check sinks, columns and reads of every table, and that the whole has an order."""
+    """Check sinks, columns and reads of every table, and that the whole has an order.
+
+    `unreadable` are tables whose statement has Problems of its own: they look external and are not.
+    """
     for table in tables.values():
-        _check_sink(table, problems)
+        if table.name not in unreadable:
+            _check_sink(table, problems)
         if table.facts is not None:
             _check_columns(table, problems)
             _check_reads(table, tables, declared, views, problems)
@@ -130,15 +136,6 @@ def _check_reads(
         if problem is not None:
             place = Where(table.dml.path, line_of(table.dml.text, table.facts, read.start))
             problems.append(Problem(problem[0], problem[1], place, read.table))
-    if not any(read.streaming for read in table.facts.reads):
-        problems.append(
-            Problem(
-                f"{table.name} streams nothing, so it would run once and end",
-                "write FROM STREAM before the table that it follows",
-                Where(table.dml.path, table.facts.line),
-                table.name,
-            )
-        )
 
 
 def _wrong_read(

@@ -1,4 +1,4 @@
-"""What holds for every plan over every graph: order, warm parents, no forgotten child, no reader left without its table."""
+"""What holds for every plan over every graph: order, warm parents, no forgotten child, no reader without a table."""
 
 import os
 import random
@@ -114,7 +114,7 @@ def bound_then(world: World, plan: Plan) -> dict[T, tuple[Binding, ...]]:
 
 
 @given(worlds(), requests())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_a_statement_begins_after_everything_it_reads(world: World, request: Request) -> None:
     plan = make(world, request)
     begun = {(step.table, step.version): step.n for step in plan.steps if step.do in BEGINS or step.do is Do.REGISTER}
@@ -128,7 +128,7 @@ def test_a_statement_begins_after_everything_it_reads(world: World, request: Req
 
 
 @given(worlds(), requests())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_no_statement_begins_under_a_parent_that_does_not_run(world: World, request: Request) -> None:
     plan = make(world, request)
     begun = {step.table for step in plan.steps if step.do in BEGINS or step.do is Do.REGISTER}
@@ -151,7 +151,7 @@ def test_no_statement_begins_under_a_parent_that_does_not_run(world: World, requ
 
 
 @given(worlds(), requests())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_every_reader_of_a_rebuilt_table_moves_or_is_said_to_stay(world: World, request: Request) -> None:
     plan = make(world, request)
     rebuilt = {node.table for node in plan.nodes if node.action is Action.REBUILD}
@@ -163,7 +163,7 @@ def test_every_reader_of_a_rebuilt_table_moves_or_is_said_to_stay(world: World, 
 
 
 @given(worlds(), requests())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_no_version_stops_under_a_reader_and_no_reader_binds_to_nothing(world: World, request: Request) -> None:
     plan = make(world, request)
     stopped = {(step.table, step.version) for step in plan.steps if step.do is Do.STOP}
@@ -183,7 +183,7 @@ def test_no_version_stops_under_a_reader_and_no_reader_binds_to_nothing(world: W
 
 
 @given(worlds(), requests("delete"))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_a_delete_never_leaves_a_reader(world: World, request: Request) -> None:
     plan = make(world, request)
     gone = {step.table for step in plan.steps if step.do is Do.TOMBSTONE}
@@ -201,7 +201,7 @@ def test_a_delete_never_leaves_a_reader(world: World, request: Request) -> None:
 
 
 @given(worlds(), requests(), st.randoms())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_the_bytes_do_not_depend_on_any_order(world: World, request: Request, chance: random.Random) -> None:
     def shuffled(items):  # type: ignore[no-untyped-def]
         found = list(items)
@@ -222,7 +222,7 @@ def test_the_bytes_do_not_depend_on_any_order(world: World, request: Request, ch
 
 
 @given(worlds(), requests())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_a_plan_comes_back_from_json_with_its_hash(world: World, request: Request) -> None:
     plan = make(world, request)
     assert plan_from_json(plan_as_json(plan)) == plan
@@ -230,7 +230,7 @@ def test_a_plan_comes_back_from_json_with_its_hash(world: World, request: Reques
 
 
 @given(worlds(), st.sampled_from(["none", "product", "all"]))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_planning_again_after_a_plan_was_applied_finds_nothing_to_do(world: World, children: str) -> None:
     request = Request(everything=True, children=children)
     plan = make(world, request)

@@ -1,0 +1,83 @@
+"""Confirmation levels over their whole table, and verdicts over plans."""
+
+from dataclasses import replace
+
+import pytest
+
+from core.guards import Confirmation, confirmation_for_act, confirmation_for_plan
+from core.plan import Observed
+from tests.core.declaring import T, plan, project, running, table
+
+MANY = tuple(f"t{n:02}" for n in range(21))
+
+
+@pytest.mark.parametrize("act", ["stop", "start", "restart"])
+@pytest.mark.parametrize(
+    ("tables", "protected", "expected"),
+    [
+        (("a",), False, Confirmation("C1", "yes")),
+        (("a",), True, Confirmation("C2", "a")),
+        (("a", "b"), False, Confirmation("C2", "2")),
+        (("a", "b", "a"), True, Confirmation("C2", "2")),
+        (MANY[:20], False, Confirmation("C2", "20")),
+    ],
+)
+def test_an_act_asks_for_its_level(act: str, tables: tuple[str, ...], protected: bool, expected: Confirmation) -> None:
+    assert confirmation_for_act(act, tables, protected) == expected
+
+
+@pytest.mark.parametrize("act", ["look", "mark", "stage", "unstage"])
+def test_what_is_reversible_asks_for_nothing(act: str) -> None:
+    assert confirmation_for_act(act, MANY, True) == Confirmation("C0", "")
+
+
+@pytest.mark.parametrize("act", ["cancel", "skip"])
+def test_acts_on_a_run_name_it(act: str) -> None:
+    assert confirmation_for_act(act, ("9f2c",), False) == Confirmation("C2", "9f2c")
+
+
+def test_a_large_set_asks_for_environment_and_hash_of_exactly_that_set() -> None:
+    one = confirmation_for_act("stop", MANY, False, environment="prod")
+    assert one.level == "C3" and one.text.startswith("prod ") and len(one.text) == 9
+    assert confirmation_for_act("stop", tuple(reversed(MANY)), False, environment="prod") == one
+    assert confirmation_for_act("stop", (*MANY[1:], "x"), False, environment="prod") != one
+
+
+def test_a_destructive_plan_asks_for_environment_and_hash() -> None:
+    declared = project(src="", a="src")
+    for found in (
+        plan(declared, running(declared), "a", rebuild=True),
+        plan(declared, running(declared), "a", verb="delete"),
+    ):
+        assert confirmation_for_plan(found) == Confirmation("C3", f"dev {found.hash[:4]}")
+
+
+def test_a_plan_for_one_statement_asks_for_yes_and_external_tables_do_not_count() -> None:
+    assert confirmation_for_plan(plan(project(src="", a="src"), {})) == Confirmation("C1", "yes")
+    protected = project(src="", a="src", protected=True)
+    assert confirmation_for_plan(plan(protected, {})) == Confirmation("C2", "a")
+
+
+def test_a_plan_for_several_statements_asks_for_their_count() -> None:
+    assert confirmation_for_plan(plan(project(src="", a="src", b="a"), {})) == Confirmation("C2", "2")
+    many = project(table("src"), *(table(name, "src") for name in MANY))
+    assert confirmation_for_plan(plan(many, {})).level == "C3"
+
+
+def test_verdicts_say_unknown_where_the_planner_cannot_see() -> None:
+    declared = project(src="", a="src")
+    verdicts = {g.name: g.verdict for g in plan(declared, running(declared), "a", rebuild=True).guards}
+    assert verdicts == {
+        "checkpoint": "ok", "views": "ok", "readers": "ok", "rates": "ok", "history": "unknown", "disk": "unknown",
+        "pool": "ok",
+    }  # fmt: skip
+
+
+def test_head_room_counts_both_versions_and_no_external_table() -> None:
+    declared = project(src="", a="src", b="src")
+    observed = {**running(declared), T("b"): replace(running(declared)[T("b")], state="stopped")}
+    found = {g.name: g.summary for g in plan(declared, observed, rebuild=True).guards}
+    assert found["pool"] == "1 → 3 statements on local while both versions run"
+    assert {g.name: g.summary for g in plan(declared, {T("a"): Observed("running")}).guards}["pool"] == (
+        "1 → 2 statements on local"
+    )

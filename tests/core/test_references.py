@@ -1,0 +1,53 @@
+"""Which lines of a reader name a parent's column."""
+
+from dataclasses import replace
+
+import pytest
+
+from core.names import TableName as T
+from core.project import Script, Settings, Table
+from core.references import place_of
+from core.sql.ddl import read_ddl
+from core.sql.reading import read_statements
+from core.vocabulary import Layer
+
+
+def reader(dml: str) -> Table:
+    statements, problems = read_statements(dml, "x/dml.r.sql")
+    assert statements, problems
+    ddl, _ = read_ddl("CREATE TABLE r (x BIGINT) USING parquet", "ddl.r.sql")
+    assert ddl is not None
+    return Table(
+        T("r"), "p", Layer.FACT, T("r"), "x", Script("x/ddl.r.sql", ""), ddl,
+        Script("x/dml.r.sql", dml), statements[0], Settings(),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("dml", "expected"),
+    [
+        ("INSERT INTO r\nSELECT id\nFROM STREAM orders", "dml.r.sql:2"),
+        ("-- head\n\nINSERT INTO r SELECT\n  o.id AS x\nFROM STREAM orders AS o WHERE\n o.`ID` > 1", "dml.r.sql:4,6"),
+        ("INSERT INTO r\r\nSELECT\r\n id AS x\r\nFROM STREAM orders", "dml.r.sql:3"),
+        ("INSERT INTO r SELECT other AS id FROM STREAM orders", ""),
+        ("INSERT INTO r SELECT 'id' AS x /* id */ FROM STREAM orders -- id", ""),
+        ("INSERT INTO r SELECT p.id AS x FROM STREAM orders AS o JOIN p ON p.k = o.k", ""),
+        ("INSERT INTO r SELECT id(k) AS x FROM STREAM orders", ""),
+        ("INSERT INTO r SELECT upper(o.id) AS x FROM STREAM orders AS o", "dml.r.sql:1"),
+        ("INSERT INTO r SELECT x FROM (SELECT k AS x,\n id FROM STREAM orders)", "dml.r.sql:2"),
+        ("INSERT INTO r WITH w AS (SELECT ref AS id FROM STREAM orders)\nSELECT id AS x FROM w", ""),
+        ("INSERT INTO r WITH w AS (SELECT * FROM STREAM orders)\nSELECT id AS x FROM w", "dml.r.sql:2"),
+        ("INSERT INTO r SELECT k AS x FROM STREAM orders UNION ALL\nSELECT id AS x FROM STREAM p", ""),
+        ("INSERT INTO r SELECT id AS x FROM STREAM orders UNION ALL\nSELECT k AS x FROM STREAM p", "dml.r.sql:1"),
+        ("INSERT INTO r SELECT orders.id AS x FROM STREAM orders", "dml.r.sql:1"),
+    ],
+)
+def test_the_lines_that_name_the_column_are_found(dml: str, expected: str) -> None:
+    assert place_of("id", T("orders"), reader(dml)) == expected
+
+
+def test_the_line_counts_from_the_start_of_the_file_for_a_later_statement() -> None:
+    dml = "INSERT INTO q SELECT k AS x FROM STREAM orders;\n\nINSERT INTO r\nSELECT id AS x FROM STREAM orders;"
+    table = reader(dml)
+    second = read_statements(dml, "x")[0][1]
+    assert place_of("id", T("orders"), replace(table, facts=second)) == "dml.r.sql:4"
