@@ -1,4 +1,7 @@
-"""Every act and key of the console in one table: it feeds keys, footer, help, palette and the README. Lower case never changes anything."""
+"""Every act and key of the console in one table: it feeds keys, footer, help, palette and the README.
+
+Lower case never changes anything.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -179,7 +182,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("mark", ("space",), LISTS | {"changes"}, "mark", "Mark, and go one down", rank=20),
     Action("mark_all", ("*",), LISTS | {"changes"}, "mark all", "Mark all that are shown", rank=99),
     Action("unmark", ("u",), LISTS | {"changes"}, "unmark", "Drop all marks", rank=99),
-    Action("flip", ("t",), frozenset({"home"}), "lineage", "Tree by product, or by lineage", typed="tree", rank=62),
+    Action("flip", ("t",), frozenset({"home"}), "flip", "Tree by product, or by lineage", typed="tree", rank=62),
     Action("faults", ("f",), LISTS, "faults", "Show only what is not well", command="headgate ls --faults", rank=64),
     Action("sort", ("o",), frozenset({"statements"}), "sort", "Sort by the next column", rank=30),
     Action("wide", ("w",), LISTS, "wide", "More figures, less room for names", rank=66),
@@ -343,25 +346,6 @@ ACTIONS: tuple[Action, ...] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
-    """A `:` command that is not the twin of a key."""
-
-    name: str
-    usage: str
-    summary: str
-
-
-COMMANDS: tuple[Command, ...] = (
-    Command("home", ":home", "The tree"),
-    Command("st", ":st [filter]", "All statements as a list"),
-    Command("audit", ":audit", "Who did what, when, confirmed by what"),
-    Command("runs", ":runs", "All runs"),
-    Command("run", ":run [id]", "A run; without an id the open or the last one"),
-    Command("plan", ":plan HASH", "A plan that was submitted"),
-    Command("quit", ":quit", "Leave the console"),
-)
-
 KEY_NAMES = {
     "escape": "esc",
     "pageup": "pgup",
@@ -394,47 +378,6 @@ def key_names(action: Action) -> str:
     if action.id == "tab":
         return "1-9"
     return " ".join(KEY_NAMES.get(key, key) for key in action.keys)
-
-
-@dataclass(frozen=True, slots=True)
-class Circumstances:
-    """What decides whether an action is possible now."""
-
-    targets: tuple[str, ...] = ()
-    external: tuple[str, ...] = ()
-    """Those of the targets that are filled by others."""
-    ghost: bool = False
-    stale: str = ""
-    """Why the data is stale; empty when it is live."""
-    staged: int = 0
-    plan_open: str = ""
-    """Why the plan cannot be executed; empty when it can or when there is none."""
-    has_plan: bool = False
-    run_state: str = ""
-    """State of the run on screen; empty elsewhere."""
-    read_only: str = ""
-    """Why the console may look but not act; stop and cancel stay possible."""
-
-
-def reason_against(action: Action, now: Circumstances) -> str:
-    """Say in one sentence why an action is not possible now; empty when it is."""
-    if now.ghost and Need.TARGET in action.needs:
-        return "this statement is gone; its row stays for five seconds so that no key hits another one"
-    if Need.TARGET in action.needs and not now.targets:
-        return "no statement under the cursor"
-    if Need.OURS in action.needs and now.external:
-        return f"{', '.join(now.external)} is external: others fill it, we never touch it"
-    if now.read_only and action.level is not Level.LOOK and action.id not in ("stop", "cancel"):
-        return now.read_only
-    if Need.LIVE in action.needs and now.stale:
-        return now.stale
-    if Need.STAGED in action.needs and not now.staged:
-        return "nothing is staged: D stages a deploy, X a delete"
-    if Need.PLAN in action.needs:
-        return "no plan on screen" if not now.has_plan else now.plan_open
-    if Need.RUN in action.needs and now.run_state not in ("running", "paused", "failed"):
-        return f"the run is {now.run_state}" if now.run_state else "no run on screen"
-    return ""
 
 
 def command_line(

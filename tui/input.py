@@ -1,4 +1,7 @@
-"""Terminal input: a broken escape sequence must never become a key. Once one has begun, every byte of it is swallowed."""
+"""Terminal input: a broken escape sequence must never become a key.
+
+Once one has begun, every byte of it is swallowed.
+"""
 
 from collections.abc import Generator, Iterable
 

@@ -25,7 +25,10 @@ from tui.presentation.snapshot import Snapshot
 from tui.screens.asks import Confirmation, Drift, PlanView, ProjectView, RunView
 
 NOW = 1_800_000_000.0
-SQL = "INSERT INTO {0}\nSELECT order_id, pizza, window(order_time, '10 seconds') AS w\nFROM STREAM {1}\nWHERE status <> 'void'\n"
+SQL = (
+    "INSERT INTO {0}\nSELECT order_id, pizza, window(order_time, '10 seconds') AS w\n"
+    "FROM STREAM {1}\nWHERE status <> 'void'\n"
+)
 TABLES: tuple[tuple[str, str, str, str, tuple[tuple[str, bool], ...]], ...] = (
     # name, product, layer, state, parents (name, streamed)
     ("src_orders", "kitchen", "source", "running", (("landed_orders", True),)),
@@ -62,20 +65,42 @@ def deployment(name: str, product: str, layer: str, state: str, parents: tuple[t
     external = state == "external"
     first = parents[0][0] if parents else ""
     return Deployment(
-        table=TableName(name), version=0 if external else 4 if name == "oven_load" else 1, product=product, layer=layer,
-        owner=f"{product}-team", revision="a" * 64,
-        texts=Texts(ddl=f"CREATE TABLE {name} (order_id BIGINT, pizza STRING)", dml="" if external else SQL.format(name, first)),
-        compiled="", compiled_ddl="", columns=("order_id", "pizza", "w"), format="parquet", folder=f"/data/tables/{name}__v1",
-        checkpoint="" if external else f"/data/checkpoints/{name}__v1", checkpoint_id="" if external else "9f2c1d0e",
-        trigger="3 seconds", mode="append", stateful=layer == "fact", wanted="stopped" if state == "stopped" else "running",
-        state="running" if external else state, state_since=NOW - 4320, active=True,
+        table=TableName(name),
+        version=0 if external else 4 if name == "oven_load" else 1,
+        product=product,
+        layer=layer,
+        owner=f"{product}-team",
+        revision="a" * 64,
+        texts=Texts(
+            ddl=f"CREATE TABLE {name} (order_id BIGINT, pizza STRING)", dml="" if external else SQL.format(name, first)
+        ),
+        compiled="",
+        compiled_ddl="",
+        columns=("order_id", "pizza", "w"),
+        format="parquet",
+        folder=f"/data/tables/{name}__v1",
+        checkpoint="" if external else f"/data/checkpoints/{name}__v1",
+        checkpoint_id="" if external else "9f2c1d0e",
+        trigger="3 seconds",
+        mode="append",
+        stateful=layer == "fact",
+        wanted="stopped" if state == "stopped" else "running",
+        state="running" if external else state,
+        state_since=NOW - 4320,
+        active=True,
         bindings=tuple(
             Binding(TableName(parent), 0 if parent.startswith("landed") or parent == "pizzas" else 1, streamed)
             for parent, streamed in parents
         ),
-        restarts=2 if state == "failed" else 0, error_class="CAST_INVALID_INPUT" if state == "failed" else "",
-        error="[CAST_INVALID_INPUT] The value 'two' of the type \"STRING\" cannot be cast to \"INT\"" if state == "failed" else "",
-        started_at=NOW - 4320, created_at=NOW - 86_400, plan_hash="7f3a" * 16, external=external,
+        restarts=2 if state == "failed" else 0,
+        error_class="CAST_INVALID_INPUT" if state == "failed" else "",
+        error='[CAST_INVALID_INPUT] The value \'two\' of the type "STRING" cannot be cast to "INT"'
+        if state == "failed"
+        else "",
+        started_at=NOW - 4320,
+        created_at=NOW - 86_400,
+        plan_hash="7f3a" * 16,
+        external=external,
     )
 
 
@@ -83,10 +108,26 @@ def measurement(name: str, version: int) -> Measurement:
     """Make the latest figures of a statement."""
     lag, trend, rate, eta, rows_in = FIGURES[name]
     return Measurement(
-        table=TableName(name), version=version, at=NOW, lag_rows=lag, lag_files=3, lag_bytes=120_000, oldest_s=14.0,
-        trend=trend, rate_rows_s=rate, eta_s=eta, in_rows_s=rows_in, out_rows_s=rows_in, rows_total=182_344, batch=1482,
-        batch_ms=1400, durations={"queryPlanning": 56, "getBatch": 154, "addBatch": 994, "walCommit": 196},
-        watermark="2026-11-21T14:01:47.000Z", state_rows=18_220, state_bytes=2_400_000, dropped_by_watermark=0,
+        table=TableName(name),
+        version=version,
+        at=NOW,
+        lag_rows=lag,
+        lag_files=3,
+        lag_bytes=120_000,
+        oldest_s=14.0,
+        trend=trend,
+        rate_rows_s=rate,
+        eta_s=eta,
+        in_rows_s=rows_in,
+        out_rows_s=rows_in,
+        rows_total=182_344,
+        batch=1482,
+        batch_ms=1400,
+        durations={"queryPlanning": 56, "getBatch": 154, "addBatch": 994, "walCommit": 196},
+        watermark="2026-11-21T14:01:47.000Z",
+        state_rows=18_220,
+        state_bytes=2_400_000,
+        dropped_by_watermark=0,
         committed_at=NOW - 3,
         sources=({"table": "order_items", "rows": lag, "files": 3, "bytes": 120_000, "oldest_s": 14.0, "exact": True},),
     )
@@ -103,13 +144,39 @@ class FakeOperations:
         rows = tuple(deployment(*table) for table in TABLES)
         self.current = Snapshot(
             read_at=now,
-            facts=Facts("l1", "p1", "pizzeria", "prod" if protected else "dev", protected, 4711, now - 4000, now - 1,
-                        "local", "up", "", 1, "s1"),
+            facts=Facts(
+                "l1",
+                "p1",
+                "pizzeria",
+                "prod" if protected else "dev",
+                protected,
+                4711,
+                now - 4000,
+                now - 1,
+                "local",
+                "up",
+                "",
+                1,
+                "s1",
+            ),
             deployments=rows,
-            measurements={(row.table, row.version): measurement(row.table, row.version) for row in rows if not row.external},
+            measurements={
+                (row.table, row.version): measurement(row.table, row.version) for row in rows if not row.external
+            },
             staged=self.staged_marks,
             commands=(
-                Command(2, now - 30, "alice", "stop", "crm_orders", "headgate stop crm_orders --env dev", "done", "", now, 210),
+                Command(
+                    2,
+                    now - 30,
+                    "alice",
+                    "stop",
+                    "crm_orders",
+                    "headgate stop crm_orders --env dev",
+                    "done",
+                    "",
+                    now,
+                    210,
+                ),
             ),
         )
 
@@ -128,15 +195,25 @@ class FakeOperations:
         rows = tuple(row for row in self.current.deployments if row.table != table)
         self.current = replace(self.current, deployments=rows)
 
-    def detail(self, table: str) -> DetailFacts:
+    def detail(self, table: str, *, files: bool = False) -> DetailFacts:
         lags = (200, 900, 2400, 5200, 9880, 9400, 8100, 6000, 5100, 4400, 3900, 3300, 2800, 2300, 1700, 1204)
         samples = tuple(
             SampleRow(self.now - 15 * (len(lags) - index), lag, 3, 1000, 200.0 + index, 218.0, 1400 - index)
             for index, lag in enumerate(lags)
         )
         events = (
-            Event(1, self.now - 660, table, 2, "exception", "[CAST_INVALID_INPUT] The value 'two' cannot be cast to INT",
-                  "org.apache.spark.SparkNumberFormatException", "f1", 3, self.now - 900),
+            Event(
+                1,
+                self.now - 660,
+                table,
+                2,
+                "exception",
+                "[CAST_INVALID_INPUT] The value 'two' cannot be cast to INT",
+                "org.apache.spark.SparkNumberFormatException",
+                "f1",
+                3,
+                self.now - 900,
+            ),
             Event(2, self.now - 700, table, 2, "state", "running -> failed"),
         )
         rows = tuple(row for row in self.current.deployments if row.table == table)
@@ -148,15 +225,32 @@ class FakeOperations:
         old = SQL.format("oven_load", "order_items")
         return ProjectView(
             drift=(
-                Drift("oven_load", "filter before an aggregate", "rebuild + 1", "6a",
-                      "the window changed: Spark accepts it silently, counts would be wrong",
-                      Texts(dml=old), Texts(dml=old.replace("10 seconds", "30 seconds")), "pipelines/facts/kitchen/oven_load"),
-                Drift("menu_sales", "comment", "record", "1", "only comments differ", Texts(dml="-- a\n"), Texts(dml="-- b\n")),
+                Drift(
+                    "oven_load",
+                    "filter before an aggregate",
+                    "rebuild + 1",
+                    "6a",
+                    "the window changed: Spark accepts it silently, counts would be wrong",
+                    Texts(dml=old),
+                    Texts(dml=old.replace("10 seconds", "30 seconds")),
+                    "pipelines/facts/kitchen/oven_load",
+                ),
+                Drift(
+                    "menu_sales",
+                    "comment",
+                    "record",
+                    "1",
+                    "only comments differ",
+                    Texts(dml="-- a\n"),
+                    Texts(dml="-- b\n"),
+                ),
             )
         )
 
     def plan(self, hash_prefix: str) -> PlanView | None:
-        return PlanView(sample_plan(self.protected), PlanRow("7f3a" * 16, "{}", "alice", self.now - 120, self.now + 3480, "open"))
+        return PlanView(
+            sample_plan(self.protected), PlanRow("7f3a" * 16, "{}", "alice", self.now - 120, self.now + 3480, "open")
+        )
 
     def runs(self) -> Sequence[RunRow]:
         return (sample_run(self.now),)
@@ -204,7 +298,10 @@ class FakeOperations:
         self.calls.append(("unstage", tuple(tables)))
         return f"unstaged {', '.join(tables)}"
 
-    def submit(self) -> str:
+    def figures(self, table: str, version: int) -> Measurement | None:
+        return self.current.measurements.get((table, version))
+
+    def submit(self, actor: str) -> str:
         self.calls.append(("submit",))
         return "7f3a" * 16
 
@@ -224,17 +321,43 @@ def sample_plan(protected: bool = False) -> Plan:
 
     def node(table: str, action: Action, reason: str, **more: object) -> Node:
         values: dict[str, object] = {
-            "table": TableName(table), "product": "kitchen", "layer": "fact", "stateful": True, "action": action, "row": "6a",
-            "evidence": ("the WHERE below the aggregate changed",), "classified": True, "strategy": "earliest",
-            "reason": reason, "because_of": (), "level": 0, "loses": (), "from_version": 1, "version": 1,
+            "table": TableName(table),
+            "product": "kitchen",
+            "layer": "fact",
+            "stateful": True,
+            "action": action,
+            "row": "6a",
+            "evidence": ("the WHERE below the aggregate changed",),
+            "classified": True,
+            "strategy": "earliest",
+            "reason": reason,
+            "because_of": (),
+            "level": 0,
+            "loses": (),
+            "from_version": 1,
+            "version": 1,
         }
         return Node(**{**values, **more})  # type: ignore[arg-type]  # a builder of tests
 
     nodes = (
-        node("order_items", Action.REBUILD, "filter before an aggregate", version=2, eta_s=120.0, old=Texts(dml=old),
-             texts=Texts(dml=new)),
-        node("oven_load", Action.REBUILD, "parent rebuilt, stateful", from_version=4, version=5, eta_s=180.0,
-             because_of=(TableName("order_items"),)),
+        node(
+            "order_items",
+            Action.REBUILD,
+            "filter before an aggregate",
+            version=2,
+            eta_s=120.0,
+            old=Texts(dml=old),
+            texts=Texts(dml=new),
+        ),
+        node(
+            "oven_load",
+            Action.REBUILD,
+            "parent rebuilt, stateful",
+            from_version=4,
+            version=5,
+            eta_s=180.0,
+            because_of=(TableName("order_items"),),
+        ),
         node("menu_sales", Action.RECORD, "comment"),
         node("till", Action.RESTART, "filter, stateless", eta_s=4.0),
         node("src_orders", Action.KEEP, "no change"),
@@ -242,17 +365,34 @@ def sample_plan(protected: bool = False) -> Plan:
     )
     steps = tuple(
         Step(n, do, TableName(table), version, after, "", "swap back")
-        for n, (do, table, version, after) in enumerate((
-            (Do.CREATE, "order_items", 2, ()), (Do.START, "order_items", 2, (1,)), (Do.CATCH_UP, "order_items", 2, (2,)),
-            (Do.CREATE, "oven_load", 5, ()), (Do.START, "oven_load", 5, (2, 4)), (Do.SWAP, "order_items", 2, (3, 5)),
-            (Do.STOP, "order_items", 1, (6,)),
-        ), 1)
+        for n, (do, table, version, after) in enumerate(
+            (
+                (Do.CREATE, "order_items", 2, ()),
+                (Do.START, "order_items", 2, (1,)),
+                (Do.CATCH_UP, "order_items", 2, (2,)),
+                (Do.CREATE, "oven_load", 5, ()),
+                (Do.START, "oven_load", 5, (2, 4)),
+                (Do.SWAP, "order_items", 2, (3, 5)),
+                (Do.STOP, "order_items", 1, (6,)),
+            ),
+            1,
+        )
     )
     return Plan(
-        "7f3a" * 16, "p1", "prod" if protected else "dev", protected, "1", Request(tables=(TableName("order_items"),)), nodes,
-        tuple(one.table for one in nodes if one.action is not Action.KEEP), steps,
+        "7f3a" * 16,
+        "p1",
+        "prod" if protected else "dev",
+        protected,
+        "1",
+        Request(tables=(TableName("order_items"),)),
+        nodes,
+        tuple(one.table for one in nodes if one.action is not Action.KEEP),
+        steps,
         left_behind=(LeftBehind(TableName("crm_orders"), "crm", "order_items__v1", "crm-team"),),
-        guards=(Guard("history", "ok", "orders from 08-01, needed from 08-01"), Guard("pool", "warn", "62 % -> 91 % while both run")),
+        guards=(
+            Guard("history", "ok", "orders from 08-01, needed from 08-01"),
+            Guard("pool", "warn", "62 % -> 91 % while both run"),
+        ),
     )
 
 
@@ -261,8 +401,16 @@ def sample_run(now: float) -> RunRow:
     states = ("done", "done", "gate", "waits", "waits", "waits", "kept")
     notes = ("", "", "lag 81k → 12k, 18 s left", "", "", "", "left behind: crm_orders reads it")
     steps = tuple(
-        StepRow(step.n, str(step.do), step.table, step.version, state, note=note,
-                started_at=now - 60 if state in ("done", "gate") else None, ended_at=now - 58.9 if state == "done" else None)
+        StepRow(
+            step.n,
+            str(step.do),
+            step.table,
+            step.version,
+            state,
+            note=note,
+            started_at=now - 60 if state in ("done", "gate") else None,
+            ended_at=now - 58.9 if state == "done" else None,
+        )
         for step, state, note in zip(sample_plan().steps, states, notes, strict=True)
     )
     return RunRow("9f2c" * 4, "7f3a" * 16, "alice", "running", now - 72, None, steps)
@@ -271,6 +419,15 @@ def sample_run(now: float) -> RunRow:
 def observed() -> Observed:
     """Make an empty observation."""
     return Observed()
+
+
+class StillOperations(FakeOperations):
+    """The same with an agent that is alive and has nothing new to say."""
+
+    def snapshot(self, previous: Snapshot | None) -> Snapshot:
+        facts = self.current.facts
+        assert facts is not None
+        return replace(self.current, facts=replace(facts, agent_seen_at=time.time() - 1))
 
 
 class MovingOperations(FakeOperations):
@@ -284,12 +441,20 @@ class MovingOperations(FakeOperations):
         self.now = now
         rows = tuple(replace(row, state_since=row.state_since + shift) for row in self.current.deployments)
         figures = {
-            key: replace(value, lag_rows=None if value.lag_rows is None else max(value.lag_rows + int(now * 7) % 5 - 2, 0))
+            key: replace(
+                value, lag_rows=None if value.lag_rows is None else max(value.lag_rows + int(now * 7) % 5 - 2, 0)
+            )
             for key, value in self.current.measurements.items()
         }
         commands = tuple(replace(command, at=now - 30) for command in self.current.commands)
-        self.current = replace(self.current, read_at=now, facts=replace(facts, agent_seen_at=now - 1), deployments=rows,
-                               measurements=figures, commands=commands)
+        self.current = replace(
+            self.current,
+            read_at=now,
+            facts=replace(facts, agent_seen_at=now - 1),
+            deployments=rows,
+            measurements=figures,
+            commands=commands,
+        )
         return self.current
 
 
@@ -298,6 +463,10 @@ if __name__ == "__main__":
 
     from tui.app import run_console
 
-    sys.exit(run_console(MovingOperations(protected="--protected" in sys.argv), project="pizzeria",
-                         environment="prod" if "--protected" in sys.argv else "dev",
-                         protected="--protected" in sys.argv, user="alice"))
+    safe = "--protected" in sys.argv
+    kind = StillOperations if "--still" in sys.argv else MovingOperations
+    pizzeria = kind(protected=safe, now=time.time() if kind is StillOperations else NOW)
+    environment = "prod" if safe else "dev"
+    code = run_console(pizzeria, project="pizzeria", environment=environment, protected=safe, user="alice")
+    print(f"calls {pizzeria.calls}")
+    sys.exit(code)

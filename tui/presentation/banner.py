@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from tui.presentation.figures import clock, plural
 from tui.presentation.snapshot import Freshness, World
-from tui.presentation.text import Line, Span, Tone, ends, fit, line, line_width, plain, shorten, width_of
+from tui.presentation.text import EMPTY, Line, Span, Tone, ends, fit, line, line_width, plain, shorten, width_of, wrap
 
 SEPARATOR = "   "
 
@@ -19,10 +19,20 @@ class Place:
     protected: bool
     user: str
 
+    @property
+    def words(self) -> str:
+        """Name the environment: `PROD protected`, `dev`."""
+        return f"{self.environment.upper()} protected" if self.protected else self.environment
+
+    @property
+    def title(self) -> str:
+        """Name project and environment."""
+        return f"{self.project} {self.words}"
+
 
 def banner(place: Place, world: World, fresh: Freshness, width: int, faults: int) -> Line:
     """Write line 1: project, environment in colour and word, pool, age of the data, faults, staged, runs, user."""
-    environment = f" {place.environment.upper()} protected " if place.protected else f" {place.environment} "
+    environment = f" {place.words} "
     start: list[Span] = [Span(f" {place.project}", Tone.TITLE), Span(" "), Span(environment, environment_tone(place))]
     facts = world.snapshot.facts
     parts: list[tuple[str, Tone]] = []
@@ -66,8 +76,37 @@ def flash(text: str, at: float | None, tone: Tone, width: int) -> Line:
     return fit(line((stamp, Tone.DIM), (text, tone)), width)
 
 
+def nothing_lines(world: World, place: Place, filter_text: str, width: int) -> tuple[Line, ...]:
+    """Say why no statement is shown, and what to do."""
+    snapshot = world.snapshot
+    if world.statements:
+        words = f"no statement matches /{filter_text}" if filter_text else "everything is well: f shows all again"
+        return (EMPTY, *wrap(words, width - 2, Tone.DIM, "  "))
+    if snapshot.problem:
+        return (
+            EMPTY,
+            *wrap(snapshot.problem, width - 2, Tone.BAD, "  "),
+            *wrap(snapshot.remedy, width - 2, Tone.PLAIN, "  "),
+        )
+    if snapshot.facts is None:
+        return (EMPTY, *wrap("reading the ledger", width - 2, Tone.DIM, "  "))
+    words = f"nothing is deployed in {place.environment} yet"
+    todo = "p lists what the files declare; there D stages, enter plans and reviews, E executes"
+    return (EMPTY, *wrap(words, width - 2, Tone.PLAIN, "  "), *wrap(todo, width - 2, Tone.DIM, "  "))
+
+
+def standing(world: World, fresh: Freshness) -> tuple[str, float | None, Tone]:
+    """Say what stands in the flash line while nothing else is said: what is wrong, else what the last command did."""
+    snapshot = world.snapshot
+    if snapshot.problem:
+        return f"{snapshot.problem}. {snapshot.remedy}".strip(), None, Tone.BAD
+    if snapshot.facts is not None and not fresh.agent:
+        return fresh.reason, None, Tone.CHANGING
+    return last_command(world)
+
+
 def last_command(world: World) -> tuple[str, float | None, Tone]:
-    """Say what the last command did, for the flash line of a console that has nothing of its own to say."""
+    """Say what the last command did."""
     if not world.snapshot.commands:
         return "", None, Tone.DIM
     command = world.snapshot.commands[0]

@@ -46,7 +46,9 @@ def widths(width: int) -> tuple[int, int, int, int]:
 def header(width: int) -> Line:
     """Write the heading."""
     name, change, would, staged = widths(width)
-    return line(("  " + left("TABLE", name) + left("CHANGE", change) + left("WOULD", would) + left("STAGED", staged), Tone.DIM))
+    return line(
+        ("  " + left("TABLE", name) + left("CHANGE", change) + left("WOULD", would) + left("STAGED", staged), Tone.DIM)
+    )
 
 
 def row(one: Change, width: int, user: str) -> Line:

@@ -1,8 +1,30 @@
 """The `:` line: which commands there are on a screen, and how one that is begun may go on."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from tui.actions import COMMANDS, Level, on_screen
+from tui.actions import Level, on_screen
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A `:` command that is not the twin of a key."""
+
+    name: str
+    usage: str
+    summary: str
+
+
+COMMANDS: tuple[Command, ...] = (
+    Command("home", ":home", "The tree"),
+    Command("st", ":st [filter]", "All statements as a list"),
+    Command("audit", ":audit", "Who did what, when, confirmed by what"),
+    Command("runs", ":runs", "All runs"),
+    Command("run", ":run [id]", "A run; without an id the open or the last one"),
+    Command("plan", ":plan HASH", "A plan that was submitted"),
+    Command("quit", ":quit", "Leave the console"),
+)
+
 
 TAKES_TABLES = frozenset(
     {"show", "sql", "events", "lineage", "stop", "start", "restart", "deploy", "delete", "unstage"}

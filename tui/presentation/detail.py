@@ -1,16 +1,19 @@
-"""The detail of one statement: a tab is a list of lines. Figures come from the newest batch, curves from the ring of samples."""
+"""The detail of one statement: a tab is a list of lines.
 
-from collections.abc import Sequence
+Figures come from the newest batch, curves from the ring of samples.
+"""
+
 from dataclasses import dataclass
 
 from core.vocabulary import Trend
 from state.rows import Deployment, Event, Measurement, SampleRow
 from tui.presentation.differences import colour_sql, difference
 from tui.presentation.figures import clock, long_number, long_span, moment, rate, short_number, size, span, verdict
-from tui.presentation.glyphs import STATE_TONES, TREND_TONES, spark, state_of, trend_of
+from tui.presentation.glyphs import STATE_TONES, TREND_TONES, spark, state_of
 from tui.presentation.rows import Look
 from tui.presentation.snapshot import Statement, World
 from tui.presentation.text import EMPTY, Line, Span, Tone, fit, left, line, right, wrap
+from tui.presentation.verdicts import judge
 
 TABS = ("overview", "sources", "sql", "lineage", "errors", "events", "versions")
 SPARK_WIDTH = 32
@@ -43,7 +46,9 @@ def title(statement: Statement, tab: str, width: int) -> Line:
     return fit(line((f" {statement.table}", Tone.TITLE), (version, Tone.DIM), "  ", *tabs), width)
 
 
-def tab_lines(tab: str, statement: Statement, facts: DetailFacts, world: World, look: Look, width: int) -> tuple[Line, ...]:
+def tab_lines(
+    tab: str, statement: Statement, facts: DetailFacts, world: World, look: Look, width: int
+) -> tuple[Line, ...]:
     """Write a tab."""
     match tab:
         case "sources":
@@ -76,17 +81,37 @@ def overview_lines(statement: Statement, facts: DetailFacts, world: World, look:
         readers = ", ".join(statement.readers) or "nobody"
         return (*lines, *wrap(f"read by {readers}", width - 1, Tone.PLAIN, " "))
     head = f" {look.glyphs.states[statement.state]} {statement.state} {long_span(look.now - statement.since)}"
-    lines.append(line((head, STATE_TONES[statement.state]), (f"   restarts {row.restarts}", Tone.DIM),
-                      ("   reads ", Tone.DIM), reads))
+    lines.append(
+        line(
+            (head, STATE_TONES[statement.state]),
+            (f"   restarts {row.restarts}", Tone.DIM),
+            ("   reads ", Tone.DIM),
+            reads,
+        )
+    )
     figures = facts.figures or statement.measurement
     rows = f", {short_number(figures.rows_total)} rows" if figures and figures.rows_total is not None else ""
     pointer = f"pointer {statement.table} {look.glyphs.arrow} v{statement.version}" if row.active else "not served yet"
-    lines.append(line((" writes ", Tone.DIM), f"{statement.table}__v{statement.version}", (f"  {row.format} {row.mode}{rows}", Tone.DIM),
-                      (f"   {pointer}", Tone.DIM)))
+    lines.append(
+        line(
+            (" writes ", Tone.DIM),
+            f"{statement.table}__v{statement.version}",
+            (f"  {row.format} {row.mode}{rows}", Tone.DIM),
+            (f"   {pointer}", Tone.DIM),
+        )
+    )
     if figures is not None:
         lines.extend(_figure_lines(statement, figures, facts, look, width))
-    lines.append(line((" owner  ", Tone.DIM), row.owner or "-", ("   trigger ", Tone.DIM), row.trigger,
-                      ("   revision ", Tone.DIM), row.revision[:8]))
+    lines.append(
+        line(
+            (" owner  ", Tone.DIM),
+            row.owner or "-",
+            ("   trigger ", Tone.DIM),
+            row.trigger,
+            ("   revision ", Tone.DIM),
+            row.revision[:8],
+        )
+    )
     lines.append(EMPTY)
     verdict_text, tone = judge(statement, figures, world, look)
     lines.append(line((" VERDICT  ", Tone.TITLE)))
@@ -105,34 +130,73 @@ def _figure_lines(
     lags = [None if one.lag_rows is None else float(one.lag_rows) for one in facts.samples]
     top = max((value for value in lags if value is not None), default=None)
     words = verdict(statement.trend, figures.rate_rows_s, figures.eta_s)
-    since = f"last {span(look.now - facts.samples[0].at)}, most {short_number(top)}" if facts.samples else "no samples yet"
+    since = (
+        f"last {span(look.now - facts.samples[0].at)}, most {short_number(top)}" if facts.samples else "no samples yet"
+    )
     exact = "" if figures.exact else " (estimate)"
     lines = [
-        line((" lag    ", Tone.DIM), f"{long_number(figures.lag_rows)} rows{exact}",
-             (f"  {long_number(figures.lag_files)} files in flight  oldest {span(figures.oldest_s)}", Tone.DIM),
-             (f"   {look.glyphs.trends[statement.trend]} {words}", TREND_TONES[statement.trend])),
-        line(("        ", Tone.DIM), (spark(lags, room, levels), TREND_TONES[statement.trend] if statement.trend is not Trend.IDLE else Tone.DIM),
-             (f"  {since}", Tone.DIM)),
-        line((" in     ", Tone.DIM), left(rate(figures.in_rows_s), 7), (spark([one.in_rows_s for one in facts.samples], room - 8, levels), Tone.ACCENT),
-             ("  out ", Tone.DIM), rate(figures.out_rows_s)),
+        line(
+            (" lag    ", Tone.DIM),
+            f"{long_number(figures.lag_rows)} rows{exact}",
+            (f"  {long_number(figures.lag_files)} files in flight  oldest {span(figures.oldest_s)}", Tone.DIM),
+            (f"   {look.glyphs.trends[statement.trend]} {words}", TREND_TONES[statement.trend]),
+        ),
+        line(
+            ("        ", Tone.DIM),
+            (
+                spark(lags, room, levels),
+                TREND_TONES[statement.trend] if statement.trend is not Trend.IDLE else Tone.DIM,
+            ),
+            (f"  {since}", Tone.DIM),
+        ),
+        line(
+            (" in     ", Tone.DIM),
+            left(rate(figures.in_rows_s), 7),
+            (spark([one.in_rows_s for one in facts.samples], room - 8, levels), Tone.ACCENT),
+            ("  out ", Tone.DIM),
+            rate(figures.out_rows_s),
+        ),
     ]
     batches = [None if one.batch_ms is None else float(one.batch_ms) for one in facts.samples]
     took = "-" if figures.batch_ms is None else f"{figures.batch_ms / 1000:.1f} s"
-    lines.append(line((" batch  ", Tone.DIM), left(took, 7), (spark(batches, room - 8, levels), Tone.ACCENT),
-                      (f"  of a {statement.deployment.trigger} trigger", Tone.DIM)))
+    lines.append(
+        line(
+            (" batch  ", Tone.DIM),
+            left(took, 7),
+            (spark(batches, room - 8, levels), Tone.ACCENT),
+            (f"  of a {statement.deployment.trigger} trigger", Tone.DIM),
+        )
+    )
     mark = figures.watermark[11:19] if len(figures.watermark) >= 19 else figures.watermark or "none"
     dropped = "-" if figures.dropped_by_watermark is None else str(figures.dropped_by_watermark)
-    lines.append(line((" state  ", Tone.DIM), f"{long_number(figures.state_rows)} rows  {size(figures.state_bytes)}",
-                      ("   watermark ", Tone.DIM), mark, ("   dropped rows ", Tone.DIM), dropped))
+    lines.append(
+        line(
+            (" state  ", Tone.DIM),
+            f"{long_number(figures.state_rows)} rows  {size(figures.state_bytes)}",
+            ("   watermark ", Tone.DIM),
+            mark,
+            ("   dropped rows ", Tone.DIM),
+            dropped,
+        )
+    )
     if figures.durations:
         lines.append(_time_line(figures))
-    lines.append(line((" checkpoint  ", Tone.DIM), f"batch {long_number(figures.batch)}  {clock(figures.committed_at)}",
-                      (f"  id {statement.deployment.checkpoint_id[:8] or '-'}", Tone.DIM)))
+    lines.append(
+        line(
+            (" checkpoint  ", Tone.DIM),
+            f"batch {long_number(figures.batch)}  {clock(figures.committed_at)}",
+            (f"  id {statement.deployment.checkpoint_id[:8] or '-'}", Tone.DIM),
+        )
+    )
     return tuple(lines)
 
 
-_PARTS = (("plan", ("queryPlanning",)), ("read", ("latestOffset", "getBatch")), ("run", ("addBatch",)),
-          ("commit", ("walCommit", "commitOffsets", "commitBatch")))
+_PARTS = (
+    ("plan", ("queryPlanning",)),
+    ("read", ("latestOffset", "getBatch")),
+    ("run", ("addBatch",)),
+    ("commit", ("walCommit", "commitOffsets", "commitBatch")),
+)
 
 
 def _time_line(figures: Measurement) -> Line:
@@ -140,53 +204,41 @@ def _time_line(figures: Measurement) -> Line:
     total = sum(sums.values()) or 1
     shares = "  ".join(f"{name} {round(100 * value / total)}%" for name, value in sums.items())
     bound = {"run": "running", "read": "reading", "plan": "planning", "commit": "committing"}
-    return line((" time   ", Tone.DIM), shares, (f"   bound by {bound[max(sums, key=lambda name: sums[name])]}", Tone.DIM))
-
-
-def judge(statement: Statement, figures: Measurement | None, world: World, look: Look) -> tuple[str, Tone]:
-    """Say in a sentence or two how the statement is and what to do."""
-    bad = [
-        f"{one.parent} is {parent.state}" for one in statement.parents
-        if (parent := world.statement(one.parent)) is not None and not parent.external
-        and str(parent.state) in ("failed", "stopped", "absent")
-    ]
-    if str(statement.state) == "failed":
-        return f"It failed {long_span(look.now - statement.since)} ago and does not run. Read the error, mend its cause, then R restarts it on the same checkpoint.", Tone.BAD
-    if str(statement.state) == "stopped":
-        return "It is stopped, on purpose: table and checkpoint are kept. S starts it where it was.", Tone.PLAIN
-    if bad and statement.trend in (Trend.STARVED, Trend.STALLED, Trend.IDLE):
-        return f"It runs and gets nothing, because {' and '.join(bad)}.", Tone.BAD
-    match statement.trend:
-        case Trend.DRAINING:
-            eta = f": about {span(figures.eta_s)} left" if figures and figures.eta_s is not None else ""
-            return f"Behind, and catching up{eta}. Nothing to do.", Tone.PLAIN
-        case Trend.GROWING:
-            rows = f" by {short_number((figures.rate_rows_s or 0) * 60)} rows a minute" if figures else ""
-            return f"Its input comes faster than it writes: the lag grows{rows}.", Tone.BAD
-        case Trend.STALLED:
-            return "Its input moves, its output or watermark does not. Look at errors and at the last batch.", Tone.BAD
-        case Trend.STARVED:
-            return "A parent is gone, replaced or silent: it will get nothing until that is mended.", Tone.BAD
-        case Trend.STEADY | Trend.IDLE:
-            return "It keeps up with its input. Nothing to do.", Tone.GOOD
-        case _:
-            return "Too few samples yet to say where it is going.", Tone.DIM
+    return line(
+        (" time   ", Tone.DIM), shares, (f"   bound by {bound[max(sums, key=lambda name: sums[name])]}", Tone.DIM)
+    )
 
 
 def sources_lines(statement: Statement, facts: DetailFacts, look: Look, width: int) -> tuple[Line, ...]:
     """Write lag by source."""
     figures = facts.figures or statement.measurement
-    lines = [line((" " + left("SOURCE", 28) + right("ROWS", 10) + right("FILES", 8) + right("BYTES", 10) + right("OLDEST", 9), Tone.DIM))]
+    lines = [
+        line(
+            (
+                " "
+                + left("SOURCE", 28)
+                + right("ROWS", 10)
+                + right("FILES", 8)
+                + right("BYTES", 10)
+                + right("OLDEST", 9),
+                Tone.DIM,
+            )
+        )
+    ]
     for source in figures.sources if figures else ():
         rows, oldest = source.get("rows"), source.get("oldest_s")
         mark = "" if source.get("exact", True) else "~"
         missing = bool(source.get("missing"))
-        lines.append(line(
-            " " + left(str(source.get("table", "?")), 28),
-            right(mark + (long_number(rows) if isinstance(rows, int) else "?"), 10), right(str(source.get("files", "?")), 8),
-            right(size(_number(source.get("bytes"))), 10), right(span(_number(oldest)), 9),
-            ("   gone or replaced" if missing else "", Tone.BAD),
-        ))
+        lines.append(
+            line(
+                " " + left(str(source.get("table", "?")), 28),
+                right(mark + (long_number(rows) if isinstance(rows, int) else "?"), 10),
+                right(str(source.get("files", "?")), 8),
+                right(size(_number(source.get("bytes"))), 10),
+                right(span(_number(oldest)), 9),
+                ("   gone or replaced" if missing else "", Tone.BAD),
+            )
+        )
     if len(lines) == 1:
         lines.append(line((" no lag has been measured yet" if statement.parents else " it reads nothing", Tone.DIM)))
     static = [one.parent for one in statement.parents if not one.streamed]
@@ -210,7 +262,12 @@ def sql_lines(statement: Statement, facts: DetailFacts, look: Look, width: int) 
             *difference(deployed.ddl, facts.declared_ddl if facts.declared_ddl is not None else deployed.ddl),
         )
         if changes:
-            lines.append(line((" FILES against what is deployed", Tone.CHANGING), ("   p lists all changes, D stages this one", Tone.DIM)))
+            lines.append(
+                line(
+                    (" FILES against what is deployed", Tone.CHANGING),
+                    ("   p lists all changes, D stages this one", Tone.DIM),
+                )
+            )
             lines.extend(changes)
             lines.append(EMPTY)
         else:
@@ -231,7 +288,9 @@ def lineage_lines(statement: Statement, world: World, look: Look) -> tuple[Line,
     lines: list[Line] = [line((" READS", Tone.DIM))]
     for one in statement.parents:
         how = "stream" if one.streamed else "static"
-        lines.append(_relative(one.parent, f"{how}  {'v' + str(one.version) if one.version else 'external'}", world, look, 1))
+        lines.append(
+            _relative(one.parent, f"{how}  {'v' + str(one.version) if one.version else 'external'}", world, look, 1)
+        )
         parent = world.statement(one.parent)
         for grand in parent.parents if parent else ():
             lines.append(_relative(grand.parent, "stream" if grand.streamed else "static", world, look, 2))
@@ -241,7 +300,8 @@ def lineage_lines(statement: Statement, world: World, look: Look) -> tuple[Line,
     for reader in statement.readers:
         bound = world.statements[reader]
         binding = next(one for one in bound.parents if one.parent == statement.table)
-        note = f"{'stream' if binding.streamed else 'static'}  {'v' + str(binding.version) if binding.version else ''}  {bound.product}"
+        how = "stream" if binding.streamed else "static"
+        note = f"{how}  {f'v{binding.version}' if binding.version else ''}  {bound.product}"
         lines.append(_relative(reader, note, world, look, 1))
         for below in bound.readers:
             lines.append(_relative(below, world.statements[below].product, world, look, 2))
@@ -254,8 +314,14 @@ def _relative(table: str, note: str, world: World, look: Look, depth: int) -> Li
     found = world.statement(table)
     name = "   " * depth + table
     if found is None or found.external:
-        return line(left(name, 36), (f"{look.glyphs.dot} external   " if found else "? unknown    ", Tone.DIM), (note, Tone.DIM))
-    return line(left(name, 36), (left(f"{look.glyphs.states[found.state]} {found.state}", 13), STATE_TONES[found.state]), (note, Tone.DIM))
+        return line(
+            left(name, 36), (f"{look.glyphs.dot} external   " if found else "? unknown    ", Tone.DIM), (note, Tone.DIM)
+        )
+    return line(
+        left(name, 36),
+        (left(f"{look.glyphs.states[found.state]} {found.state}", 13), STATE_TONES[found.state]),
+        (note, Tone.DIM),
+    )
 
 
 def error_lines(statement: Statement, facts: DetailFacts, look: Look, width: int) -> tuple[Line, ...]:
@@ -283,8 +349,16 @@ def event_lines(facts: DetailFacts, look: Look, width: int) -> tuple[Line, ...]:
     for event in facts.events:
         tone = Tone.BAD if event.kind == "exception" else Tone.PLAIN
         times = f" ({event.count}x)" if event.count > 1 else ""
-        lines.append(fit(line((f" {moment(event.at, look.now):14}", Tone.DIM), (f"v{event.version}  {event.kind:10}", Tone.DIM),
-                              (event.summary + times, tone)), width))
+        lines.append(
+            fit(
+                line(
+                    (f" {moment(event.at, look.now):14}", Tone.DIM),
+                    (f"v{event.version}  {event.kind:10}", Tone.DIM),
+                    (event.summary + times, tone),
+                ),
+                width,
+            )
+        )
     return tuple(lines) or (line((" nothing has happened yet", Tone.DIM)),)
 
 
@@ -300,13 +374,14 @@ def version_lines(statement: Statement, facts: DetailFacts, look: Look, width: i
             kept = "serves"
         elif str(state) == "stopped":
             kept = "kept: table and checkpoint are there"
-        lines.append(line((f" v{row.version:<4}", Tone.TITLE), (left(f"{look.glyphs.states[state]} {state}", 13), STATE_TONES[state]),
-                          (left(kept, 40), Tone.PLAIN), (f"since {moment(row.created_at or None, look.now)}", Tone.DIM)))
+        lines.append(
+            line(
+                (f" v{row.version:<4}", Tone.TITLE),
+                (left(f"{look.glyphs.states[state]} {state}", 13), STATE_TONES[state]),
+                (left(kept, 40), Tone.PLAIN),
+                (f"since {moment(row.created_at or None, look.now)}", Tone.DIM),
+            )
+        )
         plan = f"plan {row.plan_hash[:4]}   " if row.plan_hash else ""
         lines.append(line((f"      {plan}revision {row.revision[:8]}   {row.folder}", Tone.DIM)))
     return tuple(lines)
-
-
-def trend_word(figures: Measurement | None) -> Trend:
-    """Give the trend of figures."""
-    return trend_of(figures.trend) if figures else Trend.UNKNOWN

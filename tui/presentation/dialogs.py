@@ -1,4 +1,7 @@
-"""Questions before an act: typed text and Enter, or nothing happens. A question holds the ids that it was asked about."""
+"""Questions before an act: typed text and Enter, or nothing happens.
+
+A question holds the ids that it was asked about.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -75,7 +78,7 @@ def answer_paste(state: Answering) -> Answering:
 
 def drawn(state: Answering, width: int, glyphs: Glyphs) -> tuple[Line, ...]:
     """Draw the question as a box of `width` cells."""
-    top_left, top_right, bottom_left, bottom_right, flat, side = glyphs.box
+    top_left, top_right, bottom_left, bottom_right, flat, side = tuple(glyphs.box)
     inner = width - 4
     question = state.question
     title = f" {shorten(question.title, inner - 2)} "
@@ -136,7 +139,8 @@ def question_about(facts: ActFacts, width: int) -> Question:
     inner = width - 4
     effect, safe = _EFFECTS[facts.verb]
     one = len(facts.targets) == 1
-    title = f"{facts.verb.upper()} {facts.targets[0] if one else plural(len(facts.targets), 'statement')} in {facts.environment}"
+    what = facts.targets[0] if one else plural(len(facts.targets), "statement")
+    title = f"{facts.verb.upper()} {what} in {facts.environment}"
     body: list[Line] = []
     if not one:
         body.extend(_names(facts.targets, facts.hidden, inner))

@@ -130,7 +130,7 @@ def _leaf(world: World, statement: Statement, depth: int) -> Iterable[Entry]:
 def by_lineage(
     world: World, closed: frozenset[str], shows: Callable[[Statement], bool], *, force_open: bool
 ) -> tuple[Entry, ...]:
-    """List the tree from sources to sinks; a table with several parents is opened below the first, named below the rest."""
+    """List the tree from sources to sinks; a table with several parents is opened below the first of them."""
     shown = {table for table, statement in world.statements.items() if shows(statement)}
     children: Mapping[TableName, tuple[TableName, ...]] = {
         table: tuple(reader for reader in world.statements[table].readers if reader in shown) for table in shown
@@ -158,6 +158,17 @@ def by_lineage(
 def closing_id(entry: Entry) -> str:
     """Name the branch that an entry opens and closes."""
     return entry.id if entry.kind in ("product", "layer") else f"down:{entry.id}"
+
+
+OPEN_AT_MOST = 60
+"""With more statements than this the tree begins with its products closed."""
+
+
+def initially_closed(world: World) -> frozenset[str]:
+    """Give the branches that are closed at first."""
+    if len(world.statements) <= OPEN_AT_MOST:
+        return frozenset()
+    return frozenset(name for name in branches(world) if name.startswith("product:"))
 
 
 def branches(world: World) -> tuple[str, ...]:

@@ -1,4 +1,7 @@
-"""Ghosts: a row whose statement is gone stays in its place for five seconds, so that no key hits the one that moved up."""
+"""Ghosts: a row whose statement is gone stays in its place for five seconds.
+
+No key hits the row that would have moved up.
+"""
 
 from collections.abc import Callable, Sequence
 
@@ -32,11 +35,12 @@ class Ghosts:
     ) -> Sequence[str]:
         """Put rows of `old` that are `gone` back into `new` at their places; `line_of` still knows them."""
         alive = set(new)
-        for row in [row for row, until in self._until.items() if until <= now or row in alive]:
+        laid = {row for row, until in self._until.items() if until <= now or row in alive}
+        for row in laid:
             del self._until[row]
             self._lines.pop(row, None)
         for row in old:
-            if row not in alive and row not in self._until and gone(row):
+            if row not in alive and row not in laid and row not in self._until and gone(row):
                 self._until[row] = now + STAYS_S
                 self._lines[row] = line_of(row)
         if not self._until:

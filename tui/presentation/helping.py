@@ -1,7 +1,8 @@
 """Help: the keys of a screen from the one table of actions, with the reason for each that is not possible now."""
 
-from tui.actions import Circumstances, Level, key_names, on_screen, reason_against
+from tui.actions import Level, key_names, on_screen
 from tui.presentation.commands import names
+from tui.presentation.possible import Circumstances, reason_against
 from tui.presentation.text import EMPTY, Line, Tone, left, line, wrap
 
 GROUPS = (("ACTS: upper case, or typed", True), ("LOOKS: they never change anything", False))
@@ -18,19 +19,42 @@ def help_lines(screen: str, now: Circumstances, width: int) -> tuple[Line, ...]:
         for action in rows:
             reason = reason_against(action, now)
             level = f"  [{action.level}]" if acts else ""
-            lines.append(line((f"   {left(key_names(action), 14)}", Tone.GHOST if reason else Tone.KEY),
-                              (left(action.label, 12), Tone.GHOST if reason else Tone.PLAIN), (action.summary + level, Tone.DIM)))
+            lines.append(
+                line(
+                    (f"   {left(key_names(action), 14)}", Tone.GHOST if reason else Tone.KEY),
+                    (left(action.label, 12), Tone.GHOST if reason else Tone.PLAIN),
+                    (action.summary + level, Tone.DIM),
+                )
+            )
             if reason:
                 lines.extend(wrap(f"not now: {reason}", width - 2, Tone.CHANGING, " " * 29))
             if acts and action.command:
-                lines.append(line((" " * 29 + "same as: " + action.command.replace("{tables}", "TABLE…").replace("{hash}", "PLAN").replace("{run}", "RUN"), Tone.GHOST)))
+                lines.append(
+                    line(
+                        (
+                            " " * 29
+                            + "same as: "
+                            + action.command.replace("{tables}", "TABLE…")
+                            .replace("{hash}", "PLAN")
+                            .replace("{run}", "RUN"),
+                            Tone.GHOST,
+                        )
+                    )
+                )
         lines.append(EMPTY)
     lines.append(line((" COMMANDS: type : first, tab completes", Tone.DIM)))
     lines.extend(line((f"   :{left(name, 13)}", Tone.KEY), (summary, Tone.DIM)) for name, summary in names(screen))
     lines.append(EMPTY)
     lines.append(line((" CONFIRMING", Tone.DIM)))
-    lines.extend(wrap("A dialog wants a typed text and Enter. Enter alone and esc are always safe. It takes keys after 0.4 s, and pasted text never.",
-                      width - 3, Tone.PLAIN, "   "))
+    lines.extend(
+        wrap(
+            "A dialog wants a typed text and Enter. Enter alone and esc are always safe. "
+            "It takes keys after 0.4 s, and pasted text never.",
+            width - 3,
+            Tone.PLAIN,
+            "   ",
+        )
+    )
     return tuple(lines)
 
 

@@ -9,31 +9,59 @@ BAD = ("refused", "failed", "error")
 
 def audit_columns(width: int) -> Line:
     """Write the heading of the audit."""
-    return line(("  " + left("WHEN", 13) + left("WHO", 12) + left("DID", 11) + left("TO", max(width - 70, 12)) + left("PLAN", 6) + left("TYPED", 14) + "OUTCOME", Tone.DIM))
+    return line(
+        (
+            "  "
+            + left("WHEN", 13)
+            + left("WHO", 12)
+            + left("DID", 11)
+            + left("TO", max(width - 70, 12))
+            + left("PLAN", 6)
+            + left("TYPED", 14)
+            + "OUTCOME",
+            Tone.DIM,
+        )
+    )
 
 
 def audit_row(one: Audit, width: int, now: float) -> Line:
     """Write one entry of the audit."""
-    return fit((
-        Span("  "), Span(left(moment(one.at, now), 13), Tone.DIM), Span(left(one.actor + " ", 12)), Span(left(one.action + " ", 11), Tone.ACCENT),
-        Span(left(one.subject + " ", max(width - 70, 12))), Span(left(one.plan_hash[:4], 6), Tone.DIM),
-        Span(left(one.confirmation + " ", 14), Tone.DIM), Span(one.outcome, outcome_tone(one.outcome)),
-    ), width)
+    return fit(
+        (
+            Span("  "),
+            Span(left(moment(one.at, now), 13), Tone.DIM),
+            Span(left(one.actor + " ", 12)),
+            Span(left(one.action + " ", 11), Tone.ACCENT),
+            Span(left(one.subject + " ", max(width - 70, 12))),
+            Span(left(one.plan_hash[:4], 6), Tone.DIM),
+            Span(left(one.confirmation + " ", 14), Tone.DIM),
+            Span(one.outcome, outcome_tone(one.outcome)),
+        ),
+        width,
+    )
 
 
 def command_columns(width: int) -> Line:
     """Write the heading of the command log."""
-    return line(("  " + left("WHEN", 13) + left("WHO", 12) + left("OUTCOME", 10) + left("TOOK", 8) + "COMMAND", Tone.DIM))
+    return line(
+        ("  " + left("WHEN", 13) + left("WHO", 12) + left("OUTCOME", 10) + left("TOOK", 8) + "COMMAND", Tone.DIM)
+    )
 
 
 def command_row(one: Command, width: int, now: float) -> Line:
     """Write one command as the line that does the same."""
     took = "" if one.took_ms is None else f"{one.took_ms} ms" if one.took_ms < 1000 else f"{one.took_ms / 1000:.1f} s"
-    return fit((
-        Span("  "), Span(left(moment(one.at, now), 13), Tone.DIM), Span(left(one.actor + " ", 12)),
-        Span(left(one.outcome, 10), outcome_tone(one.outcome)), Span(left(took, 8), Tone.DIM),
-        Span(one.line or f"{one.op} {one.subject}"),
-    ), width)
+    return fit(
+        (
+            Span("  "),
+            Span(left(moment(one.at, now), 13), Tone.DIM),
+            Span(left(one.actor + " ", 12)),
+            Span(left(one.outcome, 10), outcome_tone(one.outcome)),
+            Span(left(took, 8), Tone.DIM),
+            Span(one.line or f"{one.op} {one.subject}"),
+        ),
+        width,
+    )
 
 
 def outcome_tone(outcome: str) -> Tone:

@@ -1,5 +1,6 @@
 """Review: a plan as it will be executed: rows in order, why, what is lost, what is left behind, what was checked."""
 
+from core.explain import action_words, change_words
 from core.plan import Action, Node, Plan
 from state.rows import PlanRow
 from tui.presentation.changes import rule
@@ -9,26 +10,41 @@ from tui.presentation.glyphs import Glyphs
 from tui.presentation.text import EMPTY, Line, Span, Tone, fit, left, line, right, wrap
 
 SIGNS = {
-    Action.KEEP: "=", Action.RECORD: ".", Action.START: "+", Action.RESUME: ">", Action.RESTART: "~", Action.REBUILD: "^",
-    Action.STOP: "x", Action.DELETE: "-",
+    Action.KEEP: "=",
+    Action.RECORD: ".",
+    Action.START: "+",
+    Action.RESUME: ">",
+    Action.RESTART: "~",
+    Action.REBUILD: "^",
+    Action.STOP: "x",
+    Action.DELETE: "-",
 }
 TONES = {
-    Action.KEEP: Tone.DIM, Action.RECORD: Tone.DIM, Action.START: Tone.PLAIN, Action.RESUME: Tone.PLAIN,
-    Action.RESTART: Tone.CHANGING, Action.REBUILD: Tone.CHANGING, Action.STOP: Tone.CHANGING, Action.DELETE: Tone.BAD,
+    Action.KEEP: Tone.DIM,
+    Action.RECORD: Tone.DIM,
+    Action.START: Tone.PLAIN,
+    Action.RESUME: Tone.PLAIN,
+    Action.RESTART: Tone.CHANGING,
+    Action.REBUILD: Tone.CHANGING,
+    Action.STOP: Tone.CHANGING,
+    Action.DELETE: Tone.BAD,
 }
 
 
 def heading(plan: Plan, row: PlanRow, environment: str, now: float, width: int) -> tuple[Line, Line]:
     """Write the two lines above the rows: hash, author, age; how many, order, expiry, status."""
     first = line(
-        (f" PLAN {plan.hash[:4]}", Tone.TITLE), (f"   by {row.author} {span(now - row.created_at)} ago", Tone.DIM),
-        f"   {environment}", ("   single use", Tone.DIM),
+        (f" PLAN {plan.hash[:4]}", Tone.TITLE),
+        (f"   by {row.author} {span(now - row.created_at)} ago", Tone.DIM),
+        f"   {environment}",
+        ("   single use", Tone.DIM),
     )
     acted = sum(1 for node in plan.nodes if node.action is not Action.KEEP)
     status = state_of_plan(plan, row, now)
     second = line(
-        f" {acted} of {plural(len(plan.nodes), 'statement')}", (f"   {plural(len(plan.steps), 'step')}   ", Tone.DIM),
-        (f"expires {clock(row.expires_at)[:5]}" if not status else status, Tone.BAD if status else Tone.DIM),
+        f" {acted} of {plural(len(plan.nodes), 'statement')}",
+        (f"   {plural(len(plan.steps), 'step')}   ", Tone.DIM),
+        (status or f"expires {clock(row.expires_at)[:5]}", Tone.BAD if status else Tone.DIM),
     )
     return fit(first, width), fit(second, width)
 
@@ -69,7 +85,6 @@ def node_row(number: int, node: Node, width: int) -> Line:
     name, action, loses = _widths(width)
     change = max(width - name - action - loses - 19, 10)
     tone = TONES[node.action]
-    moves = f" v{node.from_version}→v{node.version}" if node.from_version and node.version != node.from_version else ""
     lost = "nothing" if not node.loses else node.loses[0] if len(node.loses) == 1 else f"{len(node.loses)} things"
     kept = node.action is Action.KEEP
     return (
@@ -77,8 +92,8 @@ def node_row(number: int, node: Node, width: int) -> Line:
         Span(right("=" if kept else str(number), 2), Tone.DIM),
         Span(f" {SIGNS[node.action] if not kept else ' '}", tone),
         Span(left(f"{node.table} ", name), Tone.DIM if kept else Tone.PLAIN),
-        Span(left(f"{node.reason} ", change), Tone.DIM),
-        Span(left(f"{node.action}{moves}", action), tone),
+        Span(left("-" if kept else f"{change_words(node)} ", change), Tone.DIM),
+        Span(left(action_words(node), action), tone),
         Span(left("-" if kept else lost, loses), Tone.BAD if node.loses else Tone.DIM),
         Span(right("-" if node.eta_s is None else span(node.eta_s), 4), Tone.DIM),
         Span(" " + undo(node), Tone.DIM),
@@ -127,19 +142,40 @@ def rest(plan: Plan, width: int, glyphs: Glyphs) -> tuple[Line, ...]:
         lines.extend(wrap(f"REFUSED  {refusal.table}: {refusal.summary}. {refusal.remedy}", width - 2, Tone.BAD, " "))
     for one in plan.left_behind:
         owner = f", owner {one.owner}" if one.owner else ""
-        lines.extend(wrap(f"LEFT BEHIND  {one.table} ({one.product}{owner}) stays on {one.reads}, which keeps running while it does",
-                          width - 2, Tone.CHANGING, " "))
+        lines.extend(
+            wrap(
+                f"LEFT BEHIND  {one.table} ({one.product}{owner}) stays on {one.reads}, "
+                "which keeps running while it does",
+                width - 2,
+                Tone.CHANGING,
+                " ",
+            )
+        )
     for warned in plan.warnings:
         lines.extend(wrap(f"NOTE  {warned.table}: {warned.summary}", width - 2, Tone.CHANGING, " "))
     for guard in plan.guards:
         tone = {"ok": Tone.GOOD, "warn": Tone.CHANGING, "deny": Tone.BAD}.get(guard.verdict, Tone.PLAIN)
-        lines.append(fit(line((" CHECK  ", Tone.DIM), (left(guard.verdict, 6), tone), f"{guard.name}: {guard.summary}"), width))
+        lines.append(
+            fit(line((" CHECK  ", Tone.DIM), (left(guard.verdict, 6), tone), f"{guard.name}: {guard.summary}"), width)
+        )
     lines.append(rule("steps", width, glyphs))
     for step in plan.steps:
         after = f"after {', '.join(map(str, step.after))}" if step.after else ""
-        what = ", ".join(step.tables) if step.tables else f"{step.table}" + (f" v{step.version}" if step.version else "")
-        lines.append(fit(line((f"   {step.n:>2} ", Tone.DIM), left(str(step.do).replace("_", " "), 10), left(what, 34),
-                              (left(after, 16), Tone.DIM), (step.why, Tone.DIM)), width))
+        what = (
+            ", ".join(step.tables) if step.tables else f"{step.table}" + (f" v{step.version}" if step.version else "")
+        )
+        lines.append(
+            fit(
+                line(
+                    (f"   {step.n:>2} ", Tone.DIM),
+                    left(str(step.do).replace("_", " "), 10),
+                    left(what, 34),
+                    (left(after, 16), Tone.DIM),
+                    (step.why, Tone.DIM),
+                ),
+                width,
+            )
+        )
     return tuple(lines)
 
 

@@ -10,22 +10,31 @@ from tui.presentation.text import Line, Span, Tone, fit, left, line, right, wrap
 
 FINISHED = ("done", "kept", "skipped")
 STEP_TONES = {
-    "running": Tone.CHANGING, "gate": Tone.CHANGING, "failed": Tone.BAD, "blocked": Tone.BAD, "done": Tone.GOOD,
+    "running": Tone.CHANGING,
+    "gate": Tone.CHANGING,
+    "failed": Tone.BAD,
+    "blocked": Tone.BAD,
+    "done": Tone.GOOD,
 }
 RUN_TONES = {"running": Tone.CHANGING, "paused": Tone.CHANGING, "failed": Tone.BAD, "done": Tone.GOOD}
 
 
 def heading(run: RunRow, environment: str, now: float, width: int, glyphs: Glyphs) -> tuple[Line, Line]:
-    """Write the two lines above the steps: which run of which plan, how far, and that it goes on without this screen."""
+    """Write the two lines above the steps: which run of which plan, and how far it is."""
     done = sum(1 for step in run.steps if step.state in FINISHED)
     lasted = long_span((run.ended_at or now) - run.started_at)
     first = line(
-        (f" RUN {run.id[:4]}", Tone.TITLE), f" of PLAN {run.plan_hash[:4]}", f"   {environment}   ",
-        (run.state, RUN_TONES.get(run.state, Tone.PLAIN)), (f"   {done} of {plural(len(run.steps), 'step')}   {lasted}   by {run.actor}", Tone.DIM),
+        (f" RUN {run.id[:4]}", Tone.TITLE),
+        f" of PLAN {run.plan_hash[:4]}",
+        f"   {environment}   ",
+        (run.state, RUN_TONES.get(run.state, Tone.PLAIN)),
+        (f"   {done} of {plural(len(run.steps), 'step')}   {lasted}   by {run.actor}", Tone.DIM),
     )
     words = "runs on without this screen (q leaves)" if run.state in ("running", "paused") else ending(run)
     room = max(width - len(words) - 4, 10)
-    second = line((f" {bar(done / (len(run.steps) or 1), room, glyphs)}  ", RUN_TONES.get(run.state, Tone.DIM)), (words, Tone.DIM))
+    second = line(
+        (f" {bar(done / (len(run.steps) or 1), room, glyphs)}  ", RUN_TONES.get(run.state, Tone.DIM)), (words, Tone.DIM)
+    )
     return fit(first, width), fit(second, width)
 
 
@@ -42,7 +51,18 @@ def ending(run: RunRow) -> str:
 
 def columns(width: int) -> Line:
     """Write the heading of the steps."""
-    return line((" " * 2 + right("#", 3) + " " + left("STEP", _step_width(width)) + left("STATE", 12) + right("TOOK", 8) + "  NOTE", Tone.DIM))
+    return line(
+        (
+            " " * 2
+            + right("#", 3)
+            + " "
+            + left("STEP", _step_width(width))
+            + left("STATE", 12)
+            + right("TOOK", 8)
+            + "  NOTE",
+            Tone.DIM,
+        )
+    )
 
 
 def _step_width(width: int) -> int:
@@ -58,12 +78,17 @@ def step_row(step: StepRow, needs: Sequence[int], width: int, now: float, glyphs
     note = step.note or (f"needs {', '.join(map(str, needs))}" if step.state == "waits" and needs else "")
     what = f"{step.do.replace('_', ' '):9} {step.table}" + (f" v{step.version}" if step.version else "")
     tone = STEP_TONES.get(step.state, Tone.DIM)
-    return fit((
-        Span("  "), Span(right(str(step.n), 3) + " ", Tone.DIM),
-        Span(left(what, _step_width(width)), Tone.DIM if step.state == "waits" else Tone.PLAIN),
-        Span(left(f"{glyphs.steps.get(step.state, '?')} {step.state}", 12), tone), Span(right(lasted, 8), Tone.DIM),
-        Span("  " + note, Tone.BAD if step.state in ("failed", "blocked") else Tone.DIM),
-    ), width)
+    return fit(
+        (
+            Span("  "),
+            Span(right(str(step.n), 3) + " ", Tone.DIM),
+            Span(left(what, _step_width(width)), Tone.DIM if step.state == "waits" else Tone.PLAIN),
+            Span(left(f"{glyphs.steps.get(step.state, '?')} {step.state}", 12), tone),
+            Span(right(lasted, 8), Tone.DIM),
+            Span("  " + note, Tone.BAD if step.state in ("failed", "blocked") else Tone.DIM),
+        ),
+        width,
+    )
 
 
 def step_detail(step: StepRow, why: str, width: int, glyphs: Glyphs) -> tuple[Line, ...]:
@@ -81,23 +106,44 @@ def step_detail(step: StepRow, why: str, width: int, glyphs: Glyphs) -> tuple[Li
 
 
 def _evidence(values: Mapping[str, object]) -> tuple[tuple[str, object], ...]:
-    return tuple((name.replace("_", " "), value) for name, value in values.items() if value not in ("", None, (), [], {}))[:12]
+    return tuple(
+        (name.replace("_", " "), value) for name, value in values.items() if value not in ("", None, (), [], {})
+    )[:12]
 
 
 def runs_columns(width: int) -> Line:
     """Write the heading of the list of runs."""
-    return line(("  " + left("RUN", 8) + left("PLAN", 8) + left("STATE", 12) + left("STEPS", 10) + left("STARTED", 16) + left("LASTED", 10) + "BY", Tone.DIM))
+    return line(
+        (
+            "  "
+            + left("RUN", 8)
+            + left("PLAN", 8)
+            + left("STATE", 12)
+            + left("STEPS", 10)
+            + left("STARTED", 16)
+            + left("LASTED", 10)
+            + "BY",
+            Tone.DIM,
+        )
+    )
 
 
 def run_row(run: RunRow, width: int, now: float) -> Line:
     """Write one run of the list."""
     done = sum(1 for step in run.steps if step.state in FINISHED)
-    return fit((
-        Span("  "), Span(left(run.id[:6], 8)), Span(left(run.plan_hash[:4], 8), Tone.DIM),
-        Span(left(run.state, 12), RUN_TONES.get(run.state, Tone.PLAIN)), Span(left(f"{done} of {len(run.steps)}", 10)),
-        Span(left(moment(run.started_at, now), 16), Tone.DIM), Span(left(long_span((run.ended_at or now) - run.started_at), 10), Tone.DIM),
-        Span(run.actor, Tone.DIM),
-    ), width)
+    return fit(
+        (
+            Span("  "),
+            Span(left(run.id[:6], 8)),
+            Span(left(run.plan_hash[:4], 8), Tone.DIM),
+            Span(left(run.state, 12), RUN_TONES.get(run.state, Tone.PLAIN)),
+            Span(left(f"{done} of {len(run.steps)}", 10)),
+            Span(left(moment(run.started_at, now), 16), Tone.DIM),
+            Span(left(long_span((run.ended_at or now) - run.started_at), 10), Tone.DIM),
+            Span(run.actor, Tone.DIM),
+        ),
+        width,
+    )
 
 
 def first_open(run: RunRow) -> StepRow | None:

@@ -1,4 +1,4 @@
-"""One reading of the ledger, and the world that the screens show: statements with their figures, parents and readers."""
+"""One reading of the ledger, and the world that the screens show: statements with figures, parents and readers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,7 @@
-"""What the console asks of `tui.operations`: readings that may be slow, and acts. None of it is called on the event loop."""
+"""What the console asks of `tui.operations`: readings that may be slow, and acts.
+
+None of it is called on the event loop, but for the two that say so.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -6,7 +9,7 @@ from typing import Protocol
 
 from core.plan import Plan, Texts
 from core.problems import Problem
-from state.rows import Audit, Command, PlanRow, RunRow
+from state.rows import Audit, Command, Measurement, PlanRow, RunRow
 from tui.presentation.detail import DetailFacts
 from tui.presentation.snapshot import Snapshot
 
@@ -66,8 +69,12 @@ class Operations(Protocol):
     def snapshot(self, previous: Snapshot | None) -> Snapshot:
         """Read the ledger; the same object again when nothing changed. Never raises: `problem` says what is wrong."""
 
-    def detail(self, table: str) -> DetailFacts:
-        """Read what the detail of a statement shows; equal values when nothing changed."""
+    def detail(self, table: str, *, files: bool = False) -> DetailFacts:
+        """Read what the detail of a statement shows, its files too if wished; equal values when nothing changed."""
+
+    def figures(self, table: str, version: int) -> Measurement | None:
+        """Read all latest figures of one version; the snapshot has those of lists alone."""
+
     def project(self) -> ProjectView: ...
     def plan(self, hash_prefix: str) -> PlanView | None: ...
     def runs(self) -> Sequence[RunRow]: ...
@@ -87,8 +94,8 @@ class Operations(Protocol):
     def restart(self, tables: Sequence[str], confirm: str) -> str: ...
     def stage(self, tables: Sequence[str], verb: str) -> str: ...
     def unstage(self, tables: Sequence[str]) -> str: ...
-    def submit(self) -> str:
-        """Plan what this actor has staged and submit it; returns the plan's hash."""
+    def submit(self, actor: str) -> str:
+        """Plan what the actor has staged in this folder and submit it; returns the plan's hash."""
 
     def apply(self, plan_hash: str, confirm: str) -> str:
         """Execute a plan; returns the id of the run."""

@@ -1,12 +1,15 @@
-"""Changes: files against what is deployed, what is staged, and a preview; enter plans what is staged and opens the review."""
+"""Changes: files against what is deployed, what is staged, and a preview.
+
+Enter plans what is staged and opens the review.
+"""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
 from textual.widget import Widget
 
-from tui.actions import Circumstances
 from tui.presentation.changes import Change, detail, header, merge, problem_lines, row, summary
+from tui.presentation.possible import Circumstances
 from tui.presentation.text import Line, Tone, line
 from tui.screens.asks import ProjectView
 from tui.screens.desk import Desk
@@ -86,7 +89,8 @@ class ChangesPage(RowsPage):
 
     def do_enter_row(self, key: str) -> None:
         self.desk.say("planning what is staged", Tone.CHANGING)
-        self.desk.host.perform(self.desk.operations.submit, self._submitted)
+        user = self.desk.place.user
+        self.desk.host.perform(lambda: self.desk.operations.submit(user), self._submitted)
 
     def _submitted(self, result: object) -> None:
         self.desk.host.go("review", plan_hash=str(result))
@@ -96,4 +100,3 @@ class ChangesPage(RowsPage):
 
     def do_page_up(self, key: str) -> None:
         self.pane.scroll_by(-max(self.pane.size.height - 2, 1))
-

@@ -47,8 +47,10 @@ def _review(page: Page, rest: str) -> None:
         page.desk.say(f"review: {fresh.reason}", Tone.CHANGING)
     else:
         page.desk.say("planning what is staged", Tone.CHANGING)
-        page.desk.host.perform(
-            page.desk.operations.submit, lambda result: page.desk.host.go("review", plan_hash=str(result))
+        desk = page.desk
+        desk.host.perform(
+            lambda: desk.operations.submit(desk.place.user),
+            lambda result: desk.host.go("review", plan_hash=str(result)),
         )
 
 

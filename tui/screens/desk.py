@@ -1,4 +1,4 @@
-"""What all screens share: the world as read last, marks, what was said last, and the host that runs work off the loop."""
+"""What all screens share: the world as read last, marks, what was said last, and the host that runs work."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -23,6 +23,7 @@ class Host(Protocol):
 
     def go_home(self) -> None:
         """Close every screen above the tree."""
+
     def leave(self) -> None:
         """Go back one screen; on the first one, quit."""
 

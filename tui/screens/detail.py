@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tui.actions import Circumstances
 from tui.presentation.detail import TABS, DetailFacts, tab_lines, title
 from tui.presentation.ghosts import STAYS_S
+from tui.presentation.possible import Circumstances
 from tui.presentation.rows import Look
 from tui.presentation.snapshot import Statement
 from tui.presentation.text import Line, Tone, line
@@ -27,7 +27,7 @@ class DetailPage(ScrolledPage):
         self.gone_at: float | None = None
 
     def fetch(self) -> object:
-        return self.desk.operations.detail(self.table_name)
+        return self.desk.operations.detail(self.table_name, files=self.tab == "sql")
 
     def take(self, fetched: object) -> None:
         if isinstance(fetched, DetailFacts):
@@ -47,7 +47,11 @@ class DetailPage(ScrolledPage):
             words = f" {self.table_name} is not deployed in {self.desk.place.environment}"
             return (line((words, Tone.CHANGING)), line((" D stages a deploy of its files; q goes back", Tone.DIM)))
         look = Look(self.desk.glyphs, self.desk.clock(), stale=self.desk.fresh.stale)
-        gone = (line((" it has been deleted: this is what was known last", Tone.CHANGING)),) if self.gone_at is not None else ()
+        gone = (
+            (line((" it has been deleted: this is what was known last", Tone.CHANGING)),)
+            if self.gone_at is not None
+            else ()
+        )
         head = title(statement, self.tab, width)
         return (head, *gone, *tab_lines(self.tab, statement, self.facts, self.desk.world, look, width))
 
@@ -68,6 +72,7 @@ class DetailPage(ScrolledPage):
         """Show a tab from its beginning."""
         if tab != self.tab:
             self.tab = tab
+            self.desk.host.kick()
             self.pane.scroll_by(-len(self.pane.lines))
 
     def do_next_tab(self, key: str) -> None:

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from tui.actions import Circumstances
 from tui.presentation.helping import help_lines, topic_lines
+from tui.presentation.possible import Circumstances
 from tui.presentation.text import Line, Tone, line
 from tui.screens.desk import Desk
 from tui.screens.scrolled import ScrolledPage

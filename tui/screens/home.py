@@ -1,13 +1,13 @@
-"""Home: environment, product, layer, table with rolled-up health, or by lineage; on a wide terminal list and inspector beside it."""
+"""Home: product, layer, table with rolled-up health, or by lineage; wide, with list and inspector beside it."""
 
 from collections.abc import Hashable, Sequence
 
 from textual.containers import Horizontal
 from textual.widget import Widget
 
-from tui.actions import Circumstances
+from tui.presentation.banner import nothing_lines
 from tui.presentation.filters import Filter, parse_filter
-from tui.presentation.forest import Entry, branches, by_lineage, by_product, closing_id
+from tui.presentation.forest import Entry, by_lineage, by_product, closing_id, initially_closed
 from tui.presentation.rows import (
     NARROW_TREE_COLUMNS,
     Column,
@@ -23,9 +23,6 @@ from tui.screens.desk import Desk
 from tui.screens.rows import RowsPage
 from tui.widgets.lines import Pane
 from tui.widgets.table import StatusTable, with_gutter
-
-OPEN_AT_MOST = 60
-"""With more statements than this the tree begins with its products closed."""
 
 
 class HomePage(RowsPage):
@@ -56,8 +53,7 @@ class HomePage(RowsPage):
     def row_ids(self) -> Sequence[str]:
         world = self.desk.world
         if self.closed is None and world.statements:
-            many = len(world.statements) > OPEN_AT_MOST
-            self.closed = frozenset(name for name in branches(world) if name.startswith("product:")) if many else frozenset()
+            self.closed = initially_closed(world)
         if self.filter.text != self.filter_text:
             self.filter = parse_filter(self.filter_text)
             if self.filter.problem:
@@ -90,6 +86,9 @@ class HomePage(RowsPage):
     def picture(self, row: str, width: int) -> Line:
         return tree_row(self.entries[row], self.columns(), width, self.look(), self.desk.world)
 
+    def empty_lines(self, width: int) -> tuple[Line, ...]:
+        return nothing_lines(self.desk.world, self.desk.place, self.filter_text, width)
+
     def is_gone(self, row: str) -> bool:
         if row.startswith(("product:", "layer:")):
             return row not in self.entries
@@ -98,9 +97,6 @@ class HomePage(RowsPage):
     def tables_of(self, row: str) -> tuple[str, ...]:
         entry = self.entries.get(row)
         return entry.tables if entry else ()
-
-    def circumstances(self) -> Circumstances:
-        return super().circumstances()
 
     def crumb(self) -> tuple[Sequence[str], str]:
         total = len(self.desk.world.statements)
@@ -127,7 +123,7 @@ class HomePage(RowsPage):
         columns = columns_for(width, wide=True)
         look = self.look()
         world = self.desk.world
-        ids = [name for name, statement in world.statements.items() if self._shows(statement)]
+        ids: list[str] = [name for name, statement in world.statements.items() if self._shows(statement)]
         if self.holds_order and set(self.list.ids) == set(ids):
             ids = list(self.list.ids)
         entry = self.entries.get(self.table.cursor_id or "")

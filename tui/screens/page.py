@@ -1,4 +1,7 @@
-"""The frame of every screen: it takes each key, asks the table of actions what it means, and forwards. Nothing here waits."""
+"""The frame of every screen: it takes each key, asks the table of actions what it means, and forwards.
+
+Nothing here waits.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import ClassVar
@@ -8,12 +11,13 @@ from textual.app import ComposeResult
 from textual.screen import Screen
 from textual.widget import Widget
 
-from tui.actions import Action, Circumstances, command_line, find, keys_of, on_screen, reason_against
+from tui.actions import Action, command_line, find, keys_of, on_screen
 from tui.presentation import banner, dialogs
 from tui.presentation import entry as typing_line
 from tui.presentation.banner import Hint
 from tui.presentation.dialogs import Answering, Question
 from tui.presentation.entry import Entry
+from tui.presentation.possible import Circumstances, reason_against
 from tui.presentation.text import Line, Tone, line
 from tui.screens.desk import Desk
 from tui.widgets.lines import Lines
@@ -150,7 +154,7 @@ class Page(Screen[None], inherit_bindings=False):
         if said is not None and self.desk.clock() - said[1] < SAID_FOR_S:
             self.flash_line.show((banner.flash(said[0], said[1], said[2], width),))
         else:
-            text, at, tone = banner.last_command(self.desk.world)
+            text, at, tone = banner.standing(self.desk.world, self.desk.fresh)
             self.flash_line.show((banner.flash(text, at, tone, width),))
         self.hint_line.show((banner.hints(self.hints(), width),))
 
@@ -265,9 +269,7 @@ class Page(Screen[None], inherit_bindings=False):
 
     # Handlers that every screen has.
 
-    def ask(
-        self, question: Question, on_yes: Callable[[str], None], on_safe: Callable[[], None] | None = None
-    ) -> None:
+    def ask(self, question: Question, on_yes: Callable[[str], None], on_safe: Callable[[], None] | None = None) -> None:
         """Put a question; `on_yes` is called with the text that was typed, `on_safe` after Enter alone."""
         self.answering = Answering(question, opened_at=self.desk.tick())
         self.on_yes, self.on_safe = on_yes, on_safe

@@ -54,11 +54,17 @@ class RecordsPage(RowsPage):
         width = self.pane.size.width
         chosen = self.records.get(self.table.cursor_id or "")
         if width and chosen is not None:
-            self.pane.show((rule(f"{self.page_name} {self.table.cursor_id}", width, self.desk.glyphs), *self.text(chosen, width)))
+            self.pane.show(
+                (rule(f"{self.page_name} {self.table.cursor_id}", width, self.desk.glyphs), *self.text(chosen, width))
+            )
 
     def picture(self, row: str, width: int) -> Line:
         one = self.records[row]
-        draw = command_row(one, width, self.desk.clock()) if isinstance(one, Command) else audit_row(one, width, self.desk.clock())
+        draw = (
+            command_row(one, width, self.desk.clock())
+            if isinstance(one, Command)
+            else audit_row(one, width, self.desk.clock())
+        )
         return draw
 
     def targets(self) -> tuple[str, ...]:

@@ -5,8 +5,9 @@ from dataclasses import replace
 
 from textual.widget import Widget
 
-from tui.actions import Circumstances, command_line, find
+from tui.actions import command_line, find
 from tui.presentation.dialogs import question_about_plan
+from tui.presentation.possible import Circumstances
 from tui.presentation.review import columns, heading, losses, node_row, rest, state_of_plan, summary_of, why
 from tui.presentation.text import Line, Tone, line
 from tui.screens.asks import PlanView
@@ -63,7 +64,7 @@ class ReviewPage(RowsPage):
         rows = len(plan.nodes) + 1
         self.table.styles.height = min(rows, max((self.size.height - 8) // 2, 4))
         place = self.desk.place
-        environment = f"{place.environment.upper()} protected" if place.protected else place.environment
+        environment = place.words
         self.heading.show(heading(plan, self.view.row, environment, self.desk.clock(), width))
         super().refresh_body()
         lines: list[Line] = []
@@ -113,7 +114,7 @@ class ReviewPage(RowsPage):
             hash4=plan.hash[:4],
             summary=summary_of(plan),
             losses=losses(plan),
-            environment=f"{place.project} {place.environment.upper() + ' protected' if place.protected else place.environment}",
+            environment=place.title,
             command=command_line(action, plan=plan.hash, environment=place.environment),
             expected=confirmation.text,
             width=min(self.size.width - 2, DIALOG_WIDTH),

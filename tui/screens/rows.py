@@ -5,9 +5,9 @@ from dataclasses import replace
 
 from textual.widget import Widget
 
-from tui.actions import Circumstances
 from tui.presentation.ghosts import Ghosts
-from tui.presentation.text import EMPTY, Line, Tone
+from tui.presentation.possible import Circumstances
+from tui.presentation.text import EMPTY, Line, Tone, line
 from tui.screens.desk import Desk
 from tui.screens.targets import Targets
 from tui.widgets.table import StatusTable, with_gutter
@@ -45,6 +45,10 @@ class RowsPage(Targets):
         """Draw the heading."""
         return EMPTY
 
+    def empty_lines(self, width: int) -> tuple[Line, ...]:
+        """Say why there are no rows, and what to do."""
+        return (line((" nothing here yet", Tone.DIM)),)
+
     def is_gone(self, row: str) -> bool:
         """Whether what a row stood for exists no more (not merely filtered)."""
         return False
@@ -68,11 +72,15 @@ class RowsPage(Targets):
         self._shape = shape
         now = self.desk.tick()
         ids = self.ghosts.merge(
-            old, [row for row in new if not self.is_gone(row)], gone=self.is_gone, now=now,
+            old,
+            [row for row in new if not self.is_gone(row)],
+            gone=self.is_gone,
+            now=now,
             line_of=lambda row: self._old_pictures.get(row, EMPTY),
         )
         if len(self._old_pictures) > 2000:
             self._old_pictures.clear()
+        self.table.empty = () if ids else self.empty_lines(width)
         self.table.show(self.table.ids if list(self.table.ids) == list(ids) else ids, self.line_of, self.head(width))
 
     def line_of(self, row: str) -> Line:
@@ -104,7 +112,8 @@ class RowsPage(Targets):
         return frozenset(targets) - shown
 
     def circumstances(self) -> Circumstances:
-        on_ghost = not self.desk.marks and self.table.cursor_id in self.ghosts
+        row = self.table.cursor_id
+        on_ghost = not self.desk.marks and row is not None and row in self.ghosts
         return replace(super().circumstances(), ghost=on_ghost)
 
     def do_down(self, key: str) -> None:

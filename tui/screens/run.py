@@ -5,8 +5,9 @@ from dataclasses import replace
 
 from textual.widget import Widget
 
-from tui.actions import Circumstances, command_line, find
+from tui.actions import command_line, find
 from tui.presentation.dialogs import question_about_run
+from tui.presentation.possible import Circumstances
 from tui.presentation.runs import EFFECTS, columns, first_open, heading, step_detail, step_row
 from tui.presentation.text import Line, Tone, line
 from tui.screens.asks import RunView
@@ -65,7 +66,7 @@ class RunPage(RowsPage):
         width = self.size.width
         self.table.styles.height = min(len(run.steps) + 1, max(self.size.height - 12, 4))
         place = self.desk.place
-        environment = f"{place.environment.upper()} protected" if place.protected else place.environment
+        environment = place.words
         self.heading.show(heading(run, environment, self.desk.clock(), width, self.desk.glyphs))
         super().refresh_body()
         if self.following and (step := first_open(run)) is not None:
@@ -113,13 +114,15 @@ class RunPage(RowsPage):
             verb=verb,
             run=run.id,
             effect=EFFECTS[verb],
-            environment=f"{place.project} {place.environment.upper() + ' protected' if place.protected else place.environment}",
+            environment=place.title,
             command=command_line(action, run=run.id, environment=place.environment),
             expected=confirmation.text,
             width=min(self.size.width - 2, DIALOG_WIDTH),
         )
-        self.ask(question, lambda typed: desk.host.perform(
-            lambda: desk.operations.run_control(run.id, verb, typed), self._said))
+        self.ask(
+            question,
+            lambda typed: desk.host.perform(lambda: desk.operations.run_control(run.id, verb, typed), self._said),
+        )
 
     def do_pause(self, key: str) -> None:
         paused = self.view is not None and self.view.run.state == "paused"

@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Sequence
 
+from tui.presentation.banner import nothing_lines
 from tui.presentation.filters import Filter, parse_filter
 from tui.presentation.rows import SORTS, Column, Look, columns_for, header, sort_key, statement_row
 from tui.presentation.snapshot import Statement
@@ -51,6 +52,9 @@ class StatementsPage(RowsPage):
         statement = self.desk.world.statement(row)
         assert statement is not None
         return statement_row(statement, self.columns(width), width, look)
+
+    def empty_lines(self, width: int) -> tuple[Line, ...]:
+        return nothing_lines(self.desk.world, self.desk.place, self.filter_text, width)
 
     def is_gone(self, row: str) -> bool:
         return self.desk.world.statement(row) is None

@@ -51,8 +51,7 @@ class Targets(Page):
             targets=targets,
             hidden=self.hidden(targets),
             downstream=below(desk.world, targets),
-            environment=f"{place.project} {place.environment.upper() if place.protected else place.environment}"
-            + (" protected" if place.protected else ""),
+            environment=place.title,
             command=command_line(action, tables=targets, environment=place.environment),
             data="data of unknown age" if age is None else f"data {span(age)} old",
             expected=confirmation.text,

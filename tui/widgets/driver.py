@@ -1,18 +1,24 @@
-"""The terminal's driver: Textual's, with our parser, without keyboard extensions, and with an end when the terminal is gone."""
+"""The terminal's driver: Textual's, with our parser and without keyboard extensions.
+
+It ends the process when the terminal is gone.
+"""
 
 import os
 import selectors
 import signal
 from codecs import getincrementaldecoder
+from typing import ClassVar
 
 from textual import constants
 from textual.drivers.linux_driver import LinuxDriver
 
 from tui.input import SafeParser
+from tui.widgets.opening import Opening
 
 # The kitty protocol makes every key an escape sequence: more that can break on a bad link, and nothing that we need.
 constants.DISABLE_KITTY_KEY = True  # type: ignore[misc]  # Final, but read at each call (textual 8.2.8)
 
+ALTERNATE = "\x1b[?1049h"
 POLL_S = 0.05
 """How often a lone escape is looked at: it is delivered after 100 ms."""
 
@@ -28,9 +34,21 @@ def end_at_once(*_: object) -> None:
 class ConsoleDriver(LinuxDriver):
     """Reads keys with `SafeParser`; end of file on the terminal ends the process."""
 
+    opening: ClassVar[Opening | None] = None
+    """What drew the first picture: the screen is switched already, and switching again would clear it."""
+
     def start_application_mode(self) -> None:
+        if self.opening is not None:
+            self.opening.hand_over()
         signal.signal(signal.SIGHUP, end_at_once)
         super().start_application_mode()  # type: ignore[no-untyped-call]  # Textual leaves it untyped
+
+    def write(self, data: str) -> None:
+        """Write to the terminal."""
+        if data == ALTERNATE and self.opening is not None and self.opening.shadow is not None:
+            ConsoleDriver.opening = None
+            return
+        super().write(data)
 
     def stop_application_mode(self) -> None:
         self.write("\x1b[m")

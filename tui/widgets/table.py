@@ -1,4 +1,7 @@
-"""A table of thousands of rows on the Line API: rows are drawn when seen, kept by content, and chosen by id, never by index."""
+"""A table of thousands of rows on the Line API: rows are drawn when seen and kept by content.
+
+The cursor is an id, never an index.
+"""
 
 from collections.abc import Callable, Sequence
 
@@ -26,6 +29,8 @@ class StatusTable(ScrollView):
         self.top = 0
         self.active = True
         """Whether the cursor is drawn: only in the pane that has the keys."""
+        self.empty: tuple[Line, ...] = ()
+        """What stands there while there are no rows."""
         self._places: dict[str, int] = {}
         self._line_of: Callable[[str], Line] = lambda _: EMPTY
         self._head: Line = EMPTY
@@ -37,7 +42,10 @@ class StatusTable(ScrollView):
         self._reveal()
 
     def show(self, ids: Sequence[str], line_of: Callable[[str], Line], head: Line) -> None:
-        """Take new rows; only lines whose picture differs are drawn again. A cursor whose row is gone moves to its neighbour."""
+        """Take new rows; only lines whose picture differs are drawn again.
+
+        A cursor whose row is gone moves to its neighbour.
+        """
         old_place = self._places.get(self.cursor_id or "", 0)
         self._line_of = line_of
         if head != self._head:
@@ -59,6 +67,8 @@ class StatusTable(ScrollView):
 
     def _picture(self, y: int) -> tuple[Line, bool]:
         index = self.top + y - 1
+        if not self.ids:
+            return (self.empty[index] if index < len(self.empty) else EMPTY), False
         if not 0 <= index < len(self.ids):
             return EMPTY, False
         row = self.ids[index]

@@ -1,0 +1,44 @@
+"""The verdict on a statement: one or two sentences on how it is and what to do."""
+
+from core.vocabulary import Trend
+from state.rows import Measurement
+from tui.presentation.figures import long_span, short_number, span
+from tui.presentation.rows import Look
+from tui.presentation.snapshot import Statement, World
+from tui.presentation.text import Tone
+
+
+def judge(statement: Statement, figures: Measurement | None, world: World, look: Look) -> tuple[str, Tone]:
+    """Say in a sentence or two how the statement is and what to do."""
+    bad = [
+        f"{one.parent} is {parent.state}"
+        for one in statement.parents
+        if (parent := world.statement(one.parent)) is not None
+        and not parent.external
+        and str(parent.state) in ("failed", "stopped", "absent")
+    ]
+    if str(statement.state) == "failed":
+        return (
+            f"It failed {long_span(look.now - statement.since)} ago and does not run. "
+            "Read the error, mend its cause, then R restarts it on the same checkpoint.",
+            Tone.BAD,
+        )
+    if str(statement.state) == "stopped":
+        return "It is stopped, on purpose: table and checkpoint are kept. S starts it where it was.", Tone.PLAIN
+    if bad and statement.trend in (Trend.STARVED, Trend.STALLED, Trend.IDLE):
+        return f"It runs and gets nothing, because {' and '.join(bad)}.", Tone.BAD
+    match statement.trend:
+        case Trend.DRAINING:
+            eta = f": about {span(figures.eta_s)} left" if figures and figures.eta_s is not None else ""
+            return f"Behind, and catching up{eta}. Nothing to do.", Tone.PLAIN
+        case Trend.GROWING:
+            rows = f" by {short_number((figures.rate_rows_s or 0) * 60)} rows a minute" if figures else ""
+            return f"Its input comes faster than it writes: the lag grows{rows}.", Tone.BAD
+        case Trend.STALLED:
+            return "Its input moves, its output or watermark does not. Look at errors and at the last batch.", Tone.BAD
+        case Trend.STARVED:
+            return "A parent is gone, replaced or silent: it will get nothing until that is mended.", Tone.BAD
+        case Trend.STEADY | Trend.IDLE:
+            return "It keeps up with its input. Nothing to do.", Tone.GOOD
+        case _:
+            return "Too few samples yet to say where it is going.", Tone.DIM
