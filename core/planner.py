@@ -199,7 +199,13 @@ def _levels(
 
 
 def _node(
-    situation: Situation, table: TableName, decision: Decision, level: int, version: int, bindings: tuple[Binding, ...]
+    situation: Situation,
+    table: TableName,
+    decision: Decision,
+    *,
+    level: int,
+    version: int,
+    bindings: tuple[Binding, ...],
 ) -> Node:
     seen, declared = situation.seen(table), situation.declared(table)
     action = decision.action

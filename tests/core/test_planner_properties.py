@@ -268,7 +268,8 @@ def test_the_bytes_do_not_depend_on_the_hash_seed() -> None:
     script = (
         "from tests.core.declaring import *\n"
         "p = project(src='', a='src', b='src', c='a b', d='c a', e='b')\n"
-        "print(plan(p, {}).hash, plan(p, running(p), 'a', rebuild=True).hash, plan(p, running(p), verb='delete').hash)\n"
+        "print(plan(p, {}).hash, plan(p, running(p), 'a', rebuild=True).hash)\n"
+        "print(plan(p, running(p), verb='delete').hash)\n"
     )
     outputs = {
         subprocess.run(
