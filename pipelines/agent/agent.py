@@ -18,7 +18,7 @@ from pipelines.agent.commands import Commands
 from pipelines.agent.deploying import Ground
 from pipelines.agent.journal import FaultPoints
 from pipelines.agent.keeping import Attached, PoolKeeper
-from pipelines.agent.measuring import EVERY_S, Measurer
+from pipelines.agent.measuring import EVERY_S, EVERY_VARIABLE, Measurer
 from pipelines.agent.purging import purge
 from pipelines.agent.reconciler import Reconciler
 from pipelines.agent.runs import RunLane
@@ -69,6 +69,7 @@ class Agent:
         self._end_pool = False
         self._answered = time.monotonic()
         self._measured_at = 0.0
+        self._every_s = float(os.environ.get(EVERY_VARIABLE, EVERY_S))
 
     def serve(self) -> None:
         """Open the socket, then keep pool and statements until told to end."""
@@ -137,7 +138,7 @@ class Agent:
             self._keeper.heard(error)
             if not self._keeper.up or time.monotonic() - self._answered > UNKNOWN_S:
                 self._lose_sight(deployments)
-        if self._world.clock() - self._measured_at >= EVERY_S:
+        if self._world.clock() - self._measured_at >= self._every_s:
             self._measured_at = self._world.clock()
             self._measurer.round(deployments, queries)
 

@@ -20,6 +20,9 @@ log = logging.getLogger(__name__)
 EVERY_S = 5.0
 """Between two measurements."""
 
+EVERY_VARIABLE = "HEADGATE_MEASURE_S"
+"""Measures faster in drills, which wait for gates again and again."""
+
 KEPT = 180
 """Samples of a deployment held in memory for its verdict: 15 minutes."""
 

@@ -150,10 +150,14 @@ class Driver:
         """Write every step that changed, before anything is done about it; waits while the ledger cannot take it."""
         changed = [p for p in run.steps if _differs(p, self._rows.get(p.step.n))]
         for progress in changed:
+            before = self._rows.get(progress.step.n)
+            moved = before is None or before.state != progress.state.value
             label = f"{progress.step.n} {progress.step.do} {progress.state}"
-            self._world.faults.pass_by(f"before {label}")
+            if moved:
+                self._world.faults.pass_by(f"before {label}")
             self._write(progress)
-            self._world.faults.pass_by(f"after {label}")
+            if moved:
+                self._world.faults.pass_by(f"after {label}")
         if run.state.value != self._row.state:
             ended = self._world.clock() if run.state in (RunState.DONE, RunState.FAILED, RunState.CANCELLED) else None
             self._retrying(lambda: self._world.ledger.put_run_state(run.id, run.state.value, ended_at=ended))

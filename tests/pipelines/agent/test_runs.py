@@ -3,10 +3,10 @@
 import json
 import queue
 from dataclasses import dataclass, replace
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
+import declared
 import pytest
 
 from core.drive import Control
@@ -21,11 +21,6 @@ from pipelines.agent.runs import Driver
 from pipelines.agent.world import World
 from state.observed import observe
 from state.rows import PlanRow, RunRow, StepRow
-
-_spec = spec_from_file_location("declared", Path(__file__).with_name("declared.py"))
-assert _spec and _spec.loader
-declared = module_from_spec(_spec)
-_spec.loader.exec_module(declared)
 
 EVERYTHING = Request(everything=True, children="all")
 
