@@ -307,21 +307,22 @@ def _movement(course: _Course, trigger_s: float, previous: str, *, working: bool
     if lag > backlog * kept and slope > 0 and change > noise * kept:
         return Verdict(Trend.GROWING, rate, reason=f"lag rises by {slope:.3g}/s")
     if lag > backlog * kept and slope < 0 and -change > noise * kept:
-        eta_s = max(0.0, lag / -slope - (course.at[-1] - leg[-1][0]))
+        # The last batch is half full on average, and takes its turn all the same.
+        eta_s = max(0.0, lag / -slope + trigger_s / 2 - (course.at[-1] - leg[-1][0]))
         return Verdict(Trend.DRAINING, rate, round(eta_s, 1), reason=f"lag falls by {-slope:.3g}/s")
     return Verdict(Trend.STEADY, reason="lag does not change beyond noise")
 
 
 def _expected(course: _Course, trigger_s: float, *, working: bool) -> tuple[float, float]:
     """Give the noise, and what may be pending right after a commit while the statement keeps up."""
-    short, lately = course.arriving(2 * course.interval_s), course.arriving(6 * course.interval_s)
     blur_s = max(course.interval_s, course.usual_gap_s)
-    noise = max(1.0, min(short, lately) * blur_s)
+    latest, lately = course.arriving(blur_s), course.arriving(6 * course.interval_s)
+    noise = max(1.0, min(course.arriving(2 * course.interval_s), lately) * blur_s)
     if not working:
         return noise, noise
     # The newest batch counts up to a trigger: a longer one may be the first of an overload.
     batch_s = max(median(course.batches_s), min(course.batches_s[-1], trigger_s))
-    return noise, max(1.0, max(short, lately) * (batch_s + blur_s) * 1.3)
+    return noise, max(1.0, max(latest, lately) * (batch_s + blur_s) * 1.3)
 
 
 def _after_commits(course: _Course, trigger_s: float, *, working: bool) -> list[tuple[float, float]]:
