@@ -81,6 +81,10 @@ def _simplified(node: Any, tree: Any) -> Any:
         replacement = _sorted_terms(node)
     elif isinstance(node, _OPERATORS):
         _wrap_children(node)
+    elif isinstance(node, exp.Join):
+        # INNER, and OUTER after a side, say nothing.
+        if node.kind == "INNER" or (node.side and node.kind == "OUTER"):
+            node.set("kind", None)
     elif isinstance(node, exp.Alias) and isinstance(node.this, exp.Column) and node.alias == node.this.name:
         # `x AS x` names what has that name already.
         replacement = node.this if isinstance(node.parent, exp.Select) else None

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from sqlglot import Token, TokenType
 from sqlglot.dialects.spark import Spark
@@ -16,7 +15,9 @@ DEEPEST = 80
 """Open brackets at once; above it sqlglot's recursion would decide how we fail, and 10,000 end the process."""
 DEEPEST_TYPE = 24
 _AROUND = 30
-_PLACE = re.compile(r"(\d+):(\d+)")
+_PIECES = re.compile(
+    r"""--[^\n]*|/\*.*?\*/|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`|(?P<open>['"`]|/\*)""", re.DOTALL
+)
 _DIALECT = Spark()
 _OPENING = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE})
 _CLOSING = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE})
@@ -87,7 +88,7 @@ def tokens_of(source: Source) -> list[Token]:
         raise Misread(
             "the SQL cannot be read: a string, a quoted name or a comment is not closed",
             "close what is opened here",
-            _offset_in(source.text, str(error.__cause__ or error)),
+            _unclosed(source.text),
         ) from error
     _check_depth(tokens)
     return _with_whole_strings(tokens)
@@ -135,11 +136,6 @@ def end_of(token: Token) -> int:
     return int(token.end) + 1
 
 
-def parser() -> Any:
-    """Make a Spark parser; untyped because the compiled sqlglot is."""
-    return _DIALECT.parser()
-
-
 def _with_whole_strings(tokens: list[Token]) -> list[Token]:
     """Join `'it''s'`, which sqlglot splits in two and Spark 4 reads as one string with a quote inside."""
     found: list[Token] = []
@@ -153,13 +149,9 @@ def _with_whole_strings(tokens: list[Token]) -> list[Token]:
     return found
 
 
-def _offset_in(text: str, message: str) -> int:
-    place = _PLACE.search(message)
-    if place is None:
-        return 0
-    lines = text.split("\n")
-    line = min(int(place[1]), len(lines))
-    return sum(len(each) + 1 for each in lines[: line - 1]) + min(int(place[2]), len(lines[line - 1]))
+def _unclosed(text: str) -> int:
+    """Find what is opened and never closed; sqlglot does not say where."""
+    return next((found.start() for found in _PIECES.finditer(text) if found["open"]), 0)
 
 
 def _check_depth(tokens: Sequence[Token]) -> None:

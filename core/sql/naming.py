@@ -168,7 +168,7 @@ def _table(table: Any, ctes: Scope, names: Names) -> None:
             "a table's name cannot have a database or catalog before it",
             f"write {written} alone: headgate places tables itself",
             _offset(table),
-            subject=str(table.args["db"].name) + "." + written,
+            subject=f"{table.db}.{written}",
         )
     if written in ctes:
         if mark.streaming:

@@ -149,6 +149,9 @@ def _combined(query: Any, left: Flow, right: Flow, found: Found, *, distinct: bo
     if not union:
         remedy = "write a join with a static table, or EXISTS over one"
         found.misread.append(_refused(f"{word} of a stream cannot be streamed", remedy, query, word))
+    elif query.args.get("by_name"):
+        remedy = "write UNION ALL, with the columns in one order"
+        found.misread.append(_refused("UNION BY NAME is no SQL of Spark", remedy, query, word))
     elif left.streaming != right.streaming:
         remedy = "read both sides with STREAM, or none"
         found.misread.append(_refused("UNION of a stream and a batch table is refused by Spark", remedy, query, word))
@@ -157,7 +160,7 @@ def _combined(query: Any, left: Flow, right: Flow, found: Found, *, distinct: bo
     watermarked = left.watermarked or right.watermarked
     flow = Flow(True, (*left.operators, *right.operators), events, watermarked)
     if distinct or not union:
-        if union and not watermarked:
+        if union and (not watermarked or (events is not None and not events)):
             remedy = f"write UNION ALL, or {_WATERMARK_REMEDY}"
             found.misread.append(_no_watermark(query, "UNION without ALL", remedy))
         flow = replace(flow, operators=(*flow.operators, Operator("deduplicate", (), word.lower())))
@@ -198,9 +201,17 @@ def _source(source: Any, ctes: dict[str, Flow], found: Found) -> Flow:
     else:
         flow = Flow()
     flow = _marked(flow, mark)
+    _check_pivot(source, flow, found)
     for join in source.args.get("joins") or []:
         flow = _joined(join, flow, _source(join.this, ctes, found), None, found)
     return flow
+
+
+def _check_pivot(source: Any, flow: Flow, found: Found) -> None:
+    for pivot in source.args.get("pivots") or []:
+        if flow.streaming and not pivot.args.get("unpivot"):
+            remedy = "write GROUP BY with sum(…) FILTER (WHERE …), one for each column"
+            found.misread.append(_refused("PIVOT of a stream cannot be followed", remedy, source, "PIVOT"))
 
 
 def _is_table(node: Any) -> bool:
@@ -213,8 +224,7 @@ def _marked(flow: Flow, mark: Mark | None) -> Flow:
     """Add the watermark that stands behind a source."""
     if mark is None or mark.watermark is None:
         return flow
-    delay = mark.watermark
-    name = delay.name or (str(delay.expression[-1].text).lower() if len(delay.expression) == 1 else "")
+    name = mark.watermark.name
     events = None if flow.event_times is None or not name else flow.event_times | {name}
     return replace(flow, event_times=events, watermarked=True)
 
@@ -273,44 +283,48 @@ def _aggregated(select: Any, flow: Flow, found: Found) -> Flow:
         if call.find(exp.Distinct) is not None:
             remedy = "use approx_count_distinct, or deduplicate in a statement before"
             found.misread.append(_refused("DISTINCT inside an aggregate cannot be streamed", remedy, call, "DISTINCT"))
-    kind = "aggregate"
-    for key in keys:
-        for call in key.find_all(exp.Anonymous):
-            kind = TIME_WINDOWS.get(str(call.this), kind) if kind != "session_window" else kind
+    kinds = {TIME_WINDOWS.get(str(call.this), "") for key in keys for call in key.find_all(exp.Anonymous)}
+    kind = next((each for each in ("session_window", "window") if each in kinds), "aggregate")
+    if kind == "session_window" and len(keys) == 1:
+        remedy = "add a key to GROUP BY"
+        found.misread.append(_refused("a session window over all rows cannot be streamed", remedy, select, kind))
     meant = [_with_meaning(key, select) for key in keys]
-    by_time = kind != "aggregate" or any(_names_event(text, key, flow) for text, key in zip(meant, keys, strict=True))
-    if not flow.watermarked or (flow.event_times is not None and not by_time):
+    stand_for = [each for key in keys for each in _meanings(key, select)]
+    if not flow.watermarked or not any(_is_event_time(each, flow) for each in stand_for):
         found.misread.append(_no_watermark(select.args.get("group") or select, "an aggregate", _WATERMARK_REMEDY))
     return replace(flow, operators=(*flow.operators, Operator(kind, tuple(meant), ", ".join(calls))))
 
 
 def _with_meaning(key: Any, select: Any) -> str:
     """Write a key, with what it stands for where it may be the name of an output."""
-    text = sql_of(key)
+    return "=".join(sql_of(each) for each in _meanings(key, select))
+
+
+def _meanings(key: Any, select: Any) -> list[Any]:
+    """Give a key, the parts of a grouping set, and what a key may stand for as the name of an output."""
+    found = [key]
+    if isinstance(key, (exp.Rollup, exp.Cube, exp.GroupingSets, exp.Tuple)):
+        return [key, *(each for part in key.expressions for each in _meanings(part, select))]
     for each in select.expressions:
         if isinstance(key, exp.Column) and isinstance(each, exp.Alias) and each.alias == key.name:
-            return f"{text}={sql_of(each.this)}"
-    return text
+            found.append(each.this)
+    return found
 
 
-def _names_event(text: str, key: Any, flow: Flow) -> bool:
-    """Whether a key is an event-time column, a window over one, or something whose parts may be."""
-    if flow.event_times is None or any(f"{name}(" in text for name in TIME_WINDOWS):
+def _is_event_time(node: Any, flow: Flow) -> bool:
+    """Whether an expression still carries the watermark: the column itself or a window, nothing computed from them."""
+    if flow.event_times is None:
         return True
-    return any(column.name in flow.event_times for column in key.find_all(exp.Column)) or any(
-        text.endswith(f"={name}") or text.endswith(f".{name}") for name in flow.event_times
-    )
+    if isinstance(node, exp.Anonymous):
+        return str(node.this) in TIME_WINDOWS
+    return isinstance(node, exp.Column) and node.name in flow.event_times
 
 
 def _deduplicated(select: Any, flow: Flow, found: Found) -> Flow:
     keys = tuple(sql_of(each) for each in select.expressions)
     if not flow.watermarked:
         found.misread.append(_no_watermark(select, "DISTINCT", _WATERMARK_REMEDY.replace("group by", "select")))
-    elif flow.event_times is not None and not any(
-        column.name in flow.event_times or column.name == "*"
-        for each in select.expressions
-        for column in [*each.find_all(exp.Column), *each.find_all(exp.Star)]
-    ):
+    elif not any(_is_event_time(each.unalias(), flow) or each.is_star for each in select.expressions):
         found.misread.append(_no_watermark(select, "DISTINCT", "select the watermarked column too"))
     return replace(flow, operators=(*flow.operators, Operator("deduplicate", keys, "distinct")))
 
@@ -355,7 +369,7 @@ def _clauses(select: Any) -> list[tuple[str, Any]]:
 
 
 def _check_windows(select: Any, found: Found) -> None:
-    for each in select.expressions:
+    for each in [*select.expressions, *(select.args[key] for key in ("qualify",) if select.args.get(key) is not None)]:
         window = each.find(exp.Window)
         if window is not None and window.find_ancestor(exp.Select) is select:
             remedy = "group by window(…) instead: only windows over time can be streamed"

@@ -9,12 +9,10 @@ from typing import Any
 
 from sqlglot import exp
 
-from core.sql.canonical import normalise, sql_of, terms
-from core.sql.functions import with_plain_functions
-from core.sql.lexing import parser
+from core.sql.canonical import sql_of, terms
 from core.sql.naming import TableRead
 from core.sql.operators import aggregates_in, aggregating
-from core.sql.streams import Delay, Mark
+from core.sql.streams import Mark
 from core.sql.values import Operator
 
 _ABOVE_ONLY = ("distinct", "limit", "offset", "order", "sort", "cluster", "distribute", "qualify")
@@ -47,17 +45,6 @@ def parts_of(query: Any, operators: tuple[Operator, ...]) -> Parts:
     return Parts(canonical, state, sql_of(query), post)
 
 
-def watermark_text(delay: Delay) -> tuple[str, str]:
-    """Write a watermark's column (`ts`, or `to_timestamp(k) AS z`) and its delay canonically."""
-    if len(delay.expression) == 1:
-        column = str(delay.expression[0].text).lower()
-    else:
-        tokens = with_plain_functions(list(delay.expression))
-        parsed = parser().parse(tokens, "")
-        column = sql_of(normalise(parsed[0])) if parsed and parsed[0] is not None else ""
-    return (f"{column} AS {delay.name}" if delay.name else column), delay.delay
-
-
 def _operator_text(operator: Operator) -> str:
     return f"{operator.kind}({', '.join(operator.keys)}) {operator.detail}".rstrip()
 
@@ -87,9 +74,9 @@ def _clauses(mark: Mark, waters: list[str], name: str) -> str:
     if mark.source_name:
         text += f" IDENTIFIED BY {mark.source_name}"
     if mark.watermark is not None:
-        column, delay = watermark_text(mark.watermark)
-        text += f" WATERMARK {column} DELAY OF {delay}"
-        waters.append(f"watermark {name} {column} {delay}")
+        delay = mark.watermark
+        text += f" WATERMARK {delay.text} DELAY OF {delay.delay}"
+        waters.append(f"watermark {name} {delay.text} {delay.delay}")
     return text
 
 
@@ -139,7 +126,10 @@ def _lift_terms(select: Any, clause: str, is_above: Any) -> list[str]:
             above.append(sql_of(term))
         else:
             below.append(term.copy())
-    select.set(clause, type(condition)(this=exp.and_(*below)) if below else None)
+    kept = below[0] if below else None
+    for term in below[1:]:
+        kept = exp.And(this=kept, expression=term)
+    select.set(clause, type(condition)(this=kept) if below else None)
     return above
 
 

@@ -5,22 +5,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlglot import Token, TokenType, exp
-from sqlglot.errors import ParseError, SqlglotError
 
 from core.errors import BadName
 from core.names import TableName, parse_table_name
 from core.problems import Problem
 from core.sql.canonical import normalise, sql_of
-from core.sql.functions import with_plain_functions
-from core.sql.lexing import Misread, Source, closing, end_of, is_word, open_source, parser, statements_of, tokens_of
+from core.sql.lexing import Misread, Source, closing, end_of, is_word, open_source, statements_of, tokens_of
 from core.sql.naming import Names, TableRead, resolve
 from core.sql.operators import Found, flow_of
-from core.sql.parts import parts_of, watermark_text
-from core.sql.streams import Marks, take_out
+from core.sql.parsing import parse_query, too_deep
+from core.sql.parts import parts_of
+from core.sql.streams import take_out
 from core.sql.values import Column, Parsed, Read, Watermark
 
-_FAILURES = (SqlglotError, RecursionError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-"""What sqlglot raises for texts that it does not expect."""
 _REMEDY = "write INSERT INTO <table> SELECT …"
 _NOT_STREAMING = {
     "MERGE": "MERGE is not a streaming statement",
@@ -71,7 +68,7 @@ def read_statements(text: str, path: str) -> tuple[tuple[Parsed, ...], tuple[Pro
         except Misread as failure:
             misread.append(failure)
         except RecursionError:
-            misread.append(_too_deep(statement[0].start))
+            misread.append(too_deep(statement[0].start))
         else:
             if not misread:
                 found.append(parsed)
@@ -86,9 +83,9 @@ def _read(statement: list[Token], source: Source, misread: list[Misread]) -> Par
     writes = _table_name(header.target)
     marks = take_out(header.query)
     misread += marks.misread
-    query = _parsed(marks, source, header)
+    query = parse_query(marks.tokens, source.text)
     names = resolve(query, marks)
-    reads = tuple(_read_value(each, names, header) for each in names.reads)
+    reads = tuple(_read_value(each, names, header, source) for each in names.reads)
     query = normalise(query)
     outputs = _columns(query)
     _check_columns(header, outputs, misread)
@@ -169,38 +166,11 @@ def _opens_query(token: Token) -> bool:
     return is_word(token, "SELECT", "WITH") or token.token_type is TokenType.L_PAREN
 
 
-def _parsed(marks: Marks, source: Source, header: _Header) -> Any:
-    try:
-        trees = parser().parse(with_plain_functions(marks.tokens), source.text)
-    except RecursionError as error:
-        raise _too_deep(header.query[0].start) from error
-    except ParseError as error:
-        raise _unreadable(error, source, header) from error
-    except _FAILURES as error:
-        raise Misread("the SQL cannot be read", "write it as Spark SQL", header.query[0].start) from error
-    query = trees[0] if len(trees) == 1 else None
-    if not isinstance(query, exp.Query):
-        raise Misread("SELECT cannot be read", _REMEDY, header.query[0].start)
-    return query
-
-
-def _unreadable(error: ParseError, source: Source, header: _Header) -> Misread:
-    first = error.errors[0] if error.errors else {}
-    description = str(first.get("description") or "it is not Spark SQL").rstrip(".")
-    offset = header.query[0].start
-    line, column = first.get("line"), first.get("col")
-    if isinstance(line, int) and isinstance(column, int):
-        starts = [0, *(index + 1 for index, char in enumerate(source.text) if char == "\n")]
-        if 0 < line <= len(starts):
-            offset = max(offset, starts[line - 1] + column - len(str(first.get("highlight") or "")))
-    return Misread(
-        f"the SQL cannot be read: {description[:1].lower()}{description[1:]}", "correct it as Spark SQL", offset
-    )
-
-
-def _read_value(entry: TableRead, names: Names, header: _Header) -> Read:
+def _read_value(entry: TableRead, names: Names, header: _Header, source: Source) -> Read:
+    if source.text[entry.start : entry.start + 1] in ("'", '"'):
+        raise Misread("a string is no table", "write the table's name without quotes", entry.start)
     mark = entry.mark
-    watermark = Watermark(*watermark_text(mark.watermark)) if mark.watermark is not None else None
+    watermark = Watermark(mark.watermark.text, mark.watermark.delay) if mark.watermark is not None else None
     start, end = header.moved(entry.start), header.moved(entry.end)
     try:
         table = parse_table_name(entry.name)
@@ -287,9 +257,3 @@ def _placed(misread: Misread, start: int) -> Misread:
     if misread.offset < 0:
         misread.offset = start
     return misread
-
-
-def _too_deep(offset: int) -> Misread:
-    return Misread(
-        "the SQL is nested too deeply to be read safely", "name the inner parts with WITH", offset
-    )

@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from sqlglot import Token, TokenType
+from sqlglot import Token, TokenType, exp
 
+from core.sql.canonical import normalise, sql_of
 from core.sql.lexing import Misread, closing, end_of, is_word
 from core.sql.options import unknown_option
+from core.sql.parsing import parse_expression
 
 HIDDEN = "hg_w_"
 """Prefix of the alias that carries a watermark of what is not `STREAM t`; the digits after it index `hidden`."""
@@ -23,10 +25,12 @@ _AFTER_FROM = frozenset({TokenType.FROM, TokenType.JOIN, TokenType.COMMA, TokenT
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """A WATERMARK clause: the tokens of its expression, the name it gives and the delay in words."""
+    """A WATERMARK clause; both texts are canonical."""
 
-    expression: tuple[Token, ...]
+    text: str
+    """`ts`, or `to_timestamp(k) AS z`."""
     name: str
+    """The column that carries event time from here on; empty when an expression has no name."""
     delay: str
 
 
@@ -158,7 +162,8 @@ def _take_stream(tokens: Sequence[Token], index: int, marks: Marks) -> int:
         last += 2
     after = last + 1
     if bracket:
-        if after >= len(tokens) or tokens[after].token_type is not TokenType.R_PAREN:
+        quoted = after < len(tokens) and tokens[last].token_type is TokenType.STRING
+        if quoted or after >= len(tokens) or tokens[after].token_type is not TokenType.R_PAREN:
             raise Misread(
                 "STREAM takes the name of one table",
                 "write STREAM t, or STREAM(t)",
@@ -227,10 +232,7 @@ def _watermark(tokens: Sequence[Token], index: int) -> tuple[Delay, int]:
     while depth or not (is_word(tokens[index], "DELAY") and is_word(tokens[index + 1], "OF")):
         depth += (tokens[index].token_type is TokenType.L_PAREN) - (tokens[index].token_type is TokenType.R_PAREN)
         index += 1
-    expression, name = list(tokens[first:index]), ""
-    if len(expression) > 2 and expression[-2].token_type is TokenType.ALIAS:
-        name = str(expression[-1].text).lower()
-        expression = expression[:-2]
+    expression = tokens[first:index]
     index += 2
     if not expression or index >= len(tokens) or not is_word(tokens[index], "INTERVAL"):
         raise Misread(
@@ -244,7 +246,13 @@ def _watermark(tokens: Sequence[Token], index: int) -> tuple[Delay, int]:
         raise Misread(
             "this delay cannot be read", "write DELAY OF INTERVAL 1 MINUTE", tokens[start].start, subject="WATERMARK"
         )
-    return Delay(tuple(expression), name, delay), index
+    tree, name = parse_expression(expression)
+    text = sql_of(normalise(tree))
+    if isinstance(tree, exp.Column) and not name:
+        name = tree.name
+    elif name:
+        text = f"{text} AS {name}"
+    return Delay(text, name, delay), index
 
 
 def _interval(tokens: Sequence[Token], index: int) -> tuple[str, int]:

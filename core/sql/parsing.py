@@ -1,0 +1,63 @@
+"""The one door to sqlglot's parser: tokens in, a tree or a Misread out, whatever sqlglot raises."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlglot import Token, TokenType, exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import ParseError, SqlglotError
+
+from core.sql.functions import with_plain_functions
+from core.sql.lexing import Misread
+
+_DIALECT = Spark()
+_FAILURES = (SqlglotError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What sqlglot 30.30 raises for texts that it does not expect, besides ParseError."""
+_REMEDY = "correct it as Spark SQL"
+
+
+def parse_query(tokens: Sequence[Token], text: str) -> Any:
+    """Parse one query out of which the streaming clauses were taken; `text` is the whole file, for places."""
+    start = tokens[0].start if tokens else 0
+    for token in tokens:
+        if token.token_type is TokenType.PIPE_GT:
+            raise Misread("the pipe syntax |> is not read here", "write SELECT … FROM … WHERE", token.start)
+    try:
+        trees = _DIALECT.parser().parse(with_plain_functions(list(tokens)), text)
+    except RecursionError as error:
+        raise too_deep(start) from error
+    except ParseError as error:
+        raise _unreadable(error, text, start) from error
+    except _FAILURES as error:
+        raise Misread("the SQL cannot be read", _REMEDY, start) from error
+    if len(trees) != 1 or not isinstance(trees[0], exp.Query):
+        raise Misread("the SELECT cannot be read", _REMEDY, start)
+    return trees[0]
+
+
+def parse_expression(tokens: Sequence[Token]) -> tuple[Any, str]:
+    """Parse `expression [[AS] name]`; gives the expression and the name, empty when there is none."""
+    first = tokens[0]
+    select = Token(TokenType.SELECT, "SELECT", first.line, first.col, first.start, first.end, [])
+    query = parse_query([select, *tokens], "")
+    if len(query.expressions) != 1 or sum(value is not None and value != [] for value in query.args.values()) != 1:
+        raise Misread("one expression is expected here", _REMEDY, first.start)
+    expression = query.expressions[0]
+    name = expression.alias.lower() if isinstance(expression, exp.Alias) else ""
+    return expression.unalias(), name
+
+
+def too_deep(offset: int) -> Misread:
+    """Say that a text is nested beyond what can be read."""
+    return Misread("the SQL is nested too deeply to be read safely", "name the inner parts with WITH", offset)
+
+
+def _unreadable(error: ParseError, text: str, start: int) -> Misread:
+    first = error.errors[0] if error.errors else {}
+    description = str(first.get("description") or "it is not Spark SQL").partition(" for <class")[0].rstrip(".")
+    offset, line, column = start, first.get("line"), first.get("col")
+    if text and isinstance(line, int) and isinstance(column, int):
+        starts = [0, *(index + 1 for index, char in enumerate(text) if char == "\n")]
+        if 0 < line <= len(starts):
+            offset = max(start, starts[line - 1] + column - len(str(first.get("highlight") or "")))
+    return Misread(f"the SQL cannot be read: {description[:1].lower()}{description[1:]}", _REMEDY, offset)
