@@ -130,8 +130,10 @@ def test_a_terminal_that_shrinks_and_grows_is_drawn_again() -> None:
 
 
 SPLITS = [
-    ("left", "\x1b[D", 1), ("left", "\x1b[D", 2), ("right in application mode", "\x1bOC", 1), ("f3", "\x1bOR", 1), ("f3", "\x1bOR", 2),
-    ("mode report", "\x1b[?2026;2$y", 1), ("mode report", "\x1b[?2026;2$y", 6), ("paste", "\x1b[200~TXyes\r\x1b[201~", 1),
+    ("left", "\x1b[D", 1), ("left", "\x1b[D", 2), ("right in application mode", "\x1bOC", 1), ("f3",
+    "\x1bOR", 1), ("f3", "\x1bOR", 2),
+    ("mode report", "\x1b[?2026;2$y", 1), ("mode report", "\x1b[?2026;2$y", 6), ("paste",
+    "\x1b[200~TXyes\r\x1b[201~", 1),
     ("paste", "\x1b[200~TXyes\r\x1b[201~", 3), ("paste", "\x1b[200~TXyes\r\x1b[201~", 14),
 ]  # fmt: skip
 

@@ -13,13 +13,16 @@ SEQUENCES = {
     "left in application mode": "\x1bOD", "right in application mode": "\x1bOC", "f3": "\x1bOR", "f4": "\x1bOS",
     "keypad enter": "\x1bOM", "page up": "\x1b[5~", "page down": "\x1b[6~", "delete": "\x1b[3~", "insert": "\x1b[2~",
     "f5": "\x1b[15~", "f12": "\x1b[24~", "shift tab": "\x1b[Z", "ctrl left": "\x1b[1;5D", "shift down": "\x1b[1;2B",
-    "alt delete": "\x1b[3;3~", "linux f1": "\x1b[[A", "linux f4": "\x1b[[D", "focus in": "\x1b[I", "focus out": "\x1b[O",
+    "alt delete": "\x1b[3;3~", "linux f1": "\x1b[[A", "linux f4": "\x1b[[D", "focus in": "\x1b[I",
+    "focus out": "\x1b[O",
     "mode report 2026": "\x1b[?2026;2$y", "mode report 2048": "\x1b[?2048;0$y", "cursor report": "\x1b[24;80R",
-    "device attributes": "\x1b[?64;1;2;4c", "mouse": "\x1b[<0;35;12M", "kitty T": "\x1b[84;2u", "kitty yes": "\x1b[121;;121u",
+    "device attributes": "\x1b[?64;1;2;4c", "mouse": "\x1b[<0;35;12M", "kitty T": "\x1b[84;2u",
+    "kitty yes": "\x1b[121;;121u",
     "paste of yes": "\x1b[200~yes\r\x1b[201~", "paste of acts": "\x1b[200~TDXEPC\ryes\r\x1b[201~",
 }  # fmt: skip
 GAPS = (0.05, 0.3, 1.5)
-HARMLESS = {"escape", "up", "down", "left", "right", "home", "end", "pageup", "pagedown", "delete", "insert", "f1", "f3",
+HARMLESS = {"escape", "up", "down", "left", "right", "home", "end", "pageup", "pagedown", "delete", "insert",
+"f1", "f3",
             "f4", "f5", "f12", "shift+tab", "ctrl+left", "shift+down", "enter"}  # fmt: skip
 
 

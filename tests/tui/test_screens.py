@@ -275,8 +275,10 @@ def test_no_lower_case_key_anywhere_calls_an_act() -> None:
 def test_every_screen_draws_at_every_size(size: tuple[int, int]) -> None:
     async def scenario(console: Console) -> None:
         wanted = {
-            "statements": ({}, "menu_sales"), "detail": ({"table": "oven_load"}, "VERDICT"), "changes": ({}, "rebuild + 1"),
-            "review": ({"plan_hash": "7f3a"}, "PLAN 7f3a"), "run": ({"run_id": "9f2c"}, "RUN 9f2c"), "runs": ({}, "9f2c9f"),
+            "statements": ({}, "menu_sales"), "detail": ({"table": "oven_load"}, "VERDICT"), "changes": ({},
+            "rebuild + 1"),
+            "review": ({"plan_hash": "7f3a"}, "PLAN 7f3a"), "run": ({"run_id": "9f2c"}, "RUN 9f2c"),
+            "runs": ({}, "9f2c9f"),
             "audit": ({}, "bob"), "log": ({}, "headgate stop crm_orders"), "help": ({}, "KEYS on home"),
         }  # fmt: skip
         for name, (arguments, words) in wanted.items():

@@ -60,9 +60,8 @@ class RowsPage(Targets):
     # What they share.
 
     def refresh_body(self) -> None:
+        # Rows are there before they are drawn: a key typed ahead must find them.
         width = self.table.size.width
-        if not width:
-            return
         old = self.table.ids
         shape = self.shape()
         new = list(self.row_ids())
