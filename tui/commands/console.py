@@ -1,5 +1,6 @@
 """Bare `headgate`: the console, over an agent that is started on demand where the environment is not protected."""
 
+import getpass
 import os
 import sys
 from collections.abc import Callable
@@ -32,8 +33,25 @@ def require_terminal(context: Context) -> None:
 def open_console(context: Context, *, offer_down: Callable[[], object] | None = None) -> int:
     """Run the Textual application until it is left; `offer_down` is called when everything is to be stopped."""
     from tui.app import run_console
+    from tui.screens.answers import Answers
 
     place = context.place
     if not os.path.exists(place.where.ledger):
         raise LedgerUnavailable(f"{place.title} was never started", remedy="headgate up")
-    return run_console(context.operations, environ=context.environ, offer_down=offer_down)
+    return run_console(
+        Answers(context.operations),
+        project=place.project,
+        environment=place.environment,
+        protected=place.protected,
+        user=_user(context),
+        environ=context.environ,
+        offer_down=offer_down,
+    )
+
+
+def _user(context: Context) -> str:
+    """Name the user as the agent does, which stages under that name; without one, as the system does."""
+    try:
+        return context.operations.actor()
+    except HeadgateError:
+        return getpass.getuser()

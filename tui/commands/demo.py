@@ -18,6 +18,8 @@ from tui.presentation.figures import short_number
 ROWS_S = 900.0
 SETTLE_S = 600.0
 """How long to wait at most for first rows, and for a round."""
+MORE_ROUNDS = 2
+"""Rounds that are added while a window is still open."""
 
 
 def demo(context: Context) -> int:
@@ -141,7 +143,6 @@ def _console(context: Context) -> int:
         ended = teardown.end_all(
             context.place,
             context.operations.client,
-            context.environ,
             keep_pool=False,
             confirm="",
             progress=context.voice.progress,
@@ -161,17 +162,19 @@ def _settle(context: Context) -> int:
     context.announce()
     rounds = demos.rounds_of(operations.project())
     began = time.monotonic()
-    settled = []
-    for number in range(1, rounds + 1):
-        one = demos.settle_round(operations, context.environ, voice.progress, seconds=SETTLE_S)
-        voice.say(f"round {number} of {rounds} is worked off after {one.took_s:.0f} s")
+    settled: list[demos.Round] = []
+    open_still: list[str] = []
+    while len(settled) < rounds or (open_still and len(settled) < rounds + MORE_ROUNDS):
+        last = len(settled) >= rounds - 1
+        one = demos.settle_round(operations, context.environ, voice.progress, last=last, seconds=SETTLE_S)
         settled.append(one)
-    open_still = demos.not_closed(operations, settled[0].closed_when_watermark_reaches)
+        voice.say(f"closing round {len(settled)} of {rounds} is worked off after {one.took_s:.0f} s")
+        open_still = demos.not_closed(operations, settled[0].closed_when_watermark_reaches) if last else []
     if open_still:
         raise HeadgateError(f"windows are still open in {', '.join(open_still)}", remedy="headgate demo settle again")
     took = time.monotonic() - began
     if voice.as_json:
-        voice.data({"settled": True, "rounds": rounds, "took_s": round(took, 1),
+        voice.data({"settled": True, "rounds": len(settled), "took_s": round(took, 1),
                     "closing_ids": [-one.number for one in settled]})  # fmt: skip
     else:
         voice.say(f"settled after {took:.0f} s: the feeds are stopped, every window is closed, nothing lags")

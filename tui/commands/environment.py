@@ -41,24 +41,24 @@ def down(context: Context) -> int:
     ended = teardown.end_all(
         place,
         context.operations.client,
-        context.environ,
         keep_pool=args.keep_pool,
         confirm=confirm,
         progress=voice.progress,
     )
+    found: list[str] = []
     purged: list[str] = []
     if args.purge:
-        found = teardown.marked(place, context.environ)
+        found = teardown.marked(place)
         voice.say(f"{len(found)} places carry Headgate's mark:")
         for path in found:
             voice.say(f"  {path}")
         if found:
             context.confirm(typed, "Deleting these for good: tables, checkpoints, ledger.")
-            purged = teardown.purge(found)
+            purged = teardown.purge(place, found)
     if voice.as_json:
         voice.data({"ended": ended, "purged": purged})
     else:
         voice.say(("ended: " + ", ".join(ended)) if ended else "nothing was running")
-        if purged:
-            voice.say(f"deleted {len(purged)} places")
-    return 0
+        if args.purge:
+            voice.say(f"deleted {len(purged)} of {len(found)} places")
+    return 1 if args.purge and len(purged) < len(found) else 0

@@ -69,11 +69,12 @@ def follow(context: Context, run_id: str) -> int:
             row = operations.run(run_id)
             _tell_steps(context, row, told)
             if row.state in ENDED:
-                return _report(context, row)
+                return _report(context, row, told=True)
             done = sum(step.state in ("done", "kept", "skipped") for step in row.steps)
             current = next((step for step in row.steps if step.state in ("running", "gate")), None)
             now = f"{current.do} {current.table} {current.note}" if current else str(row.state)
-            voice.progress(Wait(f"run {row.id}: {done} of {len(row.steps)} steps", time.monotonic() - began, 0.0, now))
+            where = f"{done} of {len(row.steps)} steps, {now}"
+            voice.progress(Wait(f"run {row.id}", time.monotonic() - began, 0.0, where))
             version = operations.wait_for_change(version, 0.5)
     except KeyboardInterrupt:
         voice.say(f"detached: run {run_id} goes on; headgate runs {run_id} --follow comes back to it")
@@ -155,11 +156,12 @@ def _tell_steps(context: Context, row: RunRow, told: dict[int, tuple[str, int]])
         told[step.n] = mark
 
 
-def _report(context: Context, row: RunRow) -> int:
+def _report(context: Context, row: RunRow, *, told: bool = False) -> int:
+    """Print a run, without its steps where they were told as they ended; 1 when it is not as it should be."""
     if context.voice.as_json:
         context.voice.data(run_as_json(row))
     else:
-        context.voice.print([_run_line(row), *(_step_line(step) for step in row.steps)])
+        context.voice.print([_run_line(row), *(_step_line(step) for step in row.steps if not told)])
         wrong = [step for step in row.steps if step.state == "failed"]
         if wrong and row.state == "failed":
             context.voice.say(

@@ -142,7 +142,7 @@ class Operations:
         """Compute a plan and hand it to the agent; raises Refused with the first refusal, Stale, InvalidProject."""
         texts, project = self._projects.read()
         line = acts.plan_line(self.place, request)
-        return planning.submit(self.place, self.client, self.reader, texts, project, request, line=line)
+        return planning.submit(self.place, self.client, self.reader, request, texts=texts, project=project, line=line)
 
     def apply(self, plan_hash: str, *, confirm: str) -> str:
         """Execute a submitted plan; returns the run's id at once. Raises Stale when its scope has changed."""

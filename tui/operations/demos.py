@@ -30,7 +30,7 @@ ROWS_USUAL_S = 120.0
 ROUND_USUAL_S = 40.0
 
 QUIET_S = 3.0
-"""Added to the longest trigger: after this long without a batch nothing of a round is under way."""
+"""Without a batch and without lag for this long a round has passed; the last one waits a trigger longer."""
 
 _CLONE = Path(__file__).resolve().parents[2]
 _UNIT_S = {"second": 1.0, "minute": 60.0, "hour": 3600.0, "millisecond": 0.001}
@@ -157,21 +157,28 @@ def rounds_of(project: "Project") -> int:
     return max((measure(name) for name in project.tables), default=0) + 1
 
 
-def settle_round(operations: Operations, environ: Mapping[str, str], progress: Progress, *, seconds: float) -> Round:
-    """Land one round of closing events and wait until all of it is worked off; raises HeadgateError."""
+def settle_round(
+    operations: Operations, environ: Mapping[str, str], progress: Progress, *, last: bool, seconds: float
+) -> Round:
+    """Land one round of closing events and wait until it is worked off; raises HeadgateError.
+
+    Only after the last round has it to be quiet for longer than any trigger: a round that is overtaken by the next one
+    moves the same watermarks.
+    """
     began = time.monotonic()
     answer = child(["--settle", "--data", operations.place.data, "--rounds", "1"], environ)
     landed_at = time.time()
     landed = answer["rounds"][0]
-    wait_for_quiet(operations, landed_at, progress, seconds=seconds, what=f"round {landed['number']} is worked off")
+    quiet_s = longest_trigger_s(operations) + QUIET_S if last else QUIET_S
+    what = f"closing round {landed['number']}"
+    wait_for_quiet(operations, landed_at, progress, quiet_s=quiet_s, seconds=seconds, what=what)
     return Round(int(landed["number"]), time.monotonic() - began, str(landed["closed_when_watermark_reaches"]))
 
 
 def wait_for_quiet(
-    operations: Operations, since: float, progress: Progress, *, seconds: float, what: str
-) -> tuple[StatementLine, ...]:
-    """Wait until nothing lags and no statement has made a batch for longer than the longest trigger."""
-    quiet_s = max((trigger_s(d.trigger) for d in operations.reader.deployments()), default=10.0) + QUIET_S
+    operations: Operations, since: float, progress: Progress, *, quiet_s: float, seconds: float, what: str
+) -> None:
+    """Wait until nothing lags, by figures from after `since`, and no statement has made a batch for `quiet_s`."""
     began = quiet_from = time.monotonic()
     before: tuple[tuple[str, int | None], ...] = ()
     while True:
@@ -184,7 +191,7 @@ def wait_for_quiet(
         if behind or batches != before:
             quiet_from, before = now, batches
         elif now - quiet_from >= quiet_s:
-            return lines
+            return
         if now - began > seconds:
             names = ", ".join(f"{line.table} ({line.state}, lag {line.lag_rows})" for line in behind[:4])
             raise HeadgateError(f"not settled after {seconds:.0f} s: {names or 'batches go on'}", remedy="headgate lag")
@@ -203,6 +210,11 @@ def not_closed(operations: Operations, reached: str) -> list[str]:
             if figures and figures.watermark and figures.watermark < reached:
                 found.append(f"{d.table} (watermark {figures.watermark})")
     return sorted(found)
+
+
+def longest_trigger_s(operations: Operations) -> float:
+    """Give the longest trigger of what is deployed."""
+    return max((trigger_s(d.trigger) for d in operations.reader.deployments()), default=10.0)
 
 
 def trigger_s(text: str) -> float:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from core.errors import UsageError
+from core.errors import InvalidProject, UsageError
 from core.home import Locations, locations
 
 PROJECT_FILE = "headgate.yml"
@@ -124,6 +124,8 @@ def read_head(folder: str) -> Head:
             f"{path} cannot be read: {error}", remedy="check that it is a text file you may read"
         ) from error
     head = parse_head(text)
+    if not (head.project and head.id and head.default_env and head.protected_by_name):
+        head = _read_slowly(folder, text)
     for key, value in (("project", head.project), ("id", head.id), ("default_env", head.default_env)):
         if not value:
             raise UsageError(
@@ -131,6 +133,29 @@ def read_head(folder: str) -> Head:
                 remedy=f"write `{key}: …` on a line of its own, or make a project: headgate init",
             )
     return head
+
+
+def _read_slowly(folder: str, text: str) -> Head:
+    """Read what is written in another form than the usual one as YAML; raises InvalidProject with all Problems."""
+    from core.layouts.manifest import read_manifest
+    from core.problems import Problem
+
+    problems: list[Problem] = []
+    manifest = read_manifest(text, problems)
+    errors = [problem for problem in problems if problem.severity.value == "error"]
+    if errors:
+        raise InvalidProject(
+            f"{PROJECT_FILE} in {folder} has {len(errors)} problems, the first: {errors[0].summary}",
+            remedy=errors[0].remedy,
+            problems=tuple(problem.as_json() for problem in problems),
+        )
+    return Head(
+        project=manifest.name,
+        id=manifest.id,
+        default_env=manifest.default_env,
+        protected_by_name={environment.name: environment.protected for environment in manifest.environments},
+        data_by_name={environment.name: environment.data for environment in manifest.environments},
+    )
 
 
 def parse_head(text: str) -> Head:

@@ -72,10 +72,10 @@ def submit(
     place: Place,
     client: Client,
     reader: Reader,
-    texts: dict[str, str],
-    project: "Project",
     request: Request,
     *,
+    texts: dict[str, str],
+    project: "Project",
     line: str,
 ) -> Submitted:
     """Compute and hand over to the agent, again when its world moved in between; raises Refused, Stale."""

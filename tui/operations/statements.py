@@ -43,8 +43,8 @@ class Snapshot:
 
     @property
     def stale(self) -> bool:
-        """Whether nobody keeps the data fresh."""
-        return self.age_s is None or self.age_s > STALE_S
+        """Whether nobody keeps the data fresh: an agent that ends in order takes its pid away."""
+        return self.age_s is None or self.age_s > STALE_S or self.facts.agent_pid is None
 
     @property
     def serving(self) -> tuple[StatementLine, ...]:
@@ -146,9 +146,8 @@ def unknown(table: str, known: Iterable[str]) -> UsageError:
 
 def drift(project: "Project", deployments: Iterable[Deployment]) -> Drift:
     """Compare declared revisions with the serving ones, by hash."""
-    from core.fingerprint import revision_hash
-
     from core.changes import revision_of
+    from core.fingerprint import revision_hash
 
     deployed = {d.table: d for d in deployments if d.active and d.drop_after is None and not d.external}
     declared = {name: table for name, table in project.tables.items() if not table.external}

@@ -3,7 +3,7 @@
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from core.errors import HeadgateError, Refused
@@ -22,9 +22,7 @@ DEMO_FILE = ".headgate-demo"
 """The marks: in a checkpoint, beside a table, in a demo's folder."""
 
 
-def end_all(
-    place: Place, client: Client, environ: Mapping[str, str], *, keep_pool: bool, confirm: str, progress: Progress
-) -> list[str]:
+def end_all(place: Place, client: Client, *, keep_pool: bool, confirm: str, progress: Progress) -> list[str]:
     """End generator, agent and pool; returns what was running. Raises HeadgateError naming what does not end."""
     ended = []
     generator = None if keep_pool else find_generator(place)
@@ -75,7 +73,7 @@ def find_generator(place: Place) -> Process | None:
     return found if GENERATOR in command and place.data in command else None
 
 
-def marked(place: Place, environ: Mapping[str, str]) -> list[str]:
+def marked(place: Place) -> list[str]:
     """List what carries our mark: tables, checkpoints, trash, the ledger's home, the demo's folder."""
     data = Path(place.data)
     found = [folder for folder in _folders(data / "tables") if (folder / NOTE_FILE).is_file()]
@@ -104,8 +102,10 @@ def demo_parts(folder: str) -> list[str]:
     return found if foreign else [str(root)]
 
 
-def purge(paths: list[str]) -> list[str]:
+def purge(place: Place, paths: list[str]) -> list[str]:
     """Delete what `marked` listed; returns what is gone. Raises Refused for a path that leads elsewhere."""
+    shelves = {os.path.join(place.data, "tables"), os.path.join(place.data, "checkpoints")}
+    shelves.add(os.path.dirname(place.where.home))
     gone = []
     for path in paths:
         if os.path.islink(path):
@@ -116,6 +116,9 @@ def purge(paths: list[str]) -> list[str]:
             os.unlink(path)
         if not os.path.exists(path):
             gone.append(path)
+            if os.path.dirname(path) in shelves:
+                with suppress(OSError):
+                    os.rmdir(os.path.dirname(path))
     return gone
 
 
