@@ -12,7 +12,7 @@ from core.vocabulary import State, Wanted
 
 KEYS = (
     "state", "revision", "deployed", "since", "version", "highest_version", "bindings", "checkpoint_id",
-    "checkpoint_ok", "pointer", "table_id", "wanted", "retained",
+    "checkpoint_ok", "pointer", "table_id", "wanted", "retained", "kept",
 )  # fmt: skip
 """The first four are the documented contract (planning.md §7); the others make a document as exact as the ledger."""
 
@@ -72,7 +72,8 @@ def _entry(table: TableName, entry: Any, problems: list[Problem]) -> Observed:
         pointer=_text(table, entry, "pointer", "", problems),
         table_id=_text(table, entry, "table_id", "", problems),
         wanted=wanted,
-        retained=_numbers(table, entry.get("retained"), problems),
+        retained=_numbers(table, entry, "retained", problems),
+        kept=_numbers(table, entry, "kept", problems),
     )
 
 
@@ -128,11 +129,12 @@ def _number(table: str, entry: Mapping[str, Any], key: str, problems: list[Probl
     return value
 
 
-def _numbers(table: str, value: Any, problems: list[Problem]) -> tuple[int, ...]:
+def _numbers(table: str, entry: Mapping[str, Any], key: str, problems: list[Problem]) -> tuple[int, ...]:
+    value = entry.get(key)
     if value is None:
         return ()
     if not isinstance(value, list) or not all(type(item) is int and item > 0 for item in value):
-        problems.append(_problem(table, f"{table}: retained must be a list of versions", "write retained: [1]"))
+        problems.append(_problem(table, f"{table}: {key} must be a list of versions", f"write {key}: [1]"))
         return ()
     return tuple(sorted(set(value)))
 

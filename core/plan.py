@@ -111,6 +111,8 @@ class Observed:
     wanted: str = "running"
     retained: tuple[int, ...] = ()
     """Older versions whose query still runs because something is bound to them."""
+    kept: tuple[int, ...] = ()
+    """Every other version that exists, running or not: a delete sets all of them aside."""
 
 
 @dataclass(frozen=True, slots=True)

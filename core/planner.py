@@ -142,17 +142,20 @@ def _delete(situation: Situation, scope: Scope) -> _Draft:
     order = sorted(found.tables, key=lambda table: (-levels[table], table))
     old = old_versions(situation, frozenset(), found.tables, {}) if found.tables else ()
     nodes = tuple(_deleted(situation, table, levels[table]) for table in order)
-    all_versions = {
-        table: tuple(sorted({situation.seen(table).version, *situation.seen(table).retained} - {0}, reverse=True))
-        for table in order
-    }
+    running = {table: _newest_first(situation.seen(table), rest=()) for table in order}
+    existing = {table: _newest_first(situation.seen(table), rest=situation.seen(table).kept) for table in order}
     steps = Steps()
-    steps.delete(nodes, all_versions, {table: situation.readers(table) for table in order})
+    steps.delete(nodes, running, existing, {table: situation.readers(table) for table in order})
     for version in old:
         if not version.readers:
             steps.stop(version, situation.readers(version.table), (), why="only deleted tables read it")
             found.warnings.append(Warned(version.table, f"v{version.version} stops: only deleted tables read it"))
     return _Draft(nodes, steps.all, (), found.refusals, found.warnings)
+
+
+def _newest_first(seen: Observed, *, rest: tuple[int, ...]) -> tuple[int, ...]:
+    """Give the serving version, those that still run for others, and the rest; external tables have none."""
+    return tuple(sorted({seen.version, *seen.retained, *rest} - {0}, reverse=True))
 
 
 def _bindings_then(

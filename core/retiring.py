@@ -53,7 +53,10 @@ def _candidates(
         seen = situation.seen(table)
         if table in deleted or not situation.is_deployed(table):
             continue
-        versions = {*seen.retained, *((seen.version,) if table in rebuilt else ())} - {0}
+        bound = {b.version for r in situation.readers(table) for b in situation.bindings(r) if b.parent == table}
+        kept = bound.intersection(seen.kept)
+        versions = {*seen.retained, *kept, *((seen.version,) if table in rebuilt else ())} - {0}
+        versions -= {seen.version} if table not in rebuilt else set()
         if versions:
             candidates[table] = tuple(sorted(versions, reverse=True))
     return candidates

@@ -84,14 +84,15 @@ class Steps:
     def delete(
         self,
         nodes: Sequence[Node],
-        versions: Mapping[TableName, Sequence[int]],
+        running: Mapping[TableName, Sequence[int]],
+        existing: Mapping[TableName, Sequence[int]],
         readers_of: Mapping[TableName, Sequence[TableName]],
     ) -> None:
-        """Add stops sinks to sources, then pointers, then tables; nodes come sinks first."""
+        """Add stops sinks to sources, then pointers, then every version that exists; nodes come sinks first."""
         stops = self._stopped
         for node in nodes:
             behind = [n for reader in readers_of[node.table] for n in stops.get(reader, ())]
-            for version in versions[node.table]:
+            for version in running[node.table]:
                 n = self.add(
                     Do.STOP,
                     node.table,
@@ -113,7 +114,7 @@ class Steps:
             for node in nodes
         }
         for node in nodes:
-            for version in versions[node.table]:
+            for version in existing[node.table]:
                 self.add(
                     Do.TOMBSTONE,
                     node.table,
@@ -193,7 +194,7 @@ class Steps:
             )
             before = (*before, alter)
         if not node.texts.dml:
-            self._ready[node.table, node.version] = len(self.all)
+            self._ready[node.table, node.version] = self._record(node, after=before)
             return
         restart = self.add(
             Do.RESTART,
@@ -223,8 +224,8 @@ class Steps:
         if needs_pointer:
             self._point(node, resume)
 
-    def _record(self, node: Node) -> int:
-        return self.add(Do.RECORD, node.table, node.version, (), why=node.reason, undo="record the old text")
+    def _record(self, node: Node, *, after: Iterable[int] = ()) -> int:
+        return self.add(Do.RECORD, node.table, node.version, after, why=node.reason, undo="record the old text")
 
     def _point(self, node: Node, after: int) -> None:
         self.add(

@@ -182,3 +182,33 @@ def test_a_request_says_the_same_in_any_order_and_with_repeats() -> None:
     declared = project(src="", a="src", b="src")
     one = make_plan(declared, "dev", {}, Request(tables=(T("b"), T("a"), T("b")), children="q, p"))
     assert one.request.tables == ("a", "b") and one.request.children == "p,q"
+
+
+def test_a_delete_sets_every_version_aside_and_stops_only_those_that_may_run() -> None:
+    declared = project(src="", a="src")
+    observed = {T("a"): replace(running(declared)[T("a")], version=3, highest_version=3, kept=(1, 2), retained=(2,))}
+    assert steps(plan(declared, observed, "a", verb="delete")) == [
+        "stop a@3", "stop a@2", "unpoint a@3 < 1,2",
+        "tombstone a@3 < 1,2,3", "tombstone a@2 < 1,2,3", "tombstone a@1 < 1,2,3",
+    ]  # fmt: skip
+
+
+def test_an_old_version_that_failed_under_its_reader_ends_with_it_too() -> None:
+    declared = project(src="", a="src", b="a")
+    observed = running(declared)
+    observed[T("a")] = replace(observed[T("a")], version=2, highest_version=2, kept=(1,))
+    assert steps(plan(declared, observed, "b"))[-2:] == ["stop b@1 < 4", "stop a@1 < 4,5"]
+
+
+def test_a_column_added_to_an_external_table_is_altered_and_recorded() -> None:
+    before = project(table("src", columns="id bigint"))
+    after = project(table("src", columns="id bigint, v string"))
+    found = plan(after, running(before), "src")
+    assert steps(found) == ["alter src@0", "record src@0 < 1"]
+
+
+def test_another_change_of_an_external_table_is_refused() -> None:
+    before = project(table("src", columns="id bigint"))
+    after = project(table("src", columns="id string"))
+    found = plan(after, running(before), "src")
+    assert [r.summary for r in found.refusals] == ["src is external and changed: column id: bigint → string"]
