@@ -30,7 +30,7 @@ def table(
     found = tuple(Read(T(word.rstrip("!")), streaming=not word.endswith("!")) for word in reads.split())
     listed = tuple(_column(text) for text in columns.split(","))
     folder = f"pipelines/facts/{product}/{unit or name}"
-    ddl = f"CREATE TABLE {name} ({columns}) USING parquet{'' if reads else " LOCATION 'landing'"}"
+    ddl = f"CREATE TABLE {name} ({columns}) USING parquet" + ("" if reads else " LOCATION 'landing'")
     body = select or f"SELECT {', '.join(c.name for c in listed)} FROM {' JOIN '.join(_stream(read) for read in found)}"
     body += f" -- {mark}" if mark else ""
     facts = Parsed(
