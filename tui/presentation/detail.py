@@ -13,7 +13,7 @@ from tui.presentation.glyphs import STATE_TONES, TREND_TONES, spark, state_of
 from tui.presentation.rows import Look
 from tui.presentation.snapshot import Statement, World
 from tui.presentation.text import EMPTY, Line, Span, Tone, fit, left, line, right, wrap
-from tui.presentation.verdicts import judge
+from tui.presentation.verdicts import error_text, judge
 
 TABS = ("overview", "sources", "sql", "lineage", "errors", "events", "versions")
 SPARK_WIDTH = 32
@@ -118,7 +118,7 @@ def overview_lines(statement: Statement, facts: DetailFacts, world: World, look:
     lines.extend(wrap(verdict_text, width - 2, tone, " "))
     if row.error:
         lines.append(EMPTY)
-        lines.extend(wrap(f"{row.error_class}  {row.error}".strip(), width - 2, Tone.BAD, " "))
+        lines.extend(wrap(error_text(row), width - 2, Tone.BAD, " "))
     return tuple(lines)
 
 

@@ -71,7 +71,7 @@ def _wide(entries: Sequence[Entry], world: World, look: Look, width: int, body: 
     ]
     names = list(world.statements.values())[:body]
     listed = [header(columns, middle), *(statement_row(one, columns, middle, look) for one in names)]
-    inspector = inspector_lines(entries[0].statement if entries else None, world, look, INSPECTOR)
+    inspector = inspector_lines(entries[0] if entries else None, None, world, look, INSPECTOR)
     upper = body - LOWER
     rows = [
         (*fit(_at(tree, y), TREE), *fit(_at(listed, y), middle), *fit(_at(inspector, y), INSPECTOR))

@@ -1,17 +1,28 @@
 """Panes beside and below the tree on a wide terminal: the statement under the cursor, commands, the stage."""
 
-from tui.presentation.figures import clock, long_number, long_span, rate, size, verdict
+from state.rows import Measurement
+from tui.presentation.differences import colour_sql
+from tui.presentation.figures import clock, long_number, long_span, plural, rate, size, verdict
+from tui.presentation.forest import Entry
 from tui.presentation.glyphs import STATE_TONES, TREND_TONES
 from tui.presentation.rows import Look
 from tui.presentation.snapshot import Statement, World
 from tui.presentation.text import EMPTY, Line, Tone, line, shorten, wrap
+from tui.presentation.verdicts import error_text, judge
 
 
-def inspector_lines(statement: Statement | None, world: World, look: Look, width: int) -> tuple[Line, ...]:
-    """Write the inspector."""
-    if statement is None:
+def inspector_lines(
+    entry: Entry | None, figures: Measurement | None, world: World, look: Look, width: int
+) -> tuple[Line, ...]:
+    """Write the inspector for the row under the cursor; `figures` are all of one statement, maybe of another."""
+    if entry is None:
         return ()
-    figures = statement.measurement
+    if entry.statement is None:
+        return branch_lines(entry, world, look, width)
+    statement = entry.statement
+    known = statement.measurement
+    if figures is not None and (figures.table, figures.version) == (statement.table, statement.version):
+        known = figures
     row = statement.deployment
     glyphs = look.glyphs
     lines: list[Line] = [line((f" {statement.table}", Tone.TITLE), (f"  v{statement.version}", Tone.DIM)), EMPTY]
@@ -20,45 +31,58 @@ def inspector_lines(statement: Statement | None, world: World, look: Look, width
     else:
         state = f" {glyphs.states[statement.state]} {statement.state} {long_span(look.now - statement.since)}"
         lines.append(line((state, STATE_TONES[statement.state]), (f"   restarts {row.restarts}", Tone.DIM)))
+        words, tone = judge(statement, known, world, look)
+        lines.extend(wrap(words, width - 2, tone, " "))
     if row.error:
         lines.append(EMPTY)
-        lines.extend(wrap(f"{row.error_class} {row.error}".strip(), width - 2, Tone.BAD, " ")[:6])
-    lines.append(EMPTY)
-    if figures is not None:
-        words = verdict(statement.trend, figures.rate_rows_s, figures.eta_s)
-        lines.append(
-            line(
-                (" lag     ", Tone.DIM),
-                f"{long_number(figures.lag_rows)} rows",
-                (f"   {glyphs.trends[statement.trend]} {words}", TREND_TONES[statement.trend]),
-            )
-        )
-        lines.append(
-            line((" in      ", Tone.DIM), rate(figures.in_rows_s), ("   out ", Tone.DIM), rate(figures.out_rows_s))
-        )
-        batch = "-" if figures.batch_ms is None else f"{figures.batch_ms / 1000:.1f} s"
-        lines.append(line((" batch   ", Tone.DIM), batch, (f" of a {row.trigger} trigger", Tone.DIM)))
-        lines.append(
-            line((" state   ", Tone.DIM), f"{long_number(figures.state_rows)} rows  {size(figures.state_bytes)}")
-        )
-        lines.append(line((" rows    ", Tone.DIM), long_number(figures.rows_total)))
-        if figures.watermark:
-            lines.append(line((" mark    ", Tone.DIM), figures.watermark[11:19] or figures.watermark))
+        lines.extend(wrap(error_text(row), width - 2, Tone.BAD, " ")[:6])
+    if known is not None and not statement.external:
+        lines.append(EMPTY)
+        lines.extend(_figure_lines(statement, known, look))
     lines.append(EMPTY)
     for binding in statement.parents:
-        word = "streams" if binding.streamed else "joins"
-        lines.append(
-            line(
-                (f" {word:8}", Tone.DIM),
-                f"{binding.parent}",
-                (f"  v{binding.version}" if binding.version else "  external", Tone.DIM),
-            )
-        )
+        how = "streams" if binding.streamed else "joins"
+        version = f"  v{binding.version}" if binding.version else "  external"
+        lines.append(line((f" {how:9}", Tone.DIM), binding.parent, (version, Tone.DIM)))
     for reader in statement.readers:
-        lines.append(line((" read by ", Tone.DIM), reader))
+        lines.append(line((" read by  ", Tone.DIM), reader))
     lines.append(EMPTY)
-    for text in row.texts.dml.strip().splitlines()[:14]:
-        lines.append(line((" " + shorten(text, width - 2), Tone.DIM)))
+    lines.extend(colour_sql(row.texts.dml, " ")[:16])
+    return tuple(lines)
+
+
+def _figure_lines(statement: Statement, figures: Measurement, look: Look) -> tuple[Line, ...]:
+    words = verdict(statement.trend, figures.rate_rows_s, figures.eta_s)
+    trend = f"   {look.glyphs.trends[statement.trend]} {words}"
+    batch = "-" if figures.batch_ms is None else f"{figures.batch_ms / 1000:.1f} s"
+    state = "none" if figures.state_rows is None else f"{long_number(figures.state_rows)} rows"
+    lines = [
+        line((" lag      ", Tone.DIM), f"{long_number(figures.lag_rows)} rows", (trend, TREND_TONES[statement.trend])),
+        line((" in       ", Tone.DIM), rate(figures.in_rows_s), ("   out ", Tone.DIM), rate(figures.out_rows_s)),
+        line((" batch    ", Tone.DIM), batch, (f" of a {statement.deployment.trigger} trigger", Tone.DIM)),
+        line(
+            (" state    ", Tone.DIM), state, (f"  {size(figures.state_bytes)}" if figures.state_bytes else "", Tone.DIM)
+        ),
+        line((" table    ", Tone.DIM), f"{long_number(figures.rows_total)} rows"),
+    ]
+    if figures.watermark:
+        lines.append(line((" mark     ", Tone.DIM), figures.watermark[11:19] or figures.watermark))
+    return tuple(lines)
+
+
+def branch_lines(entry: Entry, world: World, look: Look, width: int) -> tuple[Line, ...]:
+    """Write what is not well below a branch of the tree."""
+    lines: list[Line] = [
+        line((f" {entry.name}", Tone.TITLE), (f"  {plural(len(entry.tables), 'statement')}", Tone.DIM)),
+        EMPTY,
+    ]
+    faults = [found for name in entry.tables if (found := world.statements[name]).faulty]
+    if not faults:
+        return (*lines, line((" all is well", Tone.GOOD)))
+    for found in faults:
+        lines.append(line((f" {look.glyphs.states[found.state]} {found.table}", STATE_TONES[found.state])))
+        words, tone = judge(found, found.measurement, world, look)
+        lines.extend(wrap(words, width - 4, tone, "   "))
     return tuple(lines)
 
 

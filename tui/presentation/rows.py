@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from core.vocabulary import State
-from tui.presentation.figures import age, long_span, rate, short_number, size, verdict
+from tui.presentation.figures import age, long_span, rate, short_number, verdict
 from tui.presentation.forest import Entry
 from tui.presentation.glyphs import STATE_TONES, TREND_TONES, Glyphs, state_of, trend_of
 from tui.presentation.snapshot import Statement, World
@@ -31,9 +31,7 @@ AGE = Column("age", "AGE", 5, numeric=True)
 IN = Column("in", "IN/S", 6, numeric=True)
 OUT = Column("out", "OUT/S", 6, numeric=True)
 BATCH = Column("batch", "BATCH", 7, numeric=True)
-STATE_SIZE = Column("bytes", "STATE B", 8, numeric=True)
-RESTARTS = Column("restarts", "RST", 3, numeric=True)
-WATERMARK = Column("watermark", "WATERMARK", 9)
+ROWS = Column("rows", "ROWS", 6, numeric=True)
 PRODUCT = Column("product", "PRODUCT", 10)
 LAYER = Column("layer", "LAYER", 12)
 OWNER = Column("owner", "OWNER", 12)
@@ -43,7 +41,7 @@ TREE_COLUMNS = (NAME, STATE, VERSION, LAG, TREND, ERRORS, AGE)
 NARROW_TREE_COLUMNS = (NAME, STATE, LAG, TREND)
 """Of the left pane of a wide terminal: the list beside it has the rest."""
 LIST_COLUMNS = (NAME, STATE, VERSION, LAG, TREND, ERRORS, AGE)
-MORE_COLUMNS = (IN, OUT, BATCH, WATERMARK, STATE_SIZE, PRODUCT, LAYER, OWNER, TRIGGER)
+MORE_COLUMNS = (IN, OUT, BATCH, ROWS, PRODUCT, LAYER, OWNER, TRIGGER)
 """In order of priority: as many as the width allows."""
 SORTS = ("name", "state", "lag", "trend", "errors", "age")
 NAME_MINIMUM = 24
@@ -235,11 +233,6 @@ def _errors(statement: Statement, _: Look) -> tuple[str, Tone]:
     return ("" if statement.external else str(statement.errors)), Tone.BAD if statement.errors else Tone.DIM
 
 
-def _watermark(statement: Statement, _: Look) -> tuple[str, Tone]:
-    text = statement.measurement.watermark if statement.measurement else ""
-    return text[11:19] if len(text) >= 19 else "-", Tone.DIM
-
-
 def _batch(statement: Statement, _: Look) -> tuple[str, Tone]:
     millis = statement.measurement.batch_ms if statement.measurement else None
     return ("-" if millis is None else f"{millis / 1000:.1f} s"), Tone.PLAIN
@@ -253,9 +246,9 @@ def _out(statement: Statement, _: Look) -> tuple[str, Tone]:
     return rate(statement.measurement.out_rows_s if statement.measurement else None, ""), Tone.PLAIN
 
 
-def _bytes(statement: Statement, _: Look) -> tuple[str, Tone]:
-    value = statement.measurement.state_bytes if statement.measurement else None
-    return ("-" if value is None else size(value)), Tone.DIM
+def _rows(statement: Statement, _: Look) -> tuple[str, Tone]:
+    total = statement.measurement.rows_total if statement.measurement else None
+    return ("-" if total is None else short_number(total)), Tone.DIM
 
 
 CELLS: dict[str, Callable[[Statement, Look], tuple[str, Tone]]] = {
@@ -268,9 +261,7 @@ CELLS: dict[str, Callable[[Statement, Look], tuple[str, Tone]]] = {
     "in": _in,
     "out": _out,
     "batch": _batch,
-    "bytes": _bytes,
-    "watermark": _watermark,
-    "restarts": lambda statement, _: (str(statement.deployment.restarts), Tone.DIM),
+    "rows": _rows,
     "product": lambda statement, _: (statement.product, Tone.DIM),
     "layer": lambda statement, _: (statement.layer, Tone.DIM),
     "owner": lambda statement, _: (statement.owner, Tone.DIM),

@@ -1,7 +1,7 @@
 """The verdict on a statement: one or two sentences on how it is and what to do."""
 
 from core.vocabulary import Trend
-from state.rows import Measurement
+from state.rows import Deployment, Measurement
 from tui.presentation.figures import long_span, short_number, span
 from tui.presentation.rows import Look
 from tui.presentation.snapshot import Statement, World
@@ -42,3 +42,8 @@ def judge(statement: Statement, figures: Measurement | None, world: World, look:
             return "It keeps up with its input. Nothing to do.", Tone.GOOD
         case _:
             return "Too few samples yet to say where it is going.", Tone.DIM
+
+
+def error_text(row: Deployment) -> str:
+    """Write an error with its class once: Spark's messages often begin with it."""
+    return row.error if row.error_class in row.error else f"{row.error_class}  {row.error}"

@@ -267,7 +267,7 @@ class ConsoleApp(App[int], inherit_bindings=False):
         """Send only the cells that changed; Textual would send whole dirty regions with full styles."""
         driver = self._driver
         if not isinstance(renderable, ChopsUpdate | LayoutUpdate) or self.is_headless:
-            super()._display(screen, renderable)
+            super()._display(screen, renderable)  # type: ignore[arg-type]  # Rich renderables have no one type
             return
         if self._batch_count or not self._running or self._closed or driver is None:
             return

@@ -5,6 +5,7 @@ from collections.abc import Hashable, Sequence
 from textual.containers import Horizontal
 from textual.widget import Widget
 
+from state.rows import Measurement
 from tui.presentation.banner import nothing_lines
 from tui.presentation.filters import Filter, parse_filter
 from tui.presentation.forest import Entry, by_lineage, by_product, closing_id, initially_closed
@@ -38,6 +39,7 @@ class HomePage(RowsPage):
         self.wide = False
         self.entries: dict[str, Entry] = {}
         self.filter: Filter = parse_filter("")
+        self.figures: Measurement | None = None
         self.list = StatusTable(desk.painter, id="beside")
         self.list.active = False
         self.inspector = Pane(desk.painter, id="inspector")
@@ -49,6 +51,16 @@ class HomePage(RowsPage):
             Horizontal(self.table, self.list, self.inspector, id="upper"),
             Horizontal(self.below_left, self.below_right, id="lower"),
         )
+
+    def fetch(self) -> object:
+        entry = self.entries.get(self.table.cursor_id or "")
+        if entry is None or entry.statement is None or not self.has_class("-wide"):
+            return None
+        return self.desk.operations.figures(entry.statement.table, entry.statement.version)
+
+    def take(self, fetched: object) -> None:
+        if isinstance(fetched, Measurement):
+            self.figures = fetched
 
     def row_ids(self) -> Sequence[str]:
         world = self.desk.world
@@ -137,7 +149,7 @@ class HomePage(RowsPage):
         self.list.show(self.list.ids if list(self.list.ids) == ids else ids, picture, header(columns, width))
         if statement is not None:
             self.list.choose(statement.table)
-        self.inspector.show(inspector_lines(statement, world, look, self.inspector.size.width))
+        self.inspector.show(inspector_lines(entry, self.figures, world, look, self.inspector.size.width))
         self.below_left.show(event_lines(world, look, self.below_left.size.width))
         self.below_right.show(changes_lines(world, look, self.below_right.size.width))
 
