@@ -246,6 +246,23 @@ def test_drain_is_called_within_30_s_and_its_eta_is_true(trigger_s: float, seed:
     assert set(after) == ({"steady"} if factor else {"idle"})
 
 
+@EVERY_TRIGGER
+@EVERY_SEED
+@pytest.mark.parametrize("land_s, counters, settled_s", [(10.0, True, 60), (1.0, False, 60), (10.0, False, 90)])
+def test_parent_in_steps_and_lag_without_counters_take_longer(
+    trigger_s: float, seed: int, land_s: float, counters: bool, settled_s: float
+) -> None:
+    watch = Watch(limited(seed, trigger_s), counters=counters)
+    watch.model.land_s = land_s
+    watch.look(120)
+    watch.model.rate = 500.0
+    changed = watch.model.now
+    assert set(words(watch.look(240), settled_s, changed)) == {"growing"}
+    watch.model.rate = 20.0
+    changed = watch.model.now
+    assert set(words(watch.look(200), settled_s, changed)) == {"draining"}
+
+
 @EVERY_MODEL
 @EVERY_TRIGGER
 @EVERY_SEED
