@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from core.errors import BadName, InvalidProject
+import yaml
+
+from core.errors import BadName, InvalidProject, UsageError
 from core.layouts.sections import did_you_mean
 from core.names import TableName, parse_table_name
 from core.plan import Binding, Observed, Texts
@@ -15,6 +17,16 @@ KEYS = (
     "checkpoint_ok", "pointer", "table_id", "wanted", "retained", "kept",
 )  # fmt: skip
 """The first four are the documented contract (planning.md §7); the others make a document as exact as the ledger."""
+
+
+def observed_from_text(text: str, path: str) -> dict[TableName, Observed]:
+    """Read a document as YAML, of which JSON is a part; raises UsageError naming `path` when it is neither."""
+    try:
+        document = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        said = " ".join(str(error).split())
+        raise UsageError(f"{path} cannot be read: {said}", remedy="give a YAML or JSON file") from error
+    return observed_from_document({} if document is None else document)
 
 
 def observed_from_document(document: Any) -> dict[TableName, Observed]:

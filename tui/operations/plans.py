@@ -40,17 +40,14 @@ def observe(reader: Reader) -> dict[TableName, Observed]:
 
 def observed_from_file(path: str) -> Mapping[TableName, Observed]:
     """Read an `--observed` file (YAML or JSON); raises UsageError, InvalidProject with all Problems."""
-    import yaml
-
-    from core.observed import observed_from_document
+    from core.observed import observed_from_text
 
     try:
         with open(path, encoding="utf-8-sig") as file:
-            document = yaml.safe_load(file)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        said = " ".join(str(error).split())
-        raise UsageError(f"{path} cannot be read: {said}", remedy="give a YAML or JSON file") from error
-    return observed_from_document({} if document is None else document)
+            text = file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} cannot be read: {error}", remedy="give a YAML or JSON file") from error
+    return observed_from_text(text, path)
 
 
 def compute(project: "Project", environment: str, observed: Mapping[TableName, Observed], request: Request) -> Plan:
