@@ -54,6 +54,8 @@ class Deployment:
     trash: str = ""
     """Folder that holds what was set aside."""
     external: bool = False
+    checkpoint_ok: bool = True
+    """False once the agent has found the checkpoint missing, unreadable or not ours."""
 
 
 @dataclass(frozen=True, slots=True)
