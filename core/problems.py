@@ -58,6 +58,9 @@ class Problem:
 
 def in_reading_order(problems: list[Problem] | tuple[Problem, ...]) -> tuple[Problem, ...]:
     """Sort Problems by file, line and text, without repeats, so that the same input prints the same bytes."""
-    return tuple(
-        sorted(set(problems), key=lambda p: (p.where or Where(""), p.subject, p.summary).__repr__())
-    )
+    return tuple(sorted(set(problems), key=_place))
+
+
+def _place(problem: Problem) -> tuple[str, int, int, str, str, str]:
+    where = problem.where or Where("")
+    return where.path, where.line, where.column, problem.subject, problem.summary, problem.detail

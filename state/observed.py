@@ -37,5 +37,6 @@ def _observe(every: list[Deployment]) -> Observed:
         checkpoint_ok=serving.checkpoint_ok,
         pointer=physical_name(serving.table, serving.version) if serving.active and not serving.external else "",
         wanted=serving.wanted,
+        kept=tuple(sorted(d.version for d in others)),
         retained=tuple(sorted(d.version for d in others if d.wanted == Wanted.RUNNING and d.state in IN_SERVICE)),
     )

@@ -75,7 +75,9 @@ def _query(query: Any, ctes: Scope, outer: list[Scope], names: Names) -> None:
 
 def _sides(query: Any) -> list[Any]:
     """Give the parts of a chain of set operations from left to right, without recursion along the chain."""
-    found: list[Any] = []
+    # The first one is taken apart whatever it carries: its WITH was read by the caller.
+    found: list[Any] = [query.expression]
+    query = query.this
     while isinstance(query, exp.SetOperation) and not query.args.get("with_"):
         found.append(query.expression)
         query = query.this
