@@ -1,6 +1,6 @@
 """What queries report without being asked: the server's listener events, kept as the latest of each query.
 
-The server knows one listener per session and does not hear that a client died: it is always removed before it is added.
+The server knows one listener per session and does not hear that a client died: where one is left, it is removed first.
 """
 
 import json
@@ -16,6 +16,9 @@ from pipelines.session import endless
 
 log = logging.getLogger(__name__)
 
+_ADDED_S = 2.0
+"""Longest wait for the server's word that it took the listener; events are taken later as well."""
+
 
 class Events:
     """The latest progress of each run of a query, fed by one daemon thread."""
@@ -23,6 +26,7 @@ class Events:
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self._lock = threading.Lock()
+        self._starting = threading.Lock()
         self._progress: dict[str, Mapping[str, Any]] = {}
         self._thread: threading.Thread | None = None
         self._listening = threading.Event()
@@ -32,15 +36,18 @@ class Events:
         """Whether events arrive; False until `listen`, and after the connection broke."""
         return self._thread is not None and self._thread.is_alive() and self._listening.is_set()
 
-    def listen(self) -> None:
-        """Start to listen unless it does; what was reported before has to be asked for."""
-        if self._thread is not None and self._thread.is_alive():
+    def listen(self, *, alone: bool) -> None:
+        """Start to listen unless it does; what was reported before has to be asked for.
+
+        `alone` says that no earlier client can have left a listener. It only saves the server from logging an error:
+        where it was wrong, the listener that is left is removed after all.
+        """
+        if self.alive or not self._starting.acquire(blocking=False):
             return
-        self._listening.clear()
-        self._command("remove_listener_bus_listener")
-        self._thread = threading.Thread(target=self._run, name="events", daemon=True)
-        self._thread.start()
-        self._listening.wait(2.0)
+        try:
+            self._start(alone)
+        finally:
+            self._starting.release()
 
     def progress(self, run_id: str) -> Mapping[str, Any] | None:
         """Give the last progress of a run, None when it has not been seen to report any."""
@@ -58,20 +65,30 @@ class Events:
         with self._lock:
             self._progress = {run_id: value for run_id, value in self._progress.items() if run_id in run_ids}
 
-    def _run(self) -> None:
+    def _start(self, alone: bool) -> None:
+        if not alone or self._thread is not None:
+            self._spark.client.execute_command(_bus("remove_listener_bus_listener"))
+        # An event of its own for each thread: one that is left hanging must not speak for its successor.
+        self._listening = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(self._listening,), name="events", daemon=True)
+        self._thread.start()
+        self._listening.wait(_ADDED_S)
+
+    def _run(self, listening: threading.Event) -> None:
+        """Take events until the stream ends. A second listener of a session hangs without an answer (Spark 4.2.0)."""
         try:
             with endless():
                 for result in self._spark.client.execute_command_as_iterator(_bus("add_listener_bus_listener")):
                     response = result["streaming_query_listener_events_result"]
                     if response.HasField("listener_bus_listener_added"):
-                        self._listening.set()
+                        listening.set()
                     for event in response.events:
                         self._take(event)
         except Exception as error:
             # The edge of this thread: whoever asks next sees that it is dead and listens anew.
             log.info("the listener ended: %s", str(error).splitlines()[0] if str(error) else type(error).__name__)
         finally:
-            self._listening.clear()
+            listening.clear()
 
     def _take(self, event: Any) -> None:
         if event.event_type != pb2.StreamingQueryEventType.QUERY_PROGRESS_EVENT:
@@ -81,9 +98,6 @@ class Events:
         progress = body.get("progress", body)
         with self._lock:
             self._progress[progress["runId"]] = progress
-
-    def _command(self, name: str) -> None:
-        self._spark.client.execute_command(_bus(name))
 
 
 def _bus(name: str) -> Any:

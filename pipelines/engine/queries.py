@@ -67,8 +67,8 @@ class SparkQueries:
     def active(self) -> tuple[Query, ...]:
         """List the session's queries: one call for all, and one for each that has reported nothing yet."""
         with spark_errors():
-            self._events.listen()
             listed = self._manager.active
+            self._events.listen(alone=not listed)
             found = tuple(self._described(query) for query in listed)
         run_ids = frozenset(query.run_id for query in found)
         self._events.keep(run_ids)

@@ -8,8 +8,9 @@ import re
 import secrets
 import threading
 
-from core.errors import EngineRefused, HeadgateError, PoolUnreachable
-from pipelines.session import Session, spark_errors
+from core.errors import EngineRefused, HeadgateError, PoolUnreachable, TryAgain
+from pipelines.deadlines import MissedDeadline, remaining
+from pipelines.session import UNTIMED_S, Session, spark_errors
 
 _ABSENT = ("TABLE_OR_VIEW_NOT_FOUND", "VIEW_NOT_FOUND", "TABLE_NOT_FOUND")
 _TARGET = re.compile(r"\bFROM\s+`?(?:[\w`]+\.)*`?(?P<table>\w+)`?\s*$", re.IGNORECASE)
@@ -80,10 +81,20 @@ class SparkTables:
     def read(self, sql: str, limit: int) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
         """Column names and at most `limit` rows of a batch query.
 
-        Each table it names is refreshed first, because a session keeps the file listing of its first read. Where the
-        caller's deadline passes, the query is ended on the server too: it would go on to use the pool (Spark 4.2.0).
+        Each table it names is refreshed first, because a session keeps the file listing of its first read. A query
+        that does not end within the caller's deadline raises TryAgain shortly before it, so that it is not taken for a
+        pool that is silent, and is ended on the server too: it would go on to use the cores (Spark 4.2.0).
         """
         session = self._reader or self._session
+        left = remaining()
+        seconds = UNTIMED_S if left is None else max(0.1, min(0.95 * left, left - 0.2))
+        try:
+            return session.call(seconds, self._read, session, sql, limit)
+        except MissedDeadline as error:
+            summary = f"the query did not end within {seconds:.3g} s"
+            raise TryAgain(summary, remedy="ask for less, or look when the pool is less busy") from error
+
+    def _read(self, session: Session, sql: str, limit: int) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
         words = {word.lower() for word in _WORD.findall(sql)}
         tag = f"headgate-{secrets.token_hex(8)}"
         try:

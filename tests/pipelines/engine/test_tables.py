@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from core.errors import EngineRefused, PoolUnreachable
+from core.errors import EngineRefused, PoolUnreachable, TryAgain
+from pipelines.deadlines import Circuit
 from pipelines.engine.tables import SparkTables
 from pipelines.session import Session
 
@@ -106,8 +107,10 @@ def test_a_read_beyond_its_deadline_ends_on_the_server_and_disturbs_nobody(groun
     reader.attach()
     tables = SparkTables(ground.session, reader)
     heavy = "SELECT count(*) FROM range(100000000000) AS r WHERE hash(r.id) = 7 AND sqrt(r.id) > 3"
-    with pytest.raises(PoolUnreachable):
-        reader.call(2, tables.read, heavy, 1)
+    with pytest.raises(TryAgain, match="did not end within") as raised:
+        ground.session.call(2, tables.read, heavy, 1)
+    assert not isinstance(raised.value, PoolUnreachable)
+    assert ground.session.breaker.state == Circuit.CLOSED
     ground.session.call(5, ground.session.ping)
     ground.until(lambda: _running_operations(reader) == 0, 30)
     reader.close()
