@@ -1,0 +1,221 @@
+"""stop, start, restart, plan, apply, runs, delete: what is asked, what is sent, how it ends."""
+
+import json
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.errors import Stale
+from state.rows import RunRow, StepRow
+from tui.commands import edge
+
+RUNNING = """
+tables:
+  landed: {state: running, revision: same}
+  a: {state: running, revision: same}
+  b: {state: running, revision: same}
+"""
+
+
+@pytest.mark.parametrize("verb", ["stop", "start", "restart"])
+def test_an_act_is_sent_once_it_is_confirmed(verb: str, agent: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    agent.script[verb] = {"statements": [{"table": "a", "version": 1, "outcome": "done", "took_ms": 12}]}
+    assert edge.run([verb, "A", "--yes"]) == 0
+    (request,) = agent.heard
+    assert (request["args"], request["confirm"]) == ({"tables": ["a"]}, "yes")
+    assert request["line"].startswith(f"headgate {verb} a --project ")
+    said = capsys.readouterr()
+    assert said.out == "a v1: done in 12 ms\n" and said.err.startswith("shop dev  (")
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [(["stop", "a"], "yes"), (["stop", "a", "b", "--yes"], "2"), (["stop", "a", "--env", "prod", "--yes"], "a")],
+)
+def test_without_the_text_nothing_is_sent(
+    words: list[str], text: str, agent: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert edge.run(words) == 3
+    assert f"--confirm '{text}'" in capsys.readouterr().err and agent.heard == []
+
+
+def test_a_wrong_text_is_named(agent: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert edge.run(["stop", "a", "b", "--confirm", "3"]) == 3
+    assert "'3' was given" in capsys.readouterr().err
+
+
+def test_without_an_agent_an_act_says_try_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert edge.run(["stop", "a", "--yes", "--json"]) == 4
+    assert json.loads(capsys.readouterr().out)["error"]["class"] == "AgentUnreachable"
+
+
+def test_a_name_that_is_none_is_usage(agent: Any) -> None:
+    assert edge.run(["stop", "a; drop", "--yes"]) == 2
+    assert agent.heard == []
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> str:
+    path = tmp_path / "running.yml"
+    path.write_text(RUNNING)
+    return str(path)
+
+
+def planned(words: list[str], capsys: pytest.CaptureFixture[str], code: int = 0) -> Any:
+    """Run `plan … --json` and give the plan."""
+    assert edge.run(["plan", *words, "--json"]) == code
+    return json.loads(capsys.readouterr().out)
+
+
+def test_a_plan_needs_neither_agent_nor_ledger(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = planned(["b"], capsys)
+    assert found["format"] == "headgate.plan/1" and [str(t) for t in found["order"]] == ["landed", "a", "b"]
+
+
+def test_the_same_plan_has_the_same_bytes(folder: Path, running: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["plan", "a", "--rebuild", "--children", "all", "--observed", running, "--json"]
+    said = []
+    for _ in range(2):
+        assert edge.run(words) == 0
+        said.append(capsys.readouterr().out)
+    assert said[0] == said[1]
+
+
+@pytest.mark.parametrize(("words", "code"), [(["--all"], 0), (["a", "--rebuild"], 11), (["delete", "b"], 11)])
+def test_the_exit_code_tells_what_a_plan_would_do(words: list[str], code: int, folder: Path, running: str) -> None:
+    assert edge.run(["plan", *words, "--observed", running, "--exit-code"]) == code
+
+
+def test_a_first_start_is_a_change_without_loss(folder: Path) -> None:
+    assert edge.run(["plan", "--all", "--exit-code"]) == 10
+
+
+def test_a_refused_request_prints_the_plan_and_exits_3(
+    folder: Path, running: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = planned(["delete", "a", "--observed", running], capsys, code=3)
+    assert found["refusals"][0]["table"] == "a" and found["steps"] == []
+
+
+def test_an_invalid_project_prints_all_its_problems(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "pipelines/facts/p/b/sql-scripts/dml.b.sql").write_text("INSERT INTO b SELECT id FROM STREAM nowhere;")
+    (folder / "pipelines/sources/p/a/sql-scripts/ddl.a.sql").write_text("CREATE TABL a (")
+    found = planned(["--all"], capsys, code=2)
+    assert {problem["file"] for problem in found["problems"]} >= {
+        "pipelines/facts/p/b/sql-scripts/dml.b.sql", "pipelines/sources/p/a/sql-scripts/ddl.a.sql",
+    }  # fmt: skip
+    assert all(problem["remedy"] for problem in found["problems"])
+
+
+def test_an_observed_file_that_is_wrong_is_usage(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "wrong.yml").write_text("tables: {a: {state: runing}}")
+    assert edge.run(["plan", "a", "--observed", str(tmp_path / "wrong.yml")]) == 2
+    assert "running" in capsys.readouterr().err
+
+
+def test_a_plan_is_handed_to_an_agent_with_the_texts_that_it_was_computed_from(
+    ledger: Any, agent: Any, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    agent.script["submit_plan"] = {"expires_at": 1.0, "confirm": "2", "level": "C2"}
+    found = planned(["b"], capsys)
+    (request,) = agent.heard
+    assert request["args"]["hash"] == found["hash"]
+    assert request["args"]["texts"]["headgate.yml"] == (folder / "headgate.yml").read_text()
+    assert found["submitted"]["confirm"] == "2"
+
+
+def test_a_plan_that_the_agent_finds_stale_is_computed_again(ledger: Any, agent: Any) -> None:
+    answers = iter([Stale("the world changed"), {"confirm": "2"}])
+    agent.script["submit_plan"] = lambda request: next(answers)
+    assert edge.run(["plan", "b"]) == 0
+    assert len(agent.heard) == 2
+
+
+def submitted(ledger: Any, agent: Any, capsys: pytest.CaptureFixture[str]) -> str:
+    """Plan b, keep the plan as the agent does, and give its hash."""
+    from state.rows import PlanRow
+
+    agent.script["submit_plan"] = {"confirm": "2"}
+    found = planned(["b"], capsys)
+    body = {key: value for key, value in found.items() if key != "submitted"}
+    ledger.put_plan(PlanRow(found["hash"], json.dumps(body), "ana", 1.0, 1e12, "open"))
+    agent.heard.clear()
+    return str(found["hash"])
+
+
+def run_row(plan_hash: str, state: str, step: str = "done") -> RunRow:
+    steps = (StepRow(n=1, do="start", table="a", version=1, state=step, note="why"),)
+    return RunRow("7f3a-1", plan_hash, "ana", state, 1.0, None if state == "running" else 2.0, steps)
+
+
+@pytest.mark.parametrize(
+    ("state", "step", "code"),
+    [("done", "done", 0), ("failed", "failed", 1), ("failed", "blocked", 1), ("cancelled", "done", 1)],
+)
+def test_apply_waits_for_the_end_and_says_how_it_was(
+    state: str, step: str, code: int, ledger: Any, agent: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan_hash = submitted(ledger, agent, capsys)
+
+    def begin(request: dict[str, Any]) -> dict[str, Any]:
+        ledger.create_run(run_row(plan_hash, "running", "running"))
+        threading.Thread(target=_end, args=(ledger, state, step)).start()
+        return {"run": "7f3a-1"}
+
+    agent.script["apply"] = begin
+    assert edge.run(["apply", plan_hash[:6], "--confirm", "2"]) == code
+    (request,) = agent.heard
+    assert (request["args"], request["confirm"]) == ({"hash": plan_hash}, "2")
+
+
+def _end(ledger: Any, state: str, step: str) -> None:
+    ledger.put_step("7f3a-1", StepRow(n=1, do="start", table="a", version=1, state=step, note="why"))
+    ledger.put_run_state("7f3a-1", state, ended_at=2.0)
+
+
+def test_detach_prints_the_run_and_leaves_it(ledger: Any, agent: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    plan_hash = submitted(ledger, agent, capsys)
+    agent.script["apply"] = {"run": "7f3a-1"}
+    assert edge.run(["apply", plan_hash[:6], "--confirm", "2", "--detach"]) == 0
+    assert capsys.readouterr().out == "7f3a-1\n"
+
+
+def test_an_interrupt_while_a_run_is_followed_leaves_it_running(
+    ledger: Any, agent: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger.create_run(run_row("7f3a", "running", "running"))
+
+    def interrupt(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tui.operations.bound.Operations.wait_for_change", interrupt)
+    assert edge.run(["runs", "7f3a-1", "--follow"]) == 130
+    assert "detached" in capsys.readouterr().err and agent.heard == []
+
+
+def test_apply_without_its_text_sends_nothing(ledger: Any, agent: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    plan_hash = submitted(ledger, agent, capsys)
+    assert edge.run(["apply", plan_hash[:6]]) == 3
+    assert agent.heard == []
+
+
+def test_a_run_is_cancelled_by_its_short_name(ledger: Any, agent: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    ledger.create_run(run_row("7f3a", "running", "running"))
+    assert edge.run(["runs", "cancel", "7f3a-1"]) == 3
+    assert edge.run(["runs", "cancel", "7f3a-1", "--confirm", "7f3a"]) == 0
+    (request,) = agent.heard
+    assert (request["op"], request["args"]["act"], request["args"]["id"]) == ("run", "cancel", "7f3a-1")
+
+
+def test_a_delete_under_readers_is_refused_before_anything_is_sent(
+    ledger: Any, agent: Any, deployed: Callable[..., Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    ledger.put_deployment(deployed("a"))
+    ledger.put_deployment(deployed("b", reads="a"))
+    assert edge.run(["delete", "a"]) == 3
+    assert "b" in capsys.readouterr().err and agent.heard == []

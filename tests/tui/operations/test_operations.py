@@ -1,0 +1,223 @@
+"""Projects, statements, processes and teardown: what both front ends stand on."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.errors import InvalidProject, LedgerUnavailable, Refused, UsageError
+from core.names import TableName
+from core.vocabulary import Layer
+from tui.operations import agents, demos, processes, projects, statements, teardown
+from tui.operations.bound import Operations
+from tui.operations.environments import Place
+from tui.operations.projects import Declared
+
+SLEEP = "import time; time.sleep(60)"
+
+
+def test_declared_tables_are_known_from_the_names_of_their_files(folder: Path) -> None:
+    assert projects.declared(str(folder)) == (
+        Declared("a", "p", Layer.SOURCE, external=False),
+        Declared("b", "p", Layer.FACT, external=False),
+        Declared("landed", "p", Layer.SOURCE, external=True),
+    )
+
+
+def test_names_of_files_and_the_real_reading_agree(place: Place) -> None:
+    project = projects.parse(place, projects.read_texts(place.folder))
+    found = projects.declared(place.folder)
+    assert [(entry.table, entry.product, entry.layer, entry.external) for entry in found] == [
+        (table.name, table.product, table.layer, table.external) for table in project.tables.values()
+    ]
+
+
+def test_texts_are_those_of_headgate_yml_and_of_pipelines_alone(folder: Path) -> None:
+    (folder / "data" / "tables").mkdir(parents=True)
+    (folder / "data" / "tables" / "x.sql").write_text("no")
+    (folder / "notes.sql").write_text("no")
+    (folder / "pipelines" / "notes.txt").write_text("no")
+    assert all(path == "headgate.yml" or path.startswith("pipelines/") for path in projects.read_texts(str(folder)))
+    assert not any("notes" in path for path in projects.read_texts(str(folder)))
+
+
+def test_an_unreadable_file_is_named(folder: Path) -> None:
+    (folder / "pipelines/facts/p/b/b.yml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UsageError) as refused:
+        projects.read_texts(str(folder))
+    assert "b.yml" in refused.value.summary
+
+
+def test_a_project_that_is_gone_says_so(folder: Path, place: Place) -> None:
+    folder.rename(folder.parent / "elsewhere")
+    with pytest.raises(UsageError) as refused:
+        projects.read_texts(place.folder)
+    assert "gone" in refused.value.summary
+
+
+def test_a_project_is_read_again_only_when_a_file_changed(folder: Path, place: Place) -> None:
+    reader = projects.ProjectReader(place)
+    first = reader.read()[1]
+    assert reader.read()[1] is first
+    (folder / "pipelines/facts/p/b/sql-scripts/dml.b.sql").write_text(
+        "INSERT INTO b SELECT id, kind FROM STREAM a; -- x"
+    )
+    assert reader.read()[1] is not first
+
+
+def test_problems_come_all_at_once(folder: Path, place: Place) -> None:
+    (folder / "pipelines/facts/p/b/sql-scripts/dml.b.sql").write_text("INSERT INTO b SELECT id FROM STREAM nowhere")
+    (folder / "pipelines/facts/p/b/b.yml").write_text("triger: 5 seconds")
+    with pytest.raises(InvalidProject) as refused:
+        projects.parse(place, projects.read_texts(place.folder))
+    assert len(refused.value.problems) >= 2
+
+
+def test_an_environment_never_started_says_how_to_start_it(place: Place) -> None:
+    with pytest.raises(LedgerUnavailable) as refused:
+        Operations(place, {}).snapshot()
+    assert refused.value.remedy == "start it: headgate up"
+
+
+def test_drift_is_told_by_revision(folder: Path, place: Place, ledger: Any, deployed: Any) -> None:
+    from core.changes import revision_of
+    from core.fingerprint import revision_hash
+
+    operations = Operations(place, {})
+    texts = revision_of(operations.project().tables[TableName("a")]).texts
+    ledger.put_deployment(deployed("a", revision=revision_hash(texts)))
+    ledger.put_deployment(deployed("gone"))
+    assert operations.drift() == statements.Drift(changed=(), new=(TableName("b"),), gone=(TableName("gone"),))
+    (folder / "pipelines/sources/p/a/sql-scripts/dml.a.sql").write_text(
+        "INSERT INTO a SELECT id, kind FROM STREAM landed -- x"
+    )
+    assert operations.drift().changed == ("a",)
+
+
+def test_one_line_a_table_is_the_version_that_serves(ledger: Any, deployed: Any, place: Place) -> None:
+    ledger.put_deployment(deployed("a", version=1, active=True))
+    ledger.put_deployment(deployed("a", version=2, active=False, state="starting"))
+    snapshot = Operations(place, {}).snapshot()
+    assert [(line.table, line.version) for line in snapshot.serving] == [("a", 1)]
+    assert len(snapshot.statements) == 2
+
+
+def test_a_child_is_started_isolated_in_a_session_of_its_own(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    program = (
+        "import json, os, sys; print(json.dumps([os.getcwd(), os.getsid(0) == os.getpid(), sys.flags.isolated, "
+        "os.umask(0), os.environ.get('PYTHONPATH'), sorted(os.listdir('/dev/fd'))[:3]]))"
+    )
+    inherited = os.open(tmp_path, os.O_RDONLY)
+    os.set_inheritable(inherited, True)
+    child = processes.start_detached([sys.executable, "-I", "-c", program], {"PYTHONPATH": "."}, str(log))
+    child.wait(30)
+    os.close(inherited)
+    assert json.loads(log.read_text()) == ["/", True, 1, processes.UMASK, None, ["0", "1", "2"]]
+
+
+def test_a_process_is_known_by_pid_and_start_and_can_be_ended() -> None:
+    child = subprocess.Popen([sys.executable, "-c", SLEEP])
+    found = processes.identify(child.pid)
+    assert found and found.alive
+    assert not processes.Process(child.pid, "another start").alive
+    assert processes.end(found, patience_s=10.0) and not found.alive
+    assert processes.identify(child.pid) is None
+
+
+def test_nobody_elses_process_is_taken_for_the_agent(place: Place) -> None:
+    child = subprocess.Popen([sys.executable, "-c", SLEEP])
+    Path(place.where.home).mkdir(parents=True)
+    Path(place.where.lock).write_text(str(child.pid))
+    Path(place.data).mkdir()
+    Path(place.data, "generator.lock").write_text(str(child.pid))
+    Path(place.where.pool_file).write_text(json.dumps({"pid": child.pid, "marker": "feed"}))
+    try:
+        assert agents.process(place) is None
+        assert teardown.still_running(place) == []
+    finally:
+        child.kill()
+        child.wait()
+
+
+def test_the_agent_of_a_protected_environment_is_never_started(folder: Path, tmp_path: Path) -> None:
+    from tui.client import Client
+    from tui.operations.environments import find_place
+
+    prod = find_place({"HEADGATE_HOME": str(tmp_path / "home")}, str(folder), environment="prod")
+    with pytest.raises(Refused):
+        agents.ensure(prod, Client(prod.where.socket, ledger=1), {}, progress=lambda wait: None)
+    assert not Path(prod.where.home).exists()
+
+
+def test_an_agent_that_ends_at_once_is_quoted(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tui.client import Client
+
+    program = "import sys; print('the lock is held', file=sys.stderr); sys.exit(3)"
+    monkeypatch.setattr(agents, "command", lambda place: [sys.executable, "-I", "-c", program])
+    with pytest.raises(Refused) as refused:
+        agents.ensure(place, Client(place.where.socket, ledger=1), {}, progress=lambda wait: None)
+    assert "the lock is held" in refused.value.summary
+
+
+def test_purge_lists_and_deletes_what_carries_our_mark_and_nothing_else(place: Place) -> None:
+    ours, foreign = Path(place.data, "tables", "a__v1"), Path(place.data, "tables", "notes")
+    checkpoint = Path(place.data, "checkpoints", "a__v1")
+    for path in (ours, foreign, checkpoint):
+        path.mkdir(parents=True)
+    (ours / "_headgate.json").write_text("{}")
+    (checkpoint / "_headgate_owner").write_text("{}")
+    found = teardown.marked(place)
+    assert found == [str(ours), str(checkpoint)]
+    assert teardown.purge(place, found) == found
+    assert foreign.exists() and not ours.exists() and not checkpoint.parent.exists()
+
+
+def test_purge_never_follows_a_link(place: Place, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "_headgate.json").write_text("{}")
+    Path(place.data, "tables").mkdir(parents=True)
+    link = Path(place.data, "tables", "a__v1")
+    link.symlink_to(elsewhere)
+    assert teardown.marked(place) == []
+    with pytest.raises(Refused):
+        teardown.purge(place, [str(link)])
+    assert elsewhere.exists()
+
+
+def test_a_folder_without_the_demos_mark_is_no_part_of_a_demo(folder: Path) -> None:
+    assert teardown.demo_parts(str(folder)) == []
+    (folder / teardown.DEMO_FILE).write_text(json.dumps({"made_by": "headgate demo", "project_id": "u"}))
+    (folder / "mine.txt").write_text("mine")
+    assert str(folder / "mine.txt") not in teardown.demo_parts(str(folder))
+    assert str(folder) not in teardown.demo_parts(str(folder))
+
+
+def test_the_demos_folder_is_never_inside_the_clone(tmp_path: Path) -> None:
+    clone = Path(demos.__file__).resolve().parents[2]
+    assert demos.default_folder(str(tmp_path)) == str(tmp_path / "headgate-demo")
+    assert demos.default_folder(str(clone)) == str(clone.parent / "headgate-demo")
+    assert demos.default_folder(str(clone / "tests")) == str(clone.parent / "headgate-demo")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("5 seconds", 5.0), ("1 minute", 60.0), ("INTERVAL 2 SECONDS", 2.0), ("500 milliseconds", 0.5)],
+)
+def test_triggers_are_read_as_seconds(text: str, seconds: float) -> None:
+    assert demos.trigger_s(text) == seconds
+
+
+def test_the_rounds_of_the_sample_are_those_of_its_own_process(tmp_path: Path) -> None:
+    from pipelines.demo.settle import how_many_rounds
+    from tui.operations.environments import find_place
+
+    made = demos.copy(str(tmp_path / "demo"), os.environ)
+    place = find_place({"HEADGATE_HOME": str(tmp_path / "home")}, made["folder"])
+    project = projects.parse(place, projects.read_texts(place.folder))
+    assert demos.rounds_of(project) == how_many_rounds(project)
