@@ -37,16 +37,11 @@ class Reconciler:
 
     def apply_emergencies(self) -> None:
         """Take the intents that the ledger could not take, before anything is reconciled."""
-        entries = self.emergency.drain()
-        for place, entry in enumerate(entries):
-            table, version = TableName(str(entry["table"])), int(entry["version"])
-            try:
+        with self.emergency.taking() as entries:
+            for entry in entries:
+                table, version = TableName(str(entry["table"])), int(entry["version"])
                 self.world.ledger.update_deployment(table, version, wanted=Wanted.STOPPED)
-            except LedgerUnavailable:
-                for kept in entries[place:]:
-                    self.emergency.append(kept)
-                raise
-            log.info("took the stop of %s from the emergency journal", query_name(table, version))
+                log.info("took the stop of %s from the emergency journal", query_name(table, version))
 
     def round(self, queries: tuple[Query, ...], ended: tuple[Query, ...]) -> tuple[Deployment, ...]:
         """Reconcile once with what the pool reports; gives the registry as it was read."""
