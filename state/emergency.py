@@ -36,6 +36,10 @@ class EmergencyJournal:
         with self.taking() as entries:
             return entries
 
+    def waits(self) -> bool:
+        """Whether there may be entries to take; cheap enough for every round."""
+        return bool(self._kept) or self._path.exists()
+
     @contextmanager
     def taking(self) -> Iterator[list[dict[str, Any]]]:
         """Lend all entries, oldest first, and forget them once the block has ended without an exception.
