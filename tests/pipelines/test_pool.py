@@ -143,10 +143,12 @@ def test_a_server_that_is_frozen_killed_and_started_again(tmp_path: Path) -> Non
 def test_a_server_that_cannot_start_says_its_last_words(tmp_path: Path) -> None:
     pool = LocalPool(tmp_path, Pool(conf=(("spark.driver.extraJavaOptions", "-Xss1k"),)))
     pool.start()
-    with pytest.raises(PoolUnreachable, match="ended while it started"):
-        pool.ready(60)
+    try:
+        with pytest.raises(PoolUnreachable, match="ended while it started"):
+            pool.ready(60)
+    finally:
+        pool.end()
     assert "stack size" in (tmp_path / "pool.log").read_text()
-    pool.end()
 
 
 def _refused_within(session: Session, seconds: float, why: str) -> None:
