@@ -68,6 +68,9 @@ class Shadow:
             return
         row = self.wanted[y]
         limit = min(end, self.width)
+        if 0 < x < self.width and row[x][0] == "":
+            # The first half of a wide character would be left standing.
+            row[x - 1] = (" ", Look("", row[x - 1][1].bg))
         for text, look in pieces:
             if text.isascii():
                 blank = _blank(look)
@@ -87,6 +90,8 @@ class Shadow:
                 if width == 2:
                     row[x + 1] = ("", look)
                 x += width
+        if x < self.width and row[x][0] == "":
+            row[x] = (" ", Look("", row[x][1].bg))
         self.dirty.add(y)
 
     def flush(self) -> str:

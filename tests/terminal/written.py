@@ -40,7 +40,8 @@ def row_of(index: int, now: float) -> Deployment:
 def figures_of(index: int, now: float, lag: int) -> Measurement:
     return Measurement(
         table=name_of(index), version=1, at=now, lag_rows=lag, lag_files=1, lag_bytes=1000, trend=TRENDS[lag % 4],
-        rate_rows_s=-1.0, eta_s=float(lag % 600), in_rows_s=float(lag % 900), out_rows_s=float(lag % 700), rows_total=lag * 10,
+        rate_rows_s=-1.0, eta_s=float(lag % 600),
+        in_rows_s=float(lag % 900), out_rows_s=float(lag % 700), rows_total=lag * 10,
         batch=lag, batch_ms=lag % 3000, committed_at=now,
     )  # fmt: skip
 

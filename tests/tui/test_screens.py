@@ -94,6 +94,18 @@ def test_a_vanished_statement_leaves_a_ghost_on_which_no_key_acts() -> None:
     in_console(scenario)
 
 
+def test_a_filter_leaves_no_ghosts_of_what_it_hides() -> None:
+    async def scenario(console: Console) -> None:
+        await console.press("/")
+        await console.type("till")
+        await console.press("enter", "G")
+        assert list(console.page.table.ids) == ["product:sales", "layer:sales/fact", "till"]
+        await console.press("T")
+        assert "STOP till" in console.dialog()
+
+    in_console(scenario)
+
+
 def test_a_key_just_pressed_keeps_every_row_in_its_place() -> None:
     async def scenario(console: Console) -> None:
         await console.press("tab", "o", "o")

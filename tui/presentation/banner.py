@@ -43,7 +43,7 @@ def banner(place: Place, world: World, fresh: Freshness, width: int, faults: int
     if faults:
         parts.append((f"! {plural(faults, 'fault')}", Tone.BAD))
     if world.snapshot.open_runs:
-        parts.append((f"run {world.snapshot.open_runs[0].id[:4]}", Tone.CHANGING))
+        parts.append((f"run {world.snapshot.open_runs[0].id[:10]}", Tone.CHANGING))
     if world.snapshot.staged:
         parts.append((f"{len(world.snapshot.staged)} staged", Tone.MARK))
     for text, tone in parts:
@@ -112,7 +112,7 @@ def last_command(world: World) -> tuple[str, float | None, Tone]:
     command = world.snapshot.commands[0]
     tone = Tone.BAD if command.outcome in ("refused", "failed") else Tone.PLAIN
     took = f" in {command.took_ms / 1000:.1f} s" if command.took_ms is not None else ""
-    detail = f": {command.detail}" if command.detail else ""
+    detail = f": {command.detail}" if command.detail and tone is Tone.BAD else ""
     words = f"{command.op} {command.subject}".strip()
     return f"{words}: {command.outcome}{took}, by {command.actor}{detail}", command.at, tone
 

@@ -39,7 +39,7 @@ def widths(width: int) -> tuple[int, int, int, int]:
     """Give the cells of TABLE, CHANGE, WOULD and STAGED."""
     room = width - 2
     name = 22 if width < 120 else 40
-    would, staged = 18, 18
+    would, staged = (14, 14) if width < 120 else (24, 24)
     return name, max(room - name - would - staged, 12), would, staged
 
 
@@ -77,8 +77,8 @@ def detail(one: Change, width: int, glyphs: Glyphs, *, full: bool) -> tuple[Line
     lines: list[Line] = [rule(one.table, width, glyphs)]
     context = 50 if full else 1
     for path, old, new in (
-        (f"dml.{one.table}.sql", one.old.dml, one.new.dml),
-        (f"ddl.{one.table}.sql", one.old.ddl, one.new.ddl),
+        (f"sql-scripts/dml.{one.table}.sql", one.old.dml, one.new.dml),
+        (f"sql-scripts/ddl.{one.table}.sql", one.old.ddl, one.new.ddl),
         (f"{one.table}.yml", one.old.yml, one.new.yml),
     ):
         changes = difference(old, new, context)

@@ -35,15 +35,14 @@ class DetailFacts:
     project_missing: str = ""
 
 
-def title(statement: Statement, tab: str, width: int) -> Line:
-    """Write the line with the name, the version and the tabs."""
-    tabs: list[Span] = []
+def tabs_line(tab: str, width: int) -> Line:
+    """Write the line with the tabs."""
+    spans: list[Span] = []
     for number, name in enumerate(TABS, 1):
         chosen = name == tab
-        tabs.append(Span(f"{number} ", Tone.KEY if chosen else Tone.DIM))
-        tabs.append(Span(f"{name} " if number < len(TABS) else name, Tone.TITLE if chosen else Tone.DIM))
-    version = f" v{statement.version}" if statement.version else " external"
-    return fit(line((f" {statement.table}", Tone.TITLE), (version, Tone.DIM), "  ", *tabs), width)
+        spans.append(Span(f" {number} ", Tone.KEY if chosen else Tone.DIM))
+        spans.append(Span(f"{name} ", Tone.TITLE if chosen else Tone.DIM))
+    return fit(tuple(spans), width)
 
 
 def tab_lines(
@@ -169,10 +168,11 @@ def _figure_lines(
     )
     mark = figures.watermark[11:19] if len(figures.watermark) >= 19 else figures.watermark or "none"
     dropped = "-" if figures.dropped_by_watermark is None else str(figures.dropped_by_watermark)
+    held = f"{long_number(figures.state_rows)} rows  {size(figures.state_bytes)}"
     lines.append(
         line(
             (" state  ", Tone.DIM),
-            f"{long_number(figures.state_rows)} rows  {size(figures.state_bytes)}",
+            held if figures.state_rows is not None or statement.deployment.stateful else "none, it is stateless",
             ("   watermark ", Tone.DIM),
             mark,
             ("   dropped rows ", Tone.DIM),

@@ -185,4 +185,4 @@ def question_about_run(
     """Ask about pausing, cancelling, retrying or skipping in a run."""
     inner = width - 4
     body = (*wrap(effect, inner), *wrap(f"same as: {command}", inner, Tone.DIM))
-    return Question(f"{verb.upper()} run {run[:4]} in {environment}", body, expected, verb, "let it go on")
+    return Question(f"{verb.upper()} run {run[:10]} in {environment}", body, expected, verb, "let it go on")

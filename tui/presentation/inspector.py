@@ -113,7 +113,7 @@ def changes_lines(world: World, look: Look, width: int) -> tuple[Line, ...]:
         done = sum(1 for step in run.steps if step.state in ("done", "kept", "skipped"))
         lines.append(
             line(
-                (f" run {run.id[:4]} {run.state}", Tone.CHANGING),
+                (f" run {run.id[:10]} {run.state}", Tone.CHANGING),
                 f"  {done} of {len(run.steps)} steps",
                 (f"  by {run.actor}", Tone.DIM),
             )

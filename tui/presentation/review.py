@@ -56,7 +56,7 @@ def state_of_plan(plan: Plan, row: PlanRow, now: float) -> str:
     if any(guard.verdict == "deny" for guard in plan.guards):
         return "a check denies it"
     if row.status == "applied":
-        return f"already applied, run {row.run_id[:4]}" if row.run_id else "already applied"
+        return f"already applied, run {row.run_id[:10]}" if row.run_id else "already applied"
     if row.status != "open":
         return f"the plan is {row.status}"
     if now > row.expires_at:

@@ -24,7 +24,7 @@ def heading(run: RunRow, environment: str, now: float, width: int, glyphs: Glyph
     done = sum(1 for step in run.steps if step.state in FINISHED)
     lasted = long_span((run.ended_at or now) - run.started_at)
     first = line(
-        (f" RUN {run.id[:4]}", Tone.TITLE),
+        (f" RUN {run.id[:10]}", Tone.TITLE),
         f" of PLAN {run.plan_hash[:4]}",
         f"   {environment}   ",
         (run.state, RUN_TONES.get(run.state, Tone.PLAIN)),
@@ -116,7 +116,7 @@ def runs_columns(width: int) -> Line:
     return line(
         (
             "  "
-            + left("RUN", 8)
+            + left("RUN", 12)
             + left("PLAN", 8)
             + left("STATE", 12)
             + left("STEPS", 10)
@@ -134,7 +134,7 @@ def run_row(run: RunRow, width: int, now: float) -> Line:
     return fit(
         (
             Span("  "),
-            Span(left(run.id[:6], 8)),
+            Span(left(run.id[:10], 12)),
             Span(left(run.plan_hash[:4], 8), Tone.DIM),
             Span(left(run.state, 12), RUN_TONES.get(run.state, Tone.PLAIN)),
             Span(left(f"{done} of {len(run.steps)}", 10)),

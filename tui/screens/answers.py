@@ -206,6 +206,8 @@ class Answers:
                     1 for other in nodes.values() if name in other.because_of and other.action is not Action.KEEP
                 )
                 would = f"{node.action} + {below}" if below else str(node.action)
+                # The planner's own texts: settings are compared as they are understood, not as they are written.
+                new = node.texts
                 change, reason = change_words(node), "; ".join(node.evidence) or node.reason
             rows.append(Drift(name, change, would, node.row if node else "", reason, old, new, declared.folder))
         for name in found.gone:
@@ -218,10 +220,10 @@ class Answers:
 
     def confirmation(self, act: str, tables: Sequence[str]) -> Confirmation:
         """Say what must be typed."""
-        names = [TableName(name) for name in tables]
-        if act in RUN_ACTS:
-            names = [TableName(tables[0][:4])]
-        asked = self._bound.confirmation(RUN_ACTS.get(act, act), names)
+        from core.guards import confirmation_for_act
+
+        place = self._bound.place
+        asked = confirmation_for_act(RUN_ACTS.get(act, act), tables, place.protected, environment=place.environment)
         return Confirmation(asked.level, asked.text)
 
     def confirmation_for_plan(self, plan: Plan) -> Confirmation:
@@ -280,7 +282,7 @@ class Answers:
                 raise Refused("no step of this run has failed", remedy="only a failed step is skipped")
             step = failed[0]
         self._bound.run_control(run_id, act, step=step)
-        return f"run {run_id[:4]}: {act} sent"
+        return f"run {run_id[:10]}: {act} sent"
 
 
 def _figures(line: "StatementLine") -> Measurement:

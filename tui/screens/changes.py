@@ -11,7 +11,7 @@ from textual.widget import Widget
 from tui.presentation.changes import Change, detail, header, merge, problem_lines, row, summary
 from tui.presentation.possible import Circumstances
 from tui.presentation.text import Line, Tone, line
-from tui.screens.asks import ProjectView
+from tui.screens.asks import Drift, ProjectView
 from tui.screens.desk import Desk
 from tui.screens.rows import RowsPage
 from tui.widgets.lines import Pane
@@ -40,10 +40,7 @@ class ChangesPage(RowsPage):
             self.view = fetched
 
     def row_ids(self) -> Sequence[str]:
-        drift = {
-            one.table: Change(one.table, one.change, one.would, one.reason, one.old, one.new, one.folder, ())
-            for one in (self.view.drift if self.view else ())
-        }
+        drift = {one.table: change_of(one) for one in (self.view.drift if self.view else ())}
         self.changes = {one.table: one for one in merge(drift, self.desk.world.snapshot.staged)}
         needle = self.filter_text.lower()
         return [table for table in self.changes if needle in table]
@@ -100,3 +97,8 @@ class ChangesPage(RowsPage):
 
     def do_page_up(self, key: str) -> None:
         self.pane.scroll_by(-max(self.pane.size.height - 2, 1))
+
+
+def change_of(one: Drift) -> Change:
+    """Make a row of a difference; what is staged is joined later."""
+    return Change(one.table, one.change, one.would, one.reason, one.old, one.new, one.folder, ())

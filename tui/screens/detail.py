@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tui.presentation.detail import TABS, DetailFacts, tab_lines, title
+from tui.presentation.detail import TABS, DetailFacts, tab_lines, tabs_line
 from tui.presentation.ghosts import STAYS_S
 from tui.presentation.possible import Circumstances
 from tui.presentation.rows import Look
@@ -52,7 +52,7 @@ class DetailPage(ScrolledPage):
             if self.gone_at is not None
             else ()
         )
-        head = title(statement, self.tab, width)
+        head = tabs_line(self.tab, width)
         return (head, *gone, *tab_lines(self.tab, statement, self.facts, self.desk.world, look, width))
 
     def targets(self) -> tuple[str, ...]:
@@ -66,7 +66,8 @@ class DetailPage(ScrolledPage):
         if self.statement is None:
             return (self.table_name,), ""
         below = f"{self.pane.below} more lines" if self.pane.below else ""
-        return (self.statement.product, self.statement.layer, self.table_name), below
+        version = f" v{self.statement.version}" if self.statement.version else ""
+        return (self.statement.product, self.statement.layer, self.table_name + version), below
 
     def choose(self, tab: str) -> None:
         """Show a tab from its beginning."""

@@ -8,7 +8,7 @@ from textual.widget import Widget
 from state.rows import Measurement
 from tui.presentation.banner import nothing_lines
 from tui.presentation.filters import Filter, parse_filter
-from tui.presentation.forest import Entry, by_lineage, by_product, closing_id, initially_closed
+from tui.presentation.forest import Entry, branches, by_lineage, by_product, closing_id, initially_closed
 from tui.presentation.rows import (
     NARROW_TREE_COLUMNS,
     Column,
@@ -38,6 +38,8 @@ class HomePage(RowsPage):
         self.faults = False
         self.wide = False
         self.entries: dict[str, Entry] = {}
+        self.branches: frozenset[str] = frozenset()
+        """All branches of the tree by product, shown or not."""
         self.filter: Filter = parse_filter("")
         self.figures: Measurement | None = None
         self.list = StatusTable(desk.painter, id="beside")
@@ -64,6 +66,7 @@ class HomePage(RowsPage):
 
     def row_ids(self) -> Sequence[str]:
         world = self.desk.world
+        self.branches = frozenset(branches(world))
         if self.closed is None and world.statements:
             self.closed = initially_closed(world)
         if self.filter.text != self.filter_text:
@@ -103,7 +106,7 @@ class HomePage(RowsPage):
 
     def is_gone(self, row: str) -> bool:
         if row.startswith(("product:", "layer:")):
-            return row not in self.entries
+            return row not in self.branches
         return self.desk.world.statement(row.partition("@v")[0].partition("<")[0]) is None
 
     def tables_of(self, row: str) -> tuple[str, ...]:

@@ -87,7 +87,7 @@ class RunPage(RowsPage):
         return replace(super().circumstances(), run_state=self.view.run.state if self.view else "")
 
     def crumb(self) -> tuple[Sequence[str], str]:
-        return ("runs", self.run_id[:6]), ""
+        return ("runs", self.run_id[:10]), ""
 
     def copy_line(self) -> str:
         return f"headgate runs {self.run_id[:12]} --env {self.desk.place.environment}"
