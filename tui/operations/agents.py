@@ -19,7 +19,7 @@ from core.errors import (
 from state.rows import Facts
 from state.store import Reader
 from tui.client import Client
-from tui.operations import processes
+from tui.operations import pools, processes
 from tui.operations.environments import Place
 from tui.operations.processes import Process
 
@@ -32,6 +32,9 @@ POOL_USUAL_S = 15.0
 AGENT_S = 60.0
 POOL_S = 240.0
 """How long to wait for each; the first start of Spark on a cold disk is slow."""
+
+LOOKS_S = 10.0
+"""Within this time an agent has looked at its pool."""
 
 END_S = 60.0
 
@@ -106,7 +109,9 @@ def wait_for_pool(place: Place, progress: Progress, *, seconds: float = POOL_S) 
     while True:
         facts = read_facts(place)
         elapsed = time.monotonic() - began
-        if facts is not None and facts.pool_state == "up":
+        # A ledger left by an agent that was killed still says `up`, until the new one has looked.
+        left_over = elapsed < LOOKS_S and pools.is_gone(place)
+        if facts is not None and facts.pool_state == "up" and not left_over:
             return
         down = facts is not None and facts.pool_state == "down"
         if (down and elapsed > 5) or elapsed > seconds:
@@ -131,7 +136,7 @@ def read_facts(place: Place) -> Facts | None:
 
 def process(place: Place) -> Process | None:
     """Find the agent's process: the pid in its lock, or in the ledger, if its command line says that it is ours."""
-    for pid in (_pid_in(place.where.lock), _pid_in_ledger(place)):
+    for pid in (processes.written_pid(Path(place.where.lock)), _pid_in_ledger(place)):
         found = processes.identify(pid)
         if found and _is_agent_of(place, processes.command_of(found.pid)):
             return found
@@ -195,13 +200,6 @@ def _wait_for_socket(
 
 def _is_agent_of(place: Place, command_line: str) -> bool:
     return AGENT in command_line and place.folder in command_line and f"--env {place.environment}" in command_line
-
-
-def _pid_in(path: str) -> int | None:
-    try:
-        return int(Path(path).read_text().strip())
-    except (OSError, ValueError):
-        return None
 
 
 def _pid_in_ledger(place: Place) -> int | None:

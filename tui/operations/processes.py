@@ -97,6 +97,14 @@ def command_of(pid: int) -> str:
         return _ps(pid, "command=").strip() if not Path("/proc/self").exists() else ""
 
 
+def written_pid(path: Path) -> int | None:
+    """Read a pid that somebody wrote into a file; None when there is none."""
+    try:
+        return int(path.read_text("ascii").strip())
+    except (OSError, ValueError):
+        return None
+
+
 def end(process: Process, *, patience_s: float) -> bool:
     """Ask a process to end, then make it; returns whether it is gone."""
     for number in (signal.SIGTERM, signal.SIGKILL):

@@ -16,8 +16,8 @@ from tui.operations.environments import Place
 if TYPE_CHECKING:
     from core.project import Project
 
-STALE_S = 10.0
-"""Age of the agent's heartbeat from which data are called stale: some intervals of it."""
+STALE_S = 6.0
+"""Age of the heartbeat from which data are called stale: three of its intervals."""
 
 
 @dataclass(frozen=True, slots=True)

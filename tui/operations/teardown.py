@@ -8,7 +8,7 @@ from pathlib import Path
 
 from core.errors import HeadgateError, Refused
 from tui.client import Client
-from tui.operations import agents, processes
+from tui.operations import agents, pools, processes
 from tui.operations.acts import command_line
 from tui.operations.agents import Progress, Wait
 from tui.operations.environments import Place
@@ -31,7 +31,7 @@ def end_all(place: Place, client: Client, *, keep_pool: bool, confirm: str, prog
         if not processes.end(generator, patience_s=15.0):
             raise HeadgateError(f"the generator (pid {generator.pid}) does not end", remedy="end it as its owner")
         ended.append(f"generator (pid {generator.pid})")
-    pool = find_pool(place)
+    pool = pools.find(place)
     agent = agents.process(place)
     line = command_line(place, "down", *(["--keep-pool"] if keep_pool else []))
     if agents.end(place, client, pool=not keep_pool, confirm=confirm, line=line, progress=progress):
@@ -49,26 +49,13 @@ def end_all(place: Place, client: Client, *, keep_pool: bool, confirm: str, prog
 
 def still_running(place: Place) -> list[str]:
     """List processes of this environment that run: agent, pool, generator."""
-    found = {"agent": agents.process(place), "pool": find_pool(place), "generator": find_generator(place)}
+    found = {"agent": agents.process(place), "pool": pools.find(place), "generator": find_generator(place)}
     return [f"{name} (pid {process.pid})" for name, process in found.items() if process is not None]
-
-
-def find_pool(place: Place) -> Process | None:
-    """Find the local pool that pool.json names, if its command line carries the marker written there."""
-    try:
-        server = json.loads(Path(place.where.pool_file).read_text("utf-8"))
-        pid, marker = int(server["pid"]), str(server["marker"])
-    except (OSError, ValueError, TypeError, KeyError):
-        return None
-    if not pid:
-        pid = _number(Path(place.where.home, "pool", "pid")) or 0
-    found = processes.identify(pid)
-    return found if found and marker and marker in processes.command_of(found.pid) else None
 
 
 def find_generator(place: Place) -> Process | None:
     """Find the demo's generator that lands events in this environment's data folder."""
-    found = processes.identify(_number(Path(place.data, "generator.lock")))
+    found = processes.identify(processes.written_pid(Path(place.data, "generator.lock")))
     command = processes.command_of(found.pid) if found else ""
     return found if GENERATOR in command and place.data in command else None
 
@@ -132,10 +119,3 @@ def _ours_alone(trash: Path) -> bool:
     """Whether every folder that was set aside carries a mark of ours: `trash/<mark>/<kind>/<table>`."""
     kept = [table for mark in _folders(trash) for kind in _folders(mark) for table in _folders(kind)]
     return all((folder / NOTE_FILE).is_file() or (folder / OWNER_FILE).is_file() for folder in kept)
-
-
-def _number(path: Path) -> int | None:
-    try:
-        return int(path.read_text("ascii").strip())
-    except (OSError, ValueError):
-        return None

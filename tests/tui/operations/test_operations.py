@@ -221,3 +221,17 @@ def test_the_rounds_of_the_sample_are_those_of_its_own_process(tmp_path: Path) -
     place = find_place({"HEADGATE_HOME": str(tmp_path / "home")}, made["folder"])
     project = projects.parse(place, projects.read_texts(place.folder))
     assert demos.rounds_of(project) == how_many_rounds(project)
+
+
+def test_a_ledger_that_still_says_up_is_not_believed_while_the_pool_is_gone(
+    place: Place, ledger: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path(place.where.pool_file).write_text(json.dumps({"pid": 999_999_999, "marker": "feed"}))
+    waits: list[agents.Wait] = []
+
+    def look(wait: agents.Wait) -> None:
+        waits.append(wait)
+        Path(place.where.pool_file).unlink(missing_ok=True)
+
+    agents.wait_for_pool(place, look, seconds=5.0)
+    assert len(waits) == 1
