@@ -22,8 +22,7 @@ def plan(context: Context) -> int:
     """Compute a plan, print it, and hand it to the agent when one answers."""
     args, voice, place = context.args, context.voice, context.place
     request = read_request(context)
-    texts = projects.read_texts(place.folder)
-    project = projects.parse(place, texts)
+    texts, project = context.operations.declared()
     submitted: Submitted | None = None
     if args.observed:
         found = plans.compute(project, place.environment, plans.observed_from_file(args.observed), request)

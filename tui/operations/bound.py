@@ -100,6 +100,10 @@ class Operations:
         """Read the project; files that did not change are not read again."""
         return self._projects.read()[1]
 
+    def declared(self) -> tuple[dict[str, str], "Project"]:
+        """Give the project with the texts that it was read from, by path."""
+        return self._projects.read()
+
     def drift(self) -> Drift:
         """Compare the files with what is deployed."""
         return statements.drift(self.project(), self.reader.deployments())
