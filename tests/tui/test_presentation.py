@@ -303,7 +303,7 @@ def test_a_plan_says_what_it_loses_and_why_it_cannot_be_executed() -> None:
 
 def test_a_step_says_what_it_waits_for() -> None:
     run = sample_run(NOW)
-    assert "needs 2, 4" in plain(step_row(run.steps[4], (2, 4), 80, NOW, UNICODE))
+    assert "needs 2, 4" in plain(step_row(run.steps[4], (2, 4), (), 80, LOOK))
 
 
 def test_statements_sort_worst_first_and_equal_ones_by_name() -> None:

@@ -87,22 +87,13 @@ def branch_lines(entry: Entry, world: World, look: Look, width: int) -> tuple[Li
 
 
 def event_lines(world: World, look: Look, width: int) -> tuple[Line, ...]:
-    """Write the newest commands."""
+    """Write the newest commands; what one answered is shown when it did not work."""
     lines: list[Line] = [line((" COMMANDS", Tone.DIM))]
     for command in world.snapshot.commands[:20]:
-        tone = Tone.BAD if command.outcome in ("refused", "failed") else Tone.PLAIN
-        lines.append(
-            line(
-                (f" {clock(command.at)} ", Tone.DIM),
-                (
-                    shorten(
-                        f"{command.op} {command.subject}: {command.outcome} by {command.actor} {command.detail}",
-                        width - 12,
-                    ),
-                    tone,
-                ),
-            )
-        )
+        bad = command.outcome in ("refused", "failed")
+        words = f"{command.op} {command.subject}: {command.outcome} by {command.actor}"
+        text = shorten(f"{words}  {command.detail}" if bad else words, width - 12)
+        lines.append(line((f" {clock(command.at)} ", Tone.DIM), (text, Tone.BAD if bad else Tone.PLAIN)))
     return tuple(lines)
 
 

@@ -5,7 +5,7 @@ from core.plan import Action, Node, Plan
 from state.rows import PlanRow
 from tui.presentation.changes import rule
 from tui.presentation.differences import difference, head_of_difference
-from tui.presentation.figures import clock, long_span, plural, span
+from tui.presentation.figures import long_span, moment, plural, span
 from tui.presentation.glyphs import Glyphs
 from tui.presentation.text import EMPTY, Line, Span, Tone, fit, left, line, right, wrap
 
@@ -44,7 +44,7 @@ def heading(plan: Plan, row: PlanRow, environment: str, now: float, width: int) 
     second = line(
         f" {acted} of {plural(len(plan.nodes), 'statement')}",
         (f"   {plural(len(plan.steps), 'step')}   ", Tone.DIM),
-        (status or f"expires {clock(row.expires_at)[:5]}", Tone.BAD if status else Tone.DIM),
+        (status or f"expires {moment(row.expires_at, now)}", Tone.BAD if status else Tone.DIM),
     )
     return fit(first, width), fit(second, width)
 
@@ -67,8 +67,8 @@ def state_of_plan(plan: Plan, row: PlanRow, now: float) -> str:
 
 
 def _widths(width: int) -> tuple[int, int, int]:
-    name = 22 if width < 120 else 34
-    action, loses = 16, 10 if width < 120 else 30
+    name = 21 if width < 120 else 34
+    action, loses = 15, 9 if width < 120 else 30
     return name, action, loses
 
 
@@ -156,7 +156,7 @@ def rest(plan: Plan, width: int, glyphs: Glyphs) -> tuple[Line, ...]:
     for guard in plan.guards:
         tone = {"ok": Tone.GOOD, "warn": Tone.CHANGING, "deny": Tone.BAD}.get(guard.verdict, Tone.PLAIN)
         lines.append(
-            fit(line((" CHECK  ", Tone.DIM), (left(guard.verdict, 6), tone), f"{guard.name}: {guard.summary}"), width)
+            fit(line((" CHECK  ", Tone.DIM), (left(guard.verdict, 8), tone), f"{guard.name}: {guard.summary}"), width)
         )
     lines.append(rule("steps", width, glyphs))
     for step in plan.steps:

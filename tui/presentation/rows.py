@@ -50,7 +50,7 @@ NAME_MINIMUM = 24
 def columns_for(width: int, *, wide: bool) -> tuple[Column, ...]:
     """Choose the columns of the list of statements for a width; `wide` prefers figures to the name's room."""
     columns = list(LIST_COLUMNS)
-    room = width - 1 - sum(column.width + 1 for column in columns) - (18 if wide else NAME_MINIMUM)
+    room = width - 1 - sum(column.width + 1 for column in columns) - (22 if wide else NAME_MINIMUM)
     for column in MORE_COLUMNS:
         if room >= column.width + 1:
             columns.append(column)

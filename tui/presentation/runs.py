@@ -6,6 +6,7 @@ from state.rows import RunRow, StepRow
 from tui.presentation.changes import rule
 from tui.presentation.figures import long_span, moment, plural, took
 from tui.presentation.glyphs import Glyphs, bar
+from tui.presentation.rows import Look
 from tui.presentation.text import Line, Span, Tone, fit, left, line, right, wrap
 
 FINISHED = ("done", "kept", "skipped")
@@ -69,14 +70,16 @@ def _step_width(width: int) -> int:
     return 30 if width < 120 else 52
 
 
-def step_row(step: StepRow, needs: Sequence[int], width: int, now: float, glyphs: Glyphs) -> Line:
-    """Write one step."""
+def step_row(step: StepRow, needs: Sequence[int], names: Sequence[str], width: int, look: Look) -> Line:
+    """Write one step; `names` are the pointers that a swap moves."""
+    now, glyphs = look.now, look.glyphs
     end = step.ended_at or (now if step.state in ("running", "gate", "failed") and step.started_at else None)
     lasted = took(end - step.started_at) if end is not None and step.started_at is not None else ""
     if step.state in ("running", "gate") and step.started_at is not None:
         lasted = long_span(int(now - step.started_at))
     note = step.note or (f"needs {', '.join(map(str, needs))}" if step.state == "waits" and needs else "")
-    what = f"{step.do.replace('_', ' '):9} {step.table}" + (f" v{step.version}" if step.version else "")
+    on = " ".join(names) if names else step.table + (f" v{step.version}" if step.version else "")
+    what = f"{step.do.replace('_', ' '):9} {on}"
     tone = STEP_TONES.get(step.state, Tone.DIM)
     return fit(
         (

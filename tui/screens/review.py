@@ -39,6 +39,9 @@ class ReviewPage(RowsPage):
 
     def take(self, fetched: object) -> None:
         if isinstance(fetched, PlanView):
+            if self.view is None and fetched.plan.order:
+                # What is done first is what is read first; what is kept stands above it.
+                self.table.cursor_id = fetched.plan.order[0]
             self.view = fetched
         else:
             self.missing = True

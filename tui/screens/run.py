@@ -8,6 +8,7 @@ from textual.widget import Widget
 from tui.actions import command_line, find
 from tui.presentation.dialogs import question_about_run
 from tui.presentation.possible import Circumstances
+from tui.presentation.rows import Look
 from tui.presentation.runs import EFFECTS, columns, first_open, heading, step_detail, step_row
 from tui.presentation.text import Line, Tone, line
 from tui.screens.asks import RunView
@@ -55,7 +56,8 @@ class RunPage(RowsPage):
         step = self.view.run.steps[self.row_ids().index(row)]
         planned = {one.n: one for one in self.view.plan.plan.steps} if self.view.plan else {}
         needs = planned[step.n].after if step.n in planned else ()
-        return step_row(step, needs, width, self.desk.clock(), self.desk.glyphs)
+        names = planned[step.n].tables if step.n in planned else ()
+        return step_row(step, needs, names, width, Look(self.desk.glyphs, self.desk.clock()))
 
     def refresh_body(self) -> None:
         if self.view is None:
