@@ -41,6 +41,8 @@ _DEFAULTS = {
     # Batch readers must see what streams have committed since: with this cache at work they read old listings.
     "spark.sql.filesourceTableRelationCacheSize": "0",
     "spark.cleaner.periodicGC.interval": "10min",
+    # A batch of more than 32 new files starts a task for each to list it (seen with 4.2.0: 29,000 tasks before a row).
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
 }
 
 _LOG4J = """rootLogger.level = warn

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from core.drive import Done, Evidence, Failed, Kept, Opened, Polled
-from core.errors import HeadgateError, PoolUnreachable, TryAgain
+from core.errors import EngineRefused, HeadgateError, PoolUnreachable, TryAgain
 from core.names import TableName, physical_name, query_name
 from core.plan import Do, Node, Plan, Step
 from core.vocabulary import State, Wanted
@@ -249,4 +249,6 @@ class Executor:
 
 def _one_line(error: HeadgateError) -> str:
     summary = " ".join(error.summary.split())
+    if isinstance(error, EngineRefused) and error.error_class:
+        summary = f"{error.error_class}: {summary}"
     return f"{summary}; {error.remedy}" if error.remedy else summary

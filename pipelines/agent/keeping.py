@@ -131,8 +131,11 @@ class PoolKeeper:
 
     def _drop(self, attached: Attached | None) -> None:
         """Let go of the session, or of this one only: another thread may have opened a new one."""
-        if attached in (None, self._open):
+        current = self._open
+        if current is not None and attached in (None, current):
             self._open = None
+            # Closing speaks to the server, which may be frozen: nobody waits for it.
+            threading.Thread(target=current.session.close, daemon=True).start()
 
     def _say(self, state: str, detail: str) -> None:
         if (state, detail) != self._said:

@@ -1,0 +1,125 @@
+"""The whole of Headgate on real Spark, through the command line: started, changed, broken, killed, deleted."""
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tiny import DML, Tiny, alive, until
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tiny]:
+    found = Tiny(tmp_path_factory.mktemp("headgate"), {"HEADGATE_MEASURE_S": "1"})
+    found.write()
+    found.land(50)
+    found.done("up")
+    try:
+        yield found
+    finally:
+        agent, pool = found.agent_pid(), found.pool_pid()
+        found.down()
+        assert not alive(agent)
+        assert not alive(pool)
+
+
+def running(tiny: Tiny, *tables: str) -> bool:
+    rows = tiny.statements()
+    return all(rows[table]["state"] == "running" for table in tables)
+
+
+def arrived(tiny: Tiny, table: str, version: int) -> bool:
+    return tiny.ids(table, version) == list(range(1, tiny.landed + 1))
+
+
+def test_a_first_deploy_runs_and_its_rows_arrive_once(tiny: Tiny) -> None:
+    plan = tiny.plan("--all")
+    assert plan["order"] == ["landed", "kept", "marked"]
+    found = tiny.apply(plan)
+    assert found.returncode == 0, found.stderr
+    until(lambda: arrived(tiny, "marked", 1), 90, "all landed rows are in marked")
+    until(lambda: running(tiny, "kept", "marked"), 30, "both run")
+
+
+def test_a_plan_is_applied_once(tiny: Tiny) -> None:
+    tiny.write(marked=DML["marked"] + "\n-- a comment")
+    plan = tiny.plan("marked")
+    assert [(node["action"], node["row"]) for node in plan["nodes"] if node["table"] == "marked"] == [("record", "1")]
+    assert tiny.apply(plan).returncode == 0
+    assert tiny.apply(plan).returncode == 3
+
+
+def test_a_confirmed_stop_is_proven_and_a_start_goes_on_from_the_checkpoint(tiny: Tiny) -> None:
+    refused = tiny.run("stop", "kept", "--confirm", "no")
+    assert (refused.returncode, running(tiny, "kept")) == (3, True)
+    tiny.done("stop", "kept", "--confirm", "yes")
+    assert tiny.statements()["kept"]["state"] == "stopped"
+    tiny.land(10)
+    tiny.done("start", "kept", "--confirm", "yes")
+    until(lambda: arrived(tiny, "marked", 1), 60, "what landed meanwhile is in marked")
+
+
+def test_sql_that_spark_rejects_fails_its_step_and_the_run_is_resumed_after_the_fix(tiny: Tiny) -> None:
+    tiny.write(marked=DML["marked"].replace("upper(kind)", "no_such_function(kind)"))
+    found = tiny.apply(tiny.plan("marked", "--rebuild"))
+    assert found.returncode == 1
+    run = json.loads(tiny.done("runs", "--json"))
+    newest = (run["runs"] if isinstance(run, dict) else run)[0]
+    assert "UNRESOLVED_ROUTINE" in json.dumps(newest)
+    assert running(tiny, "marked"), "the serving version goes on"
+    tiny.done("runs", "cancel", newest["id"], "--confirm", newest["id"][:4])
+    tiny.write()
+
+
+def test_a_killed_agent_leaves_statements_running_and_the_next_one_finds_them(tiny: Tiny) -> None:
+    os.kill(tiny.agent_pid(), signal.SIGKILL)
+    until(lambda: not alive(tiny.agent_pid()), 10, "the agent is dead")
+    assert tiny.run("stop", "kept", "--confirm", "yes").returncode == 4
+    tiny.land(10)
+    until(lambda: arrived(tiny, "marked", 1), 60, "rows arrive without an agent")
+    tiny.done("up")
+    until(lambda: running(tiny, "kept", "marked"), 30, "both are found running")
+
+
+def test_a_killed_server_is_started_again_and_every_statement_goes_on(tiny: Tiny) -> None:
+    os.kill(tiny.pool_pid(), signal.SIGKILL)
+    tiny.land(10)
+    until(lambda: arrived(tiny, "marked", 1), 120, "rows arrive through a new server")
+    until(lambda: running(tiny, "kept", "marked"), 30, "both run")
+
+
+def test_a_rebuild_holds_the_same_rows_beside_the_old_version(tiny: Tiny) -> None:
+    tiny.write(kept=DML["kept"].replace("kind FROM", "concat(kind, '!') AS kind FROM"))
+    plan = tiny.plan("kept", "--rebuild")
+    found = tiny.apply(plan)
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert arrived(tiny, "kept", 2)
+    # The second version was cancelled above; its number is not used again.
+    assert arrived(tiny, "marked", 3)
+    peeked = json.loads(tiny.done("peek", "kept", "-n", "1", "--json"))
+    assert "!" in json.dumps(peeked)
+
+
+def test_a_delete_sets_files_aside_and_refuses_under_a_reader(tiny: Tiny) -> None:
+    refused = tiny.run("plan", "delete", "kept", "--json")
+    assert refused.returncode == 3
+    assert tiny.apply(tiny.plan("delete", "marked")).returncode == 0
+    assert not list((tiny.folder / "data/tables").glob("marked__v*"))
+    aside = {path.name for path in (tiny.folder / "data/trash").glob("*/tables/*")}
+    assert aside == {"marked__v1", "marked__v2", "marked__v3"}
+    assert "marked" not in {t for t, row in tiny.statements().items() if row["state"] != "absent"}
+
+
+def test_a_second_agent_is_refused_naming_the_first(tiny: Tiny) -> None:
+    found = tiny.run("up", "--foreground")
+    assert found.returncode == 3
+    assert str(tiny.agent_pid()) in found.stderr
+
+
+def test_nothing_of_ours_lies_outside_its_folders(tiny: Tiny) -> None:
+    assert {path.name for path in tiny.root.iterdir()} == {"home", "tiny"}
+    assert not Path("/spark-warehouse").exists()
