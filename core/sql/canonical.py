@@ -11,6 +11,7 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ErrorLevel
 
 from core.sql.functions import plain
+from core.sql.lexing import Misread
 
 _PLAIN = re.compile(r"[a-z_][a-z0-9_]*\Z")
 _DIALECT = Spark()
@@ -21,10 +22,14 @@ _ATOMS = (exp.Paren, exp.Dot, exp.Kwarg, exp.PropertyEQ)
 
 
 def sql_of(node: Any) -> str:
-    """Write a node as Spark SQL on one line, without comments."""
-    text: str = _DIALECT.generate(
-        node, copy=False, comments=False, normalize_functions=False, unsupported_level=ErrorLevel.IGNORE
-    )
+    """Write a node as Spark SQL on one line, without comments; raises Misread for a tree that cannot be written."""
+    try:
+        text: str = _DIALECT.generate(
+            node, copy=False, comments=False, normalize_functions=False, unsupported_level=ErrorLevel.IGNORE
+        )
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        # Some texts parse into trees that sqlglot cannot write: `QUALIFY (a, b)`.
+        raise Misread("the SQL cannot be read: a part of it makes no sense", "correct it as Spark SQL", -1) from error
     return text
 
 
@@ -50,7 +55,7 @@ def terms(condition: Any) -> list[Any]:
         node = waiting.pop()
         if isinstance(node, exp.And):
             waiting += [node.expression, node.this]
-        elif isinstance(node, exp.Paren) and isinstance(node.this, exp.And):
+        elif isinstance(node, exp.Paren):
             waiting.append(node.this)
         else:
             found.append(node)
@@ -108,7 +113,7 @@ def _may_open(paren: Any) -> bool:
 
 def _wrapped(child: Any) -> Any:
     if isinstance(child, _OPERATORS) and not isinstance(child, _ATOMS):
-        return exp.Paren(this=child.copy())
+        return exp.Paren(this=child)
     return child
 
 
@@ -139,8 +144,8 @@ def _sorted_terms(node: Any) -> Any:
             found.append(each)
     ordered = sorted({sql_of(each): each for each in found}.items())
     if len(ordered) == 1:
-        return ordered[0][1].copy()
-    result = _wrapped(ordered[0][1].copy())
+        return ordered[0][1]
+    result = _wrapped(ordered[0][1])
     for _, each in ordered[1:]:
-        result = kind(this=result, expression=_wrapped(each.copy()))
+        result = kind(this=result, expression=_wrapped(each))
     return result

@@ -3,43 +3,24 @@
 Run on Spark 4.2.0: what is refused here is refused there by UnsupportedOperationChecker or the analyser.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from sqlglot import exp
 
 from core.sql.canonical import sql_of
+from core.sql.flows import Flow, Found, no_watermark, refused
 from core.sql.functions import AGGREGATES
-from core.sql.lexing import Misread
+from core.sql.joins import joined
 from core.sql.naming import TableRead
 from core.sql.streams import Mark
 from core.sql.values import Operator
 
 TIME_WINDOWS = {"window": "window", "session_window": "session_window"}
 """Function in GROUP BY to the kind of operator."""
-_PLAIN_JOINS = ("", "INNER", "CROSS", "OUTER")
 _WATERMARK_REMEDY = (
     "write WATERMARK <time column> DELAY OF INTERVAL … after the STREAM and group by that column or a window over it"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Flow:
-    """What comes out of a relation."""
-
-    streaming: bool = False
-    operators: tuple[Operator, ...] = ()
-    event_times: frozenset[str] | None = frozenset()
-    """Names of the columns that carry a watermark; None when we cannot tell."""
-    watermarked: bool = False
-
-
-@dataclass(slots=True)
-class Found:
-    """What the walk collects besides the flow."""
-
-    reads: list[TableRead] = field(default_factory=list)
-    misread: list[Misread] = field(default_factory=list)
 
 
 def flow_of(query: Any, found: Found) -> Flow:
@@ -117,9 +98,9 @@ def _ends(query: Any, flow: Flow, found: Found) -> Flow:
         return flow
     for key, words in (("order", "ORDER BY"), ("sort", "SORT BY"), ("cluster", "CLUSTER BY")):
         if query.args.get(key) is not None:
-            found.misread.append(_refused(f"{words} cannot be streamed", f"remove {words}", query.args[key], words))
+            found.misread.append(refused(f"{words} cannot be streamed", f"remove {words}", query.args[key], words))
     if query.args.get("offset") is not None:
-        found.misread.append(_refused("OFFSET cannot be streamed", "remove OFFSET", query.args["offset"], "OFFSET"))
+        found.misread.append(refused("OFFSET cannot be streamed", "remove OFFSET", query.args["offset"], "OFFSET"))
     limit = query.args.get("limit")
     if limit is not None:
         flow = replace(flow, operators=(*flow.operators, Operator("limit", (), sql_of(limit.expression))))
@@ -148,13 +129,13 @@ def _combined(query: Any, left: Flow, right: Flow, found: Found, *, distinct: bo
     union = isinstance(query, exp.Union)
     if not union:
         remedy = "write a join with a static table, or EXISTS over one"
-        found.misread.append(_refused(f"{word} of a stream cannot be streamed", remedy, query, word))
+        found.misread.append(refused(f"{word} with a stream is not supported", remedy, query, word))
     elif query.args.get("by_name"):
         remedy = "write UNION ALL, with the columns in one order"
-        found.misread.append(_refused("UNION BY NAME is no SQL of Spark", remedy, query, word))
+        found.misread.append(refused("UNION BY NAME is no SQL of Spark", remedy, query, word))
     elif left.streaming != right.streaming:
         remedy = "read both sides with STREAM, or none"
-        found.misread.append(_refused("UNION of a stream and a batch table is refused by Spark", remedy, query, word))
+        found.misread.append(refused("UNION of a stream and a batch table is refused by Spark", remedy, query, word))
     both = left.event_times is None or right.event_times is None
     events = None if both else (left.event_times or frozenset()) | (right.event_times or frozenset())
     watermarked = left.watermarked or right.watermarked
@@ -162,7 +143,7 @@ def _combined(query: Any, left: Flow, right: Flow, found: Found, *, distinct: bo
     if distinct or not union:
         if union and (not watermarked or (events is not None and not events)):
             remedy = f"write UNION ALL, or {_WATERMARK_REMEDY}"
-            found.misread.append(_no_watermark(query, "UNION without ALL", remedy))
+            found.misread.append(no_watermark(query, "UNION without ALL", remedy))
         flow = replace(flow, operators=(*flow.operators, Operator("deduplicate", (), word.lower())))
     return flow
 
@@ -173,7 +154,7 @@ def _select(select: Any, ctes: dict[str, Flow], found: Found) -> Flow:
     if from_ is not None:
         flow = _source(from_.this, ctes, found)
     for join in select.args.get("joins") or []:
-        flow = _joined(join, flow, _source(join.this, ctes, found), select, found)
+        flow = joined(join, flow, _source(join.this, ctes, found), select, found)
     _check_subqueries(select, flow, ctes, found)
     if flow.streaming:
         _check_windows(select, found)
@@ -203,7 +184,7 @@ def _source(source: Any, ctes: dict[str, Flow], found: Found) -> Flow:
     flow = _marked(flow, mark)
     _check_pivot(source, flow, found)
     for join in source.args.get("joins") or []:
-        flow = _joined(join, flow, _source(join.this, ctes, found), None, found)
+        flow = joined(join, flow, _source(join.this, ctes, found), None, found)
     return flow
 
 
@@ -211,7 +192,7 @@ def _check_pivot(source: Any, flow: Flow, found: Found) -> None:
     for pivot in source.args.get("pivots") or []:
         if flow.streaming and not pivot.args.get("unpivot"):
             remedy = "write GROUP BY with sum(…) FILTER (WHERE …), one for each column"
-            found.misread.append(_refused("PIVOT of a stream cannot be followed", remedy, source, "PIVOT"))
+            found.misread.append(refused("PIVOT of a stream cannot be followed", remedy, source, "PIVOT"))
 
 
 def _is_table(node: Any) -> bool:
@@ -229,50 +210,6 @@ def _marked(flow: Flow, mark: Mark | None) -> Flow:
     return replace(flow, event_times=events, watermarked=True)
 
 
-def _joined(join: Any, left: Flow, right: Flow, select: Any, found: Found) -> Flow:
-    if not (left.streaming or right.streaming):
-        return Flow()
-    words = " ".join(str(join.args[key]).upper() for key in ("method", "side", "kind") if join.args.get(key))
-    if isinstance(join.this, exp.Lateral) and isinstance(join.this.this, exp.Query):
-        remedy = "write a join with ON, or a subquery that names its columns"
-        found.misread.append(_refused("LATERAL (SELECT …) beside a stream keeps state unseen", remedy, join, "LATERAL"))
-    both_known = left.event_times is not None and right.event_times is not None
-    events = (left.event_times or frozenset()) | (right.event_times or frozenset()) if both_known else None
-    flow = Flow(True, (*left.operators, *right.operators), events, left.watermarked or right.watermarked)
-    if not (left.streaming and right.streaming):
-        _check_static_join(join, words, found, stream_left=left.streaming)
-        return flow
-    condition = join.args.get("on")
-    using = join.args.get("using") or []
-    keys = tuple(each.name for each in using)
-    if condition is not None:
-        detail = f"{words or 'INNER'} ON {sql_of(condition)}"
-        keys += tuple(sql_of(each) for each in condition.find_all(exp.EQ))
-    elif using:
-        detail = f"{words or 'INNER'} USING ({', '.join(keys)})"
-    else:
-        # The condition of a comma join stands in WHERE.
-        where = select.args.get("where") if select is not None else None
-        detail = f"{words or 'CROSS'} WHERE {sql_of(where.this)}" if where is not None else words or "CROSS"
-        keys += tuple(sql_of(each) for each in where.find_all(exp.EQ)) if where is not None else ()
-    if not keys and "NATURAL" not in words:
-        remedy = "write ON left.key = right.key"
-        found.misread.append(_refused("a join of two streams needs an equality", remedy, join, "JOIN"))
-    if any(side in words for side in ("LEFT", "RIGHT", "FULL")) and not flow.watermarked:
-        summary = f"{words} JOIN of two streams needs a watermark"
-        found.misread.append(_refused(summary, "write WATERMARK … DELAY OF … on both sides", join, "JOIN"))
-    return replace(flow, operators=(*flow.operators, Operator("stream_join", keys, detail)))
-
-
-def _check_static_join(join: Any, words: str, found: Found, *, stream_left: bool) -> None:
-    wrong = "FULL" in words or ("RIGHT" in words if stream_left else "LEFT" in words)
-    if wrong:
-        kept = "left" if stream_left else "right"
-        summary = f"{words} JOIN of a stream and a batch table is refused by Spark"
-        remedy = f"only the stream's side may be kept: write {kept.upper()} JOIN, with the stream on the {kept}"
-        found.misread.append(_refused(summary, remedy, join, "JOIN"))
-
-
 def _aggregated(select: Any, flow: Flow, found: Found) -> Flow:
     keys = group_keys(select)
     calls: dict[str, Any] = {}
@@ -282,16 +219,16 @@ def _aggregated(select: Any, flow: Flow, found: Found) -> Flow:
     for call in calls.values():
         if call.find(exp.Distinct) is not None:
             remedy = "use approx_count_distinct, or deduplicate in a statement before"
-            found.misread.append(_refused("DISTINCT inside an aggregate cannot be streamed", remedy, call, "DISTINCT"))
+            found.misread.append(refused("DISTINCT inside an aggregate cannot be streamed", remedy, call, "DISTINCT"))
     kinds = {TIME_WINDOWS.get(str(call.this), "") for key in keys for call in key.find_all(exp.Anonymous)}
     kind = next((each for each in ("session_window", "window") if each in kinds), "aggregate")
     if kind == "session_window" and len(keys) == 1:
         remedy = "add a key to GROUP BY"
-        found.misread.append(_refused("a session window over all rows cannot be streamed", remedy, select, kind))
+        found.misread.append(refused("a session window over all rows cannot be streamed", remedy, select, kind))
     meant = [_with_meaning(key, select) for key in keys]
     stand_for = [each for key in keys for each in _meanings(key, select)]
     if not flow.watermarked or not any(_is_event_time(each, flow) for each in stand_for):
-        found.misread.append(_no_watermark(select.args.get("group") or select, "an aggregate", _WATERMARK_REMEDY))
+        found.misread.append(no_watermark(select.args.get("group") or select, "an aggregate", _WATERMARK_REMEDY))
     return replace(flow, operators=(*flow.operators, Operator(kind, tuple(meant), ", ".join(calls))))
 
 
@@ -323,9 +260,9 @@ def _is_event_time(node: Any, flow: Flow) -> bool:
 def _deduplicated(select: Any, flow: Flow, found: Found) -> Flow:
     keys = tuple(sql_of(each) for each in select.expressions)
     if not flow.watermarked:
-        found.misread.append(_no_watermark(select, "DISTINCT", _WATERMARK_REMEDY.replace("group by", "select")))
+        found.misread.append(no_watermark(select, "DISTINCT", _WATERMARK_REMEDY.replace("group by", "select")))
     elif not any(_is_event_time(each.unalias(), flow) or each.is_star for each in select.expressions):
-        found.misread.append(_no_watermark(select, "DISTINCT", "select the watermarked column too"))
+        found.misread.append(no_watermark(select, "DISTINCT", "select the watermarked column too"))
     return replace(flow, operators=(*flow.operators, Operator("deduplicate", keys, "distinct")))
 
 
@@ -354,7 +291,7 @@ def _check_subqueries(select: Any, flow: Flow, ctes: dict[str, Flow], found: Fou
         elif isinstance(each, exp.Query):
             if _query(each, ctes, found).streaming:
                 remedy = "write a join of the two streams instead of IN, EXISTS or a scalar subquery"
-                found.misread.append(_refused("a stream cannot stand in a subquery of an expression", remedy, each))
+                found.misread.append(refused("a stream cannot stand in a subquery of an expression", remedy, each))
         else:
             waiting.extend(each.iter_expressions())
 
@@ -373,20 +310,10 @@ def _check_windows(select: Any, found: Found) -> None:
         window = each.find(exp.Window)
         if window is not None and window.find_ancestor(exp.Select) is select:
             remedy = "group by window(…) instead: only windows over time can be streamed"
-            found.misread.append(_refused("OVER cannot be streamed", remedy, window, "NON_TIME_WINDOW_NOT_SUPPORTED"))
+            found.misread.append(refused("OVER cannot be streamed", remedy, window, "NON_TIME_WINDOW_NOT_SUPPORTED"))
 
 
 def _is_aggregate(node: Any) -> bool:
     if isinstance(node, exp.Anonymous):
         return str(node.this) in AGGREGATES
     return isinstance(node, exp.AggFunc)
-
-
-def _no_watermark(node: Any, what: str, remedy: str) -> Misread:
-    summary = f"{what} over a stream needs a watermark in append mode"
-    return _refused(summary, remedy, node, "STREAMING_OUTPUT_MODE.UNSUPPORTED_OPERATION")
-
-
-def _refused(summary: str, remedy: str, node: Any, subject: str = "") -> Misread:
-    places = [each.meta["start"] for each in node.find_all(exp.Identifier) if "start" in each.meta]
-    return Misread(summary, remedy, min(places, default=-1), subject=subject)

@@ -10,9 +10,10 @@ from core.errors import BadName
 from core.names import TableName, parse_table_name
 from core.problems import Problem
 from core.sql.canonical import normalise, sql_of
+from core.sql.flows import Found
 from core.sql.lexing import Misread, Source, closing, end_of, is_word, open_source, statements_of, tokens_of
 from core.sql.naming import Names, TableRead, resolve
-from core.sql.operators import Found, flow_of
+from core.sql.operators import flow_of
 from core.sql.parsing import parse_query, too_deep
 from core.sql.parts import parts_of
 from core.sql.streams import take_out
@@ -94,6 +95,7 @@ def _read(statement: list[Token], source: Source, misread: list[Misread]) -> Par
     misread += found.misread
     if not flow.streaming and not found.misread:
         misread.append(_nothing_streams(statement, names))
+    _check_both_ways(names, misread)
     parts = parts_of(query, flow.operators)
     return Parsed(
         writes=writes,
@@ -229,6 +231,17 @@ def _nothing_streams(statement: list[Token], names: Names) -> Misread:
         statement[0].start,
         subject=first,
     )
+
+
+def _check_both_ways(names: Names, misread: list[Misread]) -> None:
+    """Spark 4.2.0 resolves a table once per statement: `STREAM t … JOIN t` became two streams, seen by running it."""
+    streamed = {read.name.lower() for read in names.reads if read.mark.streaming}
+    for read in names.reads:
+        if not read.mark.streaming and read.name.lower() in streamed:
+            summary = f"{read.name} is read as a stream and as a table in one statement, which Spark confuses"
+            remedy = "read it one way: with STREAM on both sides, or from two tables"
+            misread.append(Misread(summary, remedy, read.start, subject=read.name))
+            return
 
 
 def _table_name(token: Token) -> TableName:

@@ -1,0 +1,96 @@
+"""Fingerprints: each changes with its own part of a revision and with nothing else."""
+
+from dataclasses import asdict
+
+import pytest
+
+from core.fingerprint import Fingerprints, fingerprint, revision_hash
+from core.plan import Texts
+from core.sql.ddl import read_ddl
+from core.sql.reading import read_statements
+
+DDL = "CREATE TABLE t (k STRING COMMENT 'key', s BIGINT) USING parquet PARTITIONED BY (k) TBLPROPERTIES ('a'='b')"
+DML = (
+    "INSERT INTO t SELECT x.k, sum(x.v) AS s FROM STREAM a WITH (maxFilesPerTrigger=1) IDENTIFIED BY src "
+    "WATERMARK ts DELAY OF INTERVAL 1 MINUTE x JOIN dim d ON d.k = x.k WHERE x.v > 0 "
+    "GROUP BY x.k, window(x.ts, '5 minutes') HAVING sum(x.v) > 1"
+)
+YML = "trigger: 10 seconds\nowner: lee\n"
+
+
+def prints(ddl: str = DDL, dml: str = DML, yml: str = YML) -> Fingerprints:
+    """Fingerprint a revision without Problems."""
+    facts, problems = read_ddl(ddl, "ddl.t.sql")
+    (parsed,), more = read_statements(dml, "dml.t.sql")
+    assert facts is not None and (*problems, *more) == ()
+    return fingerprint(Texts(ddl, dml, yml), parsed, facts)
+
+
+def changed(new: Fingerprints) -> set[str]:
+    """Name the fingerprints that differ from those of the texts above."""
+    old = asdict(prints())
+    return {name for name, value in asdict(new).items() if value != old[name]}
+
+
+def test_all_are_hashes_that_do_not_depend_on_the_process() -> None:
+    values = asdict(prints())
+    assert all(len(value) == 64 and set(value) <= set("0123456789abcdef") for value in values.values())
+
+
+@pytest.mark.parametrize(
+    ("find", "put", "names"),
+    [
+        ("SELECT", "SELECT -- why\n", {"text"}),
+        ("> 0", ">= 0", {"text", "sem", "pre"}),
+        ("> 1", "> 9", {"text", "sem", "post"}),
+        ("5 minutes", "9 minutes", {"text", "sem", "state", "pre"}),
+        ("1 MINUTE", "2 MINUTES", {"text", "sem", "state"}),
+        ("maxFilesPerTrigger=1", "maxFilesPerTrigger=2", {"text", "sem", "sources"}),
+        ("IDENTIFIED BY src", "IDENTIFIED BY other", {"text", "sem", "sources"}),
+        ("STREAM a", "STREAM b", {"text", "sem", "sources", "pre", "state"}),
+        ("JOIN dim", "JOIN dim2", {"text", "sem", "static", "pre"}),
+        ("INTO t", "INTO u", {"text", "sem"}),
+    ],
+)
+def test_an_edit_of_the_statement_changes_its_parts(find: str, put: str, names: set[str]) -> None:
+    assert changed(prints(dml=DML.replace(find, put, 1))) == names
+
+
+@pytest.mark.parametrize(
+    ("find", "put", "names"),
+    [
+        ("'key'", "'the key'", {"text"}),
+        ("BIGINT", "LONG", {"text"}),
+        ("BIGINT", "INT", {"text", "schema"}),
+        ("s BIGINT", "s BIGINT NOT NULL", {"text", "schema"}),
+        ("s BIGINT", "s BIGINT, n INT", {"text", "schema"}),
+        ("parquet", "delta", {"text", "sink"}),
+        (" PARTITIONED BY (k)", "", {"text", "sink"}),
+        ("'a'='b'", "'a'='c'", {"text", "sink"}),
+    ],
+)
+def test_an_edit_of_the_table_changes_sink_or_schema(find: str, put: str, names: set[str]) -> None:
+    assert changed(prints(ddl=DDL.replace(find, put, 1))) == names
+
+
+def test_settings_change_with_the_yml_but_not_with_its_comments() -> None:
+    assert changed(prints(yml=YML + "\n# said\n")) == {"text"}
+    assert changed(prints(yml=YML.replace("10", "20"))) == {"text", "settings"}
+
+
+def test_line_endings_and_byte_order_marks_make_no_revision() -> None:
+    unix = Texts("a\nb", "c\n", "d")
+    assert revision_hash(unix) == revision_hash(Texts("\ufeffa\r\nb", "\ufeffc\r\n", "d"))
+    assert revision_hash(unix) != revision_hash(Texts("a\nb", "c", "d"))
+
+
+def test_texts_do_not_run_into_each_other() -> None:
+    assert revision_hash(Texts("ab", "c", "")) != revision_hash(Texts("a", "bc", ""))
+
+
+def test_an_external_table_has_no_statement() -> None:
+    facts, _ = read_ddl(DDL, "ddl.t.sql")
+    assert facts is not None
+    external = fingerprint(Texts(DDL), None, facts)
+    assert external.sem == external.state == external.pre == external.sources == external.static
+    assert external.schema == prints().schema
