@@ -52,6 +52,7 @@ def problems_of(select: str) -> list[str]:
         ("SELECT * FROM STREAM a, LATERAL explode(a.items) AS t(i)", "a~"),
         ("SELECT * FROM (STREAM a JOIN b ON a.i = b.i) JOIN (c) ON c.i = b.i", "a~ b c"),
         ("SELECT * FROM STREAM a JOIN VALUES (1) AS v(i) ON a.i = v.i CROSS JOIN range(3)", "a~"),
+        ("WITH x AS (SELECT * FROM STREAM a) SELECT * FROM x UNION ALL SELECT * FROM STREAM b", "a~ b~"),
         ("(SELECT * FROM STREAM a)", "a~"),
     ],
 )
