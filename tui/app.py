@@ -35,7 +35,7 @@ def run_console(
     from tui.presentation.snapshot import make_world
     from tui.widgets.opening import Opening
 
-    world = make_world(operations.snapshot(None))
+    world = make_world(operations.glance())
     with Opening(environ) as opening:
         opening.draw(place, world)
         from tui.screens.application import ConsoleApp

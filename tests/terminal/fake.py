@@ -180,6 +180,9 @@ class FakeOperations:
             ),
         )
 
+    def glance(self) -> Snapshot:
+        return self.snapshot(None)
+
     def snapshot(self, previous: Snapshot | None) -> Snapshot:
         return self.current
 

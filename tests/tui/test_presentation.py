@@ -16,7 +16,7 @@ from tui.presentation.entry import Entry
 from tui.presentation.figures import age, clock, long_span, plural, rate, short_number, size, span, took, verdict
 from tui.presentation.filters import completions, parse_filter
 from tui.presentation.first import first_frame
-from tui.presentation.forest import by_lineage, by_product, initially_closed
+from tui.presentation.forest import by_lineage, by_product, health_of, initially_closed
 from tui.presentation.glyphs import ASCII, STATE_TONES, TREND_TONES, UNICODE, choose_glyphs, spark
 from tui.presentation.palette import choose_palette
 from tui.presentation.review import heading, losses, node_row, state_of_plan, summary_of
@@ -27,7 +27,7 @@ from tui.presentation.text import char_width, clean, fit, line, line_width, plai
 
 WORLD = make_world(FakeOperations().current)
 LOOK = Look(UNICODE, NOW)
-ALL = lambda _: True  # noqa: E731  # the shortest name for no filter
+ALL = None
 
 
 def matching(text: str) -> set[str]:
@@ -71,8 +71,8 @@ def test_the_tree_goes_from_products_to_layers_to_tables_and_rolls_up_the_worst(
     entries = by_product(WORLD, frozenset(), ALL, force_open=False)
     assert [entry.name for entry in entries if entry.kind == "product"] == ["crm", "kitchen", "sales"]
     kitchen = next(entry for entry in entries if entry.id == "product:kitchen")
-    assert kitchen.rollup is not None
-    assert (kitchen.rollup.word, kitchen.rollup.trend) == ("1 failed", Trend.GROWING)
+    health = health_of(kitchen, WORLD)
+    assert (health.word, health.trend, health.errors) == ("1 failed", Trend.GROWING, 3)
     layers = [entry.name for entry in entries if entry.kind == "layer" and entry.id.startswith("layer:kitchen")]
     assert layers == ["sources", "intermediates", "facts"]
 
@@ -198,9 +198,9 @@ def test_an_empty_environment_says_what_to_do() -> None:
 def test_the_banner_keeps_project_and_environment_at_any_width() -> None:
     place = Place("pizzeria", "prod", True, "alice")
     for width in (80, 100, 200):
-        text = plain(banner(place, WORLD, freshness(WORLD.snapshot, NOW), width, 2))
+        text = plain(banner(place, WORLD, freshness(WORLD.snapshot, NOW), width))
         assert text.startswith(" pizzeria  PROD protected ")
-        assert line_width(banner(place, WORLD, freshness(WORLD.snapshot, NOW), width, 2)) == width
+        assert line_width(banner(place, WORLD, freshness(WORLD.snapshot, NOW), width)) == width
 
 
 @pytest.mark.parametrize("tab", TABS)

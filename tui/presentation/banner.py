@@ -30,7 +30,7 @@ class Place:
         return f"{self.project} {self.words}"
 
 
-def banner(place: Place, world: World, fresh: Freshness, width: int, faults: int) -> Line:
+def banner(place: Place, world: World, fresh: Freshness, width: int) -> Line:
     """Write line 1: project, environment in colour and word, pool, age of the data, faults, staged, runs, user."""
     environment = f" {place.words} "
     start: list[Span] = [Span(f" {place.project}", Tone.TITLE), Span(" "), Span(environment, environment_tone(place))]
@@ -40,8 +40,8 @@ def banner(place: Place, world: World, fresh: Freshness, width: int, faults: int
         calm = facts.pool_state in ("up", "")
         parts.append((f"pool {facts.pool}" + ("" if calm else f" {facts.pool_state}"), Tone.DIM if calm else Tone.BAD))
     parts.append((fresh.words, Tone.BAD if fresh.stale else Tone.GOOD))
-    if faults:
-        parts.append((f"! {plural(faults, 'fault')}", Tone.BAD))
+    if world.faults:
+        parts.append((f"! {plural(world.faults, 'fault')}", Tone.BAD))
     if world.snapshot.open_runs:
         parts.append((f"run {world.snapshot.open_runs[0].id[:10]}", Tone.CHANGING))
     if world.snapshot.staged:

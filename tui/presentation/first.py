@@ -31,10 +31,9 @@ def first_frame(place: Place, world: World, width: int, height: int, glyphs: Gly
         return (Row(fit(too_small(width, height, 80, 24), width)),)
     fresh = freshness(world.snapshot, now)
     look = Look(glyphs, now, stale=fresh.stale)
-    entries = by_product(world, initially_closed(world), lambda _: True, force_open=False)
-    faults = sum(1 for statement in world.statements.values() if statement.faulty)
+    entries = by_product(world, initially_closed(world), None, force_open=False)
     rows: list[Row] = [
-        Row(fit(banner(place, world, fresh, width, faults), width), band=True),
+        Row(fit(banner(place, world, fresh, width), width), band=True),
         Row(crumb((entries[0].name,) if entries else ("all",), "", f"{len(world.statements)} tables", width)),
     ]
     body = height - 4

@@ -4,10 +4,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from core.names import TableName
-from core.vocabulary import Layer, State, Trend
+from core.vocabulary import State, Trend
 from tui.presentation.snapshot import Statement, World
 
-_LAYERS = {str(layer): index for index, layer in enumerate(Layer)}
 _BAD_STATES = (State.FAILED, State.DEGRADED, State.UNKNOWN, State.STARTING, State.STOPPING, State.PENDING)
 _TREND_ORDER = (
     Trend.STALLED,
@@ -51,9 +50,10 @@ class Entry:
     statement: Statement | None = None
     version: int = 0
     """Of a version beside the active one."""
-    rollup: Rollup | None = None
     tables: tuple[TableName, ...] = ()
-    """The tables below a branch: what an act on the row is about."""
+    """The table of a row that is one."""
+    below: tuple[TableName, ...] = ()
+    """The tables below a branch, external ones too."""
 
 
 def roll_up(statements: Iterable[Statement]) -> Rollup:
@@ -81,35 +81,30 @@ def roll_up(statements: Iterable[Statement]) -> Rollup:
 
 
 def by_product(
-    world: World, closed: frozenset[str], shows: Callable[[Statement], bool], *, force_open: bool
+    world: World, closed: frozenset[str], shows: Callable[[Statement], bool] | None, *, force_open: bool
 ) -> tuple[Entry, ...]:
-    """List the tree by product; `closed` holds ids of closed branches, a filter forces all open."""
-    products: dict[str, dict[str, list[Statement]]] = {}
-    for statement in world.statements.values():
-        if shows(statement):
-            products.setdefault(statement.product, {}).setdefault(statement.layer, []).append(statement)
+    """List the tree by product; `closed` holds ids of closed branches, a filter forces all open; None shows all."""
     entries: list[Entry] = []
-    for product in sorted(products):
-        layers = products[product]
-        below = [statement for members in layers.values() for statement in members]
+    known = world.statements
+    for product, layers in world.families.items():
+        shown = layers
+        if shows is not None:
+            shown = {layer: tuple(name for name in names if shows(known[name])) for layer, names in layers.items()}
+        below = tuple(name for names in shown.values() for name in names)
+        if not below:
+            continue
         node = f"product:{product}"
         is_open = force_open or node not in closed
-        entries.append(_branch(node, "product", 0, product, is_open, below))
-        if not is_open:
-            continue
-        for layer in sorted(layers, key=lambda name: (_LAYERS.get(name, 9), name)):
+        entries.append(Entry(node, "product", 0, product, is_open, below=below))
+        for layer, names in shown.items() if is_open else ():
+            if not names:
+                continue
             node = f"layer:{product}/{layer}"
-            is_open = force_open or node not in closed
-            entries.append(_branch(node, "layer", 1, LAYER_NAMES.get(layer, layer), is_open, layers[layer]))
-            if is_open:
-                for statement in layers[layer]:
-                    entries.extend(_leaf(world, statement, 2))
+            layer_open = force_open or node not in closed
+            entries.append(Entry(node, "layer", 1, LAYER_NAMES.get(layer, layer), layer_open, below=names))
+            for name in names if layer_open else ():
+                entries.extend(_leaf(world, known[name], 2))
     return tuple(entries)
-
-
-def _branch(node: str, kind: str, depth: int, name: str, is_open: bool, below: list[Statement]) -> Entry:
-    tables = tuple(statement.table for statement in below if not statement.external)
-    return Entry(node, kind, depth, name, is_open, rollup=roll_up(below), tables=tables)
 
 
 def _leaf(world: World, statement: Statement, depth: int) -> Iterable[Entry]:
@@ -128,10 +123,10 @@ def _leaf(world: World, statement: Statement, depth: int) -> Iterable[Entry]:
 
 
 def by_lineage(
-    world: World, closed: frozenset[str], shows: Callable[[Statement], bool], *, force_open: bool
+    world: World, closed: frozenset[str], shows: Callable[[Statement], bool] | None, *, force_open: bool
 ) -> tuple[Entry, ...]:
     """List the tree from sources to sinks; a table with several parents is opened below the first of them."""
-    shown = {table for table, statement in world.statements.items() if shows(statement)}
+    shown = {table for table, statement in world.statements.items() if shows is None or shows(statement)}
     children: Mapping[TableName, tuple[TableName, ...]] = {
         table: tuple(reader for reader in world.statements[table].readers if reader in shown) for table in shown
     }
@@ -173,6 +168,17 @@ def initially_closed(world: World) -> frozenset[str]:
 
 def branches(world: World) -> tuple[str, ...]:
     """List the ids of all branches of the tree by product."""
-    products = {f"product:{statement.product}" for statement in world.statements.values()}
-    layers = {f"layer:{statement.product}/{statement.layer}" for statement in world.statements.values()}
-    return tuple(sorted(products | layers))
+    products = [f"product:{product}" for product in world.families]
+    return (*products, *(f"layer:{product}/{layer}" for product, layers in world.families.items() for layer in layers))
+
+
+def tables_of(entry: Entry, world: World) -> tuple[TableName, ...]:
+    """Give the tables that an act on a row is about: those below a branch, without external ones."""
+    if entry.tables:
+        return entry.tables
+    return tuple(name for name in entry.below if not world.statements[name].external)
+
+
+def health_of(entry: Entry, world: World) -> Rollup:
+    """Sum up what is below a branch; asked for visible rows alone."""
+    return roll_up(world.statements[name] for name in entry.below)

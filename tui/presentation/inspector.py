@@ -3,7 +3,7 @@
 from state.rows import Measurement
 from tui.presentation.differences import colour_sql
 from tui.presentation.figures import clock, long_number, long_span, plural, rate, size, verdict
-from tui.presentation.forest import Entry
+from tui.presentation.forest import Entry, tables_of
 from tui.presentation.glyphs import STATE_TONES, TREND_TONES
 from tui.presentation.rows import Look
 from tui.presentation.snapshot import Statement, World
@@ -73,10 +73,10 @@ def _figure_lines(statement: Statement, figures: Measurement, look: Look) -> tup
 def branch_lines(entry: Entry, world: World, look: Look, width: int) -> tuple[Line, ...]:
     """Write what is not well below a branch of the tree."""
     lines: list[Line] = [
-        line((f" {entry.name}", Tone.TITLE), (f"  {plural(len(entry.tables), 'statement')}", Tone.DIM)),
+        line((f" {entry.name}", Tone.TITLE), (f"  {plural(len(tables_of(entry, world)), 'statement')}", Tone.DIM)),
         EMPTY,
     ]
-    faults = [found for name in entry.tables if (found := world.statements[name]).faulty]
+    faults = [found for name in tables_of(entry, world) if (found := world.statements[name]).faulty]
     if not faults:
         return (*lines, line((" all is well", Tone.GOOD)))
     for found in faults:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from core.vocabulary import State
 from tui.presentation.figures import age, long_span, rate, short_number, verdict
-from tui.presentation.forest import Entry
+from tui.presentation.forest import Entry, health_of
 from tui.presentation.glyphs import STATE_TONES, TREND_TONES, Glyphs, state_of, trend_of
 from tui.presentation.snapshot import Statement, World
 from tui.presentation.text import Line, Span, Tone, left, line, right, shorten, width_of
@@ -88,9 +88,8 @@ class Look:
 
 def tree_row(entry: Entry, columns: Sequence[Column], width: int, look: Look, world: World) -> Line:
     """Write one row of the tree."""
-    if entry.rollup is not None:
-        return _branch_row(entry, columns, width, look)
-    assert entry.statement is not None
+    if entry.statement is None:
+        return _branch_row(entry, columns, width, look, world)
     name = _tree_name(entry, look.glyphs)
     if entry.kind == "again":
         dim = line((f"  {name} {look.glyphs.again} above", Tone.DIM))
@@ -105,9 +104,8 @@ def _tree_name(entry: Entry, glyphs: Glyphs) -> str:
     return "  " * entry.depth + (mark if entry.open is not None or not entry.depth else "") + entry.name
 
 
-def _branch_row(entry: Entry, columns: Sequence[Column], width: int, look: Look) -> Line:
-    rollup = entry.rollup
-    assert rollup is not None
+def _branch_row(entry: Entry, columns: Sequence[Column], width: int, look: Look, world: World) -> Line:
+    rollup = health_of(entry, world)
     tone = Tone.TITLE if entry.kind == "product" else Tone.ACCENT
     cells: list[Span] = [Span("  ")]
     for column, room in zip(columns, widths(columns, width), strict=True):

@@ -1,14 +1,15 @@
 """One reading of the ledger, and the world that the screens show: statements with figures, parents and readers."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from core.names import TableName
 from core.plan import Binding
-from core.vocabulary import State, Trend
+from core.vocabulary import Layer, State, Trend
 from state.rows import Command, Deployment, Facts, Measurement, RunRow, Staged
 from tui.presentation.glyphs import state_of, trend_of
 
+LAYER_ORDER = {str(layer): index for index, layer in enumerate(Layer)}
 INTERVAL_S = 2.0
 """How often the agent writes; data older than three intervals is stale."""
 
@@ -82,14 +83,24 @@ class World:
     """Sorted by name."""
     others: Mapping[TableName, tuple[Deployment, ...]]
     """Versions that run or wait beside the active one, by table."""
+    faults: int = 0
+    """Statements that are not well."""
+    families: Mapping[str, Mapping[str, tuple[TableName, ...]]] = field(default_factory=dict)
+    """Tables by product and layer, products and tables sorted, layers from sources to views."""
 
     def statement(self, table: str) -> Statement | None:
         """Find a table; None when it is not deployed."""
         return self.statements.get(TableName(table))
 
 
-def make_world(snapshot: Snapshot) -> World:
-    """Join deployments, figures and staged marks; linear in deployments and bindings."""
+def make_world(snapshot: Snapshot, previous: World | None = None) -> World:
+    """Join deployments, figures and staged marks; after `previous`, what did not change is taken from it."""
+    if (
+        previous is not None
+        and previous.snapshot.deployments is snapshot.deployments
+        and previous.snapshot.staged == snapshot.staged
+    ):
+        return _with_figures(snapshot, previous)
     active = {row.table: row for row in snapshot.deployments if row.active}
     others: dict[TableName, tuple[Deployment, ...]] = {}
     for row in snapshot.deployments:
@@ -109,7 +120,33 @@ def make_world(snapshot: Snapshot) -> World:
         table: _statement(active[table], snapshot, readers.get(table, set()), active, staged.get(table, ()))
         for table in sorted(active)
     }
-    return World(snapshot=snapshot, statements=statements, others=others)
+    faults = sum(one.faulty for one in statements.values())
+    return World(snapshot, statements, others, faults, _families(statements.values()))
+
+
+def _families(statements: Iterable[Statement]) -> Mapping[str, Mapping[str, tuple[TableName, ...]]]:
+    found: dict[str, dict[str, list[TableName]]] = {}
+    for one in statements:
+        found.setdefault(one.product, {}).setdefault(one.layer, []).append(one.table)
+    return {
+        product: {
+            layer: tuple(found[product][layer])
+            for layer in sorted(found[product], key=lambda name: (LAYER_ORDER.get(name, 9), name))
+        }
+        for product in sorted(found)
+    }
+
+
+def _with_figures(snapshot: Snapshot, previous: World) -> World:
+    """Take new figures into a world whose deployments are the same."""
+    statements = dict(previous.statements)
+    faults = previous.faults
+    for table, old in previous.statements.items():
+        figures = snapshot.measurements.get((table, old.version))
+        if figures is not old.measurement and figures is not None:
+            new = statements[table] = replace(old, measurement=figures, trend=trend_of(figures.trend))
+            faults += new.faulty - old.faulty
+    return World(snapshot, statements, previous.others, faults, previous.families)
 
 
 def _statement(

@@ -49,6 +49,24 @@ class Answers:
 
     # The ledger.
 
+    def glance(self) -> Snapshot:
+        """Read what the first picture needs: no texts, no bindings, a tenth of the time."""
+        try:
+            reader = self._bound.reader
+            with reader.frame():
+                lines = reader.statements()
+                return Snapshot(
+                    read_at=self._clock(),
+                    facts=reader.facts(),
+                    deployments=tuple(_outline(line) for line in lines),
+                    measurements={(line.table, line.version): _figures(line) for line in lines if line.at is not None},
+                    staged=reader.staged(),
+                    open_runs=reader.open_runs(),
+                    commands=reader.commands(20),
+                )
+        except HeadgateError as error:
+            return Snapshot(read_at=self._clock(), problem=error.summary, remedy=error.remedy)
+
     def snapshot(self, previous: Snapshot | None) -> Snapshot:
         """Read the ledger, or say why it cannot be read over what was known last."""
         try:
@@ -220,7 +238,7 @@ class Answers:
 
     def confirmation(self, act: str, tables: Sequence[str]) -> Confirmation:
         """Say what must be typed."""
-        from core.guards import confirmation_for_act
+        from core.confirmation import confirmation_for_act
 
         place = self._bound.place
         asked = confirmation_for_act(RUN_ACTS.get(act, act), tables, place.protected, environment=place.environment)
@@ -228,7 +246,7 @@ class Answers:
 
     def confirmation_for_plan(self, plan: Plan) -> Confirmation:
         """Say what must be typed."""
-        from core.guards import confirmation_for_plan
+        from core.confirmation import confirmation_for_plan
 
         asked = confirmation_for_plan(plan)
         return Confirmation(asked.level, asked.text)
@@ -281,7 +299,7 @@ class Answers:
             if not failed:
                 raise Refused("no step of this run has failed", remedy="only a failed step is skipped")
             step = failed[0]
-        self._bound.run_control(run_id, act, step=step)
+        self._bound.run_control(run_id, act, step=step, confirm=confirm)
         return f"run {run_id[:10]}: {act} sent"
 
 
@@ -306,6 +324,16 @@ def _figures(line: "StatementLine") -> Measurement:
         batch_ms=line.batch_ms,
         committed_at=line.committed_at,
     )
+
+
+def _outline(line: "StatementLine") -> Deployment:
+    """Make a deployment of what a list shows of it; the rest follows with the first whole reading."""
+    return Deployment(
+        table=line.table, version=line.version, product=line.product, layer=line.layer, owner=line.owner, revision="",
+        texts=Texts(), compiled="", compiled_ddl="", columns=(), format="", folder="", checkpoint="", checkpoint_id="",
+        trigger="", mode="", stateful=False, wanted=line.wanted, state=line.state, state_since=line.state_since,
+        active=line.active, bindings=(), restarts=line.restarts, error_class=line.error_class, external=line.external,
+    )  # fmt: skip
 
 
 def _same(row: Deployment, line: "StatementLine") -> bool:

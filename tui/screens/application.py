@@ -188,7 +188,7 @@ class ConsoleApp(App[int], inherit_bindings=False):
         while not self._over.is_set():
             newer = self.operations.snapshot(snapshot)
             if newer is not snapshot or world is None:
-                snapshot, world = newer, make_world(newer)
+                snapshot, world = newer, make_world(newer, world)
                 self.post_message(WorldRead(world))
             page = self._page
             if page is not None:

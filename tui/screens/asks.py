@@ -66,6 +66,9 @@ class Confirmation:
 class Operations(Protocol):
     """Everything the console can ask; calls raise HeadgateErrors."""
 
+    def glance(self) -> Snapshot:
+        """Read what the first picture needs, as quickly as can be: texts and bindings may be missing. Never raises."""
+
     def snapshot(self, previous: Snapshot | None) -> Snapshot:
         """Read the ledger; the same object again when nothing changed. Never raises: `problem` says what is wrong."""
 

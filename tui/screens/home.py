@@ -8,7 +8,7 @@ from textual.widget import Widget
 from state.rows import Measurement
 from tui.presentation.banner import nothing_lines
 from tui.presentation.filters import Filter, parse_filter
-from tui.presentation.forest import Entry, branches, by_lineage, by_product, closing_id, initially_closed
+from tui.presentation.forest import Entry, branches, by_lineage, by_product, closing_id, initially_closed, tables_of
 from tui.presentation.rows import (
     NARROW_TREE_COLUMNS,
     Column,
@@ -18,7 +18,7 @@ from tui.presentation.rows import (
     statement_row,
     tree_row,
 )
-from tui.presentation.snapshot import Statement
+from tui.presentation.snapshot import Statement, World
 from tui.presentation.text import Line, Tone
 from tui.screens.desk import Desk
 from tui.screens.rows import RowsPage
@@ -38,6 +38,9 @@ class HomePage(RowsPage):
         self.faults = False
         self.wide = False
         self.entries: dict[str, Entry] = {}
+        self._made_of: tuple[World, Hashable] | None = None
+        """World and shape that the rows were made of: the tree is made again only when one of them changed."""
+        self._row_ids: tuple[str, ...] = ()
         self.branches: frozenset[str] = frozenset()
         """All branches of the tree by product, shown or not."""
         self.filter: Filter = parse_filter("")
@@ -66,6 +69,9 @@ class HomePage(RowsPage):
 
     def row_ids(self) -> Sequence[str]:
         world = self.desk.world
+        made_of = (world, self.shape())
+        if self._made_of is not None and self._made_of[0] is world and self._made_of[1] == made_of[1]:
+            return self._row_ids
         self.branches = frozenset(branches(world))
         if self.closed is None and world.statements:
             self.closed = initially_closed(world)
@@ -75,9 +81,10 @@ class HomePage(RowsPage):
                 self.desk.say(self.filter.problem, Tone.CHANGING)
         listing = by_lineage if self.lineage else by_product
         forced = bool(self.filter_text) or self.faults
-        entries = listing(world, self.closed or frozenset(), self._shows, force_open=forced)
+        entries = listing(world, self.closed or frozenset(), self._shows if forced else None, force_open=forced)
         self.entries = {entry.id: entry for entry in entries}
-        return tuple(self.entries)
+        self._made_of, self._row_ids = (world, self.shape()), tuple(self.entries)
+        return self._row_ids
 
     def _shows(self, statement: Statement) -> bool:
         return self.filter.match(statement) and (not self.faults or statement.faulty)
@@ -111,11 +118,13 @@ class HomePage(RowsPage):
 
     def tables_of(self, row: str) -> tuple[str, ...]:
         entry = self.entries.get(row)
-        return entry.tables if entry else ()
+        return tables_of(entry, self.desk.world) if entry else ()
 
     def crumb(self) -> tuple[Sequence[str], str]:
         total = len(self.desk.world.statements)
-        shown = sum(1 for statement in self.desk.world.statements.values() if self._shows(statement))
+        shown = total
+        if self.filter_text or self.faults:
+            shown = sum(1 for statement in self.desk.world.statements.values() if self._shows(statement))
         counts = f"{shown} of {total}" if shown != total else f"{total} tables"
         if self.faults:
             counts = f"faults only   {counts}"

@@ -135,8 +135,7 @@ class Page(Screen[None], inherit_bindings=False):
             return
         self.refresh_body()
         desk = self.desk
-        faults = sum(1 for statement in desk.world.statements.values() if statement.faulty)
-        self.banner_line.show((banner.banner(desk.place, desk.world, desk.fresh, width, faults),))
+        self.banner_line.show((banner.banner(desk.place, desk.world, desk.fresh, width),))
         path, counts = self.crumb()
         if desk.frozen:
             counts = f"FROZEN  {counts}"
