@@ -1,6 +1,6 @@
 """Joins of streams with streams and with tables: what they keep as state, and which of them Spark refuses.
 
-Run on Spark 4.2.0; a join of a stream with a table keeps nothing.
+A join of a stream with a table keeps nothing; refusals are those of Spark 4.2.0 (run).
 """
 
 from dataclasses import replace

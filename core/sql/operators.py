@@ -1,6 +1,7 @@
 """Where a query streams and what Spark keeps as state for it, from the scans upwards.
 
-Run on Spark 4.2.0: what is refused here is refused there by UnsupportedOperationChecker or the analyser.
+Most of what is refused here Spark 4.2.0 refuses too (run). It accepts PIVOT, EXCEPT with a batch table and LATERAL
+(SELECT …): these are refused because we do not follow their state.
 """
 
 from dataclasses import replace

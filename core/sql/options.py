@@ -2,8 +2,8 @@
 
 from difflib import get_close_matches
 
-# Spark 4.2 structured-streaming guide "Input Sources" and the data source pages; Delta 4 "Table streaming reads";
-# Kafka integration guide. Each belongs to one kind of table, which the statement alone does not tell.
+# Written from memory of the documentation of Spark, Delta, Kafka and Iceberg, generous on purpose and not checked name
+# by name. Each belongs to one kind of table, which the statement alone does not tell.
 _FILES = (
     "maxFilesPerTrigger maxBytesPerTrigger maxCachedFiles latestFirst maxFileAge fileNameOnly cleanSource "
     "sourceArchiveDir discardCachedInputRatio allowOverwrites pathGlobFilter recursiveFileLookup basePath "
@@ -34,11 +34,11 @@ _OTHERS = (
     "stream-from-timestamp streaming-max-files-per-micro-batch streaming-max-rows-per-micro-batch"
 )
 KNOWN = {name.lower(): name for name in f"{_FILES} {_DELTA} {_KAFKA} {_OTHERS}".split()}
-"""Documented option by its lower-case form: Spark compares option names without case."""
+"""Option by its lower-case form: Spark compares option names without case."""
 
 
 def unknown_option(name: str) -> str | None:
-    """Give a remedy when no documented source has an option of this name, else None."""
+    """Give a remedy when no source that we know has an option of this name, else None."""
     lowered = name.lower()
     if lowered in KNOWN or lowered.startswith("kafka."):
         return None

@@ -1,7 +1,7 @@
 """A statement's canonical text as a whole and in three parts: state, what lies below it, what lies above it.
 
 A part is called `post` only where Spark's optimiser cannot move it below the state: it pushes filters on grouping keys
-through an aggregate and drops aggregates that nobody reads (seen on 4.2.0). Everything unsure is `pre`.
+through an aggregate and drops aggregates that nobody reads (optimised plans of 4.2.0). Everything unsure is `pre`.
 """
 
 from dataclasses import dataclass

@@ -234,7 +234,11 @@ def _nothing_streams(statement: list[Token], names: Names) -> Misread:
 
 
 def _check_both_ways(names: Names, misread: list[Misread]) -> None:
-    """Spark 4.2.0 resolves a table once per statement: `STREAM t … JOIN t` became two streams, seen by running it."""
+    """Refuse a table read both ways.
+
+    Spark 4.2.0 made two streams and a stream-stream join of `STREAM t … JOIN t`, but not of `t JOIN STREAM t` (run; the
+    cause is not known to us).
+    """
     streamed = {read.name.lower() for read in names.reads if read.mark.streaming}
     for read in names.reads:
         if not read.mark.streaming and read.name.lower() in streamed:
