@@ -81,8 +81,19 @@ class EngineRefused(HeadgateError):
 BY_NAME = {
     kind.__name__: kind
     for kind in (
-        HeadgateError, UsageError, BadName, InvalidProject, Refused, ConfirmationNeeded, Stale, TryAgain,
-        AgentUnreachable, PoolUnreachable, LedgerUnavailable, VersionMismatch, EngineRefused,
+        HeadgateError,
+        UsageError,
+        BadName,
+        InvalidProject,
+        Refused,
+        ConfirmationNeeded,
+        Stale,
+        TryAgain,
+        AgentUnreachable,
+        PoolUnreachable,
+        LedgerUnavailable,
+        VersionMismatch,
+        EngineRefused,
     )
 }
 """The classes by the name that `as_json` writes, to raise on this side what was refused on the other."""

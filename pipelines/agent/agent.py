@@ -76,6 +76,8 @@ class Agent:
         hello = {"program": PROGRAM, "protocol": frames.PROTOCOL, "ledger": SCHEMA, "pid": os.getpid()}
         server = Server(self._places.socket, hello, self._commands.handle)
         self._ledger.put_agent(os.getpid(), self._world.clock())
+        # What an agent that was killed has said of the pool is not known to be true any more.
+        self._ledger.put_pool(pool_state="starting", pool_detail="the agent looks for it")
         self._ledger.heartbeat(self._world.clock())
         server.open()
         loops = [
@@ -95,7 +97,16 @@ class Agent:
             loop.join(timeout=2 * LOOK_S)
         if self._end_pool:
             self._keeper.end()
+            self._say_stopped()
         self._ledger.put_agent(None, None)
+
+    def _say_stopped(self) -> None:
+        """With the pool every query has ended; what is wanted running stays wanted, for the next agent."""
+        for deployment in self._ledger.deployments():
+            if deployment.state in (State.RUNNING, State.STARTING, State.UNKNOWN) and not deployment.external:
+                self._ledger.update_deployment(
+                    deployment.table, deployment.version, state=State.STOPPED, state_since=self._world.clock()
+                )
 
     def end(self, *, pool: bool) -> None:
         """Tell the agent to end; with `pool`, a pool of ours ends too and what is wanted running stays wanted."""

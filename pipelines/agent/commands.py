@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from core.confirmation import OF_A_RUN, Confirmation, confirmation_for_act, confirmation_for_plan
 from core.drive import Control
 from core.errors import (
     ConfirmationNeeded,
@@ -17,7 +18,6 @@ from core.errors import (
     Stale,
     UsageError,
 )
-from core.guards import Confirmation, confirmation_for_act, confirmation_for_plan
 from core.layouts import read_project
 from core.names import TableName, parse_table_name
 from core.plan import PLANNER, Action, Observed, Plan
@@ -242,6 +242,8 @@ class Commands:
             raise UsageError(f"a run cannot {act!r}", remedy="pause, resume, cancel, retry or skip")
         if row.state in ("done", "cancelled"):
             raise Refused(f"run {row.id} is {row.state}", remedy="make a new plan")
+        if act in OF_A_RUN:
+            self._demand(confirmation_for_act(act, (row.id,), self._world.ground.environment.protected), confirm)
         self._runs.tell(row.id, Control(act, int(args.get("step") or 0)))
         return {"run": row.id, "act": act}
 
@@ -275,6 +277,9 @@ class Commands:
         return {"table": name, "columns": list(columns), "rows": [[_plain(cell) for cell in row] for row in rows]}
 
     def _exit(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
+        here = self._world.ground.environment
+        if here.protected:
+            self._demand(Confirmation("C2", here.name), confirm)
         self._end(bool(args.get("pool", True)))
         return {"ending": True}
 

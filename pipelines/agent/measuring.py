@@ -107,7 +107,7 @@ class Measurer:
             eta_s=judged.eta_s,
             in_rows_s=progress.in_rows_s if progress else None,
             out_rows_s=progress.out_rows_s if progress else None,
-            rows_total=None,
+            rows_total=self._rows_of(deployment),
             batch=found.batch if found else None,
             batch_ms=progress.batch_ms if progress else None,
             durations=dict(progress.durations) if progress else {},
@@ -118,6 +118,13 @@ class Measurer:
             committed_at=found.committed_at if found else None,
             sources=tuple(_source(position) for position in positions),
         ), sample
+
+    def _rows_of(self, deployment: Deployment) -> int | None:
+        """Count the rows of the version's own table, as a reader that has consumed nothing would see them."""
+        own = self._world.files.lag(
+            f"{deployment.folder}/_none", ((0, deployment.table, deployment.folder, deployment.format),)
+        )
+        return own[0].rows if own and own[0].exact else None
 
     def _positions(
         self, deployment: Deployment, by_version: dict[tuple[TableName, int], Deployment]

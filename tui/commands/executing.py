@@ -108,7 +108,7 @@ def run_as_json(row: RunRow) -> dict[str, Any]:
 
 
 def _execute(context: Context, plan: Plan, *, shown: bool) -> int:
-    from core.guards import confirmation_for_plan
+    from core.confirmation import confirmation_for_plan
 
     voice = context.voice
     needed = confirmation_for_plan(plan)
@@ -135,10 +135,12 @@ def _control(context: Context, words: list[str]) -> int:
         raise UsageError("skip needs the number of the step", remedy="headgate runs skip ID --step N")
     context.announce()
     row = context.operations.run(words[1])
+    confirm = ""
     if act in ("cancel", "skip"):
         short = row.id[:4]
-        context.confirm(short, f"{act} of run {row.id}: what is begun and not swapped is stopped; tables stay.")
-    context.operations.run_control(row.id, act, step=context.args.step)
+        question = f"{act} of run {row.id}: what is begun and not swapped is stopped; tables stay."
+        confirm = context.confirm(short, question)
+    context.operations.run_control(row.id, act, step=context.args.step, confirm=confirm)
     if context.voice.as_json:
         context.voice.data({"run": row.id, "act": act})
     else:

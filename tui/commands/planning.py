@@ -109,7 +109,7 @@ def reasons_of(found: Plan) -> list[str]:
 
 def how_to_apply(found: Plan) -> str:
     """Say the command that executes a submitted plan."""
-    from core.guards import confirmation_for_plan
+    from core.confirmation import confirmation_for_plan
 
     text = confirmation_for_plan(found).text
     return f"to execute it: headgate apply {found.hash[:12]}" + (f" --confirm '{text}'" if text else "")
@@ -161,7 +161,7 @@ def _print(context: Context, texts: dict[str, str], found: Plan, submitted: Subm
 
 
 def _exit_code(found: Plan) -> int:
-    from core.guards import confirmation_for_plan
+    from core.confirmation import confirmation_for_plan
 
     if found.empty:
         return NO_CHANGE

@@ -13,12 +13,12 @@ from tui.client import Client
 from tui.operations.environments import Place
 
 if TYPE_CHECKING:
-    from core.guards import Confirmation
+    from core.confirmation import Confirmation
 
 
 def confirmation(place: Place, act: str, tables: Iterable[TableName]) -> "Confirmation":
     """Compute what an act asks to be typed."""
-    from core.guards import confirmation_for_act
+    from core.confirmation import confirmation_for_act
 
     return confirmation_for_act(act, tuple(sorted(set(tables))), place.protected, environment=place.environment)
 
@@ -51,10 +51,11 @@ def apply(place: Place, client: Client, plan_hash: str, *, confirm: str) -> str:
     return str(client.call("apply", {"hash": plan_hash}, confirm=confirm, line=line).get("run", ""))
 
 
-def run_control(place: Place, client: Client, run_id: str, verb: str, *, step: int = 0) -> None:
-    """Control a run."""
+def run_control(place: Place, client: Client, run_id: str, verb: str, *, step: int = 0, confirm: str = "") -> None:
+    """Control a run; cancel and skip need its short id as `confirm`."""
     words = [verb, run_id, *(["--step", str(step)] if step else [])]
-    client.call("run", {"id": run_id, "act": verb, "step": step}, line=command_line(place, "runs", *words))
+    args = {"id": run_id, "act": verb, "step": step}
+    client.call("run", args, confirm=confirm or None, line=command_line(place, "runs", *words))
 
 
 def peek(client: Client, table: str, *, version: int | None, limit: int) -> tuple[tuple[str, ...], list[list[Any]]]:

@@ -21,7 +21,7 @@ from tui.operations.projects import ProjectReader
 from tui.operations.statements import Detail, Drift, Snapshot
 
 if TYPE_CHECKING:
-    from core.guards import Confirmation
+    from core.confirmation import Confirmation
     from core.project import Project
 
 
@@ -152,9 +152,9 @@ class Operations:
         """Execute a submitted plan; returns the run's id at once. Raises Stale when its scope has changed."""
         return acts.apply(self.place, self.client, plan_hash, confirm=confirm)
 
-    def run_control(self, run_id: str, act: str, *, step: int = 0) -> None:
+    def run_control(self, run_id: str, act: str, *, step: int = 0, confirm: str = "") -> None:
         """Pause, resume, cancel, retry or skip (the last with a step's number)."""
-        acts.run_control(self.place, self.client, run_id, act, step=step)
+        acts.run_control(self.place, self.client, run_id, act, step=step, confirm=confirm)
 
     def peek(
         self, table: str, *, version: int | None = None, limit: int = 20

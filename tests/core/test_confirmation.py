@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from core.guards import Confirmation, confirmation_for_act, confirmation_for_plan
+from core.confirmation import Confirmation, confirmation_for_act, confirmation_for_plan
 from core.plan import Observed
 from tests.core.declaring import T, plan, project, running, table
 
