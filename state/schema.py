@@ -1,10 +1,14 @@
 """The ledger's schema as migrations; they only append: a released one is never edited.
 
-Plain SQL on purpose: the writing methods of sqlite-utils 3.39.1 commit a transaction that is open around them (seen),
-so that a migration killed in the middle would be half there.
+Each is plain SQL inside the transaction that sqlite-utils opens around it, with the version number that readers check.
 """
 
 import sqlite3
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sqlite_utils import Database
 
 APPLICATION = 0x48474C31
 """`PRAGMA application_id` of a ledger, "HGL1"."""
@@ -101,19 +105,23 @@ def migrate(connection: sqlite3.Connection, migrations: tuple[str, ...] = MIGRAT
 
     The connection is in autocommit (`isolation_level=None`); a migration that fails or is killed leaves no trace.
     """
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    for number in range(version, len(migrations)):
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            for statement in _statements(migrations[number]):
-                connection.execute(statement)
-            connection.execute(f"PRAGMA application_id = {APPLICATION}")
-            connection.execute(f"PRAGMA user_version = {number + 1}")
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
+    # Only the writer pays for the import; a reader is refused by `user_version` and needs none of it.
+    from sqlite_utils import Database, Migrations
+
+    known = Migrations("ledger")
+    for number, script in enumerate(migrations, 1):
+        known(name=f"{number:04}")(_step(number, script))
+    known.apply(Database(connection))
+
+
+def _step(number: int, script: str) -> "Callable[[Database], None]":
+    def migrate_to(database: "Database") -> None:
+        for statement in _statements(script):
+            database.conn.execute(statement)
+        database.conn.execute(f"PRAGMA application_id = {APPLICATION}")
+        database.conn.execute(f"PRAGMA user_version = {number}")
+
+    return migrate_to
 
 
 def _statements(script: str) -> list[str]:
