@@ -1,4 +1,4 @@
-"""From the registry to what the planner takes: console and agent observe by this function, so that their plans agree."""
+"""From the registry to what the planner takes: console and agent observe by this alone, so that their plans agree."""
 
 from collections.abc import Iterable
 
