@@ -1,6 +1,6 @@
 """Protocols between the agent and what it drives; each implementation is one class in `pipelines.engine`."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -81,12 +81,16 @@ class Position:
     """The source is gone or was replaced."""
 
 
+def unheard() -> None:
+    """Hear nothing of a call, where nobody measures it."""
+
+
 class Queries(Protocol):
     """Streaming queries of the operating session; each call raises PoolUnreachable or EngineRefused."""
 
     def start(self, start: Start) -> Query: ...
-    def stop(self, name: str) -> None:
-        """Return once the query is gone from the pool, or at once if it is not there."""
+    def stop(self, name: str, calling: Callable[[], object] = unheard) -> None:
+        """Return once the query is gone from the pool, or at once if it is not there; `calling` hears of each call."""
 
     def active(self) -> tuple[Query, ...]:
         """All queries of this session, with their last progress."""

@@ -31,8 +31,8 @@ class Outcome:
     version: int
     outcome: str
     """stopped, started, restarted, or `sent, not confirmed`."""
-    called_ms: float
-    """From the command's arrival to Spark's stop being called."""
+    called_ms: float | None
+    """From the command's arrival to Spark's stop being called; None when it was not."""
     took_ms: float
 
     def as_json(self) -> dict[str, Any]:
@@ -40,7 +40,7 @@ class Outcome:
             "table": self.table,
             "version": self.version,
             "outcome": self.outcome,
-            "called_ms": round(self.called_ms, 1),
+            "called_ms": None if self.called_ms is None else round(self.called_ms, 1),
             "took_ms": round(self.took_ms, 1),
         }
 
@@ -113,19 +113,20 @@ class Acts:
             self._emergency.append({"at": self._world.clock(), "act": "stop", "table": table, "version": version})
 
     def _stop_one(self, deployment: Deployment, arrived: float) -> Outcome:
-        called = (time.monotonic() - arrived) * 1000
+        calls: list[float] = []
         name = query_name(deployment.table, deployment.version)
         try:
-            stop(self._world, deployment, seconds=STOP_S)
+            stop(self._world, deployment, seconds=STOP_S, calling=lambda: calls.append(_since(arrived)))
         except PoolUnreachable as error:
             log.warning("stop of %s sent, not confirmed: %s", name, error.summary)
+            called = calls[0] if calls else None
             return Outcome(deployment.table, deployment.version, "sent, not confirmed", called, _since(arrived))
         took = _since(arrived)
         try:
             deadlines.call(LEDGER_S, lambda: mark_stopped(self._world, deployment))
         except (LedgerUnavailable, PoolUnreachable):
             log.warning("%s is stopped; the ledger learns it later", name)
-        return Outcome(deployment.table, deployment.version, "stopped", called, took)
+        return Outcome(deployment.table, deployment.version, "stopped", calls[0] if calls else None, took)
 
     def _fail_without_parents(self, deployment: Deployment) -> None:
         """Refuse to start a statement whose parent's version is gone: it would be active, silent and blind."""
@@ -160,7 +161,7 @@ def _depths(deployments: tuple[Deployment, ...]) -> dict[str, int]:
 
 
 def _outcome(deployment: Deployment, outcome: str, arrived: float) -> Outcome:
-    return Outcome(deployment.table, deployment.version, outcome, 0.0, _since(arrived))
+    return Outcome(deployment.table, deployment.version, outcome, None, _since(arrived))
 
 
 def _since(arrived: float) -> float:

@@ -2,10 +2,11 @@
 
 import logging
 import time
+from collections.abc import Callable
 
 from core.errors import EngineRefused, Refused
 from core.names import query_name
-from core.ports import Query, Start
+from core.ports import Query, Start, unheard
 from core.vocabulary import State, Wanted
 from pipelines.agent.world import CALL_S, World
 from state.rows import Deployment
@@ -45,13 +46,18 @@ def start(world: World, deployment: Deployment) -> Query:
         world.busy.discard(key)
 
 
-def stop(world: World, deployment: Deployment, *, seconds: float = CALL_S) -> float:
-    """Stop a deployment's query and prove it gone; gives the milliseconds until Spark's stop had returned."""
+def stop(
+    world: World, deployment: Deployment, *, seconds: float = CALL_S, calling: Callable[[], object] = unheard
+) -> float:
+    """Stop a deployment's query and prove it gone; gives the milliseconds until Spark's stop had returned.
+
+    `calling` hears of each call of Spark's stop, just before it.
+    """
     key = (deployment.table, deployment.version)
     world.busy.add(key)
     began = time.monotonic()
     try:
-        world.pool.call(seconds, lambda engine: engine.queries.stop(query_name(*key)))
+        world.pool.call(seconds, lambda engine: engine.queries.stop(query_name(*key), calling))
         return (time.monotonic() - began) * 1000
     finally:
         world.busy.discard(key)

@@ -3,13 +3,13 @@
 import json
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pyspark.sql.connect.streaming.query import StreamingQuery
 
 from core.errors import EngineRefused, PoolUnreachable
-from core.ports import Query, Start
+from core.ports import Query, Start, unheard
 from pipelines.engine.events import Events
 from pipelines.engine.failures import error_class, first_line
 from pipelines.session import Session, spark_errors
@@ -52,14 +52,15 @@ class SparkQueries:
             self._known[query.runId] = (start.name, query.id)
         return Query(name=start.name, id=query.id, run_id=query.runId, active=True)
 
-    def stop(self, name: str) -> None:
-        """Return once the query is gone from the pool, or at once if it is not there."""
+    def stop(self, name: str, calling: Callable[[], object] = unheard) -> None:
+        """Return once the query is gone from the pool, or at once if it is not there; `calling` hears of each call."""
         ends_at = time.monotonic() + STOP_S
         with spark_errors():
             while (query := self._find(name)) is not None:
                 with self._lock:
                     # It is asked to go, so its end is no news.
                     self._known.pop(query.runId, None)
+                calling()
                 query.stop()
                 if time.monotonic() > ends_at:
                     raise PoolUnreachable(f"{name} was told to stop and is still there", remedy="stop it again")

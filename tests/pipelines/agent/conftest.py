@@ -10,7 +10,7 @@ import pytest
 from core.errors import EngineRefused, PoolUnreachable
 from core.home import Locations
 from core.names import TableName
-from core.ports import Checkpoint, Position, Query, Start
+from core.ports import Checkpoint, Position, Query, Start, unheard
 from core.project import Environment
 from pipelines.agent.deploying import Ground
 from pipelines.agent.journal import FaultPoints
@@ -49,7 +49,8 @@ class _Queries:
             self.pool.running[start.name] = start
         return self._query(start.name)
 
-    def stop(self, name: str) -> None:
+    def stop(self, name: str, calling: Callable[[], object] = unheard) -> None:
+        calling()
         self.pool.stops.append(name)
         self.pool.running.pop(name, None)
 
