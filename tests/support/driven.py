@@ -1,0 +1,120 @@
+"""A project on a real agent and a real pool, driven through the command line as a person would."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+class Impatient(AssertionError):
+    """A condition did not come true within its bound."""
+
+
+@dataclass
+class Driven:
+    """A project in a folder and a home of its own, below `root`."""
+
+    root: Path
+    environ: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def folder(self) -> Path:
+        """The project's folder."""
+        raise NotImplementedError
+
+    def run(self, *words: str, cwd: Path | None = None, **environ: str) -> subprocess.CompletedProcess[str]:
+        """Run a command of headgate in the project's folder; never raises for its exit code."""
+        place = {"HEADGATE_HOME": str(self.root / "home"), **self.environ, **environ}
+        return subprocess.run(
+            [str(Path(sys.executable).with_name("headgate")), *words],
+            cwd=cwd or self.folder,
+            env={**os.environ, **place},
+            capture_output=True,
+            text=True,
+            timeout=900,
+        )
+
+    def done(self, *words: str, cwd: Path | None = None, **environ: str) -> str:
+        """Run a command that must succeed."""
+        found = self.run(*words, cwd=cwd, **environ)
+        assert found.returncode == 0, f"headgate {' '.join(words)}: {found.returncode}\n{found.stdout}{found.stderr}"
+        return found.stdout
+
+    def plan(self, *words: str) -> dict[str, Any]:
+        """Make and submit a plan."""
+        found: dict[str, Any] = json.loads(self.done("plan", *words, "--json"))
+        return found
+
+    def confirmation(self, plan: dict[str, Any]) -> str:
+        """Give what applying a plan asks for, as the review says it."""
+        said = self.run("review", plan["hash"][:12]).stderr
+        return said.rsplit("--confirm '", 1)[1].split("'")[0]
+
+    def apply(self, plan: dict[str, Any], **environ: str) -> subprocess.CompletedProcess[str]:
+        """Apply a plan and wait for its run, as far as the agent lives."""
+        return self.run("apply", plan["hash"][:12], "--confirm", self.confirmation(plan), **environ)
+
+    def statements(self) -> dict[str, dict[str, Any]]:
+        """Give what `headgate ls --json` says, by table."""
+        found = json.loads(self.done("ls", "--json"))
+        rows = found["statements"] if isinstance(found, dict) else found
+        return {row["table"]: row for row in rows}
+
+    def home(self) -> Path:
+        """The environment's home."""
+        return next((self.root / "home").glob("*/dev"))
+
+    def agent_pid(self) -> int:
+        """Process id of the agent, from its lock."""
+        return int((self.home() / "agent.lock").read_text())
+
+    def pool_pid(self) -> int:
+        """Process id of the pool's server."""
+        return int(json.loads((self.home() / "pool.json").read_text())["pid"])
+
+    def down(self) -> None:
+        """End everything; what does not answer is killed by its id."""
+        if self.run("down", "--confirm", "").returncode != 0:
+            for pid in (self.agent_pid(), self.pool_pid()):
+                if alive(pid):
+                    os.kill(pid, signal.SIGKILL)
+
+
+def committed(folder: Path) -> list[Path]:
+    """List the files of a parquet table that its `_spark_metadata` names (spark.md §5)."""
+    log = folder / "_spark_metadata"
+    names = [path.name for path in log.iterdir() if path.name[0].isdigit()] if log.exists() else []
+    compacts = [int(name.split(".")[0]) for name in names if name.endswith(".compact")]
+    newest = max(compacts, default=-1)
+    wanted = [f"{newest}.compact"] if newest >= 0 else []
+    wanted += [name for name in names if name.isdigit() and int(name) > newest]
+    paths = set()
+    for name in wanted:
+        for line in (log / name).read_text().splitlines()[1:]:
+            entry = json.loads(line)
+            if entry.get("action", "add") == "add":
+                paths.add(folder / Path(entry["path"]).relative_to(f"file://{folder}"))
+    return sorted(paths)
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs, zombies not counted."""
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+
+
+def until(condition: Callable[[], object], seconds: float, what: str) -> None:
+    """Wait until a condition holds; raises Impatient."""
+    ends_at = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > ends_at:
+            raise Impatient(f"not within {seconds:.0f} s: {what}")
+        time.sleep(0.1)
