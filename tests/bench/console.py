@@ -30,18 +30,18 @@ def peak_mb(pid: int) -> float:
     return int(line.split()[1]) / 1024
 
 
-def first_content_ms(home: Path, width: int, height: int) -> tuple[float, float, int]:
-    """Start the console; give the time to the first picture, the time until it takes keys, and the bytes."""
+def first_content_ms(home: Path, width: int, height: int) -> tuple[float, float, int, float]:
+    """Start the console; give the times to the picture and to keys, the bytes, and the CPU to the picture."""
     with Terminal([sys.executable, "-m", "tests.terminal.written", str(home)], width, height) as terminal:
         began = terminal.began
         while "product_000" not in terminal.text():
             terminal.pump(0.005)
-        content = time.monotonic() - began
+        content, busy = time.monotonic() - began, cpu_s(terminal.pid)
         while b"\x1b[?2004h" not in terminal.raw:
             terminal.pump(0.005)
         keys = time.monotonic() - began
         terminal.quiet()
-        return content * 1000, keys * 1000, terminal.received
+        return content * 1000, keys * 1000, terminal.received, busy * 1000
 
 
 def key_ms(terminal: Terminal) -> list[float]:
@@ -85,16 +85,19 @@ def measure(statements: int, width: int, height: int) -> str:
     content = statistics.median(one[0] for one in starts)
     ready = statistics.median(one[1] for one in starts)
     paint = starts[0][2]
+    busy = statistics.median(one[3] for one in starts)
     return (
-        f"| {statements:,} | {width}x{height} | {content:.0f} ms | {ready:.0f} ms | {paint:,} B | {sent:.0f} B/s "
-        f"| {100 * share:.1f} % | {statistics.median(keys):.0f} ms | {memory:.0f} MB |"
+        f"| {statements:,} | {width}x{height} | {content:.0f} ms | {busy:.0f} ms | {ready:.0f} ms | {paint:,} B "
+        f"| {sent:.0f} B/s | {100 * share:.1f} % | {statistics.median(keys):.0f} ms | {memory:.0f} MB |"
     )
 
 
 def main(arguments: list[str]) -> int:
     """Measure all sizes; returns an exit code."""
-    print("| statements | terminal | first content | takes keys | first paint | steady | CPU | key to paint | memory |")
-    print("|---|---|---|---|---|---|---|---|---|")
+    print(
+        "| statements | terminal | first content | CPU to it | takes keys | first paint | steady | CPU | key to paint | memory |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|---|")
     for statements in [int(one) for one in arguments] or [1_000, 10_000]:
         for width, height in ((80, 24), (200, 60)):
             print(measure(statements, width, height), flush=True)

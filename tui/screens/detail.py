@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tui.presentation.detail import TABS, DetailFacts, tab_lines, tabs_line
+from tui.presentation.forest import LAYER_NAMES
 from tui.presentation.ghosts import STAYS_S
 from tui.presentation.possible import Circumstances
 from tui.presentation.rows import Look
@@ -67,7 +68,7 @@ class DetailPage(ScrolledPage):
             return (self.table_name,), ""
         below = f"{self.pane.below} more lines" if self.pane.below else ""
         version = f" v{self.statement.version}" if self.statement.version else ""
-        return (self.statement.product, self.statement.layer, self.table_name + version), below
+        return (self.statement.product, LAYER_NAMES.get(self.statement.layer, ""), self.table_name + version), below
 
     def choose(self, tab: str) -> None:
         """Show a tab from its beginning."""

@@ -8,7 +8,16 @@ from textual.widget import Widget
 from state.rows import Measurement
 from tui.presentation.banner import nothing_lines
 from tui.presentation.filters import Filter, parse_filter
-from tui.presentation.forest import Entry, branches, by_lineage, by_product, closing_id, initially_closed, tables_of
+from tui.presentation.forest import (
+    LAYER_NAMES,
+    Entry,
+    branches,
+    by_lineage,
+    by_product,
+    closing_id,
+    initially_closed,
+    tables_of,
+)
 from tui.presentation.rows import (
     NARROW_TREE_COLUMNS,
     Column,
@@ -228,7 +237,7 @@ def _path(entry: Entry | None, *, lineage: bool) -> tuple[str, ...]:
     if entry is None:
         return ("lineage",) if lineage else ("all",)
     if entry.statement is not None and not lineage:
-        return (entry.statement.product, f"{entry.statement.layer}", entry.statement.table)
+        return (entry.statement.product, LAYER_NAMES.get(entry.statement.layer, ""), entry.statement.table)
     if entry.kind == "layer":
         return (entry.id.removeprefix("layer:").partition("/")[0], entry.name)
     return ("lineage", entry.name) if lineage else (entry.name,)
