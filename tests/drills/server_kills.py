@@ -1,0 +1,99 @@
+"""Drill: kill -9 the Connect server at ten seeded moments while the demo feeds, settle, and compare every table.
+
+Run: python tests/drills/server_kills.py [KILLS [SEED [ROOT]]]. Takes some twenty minutes; ROOT (a new folder) is kept.
+Each kill waits until every statement runs again and has committed a batch since. Exits 1 when one row is too many or
+too few, or when a statement does not come back.
+"""
+
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
+
+from driven import Impatient, alive, until
+from exactness import finish
+from pizzeria import Pizzeria
+
+from pipelines.demo.reference import Rules
+
+BACK_S = 240.0
+MOMENT_S = 15.0
+"""A kill comes within this time after all have come back: the longest trigger, so that it may meet any phase."""
+
+
+def main() -> int:
+    kills = int(sys.argv[1]) if len(sys.argv) > 1 else 10
+    seed = int(sys.argv[2]) if len(sys.argv) > 2 else 3
+    kept = len(sys.argv) > 3
+    root = Path(sys.argv[3]).absolute() if kept else Path(tempfile.mkdtemp(prefix="headgate-drill-"))
+    demo, moments = Pizzeria(root), random.Random(seed)
+    try:
+        demo.begin()
+        bad = sum(not kill(demo, number + 1, moments.uniform(0, MOMENT_S)) for number in range(kills))
+        bad += finish(demo, Rules())
+        print(f"{kills} kills with seed {seed}: {bad} things are wrong")
+        return 1 if bad else 0
+    finally:
+        demo.down()
+        if not kept:
+            shutil.rmtree(root)
+
+
+def kill(demo: Pizzeria, number: int, moment: float) -> bool:
+    """Kill the server after a moment and wait until all statements are back; whether they came."""
+    time.sleep(moment)  # The drawn moment is what is drilled.
+    pid = demo.pool_pid()
+    doing = ", ".join(f"{t} {batch}" for t, batch in busy(demo)) or "no batch under way"
+    os.kill(pid, signal.SIGKILL)
+    began = time.monotonic()
+    killed_at = time.time()
+    try:
+        until(lambda: not alive(pid), 10, "the server is dead")
+        until(lambda: demo.pool_pid() != pid, 60, "another server was started")
+        server_s = time.monotonic() - began
+        until(lambda: demo.all_run() and demo.measured_since(killed_at), BACK_S, "every statement runs")
+        until(lambda: not behind(demo, killed_at), BACK_S, "every statement has committed since")
+    except Impatient as error:
+        states = {t: s for t, s in demo.states().items() if s != "running"}
+        print(f"kill {number:2}: {error}; {states} {behind(demo, killed_at)}", flush=True)
+        return False
+    print(
+        f"kill {number:2}: {moment:4.1f} s after all ran, pid {pid}, met {doing}; new process after {server_s:.1f} s, "
+        f"all committed again after {time.monotonic() - began:.0f} s",
+        flush=True,
+    )
+    return True
+
+
+def busy(demo: Pizzeria) -> list[tuple[str, int]]:
+    """List the statements whose newest batch is begun and not committed, with its number."""
+    found = []
+    for folder in sorted((demo.folder / "data/checkpoints").iterdir()):
+        offset, commit = newest(folder / "offsets"), newest(folder / "commits")
+        if offset > commit:
+            found.append((folder.name, offset))
+    return found
+
+
+def behind(demo: Pizzeria, since: float) -> list[str]:
+    """List the statements that have not committed since then, those without input left out."""
+    late = []
+    for table, row in demo.statements().items():
+        commits = demo.folder / f"data/checkpoints/{table}__v{row['version']}/commits"
+        if not row["external"] and row["lag_rows"] != 0 and commits.stat().st_mtime < since:
+            late.append(table)
+    return late
+
+
+def newest(folder: Path) -> int:
+    return max((int(path.name) for path in folder.iterdir() if path.name.isdigit()), default=-1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
