@@ -16,6 +16,7 @@ import tempfile
 import time
 import uuid
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
@@ -119,11 +120,12 @@ def load(url: str, token: str) -> int:
 def waves(demo: Pizzeria, count: int, run: str, *, busy: bool) -> tuple[list[Stop], int]:
     """Stop in waves of a few statements, prove each wave, start them again; gives the stops and how many failed."""
     tables = sorted(set(demo.states()) - {"order_labels"})
-    client, stops, wrong = client_of(demo), [], 0
+    stops: list[Stop] = []
+    client, wrong = client_of(demo), 0
     while len(stops) < count:
         wave = [tables[(len(stops) + n) % len(tables)] for n in range(min(WAVE, count - len(stops)))]
         for table in wave:
-            until(lambda t=table: demo.states()[t] == "running", 120, f"{table} runs")
+            until(partial(runs, demo, table), 120, f"{table} runs")
             stops.append(stop(client, table, busy=busy))
         wrong += prove(demo, wave)
         if not waits(demo, run):
@@ -134,6 +136,10 @@ def waves(demo: Pizzeria, count: int, run: str, *, busy: bool) -> tuple[list[Sto
         done = ", ".join(f"{s.table} {_ms(s.called_ms)}/{s.trip_ms:.0f}" for s in stops[-len(wave) :])
         print(f"  {len(stops)} stops (called/round trip ms): {done}", flush=True)
     return stops, wrong
+
+
+def runs(demo: Pizzeria, table: str) -> bool:
+    return demo.states()[table] == "running"
 
 
 def stop(client: Client, table: str, *, busy: bool) -> Stop:
