@@ -88,14 +88,16 @@ def measure(statements: int, width: int, height: int) -> str:
     busy = statistics.median(one[3] for one in starts)
     return (
         f"| {statements:,} | {width}x{height} | {content:.0f} ms | {busy:.0f} ms | {ready:.0f} ms | {paint:,} B "
-        f"| {sent:.0f} B/s | {100 * share:.1f} % | {statistics.median(keys):.0f} ms | {memory:.0f} MB |"
+        f"| {sent:.0f} B/s "
+        f"| {100 * share:.1f} % | {statistics.median(keys):.0f} ms | {memory:.0f} MB |"
     )
 
 
 def main(arguments: list[str]) -> int:
     """Measure all sizes; returns an exit code."""
     print(
-        "| statements | terminal | first content | CPU to it | takes keys | first paint | steady | CPU | key to paint | memory |"
+        "| statements | terminal | first content | CPU to it | takes keys | first paint "
+        "| steady | CPU | key to paint | memory |"
     )
     print("|---|---|---|---|---|---|---|---|---|---|")
     for statements in [int(one) for one in arguments] or [1_000, 10_000]:

@@ -34,6 +34,9 @@ from tui.screens.rows import RowsPage
 from tui.widgets.lines import Pane
 from tui.widgets.table import StatusTable, with_gutter
 
+RESTS_S = 0.4
+"""The inspector follows a cursor that rests: on a slow line a held key must not draw it for every row."""
+
 
 class HomePage(RowsPage):
     """The tree."""
@@ -170,7 +173,8 @@ class HomePage(RowsPage):
         self.list.show(self.list.ids if list(self.list.ids) == ids else ids, picture, header(columns, width))
         if statement is not None:
             self.list.choose(statement.table)
-        self.inspector.show(inspector_lines(entry, self.figures, world, look, self.inspector.size.width))
+        if self.desk.tick() - self.key_at >= RESTS_S:
+            self.inspector.show(inspector_lines(entry, self.figures, world, look, self.inspector.size.width))
         self.below_left.show(event_lines(world, look, self.below_left.size.width))
         self.below_right.show(changes_lines(world, look, self.below_right.size.width))
 
