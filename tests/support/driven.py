@@ -28,21 +28,21 @@ class Driven:
         """The project's folder."""
         raise NotImplementedError
 
-    def run(self, *words: str, cwd: Path | None = None, **environ: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
         """Run a command of headgate in the project's folder; never raises for its exit code."""
         place = {"HEADGATE_HOME": str(self.root / "home"), **self.environ, **environ}
         return subprocess.run(
             [str(Path(sys.executable).with_name("headgate")), *words],
-            cwd=cwd or self.folder,
+            cwd=self.folder if self.folder.is_dir() else self.root,
             env={**os.environ, **place},
             capture_output=True,
             text=True,
             timeout=900,
         )
 
-    def done(self, *words: str, cwd: Path | None = None, **environ: str) -> str:
+    def done(self, *words: str, **environ: str) -> str:
         """Run a command that must succeed."""
-        found = self.run(*words, cwd=cwd, **environ)
+        found = self.run(*words, **environ)
         assert found.returncode == 0, f"headgate {' '.join(words)}: {found.returncode}\n{found.stdout}{found.stderr}"
         return found.stdout
 

@@ -41,10 +41,8 @@ class Pizzeria(Driven):
 
     def begin(self) -> dict[str, Any]:
         """Start the demo; every statement has rows afterwards."""
-        self.folder.parent.mkdir(parents=True, exist_ok=True)
-        found: dict[str, Any] = json.loads(
-            self.done("demo", str(self.folder), "--no-console", "--json", cwd=self.folder.parent)
-        )
+        self.root.mkdir(parents=True, exist_ok=True)
+        found: dict[str, Any] = json.loads(self.done("demo", str(self.folder), "--no-console", "--json"))
         return found
 
     def settle(self) -> dict[str, Any]:
