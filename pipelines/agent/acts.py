@@ -78,12 +78,11 @@ class Acts:
         """Stop and start statements on their checkpoints with the deployed revision."""
         outcomes = []
         for deployment in self._find(tables):
-            self._world.ledger.update_deployment(
-                deployment.table, deployment.version, wanted=Wanted.RUNNING, state=State.STOPPING
-            )
-            stop(self._world, deployment)
-            start(self._world, deployment)
-            self._world.ledger.update_deployment(deployment.table, deployment.version, restarts=deployment.restarts + 1)
+            key = (deployment.table, deployment.version)
+            with self._world.occupied(deployment):
+                self._world.ledger.update_deployment(*key, wanted=Wanted.RUNNING, state=State.STOPPING)
+                stop(self._world, deployment)
+                start(self._world, deployment)
             outcomes.append(_outcome(deployment, "restarted", arrived))
         return tuple(outcomes)
 

@@ -20,7 +20,7 @@ from pipelines.agent.journal import FaultPoints
 from pipelines.agent.keeping import Attached, PoolKeeper
 from pipelines.agent.measuring import EVERY_S, EVERY_VARIABLE, Measurer
 from pipelines.agent.purging import purge
-from pipelines.agent.reconciler import Reconciler
+from pipelines.agent.reconciler import Before, Reconciler
 from pipelines.agent.runs import RunLane
 from pipelines.agent.server import Server
 from pipelines.agent.world import LOOK_S, World
@@ -134,7 +134,9 @@ class Agent:
 
     def _round(self) -> None:
         """One round: queries seen, registry reconciled, lag measured when it is time."""
+        self._reconciler.apply_emergencies()
         deployments = tuple(self._ledger.deployments())
+        before = Before(deployments, self._world.busy())
         self._acts.remember(deployments)
         queries: tuple[Query, ...] = ()
         try:
@@ -143,7 +145,7 @@ class Agent:
             )
             self._keeper.heard(None)
             self._answered = time.monotonic()
-            deployments = self._reconciler.round(queries, ended)
+            self._reconciler.round(before, queries, ended)
             self._runs.resume_open()
         except PoolUnreachable as error:
             self._keeper.heard(error)

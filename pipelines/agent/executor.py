@@ -152,10 +152,10 @@ class Executor:
     def _restart(self, step: Step) -> Evidence:
         deployment = self._deployed(step)
         self._world.ledger.update_deployment(step.table, step.version, wanted=Wanted.RUNNING)
-        stop(self._world, deployment)
-        self._take_over_texts(step)
-        start(self._world, self._deployed(step))
-        self._world.ledger.update_deployment(step.table, step.version, restarts=deployment.restarts + 1)
+        with self._world.occupied(deployment):
+            stop(self._world, deployment)
+            self._take_over_texts(step)
+            start(self._world, self._deployed(step))
         checkpoint = self._world.files.read(deployment.checkpoint)
         seam = f"seam after batch {checkpoint.batch}" if checkpoint and checkpoint.batch is not None else "no batch yet"
         return Done(step.n, seam)

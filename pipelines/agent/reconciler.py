@@ -16,6 +16,15 @@ from state.rows import Deployment
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What was known when the pool was asked."""
+
+    deployments: tuple[Deployment, ...]
+    busy: frozenset[tuple[str, int]]
+    """Versions that were being started or stopped."""
+
+
 @dataclass(slots=True)
 class Reconciler:
     """Compares the registry with the pool, round by round."""
@@ -47,15 +56,20 @@ class Reconciler:
                 self.world.ledger.update_deployment(table, version, wanted=Wanted.STOPPED)
                 log.info("took the stop of %s from the emergency journal", query_name(table, version))
 
-    def round(self, queries: tuple[Query, ...], ended: tuple[Query, ...]) -> tuple[Deployment, ...]:
-        """Reconcile once with what the pool reports; gives the registry as it was read."""
-        self.apply_emergencies()
-        deployments = tuple(self.world.ledger.deployments())
+    def round(self, before: Before, queries: tuple[Query, ...], ended: tuple[Query, ...]) -> None:
+        """Reconcile once: the registry as it was before the pool was asked, with what the pool answered.
+
+        A version that was started or stopped meanwhile is left to the next round.
+        """
+        deployments = before.deployments
         active = {query.name: query for query in queries if query.active}
         over = {query.name: query for query in ended}
         for deployment in deployments:
             key = (deployment.table, deployment.version)
-            if deployment.external or key in self.world.busy:
+            if deployment.external or key in before.busy or key in self.world.busy():
+                continue
+            now = self.world.deployment(*key)
+            if now is None or (now.run_id, now.wanted) != (deployment.run_id, deployment.wanted):
                 continue
             name = query_name(*key)
             if name in active:
@@ -63,7 +77,6 @@ class Reconciler:
             else:
                 self._absent(deployment, over.get(name))
         self._unknown(active, deployments)
-        return deployments
 
     def _running(self, deployment: Deployment, query: Query) -> None:
         if deployment.wanted == Wanted.STOPPED:

@@ -20,10 +20,15 @@ def start(world: World, deployment: Deployment) -> Query:
     The owner file is read again before every start, because Spark fences nobody (architecture.md §2).
     """
     key = (deployment.table, deployment.version)
-    world.busy.add(key)
-    try:
+    with world.occupied(deployment):
         check_checkpoint(world, deployment)
-        query = world.pool.call(CALL_S, lambda engine: engine.queries.start(_start_of(world, deployment)))
+        try:
+            query = world.pool.call(CALL_S, lambda engine: engine.queries.start(_start_of(world, deployment)))
+        except EngineRefused as error:
+            world.ledger.update_deployment(
+                *key, state=State.FAILED, state_since=world.clock(), error=error.summary, error_class=error.error_class
+            )
+            raise
         found = world.files.read(deployment.checkpoint)
         world.ledger.update_deployment(
             *key,
@@ -37,13 +42,6 @@ def start(world: World, deployment: Deployment) -> Query:
             error_class="",
         )
         return query
-    except EngineRefused as error:
-        world.ledger.update_deployment(
-            *key, state=State.FAILED, state_since=world.clock(), error=error.summary, error_class=error.error_class
-        )
-        raise
-    finally:
-        world.busy.discard(key)
 
 
 def stop(
@@ -53,14 +51,11 @@ def stop(
 
     `calling` hears of each call of Spark's stop, just before it.
     """
-    key = (deployment.table, deployment.version)
-    world.busy.add(key)
+    name = query_name(deployment.table, deployment.version)
     began = time.monotonic()
-    try:
-        world.pool.call(seconds, lambda engine: engine.queries.stop(query_name(*key), calling))
-        return (time.monotonic() - began) * 1000
-    finally:
-        world.busy.discard(key)
+    with world.occupied(deployment):
+        world.pool.call(seconds, lambda engine: engine.queries.stop(name, calling))
+    return (time.monotonic() - began) * 1000
 
 
 def mark_stopped(world: World, deployment: Deployment) -> None:

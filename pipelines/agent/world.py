@@ -2,7 +2,9 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
@@ -56,8 +58,21 @@ class World:
     clock: Callable[[], float] = time.time
     stopping: threading.Event = field(default_factory=threading.Event)
     """Set once, when the agent is to end; every loop waits on it instead of sleeping."""
-    busy: set[tuple[str, int]] = field(default_factory=set)
-    """Versions that a step or an act is starting or stopping right now: the reconciler leaves them alone."""
+    _busy: Counter[tuple[str, int]] = field(default_factory=Counter)
+
+    @contextmanager
+    def occupied(self, deployment: Deployment) -> Iterator[None]:
+        """Keep the reconciler away from a version while it is being started or stopped; blocks may nest."""
+        key = (deployment.table, deployment.version)
+        self._busy[key] += 1
+        try:
+            yield
+        finally:
+            self._busy[key] -= 1
+
+    def busy(self) -> frozenset[tuple[str, int]]:
+        """Versions that a step or an act is starting or stopping right now."""
+        return frozenset(key for key, count in list(self._busy.items()) if count)
 
     def event(
         self, kind: str, summary: str, *, about: tuple[str, int] = ("", 0), detail: str = "", fingerprint: str = ""

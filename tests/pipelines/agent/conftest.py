@@ -51,6 +51,7 @@ class _Queries:
 
     def stop(self, name: str, calling: Callable[[], object] = unheard) -> None:
         calling()
+        calling()
         self.pool.stops.append(name)
         self.pool.running.pop(name, None)
 
