@@ -6,8 +6,9 @@ Once one has begun, every byte of it is swallowed.
 from collections.abc import Generator, Iterable
 
 from textual import constants, events, messages
-from textual._ansi_sequences import ANSI_SEQUENCES_KEYS, IGNORE_SEQUENCE
-from textual._parser import ParseEOF, ParseTimeout, Peek1, Read1, TokenCallback, get_time
+from textual._ansi_sequences import ANSI_SEQUENCES_KEYS
+from textual._parser import ParseEOF, ParseTimeout, Peek1, Read1, TokenCallback
+from textual._time import get_time
 from textual._xterm_parser import XTermParser
 from textual.keys import Keys
 from textual.message import Message
@@ -171,7 +172,7 @@ class SafeParser(XTermParser):
 def known_keys(sequence: str) -> Iterable[events.Key]:
     """Give the keys of a complete sequence; one that is not in Textual's table gives none."""
     keys = ANSI_SEQUENCES_KEYS.get(sequence)
-    if isinstance(keys, tuple) and keys is not IGNORE_SEQUENCE:
+    if isinstance(keys, tuple):
         for key in keys:
             if key is not Keys.Ignore:
                 yield events.Key(key.value, None)
