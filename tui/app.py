@@ -21,8 +21,8 @@ def run_console(
     environ: Mapping[str, str] = os.environ,
     read_only: str = "",
     offer_down: Callable[[], object] | None = None,
-) -> int:
-    """Run the console over one environment until it is left; returns an exit code.
+) -> int | str:
+    """Run the console over one environment until it is left; returns an exit code, or the environment to go to.
 
     `read_only` says why this person may look but not act. `offer_down` is called after the screen is given back, when
     the person chose to stop everything; with None the question is not put.

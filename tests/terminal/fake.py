@@ -270,6 +270,9 @@ class FakeOperations:
     def commands(self) -> Sequence[Command]:
         return self.current.commands
 
+    def environments(self) -> Sequence[str]:
+        return ("dev", "prod")
+
     def confirmation(self, act: str, tables: Sequence[str]) -> Confirmation:
         if len(tables) > 1:
             return Confirmation("C2", str(len(tables)))

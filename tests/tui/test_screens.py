@@ -252,6 +252,21 @@ def test_leaving_a_run_sends_nothing() -> None:
     in_console(scenario)
 
 
+def test_env_leaves_for_another_environment_and_for_no_other_name() -> None:
+    async def scenario(console: Console) -> None:
+        for name, flash in (("staging", "started here: dev, prod"), (console.app.desk.place.environment, "this is")):
+            await console.press(":")
+            await console.type(f"env {name}")
+            await console.press("enter")
+            await console.until(lambda said=flash: said in console.flash(), "the answer")
+        await console.press(":")
+        await console.type("env prod")
+        await console.press("enter")
+        await console.until(lambda: console.app.return_value == "prod", "the console leaves")
+
+    in_console(scenario)
+
+
 def test_cancel_asks_and_is_sent() -> None:
     async def scenario(console: Console) -> None:
         console.app.go("run", run_id="9f2c")

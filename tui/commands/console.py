@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 from core.errors import HeadgateError, LedgerUnavailable, Refused, UsageError
 from tui.commands.context import Context
+from tui.operations.bound import Operations
+from tui.operations.environments import find_place
 
 
 def console(context: Context) -> int:
@@ -35,23 +37,30 @@ def open_console(context: Context, *, offer_down: Callable[[], object] | None = 
     from tui.app import run_console
     from tui.screens.answers import Answers
 
-    place = context.place
-    if not os.path.exists(place.where.ledger):
-        raise LedgerUnavailable(f"{place.title} was never started", remedy="headgate up")
-    return run_console(
-        Answers(context.operations),
-        project=place.project,
-        environment=place.environment,
-        protected=place.protected,
-        user=_user(context),
-        environ=context.environ,
-        offer_down=offer_down,
-    )
+    operations = context.operations
+    while True:
+        place = operations.place
+        if not os.path.exists(place.where.ledger):
+            raise LedgerUnavailable(f"{place.title} was never started", remedy=f"headgate up --env {place.environment}")
+        left = run_console(
+            Answers(operations),
+            project=place.project,
+            environment=place.environment,
+            protected=place.protected,
+            user=_user(operations),
+            environ=context.environ,
+            offer_down=offer_down,
+        )
+        if isinstance(left, int):
+            return left
+        operations.close()
+        there = find_place(context.environ, context.cwd, project=place.folder, environment=left)
+        operations = Operations(there, context.environ)
 
 
-def _user(context: Context) -> str:
+def _user(operations: Operations) -> str:
     """Name the user as the agent does, which stages under that name; without one, as the system does."""
     try:
-        return context.operations.actor()
+        return operations.actor()
     except HeadgateError:
         return getpass.getuser()

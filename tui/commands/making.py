@@ -128,7 +128,7 @@ def _init_table(context: Context, name: str) -> int:
     else:
         columns = tuple(
             (column.name, column.type.upper())
-            for column in projects.parse(place, projects.read_texts(place.folder)).tables[parent].ddl_facts.columns
+            for column in context.operations.project().tables[parent].ddl_facts.columns
         )
         written = _statement_files(layer, product, table, parent, columns)
     _write(context, Path(place.folder), written)

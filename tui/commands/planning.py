@@ -9,7 +9,7 @@ from core.errors import AgentUnreachable, LedgerUnavailable, TryAgain, UsageErro
 from core.names import TableName, parse_table_name
 from core.plan import Plan, Request
 from tui.commands.context import Context
-from tui.operations import plans, projects
+from tui.operations import plans
 from tui.operations.plans import Submitted
 
 VERBS = ("deploy", "delete")
@@ -20,21 +20,21 @@ NO_CHANGE, CHANGES, LOSS = 0, 10, 11
 
 def plan(context: Context) -> int:
     """Compute a plan, print it, and hand it to the agent when one answers."""
-    args, voice, place = context.args, context.voice, context.place
+    args, voice, operations = context.args, context.voice, context.operations
     request = read_request(context)
-    texts, project = context.operations.declared()
+    operations.project()
     submitted: Submitted | None = None
     if args.observed:
-        found = plans.compute(project, place.environment, plans.observed_from_file(args.observed), request)
+        found = operations.compute_over(plans.observed_from_file(args.observed), request)
     else:
-        found = plans.compute(project, place.environment, _observed(context), request)
+        found = operations.compute_over(_observed(context), request)
         if not args.offline and not found.refusals and not found.empty:
             submitted = _submit(context, request)
             found = submitted.plan if submitted else found
     if voice.as_json:
         voice.data(_as_json(found, submitted))
     else:
-        _print(context, texts, found, submitted)
+        _print(context, found, submitted)
     if found.refusals:
         return 3
     return _exit_code(found) if args.exit_code else 0
@@ -146,10 +146,10 @@ def _as_json(found: Plan, submitted: Submitted | None) -> dict[str, Any]:
     return body
 
 
-def _print(context: Context, texts: dict[str, str], found: Plan, submitted: Submitted | None) -> None:
+def _print(context: Context, found: Plan, submitted: Submitted | None) -> None:
     from tui.commands.voice import problem_line
 
-    for problem in projects.warnings(texts):
+    for problem in context.operations.warnings():
         context.voice.say(problem_line(problem))
     context.voice.print(lines_of(found))
     if found.refusals:

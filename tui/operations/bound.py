@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from core.names import TableName
-from core.plan import Plan, Request
+from core.plan import Observed, Plan, Request
 from state.rows import Audit, Command, Event, PlanRow, RunRow, SampleRow
 from state.schema import SCHEMA
 from state.store import Reader
 from tui.client import Client
-from tui.operations import acts, agents, statements
+from tui.operations import acts, agents, environments, statements
 from tui.operations import plans as planning
 from tui.operations.environments import Place
 from tui.operations.projects import ProjectReader
@@ -32,7 +32,7 @@ class Operations:
         self.place = place
         self.client = Client(place.where.socket, ledger=SCHEMA, title=place.title)
         self._environ = dict(environ)
-        self._projects = ProjectReader(place)
+        self._projects = ProjectReader(place, environ)
         self._lock = threading.Lock()
         self._reader: Reader | None = None
 
@@ -98,11 +98,11 @@ class Operations:
 
     def project(self) -> "Project":
         """Read the project; files that did not change are not read again."""
-        return self._projects.read()[1]
+        return self._projects.read().project
 
-    def declared(self) -> tuple[dict[str, str], "Project"]:
-        """Give the project with the texts that it was read from, by path."""
-        return self._projects.read()
+    def warnings(self) -> tuple[dict[str, object], ...]:
+        """List what the project's reading warns of, as JSON objects."""
+        return tuple(problem.as_json() for problem in self._projects.read().warnings)
 
     def drift(self) -> Drift:
         """Compare the files with what is deployed."""
@@ -114,7 +114,14 @@ class Operations:
 
     def compute(self, request: Request) -> Plan:
         """Compute a plan over the ledger's values, without the agent; refusals are in the plan."""
-        return planning.compute(self.project(), self.place.environment, planning.observe(self.reader), request)
+        return self.compute_over(planning.observe(self.reader), request)
+
+    def compute_over(self, observed: Mapping[TableName, Observed], request: Request) -> Plan:
+        """Compute a plan over what was observed elsewhere, or over nothing; refusals are in the plan."""
+        project, facts = self.project(), self._projects.facts
+        found = planning.compute(project, self.place.environment, observed, request, facts)
+        self._projects.save_facts()
+        return found
 
     # Acting: over the agent's socket. All raise AgentUnreachable, TryAgain, VersionMismatch and what the agent refuses.
 
@@ -144,9 +151,9 @@ class Operations:
 
     def submit(self, request: Request) -> planning.Submitted:
         """Compute a plan and hand it to the agent; raises Refused with the first refusal, Stale, InvalidProject."""
-        texts, project = self._projects.read()
+        declared, facts = self._projects.read(), self._projects.facts
         line = acts.plan_line(self.place, request)
-        return planning.submit(self.place, self.client, self.reader, request, texts=texts, project=project, line=line)
+        return planning.submit(self.place, self.client, self.reader, request, declared=declared, facts=facts, line=line)
 
     def apply(self, plan_hash: str, *, confirm: str) -> str:
         """Execute a submitted plan; returns the run's id at once. Raises Stale when its scope has changed."""
@@ -167,6 +174,10 @@ class Operations:
     def actor(self) -> str:
         """Ask the agent under which name it knows this user."""
         return str(self.client.call("status").get("actor", ""))
+
+    def started_environments(self) -> tuple[str, ...]:
+        """List the project's environments that have a ledger on this machine."""
+        return environments.started(self.place, self._environ)
 
     def agent_answers(self) -> bool:
         """Whether an agent listens on the socket now."""

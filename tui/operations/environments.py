@@ -114,6 +114,13 @@ def absolute(environ: Mapping[str, str], cwd: str) -> dict[str, str]:
     return changed
 
 
+def started(place: Place, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """List the environments of a place's project that have a ledger here, in the order of headgate.yml."""
+    names = read_head(place.folder).protected_by_name
+    found = (find_place(environ, place.folder, project=place.folder, environment=name) for name in names)
+    return tuple(there.environment for there in found if os.path.exists(there.where.ledger))
+
+
 def read_head(folder: str) -> Head:
     """Read a project's name, id and environments; raises UsageError with the missing key and the remedy."""
     path = Path(folder, PROJECT_FILE)

@@ -15,7 +15,9 @@ from tui.client import Client
 from tui.operations.environments import Place
 
 if TYPE_CHECKING:
+    from core.facts import Facts
     from core.project import Project
+    from tui.operations.projects import Declaration
 
 _TRIES = 3
 
@@ -50,11 +52,17 @@ def observed_from_file(path: str) -> Mapping[TableName, Observed]:
     return observed_from_text(text, path)
 
 
-def compute(project: "Project", environment: str, observed: Mapping[TableName, Observed], request: Request) -> Plan:
+def compute(
+    project: "Project",
+    environment: str,
+    observed: Mapping[TableName, Observed],
+    request: Request,
+    facts: "Facts | None" = None,
+) -> Plan:
     """Compute a plan, without agent, Spark or ledger; what cannot be done is in its refusals."""
     from core.planner import make_plan
 
-    return make_plan(project, environment, observed, request)
+    return make_plan(project, environment, observed, request, facts)
 
 
 def refuse(plan: Plan) -> None:
@@ -71,8 +79,8 @@ def submit(
     reader: Reader,
     request: Request,
     *,
-    texts: dict[str, str],
-    project: "Project",
+    declared: "Declaration",
+    facts: "Facts",
     line: str,
 ) -> Submitted:
     """Compute and hand over to the agent, again when its world moved in between; raises Refused, Stale."""
@@ -80,10 +88,10 @@ def submit(
 
     wanted = request if request.nonce else replace(request, nonce=secrets.token_hex(8))
     for attempt in range(_TRIES):
-        plan = compute(project, place.environment, observe(reader), wanted)
+        plan = compute(declared.project, place.environment, observe(reader), wanted, facts)
         refuse(plan)
         args = {
-            "texts": texts,
+            "texts": dict(declared.texts),
             "environment": place.environment,
             "request": plan_as_json(plan)["request"],
             "hash": plan.hash,

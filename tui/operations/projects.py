@@ -2,17 +2,22 @@
 
 import os
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
 
-from core.errors import InvalidProject, UsageError
-from core.project import Project
+from core.errors import InvalidProject
+from core.home import facts_path
 from core.vocabulary import LAYER_FOLDERS, Layer
 from tui.operations.environments import PROJECT_FILE, Place
+from tui.operations.files import Files, read_files
 
-READ = (".sql", ".yml", ".yaml")
-"""Endings of the files that declare something."""
-
-_LARGEST = 4 * 1024 * 1024
+if TYPE_CHECKING:
+    from core.facts import Facts
+    from core.problems import Problem
+    from core.project import Project
+    from state.facts import FactCache
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,29 +32,16 @@ class Declared:
 
 def read_texts(folder: str) -> dict[str, str]:
     """Read every declaring file of the folder, by its path with forward slashes; raises UsageError."""
-    texts: dict[str, str] = {}
-    unreadable: list[str] = []
-    for path in _files(folder):
-        try:
-            with open(os.path.join(folder, path), encoding="utf-8-sig", newline="") as file:
-                texts[path] = file.read(_LARGEST)
-        except (OSError, UnicodeDecodeError) as error:
-            unreadable.append(f"{path} ({error})")
-    if PROJECT_FILE not in texts and not unreadable:
-        raise UsageError(f"{folder} has no {PROJECT_FILE}", remedy="has the folder been moved? name it with --project")
-    if unreadable:
-        raise UsageError(
-            f"{len(unreadable)} files of the project cannot be read: {'; '.join(unreadable[:5])}",
-            remedy="make them readable, as UTF-8 text",
-        )
-    return texts
+    return dict(read_files(folder).texts)
 
 
-def parse(place: Place, texts: dict[str, str]) -> Project:
-    """Read the texts as a Project; raises InvalidProject with all Problems, warnings included."""
+def parse(
+    place: Place, texts: Mapping[str, str], facts: "Facts | None" = None
+) -> "tuple[Project, tuple[Problem, ...]]":
+    """Read the texts as a Project, with its warnings; raises InvalidProject with all Problems."""
     from core.layouts import read_project
 
-    project, problems = read_project(texts)
+    project, problems = read_project(texts, facts)
     errors = [problem for problem in problems if problem.severity.value == "error"]
     if project is None or errors:
         many = "1 problem" if len(errors) == 1 else f"{len(errors)} problems"
@@ -63,14 +55,7 @@ def parse(place: Place, texts: dict[str, str]) -> Project:
             f"{PROJECT_FILE} changed while it was read, or has its id or environments in a form that is not read",
             remedy="write `id:` and the environments' names in block style, one on each line, and try again",
         )
-    return project
-
-
-def warnings(texts: dict[str, str]) -> tuple[dict[str, object], ...]:
-    """List what the project's reading warns of, as JSON objects."""
-    from core.layouts import read_project
-
-    return tuple(problem.as_json() for problem in read_project(texts)[1])
+    return project, problems
 
 
 def declared(folder: str) -> tuple[Declared, ...]:
@@ -89,48 +74,55 @@ def declared(folder: str) -> tuple[Declared, ...]:
     return tuple(found[table] for table in sorted(found))
 
 
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """The project as its files declared it at one moment."""
+
+    texts: Mapping[str, str]
+    project: "Project"
+    warnings: "tuple[Problem, ...]"
+
+
 class ProjectReader:
-    """Reads the project again only when a file changed; safe to share between threads."""
+    """Reads again only the files that changed, and parses only texts that are not known; safe between threads."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, environ: Mapping[str, str]) -> None:
         self._place = place
+        self._facts_path = facts_path(environ, project=place.project, project_id=place.project_id)
         self._lock = threading.Lock()
-        self._stamp: tuple[tuple[str, int, int], ...] = ()
-        self._kept: tuple[dict[str, str], Project] | None = None
+        self._files: Files | None = None
+        self._kept: Declaration | None = None
 
-    def read(self) -> tuple[dict[str, str], Project]:
-        """Give texts and Project; raises InvalidProject or UsageError as `read_texts` and `parse`."""
+    def read(self) -> Declaration:
+        """Give texts, Project and warnings; raises InvalidProject or UsageError."""
         with self._lock:
-            stamp = self._stamped()
-            if self._kept is None or stamp != self._stamp:
-                texts = read_texts(self._place.folder)
-                self._kept = (texts, parse(self._place, texts))
-                self._stamp = stamp
+            files = read_files(self._place.folder, self._files)
+            if self._kept is None or files is not self._files:
+                self._files = files
+                try:
+                    project, warnings = parse(self._place, files.texts, self.facts)
+                    self._kept = Declaration(files.texts, project, warnings)
+                except InvalidProject:
+                    self._kept = None
+                    raise
+                finally:
+                    self.save_facts()
             return self._kept
 
-    def _stamped(self) -> tuple[tuple[str, int, int], ...]:
-        stamps = []
-        for path in _files(self._place.folder):
-            try:
-                found = os.stat(os.path.join(self._place.folder, path))
-            except OSError:
-                stamps.append((path, 0, 0))
-            else:
-                stamps.append((path, found.st_mtime_ns, found.st_size))
-        return tuple(stamps)
+    @cached_property
+    def facts(self) -> "Facts":
+        """What is known of SQL texts, this project's own and deployed ones."""
+        return self._cache.load()
 
+    def save_facts(self) -> None:
+        """Keep for the next process what was read newly."""
+        self._cache.save(self.facts)
 
-def _files(folder: str) -> list[str]:
-    """List headgate.yml and what lies below `pipelines`, sorted; data folders are never walked."""
-    if not os.path.isdir(folder):
-        raise UsageError(f"the project folder {folder} is gone or cannot be read", remedy="name it with --project DIR")
-    found = [PROJECT_FILE] if os.path.exists(os.path.join(folder, PROJECT_FILE)) else []
-    root = os.path.join(folder, "pipelines")
-    for where, folders, names in os.walk(root):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        relative = os.path.relpath(where, folder).replace(os.sep, "/")
-        found.extend(f"{relative}/{name}" for name in sorted(names) if name.endswith(READ))
-    return found
+    @cached_property
+    def _cache(self) -> "FactCache":
+        from state.facts import FactCache
+
+        return FactCache(self._facts_path)
 
 
 def _entries(folder: str) -> list[os.DirEntry[str]]:

@@ -22,6 +22,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("runs", ":runs", "All runs"),
     Command("run", ":run [id]", "A run; without an id the open or the last one"),
     Command("plan", ":plan HASH", "A plan that was submitted"),
+    Command("env", ":env NAME", "Another environment of the project; marks are dropped"),
     Command("quit", ":quit", "Leave the console"),
 )
 

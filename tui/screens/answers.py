@@ -236,6 +236,10 @@ class Answers:
 
     # Acts.
 
+    def environments(self) -> Sequence[str]:
+        """List the environments of the project that have a ledger here."""
+        return self._bound.started_environments()
+
     def confirmation(self, act: str, tables: Sequence[str]) -> Confirmation:
         """Say what must be typed."""
         from core.confirmation import confirmation_for_act

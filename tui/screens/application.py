@@ -69,7 +69,7 @@ class Broken(Message):
         self.bug = bug
 
 
-class ConsoleApp(App[int], inherit_bindings=False):
+class ConsoleApp(App[int | str], inherit_bindings=False):
     """One console over one environment."""
 
     CSS_PATH = "../console.tcss"
@@ -155,6 +155,10 @@ class ConsoleApp(App[int], inherit_bindings=False):
             ask_to_leave(self.screen, self.exit)
         else:
             self.exit(0)
+
+    def switch(self, environment: str) -> None:
+        """Leave for another environment of the project: what is returned is its name."""
+        self.exit(environment)
 
     def copy(self, text: str) -> None:
         """Hand text to the terminal's clipboard (OSC 52)."""

@@ -78,6 +78,9 @@ class Operations(Protocol):
     def figures(self, table: str, version: int) -> Measurement | None:
         """Read all latest figures of one version; the snapshot has those of lists alone."""
 
+    def environments(self) -> Sequence[str]:
+        """List the project's environments that were started here; raises UsageError when its folder is gone."""
+
     def project(self) -> ProjectView: ...
     def plan(self, hash_prefix: str) -> PlanView | None: ...
     def runs(self) -> Sequence[RunRow]: ...

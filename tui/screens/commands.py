@@ -31,6 +31,8 @@ def run_command(page: Page, text: str) -> None:
             _review(page, rest)
         case "run":
             _run(page, rest)
+        case "env":
+            _env(page, rest)
         case _:
             _act(page, word, rest)
 
@@ -52,6 +54,20 @@ def _review(page: Page, rest: str) -> None:
             lambda: desk.operations.submit(desk.place.user),
             lambda result: desk.host.go("review", plan_hash=str(result)),
         )
+
+
+def _env(page: Page, rest: str) -> None:
+    desk = page.desk
+
+    def known(result: object) -> None:
+        names = tuple(result) if isinstance(result, tuple) else ()
+        if rest in names and rest != desk.place.environment:
+            desk.host.switch(rest)
+        else:
+            here = f"this is {desk.place.environment}; " if rest == desk.place.environment else ""
+            desk.say(f"env: {here}started here: {', '.join(names)}", Tone.CHANGING)
+
+    desk.host.perform(desk.operations.environments, known)
 
 
 def _run(page: Page, rest: str) -> None:

@@ -28,6 +28,9 @@ class Host(Protocol):
         """Go back one screen; on the first one, quit."""
 
     def quit(self) -> None: ...
+    def switch(self, environment: str) -> None:
+        """Leave for another environment of the project."""
+
     def kick(self) -> None:
         """Read everything again now."""
 

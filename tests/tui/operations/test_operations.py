@@ -29,7 +29,7 @@ def test_declared_tables_are_known_from_the_names_of_their_files(folder: Path) -
 
 
 def test_names_of_files_and_the_real_reading_agree(place: Place) -> None:
-    project = projects.parse(place, projects.read_texts(place.folder))
+    project = projects.parse(place, projects.read_texts(place.folder))[0]
     found = projects.declared(place.folder)
     assert [(entry.table, entry.product, entry.layer, entry.external) for entry in found] == [
         (table.name, table.product, table.layer, table.external) for table in project.tables.values()
@@ -60,13 +60,13 @@ def test_a_project_that_is_gone_says_so(folder: Path, place: Place) -> None:
 
 
 def test_a_project_is_read_again_only_when_a_file_changed(folder: Path, place: Place) -> None:
-    reader = projects.ProjectReader(place)
-    first = reader.read()[1]
-    assert reader.read()[1] is first
+    reader = projects.ProjectReader(place, {})
+    first = reader.read().project
+    assert reader.read().project is first
     (folder / "pipelines/facts/p/b/sql-scripts/dml.b.sql").write_text(
         "INSERT INTO b SELECT id, kind FROM STREAM a; -- x"
     )
-    assert reader.read()[1] is not first
+    assert reader.read().project is not first
 
 
 def test_problems_come_all_at_once(folder: Path, place: Place) -> None:
@@ -219,7 +219,7 @@ def test_the_rounds_of_the_sample_are_those_of_its_own_process(tmp_path: Path) -
 
     made = demos.copy(str(tmp_path / "demo"), os.environ)
     place = find_place({"HEADGATE_HOME": str(tmp_path / "home")}, made["folder"])
-    project = projects.parse(place, projects.read_texts(place.folder))
+    project = projects.parse(place, projects.read_texts(place.folder))[0]
     assert demos.rounds_of(project) == how_many_rounds(project)
 
 
