@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import time
 import uuid
 from collections.abc import Callable
 from typing import TypeVar
@@ -16,6 +17,7 @@ from pipelines.engine.queries import SparkQueries
 from pipelines.engine.tables import SparkTables
 from pipelines.pool import LocalPool
 from pipelines.session import Session
+from state.rows import Event
 from state.store import Ledger
 
 log = logging.getLogger(__name__)
@@ -119,10 +121,19 @@ class PoolKeeper:
             session.attach()
         if fresh:
             self._ledger.put_pool(session_id=session.session_id, pool_generation=facts.pool_generation + 1)
+        if self._local is None and (limit := session.idle_limit_s()) is not None:
+            self._warn_of_idle_limit(limit)
         attached = Attached(session)
         self._restore(attached)
         self._open = attached
         self._say("up", "")
+
+    def _warn_of_idle_limit(self, limit_s: float) -> None:
+        """A session that is idle for so long is closed with all its queries (spark.md §1); our rounds keep it alive."""
+        summary = f"the pool ends sessions that are idle for {limit_s / 60:.0f} min, with every statement in them"
+        remedy = "set spark.connect.session.manager.defaultSessionTimeout=-1 on the server"
+        event = Event(0, time.time(), "", 0, "pool", summary, remedy, fingerprint="idle limit")
+        self._ledger.add_event(event)
 
     def _session(self, session_id: str) -> Session:
         if self._local is not None:
