@@ -5,14 +5,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from core.differences import short_difference
+from core.facts import Facts
 from core.fingerprint import revision_hash
-from core.layouts.settings import read_settings, settings_as_text
+from core.layouts.settings import settings_as_text
 from core.names import TableName
 from core.plan import Action, Texts
 from core.problems import Problem, Severity
 from core.project import Settings, Table
-from core.sql.ddl import read_ddl
-from core.sql.reading import read_statements
 from core.sql.values import Column, Operator, Parsed, Read, TableDdl
 
 SEVERITIES = ("0", "1", "2", "11a", "3", "4", "6c", "6d", "7b", "7a", "7c", "9", "8", "5", "6b", "6a")
@@ -67,16 +66,17 @@ def revision_of(table: Table) -> Revision:
     return Revision(table.name, texts, table.facts, table.ddl_facts, table.settings)
 
 
-def read_revision(table: TableName, texts: Texts, defaults: Settings) -> Revision | None:
+def read_revision(table: TableName, texts: Texts, defaults: Settings, facts: Facts | None = None) -> Revision | None:
     """Read deployed texts again; None when they cannot be read. An older yml is read over today's defaults."""
     problems: list[Problem] = []
-    settings = read_settings(texts.yml, f"{table}.yml", defaults, problems)
-    ddl, wrong = read_ddl(texts.ddl, f"ddl.{table}.sql")
+    facts = facts or Facts()
+    settings = facts.settings(texts.yml, f"{table}.yml", defaults, problems)
+    _, ddl, wrong = facts.ddl(texts.ddl, f"ddl.{table}.sql")
     if ddl is None or _has_error((*problems, *wrong)):
         return None
     if not texts.dml.strip():
         return Revision(table, texts, None, ddl, settings)
-    statements, wrong = read_statements(texts.dml, f"dml.{table}.sql")
+    statements, wrong = facts.statements(texts.dml, f"dml.{table}.sql")
     parsed = next((statement for statement in statements if statement.writes == table), None)
     return None if parsed is None or _has_error(wrong) else Revision(table, texts, parsed, ddl, settings)
 

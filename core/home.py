@@ -9,6 +9,10 @@ SOCKET_LIMIT = 107
 """Bytes that a Unix socket's path may have (Linux `sun_path`, unix(7))."""
 
 
+FACTS = "facts-1.db"
+"""The fact cache's file; another layout of its tables is another name."""
+
+
 @dataclass(frozen=True, slots=True)
 class Locations:
     """Absolute paths of one environment."""
@@ -55,6 +59,20 @@ def locations(environ: Mapping[str, str], uid: int, *, project: str, project_id:
     # A short hashed path, because the home may be deeper than a socket's path may be long.
     socket = f"/tmp/headgate-{uid}/{_digest(str(home), 12)}.sock"
     return Locations(home=str(home), socket=socket)
+
+
+def facts_path(environ: Mapping[str, str], *, project: str, project_id: str) -> str:
+    """Place a project's fact cache: below HEADGATE_HOME where that is set, else below the user's cache folder.
+
+    Empty where neither is known: nothing is kept then.
+    """
+    root = environ.get("HEADGATE_HOME")
+    if not root:
+        cache = environ.get("XDG_CACHE_HOME") or (f"{environ['HOME']}/.cache" if environ.get("HOME") else "")
+        if not cache:
+            return ""
+        root = f"{cache}/headgate"
+    return str(PurePosixPath(root) / f"{project}-{_digest(project_id, 8)}" / FACTS)
 
 
 def _digest(text: str, length: int) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from core.changes import Change
 from core.deletes import decide_delete
 from core.errors import UsageError
+from core.facts import Facts
 from core.graph import Edge, Graph, graph_of
 from core.guards import guards_of
 from core.layouts.sections import did_you_mean
@@ -35,10 +36,17 @@ class _Draft:
     warnings: list[Warned]
 
 
-def make_plan(project: Project, environment: str, observed: Mapping[TableName, Observed], request: Request) -> Plan:
+def make_plan(
+    project: Project,
+    environment: str,
+    observed: Mapping[TableName, Observed],
+    request: Request,
+    facts: Facts | None = None,
+) -> Plan:
     """Plan a request; what cannot be done stands in `refusals`, and then there are no steps.
 
-    Raises UsageError for an environment that the project does not have. Linear in tables and edges.
+    Raises UsageError for an environment that the project does not have. `facts` only saves time: deployed texts that it
+    knows are not parsed again. Linear in tables and edges.
     """
     if environment not in project.environments:
         raise UsageError(
@@ -47,7 +55,7 @@ def make_plan(project: Project, environment: str, observed: Mapping[TableName, O
             or f"environments: {', '.join(project.environments)}",
         )
     request = normal(request)
-    situation = Situation(project, project.environments[environment], observed)
+    situation = Situation(project, project.environments[environment], observed, facts or Facts())
     scope = resolve(request, situation)
     draft = _delete(situation, scope) if request.verb == "delete" else _deploy(situation, scope)
     return _sealed(situation, scope, draft)

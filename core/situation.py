@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from core.changes import Change, Revision, classify, read_revision, removed_columns, revision_of, unproven
+from core.facts import Facts
 from core.names import TableName, physical_name
 from core.plan import Action, Binding, Observed
 from core.project import Environment, Project, Table
@@ -13,9 +14,12 @@ from core.vocabulary import State
 class Situation:
     """A project and its deployments; answers are computed once per table."""
 
-    def __init__(self, project: Project, environment: Environment, observed: Mapping[TableName, Observed]) -> None:
+    def __init__(
+        self, project: Project, environment: Environment, observed: Mapping[TableName, Observed], facts: Facts
+    ) -> None:
         self.project = project
         self.environment = environment
+        self._facts = facts
         self._observed = {table: self._complete(table, observed[table]) for table in sorted(observed)}
         self._old: dict[TableName, Revision | None] = {}
         self._new: dict[TableName, Revision] = {}
@@ -96,7 +100,7 @@ class Situation:
                 known = self.declared(table)
                 if known is not None and not texts.ddl.strip():
                     texts = replace(texts, ddl=known.ddl.text)
-                self._old[table] = read_revision(table, texts, self.project.defaults)
+                self._old[table] = read_revision(table, texts, self.project.defaults, self._facts)
         return self._old[table]
 
     def next_version(self, table: TableName) -> int:

@@ -3,18 +3,16 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from core.facts import Facts
 from core.layouts.checks import check_tables
 from core.layouts.folders import Folder, read_folders
 from core.layouts.manifest import PATH as MANIFEST
 from core.layouts.manifest import Manifest, read_manifest
 from core.layouts.sections import did_you_mean
 from core.layouts.settings import read_settings, settings_as_text
-from core.layouts.views import view_declared_in
 from core.names import TableName
 from core.problems import Problem, Severity, Where, in_reading_order
 from core.project import Project, Script, Settings, Table
-from core.sql.ddl import read_ddl
-from core.sql.reading import read_statements
 from core.sql.values import Parsed, TableDdl
 
 __all__ = ["read_project", "read_settings", "settings_as_text"]
@@ -34,6 +32,7 @@ class _Draft:
     """What has been read so far; the first declaration of a table wins, a second one is a Problem."""
 
     texts: Mapping[str, str]
+    facts: Facts
     problems: list[Problem]
     folders: dict[TableName, Folder] = field(default_factory=dict)
     ddl: dict[TableName, tuple[str, TableDdl]] = field(default_factory=dict)
@@ -45,11 +44,14 @@ class _Draft:
     """Folders with a statement that could not be read."""
 
 
-def read_project(texts: Mapping[str, str]) -> tuple[Project | None, tuple[Problem, ...]]:
-    """Read paths (relative, forward slashes) and their texts; the project is None when any Problem is an error."""
+def read_project(texts: Mapping[str, str], facts: Facts | None = None) -> tuple[Project | None, tuple[Problem, ...]]:
+    """Read paths (relative, forward slashes) and their texts; the project is None when any Problem is an error.
+
+    `facts` only saves time: what it knows is not read again, what is read newly stands in it afterwards.
+    """
     problems: list[Problem] = []
     manifest = read_manifest(texts.get(MANIFEST), problems)
-    draft = _Draft(texts, problems)
+    draft = _Draft(texts, facts or Facts(), problems)
     folders = read_folders(texts, problems)
     for folder in folders:
         _read_ddls(folder, draft)
@@ -85,8 +87,7 @@ def _read_ddls(folder: Folder, draft: _Draft) -> None:
             continue
         draft.declared.add(name)
         draft.folders[name] = folder
-        text = draft.texts[path]
-        view = view_declared_in(text)
+        view, ddl, problems = draft.facts.ddl(draft.texts[path], path)
         if view is not None:
             draft.views[name] = path
             draft.problems.append(
@@ -98,7 +99,6 @@ def _read_ddls(folder: Folder, draft: _Draft) -> None:
                 )
             )
             continue
-        ddl, problems = read_ddl(text, path)
         draft.problems.extend(problems)
         if ddl is None:
             continue
@@ -116,7 +116,7 @@ def _read_ddls(folder: Folder, draft: _Draft) -> None:
 
 def _read_statements(folder: Folder, draft: _Draft) -> None:
     for name, path in sorted(folder.dml.items()):
-        statements, problems = read_statements(draft.texts[path], path)
+        statements, problems = draft.facts.statements(draft.texts[path], path)
         draft.problems.extend(problems)
         if any(problem.severity is Severity.ERROR for problem in problems):
             draft.broken.add(folder.path)
@@ -193,6 +193,6 @@ def _table(name: TableName, draft: _Draft, defaults: Settings) -> Table:
         ddl_facts=ddl,
         dml=Script(statement.path, draft.texts[statement.path]) if statement else None,
         facts=statement.facts if statement else None,
-        settings=read_settings(settings_text, yml, defaults, draft.problems),
+        settings=draft.facts.settings(settings_text, yml, defaults, draft.problems),
         settings_text=settings_text,
     )

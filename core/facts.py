@@ -1,0 +1,123 @@
+"""What the texts of a project say, each text read once: the parsers are loaded only for a text that is not known.
+
+A text is known by its content alone, never by its path or its file's dates.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import astuple
+from typing import Any
+
+from core.problems import Problem
+from core.project import Settings
+from core.sql.packing import pack_ddl, pack_statements, unpack_ddl, unpack_statements
+from core.sql.values import Parsed, TableDdl
+
+KEPT = 50_000
+"""Texts whose values are held at once; above it all are let go, so that an agent does not grow with every edit."""
+
+_BROKEN = (ValueError, TypeError, LookupError)
+"""What unpacking raises for a packed text that is not one."""
+
+
+class Facts:
+    """Reads SQL and settings by their content; give the same one again to read nothing twice.
+
+    Threads may share one: at worst a text is read twice.
+    """
+
+    def __init__(self, known: Mapping[bytes, str] | None = None) -> None:
+        self._known = known or {}
+        self._values: dict[bytes, Any] = {}
+        self._fresh: dict[bytes, str] = {}
+
+    def keys(self) -> frozenset[bytes]:
+        """Give the keys of all texts that were asked for."""
+        return frozenset(self._values)
+
+    def take_fresh(self) -> dict[bytes, str]:
+        """Give, once, what was read newly: packed, by key; a cache adds it to what it gave as known."""
+        fresh, self._fresh = self._fresh, {}
+        return fresh
+
+    def ddl(self, text: str, path: str) -> tuple[int | None, TableDdl | None, tuple[Problem, ...]]:
+        """Give the line of CREATE VIEW (None for a table), the table, and Problems placed in `path`."""
+        key = _key(b"ddl", text)
+        found: tuple[str, TableDdl | None, tuple[Problem, ...]] | None = self._value(key, path)
+        if found is None and key in self._known:
+            found = self._unpacked(key, lambda packed: (path, *unpack_ddl(packed, path)))
+        if found is None:
+            from core.layouts.views import view_declared_in
+
+            view = view_declared_in(text)
+            if view is not None:
+                return view, None, ()
+            from core.sql.ddl import read_ddl
+
+            ddl, problems = read_ddl(text, path)
+            found = (path, ddl, problems)
+            self._fresh[key] = pack_ddl(ddl, problems)
+        self._keep(key, found)
+        return None, found[1], found[2]
+
+    def statements(self, text: str, path: str) -> tuple[tuple[Parsed, ...], tuple[Problem, ...]]:
+        """Give the statements of a dml text, and Problems placed in `path`."""
+        key = _key(b"dml", text)
+        found: tuple[str, tuple[Parsed, ...], tuple[Problem, ...]] | None = self._value(key, path)
+        if found is None and key in self._known:
+            found = self._unpacked(key, lambda packed: (path, *unpack_statements(packed, text, path)))
+        if found is None:
+            from core.sql.reading import read_statements
+
+            statements, problems = read_statements(text, path)
+            found = (path, statements, problems)
+            self._fresh[key] = pack_statements(statements, problems, text)
+        self._keep(key, found)
+        return found[1], found[2]
+
+    def settings(self, text: str, path: str, defaults: Settings, problems: list[Problem]) -> Settings:
+        """Give a table's settings over the project's defaults; a text with Problems is read each time."""
+        if not text.strip():
+            return defaults
+        key = _key(b"yml" + repr(defaults).encode("utf-8", "surrogatepass"), text)
+        found: Settings | None = self._values.get(key)
+        if found is None and key in self._known:
+            found = self._unpacked(key, _settings)
+        if found is None:
+            from core.layouts.settings import read_settings
+
+            wrong: list[Problem] = []
+            found = read_settings(text, path, defaults, wrong)
+            if wrong:
+                problems.extend(wrong)
+                return found
+            self._fresh[key] = json.dumps(astuple(found))
+        self._keep(key, found)
+        return found
+
+    def _value(self, key: bytes, path: str) -> Any:
+        """Give a held value, unless it has Problems placed in another file of the same content."""
+        found = self._values.get(key)
+        return found if found is not None and (found[0] == path or not found[-1]) else None
+
+    def _unpacked(self, key: bytes, unpack: Any) -> Any:
+        try:
+            return unpack(self._known[key])
+        except _BROKEN:
+            return None
+
+    def _keep(self, key: bytes, value: Any) -> None:
+        if len(self._values) >= KEPT:
+            self._values.clear()
+        self._values[key] = value
+
+
+def _key(kind: bytes, text: str) -> bytes:
+    return hashlib.sha256(kind + b"\0" + text.encode("utf-8", "surrogatepass")).digest()
+
+
+def _settings(packed: str) -> Settings:
+    values: list[Any] = json.loads(packed)
+    found: Any = [tuple(value) if isinstance(value, list) else value for value in values]
+    return Settings(*found)
