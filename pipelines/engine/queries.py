@@ -4,6 +4,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from pyspark.sql.connect.streaming.query import StreamingQuery
@@ -55,13 +56,13 @@ class SparkQueries:
     def stop(self, name: str, calling: Callable[[], object] = unheard) -> None:
         """Return once the query is gone from the pool, or at once if it is not there; `calling` hears of each call."""
         ends_at = time.monotonic() + STOP_S
+        for known in self._remembered(name):
+            # A busy server takes its time to list what runs. What it knows under these ids no more is found below.
+            with suppress(EngineRefused), spark_errors():
+                self._end(known, calling)
         with spark_errors():
             while (query := self._find(name)) is not None:
-                with self._lock:
-                    # It is asked to go, so its end is no news.
-                    self._known.pop(query.runId, None)
-                calling()
-                query.stop()
+                self._end(query, calling)
                 if time.monotonic() > ends_at:
                     raise PoolUnreachable(f"{name} was told to stop and is still there", remedy="stop it again")
 
@@ -91,6 +92,18 @@ class SparkQueries:
         """Tell of a query that an earlier agent left running, so that its end is noticed and its reason asked for."""
         with self._lock:
             self._known.setdefault(run_id, (name, id))
+
+    def _remembered(self, name: str) -> tuple[StreamingQuery, ...]:
+        with self._lock:
+            known = [(id, run_id) for run_id, (of, id) in self._known.items() if of == name]
+        return tuple(StreamingQuery(self._session.spark, id, run_id, name) for id, run_id in known)
+
+    def _end(self, query: StreamingQuery, calling: Callable[[], object]) -> None:
+        with self._lock:
+            # It is asked to go, so its end is no news.
+            self._known.pop(query.runId, None)
+        calling()
+        query.stop()
 
     def _find(self, name: str) -> StreamingQuery | None:
         return next((query for query in self._manager.active if query.name == name), None)

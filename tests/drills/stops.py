@@ -31,7 +31,7 @@ from state.schema import SCHEMA
 from tui.client import Client
 
 BOUND_MS = 300.0
-WAVE = 5
+WAVE = 13
 TWO_TRIGGERS_S = 32.0
 """The longest trigger of the sample is 15 s."""
 PRINTER = "pipelines/facts/kitchen/order_labels/sql-scripts/dml.order_labels.sql"
@@ -78,8 +78,10 @@ def main() -> int:
 def open_gate(demo: Pizzeria) -> str:
     """Begin a rebuild whose gate does not open meanwhile: its statement reads one file in five seconds."""
     script = demo.folder / PRINTER
-    script.write_text(script.read_text().replace("'maxFilesPerTrigger'='4'", "'maxFilesPerTrigger'='1'"))
-    plan = demo.plan("order_labels")
+    shipped = script.read_text()
+    script.write_text(shipped.replace("'maxFilesPerTrigger'='4'", "'maxFilesPerTrigger'='1'"))
+    plan = demo.plan("order_labels", "--rebuild")
+    script.write_text(shipped)
     client = client_of(demo)
     run = str(client.call("apply", {"hash": plan["hash"]}, confirm=plan["submitted"]["confirm"])["run"])
     until(lambda: waits(demo, run), 120, "the rebuild waits at its gate")
