@@ -4,8 +4,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import networkx
-
 from core.names import TableName
 from core.project import Project, Table
 
@@ -61,10 +59,10 @@ class Graph:
 
     def generations(self) -> tuple[tuple[TableName, ...], ...]:
         """Give topological generations, sources first, each sorted; raises AssertionError where there is a cycle."""
-        digraph = _digraph({table: tuple(e.parent for e in edges) for table, edges in self._parents.items()})
-        knots = self.cycles()
-        assert not knots, knots
-        return tuple(tuple(sorted(generation)) for generation in networkx.topological_generations(digraph))
+        parents = {table: tuple(edge.parent for edge in edges) for table, edges in self._parents.items()}
+        found, knotted = _generations(parents)
+        assert not knotted, cycles(parents)
+        return found
 
     def _reach(
         self, tables: Iterable[TableName], step: Callable[[TableName], tuple[TableName, ...]]
@@ -94,7 +92,13 @@ def edges_of(table: Table) -> tuple[Edge, ...]:
 
 def cycles(parents_by_table: Mapping[TableName, Sequence[TableName]]) -> tuple[tuple[TableName, ...], ...]:
     """Find one cycle in each knot of tables that read each other: `(a, b, c)` means a feeds b, b feeds c, c feeds a."""
-    digraph = _digraph(parents_by_table)
+    _, knotted = _generations(parents_by_table)
+    if not knotted:
+        return ()
+    import networkx
+
+    digraph: Any = networkx.DiGraph()
+    digraph.add_edges_from((parent, table) for table in sorted(knotted) for parent in sorted(parents_by_table[table]))
     found = []
     for knot in networkx.strongly_connected_components(digraph):
         first = min(knot)
@@ -120,10 +124,28 @@ def _shortest_cycle(knot: Any, first: TableName) -> tuple[TableName, ...]:
     raise AssertionError(f"{first} is in a knot without a cycle")
 
 
-def _digraph(parents_by_table: Mapping[TableName, Sequence[TableName]]) -> Any:
-    digraph: Any = networkx.DiGraph()
-    digraph.add_nodes_from(sorted(parents_by_table))
-    digraph.add_edges_from(
-        (parent, table) for table in sorted(parents_by_table) for parent in sorted(parents_by_table[table])
-    )
-    return digraph
+def _generations(
+    parents_by_table: Mapping[TableName, Sequence[TableName]],
+) -> tuple[tuple[tuple[TableName, ...], ...], frozenset[TableName]]:
+    """Give topological generations, sources first, each sorted, and the tables that stand in or below a knot."""
+    waits = {table: set(parents) for table, parents in parents_by_table.items()}
+    children: dict[TableName, list[TableName]] = {}
+    for table, parents in waits.items():
+        for parent in parents:
+            children.setdefault(parent, []).append(table)
+    left = {table: len(parents) for table, parents in waits.items()}
+    for parent in children:
+        left.setdefault(parent, 0)
+    generations: list[tuple[TableName, ...]] = []
+    ready = sorted(table for table, count in left.items() if not count)
+    while ready:
+        generations.append(tuple(ready))
+        following = []
+        for table in ready:
+            del left[table]
+            for child in children.get(table, ()):
+                left[child] -= 1
+                if not left[child]:
+                    following.append(child)
+        ready = sorted(following)
+    return tuple(generations), frozenset(left)

@@ -15,7 +15,7 @@ _VERSIONED = re.compile(r"(?P<table>.+)__v(?P<version>[1-9][0-9]*)\Z")
 def parse_table_name(text: str) -> TableName:
     """Read a table name as a person writes it; raises BadName, with the rule, for anything else."""
     name = text.strip().strip("`").lower()
-    if not _TABLE.match(name) or _VERSIONED.match(name):
+    if not _TABLE.match(name) or ("__v" in name and _VERSIONED.match(name)):
         raise BadName(
             f"{text!r} is not a table name",
             remedy="use letters, digits and underscores, at most 120, not ending in __v and a number",

@@ -1,6 +1,6 @@
 """What must hold between the tables of a project: each check reports all it finds, in one pass over the tables."""
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 
 from core.graph import cycles
 from core.layouts.sections import did_you_mean
@@ -165,8 +165,8 @@ def _wrong_read(
 
 
 def _check_order(tables: Mapping[TableName, Table], problems: list[Problem]) -> None:
-    parents = {
-        name: [read.table for read in table.facts.reads if read.table in tables] if table.facts else []
+    parents: dict[TableName, Sequence[TableName]] = {
+        name: [read.table for read in table.facts.reads if read.table in tables] if table.facts else ()
         for name, table in tables.items()
     }
     for cycle in cycles(parents):

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
 
 from core.errors import BadName
 from core.layouts.sections import did_you_mean
@@ -33,7 +32,7 @@ def read_folders(paths: Iterable[str], problems: list[Problem]) -> tuple[Folder,
     folders: dict[str, Folder] = {}
     settings: list[str] = []
     for path in sorted(paths):
-        parts = PurePosixPath(path).parts
+        parts = tuple(path.split("/"))
         if len(parts) < 3 or parts[0] != "pipelines":
             continue
         if parts[-2] == "sql-scripts" and path.endswith(".sql"):

@@ -2,12 +2,14 @@
 
 import shutil
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from core.errors import AgentUnreachable, LedgerUnavailable, TryAgain, UsageError
 from core.names import TableName, parse_table_name
 from core.plan import Plan, Request
+from core.problems import Problem
 from tui.commands.context import Context
 from tui.operations import plans
 from tui.operations.plans import Submitted
@@ -22,19 +24,19 @@ def plan(context: Context) -> int:
     """Compute a plan, print it, and hand it to the agent when one answers."""
     args, voice, operations = context.args, context.voice, context.operations
     request = read_request(context)
-    operations.project()
+    declared = operations.declared()
     submitted: Submitted | None = None
     if args.observed:
-        found = operations.compute_over(plans.observed_from_file(args.observed), request)
+        found = operations.compute_over(declared.project, plans.observed_from_file(args.observed), request)
     else:
-        found = operations.compute_over(_observed(context), request)
+        found = operations.compute_over(declared.project, _observed(context), request)
         if not args.offline and not found.refusals and not found.empty:
             submitted = _submit(context, request)
             found = submitted.plan if submitted else found
     if voice.as_json:
         voice.data(_as_json(found, submitted))
     else:
-        _print(context, found, submitted)
+        _print(context, declared.warnings, found, submitted)
     if found.refusals:
         return 3
     return _exit_code(found) if args.exit_code else 0
@@ -146,11 +148,11 @@ def _as_json(found: Plan, submitted: Submitted | None) -> dict[str, Any]:
     return body
 
 
-def _print(context: Context, found: Plan, submitted: Submitted | None) -> None:
+def _print(context: Context, warnings: Sequence[Problem], found: Plan, submitted: Submitted | None) -> None:
     from tui.commands.voice import problem_line
 
-    for problem in context.operations.warnings():
-        context.voice.say(problem_line(problem))
+    for problem in warnings:
+        context.voice.say(problem_line(problem.as_json()))
     context.voice.print(lines_of(found))
     if found.refusals:
         return

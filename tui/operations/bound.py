@@ -23,6 +23,7 @@ from tui.operations.statements import Detail, Drift, Snapshot
 if TYPE_CHECKING:
     from core.confirmation import Confirmation
     from core.project import Project
+    from tui.operations.projects import Declaration
 
 
 class Operations:
@@ -100,9 +101,9 @@ class Operations:
         """Read the project; files that did not change are not read again."""
         return self._projects.read().project
 
-    def warnings(self) -> tuple[dict[str, object], ...]:
-        """List what the project's reading warns of, as JSON objects."""
-        return tuple(problem.as_json() for problem in self._projects.read().warnings)
+    def declared(self) -> "Declaration":
+        """Give the project with its texts and warnings."""
+        return self._projects.read()
 
     def drift(self) -> Drift:
         """Compare the files with what is deployed."""
@@ -114,12 +115,11 @@ class Operations:
 
     def compute(self, request: Request) -> Plan:
         """Compute a plan over the ledger's values, without the agent; refusals are in the plan."""
-        return self.compute_over(planning.observe(self.reader), request)
+        return self.compute_over(self.project(), planning.observe(self.reader), request)
 
-    def compute_over(self, observed: Mapping[TableName, Observed], request: Request) -> Plan:
+    def compute_over(self, project: "Project", observed: Mapping[TableName, Observed], request: Request) -> Plan:
         """Compute a plan over what was observed elsewhere, or over nothing; refusals are in the plan."""
-        project, facts = self.project(), self._projects.facts
-        found = planning.compute(project, self.place.environment, observed, request, facts)
+        found = planning.compute(project, self.place.environment, observed, request, self._projects.facts)
         self._projects.save_facts()
         return found
 
