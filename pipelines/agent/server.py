@@ -6,7 +6,8 @@ import pwd
 import socket
 import struct
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,9 @@ log = logging.getLogger(__name__)
 
 IDLE_S = 3600.0
 """A connection that says nothing for this long is closed."""
+
+LAST_ANSWERS_S = 3.0
+"""How long closing waits for answers that are under way: that to `exit` is one of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,8 @@ class Server:
         self._hello = hello
         self._handle = handle
         self._socket: socket.socket | None = None
+        self._answering = 0
+        self._answered = threading.Condition()
 
     def open(self) -> None:
         """Bind and listen; the directory is ours alone and the socket is for owner and group."""
@@ -66,10 +72,12 @@ class Server:
         threading.Thread(target=self._accept, name="socket", daemon=True).start()
 
     def close(self) -> None:
-        """Stop listening and remove the socket; open connections end with the process."""
+        """Stop listening, let answers that are under way be sent, and remove the socket; idle connections just end."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
+        with self._answered:
+            self._answered.wait_for(lambda: self._answering == 0, LAST_ANSWERS_S)
         if os.path.exists(self._path):
             os.unlink(self._path)
 
@@ -88,9 +96,22 @@ class Server:
                 caller = _caller(connection)
                 self._greet(connection, receive(connection))
                 while True:
-                    send(connection, self._answer(caller, receive(connection)))
+                    request = receive(connection)
+                    with self._under_way():
+                        send(connection, self._answer(caller, request))
             except (EOFError, OSError, frames.BadFrame) as error:
                 log.debug("connection ended: %s", error)
+
+    @contextmanager
+    def _under_way(self) -> Iterator[None]:
+        with self._answered:
+            self._answering += 1
+        try:
+            yield
+        finally:
+            with self._answered:
+                self._answering -= 1
+                self._answered.notify_all()
 
     def _greet(self, connection: socket.socket, message: dict[str, Any]) -> None:
         """Exchange versions; the caller decides from our answer what it may do (architecture.md §1)."""
