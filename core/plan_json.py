@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import fields
+from operator import attrgetter
 from typing import Any
 
 from core.errors import UsageError
@@ -102,7 +103,11 @@ def plan_hash(plan: Plan) -> str:
 
 def _flat(value: Any) -> dict[str, Any]:
     """Write a dataclass whose fields are scalars or tuples of scalars."""
-    return {name: _scalar(getattr(value, name)) for name in _NAMES_BY_KIND[type(value)]}
+    names, parts = _FIELDS_BY_KIND[type(value)]
+    return {
+        name: part if part.__class__ in _PLAIN else _scalar(part)
+        for name, part in zip(names, parts(value), strict=True)
+    }
 
 
 def _node_as_json(node: Node) -> dict[str, Any]:
@@ -119,10 +124,13 @@ def _scalar(value: Any) -> Any:
     return [_scalar(part) for part in value] if isinstance(value, tuple) else value
 
 
+_PLAIN = frozenset((str, int, bool, float, type(None)))
 _NAMES_BY_KIND = {
     kind: tuple(field.name for field in fields(kind))
     for kind in (Request, Node, Step, Binding, Texts, LeftBehind, Guard, Refusal, Warned)
 }
+_FIELDS_BY_KIND = {kind: (names, attrgetter(*names)) for kind, names in _NAMES_BY_KIND.items()}
+"""Names of a dataclass's fields with the one call that gets them all: a plan of 3,000 tables has 20,000 objects."""
 
 
 def _node_from_json(data: Mapping[str, Any]) -> Node:

@@ -82,13 +82,15 @@ def _check_sink(table: Table, problems: list[Problem]) -> None:
 def _check_columns(table: Table, problems: list[Problem]) -> None:
     """Compare names: a file sink writes the query's own column names whatever the DDL says (Spark 4.2.0)."""
     facts, path = table.facts, table.dml.path if table.dml else ""
-    if facts is None or not facts.columns or any(_is_star(c.expression) or not c.name for c in facts.columns):
+    if facts is None:
         return
-    where = Where(path, facts.line)
     declared = [column.name.lower() for column in table.ddl_facts.columns]
     written = [column.name.lower() for column in facts.columns]
-    if not declared:
+    if not declared or not written or declared == written:
         return
+    if any(_is_star(column.expression) or not column.name for column in facts.columns):
+        return
+    where = Where(path, facts.line)
     if len(declared) != len(written):
         problems.append(
             Problem(

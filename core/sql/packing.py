@@ -12,7 +12,7 @@ from core.problems import Problem, Severity, Where
 from core.sql.values import Column, Operator, Parsed, Read, TableDdl, Watermark
 
 _dump = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
-_load = json.JSONDecoder().decode
+_load = json.JSONDecoder().raw_decode
 
 
 def pack_statements(statements: Sequence[Parsed], problems: Sequence[Problem], text: str) -> str:
@@ -22,7 +22,7 @@ def pack_statements(statements: Sequence[Parsed], problems: Sequence[Problem], t
 
 def unpack_statements(packed: str, text: str, path: str) -> tuple[tuple[Parsed, ...], tuple[Problem, ...]]:
     """Read back what `read_statements(text, path)` would give; raises what `json` and unpacking raise if broken."""
-    statements, problems = _load(packed)
+    statements, problems = _load(packed)[0]
     return (
         tuple([_statement_in(each, text) for each in statements]),
         tuple([_problem_in(each, path) for each in problems]),
@@ -36,7 +36,7 @@ def pack_ddl(ddl: TableDdl | None, problems: Sequence[Problem]) -> str:
 
 def unpack_ddl(packed: str, path: str) -> tuple[TableDdl | None, tuple[Problem, ...]]:
     """Read back what `read_ddl(text, path)` would give; raises as `unpack_statements`."""
-    ddl, problems = _load(packed)
+    ddl, problems = _load(packed)[0]
     return _ddl_in(ddl) if ddl else None, tuple([_problem_in(each, path) for each in problems])
 
 

@@ -18,6 +18,7 @@ from core.errors import (
     Stale,
     UsageError,
 )
+from core.facts import Facts
 from core.layouts import read_project
 from core.names import TableName, parse_table_name
 from core.plan import PLANNER, Action, Observed, Plan
@@ -52,6 +53,7 @@ class Commands:
         self._acts = acts
         self._runs = runs
         self._end = end
+        self._facts = Facts()
         self._answer_by_op: dict[str, Callable[[Caller, dict[str, Any], str], dict[str, Any]]] = {
             "status": self._status,
             "stop": self._stop,
@@ -162,7 +164,7 @@ class Commands:
         if (planner := str(args.get("planner", PLANNER))) != PLANNER:
             raise Refused(f"planned by planner {planner}, this agent has {PLANNER}", remedy="plan again")
         texts = {str(path): str(text) for path, text in (args.get("texts") or {}).items()}
-        project, problems = read_project(texts)
+        project, problems = read_project(texts, self._facts)
         if project is None:
             errors = [p for p in problems if p.severity is Severity.ERROR]
             raise InvalidProject(
@@ -175,7 +177,8 @@ class Commands:
         request = request_from_json(args.get("request") or {})
         environment = self._world.ground.environment.name
         observed = observe(self._world.ledger.deployments(include_deleted=True))
-        plan = make_plan(project, environment, observed, request)
+        plan = make_plan(project, environment, observed, request, self._facts)
+        self._facts.take_fresh()
         if plan.hash != args.get("hash"):
             raise Stale("the world changed between planning and submitting", remedy="plan again")
         if plan.refusals:
