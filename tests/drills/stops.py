@@ -26,7 +26,7 @@ from driven import until
 from pizzeria import Pizzeria
 
 from core.home import locations
-from pipelines.session import Session
+from pipelines.session import Session, endless
 from state.schema import SCHEMA
 from tui.client import Client
 
@@ -114,9 +114,10 @@ def load(url: str, token: str) -> int:
     """Run batch queries in a session of its own, for ever."""
     session = Session(url, token, str(uuid.uuid4()))
     session.attach()
-    print("batch queries of four tasks, some ten seconds of both cores each", flush=True)
-    while True:
-        session.spark.sql("SELECT sum(hash(sha2(cast(id AS STRING), 256))) FROM range(0, 12000000, 1, 4)").collect()
+    print("batch queries of four tasks, a few seconds of both cores each", flush=True)
+    with endless():
+        while True:
+            session.spark.sql("SELECT sum(hash(sha2(cast(id AS STRING), 256))) FROM range(0, 3000000, 1, 4)").collect()
 
 
 def waves(demo: Pizzeria, count: int, run: str, *, busy: bool) -> tuple[list[Stop], int]:
