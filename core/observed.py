@@ -1,5 +1,6 @@
 """`--observed` documents → what the planner takes; every mistake in the document is told at once."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +13,8 @@ from core.plan import Binding, Observed, Texts
 from core.problems import Problem
 from core.vocabulary import State, Wanted
 
+_LOADER: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
 KEYS = (
     "state", "revision", "deployed", "since", "version", "highest_version", "bindings", "checkpoint_id",
     "checkpoint_ok", "pointer", "table_id", "wanted", "retained", "kept",
@@ -22,11 +25,21 @@ KEYS = (
 def observed_from_text(text: str, path: str) -> dict[TableName, Observed]:
     """Read a document as YAML, of which JSON is a part; raises UsageError naming `path` when it is neither."""
     try:
-        document = yaml.safe_load(text)
+        document = _document(text)
     except yaml.YAMLError as error:
         said = " ".join(str(error).split())
         raise UsageError(f"{path} cannot be read: {said}", remedy="give a YAML or JSON file") from error
     return observed_from_document({} if document is None else document)
+
+
+def _document(text: str) -> Any:
+    """Read JSON as such where it is JSON: as YAML, a document of 3,000 tables takes seconds."""
+    if text.lstrip().startswith("{"):
+        try:
+            return json.loads(text)
+        except ValueError:
+            pass
+    return yaml.load(text, Loader=_LOADER)
 
 
 def observed_from_document(document: Any) -> dict[TableName, Observed]:
