@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
@@ -107,7 +108,7 @@ def told(phase: Phase, seen: list[Seen]) -> str:
     right = [one.trend in phase.words for one in seen]
     first = next((one.at for one, good in zip(seen, right, strict=True) if good), None)
     wrong = [one.at for one, good in zip(seen, right, strict=True) if not good]
-    course = [seen[0], *(b for a, b in zip(seen, seen[1:], strict=False) if a.trend != b.trend)]
+    course = [seen[0], *(b for a, b in pairwise(seen) if a.trend != b.trend)]
     words = "  ".join(f"{one.at:.0f}s {one.trend}" for one in course)
     lags = f"lag {seen[0].lag_rows} → {seen[-1].lag_rows}"
     last = f"right for good from {wrong[-1] + EVERY_S:.0f} s" if wrong else "right all the time"

@@ -125,7 +125,7 @@ def test_rows_and_headings_have_the_width_they_were_given(width: int, wide: bool
 @pytest.mark.parametrize("width", [80, 200])
 def test_the_first_picture_fills_the_terminal_exactly(width: int) -> None:
     place = Place("pizzeria", "prod", True, "alice")
-    rows = first_frame(place, WORLD, width, 24 if width == 80 else 60, UNICODE, NOW)
+    rows = first_frame(place, WORLD, width=width, height=24 if width == 80 else 60, glyphs=UNICODE, now=NOW)
     assert len(rows) == (24 if width == 80 else 60)
     assert {line_width(one.line) for one in rows} == {width}
     assert "PROD protected" in plain(rows[0].line)
@@ -210,7 +210,7 @@ def test_every_tab_of_the_detail_draws_for_every_kind_of_statement(tab: str, tab
     assert statement is not None
     full = FakeOperations().detail(table)
     for facts in (full, DetailFacts(table)):
-        assert tab_lines(tab, statement, facts, WORLD, LOOK, 80)
+        assert tab_lines(tab, statement, facts, WORLD, look=LOOK, width=80)
 
 
 def test_what_is_stolen_from_a_terminal_s_own_language_is_drawn_as_blanks() -> None:

@@ -46,7 +46,7 @@ def tabs_line(tab: str, width: int) -> Line:
 
 
 def tab_lines(
-    tab: str, statement: Statement, facts: DetailFacts, world: World, look: Look, width: int
+    tab: str, statement: Statement, facts: DetailFacts, world: World, *, look: Look, width: int
 ) -> tuple[Line, ...]:
     """Write a tab."""
     match tab:
@@ -156,29 +156,8 @@ def _figure_lines(
             rate(figures.out_rows_s),
         ),
     ]
-    batches = [None if one.batch_ms is None else float(one.batch_ms) for one in facts.samples]
-    took = "-" if figures.batch_ms is None else f"{figures.batch_ms / 1000:.1f} s"
-    lines.append(
-        line(
-            (" batch  ", Tone.DIM),
-            left(took, 7),
-            (spark(batches, room - 8, levels), Tone.ACCENT),
-            (f"  of a {statement.deployment.trigger} trigger", Tone.DIM),
-        )
-    )
-    mark = figures.watermark[11:19] if len(figures.watermark) >= 19 else figures.watermark or "none"
-    dropped = "-" if figures.dropped_by_watermark is None else str(figures.dropped_by_watermark)
-    held = f"{long_number(figures.state_rows)} rows  {size(figures.state_bytes)}"
-    lines.append(
-        line(
-            (" state  ", Tone.DIM),
-            held if figures.state_rows is not None or statement.deployment.stateful else "none, it is stateless",
-            ("   watermark ", Tone.DIM),
-            mark,
-            ("   dropped rows ", Tone.DIM),
-            dropped,
-        )
-    )
+    lines.append(_batch_line(statement, figures, facts, look, room))
+    lines.append(_state_line(statement, figures))
     if figures.durations:
         lines.append(_time_line(figures))
     lines.append(
@@ -189,6 +168,31 @@ def _figure_lines(
         )
     )
     return tuple(lines)
+
+
+def _batch_line(statement: Statement, figures: Measurement, facts: DetailFacts, look: Look, room: int) -> Line:
+    batches = [None if one.batch_ms is None else float(one.batch_ms) for one in facts.samples]
+    took = "-" if figures.batch_ms is None else f"{figures.batch_ms / 1000:.1f} s"
+    return line(
+        (" batch  ", Tone.DIM),
+        left(took, 7),
+        (spark(batches, room - 8, look.glyphs.levels), Tone.ACCENT),
+        (f"  of a {statement.deployment.trigger} trigger", Tone.DIM),
+    )
+
+
+def _state_line(statement: Statement, figures: Measurement) -> Line:
+    mark = figures.watermark[11:19] if len(figures.watermark) >= 19 else figures.watermark or "none"
+    dropped = "-" if figures.dropped_by_watermark is None else str(figures.dropped_by_watermark)
+    held = f"{long_number(figures.state_rows)} rows  {size(figures.state_bytes)}"
+    return line(
+        (" state  ", Tone.DIM),
+        held if figures.state_rows is not None or statement.deployment.stateful else "none, it is stateless",
+        ("   watermark ", Tone.DIM),
+        mark,
+        ("   dropped rows ", Tone.DIM),
+        dropped,
+    )
 
 
 _PARTS = (

@@ -25,7 +25,7 @@ class Row(NamedTuple):
     band: bool = False
 
 
-def first_frame(place: Place, world: World, width: int, height: int, glyphs: Glyphs, now: float) -> tuple[Row, ...]:
+def first_frame(place: Place, world: World, *, width: int, height: int, glyphs: Glyphs, now: float) -> tuple[Row, ...]:
     """Draw Home before there is an application."""
     if width < 80 or height < 24:
         return (Row(fit(too_small(width, height, 80, 24), width)),)

@@ -54,7 +54,7 @@ class DetailPage(ScrolledPage):
             else ()
         )
         head = tabs_line(self.tab, width)
-        return (head, *gone, *tab_lines(self.tab, statement, self.facts, self.desk.world, look, width))
+        return (head, *gone, *tab_lines(self.tab, statement, self.facts, self.desk.world, look=look, width=width))
 
     def targets(self) -> tuple[str, ...]:
         return (self.table_name,)

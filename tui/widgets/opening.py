@@ -37,7 +37,7 @@ class Opening:
         width, height = shutil.get_terminal_size()
         palette, glyphs = choose_palette(self._environ), choose_glyphs(self._environ)
         shadow = Shadow(width, height)
-        for y, row in enumerate(first_frame(place, world, width, height, glyphs, time.time())):
+        for y, row in enumerate(first_frame(place, world, width=width, height=height, glyphs=glyphs, now=time.time())):
             put_line(shadow, palette, y, row.line, chosen=row.chosen, band=row.band)
         self._be_quiet()
         self._write(ENTER + shadow.flush())

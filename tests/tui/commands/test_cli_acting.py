@@ -1,8 +1,12 @@
 """stop, start, restart, plan, apply, runs, delete: what is asked, what is sent, how it ends."""
 
 import json
+import shlex
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -202,6 +206,50 @@ def test_apply_without_its_text_sends_nothing(ledger: Any, agent: Any, capsys: p
     plan_hash = submitted(ledger, agent, capsys)
     assert edge.run(["apply", plan_hash[:6]]) == 3
     assert agent.heard == []
+
+
+@pytest.mark.parametrize("given", ["", "7f3"])
+def test_a_hash_that_is_too_short_names_no_plan(
+    given: str, ledger: Any, agent: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    submitted(ledger, agent, capsys)
+    assert edge.run(["apply", given, "--confirm", "2"]) == 2
+    assert agent.heard == [] and "too short" in capsys.readouterr().err
+
+
+def test_a_hash_that_begins_two_plans_names_neither(
+    ledger: Any, agent: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan_hash = submitted(ledger, agent, capsys)
+    other = plan_hash[:6] + plan_hash[6:][::-1]
+    ledger.put_plan(replace(ledger.plan(plan_hash), hash=other, created_at=2.0))
+    assert edge.run(["apply", plan_hash[:6], "--confirm", "2"]) == 2
+    said = capsys.readouterr().err
+    assert agent.heard == [] and plan_hash[:12] in said and other[:12] in said
+
+
+def test_without_an_id_no_run_is_acted_on(ledger: Any, agent: Any) -> None:
+    ledger.create_run(run_row("7f3a", "running", "running"))
+    assert edge.run(["runs", "pause", ""]) == 2
+    assert agent.heard == []
+
+
+@pytest.mark.parametrize("redirected", [">/dev/full", ">&-", "<&-", "2>/dev/full", "2>&1 | true", "<&- >&- 2>&-"])
+def test_an_act_is_sent_wherever_the_shell_points_its_streams(redirected: str, folder: Path, agent: Any) -> None:
+    program = Path(sys.executable).with_name("headgate")
+    line = f"{shlex.quote(str(program))} stop a --confirm yes {redirected}"
+    done = subprocess.run(["/bin/sh", "-c", line], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert [request["op"] for request in agent.heard] == ["stop"]
+    assert "Traceback" not in done.stderr and "should not" not in done.stderr
+
+
+@pytest.mark.parametrize("words", ["ls", "ls --json"])
+def test_a_stdout_that_is_full_is_told_in_one_sentence(words: str, folder: Path) -> None:
+    program = Path(sys.executable).with_name("headgate")
+    line = f"{shlex.quote(str(program))} {words} >/dev/full"
+    done = subprocess.run(["/bin/sh", "-c", line], cwd=folder, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1
+    assert "stdout cannot be written: No space left on device" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_a_run_is_cancelled_by_its_short_name(ledger: Any, agent: Any, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from core.errors import Refused
 from tui.commands import edge
 
 
@@ -105,6 +106,22 @@ def test_demo_leaves_a_folder_alone_that_is_not_ours(folder: Path, capsys: pytes
     assert edge.run(["demo", "change", "filter", str(folder)]) == 2
     assert edge.run(["demo", "change", "nothing"]) == 2
     assert sorted(folder.rglob("*")) == before
+
+
+def test_demo_takes_a_relative_folder_from_where_we_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[str] = []
+
+    def copied(folder: str, _: object) -> dict[str, Any]:
+        asked.append(folder)
+        raise Refused("far enough")
+
+    monkeypatch.setattr("tui.operations.demos.copy", copied)
+    monkeypatch.setattr("tui.commands.demo._healthy", lambda *_, **__: True)
+    monkeypatch.chdir(tmp_path)
+    assert edge.run(["demo", "./mine", "--no-console"]) == edge.run(["demo", "--folder", "mine", "--no-console"]) == 3
+    assert asked == [str(tmp_path / "mine")] * 2
 
 
 def test_doctor_fails_on_a_home_that_is_open_to_everybody(
