@@ -3,7 +3,7 @@
 import time
 from typing import Any
 
-from core.errors import Refused, UsageError
+from core.errors import AgentUnreachable, Refused, UsageError
 from core.names import parse_table_name
 from core.plan import Plan, Request
 from state.rows import RunRow, StepRow
@@ -15,6 +15,9 @@ ACTS = ("pause", "resume", "cancel", "retry", "skip")
 ENDED = ("done", "failed", "cancelled")
 
 INTERRUPTED = 130
+
+AGENT_GONE_S = 3.0
+"""A run that nobody drives for this long is not waited for: it goes on with the next agent."""
 
 
 def apply(context: Context) -> int:
@@ -64,6 +67,7 @@ def follow(context: Context, run_id: str) -> int:
     told: dict[int, tuple[str, int]] = {}
     began = time.monotonic()
     version = -1
+    seen = began
     try:
         while True:
             row = operations.run(run_id)
@@ -75,6 +79,13 @@ def follow(context: Context, run_id: str) -> int:
             now = f"{current.do} {current.table} {current.note}" if current else str(row.state)
             where = f"{done} of {len(row.steps)} steps, {now}"
             voice.progress(Wait(f"run {row.id}", time.monotonic() - began, 0.0, where))
+            if operations.agent_answers():
+                seen = time.monotonic()
+            elif time.monotonic() - seen > AGENT_GONE_S:
+                raise AgentUnreachable(
+                    f"the agent ended, and run {row.id} with it: {where}",
+                    remedy=f"it goes on from there: headgate up, then headgate runs {row.id} --follow",
+                )
             version = operations.wait_for_change(version, 0.5)
     except KeyboardInterrupt:
         voice.say(f"detached: run {run_id} goes on; headgate runs {run_id} --follow comes back to it")
