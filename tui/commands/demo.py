@@ -1,6 +1,7 @@
 """The command that shows Headgate at work: the pizzeria, its feeds, its first deploy, its five changes."""
 
 import argparse
+import os
 import time
 from collections.abc import Sequence
 
@@ -33,7 +34,7 @@ def demo(context: Context) -> int:
         words = words[1:]
     if len(words) > 1:
         raise UsageError(f"{words[1]!r} is one word too many", remedy="headgate demo [FOLDER] | settle | change KIND")
-    return _run(context, words[0] if words else context.args.folder or demos.default_folder(context.cwd))
+    return _run(context, _folder(context, words))
 
 
 def _run(context: Context, folder: str) -> int:
@@ -204,10 +205,20 @@ def _change(context: Context, words: Sequence[str]) -> int:
     return 0
 
 
+def _folder(context: Context, words: Sequence[str]) -> str:
+    """Give the demo's folder from where we are: the child that copies the sample works in /."""
+    given = words[0] if words else context.args.folder
+    return (
+        os.path.abspath(os.path.join(context.cwd, os.path.expanduser(given)))
+        if given
+        else demos.default_folder(context.cwd)
+    )
+
+
 def _inside(context: Context, words: Sequence[str]) -> Context:
     if len(words) > 1:
         raise UsageError(f"{words[1]!r} is one word too many", remedy="headgate demo --help has examples")
-    folder = words[0] if words else context.args.folder or demos.default_folder(context.cwd)
+    folder = _folder(context, words)
     if not demos.exists(folder):
         raise UsageError(f"{folder} is not a demo of ours", remedy="make it: headgate demo; or name it: --folder DIR")
     return _at(context, folder)
