@@ -10,6 +10,7 @@ from core.names import parse_table_name
 from state.rows import Audit, Event
 from tui.commands.context import Context
 from tui.operations import agents
+from tui.operations.environments import has_ledger
 
 
 def events(context: Context) -> int:
@@ -34,6 +35,7 @@ def logs(context: Context) -> int:
     args, voice = context.args, context.voice
     where = context.place.where
     path = {"agent": where.agent_log, "pool": where.pool_log, "console": where.console_log}[args.of]
+    has_ledger(context.place)
     if not os.path.exists(path):
         raise UsageError(f"there is no log of the {args.of} yet ({path})", remedy="headgate doctor --paths")
     found = agents.tail(path, _limit(args.limit))

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from core.errors import InvalidProject, UsageError
+from core.errors import InvalidProject, Refused, UsageError
 from core.home import Locations, locations
 
 PROJECT_FILE = "headgate.yml"
@@ -112,6 +112,20 @@ def absolute(environ: Mapping[str, str], cwd: str) -> dict[str, str]:
         if changed.get(name):
             changed[name] = str(Path(cwd, changed[name]).expanduser().resolve())
     return changed
+
+
+def has_ledger(place: Place) -> bool:
+    """Whether the environment was ever started here; raises Refused where its home is closed to this user."""
+    try:
+        os.stat(place.where.ledger)
+    except PermissionError as error:
+        raise Refused(
+            f"{place.title} is another user's: this one may not read {place.where.home}",
+            remedy="run it as its owner, or join the group of that folder",
+        ) from error
+    except OSError:
+        return False
+    return True
 
 
 def started(place: Place, environ: Mapping[str, str]) -> tuple[str, ...]:

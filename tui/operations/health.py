@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from core.errors import HeadgateError, LedgerUnavailable, VersionMismatch
+from core.errors import HeadgateError, LedgerUnavailable, Refused, VersionMismatch
 from tui.client import Client
 from tui.operations import agents, processes
-from tui.operations.environments import Place
+from tui.operations.environments import Place, has_ledger
 
 DISK_BYTES = 2 * 1000**3
 PYTHON = (3, 11)
@@ -183,8 +183,11 @@ def check_pool(place: Place) -> Check:
 def check_ledger(place: Place) -> Check:
     """Check that the ledger can be read."""
     path = Path(place.where.ledger)
-    if not path.exists():
-        return Check("ledger", True, "there is none yet", "headgate up makes it", warning=True)
+    try:
+        if not has_ledger(place):
+            return Check("ledger", True, "there is none yet", "headgate up makes it", warning=True)
+    except Refused as error:
+        return Check("ledger", False, error.summary, error.remedy)
     from state.store import Reader
 
     try:

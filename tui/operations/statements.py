@@ -11,7 +11,7 @@ from core.names import TableName, parse_table_name
 from state.registry import StatementLine
 from state.rows import Command, Deployment, Facts, Measurement, RunRow, Staged
 from state.store import Reader
-from tui.operations.environments import Place
+from tui.operations.environments import Place, has_ledger
 
 if TYPE_CHECKING:
     from core.project import Project
@@ -87,10 +87,9 @@ class Drift:
 
 def open_reader(place: Place) -> Reader:
     """Open the ledger for reading; raises LedgerUnavailable, with `headgate up` as remedy when there is none yet."""
-    path = Path(place.where.ledger)
-    if not path.exists():
+    if not has_ledger(place):
         raise LedgerUnavailable(f"{place.title} was never started on this machine", remedy="start it: headgate up")
-    return Reader(path)
+    return Reader(Path(place.where.ledger))
 
 
 def snapshot(reader: Reader, *, now: float | None = None, commands: int = 20) -> Snapshot:

@@ -11,7 +11,7 @@ from tui.client import Client
 from tui.operations import agents, pools, processes
 from tui.operations.acts import command_line
 from tui.operations.agents import Progress, Wait
-from tui.operations.environments import Place
+from tui.operations.environments import Place, has_ledger
 from tui.operations.processes import Process
 
 GENERATOR = "pipelines.demo"
@@ -24,6 +24,8 @@ DEMO_FILE = ".headgate-demo"
 
 def end_all(place: Place, client: Client, *, keep_pool: bool, confirm: str, progress: Progress) -> list[str]:
     """End generator, agent and pool; returns what was running. Raises HeadgateError naming what does not end."""
+    # Of a home that is closed to us nothing can be seen, and "nothing was running" would be a guess.
+    has_ledger(place)
     ended = []
     generator = None if keep_pool else find_generator(place)
     if generator:

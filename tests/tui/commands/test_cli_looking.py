@@ -1,6 +1,8 @@
 """ls, show, lag, wait, events, audit over a ledger."""
 
+import errno
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +80,22 @@ def test_filters_choose_by_state_and_product(shop: Any, capsys: pytest.CaptureFi
 def test_an_unknown_table_names_the_nearest(shop: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert edge.run(["ls", "lande"]) == 2
     assert "did you mean landed?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", ["ls", "show a", "events", "logs agent", "down", "plan --all --offline"])
+def test_a_home_that_is_closed_to_us_is_no_environment_that_was_never_started(
+    words: str, shop: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = os.stat
+
+    def closed(path: Any, **options: Any) -> os.stat_result:
+        if str(path).endswith(("ledger.db", "agent.log")):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return asked(path, **options)
+
+    monkeypatch.setattr(os, "stat", closed)
+    assert edge.run(words.split()) == 3
+    assert "is another user's" in capsys.readouterr().err
 
 
 def test_show_names_parents_readers_and_versions(shop: Any, capsys: pytest.CaptureFixture[str]) -> None:
