@@ -22,6 +22,11 @@ class PlanReads(Reads):
             (hash_prefix,),
         )
 
+    def plan_hashes(self, hash_prefix: str, limit: int = 10) -> tuple[str, ...]:
+        """List the hashes that begin so, newest first."""
+        sql = "SELECT hash FROM plan WHERE substr(hash, 1, length(?1)) = ?1 ORDER BY created_at DESC LIMIT ?2"
+        return tuple(str(found) for (found,) in self._values(sql, (hash_prefix, limit)))
+
     def plans(self, limit: int = 50) -> tuple[PlanRow, ...]:
         """List the newest plans, newest first."""
         return self._rows(PlanRow, "SELECT * FROM plan ORDER BY created_at DESC, hash LIMIT ?", (limit,))

@@ -13,18 +13,22 @@ from core.errors import HeadgateError
 from tui.cli import VERSION
 from tui.commands.context import Context
 from tui.commands.grammar import BY_NAME, build, check_verb
-from tui.commands.voice import Voice, silence_stdout
+from tui.commands.voice import Untold, Voice, open_streams, silence_stdout
 
 INTERRUPTED = 130
 
 
 def run(argv: list[str]) -> int:
     """Run one command line; returns 0 done, 1 failed, 2 usage, 3 refused, 4 try again, 130 interrupted."""
+    open_streams()
     voice = Voice(as_json="--json" in argv)
     try:
         code = _run(argv, voice)
         sys.stdout.flush()
         return code
+    except Untold as error:
+        voice.say(f"headgate: {error.summary}\n  {error.remedy}")
+        return error.exit_code
     except HeadgateError as error:
         return _quietly(partial(voice.fail, error))
     except BrokenPipeError:
@@ -55,7 +59,7 @@ def _run(argv: list[str], voice: Voice) -> int:
 def _quietly(say: Callable[[], int]) -> int:
     try:
         return say()
-    except BrokenPipeError:
+    except (BrokenPipeError, Untold):
         silence_stdout()
         return 1
 

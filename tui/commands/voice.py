@@ -5,7 +5,8 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from core.errors import HeadgateError, InvalidProject
@@ -13,6 +14,10 @@ from tui.operations.agents import Wait
 
 EVERY_S = 10.0
 """Where nobody watches, a wait is mentioned this often."""
+
+
+class Untold(HeadgateError):
+    """What a command found could not be written to stdout."""
 
 
 class Voice:
@@ -27,20 +32,24 @@ class Voice:
     def say(self, text: str) -> None:
         """Narrate, on stderr."""
         self.clear()
-        print(text, file=sys.stderr, flush=True)
+        # A log on a full disk, or one that nobody reads any more, must not keep an act from being sent.
+        with suppress(OSError):
+            print(text, file=sys.stderr, flush=True)
 
     def print(self, lines: Iterable[str]) -> None:
         """Print data for people, on stdout."""
         self.clear()
-        for line in lines:
-            print(line)
-        sys.stdout.flush()
+        with _told():
+            for line in lines:
+                print(line)
+            sys.stdout.flush()
 
     def data(self, value: Any) -> None:
         """Print data for programs, on stdout."""
         self.clear()
-        print(json.dumps(value, indent=2, ensure_ascii=False, sort_keys=False))
-        sys.stdout.flush()
+        with _told():
+            print(json.dumps(value, indent=2, ensure_ascii=False, sort_keys=False))
+            sys.stdout.flush()
 
     def progress(self, wait: Wait) -> None:
         """Show a wait: what, elapsed, usual time; rewritten in place on a terminal."""
@@ -51,7 +60,7 @@ class Voice:
             if text != self._waiting:
                 print(f"\r\x1b[K{text[:width]}", end="", file=sys.stderr, flush=True)
         elif not self._waiting.startswith(f"  {wait.what}:") or time.monotonic() - self._said_at > EVERY_S:
-            print(text, file=sys.stderr, flush=True)
+            self.say(text)
             self._said_at = time.monotonic()
         else:
             return
@@ -100,6 +109,26 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, right: Iterable
         ]
         lines.append("  ".join(cells).rstrip())
     return lines
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Turn a stdout that takes nothing into Untold; one whose reader has gone stays a BrokenPipeError."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        silence_stdout()
+        raise Untold(f"stdout cannot be written: {error.strerror}", remedy="write it where there is room") from error
+
+
+def open_streams() -> None:
+    """Open what the shell closed (`>&-`) on nowhere, or the next file that is opened becomes our stdout."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            # The lowest free descriptor is given out first: this stream's own.
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 (it stays open)
 
 
 def silence_stdout() -> None:

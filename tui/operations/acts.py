@@ -69,9 +69,10 @@ def peek(client: Client, table: str, *, version: int | None, limit: int) -> tupl
 
 def find_run(reader: Reader, id_prefix: str) -> RunRow:
     """Find a run by the start of its id; raises UsageError."""
-    row = reader.run(id_prefix)
+    # Every id begins with an empty text, and the newest run is not what an unset variable meant.
+    row = reader.run(id_prefix) if id_prefix else None
     if row is None:
-        raise UsageError(f"there is no run {id_prefix}", remedy="headgate runs lists them")
+        raise UsageError(f"there is no run {id_prefix!r}", remedy="headgate runs lists them")
     return row
 
 

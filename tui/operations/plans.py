@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tui.operations.projects import Declaration
 
 _TRIES = 3
+_SHORTEST = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +115,15 @@ def submit(
 
 
 def find(reader: Reader, hash_prefix: str) -> tuple[PlanRow, Plan]:
-    """Find a submitted plan by the start of its hash; raises UsageError."""
+    """Find the one submitted plan whose hash begins so; raises UsageError, also when it could be several."""
+    # An unset variable in a script gives an empty text, and the newest plan is not what it meant.
+    if len(hash_prefix) < _SHORTEST:
+        remedy = f"give the first {_SHORTEST} characters of its hash, or more; headgate review lists the plans"
+        raise UsageError(f"{hash_prefix!r} is too short to name a plan", remedy=remedy)
+    hashes = reader.plan_hashes(hash_prefix)
+    if len(hashes) > 1:
+        named = ", ".join(found[:12] for found in hashes)
+        raise UsageError(f"{hash_prefix} begins several plans: {named}", remedy="give more characters of the hash")
     row = reader.plan(hash_prefix)
     if row is None:
         raise UsageError(f"there is no plan {hash_prefix}", remedy="headgate review lists the plans")

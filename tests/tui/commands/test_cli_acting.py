@@ -238,7 +238,7 @@ def test_without_an_id_no_run_is_acted_on(ledger: Any, agent: Any) -> None:
 def test_an_act_is_sent_wherever_the_shell_points_its_streams(redirected: str, folder: Path, agent: Any) -> None:
     program = Path(sys.executable).with_name("headgate")
     line = f"{shlex.quote(str(program))} stop a --confirm yes {redirected}"
-    done = subprocess.run(["/bin/sh", "-c", line], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    done = subprocess.run(["/bin/sh", "-c", line], cwd=folder, capture_output=True, text=True)
     assert [request["op"] for request in agent.heard] == ["stop"]
     assert "Traceback" not in done.stderr and "should not" not in done.stderr
 
