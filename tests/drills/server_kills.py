@@ -1,8 +1,8 @@
 """Drill: kill -9 the Connect server at ten seeded moments while the demo feeds, settle, and compare every table.
 
 Run: python tests/drills/server_kills.py [KILLS [SEED [ROOT]]]. Takes some twenty minutes; ROOT (a new folder) is kept.
-Each kill waits until every statement runs again and has committed a batch since. Exits 1 when one row is too many or
-too few, or when a statement does not come back.
+Each kill waits until every statement runs again. Exits 1 when one row is too many or too few, or when a statement does
+not come back.
 """
 
 import os
@@ -23,6 +23,8 @@ from pizzeria import Pizzeria
 from pipelines.demo.reference import Rules
 
 BACK_S = 240.0
+RATE = "4"
+"""Orders a second: few, so that ten catch-ups are not what takes the time."""
 MOMENT_S = 15.0
 """A kill comes within this time after all have come back: the longest trigger, so that it may meet any phase."""
 
@@ -34,7 +36,7 @@ def main() -> int:
     root = Path(sys.argv[3]).absolute() if kept else Path(tempfile.mkdtemp(prefix="headgate-drill-"))
     demo, moments = Pizzeria(root), random.Random(seed)
     try:
-        demo.begin()
+        demo.begin("--rate", RATE)
         bad = sum(not kill(demo, number + 1, moments.uniform(0, MOMENT_S)) for number in range(kills))
         bad += finish(demo, Rules())
         print(f"{kills} kills with seed {seed}: {bad} things are wrong")
@@ -58,14 +60,13 @@ def kill(demo: Pizzeria, number: int, moment: float) -> bool:
         until(lambda: demo.pool_pid() != pid, 60, "another server was started")
         server_s = time.monotonic() - began
         until(lambda: demo.all_run() and demo.measured_since(killed_at), BACK_S, "every statement runs")
-        until(lambda: not behind(demo, killed_at), BACK_S, "every statement has committed since")
     except Impatient as error:
         states = {t: s for t, s in demo.states().items() if s != "running"}
-        print(f"kill {number:2}: {error}; {states} {behind(demo, killed_at)}", flush=True)
+        print(f"kill {number:2}: {error}; {states}", flush=True)
         return False
     print(
         f"kill {number:2}: {moment:4.1f} s after all ran, pid {pid}, met {doing}; new process after {server_s:.1f} s, "
-        f"all committed again after {time.monotonic() - began:.0f} s",
+        f"all run again after {time.monotonic() - began:.0f} s",
         flush=True,
     )
     return True
@@ -79,16 +80,6 @@ def busy(demo: Pizzeria) -> list[tuple[str, int]]:
         if offset > commit:
             found.append((folder.name, offset))
     return found
-
-
-def behind(demo: Pizzeria, since: float) -> list[str]:
-    """List the statements that have not committed since then, those without input left out."""
-    late = []
-    for table, row in demo.statements().items():
-        commits = demo.folder / f"data/checkpoints/{table}__v{row['version']}/commits"
-        if not row["external"] and row["lag_rows"] != 0 and commits.stat().st_mtime < since:
-            late.append(table)
-    return late
 
 
 def newest(folder: Path) -> int:

@@ -39,10 +39,10 @@ class Pizzeria(Driven):
         """The data folder of its environment."""
         return Folder(self.folder / "data")
 
-    def begin(self) -> dict[str, Any]:
+    def begin(self, *words: str) -> dict[str, Any]:
         """Start the demo; every statement has rows afterwards."""
         self.root.mkdir(parents=True, exist_ok=True)
-        found: dict[str, Any] = json.loads(self.done("demo", str(self.folder), "--no-console", "--json"))
+        found: dict[str, Any] = json.loads(self.done("demo", str(self.folder), "--no-console", "--json", *words))
         return found
 
     def settle(self) -> dict[str, Any]:
