@@ -233,7 +233,9 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
         if self._newest is not None:
             self.desk.world = self._newest
         page.flush()
-        if self._holding and (not isinstance(page, HomePage) or page.table.size.width):
+        # In a terminal that shrank meanwhile the rows of Home are never drawn: nothing is waited for then.
+        drawn = not isinstance(page, HomePage) or page.has_class("-small") or page.table.size.width
+        if self._holding and drawn:
             self.call_after_refresh(self._release)
 
     def _release(self) -> None:

@@ -111,11 +111,13 @@ class Page(Screen[None], inherit_bindings=False):
         self.flush()
 
     def on_resize(self, event: events.Resize) -> None:
-        small = event.size.width < NEED_WIDTH or event.size.height < NEED_HEIGHT
-        self.set_class(small, "-small")
-        self.set_class(event.size.width >= 160, "-wide")
+        self._fit(event.size.width, event.size.height)
         # The panes learn their sizes after this event: their rows are made when they have them.
         self.call_after_refresh(self.flush)
+
+    def _fit(self, width: int, height: int) -> None:
+        self.set_class(width < NEED_WIDTH or height < NEED_HEIGHT, "-small")
+        self.set_class(width >= 160, "-wide")
 
     def on_screen_resume(self) -> None:
         self.flush()
@@ -130,6 +132,8 @@ class Page(Screen[None], inherit_bindings=False):
         if not self.is_mounted or not self.is_current:
             return
         width, height = self.size
+        # A terminal that was resized while the console was starting has sent no event that counts.
+        self._fit(width, height)
         if self.has_class("-small"):
             self.small.show((banner.too_small(width, height, NEED_WIDTH, NEED_HEIGHT),))
             return
