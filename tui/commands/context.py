@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping
 from functools import cached_property
 
-from core.errors import ConfirmationNeeded
+from core.errors import ConfirmationNeeded, UsageError
 from tui.commands.voice import Voice
 from tui.operations.bound import Operations
 from tui.operations.environments import Place, absolute, find_place
@@ -17,7 +17,10 @@ class Context:
     def __init__(self, args: argparse.Namespace, voice: Voice, environ: Mapping[str, str]) -> None:
         self.args = args
         self.voice = voice
-        self.cwd = os.getcwd()
+        try:
+            self.cwd = os.getcwd()
+        except FileNotFoundError as error:
+            raise UsageError("the folder that you are in is gone", remedy="cd to one that exists") from error
         self.environ = absolute(environ, self.cwd)
 
     @cached_property

@@ -82,6 +82,16 @@ def test_an_unknown_table_names_the_nearest(shop: Any, capsys: pytest.CaptureFix
     assert "did you mean landed?" in capsys.readouterr().err
 
 
+def test_a_folder_that_is_gone_while_we_are_in_it_is_usage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert edge.run(["ls"]) == 2
+    assert "the folder that you are in is gone" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("words", ["ls", "show a", "events", "logs agent", "down", "plan --all --offline"])
 def test_a_home_that_is_closed_to_us_is_no_environment_that_was_never_started(
     words: str, shop: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
