@@ -69,8 +69,14 @@ class Acts:
         outcomes = []
         for deployment in reversed(self._find(tables)):
             self._fail_without_parents(deployment)
-            self._world.ledger.update_deployment(deployment.table, deployment.version, wanted=Wanted.RUNNING)
-            start(self._world, deployment)
+            key = (deployment.table, deployment.version)
+            self._world.ledger.update_deployment(*key, wanted=Wanted.RUNNING)
+            try:
+                start(self._world, deployment)
+            except PoolUnreachable:
+                # Refused is refused: it must not begin by itself once the pool is back.
+                self._world.ledger.update_deployment(*key, wanted=deployment.wanted)
+                raise
             outcomes.append(_outcome(deployment, "started", arrived))
         return tuple(outcomes)
 

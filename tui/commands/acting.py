@@ -2,8 +2,11 @@
 
 from typing import Any
 
+from core.errors import TryAgain
 from core.names import TableName, parse_table_name
 from tui.commands.context import Context
+
+UNPROVEN = "sent, not confirmed"
 
 EFFECTS = {
     "stop": "Stopping: {tables}. Checkpoints stay; what reads them gets no new rows.",
@@ -40,7 +43,8 @@ def _act(context: Context, verb: str) -> int:
         context.voice.data({"act": verb, "statements": list(outcomes)})
     else:
         context.voice.print(_outcome(outcome) for outcome in outcomes)
-    return 0
+    # What was sent and is not proven is no success for a script; the agent goes on with it.
+    return TryAgain.exit_code if any(outcome.get("outcome") == UNPROVEN for outcome in outcomes) else 0
 
 
 def _readers(context: Context, tables: list[TableName]) -> str:

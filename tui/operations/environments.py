@@ -73,7 +73,7 @@ def find_place(
     if name not in head.protected_by_name:
         known = ", ".join(head.protected_by_name) or "none"
         raise UsageError(f"{head.project} declares no environment {name!r}", remedy=f"use --env with one of: {known}")
-    where = locations(absolute(environ, cwd), os.getuid(), project=head.project, project_id=head.id, environment=name)
+    where = _where(absolute(environ, cwd), head, name)
     return Place(
         folder=folder,
         project=head.project,
@@ -126,6 +126,19 @@ def has_ledger(place: Place) -> bool:
     except OSError:
         return False
     return True
+
+
+def _where(environ: Mapping[str, str], head: Head, name: str) -> Locations:
+    """Locate an environment; the socket of one that another user serves is named after that user."""
+    uid = os.getuid()
+    where = locations(environ, uid, project=head.project, project_id=head.id, environment=name)
+    try:
+        owner = os.stat(where.home).st_uid
+    except OSError:
+        return where
+    return (
+        where if owner == uid else locations(environ, owner, project=head.project, project_id=head.id, environment=name)
+    )
 
 
 def started(place: Place, environ: Mapping[str, str]) -> tuple[str, ...]:
