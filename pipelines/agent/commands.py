@@ -247,6 +247,9 @@ class Commands:
             raise Refused(f"run {row.id} is {row.state}", remedy="make a new plan")
         if act in OF_A_RUN:
             self._demand(confirmation_for_act(act, (row.id,), self._world.ground.environment.protected), confirm)
+        if act == "retry" and row.state == "failed":
+            # At once, so that whoever follows the run does not read its old end; Refused where a table is taken.
+            self._world.ledger.put_run_state(row.id, "running")
         self._runs.tell(row.id, Control(act, int(args.get("step") or 0)))
         return {"run": row.id, "act": act}
 

@@ -15,6 +15,9 @@ from pipelines.agent.starting import mark_stopped, start, stop
 from pipelines.agent.world import CALL_S, World
 from state.rows import Deployment
 
+PROOF_S = 120.0
+"""How long a restarted statement may take until its first batch; it may have no input."""
+
 
 class Executor:
     """Performs the steps of one run. Branches on a step's `do` alone, never on a reason or an evidence of the plan."""
@@ -25,6 +28,7 @@ class Executor:
         self._run_id = run_id
         self._nodes = {node.table: node for node in plan.nodes}
         self._gates: dict[int, Gate] = {}
+        self._restarted: dict[int, tuple[float, str]] = {}
         self._act_by_do: dict[Do, Callable[[Step], Evidence]] = {
             Do.REGISTER: self._register,
             Do.CREATE: self._create,
@@ -50,7 +54,9 @@ class Executor:
             return Failed(step.n, _one_line(error))
 
     def poll(self, step: Step) -> Evidence:
-        """Look whether a version has caught up; a gate that cannot be looked at now waits."""
+        """Look whether a gate is open: a version has caught up, or a restarted one has committed something."""
+        if step.do is Do.RESTART:
+            return self._proven(step)
         deployment = self._world.deployment(step.table, step.version)
         if deployment is None:
             return Failed(step.n, f"{query_name(step.table, step.version)} is not in the registry")
@@ -158,7 +164,22 @@ class Executor:
             start(self._world, self._deployed(step))
         checkpoint = self._world.files.read(deployment.checkpoint)
         seam = f"seam after batch {checkpoint.batch}" if checkpoint and checkpoint.batch is not None else "no batch yet"
-        return Done(step.n, seam)
+        self._restarted[step.n] = (self._world.clock(), seam)
+        return Opened(step.n, f"{seam}; waits for the first batch of the new text")
+
+    def _proven(self, step: Step) -> Evidence:
+        """A restart is done once the new text runs, not when Spark has merely taken it."""
+        deployment = self._deployed(step)
+        since, seam = self._restarted.get(step.n, (self._world.clock(), ""))
+        if deployment.state == State.FAILED:
+            return Failed(step.n, f"{deployment.error_class}: {deployment.error}")
+        if deployment.state == State.RUNNING:
+            return Done(step.n, seam)
+        if deployment.wanted != Wanted.RUNNING:
+            return Failed(step.n, "stopped by an operator while it was starting")
+        if self._world.clock() - since > PROOF_S:
+            return Done(step.n, f"{seam}; no batch within {PROOF_S:.0f} s: not proven")
+        return Polled(step.n, f"{seam}; waits for the first batch of the new text")
 
     def _alter(self, step: Step) -> Evidence:
         node = self._node(step)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from core.triggers import trigger_s
 from core.vocabulary import State
 from pipelines.agent.world import World
 from state.rows import Deployment, Measurement
@@ -91,13 +92,3 @@ def _behind(measured: Measurement) -> str:
     if measured.lag_rows is None:
         return f"lag {measured.lag_files or 0:,} files"
     return f"lag {'' if measured.exact else '≈'}{measured.lag_rows:,} rows"
-
-
-def trigger_s(trigger: str) -> float:
-    """Read Spark's processing-time interval, `10 seconds`, in seconds; 10 for one that we cannot read."""
-    number, _, unit = trigger.strip().partition(" ")
-    scale = {"second": 1.0, "minute": 60.0, "hour": 3600.0, "millisecond": 0.001}.get(unit.strip().lower().rstrip("s"))
-    try:
-        return float(number) * scale if scale else 10.0
-    except ValueError:
-        return 10.0

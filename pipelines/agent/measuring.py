@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from core.lag import ParentHealth, Verdict, total, verdict
 from core.names import TableName, query_name
 from core.ports import Position, Query
+from core.triggers import trigger_s
 from core.vocabulary import State, Wanted
 from pipelines.agent.deploying import streamed_sources
-from pipelines.agent.gate import trigger_s
 from pipelines.agent.world import World
 from pipelines.progress import decode
 from state.rows import Deployment, Measurement, SampleRow

@@ -42,25 +42,32 @@ class RunLane:
     def drive(self, run_id: str) -> None:
         """Begin driving a run, unless it is driven already."""
         with self._lock:
-            if run_id in self._words:
-                return
-            self._words[run_id] = queue.Queue()
-        threading.Thread(target=self._drive, args=(run_id,), name=f"run {run_id}", daemon=True).start()
+            if run_id not in self._words:
+                self._begin(run_id, queue.Queue())
 
     def tell(self, run_id: str, control: Control) -> None:
-        """Pass an operator's word to a run; a run that had ended failed is taken up again."""
-        self.drive(run_id)
+        """Pass an operator's word to a run; a run that had ended failed is taken up again with it."""
         with self._lock:
-            self._words[run_id].put(control)
+            words = self._words.get(run_id) or queue.Queue()
+            words.put(control)
+            if run_id not in self._words:
+                self._begin(run_id, words)
 
-    def _drive(self, run_id: str) -> None:
+    def _begin(self, run_id: str, words: "queue.Queue[Control]") -> None:
+        self._words[run_id] = words
+        threading.Thread(target=self._drive, args=(run_id, words), name=f"run {run_id}", daemon=True).start()
+
+    def _drive(self, run_id: str, words: "queue.Queue[Control]") -> None:
         try:
-            Driver(self._world, run_id, self._words[run_id]).drive()
+            Driver(self._world, run_id, words).drive()
         except HeadgateError as error:
             log.error("run %s ended early: %s", run_id, error.summary)
         finally:
             with self._lock:
                 del self._words[run_id]
+                if not words.empty() and not self._world.stopping.is_set():
+                    # A word that came while the run was ending takes it up once more.
+                    self._begin(run_id, words)
 
 
 class Driver:

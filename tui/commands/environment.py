@@ -37,7 +37,15 @@ def down(context: Context) -> int:
     context.announce()
     typed = place.environment if place.protected else place.project if args.purge else ""
     question = f"Stopping everything of {place.title}: agent, pool, every statement."
-    confirm = "" if args.purge else context.confirm(typed, question)
+    found: list[str] = []
+    if args.purge:
+        found = teardown.marked(place)
+        voice.say(f"{len(found)} places carry Headgate's mark:")
+        for path in found:
+            voice.say(f"  {path}")
+        question += " Then deleting all of the above for good: tables, checkpoints, ledger, edits."
+    # Before anything ends: a refusal changes nothing.
+    confirm = context.confirm(typed, question)
     ended = teardown.end_all(
         place,
         context.operations.client,
@@ -45,16 +53,7 @@ def down(context: Context) -> int:
         confirm=confirm,
         progress=voice.progress,
     )
-    found: list[str] = []
-    purged: list[str] = []
-    if args.purge:
-        found = teardown.marked(place)
-        voice.say(f"{len(found)} places carry Headgate's mark:")
-        for path in found:
-            voice.say(f"  {path}")
-        if found:
-            context.confirm(typed, "Deleting these for good: tables, checkpoints, ledger.")
-            purged = teardown.purge(place, found)
+    purged = teardown.purge(place, found) if found else []
     if voice.as_json:
         voice.data({"ended": ended, "purged": purged})
     else:

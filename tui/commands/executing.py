@@ -178,7 +178,9 @@ def _report(context: Context, row: RunRow, *, told: bool = False) -> int:
         wrong = [step for step in row.steps if step.state == "failed"]
         if wrong and row.state == "failed":
             context.voice.say(
-                f"step {wrong[0].n} failed: {wrong[0].note}\n  correct it, then: headgate runs retry {row.id} --follow"
+                f"step {wrong[0].n} failed: {wrong[0].note}\n"
+                f"  a cause in the SQL: correct the file, then headgate plan {wrong[0].table}\n"
+                f"  a cause outside: mend it, then headgate runs retry {row.id} --follow"
             )
     bad = row.state in ("failed", "cancelled") or any(step.state in ("failed", "blocked") for step in row.steps)
     return 1 if bad else 0

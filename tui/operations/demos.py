@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import subprocess
 import time
 from collections.abc import Callable, Mapping
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.errors import HeadgateError, TryAgain, from_json
+from core.triggers import trigger_s
 from core.vocabulary import State, Wanted
 from state.registry import StatementLine
 from tui.operations import processes
@@ -33,7 +33,6 @@ QUIET_S = 3.0
 """Without a batch and without lag for this long a round has passed; the last one waits a trigger longer."""
 
 _CLONE = Path(__file__).resolve().parents[2]
-_UNIT_S = {"second": 1.0, "minute": 60.0, "hour": 3600.0, "millisecond": 0.001}
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,12 +214,6 @@ def not_closed(operations: Operations, reached: str) -> list[str]:
 def longest_trigger_s(operations: Operations) -> float:
     """Give the longest trigger of what is deployed."""
     return max((trigger_s(d.trigger) for d in operations.reader.deployments()), default=10.0)
-
-
-def trigger_s(text: str) -> float:
-    """Read Spark's processing-time interval as seconds; 10 when it is written in a way that is not known here."""
-    found = re.fullmatch(r"\s*(?:interval\s+)?(\d+)\s*(millisecond|second|minute|hour)s?\s*", text.lower())
-    return int(found[1]) * _UNIT_S[found[2]] if found else 10.0
 
 
 def exists(folder: str) -> bool:

@@ -1,5 +1,6 @@
 """The verdict on a statement: one or two sentences on how it is and what to do."""
 
+from core.triggers import trigger_s
 from core.vocabulary import Trend
 from state.rows import Deployment, Measurement
 from tui.presentation.figures import long_span, short_number, span
@@ -20,7 +21,7 @@ def judge(statement: Statement, figures: Measurement | None, world: World, look:
     if str(statement.state) == "failed":
         return (
             f"It failed {long_span(look.now - statement.since)} ago and does not run. "
-            "Read the error, mend its cause, then R restarts it on the same checkpoint.",
+            "A cause outside the SQL: mend it, then R. A cause in the SQL: correct the file, then D and a new plan.",
             Tone.BAD,
         )
     if str(statement.state) == "stopped":
@@ -33,15 +34,27 @@ def judge(statement: Statement, figures: Measurement | None, world: World, look:
             return f"Behind, and catching up{eta}. Nothing to do.", Tone.PLAIN
         case Trend.GROWING:
             rows = f" by {short_number((figures.rate_rows_s or 0) * 60)} rows a minute" if figures else ""
-            return f"Its input comes faster than it writes: the lag grows{rows}.", Tone.BAD
+            return f"Its input comes faster than it writes: the lag grows{rows}.{_limit(statement, figures)}", Tone.BAD
         case Trend.STALLED:
             return "Its input moves, its output or watermark does not. Look at errors and at the last batch.", Tone.BAD
         case Trend.STARVED:
             return "A parent is gone, replaced or silent: it will get nothing until that is mended.", Tone.BAD
+        case Trend.STEADY if slow := _limit(statement, figures):
+            return f"The lag stays as it is.{slow}", Tone.PLAIN
         case Trend.STEADY | Trend.IDLE:
             return "It keeps up with its input. Nothing to do.", Tone.GOOD
         case _:
             return "Too few samples yet to say where it is going.", Tone.DIM
+
+
+def _limit(statement: Statement, figures: Measurement | None) -> str:
+    """Name what holds a statement back, where the figures show it; empty where they do not."""
+    trigger_ms = trigger_s(statement.deployment.trigger) * 1000
+    if figures and figures.batch_ms and trigger_ms and figures.batch_ms > 1.5 * trigger_ms:
+        took = f"{figures.batch_ms / 1000:.0f} s on a trigger of {statement.deployment.trigger}"
+        return f" Its batches take {took}: the statement is too heavy, or the pool is full."
+    limited = "maxfilespertrigger" in statement.deployment.compiled.lower()
+    return " Its SQL limits it (maxFilesPerTrigger)." if limited and statement.trend is Trend.GROWING else ""
 
 
 def error_text(row: Deployment) -> str:
