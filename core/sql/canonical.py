@@ -128,9 +128,7 @@ def _wrap_children(node: Any) -> None:
 def _sorted_terms(node: Any) -> Any:
     """Flatten a chain of AND (or OR) once, at its top, and sort its terms by text."""
     kind = type(node)
-    if isinstance(node.parent, kind) or (
-        isinstance(node.parent, exp.Paren) and isinstance(node.parent.parent, kind)
-    ):
+    if isinstance(node.parent, kind) or (isinstance(node.parent, exp.Paren) and isinstance(node.parent.parent, kind)):
         return None
     found: list[Any] = []
     waiting = [node]

@@ -215,9 +215,7 @@ def _rename(source: Any, scope: Scope, names: Names) -> None:
         alias.set("this", exp.to_identifier(new))
 
 
-def _expressions(
-    node: Any, ctes: Scope, outer: list[Scope], scope: Scope, names: Names, *, single: bool
-) -> None:
+def _expressions(node: Any, ctes: Scope, outer: list[Scope], scope: Scope, names: Names, *, single: bool) -> None:
     """Rename the qualifiers in everything below a node; queries inside see this scope as an outer one."""
     waiting = [node] if isinstance(node, exp.Expression) else []
     while waiting:

@@ -13,12 +13,44 @@ from core.sql.parsing import parse_expression
 HIDDEN = "hg_w_"
 """Prefix of the alias that carries a watermark of what is not `STREAM t`; the digits after it index `hidden`."""
 _NOT_AFTER_STREAM = (
-    "AS", "JOIN", "LEFT", "RIGHT", "FULL", "INNER", "CROSS", "NATURAL", "SEMI", "ANTI", "ON", "USING",
+    "AS",
+    "JOIN",
+    "LEFT",
+    "RIGHT",
+    "FULL",
+    "INNER",
+    "CROSS",
+    "NATURAL",
+    "SEMI",
+    "ANTI",
+    "ON",
+    "USING",
 )
 _ENDS = (
-    "WHERE", "GROUP", "GROUP BY", "HAVING", "ORDER", "ORDER BY", "SORT BY", "CLUSTER BY", "DISTRIBUTE BY", "LIMIT",
-    "OFFSET", "WINDOW", "QUALIFY", "UNION", "EXCEPT", "INTERSECT", "MINUS", "LATERAL", "TABLESAMPLE", "PIVOT",
-    "UNPIVOT", "SELECT", "FROM", "OUTER",
+    "WHERE",
+    "GROUP",
+    "GROUP BY",
+    "HAVING",
+    "ORDER",
+    "ORDER BY",
+    "SORT BY",
+    "CLUSTER BY",
+    "DISTRIBUTE BY",
+    "LIMIT",
+    "OFFSET",
+    "WINDOW",
+    "QUALIFY",
+    "UNION",
+    "EXCEPT",
+    "INTERSECT",
+    "MINUS",
+    "LATERAL",
+    "TABLESAMPLE",
+    "PIVOT",
+    "UNPIVOT",
+    "SELECT",
+    "FROM",
+    "OUTER",
 )
 _AFTER_FROM = frozenset({TokenType.FROM, TokenType.JOIN, TokenType.COMMA, TokenType.L_PAREN})
 
@@ -111,8 +143,10 @@ def _step(level: _Level, tokens: Sequence[Token], index: int) -> None:
             level.clause, level.expects = "from", True
     elif is_word(tokens[index], "ON", "USING") and level.clause == "from":
         level.clause = "on"
-    elif level.clause in ("from", "on") and is_word(tokens[index], *_ENDS) and not is_word(
-        tokens[index], "LATERAL", "OUTER", "TABLESAMPLE", "PIVOT", "UNPIVOT"
+    elif (
+        level.clause in ("from", "on")
+        and is_word(tokens[index], *_ENDS)
+        and not is_word(tokens[index], "LATERAL", "OUTER", "TABLESAMPLE", "PIVOT", "UNPIVOT")
     ):
         level.clause = "other"
 

@@ -10,14 +10,37 @@ from core.sql.lexing import Misread, is_word
 # Each with the name that Spark itself prints: written and normal form cast to one type on 4.2.0 (run). TIME, and
 # GEOMETRY and GEOGRAPHY without a reference system, are refused there.
 _SIMPLE = {
-    "boolean": "boolean", "tinyint": "tinyint", "byte": "tinyint", "smallint": "smallint", "short": "smallint",
-    "int": "int", "integer": "int", "bigint": "bigint", "long": "bigint", "float": "float", "real": "float",
-    "double": "double", "date": "date", "timestamp": "timestamp", "timestamp_ntz": "timestamp_ntz",
-    "timestamp_ltz": "timestamp", "string": "string", "binary": "binary", "variant": "variant",
+    "boolean": "boolean",
+    "tinyint": "tinyint",
+    "byte": "tinyint",
+    "smallint": "smallint",
+    "short": "smallint",
+    "int": "int",
+    "integer": "int",
+    "bigint": "bigint",
+    "long": "bigint",
+    "float": "float",
+    "real": "float",
+    "double": "double",
+    "date": "date",
+    "timestamp": "timestamp",
+    "timestamp_ntz": "timestamp_ntz",
+    "timestamp_ltz": "timestamp",
+    "string": "string",
+    "binary": "binary",
+    "variant": "variant",
     "void": "void",
 }
-_SIZED = {"decimal": "decimal", "dec": "decimal", "numeric": "decimal", "char": "char", "character": "char",
-          "varchar": "varchar", "geometry": "geometry", "geography": "geography"}
+_SIZED = {
+    "decimal": "decimal",
+    "dec": "decimal",
+    "numeric": "decimal",
+    "char": "char",
+    "character": "char",
+    "varchar": "varchar",
+    "geometry": "geometry",
+    "geography": "geography",
+}
 _NESTED = ("array", "map", "struct")
 _UNITS = ("year", "month", "day", "hour", "minute", "second")
 

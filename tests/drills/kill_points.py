@@ -76,8 +76,8 @@ def change(tiny: Tiny, point: int) -> None:
 
 def pass_through(tiny: Tiny, words: list[str], point: int) -> str:
     """Apply one plan with the agent dying at a point, 0 for none, and say what is wrong afterwards."""
-    renew_agent(tiny, HEADGATE_FAULT_AT=str(point) if point else "")
     try:
+        renew_agent(tiny, HEADGATE_FAULT_AT=str(point) if point else "")
         applied = tiny.apply(tiny.plan(*words))
         if not point:
             return "ok" if applied.returncode == 0 else f"exit code {applied.returncode}: {applied.stderr.strip()}"
@@ -96,6 +96,8 @@ def pass_through(tiny: Tiny, words: list[str], point: int) -> str:
 def renew_agent(tiny: Tiny, **environ: str) -> None:
     tiny.done("down", "--keep-pool", "--confirm", "")
     tiny.done("up", **environ)
+    # A plan made before the agent has seen its statements run would resume them: other points than were counted.
+    until(lambda: tiny.statements()["kept"]["state"] == "running", 60, "the agent has found what runs")
 
 
 def dead(pid: int) -> bool:
