@@ -2,15 +2,14 @@
 
 from dataclasses import dataclass
 
-from core.sql.compiling import compile_ddl, compile_select
-from core.sql.ddl import read_ddl
-from core.sql.reading import read_statements
-
 from core.errors import InvalidProject
 from core.names import TableName, physical_name
 from core.plan import Binding, Node, Texts
 from core.problems import Problem
 from core.project import Environment
+from core.sql.compiling import compile_ddl, compile_select
+from core.sql.ddl import read_ddl
+from core.sql.reading import read_statements
 from core.sql.values import Parsed, TableDdl
 from core.vocabulary import State, Wanted
 from state.rows import Deployment
