@@ -151,7 +151,7 @@ def _number(table: str, entry: Mapping[str, Any], key: str, problems: list[Probl
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         problems.append(_problem(table, f"{table}: {key} must be a whole number", f"write {key}: 1"))
         return 0
-    return value
+    return int(value)
 
 
 def _numbers(table: str, entry: Mapping[str, Any], key: str, problems: list[Problem]) -> tuple[int, ...]:
