@@ -3,6 +3,9 @@
 import json
 from typing import Any
 
+PROGRAM = "0.1.0"
+"""What both sides say of themselves."""
+
 PROTOCOL = 1
 """Raised when an old console or agent could misread the other."""
 

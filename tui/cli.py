@@ -8,7 +8,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-VERSION = "0.1.0"
+from tui import VERSION
 
 PACKAGES = ("core", "state", "pipelines")
 

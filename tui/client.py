@@ -10,7 +10,7 @@ from typing import Any
 
 from core import frames
 from core.errors import AgentUnreachable, HeadgateError, TryAgain, VersionMismatch, from_json
-from tui.cli import VERSION as PROGRAM
+from core.frames import PROGRAM
 
 CONNECT_S = 2.0
 

@@ -31,7 +31,6 @@ from state.store import Ledger
 
 log = logging.getLogger(__name__)
 
-PROGRAM = "0.1.0"
 BEAT_S = 2.0
 ROUND_S = 1.0
 THIN_S = 300.0
@@ -73,7 +72,7 @@ class Agent:
 
     def serve(self) -> None:
         """Open the socket, then keep pool and statements until told to end."""
-        hello = {"program": PROGRAM, "protocol": frames.PROTOCOL, "ledger": SCHEMA, "pid": os.getpid()}
+        hello = {"program": frames.PROGRAM, "protocol": frames.PROTOCOL, "ledger": SCHEMA, "pid": os.getpid()}
         server = Server(self._places.socket, hello, self._commands.handle)
         self._ledger.put_agent(os.getpid(), self._world.clock())
         # What an agent that was killed has said of the pool is not known to be true any more.

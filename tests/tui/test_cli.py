@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from core.frames import PROGRAM
 from tui import cli
 from tui.commands import edge
 from tui.commands.grammar import VERBS
@@ -46,7 +47,7 @@ def loaded(argv: list[str], cwd: Path) -> set[str]:
 
 
 def test_the_version_is_that_of_the_package() -> None:
-    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == cli.VERSION
+    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == cli.VERSION == PROGRAM
 
 
 def test_the_version_loads_none_of_our_packages_and_nothing_heavy(tmp_path: Path) -> None:

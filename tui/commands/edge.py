@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 
 from core.errors import HeadgateError
-from tui.cli import VERSION
+from tui import VERSION
 from tui.commands.context import Context
 from tui.commands.grammar import BY_NAME, build, check_verb
 from tui.commands.voice import Untold, Voice, open_streams, silence_stdout
