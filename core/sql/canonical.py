@@ -12,6 +12,7 @@ from sqlglot.errors import ErrorLevel
 
 from core.sql.functions import plain
 from core.sql.lexing import Misread
+from core.sql.unfolding import unfold
 
 _PLAIN = re.compile(r"[a-z_][a-z0-9_]*\Z")
 _DIALECT = Spark()
@@ -35,14 +36,15 @@ def sql_of(node: Any) -> str:
 
 def normalise(tree: Any) -> Any:
     """Bring a whole tree into its canonical form, in place where possible; names must be resolved before."""
-    nodes = list(tree.walk())
-    for node in nodes:
+    for node in tree.walk():
         node.comments = None
         if isinstance(node, exp.Identifier):
             _fold(node)
         elif isinstance(node, exp.Anonymous) and isinstance(node.this, str):
             node.set("this", plain(node.this))
-    for node in reversed(nodes):
+    if isinstance(tree, exp.Query):
+        unfold(tree)
+    for node in reversed(list(tree.walk())):
         tree = _simplified(node, tree)
     return tree
 

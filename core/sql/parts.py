@@ -96,9 +96,9 @@ def _lift(query: Any, operators: tuple[Operator, ...]) -> str:
         used = ["*"]
     computed = {each.alias_or_name for each in inner.expressions if aggregates_in(each)}
     above = _lift_terms(query, "where", lambda term: any(c.name in computed for c in term.find_all(exp.Column)))
-    outputs = [sql_of(each) for each in query.expressions]
+    outputs = ", ".join(sql_of(each) for each in query.expressions)
     query.set("expressions", [exp.column(name) if name != "*" else exp.Star() for name in used])
-    return "; ".join([_lift_aggregate(inner), ", ".join(outputs), *above])
+    return f"SELECT {outputs} FROM ({_lift_aggregate(inner)})" + _conditions("WHERE", above)
 
 
 def _lift_aggregate(select: Any) -> str:
@@ -109,9 +109,13 @@ def _lift_aggregate(select: Any) -> str:
         "having",
         lambda term: bool(aggregates_in(term)) or any(column.name in named for column in term.find_all(exp.Column)),
     )
-    outputs = [sql_of(each) for each in select.expressions]
+    outputs = ", ".join(sql_of(each) for each in select.expressions)
     select.set("expressions", [exp.Star()])
-    return "; ".join([", ".join(outputs), *above])
+    return f"SELECT {outputs} FROM state" + _conditions("HAVING", above)
+
+
+def _conditions(word: str, lifted: list[str]) -> str:
+    return f" {word} {' AND '.join(f'({text})' for text in lifted)}" if lifted else ""
 
 
 def _lift_terms(select: Any, clause: str, is_above: Any) -> list[str]:
@@ -134,7 +138,7 @@ def _lift_terms(select: Any, clause: str, is_above: Any) -> list[str]:
 
 
 def _only_source(query: Any) -> Any:
-    """Give the one SELECT that a query reads from, through a subquery or its own WITH; None when there is more."""
+    """Give the one SELECT that a query reads from; None when there is more."""
     from_ = query.args.get("from_")
     if from_ is None or query.args.get("joins") or query.args.get("laterals"):
         return None
@@ -143,10 +147,4 @@ def _only_source(query: Any) -> Any:
         return None
     if isinstance(source, exp.Subquery) and isinstance(source.this, exp.Select):
         return source.this
-    with_ = query.args.get("with_")
-    if isinstance(source, exp.Table) and "cte" in source.meta and with_ is not None:
-        readers = [table for table in query.find_all(exp.Table) if table.meta.get("cte") == source.meta["cte"]]
-        for cte in with_.expressions:
-            if cte.alias == source.meta["cte"] and len(readers) == 1 and isinstance(cte.this, exp.Select):
-                return cte.this
     return None
