@@ -4,7 +4,7 @@ Spark's rules (4.2, run): the innermost CTE of a name wins, a CTE sees those bef
 case, `STREAM c` where c is a CTE silently reads the CTE.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlglot import exp
@@ -21,10 +21,14 @@ class TableRead:
     mark: Mark
     alias: str
     start: int
-    """Offset of the bare name in the file; the end is after its last character, back-ticks included."""
+    """Offset of the name in the file; the end is after its last character, back-ticks included."""
     end: int
     alias_at: int
     """Offset in the file where an alias would stand."""
+    parts: int = 1
+    """How many parts the name has, with database and catalog."""
+    implied: bool = False
+    """Whether it streams without STREAM being written."""
 
 
 @dataclass(slots=True)
@@ -32,6 +36,7 @@ class Names:
     """What naming found; nodes carry their read, or the new name of their CTE, in their meta."""
 
     marks: Marks
+    every_table_streams: bool = False
     reads: list[TableRead] = field(default_factory=list)
     aliases: int = 0
     ctes: int = 0
@@ -50,9 +55,9 @@ Scope = dict[str, str]
 """Alias as written, in lower case, to the new one."""
 
 
-def resolve(query: Any, marks: Marks) -> Names:
+def resolve(query: Any, marks: Marks, *, every_table_streams: bool = False) -> Names:
     """Resolve all names of a query and rename its aliases, in place; raises Misread for what we do not stream."""
-    names = Names(marks)
+    names = Names(marks, every_table_streams)
     _query(query, {}, [], names)
     names.reads.sort(key=lambda read: read.start)
     return names
@@ -165,14 +170,8 @@ def _table(table: Any, ctes: Scope, names: Names) -> None:
     start = identifier.meta.get("start")
     written = identifier.name.lower()
     mark = names.marks.by_start.get(start, Mark())
-    if table.args.get("db") is not None:
-        raise Misread(
-            "a table's name cannot have a database or catalog before it",
-            f"write {written} alone: headgate places tables itself",
-            _offset(table),
-            subject=f"{table.db}.{written}",
-        )
-    if written in ctes:
+    before = [part for part in (table.args.get("catalog"), table.args.get("db")) if part is not None]
+    if written in ctes and not before:
         if mark.streaming:
             raise Misread(
                 f"STREAM {written} names a part of WITH, which Spark reads without a word as it is",
@@ -188,8 +187,14 @@ def _table(table: Any, ctes: Scope, names: Names) -> None:
     alias_at = mark.end or end
     if alias.startswith(HIDDEN):
         index, _, alias = alias[len(HIDDEN) :].partition("_")
-        alias_at = names.marks.hidden[int(index)].end
-    names.reads.append(TableRead(identifier.name, mark, alias, start, end, alias_at))
+        hidden = names.marks.hidden[int(index)]
+        mark, alias_at = replace(mark, watermark=hidden.watermark), hidden.end
+    implied = names.every_table_streams and not mark.streaming
+    if implied:
+        mark = replace(mark, streaming=True)
+    name = ".".join(part.name for part in (*before, identifier))
+    start = int((before or [identifier])[0].meta.get("start", start))
+    names.reads.append(TableRead(name, mark, alias, start, end, alias_at, len(before) + 1, implied))
     table.meta["entry"] = names.reads[-1]
 
 
@@ -199,7 +204,8 @@ def _rename(source: Any, scope: Scope, names: Names) -> None:
     alias = source.args.get("alias")
     if written.startswith(HIDDEN):
         index, _, written = written[len(HIDDEN) :].partition("_")
-        source.meta["mark"] = names.marks.hidden[int(index)]
+        if "entry" not in source.meta:
+            source.meta["mark"] = names.marks.hidden[int(index)]
         written = written or (source.name if isinstance(source, exp.Table) else "")
     new = names.alias()
     entry: TableRead | None = source.meta.get("entry")
@@ -207,6 +213,9 @@ def _rename(source: Any, scope: Scope, names: Names) -> None:
         names.unnamed[new] = entry.start
     if written:
         scope[written.lower()] = new
+    if entry is not None and not entry.alias:
+        parts = entry.name.lower().split(".")
+        scope.update({".".join(parts[-count:]): new for count in range(1, entry.parts + 1)})
     if isinstance(source, exp.Table) and "cte" in source.meta:
         source.set("this", exp.to_identifier(source.meta["cte"]))
     if alias is None:
@@ -232,17 +241,23 @@ def _expressions(node: Any, ctes: Scope, outer: list[Scope], scope: Scope, names
 
 
 def _column(column: Any, outer: list[Scope], scope: Scope, names: Names, *, single: bool) -> None:
-    """Replace or drop the qualifier; without one, the first part is a column, perhaps a struct."""
+    """Replace or drop the qualifier, the longest that there is; without one, the first part is a column or struct."""
     parts = [part for part in (column.args.get(key) for key in ("catalog", "db", "table", "this")) if part is not None]
     if len(parts) < 2:
         return
-    first = parts[0].name.lower()
-    found = next((each[first] for each in (scope, *reversed(outer)) if first in each), None)
+    scopes = (scope, *reversed(outer))
+    found, qualifier, count = None, "", 0
+    for count in range(len(parts) - 1, 0, -1):
+        qualifier = ".".join(part.name.lower() for part in parts[:count])
+        found = next((each[qualifier] for each in scopes if qualifier in each), None)
+        if found is not None:
+            break
     if found is None:
         return
     if found in names.unnamed:
         names.qualifying.add(names.unnamed[found])
-    parts = parts[1:] if single and first in scope else [exp.to_identifier(found), *parts[1:]]
+    after = parts[count:]
+    parts = after if single and qualifier in scope else [exp.to_identifier(found), *after]
     keys = ("this", "table", "db", "catalog")
     for key, part in zip(keys, [*reversed(parts), None, None, None], strict=False):
         column.set(key, part)

@@ -1,104 +1,131 @@
-"""Reading dml files: `INSERT INTO … SELECT` statements into values, everything wrong with them into Problems."""
+"""Reading SQL texts: statements into values, everything wrong with them into Problems.
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+What Spark would refuse and what only a pipeline cannot take are told apart: `read_statements` keeps what a pipeline can
+run, `read_any` keeps whatever could be read.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
-from sqlglot import Token, TokenType, exp
+from sqlglot import Token, exp
 
 from core.errors import BadName
 from core.names import TableName, parse_table_name
-from core.problems import Problem
+from core.problems import Problem, Severity
 from core.sql.canonical import normalise, sql_of
+from core.sql.dialects import check_dialect, statement_set
 from core.sql.flows import Found
-from core.sql.lexing import Misread, Source, closing, end_of, is_word, open_source, statements_of, tokens_of
+from core.sql.headers import PLACED, REMEDY, Header, header_of
+from core.sql.lexing import Misread, Source, open_source, statements_of, tokens_of
 from core.sql.naming import Names, TableRead, resolve
 from core.sql.operators import flow_of
 from core.sql.parsing import parse_query, too_deep
 from core.sql.parts import parts_of
 from core.sql.streams import take_out
-from core.sql.values import Column, Parsed, Read, Watermark
-
-_REMEDY = "write INSERT INTO <table> SELECT …"
-_NOT_STREAMING = {
-    "MERGE": "MERGE is not a streaming statement",
-    "UPDATE": "UPDATE is not a streaming statement",
-    "DELETE": "DELETE is not a streaming statement",
-    "CREATE": "CREATE belongs into the ddl file",
-}
+from core.sql.values import Column, Parsed, Read, Verb, Watermark
 
 
-@dataclass(frozen=True, slots=True)
-class _Header:
-    """Where the parts of an INSERT lie in its tokens."""
+@dataclass(slots=True)
+class _Reading:
+    """One statement as far as it could be read."""
 
-    target: Token
-    columns: tuple[Token, ...]
-    query: list[Token]
-    """WITH before INSERT included."""
-    pieces: tuple[tuple[int, int], ...]
-    """Spans of the query's text in the file."""
-
-    def text(self, source: Source) -> str:
-        """Put the query's text together."""
-        return "".join(source.text[start:end] for start, end in self.pieces)
-
-    def moved(self, offset: int) -> int:
-        """Turn an offset in the file into one in the query's text."""
-        before = 0
-        for start, end in self.pieces:
-            if start <= offset <= end and (offset < end or end == self.pieces[-1][1]):
-                return before + offset - start
-            before += end - start
-        return before
+    start: int
+    """Offset in the file."""
+    parsed: Parsed | None = None
+    misread: list[Misread] = field(default_factory=list)
+    """What cannot be read, and what Spark would refuse."""
+    rules: list[Misread] = field(default_factory=list)
+    """What Spark takes and a pipeline does not."""
 
 
-def read_statements(text: str, path: str) -> tuple[tuple[Parsed, ...], tuple[Problem, ...]]:
-    """Read every statement of a dml text; a statement with an error Problem is left out, the others are kept."""
+def read_statements(
+    text: str, path: str, *, every_table_streams: bool = False
+) -> tuple[tuple[Parsed, ...], tuple[Problem, ...]]:
+    """Read every statement of a dml text; a statement with an error Problem is left out, the others are kept.
+
+    With `every_table_streams` a table without STREAM is read as a stream too (`defaults: {reads: stream}`).
+    """
     source = open_source(text, path)
     found: list[Parsed] = []
     problems: list[Problem] = []
-    try:
-        tokens = tokens_of(source)
-    except Misread as failure:
-        return (), (source.problem(failure),)
-    for statement in statements_of(tokens):
-        misread: list[Misread] = []
-        try:
-            parsed = _read(statement, source, misread)
-        except Misread as failure:
-            misread.append(failure)
-        except RecursionError:
-            misread.append(too_deep(statement[0].start))
-        else:
-            if not misread:
-                found.append(parsed)
-        problems += [source.problem(_placed(each, statement[0].start)) for each in misread]
-    if not found and not problems:
-        problems.append(source.problem(Misread("the file holds no statement", _REMEDY, 0)))
+    for each in _readings(source, every_table_streams=every_table_streams):
+        wrong = [*each.misread, *each.rules]
+        if each.parsed is not None and each.parsed.verb is Verb.SELECT:
+            wrong.append(Misread("a dml file holds INSERT INTO … SELECT, not SELECT", REMEDY, each.start))
+        if each.parsed is not None and not wrong:
+            found.append(each.parsed)
+        problems += [source.problem(_placed(misread, each.start)) for misread in wrong]
     return tuple(found), tuple(problems)
 
 
-def _read(statement: list[Token], source: Source, misread: list[Misread]) -> Parsed:
-    header = _header(statement)
-    writes = _table_name(header.target)
+def read_any(
+    text: str, path: str, *, every_table_streams: bool = False
+) -> tuple[tuple[Parsed, ...], tuple[Problem, ...]]:
+    """Read every statement of any SQL text for what it reads, writes and keeps, whatever Spark would say to it.
+
+    Names are as written, in lower case, with the database and catalog before them. What Spark would refuse is an error
+    beside the statement; what only a pipeline cannot take is a warning. A statement that cannot be read is left out.
+    """
+    source = open_source(text, path)
+    found: list[Parsed] = []
+    problems: list[Problem] = []
+    for each in _readings(source, every_table_streams=every_table_streams):
+        if each.parsed is not None:
+            found.append(each.parsed)
+        problems += [source.problem(_placed(misread, each.start)) for misread in each.misread]
+        rules = [_placed(misread, each.start) for misread in each.rules]
+        problems += [source.problem(misread, severity=Severity.WARNING) for misread in rules]
+    return tuple(found), tuple(problems)
+
+
+def _readings(source: Source, *, every_table_streams: bool) -> Iterator[_Reading]:
+    try:
+        tokens = tokens_of(source)
+    except Misread as failure:
+        yield _Reading(0, None, [failure])
+        return
+    if (misread := statement_set(tokens)) is not None:
+        yield _Reading(misread.offset, None, [misread])
+        return
+    empty = True
+    for statement in statements_of(tokens):
+        empty = False
+        reading = _Reading(statement[0].start)
+        try:
+            reading.parsed = _read(statement, source, reading, every_table_streams=every_table_streams)
+        except Misread as failure:
+            reading.misread.append(failure)
+        except RecursionError:
+            reading.misread.append(too_deep(statement[0].start))
+        yield reading
+    if empty:
+        yield _Reading(0, None, [Misread("the file holds no statement", REMEDY, 0)])
+
+
+def _read(statement: list[Token], source: Source, reading: _Reading, *, every_table_streams: bool) -> Parsed:
+    check_dialect(statement)
+    header = header_of(statement)
+    reading.rules += header.rules
     marks = take_out(header.query)
-    misread += marks.misread
+    reading.rules += marks.misread
     query = parse_query(marks.tokens, source.text)
-    names = resolve(query, marks)
+    names = resolve(query, marks, every_table_streams=every_table_streams)
     reads = tuple(_read_value(each, names, header, source) for each in names.reads)
     query = normalise(query)
     outputs = _columns(query)
-    _check_columns(header, outputs, misread)
+    _check_columns(header, outputs, reading.rules)
     found = Found(names.reads)
     flow = flow_of(query, found)
-    misread += found.misread
-    if not flow.streaming and not found.misread:
-        misread.append(_nothing_streams(statement, names))
-    _check_both_ways(names, misread)
+    reading.misread += found.misread
+    reading.rules += _rules(header, names)
+    if header.verb is Verb.INSERT and not (flow.streaming or found.misread or header.rules):
+        reading.rules.append(_nothing_streams(statement, names))
+    if header.verb not in (Verb.INSERT, Verb.SELECT) and any(read.streaming for read in reads):
+        reading.misread.append(_executed_as_batch(header, names))
     parts = parts_of(query, flow.operators)
     return Parsed(
-        writes=writes,
+        writes=TableName(header.target.text if header.target else ""),
         select=header.text(source),
         reads=reads,
         columns=outputs,
@@ -108,78 +135,52 @@ def _read(statement: list[Token], source: Source, misread: list[Misread]) -> Par
         pre=parts.pre,
         post=parts.post,
         line=source.line(statement[0].start),
+        verb=header.verb,
     )
 
 
-def _header(tokens: list[Token]) -> _Header:
-    """Split `[WITH …] INSERT INTO [TABLE] t [(columns)] query`; raises Misread for every other statement."""
-    at = 0
-    if is_word(tokens[0], "WITH"):
-        at = _find(tokens, lambda token: is_word(token, "INSERT", "MERGE", "UPDATE", "DELETE"))
-    first = tokens[at]
-    word = str(first.text).upper()
-    if not is_word(first, "INSERT"):
-        summary = _NOT_STREAMING.get(word, f"a dml file holds INSERT INTO … SELECT, not {_short(first)}")
-        raise Misread(summary, _REMEDY, first.start, subject=word[:40])
-    after = at + 1
-    if after < len(tokens) and is_word(tokens[after], "OVERWRITE"):
-        remedy = "write INSERT INTO: a stream only appends"
-        raise Misread("INSERT OVERWRITE is not a streaming statement", remedy, first.start, subject="INSERT OVERWRITE")
-    if after >= len(tokens) or not is_word(tokens[after], "INTO"):
-        raise Misread("INTO is missing after INSERT", _REMEDY, first.start)
-    after += 1
-    if after + 1 < len(tokens) and is_word(tokens[after], "TABLE") and not _opens_query(tokens[after + 1]):
-        after += 1
-    if after >= len(tokens):
-        raise Misread("the table's name is missing after INSERT INTO", _REMEDY, first.start)
-    target = tokens[after]
-    after += 1
-    if after < len(tokens) and tokens[after].token_type is TokenType.DOT:
-        remedy = "write the table's name alone: headgate places tables itself"
-        raise Misread("a table's name cannot have a database before it", remedy, target.start, subject=str(target.text))
-    columns, after = _column_list(tokens, after)
-    if after < len(tokens) and is_word(tokens[after], "BY", "PARTITION"):
-        remedy = "remove it: a stream writes columns by name, and partitions by the DDL"
-        raise Misread(f"{_short(tokens[after])} cannot stand after INSERT INTO t", remedy, tokens[after].start)
-    if after >= len(tokens) or not _opens_query(tokens[after]):
-        place = tokens[min(after, len(tokens) - 1)]
-        raise Misread("SELECT is missing after INSERT INTO", _REMEDY, place.start, subject=str(target.text))
-    pieces = [(tokens[after].start, end_of(tokens[-1]))]
-    if at:
-        pieces.insert(0, (tokens[0].start, first.start))
-    return _Header(target, columns, tokens[:at] + tokens[after:], tuple(pieces))
-
-
-def _column_list(tokens: list[Token], after: int) -> tuple[tuple[Token, ...], int]:
-    """Read `(a, b)` after the target, unless the bracket opens the query itself."""
-    if after >= len(tokens) or tokens[after].token_type is not TokenType.L_PAREN:
-        return (), after
-    inside = after
-    while inside < len(tokens) and tokens[inside].token_type is TokenType.L_PAREN:
-        inside += 1
-    if inside < len(tokens) and is_word(tokens[inside], "SELECT", "WITH"):
-        return (), after
-    end = closing(tokens, after)
-    listed = [token for token in tokens[after + 1 : end] if token.token_type is not TokenType.COMMA]
-    return tuple(listed), end + 1
-
-
-def _opens_query(token: Token) -> bool:
-    return is_word(token, "SELECT", "WITH") or token.token_type is TokenType.L_PAREN
-
-
-def _read_value(entry: TableRead, names: Names, header: _Header, source: Source) -> Read:
+def _read_value(entry: TableRead, names: Names, header: Header, source: Source) -> Read:
     if source.text[entry.start : entry.start + 1] in ("'", '"'):
         raise Misread("a string is no table", "write the table's name without quotes", entry.start)
     mark = entry.mark
     watermark = Watermark(mark.watermark.text, mark.watermark.delay) if mark.watermark is not None else None
-    start, end = header.moved(entry.start), header.moved(entry.end)
+    return Read(
+        TableName(entry.name.lower()),
+        mark.streaming,
+        entry.alias,
+        mark.options,
+        mark.source_name,
+        watermark,
+        header.moved(entry.start),
+        header.moved(entry.end),
+        header.moved(entry.alias_at) if entry.start in names.qualifying else None,
+        entry.implied,
+    )
+
+
+def _rules(header: Header, names: Names) -> Iterator[Misread]:
+    """Say which names a project cannot have, and which table is read both ways."""
+    if header.target is not None:
+        yield from _name_rule(header.target.text, len(header.target.parts), header.target.start)
+    for read in names.reads:
+        yield from _name_rule(read.name, read.parts, read.start)
+    yield from _read_both_ways(names)
+
+
+def _name_rule(name: str, parts: int, start: int) -> Iterator[Misread]:
+    if parts > 1:
+        yield Misread("a table's name cannot have a database or catalog before it", PLACED, start, subject=name)
+        return
     try:
-        table = parse_table_name(entry.name)
+        parse_table_name(name)
     except BadName as error:
-        raise Misread(error.summary, error.remedy, entry.start, subject=entry.name) from error
-    alias_at = header.moved(entry.alias_at) if entry.start in names.qualifying else None
-    return Read(table, mark.streaming, entry.alias, mark.options, mark.source_name, watermark, start, end, alias_at)
+        yield Misread(error.summary, error.remedy, start, subject=name)
+
+
+def _executed_as_batch(header: Header, names: Names) -> Misread:
+    streamed = next(read for read in names.reads if read.mark.streaming)
+    summary = f"a stream cannot be read by {header.verb.upper()}, which Spark executes once as a batch"
+    return Misread(summary, REMEDY, streamed.start, subject=streamed.name)
 
 
 def _columns(query: Any) -> tuple[Column, ...]:
@@ -205,7 +206,7 @@ def _is_named(node: Any) -> bool:
     return isinstance(node, (exp.Alias, exp.Column, exp.Dot)) and bool(node.alias_or_name)
 
 
-def _check_columns(header: _Header, outputs: tuple[Column, ...], misread: list[Misread]) -> None:
+def _check_columns(header: Header, outputs: tuple[Column, ...], rules: list[Misread]) -> None:
     """A stream writes by name: the list after INSERT INTO t can only repeat the names of the SELECT."""
     if not header.columns or any(column.name == "*" for column in outputs):
         return
@@ -213,12 +214,12 @@ def _check_columns(header: _Header, outputs: tuple[Column, ...], misread: list[M
     if listed != [column.name for column in outputs]:
         pairs = zip(header.columns, listed, outputs, strict=False)
         wrong = next((token for token, name, column in pairs if name != column.name), header.columns[-1])
-        misread.append(
+        rules.append(
             Misread(
                 "the column list differs from the names that the SELECT gives, and a stream writes by name",
                 f"name the outputs with AS: {', '.join(listed)}",
                 wrong.start,
-                subject=str(header.target.text),
+                subject=header.target.text if header.target else "",
             )
         )
 
@@ -233,7 +234,7 @@ def _nothing_streams(statement: list[Token], names: Names) -> Misread:
     )
 
 
-def _check_both_ways(names: Names, misread: list[Misread]) -> None:
+def _read_both_ways(names: Names) -> Iterator[Misread]:
     """Refuse a table read both ways.
 
     Spark 4.2.0 made two streams and a stream-stream join of `STREAM t … JOIN t`, but not of `t JOIN STREAM t` (run; the
@@ -244,29 +245,8 @@ def _check_both_ways(names: Names, misread: list[Misread]) -> None:
         if not read.mark.streaming and read.name.lower() in streamed:
             summary = f"{read.name} is read as a stream and as a table in one statement, which Spark confuses"
             remedy = "read it one way: with STREAM on both sides, or from two tables"
-            misread.append(Misread(summary, remedy, read.start, subject=read.name))
+            yield Misread(summary, remedy, read.start, subject=read.name)
             return
-
-
-def _table_name(token: Token) -> TableName:
-    try:
-        return parse_table_name(str(token.text))
-    except BadName as error:
-        raise Misread(error.summary, error.remedy, token.start, subject=str(token.text)) from error
-
-
-def _find(tokens: Sequence[Token], wanted: Callable[[Token], bool]) -> int:
-    depth = 0
-    for index, token in enumerate(tokens):
-        depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
-        if depth == 0 and wanted(token):
-            return index
-    return 0
-
-
-def _short(token: Token) -> str:
-    text = str(token.text)
-    return text if len(text) <= 30 else f"{text[:30]}…"
 
 
 def _placed(misread: Misread, start: int) -> Misread:

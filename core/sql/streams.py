@@ -108,6 +108,10 @@ def take_out(tokens: Sequence[Token]) -> Marks:
             level.expects = False
             index = _take_stream(tokens, index, marks)
             continue
+        if level.expects and _has_options(tokens, index):
+            level.expects = False
+            index = _take_table(tokens, index, marks)
+            continue
         if level.clause == "from" and not level.expects and is_word(token, "WATERMARK") and _delays(tokens, index):
             index = _take_hidden(tokens, index, marks)
             continue
@@ -191,9 +195,7 @@ def _take_stream(tokens: Sequence[Token], index: int, marks: Marks) -> int:
     """Take `STREAM t …` or `STREAM(t) …`; the name's tokens stay."""
     bracket = tokens[index + 1].token_type is TokenType.L_PAREN
     first = index + 2 if bracket else index + 1
-    last = first
-    while last + 2 < len(tokens) and tokens[last + 1].token_type is TokenType.DOT:
-        last += 2
+    last = _name_end(tokens, first)
     after = last + 1
     if bracket:
         quoted = after < len(tokens) and tokens[last].token_type is TokenType.STRING
@@ -212,6 +214,35 @@ def _take_stream(tokens: Sequence[Token], index: int, marks: Marks) -> int:
     if after < len(tokens) and is_word(tokens[after], "TABLESAMPLE"):
         raise Misread("a streaming read cannot be sampled", "remove TABLESAMPLE", tokens[after].start)
     return after
+
+
+def _name_end(tokens: Sequence[Token], first: int) -> int:
+    """Find the last part of a dotted name."""
+    last = first
+    while last + 2 < len(tokens) and tokens[last + 1].token_type is TokenType.DOT:
+        last += 2
+    return last
+
+
+def _has_options(tokens: Sequence[Token], index: int) -> bool:
+    """Whether a table that is read without STREAM has options."""
+    after = _name_end(tokens, index) + 1
+    return (
+        after + 1 < len(tokens)
+        and is_word(tokens[after], "WITH")
+        and tokens[after + 1].token_type is TokenType.L_PAREN
+        and tokens[index].token_type not in (TokenType.L_PAREN, TokenType.R_PAREN)
+    )
+
+
+def _take_table(tokens: Sequence[Token], index: int, marks: Marks) -> int:
+    """Take the options of `t WITH (…)`; the name's tokens stay."""
+    last = _name_end(tokens, index)
+    end = closing(tokens, last + 2)
+    options = _options(tokens[last + 3 : end], marks)
+    marks.tokens.extend(tokens[index : last + 1])
+    marks.by_start[tokens[last].start] = Mark(options=options, end=end_of(tokens[end]))
+    return end + 1
 
 
 def _take_clauses(tokens: Sequence[Token], index: int, marks: Marks) -> tuple[Mark, int]:

@@ -1,8 +1,19 @@
 """What a SQL text says, as frozen values that need no parser to read."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from core.names import TableName
+
+
+class Verb(StrEnum):
+    """What a statement does with its query."""
+
+    INSERT = "insert into"
+    OVERWRITE = "insert overwrite"
+    MERGE = "merge into"
+    CREATE = "create table as"
+    SELECT = "select"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +37,12 @@ class Read:
     """IDENTIFIED BY, empty when unnamed."""
     watermark: Watermark | None = None
     start: int = 0
-    """Character span of the bare table name inside `Parsed.select` (what compiling replaces)."""
+    """Character span of the table's name inside `Parsed.select` (what compiling replaces)."""
     end: int = 0
     alias_at: int | None = None
     """Where compiling writes the logical name as alias, because it qualifies a column; None where nothing is needed."""
+    implied: bool = False
+    """Whether it streams without STREAM being written, because every table of the project does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +69,10 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """One `INSERT INTO <table> [(columns)] SELECT …`."""
+    """One statement with a query: in a pipeline `INSERT INTO <table> [(columns)] SELECT …`."""
 
     writes: TableName
+    """Empty where nothing is written."""
     select: str
     """The SELECT (with its WITH) exactly as written."""
     reads: tuple[Read, ...]
@@ -74,6 +88,7 @@ class Parsed:
     """Canonical text of what lies above the highest stateful operator; empty when stateless."""
     line: int = 1
     """Line in the file where the statement starts."""
+    verb: Verb = Verb.INSERT
 
     @property
     def stateful(self) -> bool:

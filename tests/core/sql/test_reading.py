@@ -192,7 +192,7 @@ def test_what_spark_would_refuse_is_a_problem(select: str, summary: str) -> None
         ("SELECT 1", "a dml file holds INSERT INTO … SELECT, not SELECT"),
         ("SET x = 1", "a dml file holds INSERT INTO … SELECT, not SET"),
         ("-- nothing", "the file holds no statement"),
-        ("INSERT INTO d.t SELECT i FROM STREAM s", "a table's name cannot have a database before it"),
+        ("INSERT INTO d.t SELECT i FROM STREAM s", "a table's name cannot have a database or catalog before it"),
     ],
 )
 def test_other_statements_are_problems(text: str, summary: str) -> None:

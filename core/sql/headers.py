@@ -1,0 +1,248 @@
+"""What stands around a query: the verb, what is written, and which tokens are the query.
+
+Everything that Spark reads tables for has a header here; what a pipeline cannot take of it is said as a rule.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from sqlglot import Token, TokenType
+
+from core.sql.lexing import Misread, Source, closing, end_of, is_word
+from core.sql.values import Verb
+
+REMEDY = "write INSERT INTO <table> SELECT …"
+PLACED = "write the table's name alone: headgate places tables itself"
+_OPENING = ("SELECT", "WITH", "VALUES")
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A table's name as it is written, with the parts before it."""
+
+    parts: tuple[Token, ...]
+
+    @property
+    def text(self) -> str:
+        """All parts in lower case, without back-ticks."""
+        return ".".join(str(part.text) for part in self.parts).lower()
+
+    @property
+    def start(self) -> int:
+        """Offset in the file."""
+        return int(self.parts[0].start)
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """Where the parts of a statement lie in its tokens."""
+
+    verb: Verb
+    target: Name | None
+    """None where nothing is written."""
+    columns: tuple[Token, ...]
+    query: list[Token]
+    """WITH before the verb included; of MERGE, a query that reads what it reads."""
+    pieces: tuple[tuple[int, int], ...]
+    """Spans of the query's text in the file."""
+    rules: tuple[Misread, ...]
+    """Why a pipeline cannot take it, whatever its query says."""
+
+    def text(self, source: Source) -> str:
+        """Put the query's text together."""
+        return "".join(source.text[start:end] for start, end in self.pieces)
+
+    def moved(self, offset: int) -> int:
+        """Turn an offset in the file into one in the query's text."""
+        before = 0
+        for start, end in self.pieces:
+            if start <= offset <= end and (offset < end or end == self.pieces[-1][1]):
+                return before + offset - start
+            before += end - start
+        return before
+
+
+def header_of(tokens: list[Token]) -> Header:
+    """Split a statement into header and query; raises Misread for one that reads no tables for anything."""
+    at = _verb_at(tokens)
+    first = tokens[at]
+    if is_word(first, "INSERT"):
+        return _insert(tokens, at)
+    if is_word(first, "MERGE"):
+        return _merge(tokens, at)
+    if is_word(first, "CREATE", "REPLACE"):
+        return _create(tokens, at)
+    if _opens_query(tokens, at):
+        return Header(Verb.SELECT, None, (), _selecting(tokens), ((tokens[0].start, end_of(tokens[-1])),), ())
+    word = str(first.text).upper()
+    not_streaming = f"{word} is not a streaming statement"
+    summary = (
+        not_streaming if word in ("UPDATE", "DELETE") else f"a dml file holds INSERT INTO … SELECT, not {short(first)}"
+    )
+    raise Misread(summary, REMEDY, first.start, subject=word[:40])
+
+
+def short(token: Token) -> str:
+    """Quote a token, cut where it is long."""
+    text = str(token.text)
+    return text if len(text) <= 30 else f"{text[:30]}…"
+
+
+def _verb_at(tokens: list[Token]) -> int:
+    """Find the verb behind a WITH that stands before it."""
+    if not is_word(tokens[0], "WITH"):
+        return 0
+    depth = 0
+    for index, token in enumerate(tokens):
+        depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
+        if depth == 0 and is_word(token, "INSERT", "MERGE", "UPDATE", "DELETE"):
+            return index
+        if depth == 0 and is_word(token, "SELECT"):
+            return 0
+    return 0
+
+
+def _insert(tokens: list[Token], at: int) -> Header:
+    """Split `[WITH …] INSERT INTO|OVERWRITE [TABLE] t [PARTITION (…)] [(columns)] [BY NAME] query`."""
+    first, after, rules = tokens[at], at + 1, []
+    verb = Verb.INSERT
+    if after < len(tokens) and is_word(tokens[after], "OVERWRITE"):
+        verb = Verb.OVERWRITE
+        remedy = "write INSERT INTO: a stream only appends"
+        summary = "INSERT OVERWRITE is not a streaming statement"
+        rules.append(Misread(summary, remedy, first.start, subject="INSERT OVERWRITE"))
+    elif after >= len(tokens) or not is_word(tokens[after], "INTO"):
+        raise Misread("INTO is missing after INSERT", REMEDY, first.start)
+    after += 1
+    if after + 1 < len(tokens) and is_word(tokens[after], "TABLE") and not _opens_query(tokens, after + 1):
+        after += 1
+    if after >= len(tokens):
+        raise Misread("the table's name is missing after INSERT INTO", REMEDY, first.start)
+    target, after = _name(tokens, after)
+    columns, after = _column_list(tokens, after)
+    if after < len(tokens) and is_word(tokens[after], "BY", "PARTITION", "REPLACE"):
+        remedy = "remove it: a stream writes columns by name, and partitions by the DDL"
+        rules.append(Misread(f"{short(tokens[after])} cannot stand after INSERT INTO t", remedy, tokens[after].start))
+        while after < len(tokens) and not _opens_query(tokens, after):
+            after = closing(tokens, after) + 1 if tokens[after].token_type is TokenType.L_PAREN else after + 1
+    if after >= len(tokens) or not _opens_query(tokens, after):
+        place = tokens[min(after, len(tokens) - 1)]
+        raise Misread("SELECT is missing after INSERT INTO", REMEDY, place.start, subject=target.text)
+    if is_word(tokens[after], "VALUES"):
+        rules.append(Misread("SELECT is missing after INSERT INTO", REMEDY, tokens[after].start, subject=target.text))
+    query = tokens[:at] + _selecting(tokens[after:])
+    return Header(verb, target, columns, query, _pieces(tokens, at, after), tuple(rules))
+
+
+def _create(tokens: list[Token], at: int) -> Header:
+    """Split `CREATE [OR REPLACE] TABLE [IF NOT EXISTS] t … [AS] query`."""
+    first, after = tokens[at], at + 1
+    words = [str(token.text).upper() for token in tokens[at : at + 8]]
+    rule = Misread("CREATE belongs into the ddl file", REMEDY, first.start, subject="CREATE")
+    if "TABLE" not in words:
+        raise rule
+    after = at + words.index("TABLE") + 1
+    if after + 3 < len(tokens) and [str(token.text).upper() for token in tokens[after : after + 3]] == [
+        "IF",
+        "NOT",
+        "EXISTS",
+    ]:
+        after += 3
+    if after >= len(tokens):
+        raise rule
+    target, after = _name(tokens, after)
+    while after < len(tokens):
+        if is_word(tokens[after], "AS") or _opens_query(tokens, after):
+            break
+        after = closing(tokens, after) + 1 if tokens[after].token_type is TokenType.L_PAREN else after + 1
+    if after < len(tokens) and is_word(tokens[after], "AS"):
+        after += 1
+    if after >= len(tokens) or not _opens_query(tokens, after):
+        raise rule
+    return Header(Verb.CREATE, target, (), tokens[after:], ((tokens[after].start, end_of(tokens[-1])),), (rule,))
+
+
+def _merge(tokens: list[Token], at: int) -> Header:
+    """Turn `[WITH …] MERGE INTO t USING s ON c WHEN …` into `[WITH …] SELECT 1 FROM s WHERE c AND EXISTS (…) …`."""
+    first = tokens[at]
+    remedy = "write MERGE INTO <table> USING <table or query> ON … WHEN …"
+    into = next((index for index in range(at, min(at + 5, len(tokens))) if is_word(tokens[index], "INTO")), 0)
+    if not into or into + 1 >= len(tokens):
+        raise Misread("INTO is missing after MERGE", remedy, first.start, subject="MERGE")
+    target, after = _name(tokens, into + 1)
+    using = _word_at(tokens, after, "USING")
+    on = _word_at(tokens, using + 1, "ON")
+    when = _word_at(tokens, on + 1, "WHEN")
+    if not (after <= using < on < when < len(tokens)) or on == using + 1 or when == on + 1:
+        raise Misread("MERGE cannot be read: USING, ON or WHEN is missing", remedy, first.start, subject="MERGE")
+    words = [
+        _word(TokenType.SELECT, "SELECT", first),
+        _word(TokenType.NUMBER, "1", first),
+        _word(TokenType.FROM, "FROM", first),
+    ]
+    condition = [_word(TokenType.L_PAREN, "(", first), *tokens[on + 1 : when], _word(TokenType.R_PAREN, ")", first)]
+    query = [*tokens[:at], *words, *tokens[using + 1 : on], _word(TokenType.WHERE, "WHERE", first), *condition]
+    for opened, inside in pairwise(range(when, len(tokens))):
+        if tokens[opened].token_type is TokenType.L_PAREN and is_word(tokens[inside], "SELECT", "WITH"):
+            query += [_word(TokenType.AND, "AND", first), _word(TokenType.EXISTS, "EXISTS", first)]
+            query += tokens[opened : closing(tokens, opened) + 1]
+    rule = Misread("MERGE is not a streaming statement", REMEDY, first.start, subject="MERGE")
+    return Header(Verb.MERGE, target, (), query, ((tokens[0].start, end_of(tokens[-1])),), (rule,))
+
+
+def _selecting(tokens: list[Token]) -> list[Token]:
+    """Write SELECT * FROM before VALUES that stand alone."""
+    if not is_word(tokens[0], "VALUES"):
+        return tokens
+    words = ((TokenType.SELECT, "SELECT"), (TokenType.STAR, "*"), (TokenType.FROM, "FROM"))
+    return [*(_word(kind, text, tokens[0]) for kind, text in words), *tokens]
+
+
+def _word(kind: TokenType, text: str, at: Token) -> Token:
+    return Token(kind, text, at.line, at.col, at.start, at.end, [])
+
+
+def _word_at(tokens: Sequence[Token], start: int, word: str) -> int:
+    """Find a word outside brackets; the number of tokens when it is not there."""
+    index = start
+    while index < len(tokens) and not is_word(tokens[index], word):
+        index = closing(tokens, index) + 1 if tokens[index].token_type is TokenType.L_PAREN else index + 1
+    return index
+
+
+def _name(tokens: Sequence[Token], at: int) -> tuple[Name, int]:
+    """Read `[catalog.][database.]table`."""
+    parts = [tokens[at]]
+    at += 1
+    while at + 1 < len(tokens) and tokens[at].token_type is TokenType.DOT:
+        parts.append(tokens[at + 1])
+        at += 2
+    return Name(tuple(parts)), at
+
+
+def _column_list(tokens: list[Token], after: int) -> tuple[tuple[Token, ...], int]:
+    """Read `(a, b)` after the target, unless the bracket opens the query itself."""
+    if after >= len(tokens) or tokens[after].token_type is not TokenType.L_PAREN:
+        return (), after
+    inside = after
+    while inside < len(tokens) and tokens[inside].token_type is TokenType.L_PAREN:
+        inside += 1
+    if inside < len(tokens) and is_word(tokens[inside], *_OPENING):
+        return (), after
+    end = closing(tokens, after)
+    listed = [token for token in tokens[after + 1 : end] if token.token_type is not TokenType.COMMA]
+    return tuple(listed), end + 1
+
+
+def _opens_query(tokens: Sequence[Token], at: int) -> bool:
+    """Whether a query begins here, perhaps in brackets."""
+    while at < len(tokens) and tokens[at].token_type is TokenType.L_PAREN:
+        at += 1
+    return at < len(tokens) and is_word(tokens[at], *_OPENING)
+
+
+def _pieces(tokens: list[Token], at: int, after: int) -> tuple[tuple[int, int], ...]:
+    """Give the spans of the query's text, around the header in its middle."""
+    last = (tokens[after].start, end_of(tokens[-1]))
+    return ((tokens[0].start, tokens[at].start), last) if at else (last,)
