@@ -5,7 +5,7 @@ listed, and the way leads over it when it goes up. Rows stand on the rows of eve
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -46,6 +46,8 @@ class Node:
     """As the DDL says; empty for rows and for columns that no DDL declares."""
     landed: bool
     """Whether others fill the table: lineage ends there."""
+    location: str = ""
+    """Format and place of what landed, as its DDL says."""
     expression: str = ""
     """What its statement writes into it; empty for rows and where others write."""
 
@@ -112,6 +114,10 @@ class Tracer:
                 waiting.append(Origin(at.table))
         return Lineage(root, direction, tuple(nodes.values()), tuple(edges), tuple(gaps))
 
+    def tables(self) -> Collection[TableName]:
+        """List what the project declares, by name."""
+        return self._project.tables
+
     def columns(self, table: TableName) -> tuple[Column, ...]:
         """List a declared table's columns."""
         return self._project.tables[table].ddl_facts.columns
@@ -148,7 +154,9 @@ class Tracer:
             return Node(at, "", landed=True)
         kind = next((column.type for column in table.ddl_facts.columns if column.name == at.column), "")
         expression = "" if not at.column else self._statement(at.table).expressions.get(at.column.lower(), "")
-        return Node(at, kind, landed=table.external, expression=expression)
+        ddl = table.ddl_facts
+        location = f"{ddl.format} {ddl.location}".strip() if table.external else ""
+        return Node(at, kind, landed=table.external, location=location, expression=expression)
 
     def _statement(self, name: TableName) -> _Statement:
         if name not in self._statements:

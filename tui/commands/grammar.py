@@ -160,6 +160,15 @@ def _peek(parser: Parser) -> None:
     )
 
 
+def _lineage(parser: Parser) -> None:
+    parser.add_argument("column", metavar="TABLE[.COLUMN]", help="a column, or all columns of a table")
+    way = parser.add_mutually_exclusive_group()
+    way.add_argument("--up", action="store_true", help="what it stands on, down to what lands (the default)")
+    way.add_argument("--down", action="store_true", help="what stands on it")
+    parser.add_argument("--svg", metavar="FILE", help="draw it")
+    parser.add_argument("--html", metavar="FILE", help="draw it on a page of its own, with what the mouse points at")
+
+
 def _scope(parser: Parser) -> None:
     parser.add_argument("tables", nargs="*", metavar="[deploy|delete] TABLE", help="a verb, then tables")
     parser.add_argument("--product", action="append", default=[], help="every table of a product; may be repeated")
@@ -251,7 +260,9 @@ def _help(parser: Parser) -> None:
 
 
 def _completion(parser: Parser) -> None:
-    parser.add_argument("shell", choices=("bash", "zsh", "tables"), help="a script for the shell, or the tables' names")
+    choices = ("bash", "zsh", "tables", "columns")
+    parser.add_argument("shell", choices=choices, help="a script for the shell, or the names that it offers")
+    parser.add_argument("table", nargs="?", default="", metavar="TABLE", help="whose columns")
 
 
 LOOK, CHANGE, ACT, HOUSE = "look", "change", "act now", "environment"
@@ -264,6 +275,9 @@ VERBS = (
     Verb("peek", LOOK, "Print some rows of a table.", "headgate peek fct_orders -n 5", "looking:peek", _peek),
     Verb("lag", LOOK, "Show how far behind each input every statement is.", "headgate lag fct_orders",
          "looking:lag", _ls),
+    Verb("lineage", LOOK, "Follow a column to what it stands on, or to what it feeds.",
+         "headgate lineage fct_revenue.revenue_cents\nheadgate lineage orders.status --down --json\n"
+         "headgate lineage fct_revenue --svg lineage.svg", "lineage:lineage", _lineage),
     Verb("wait", LOOK, "Wait until statements are in a state or have caught up.",
          "headgate wait fct_orders --lag 0 --timeout 120\nheadgate wait --state running", "waiting:wait", _wait),
     Verb("events", LOOK, "List state changes and exceptions.", "headgate events fct_orders -n 20",

@@ -26,6 +26,13 @@ _headgate() {
     fi
     case $verb in
         @TAKES@) COMPREPLY=($(compgen -W "$(headgate completion tables 2>/dev/null)" -- "$word")) ;;
+        lineage)
+            compopt -o nospace
+            case $word in
+                -*) COMPREPLY=($(compgen -W "--up --down --json --svg --html" -- "$word")) ;;
+                *.*) COMPREPLY=($(compgen -W "$(headgate completion columns "${word%%.*}" 2>/dev/null)" -- "$word")) ;;
+                *) COMPREPLY=($(compgen -W "$(headgate completion tables 2>/dev/null)" -- "$word")) ;;
+            esac ;;
         help) COMPREPLY=($(compgen -W "@TOPICS@" -- "$word")) ;;
         demo) COMPREPLY=($(compgen -W "settle change comment column filter window rename" -- "$word")) ;;
         logs) COMPREPLY=($(compgen -W "agent pool console" -- "$word")) ;;
@@ -37,6 +44,7 @@ complete -o default -F _headgate headgate
 
 ZSH = "autoload -U +X compinit && compinit\nautoload -U +X bashcompinit && bashcompinit\n" + BASH
 
+NAMES = ("tables", "columns")
 TAKES_TABLES = ("ls", "show", "peek", "lag", "wait", "events", "plan", "delete", "stop", "start", "restart")
 
 
@@ -59,9 +67,13 @@ def manual(context: Context) -> int:
 
 
 def completion(context: Context) -> int:
-    """Print a shell's script, or the tables' names for it."""
+    """Print a shell's script, or the names of tables, or of one table's columns, for it."""
+    folder, table = context.place.folder if context.args.shell in NAMES else "", context.args.table
     if context.args.shell == "tables":
-        context.voice.print(entry.table for entry in projects.declared(context.place.folder))
+        context.voice.print(entry.table for entry in projects.declared(folder))
+        return 0
+    if context.args.shell == "columns":
+        context.voice.print(f"{table}.{column}" for column in projects.columns(folder, table))
         return 0
     topics = " ".join(sorted(path.stem for path in TOPICS.glob("*.md")))
     text = ZSH if context.args.shell == "zsh" else BASH

@@ -14,7 +14,7 @@ from state.rows import Audit, Command, Event, PlanRow, RunRow, SampleRow
 from state.schema import SCHEMA
 from state.store import Reader
 from tui.client import Client
-from tui.operations import acts, agents, environments, statements
+from tui.operations import acts, agents, environments, lineage, statements
 from tui.operations import plans as planning
 from tui.operations.environments import Place
 from tui.operations.projects import ProjectReader
@@ -22,6 +22,7 @@ from tui.operations.statements import Detail, Drift, Snapshot
 
 if TYPE_CHECKING:
     from core.confirmation import Confirmation
+    from core.lineage import Lineage, Tracer
     from core.project import Project
     from tui.operations.projects import Declaration
 
@@ -36,6 +37,7 @@ class Operations:
         self._projects = ProjectReader(place, environ)
         self._lock = threading.Lock()
         self._reader: Reader | None = None
+        self._tracer: tuple[Project, Tracer] | None = None
 
     # Looking: the ledger, read-only. All raise LedgerUnavailable (never started, unreadable) and VersionMismatch.
 
@@ -108,6 +110,14 @@ class Operations:
     def drift(self) -> Drift:
         """Compare the files with what is deployed."""
         return statements.drift(self.project(), self.reader.deployments())
+
+    def lineage(self, column: str, direction: str) -> "Lineage":
+        """Follow `table` or `table.column` of the declared project up or down; raises UsageError for an unknown one."""
+        project = self.project()
+        with self._lock:
+            if self._tracer is None or self._tracer[0] is not project:
+                self._tracer = (project, lineage.tracer_of(project))
+            return lineage.trace(self._tracer[1], column, direction)
 
     def preview(self, tables: Iterable[TableName], *, verb: str = "deploy", children: str = "product") -> Plan:
         """Compute what staging these tables would do, without the agent; refusals are in the plan."""

@@ -3,7 +3,7 @@
 import os
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -28,6 +28,8 @@ class Declared:
     product: str
     layer: Layer
     external: bool
+    ddl: str = field(default="", compare=False)
+    """Path of the file that declares it."""
 
 
 def read_texts(folder: str) -> dict[str, str]:
@@ -64,14 +66,29 @@ def declared(folder: str) -> tuple[Declared, ...]:
     for layer_folder, layer in LAYER_FOLDERS.items():
         for product in _entries(os.path.join(folder, "pipelines", layer_folder)):
             for unit in _entries(product.path):
-                names = {entry.name for entry in _scripts(unit.path)}
-                writes = any(name.startswith("dml.") for name in names)
-                for name in names:
+                paths = {entry.name: entry.path for entry in _scripts(unit.path)}
+                writes = any(name.startswith("dml.") for name in paths)
+                for name, path in paths.items():
                     kind, _, rest = name.partition(".")
                     if kind == "ddl" and rest.endswith(".sql"):
                         table = rest[: -len(".sql")].lower()
-                        found[table] = Declared(table, product.name, layer, external=not writes)
+                        found[table] = Declared(table, product.name, layer, not writes, path)
     return tuple(found[table] for table in sorted(found))
+
+
+def columns(folder: str, table: str) -> tuple[str, ...]:
+    """List a declared table's columns from its DDL alone; nothing where it is not declared or cannot be read."""
+    from core.sql.ddl import read_ddl
+
+    for entry in declared(folder):
+        if entry.table == table.strip("`").lower():
+            try:
+                with open(entry.ddl, encoding="utf-8") as file:
+                    ddl, _ = read_ddl(file.read(), entry.ddl)
+            except (OSError, UnicodeError):
+                return ()
+            return tuple(column.name for column in ddl.columns) if ddl is not None else ()
+    return ()
 
 
 @dataclass(frozen=True, slots=True)
