@@ -20,6 +20,7 @@ from state.encoding import record
 from state.failures import translated
 from state.measurements import MeasurementReads, MeasurementWrites
 from state.mounts import refuse_network
+from state.opinions import OpinionReads, OpinionWrites
 from state.plans import PlanReads, PlanWrites
 from state.registry import RegistryReads, RegistryWrites
 from state.rows import Facts
@@ -31,7 +32,7 @@ FILE_MODE = 0o640
 FOLDER_MODE = 0o2750
 
 
-class Ledger(RegistryWrites, MeasurementWrites, PlanWrites, RunWrites, AuditWrites):
+class Ledger(RegistryWrites, MeasurementWrites, PlanWrites, RunWrites, AuditWrites, OpinionWrites):
     """The writer: exactly one for each environment, in the agent; safe to use from all its threads."""
 
     def data_version(self) -> int:
@@ -84,7 +85,7 @@ def create_or_open(path: Path, facts: Facts, *, busy_s: float = 5.0) -> Ledger:
             raise
 
 
-class Reader(RegistryReads, MeasurementReads, PlanReads, RunReads, AuditReads):
+class Reader(RegistryReads, MeasurementReads, PlanReads, RunReads, AuditReads, OpinionReads):
     """Read a ledger, with or without an agent, as its owner or a member of its group; safe to use from several threads.
 
     Raises LedgerUnavailable when it is missing or unreadable, VersionMismatch when it is newer than this program.

@@ -1,0 +1,29 @@
+"""What Spark said of statements, by the content of the question: asked once for each version of the engine."""
+
+from state.access import Reads, Writes, upsert
+
+KEPT = 2000
+"""Answers that are kept, the newest; one that is gone is asked for again."""
+
+
+class OpinionReads(Reads):
+    """Reads of answers."""
+
+    def opinions(self) -> dict[str, str]:
+        """Give every answer as JSON, by the key of its question; some milliseconds for all that are kept."""
+        # A ledger that no agent of this version has opened yet has no such table.
+        if not self._values("SELECT 1 FROM sqlite_schema WHERE name = 'opinion'"):
+            return {}
+        return {str(key): str(answer) for key, answer in self._values("SELECT key, answer FROM opinion ORDER BY key")}
+
+
+class OpinionWrites(OpinionReads, Writes):
+    """Writes of answers."""
+
+    def put_opinion(self, key: str, answer: str, *, at: float) -> None:
+        """Write one answer over an earlier one to the same question; the oldest of too many are forgotten."""
+        with self._transaction() as connection:
+            upsert(connection, "opinion", {"key": key, "at": at, "answer": answer}, key=("key",))
+            connection.execute(
+                "DELETE FROM opinion WHERE key NOT IN (SELECT key FROM opinion ORDER BY at DESC, key LIMIT ?)", (KEPT,)
+            )

@@ -1,0 +1,31 @@
+"""Answers of Spark's: by key, the newest, and readable where no agent has made room for them."""
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from state import opinions
+from state.schema import MIGRATIONS, migrate
+from state.store import Ledger, Reader
+
+
+def test_answer_replaces_the_one_to_the_same_question(ledger: Ledger, path: Path) -> None:
+    ledger.put_opinion("k", "old", at=1.0)
+    ledger.put_opinion("j", "other", at=2.0)
+    ledger.put_opinion("k", "new", at=3.0)
+    assert ledger.opinions() == Reader(path).opinions() == {"j": "other", "k": "new"}
+
+
+def test_only_the_newest_answers_are_kept(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opinions, "KEPT", 2)
+    for at, key in ((5.0, "a"), (1.0, "b"), (4.0, "c")):
+        ledger.put_opinion(key, key, at=at)
+    assert set(ledger.opinions()) == {"a", "c"}
+
+
+def test_ledger_of_an_older_agent_holds_no_answers(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    with sqlite3.connect(path, isolation_level=None) as connection:
+        migrate(connection, MIGRATIONS[:1])
+    assert Reader(path).opinions() == {}
