@@ -61,16 +61,18 @@ class Facts:
         self._keep(key, found)
         return None, found[1], found[2]
 
-    def statements(self, text: str, path: str) -> tuple[tuple[Parsed, ...], tuple[Problem, ...]]:
+    def statements(
+        self, text: str, path: str, *, every_table_streams: bool = False
+    ) -> tuple[tuple[Parsed, ...], tuple[Problem, ...]]:
         """Give the statements of a dml text, and Problems placed in `path`."""
-        key = _key(b"dml", text)
+        key = _key(b"dml stream" if every_table_streams else b"dml", text)
         found: tuple[str, tuple[Parsed, ...], tuple[Problem, ...]] | None = self._value(key, path)
         if found is None and key in self._known:
             found = self._unpacked(key, lambda packed: (path, *unpack_statements(packed, text, path)))
         if found is None:
             from core.sql.reading import read_statements
 
-            statements, problems = read_statements(text, path)
+            statements, problems = read_statements(text, path, every_table_streams=every_table_streams)
             found = (path, statements, problems)
             self._fresh[key] = pack_statements(statements, problems, text)
         self._keep(key, found)

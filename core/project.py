@@ -31,6 +31,13 @@ class Settings:
     tags: tuple[str, ...] = ()
     static_refresh: bool = False
     """Whether a changing table may be this statement's static side (restart on change)."""
+    reads: str = "batch"
+    """`stream`: a table without STREAM is read as a stream too; `batch`: only STREAM is."""
+
+    @property
+    def every_table_streams(self) -> bool:
+        """Whether STREAM need not be written."""
+        return self.reads == "stream"
 
 
 @dataclass(frozen=True, slots=True)

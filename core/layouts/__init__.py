@@ -56,7 +56,7 @@ def read_project(texts: Mapping[str, str], facts: Facts | None = None) -> tuple[
     for folder in folders:
         _read_ddls(folder, draft)
     for folder in folders:
-        _read_statements(folder, draft)
+        _read_statements(folder, draft, manifest.defaults)
     tables = {name: _table(name, draft, manifest.defaults) for name in sorted(draft.ddl)}
     unreadable = {name for name in tables if draft.folders[name].path in draft.broken and name not in draft.statements}
     check_tables(tables, draft.declared, draft.views, problems, unreadable=unreadable)
@@ -114,9 +114,12 @@ def _read_ddls(folder: Folder, draft: _Draft) -> None:
         draft.ddl[name] = (path, ddl)
 
 
-def _read_statements(folder: Folder, draft: _Draft) -> None:
+def _read_statements(folder: Folder, draft: _Draft, defaults: Settings) -> None:
     for name, path in sorted(folder.dml.items()):
-        statements, problems = draft.facts.statements(draft.texts[path], path)
+        settings = _settings(name, folder, draft, defaults)
+        statements, problems = draft.facts.statements(
+            draft.texts[path], path, every_table_streams=settings.every_table_streams
+        )
         draft.problems.extend(problems)
         if any(problem.severity is Severity.ERROR for problem in problems):
             draft.broken.add(folder.path)
@@ -139,6 +142,15 @@ def _read_statements(folder: Folder, draft: _Draft) -> None:
                 )
             )
         for facts in statements:
+            if facts.writes != name and _settings(facts.writes, folder, draft, defaults).reads != settings.reads:
+                draft.problems.append(
+                    Problem(
+                        f"{facts.writes} reads tables otherwise than {name}, and their statements stand in one file",
+                        f"write reads: {settings.reads} in its yml, or give it a dml file of its own",
+                        Where(path, facts.line),
+                        facts.writes,
+                    )
+                )
             _take_statement(_Statement(path, folder, facts), draft)
 
 
@@ -181,8 +193,7 @@ def _table(name: TableName, draft: _Draft, defaults: Settings) -> Table:
     folder = draft.folders[name]
     path, ddl = draft.ddl[name]
     statement = draft.statements.get(name)
-    yml = folder.yml.get(name) or folder.yml.get(folder.unit, "")
-    settings_text = draft.texts[yml] if yml else ""
+    yml = _yml(name, folder)
     return Table(
         name=name,
         product=folder.product,
@@ -193,6 +204,16 @@ def _table(name: TableName, draft: _Draft, defaults: Settings) -> Table:
         ddl_facts=ddl,
         dml=Script(statement.path, draft.texts[statement.path]) if statement else None,
         facts=statement.facts if statement else None,
-        settings=draft.facts.settings(settings_text, yml, defaults, draft.problems),
-        settings_text=settings_text,
+        settings=_settings(name, folder, draft, defaults),
+        settings_text=draft.texts[yml] if yml else "",
     )
+
+
+def _settings(name: str, folder: Folder, draft: _Draft, defaults: Settings) -> Settings:
+    yml = _yml(name, folder)
+    return draft.facts.settings(draft.texts[yml] if yml else "", yml, defaults, draft.problems)
+
+
+def _yml(name: str, folder: Folder) -> str:
+    """Find a table's own yml, or that of its unit; empty when there is none."""
+    return folder.yml.get(TableName(name)) or folder.yml.get(folder.unit, "")

@@ -31,6 +31,10 @@ def settings_of(section: Section, defaults: Settings) -> Settings:
     if mode != "append":
         section.wrong("mode", "append in this version", "write mode: append, or leave it out")
         mode = "append"
+    reads = section.text("reads", defaults.reads)
+    if reads not in ("batch", "stream"):
+        section.wrong("reads", "stream or batch", "write reads: stream where every table is read as a stream")
+        reads = defaults.reads
     return Settings(
         trigger=trigger,
         mode=mode,
@@ -40,6 +44,7 @@ def settings_of(section: Section, defaults: Settings) -> Settings:
         description=section.text("description", defaults.description),
         tags=section.texts("tags", defaults.tags),
         static_refresh=section.flag("static_refresh", defaults.static_refresh),
+        reads=reads,
     )
 
 

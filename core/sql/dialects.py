@@ -25,7 +25,7 @@ _PHRASES = (
     (("EMIT", "CHANGES"), "remove it: a stream writes its changes"),
     (("WATERMARK", "FOR"), "write WATERMARK ts DELAY OF INTERVAL 1 MINUTE after STREAM t in the query"),
 )
-_NOW = "write a plain JOIN, which reads the table as it is when the statement starts; for versions by time join two streams"
+_NOW = "write a plain JOIN, which reads the table as it is when the statement starts; by time, join two streams"
 
 
 def check_dialect(tokens: Sequence[Token]) -> None:

@@ -41,6 +41,7 @@ def unpack_ddl(packed: str, path: str) -> tuple[TableDdl | None, tuple[Problem, 
 
 
 def _statement_out(parsed: Parsed, text: str) -> list[Any]:
+    """Leave the verb away: a pipeline's statement is an INSERT INTO."""
     at = text.find(parsed.select)
     return [
         parsed.writes,
@@ -75,11 +76,12 @@ def _statement_in(packed: list[Any], text: str) -> Parsed:
 def _read_out(read: Read) -> list[Any]:
     watermark = [read.watermark.column, read.watermark.delay] if read.watermark else None
     place = [read.start, read.end, read.alias_at]
-    return [read.table, read.streaming, read.alias, read.options, read.source_name, watermark, *place]
+    implied = [True] if read.implied else []
+    return [read.table, read.streaming, read.alias, read.options, read.source_name, watermark, *place, *implied]
 
 
 def _read_in(table: Any, streaming: bool, alias: str, options: list[list[str]], source_name: str, *rest: Any) -> Read:
-    watermark, start, end, alias_at = rest
+    watermark, start, end, alias_at, *implied = rest
     return Read(
         table,
         streaming,
@@ -90,6 +92,7 @@ def _read_in(table: Any, streaming: bool, alias: str, options: list[list[str]], 
         start,
         end,
         alias_at,
+        bool(implied),
     )
 
 

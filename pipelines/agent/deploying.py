@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 
 from core.errors import InvalidProject
+from core.layouts.settings import read_settings
 from core.names import TableName, physical_name
 from core.plan import Binding, Node, Texts
 from core.problems import Problem
-from core.project import Environment
+from core.project import Environment, Settings
 from core.sql.compiling import compile_ddl, compile_select
 from core.sql.ddl import read_ddl
 from core.sql.reading import read_statements
@@ -107,11 +108,18 @@ def _ddl(texts: Texts, table: TableName) -> TableDdl:
 
 
 def _statement(texts: Texts, table: TableName) -> Parsed:
-    statements, problems = read_statements(texts.dml, f"dml.{table}.sql")
+    statements, problems = read_statements(
+        texts.dml, f"dml.{table}.sql", every_table_streams=_every_table_streams(texts.yml)
+    )
     found = next((statement for statement in statements if statement.writes == table), None)
     if found is None:
         raise _invalid(table, problems)
     return found
+
+
+def _every_table_streams(yml: str) -> bool:
+    """Whether STREAM need not be written; a revision's yml says so only where it is so."""
+    return "reads:" in yml and read_settings(yml, "yml", Settings(), []).every_table_streams
 
 
 def _invalid(table: TableName, problems: tuple[Problem, ...]) -> InvalidProject:

@@ -183,6 +183,7 @@ def test_a_manifest_with_everything_is_read() -> None:
         ("owner: 3\n", "a.yml:1: owner must be a text"),
         ("tags: {a: b}\n", "a.yml:1: tags must be a list of texts"),
         ("static_refresh: 'yes'\n", "a.yml:1: static_refresh must be true or false"),
+        ("reads: both\n", "a.yml:1: reads must be stream or batch"),
         ("trigger: 10\n", "a.yml:1: trigger must be a text"),
         ("trigger: 10 fortnights\n", "a.yml:1: trigger must be an interval"),
     ],
@@ -190,6 +191,14 @@ def test_a_manifest_with_everything_is_read() -> None:
 def test_a_wrong_setting_says_where(yml: str, expected: str) -> None:
     found = texts(("pipelines/facts/p/a/a.yml", yml), src="", a="SELECT id FROM STREAM src")
     assert problems(found) == [f"pipelines/facts/p/a/{expected}"]
+
+
+def test_a_project_or_a_table_can_read_every_table_as_a_stream() -> None:
+    found = texts(src="", a="SELECT id FROM src") | {"headgate.yml": MANIFEST + "defaults: {reads: stream}\n"}
+    facts = good(found).tables[T("a")].facts
+    assert facts is not None and [(read.streaming, read.implied) for read in facts.reads] == [(True, True)]
+    own = {"pipelines/facts/p/a/a.yml": "reads: batch\n"}
+    assert problems(found | own) == ["pipelines/facts/p/a/sql-scripts/dml.a.sql:1:1: the statement reads no stream"]
 
 
 def test_a_key_of_a_later_version_is_a_warning_and_the_project_is_read() -> None:

@@ -84,3 +84,28 @@ def test_a_table_is_written_from_its_facts_and_reads_back_equal() -> None:
     )
     again, _ = read_ddl(sql.replace("t__v2 (", "t (", 1), "ddl.t.sql")
     assert again is not None and again.columns == ddl.columns and again.location == "/data/it's/t__v2"
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("SELECT id FROM orders AS o", "SELECT id FROM STREAM orders__v3 AS o"),
+        ("SELECT orders.id FROM orders", "SELECT orders.id FROM STREAM orders__v3 AS orders"),
+        (
+            "SELECT o.id FROM STREAM orders o, t x WHERE o.id = x.id",
+            "SELECT o.id FROM STREAM orders__v3 o, STREAM t__v9 x WHERE o.id = x.id",
+        ),
+        (
+            "WITH orders AS (SELECT id FROM orders WITH (maxFilesPerTrigger=1)) SELECT id FROM orders",
+            "WITH orders AS (SELECT id FROM STREAM orders__v3 WITH (maxFilesPerTrigger=1)) SELECT id FROM orders",
+        ),
+        (
+            "SELECT orders.ts FROM orders WATERMARK ts DELAY OF INTERVAL 1 DAY",
+            "SELECT orders.ts FROM STREAM orders__v3 WATERMARK ts DELAY OF INTERVAL 1 DAY AS orders",
+        ),
+    ],
+)
+def test_stream_is_written_where_every_table_streams(written: str, expected: str) -> None:
+    (parsed,), problems = read_statements(f"INSERT INTO target {written}", "f.sql", every_table_streams=True)
+    assert problems == ()
+    assert compile_select(parsed, PHYSICAL) == expected
