@@ -49,9 +49,12 @@ def confirmation_for_act(act: str, tables: Sequence[str], protected: bool, *, en
 
 
 def confirmation_for_plan(plan: Plan) -> Confirmation:
-    """Give the confirmation of applying a plan; external tables are not statements and do not count."""
+    """Give the confirmation of applying a plan; external tables are not statements and do not count.
+
+    What a plan destroys, and what its reviewer must accept, is confirmed with the plan's own name.
+    """
     acted = sorted({table for table in plan.order if not _is_external(plan, table)})
-    if plan.destructive or len(acted) > LARGEST_SET:
+    if plan.destructive or plan.acknowledges or len(acted) > LARGEST_SET:
         return Confirmation("C3", f"{plan.environment} {plan.hash[:4]}")
     if len(acted) > 1:
         return Confirmation("C2", str(len(acted)))

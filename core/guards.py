@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence, Set
 
-from core.changes import RATE_LIMITS
 from core.differences import counted
+from core.findings import RATE_LIMITS
 from core.names import TableName, physical_name
 from core.plan import Action, Do, Guard, Node, Step
 from core.situation import Situation

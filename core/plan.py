@@ -7,7 +7,7 @@ from enum import StrEnum
 from core.names import TableName
 
 FORMAT = "headgate.plan/1"
-PLANNER = "1"
+PLANNER = "2"
 """Version of the planner; an agent refuses plans of another one."""
 
 
@@ -152,6 +152,14 @@ class Node:
     old: Texts = field(default_factory=Texts)
     trigger: str = ""
     owner: str = ""
+    confirmed_by_spark: bool | None = None
+    """False when Spark reads the statement otherwise than we do; None when it was not asked, or could not say."""
+
+    @property
+    def for_spark(self) -> bool:
+        """Whether Spark has something to say of it: SQL that is new or changed."""
+        begins = self.action is Action.START or (self.old.dml, self.old.ddl) != (self.texts.dml, self.texts.ddl)
+        return begins and bool(self.texts.dml.strip()) and self.action not in (Action.KEEP, Action.DELETE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +243,11 @@ class Plan:
     def empty(self) -> bool:
         """Whether applying it would change nothing."""
         return not self.steps
+
+    @property
+    def acknowledges(self) -> bool:
+        """Whether applying it accepts what a restart cannot undo: another watermark on the old state (row 6d)."""
+        return any(node.action is Action.RESTART and node.row == "6d" for node in self.nodes)
 
     @property
     def destructive(self) -> bool:

@@ -18,10 +18,16 @@ class Reason(StrEnum):
     DOCUMENTS = "only its description changed"
     IN_PLACE = "keeps no state, so the new text may go on from the checkpoint"
     PACE = "only its trigger or rate changed"
-    COLUMNS_ADDED = "only columns were added, and it keeps no state"
+    COLUMNS_ADDED = "only columns were added, and none of its state knows them"
     COLUMNS_CHANGED = "its columns changed, and the old table cannot hold them"
     STATE_CHANGED = "its state would mix old and new, and Spark may not object"
     SOURCES_CHANGED = "its positions in the old sources mean nothing in the new ones"
+    ABOVE_STATE = "changed above its state alone, which stays as it is"
+    DELAY_CHANGED = "only its watermark's delay changed, and its state stays"
+    STATIC_CHANGED = "another table is its static side, and it would keep the old one"
+    CONF_PINNED = "its checkpoint keeps the old configuration"
+    POOL_CHANGED = "is to run on another pool"
+    ENGINE_CHANGED = "is to run on another version of Spark"
     SINK_CHANGED = "its table is written in another way"
     UNPROVEN = "what changed is not known, so it is treated as the worst"
     ASKED = "a rebuild was asked for"
@@ -41,15 +47,18 @@ BY_ROW = {
     "5": Reason.COLUMNS_CHANGED,
     "6a": Reason.STATE_CHANGED,
     "6b": Reason.STATE_CHANGED,
-    "6c": Reason.STATE_CHANGED,
-    "6d": Reason.STATE_CHANGED,
+    "6c": Reason.ABOVE_STATE,
+    "6d": Reason.DELAY_CHANGED,
     "7a": Reason.SOURCES_CHANGED,
     "7b": Reason.SOURCES_CHANGED,
     "7c": Reason.SOURCES_CHANGED,
     "8": Reason.SINK_CHANGED,
     "9": Reason.SINK_CHANGED,
     "11a": Reason.PACE,
-    "14": Reason.STATIC_PARENT_REBUILT,
+    "11b": Reason.CONF_PINNED,
+    "12": Reason.POOL_CHANGED,
+    "13": Reason.ENGINE_CHANGED,
+    "14": Reason.STATIC_CHANGED,
 }
 """The reason of a change by its row of planning.md §3."""
 
@@ -67,11 +76,14 @@ CHANGE_BY_ROW = {
     "6c": "change after the state",
     "6d": "watermark delay",
     "7a": "source added or removed",
-    "7b": "source replaced",
+    "7b": "named source added or removed",
     "7c": "source replaced",
     "8": "table format",
     "9": "output mode or key",
     "11a": "trigger or rate",
+    "11b": "pinned configuration",
+    "12": "pool",
+    "13": "engine",
     "14": "static side",
 }
 """The change in two or three words, for the column CHANGE."""

@@ -2,12 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
-from core.changes import Change, Revision, classify, read_revision, removed_columns, revision_of, unproven
+from core.changes import Change, classify, unproven
 from core.facts import Facts
 from core.names import TableName, physical_name
+from core.opinions import Question, answer_known
 from core.plan import Action, Binding, Observed
 from core.project import Environment, Project, Table
+from core.revision import Revision, read_revision, removed_columns, revision_of
+from core.seconding import question_of, seconded
 from core.vocabulary import State
 
 
@@ -15,11 +19,17 @@ class Situation:
     """A project and its deployments; answers are computed once per table."""
 
     def __init__(
-        self, project: Project, environment: Environment, observed: Mapping[TableName, Observed], facts: Facts
+        self,
+        project: Project,
+        environment: Environment,
+        observed: Mapping[TableName, Observed],
+        facts: Facts,
+        answers: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.project = project
         self.environment = environment
         self._facts = facts
+        self._answers = answers
         self._observed = {table: self._complete(table, observed[table]) for table in sorted(observed)}
         self._old: dict[TableName, Revision | None] = {}
         self._new: dict[TableName, Revision] = {}
@@ -75,8 +85,22 @@ class Situation:
     def change(self, table: TableName) -> Change:
         """Compare a declared table with its deployment; only for tables that are both."""
         if table not in self._change:
-            self._change[table] = self._find_change(table)
+            found = self._find_change(table)
+            self._change[table] = found if found.row == "0" else self._seconded(table, found)
         return self._change[table]
+
+    def beginning(self, table: TableName) -> Change:
+        """Give what Spark has to say of a declared table that is to start for the first time."""
+        return self._seconded(table, Change("0", Action.START))
+
+    def question(self, table: TableName) -> Question | None:
+        """Give what Spark can be asked of a declared table: its new SQL, beside the deployed one if there is any."""
+        return question_of(
+            self.revision(table),
+            self.old_revision(table) if self.is_deployed(table) else None,
+            declared=lambda name: self.project.tables[name].ddl.text if name in self.project.tables else "",
+            deployed=self._deployed_ddl,
+        )
 
     def removed_columns(self, table: TableName) -> tuple[str, ...]:
         """Give the deployed columns that the declaration no longer has; nothing where the old texts are unknown."""
@@ -153,6 +177,18 @@ class Situation:
         if old is None:
             return unproven("the deployed texts cannot be read")
         return classify(old, new)
+
+    def _seconded(self, table: TableName, change: Change) -> Change:
+        new, old = self.revision(table), self.old_revision(table)
+        if not self._answers or new.parsed is None:
+            return change
+        answer = answer_known(self._answers, self.question(table))
+        return seconded(change, answer, new=new.parsed, old=old.parsed if old else None)
+
+    def _deployed_ddl(self, table: TableName) -> str:
+        texts = self.seen(table).deployed
+        declared = self.project.tables.get(table)
+        return texts.ddl if texts and texts.ddl.strip() else declared.ddl.text if declared else ""
 
     def _change_by_word(self, word: str, new: Revision) -> Change:
         if word in ("", "same") or word == new.hash:

@@ -80,7 +80,7 @@ class _Walk:
             self._put(table, self._external(table, because_of))
             return
         if not self._situation.is_deployed(table):
-            self._put(table, Decision(Action.START, Reason.NEW, Change("0", Action.START), because_of))
+            self._put(table, Decision(Action.START, Reason.NEW, self._situation.beginning(table), because_of))
             return
         decision = replace(self._deployed(table), because_of=because_of)
         self._put(table, decision)
@@ -175,6 +175,8 @@ class _Walk:
 
     def _put(self, table: TableName, decision: Decision) -> None:
         self.found.by_table[table] = decision
+        if decision.change.confirmed is False:
+            self.found.warn(table, decision.change.evidence[0])
 
     # Children
 
@@ -287,7 +289,7 @@ class _Walk:
             if situation.declared(parent) is None:
                 self.found.refuse(child, f"{child} reads {parent}, which is nowhere", f"declare {parent}")
                 return False
-            self._put(parent, Decision(Action.START, Reason.COLD_PARENT, Change("0", Action.START), (child,)))
+            self._put(parent, Decision(Action.START, Reason.COLD_PARENT, situation.beginning(parent), (child,)))
             return True
         change = situation.change(parent) if situation.declared(parent) else Change("0", Action.KEEP)
         if change.row != "0":
@@ -331,6 +333,8 @@ class _Walk:
         if decision.action is Action.RESUME:
             for binding in self._stale_parents(table):
                 self.found.warn(table, f"goes on reading the old {physical_name(binding.parent, binding.version)}")
+        if decision.action is Action.RESTART and decision.change.row == "6d":
+            self.found.warn(table, "keeps windows that its old watermark closed, and drops rows that come for them")
         if decision.action in (Action.REBUILD, Action.RESTART):
             self._check_readers(table, decision)
 
@@ -352,7 +356,7 @@ class _Walk:
         declared = self._situation.declared(reader)
         if declared is None or declared.facts is None:
             return
-        if row == "3" and declared.facts.stateful:
+        if row in ("3", "6c", "14") and declared.facts.stateful:
             self.found.warn(reader, f"keeps state, and aggregates across the seam in {table}")
         if row == "4" and any(column.expression.endswith("*") for column in declared.facts.columns):
             self.found.warn(reader, f"selects * and would write the new column of {table} at its next restart")

@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from core.sql.canonical import sql_of, terms
 from core.sql.naming import TableRead
-from core.sql.operators import aggregates_in, aggregating
+from core.sql.operators import aggregates_in, aggregating, group_keys
 from core.sql.streams import Mark
 from core.sql.values import Operator
 
@@ -63,7 +63,8 @@ def _label(node: Any, waters: list[str], *, full: bool) -> None:
     if mark is not None:
         alias = node.args["alias"]
         name = str(alias.this.this).partition(" ")[0]
-        alias.set("this", exp.Identifier(this=name + (_clauses(mark, waters, name) if full else ""), quoted=False))
+        clauses = _clauses(mark, waters, "(…)") if full else ""
+        alias.set("this", exp.Identifier(this=name + clauses, quoted=False))
 
 
 def _clauses(mark: Mark, waters: list[str], name: str) -> str:
@@ -75,7 +76,7 @@ def _clauses(mark: Mark, waters: list[str], name: str) -> str:
         text += f" IDENTIFIED BY {mark.source_name}"
     if mark.watermark is not None:
         delay = mark.watermark
-        text += f" WATERMARK {delay.text} DELAY OF {delay.delay}"
+        text += f" WATERMARK {delay.text} DELAY OF INTERVAL {delay.delay}"
         waters.append(f"watermark {name} {delay.text} {delay.delay}")
     return text
 
@@ -95,7 +96,7 @@ def _lift(query: Any, operators: tuple[Operator, ...]) -> str:
     if any(each.find(exp.Star) is not None for each in query.expressions):
         used = ["*"]
     computed = {each.alias_or_name for each in inner.expressions if aggregates_in(each)}
-    above = _lift_terms(query, "where", lambda term: any(c.name in computed for c in term.find_all(exp.Column)))
+    above = _lift_terms(query, "where", computed)
     outputs = ", ".join(sql_of(each) for each in query.expressions)
     query.set("expressions", [exp.column(name) if name != "*" else exp.Star() for name in used])
     return f"SELECT {outputs} FROM ({_lift_aggregate(inner)})" + _conditions("WHERE", above)
@@ -103,12 +104,7 @@ def _lift(query: Any, operators: tuple[Operator, ...]) -> str:
 
 def _lift_aggregate(select: Any) -> str:
     """Take projection and aggregate conditions; keys and aggregates themselves are part of `state`."""
-    named = {each.alias for each in select.expressions if isinstance(each, exp.Alias) and aggregates_in(each)}
-    above = _lift_terms(
-        select,
-        "having",
-        lambda term: bool(aggregates_in(term)) or any(column.name in named for column in term.find_all(exp.Column)),
-    )
+    above = _lift_terms(select, "having", _named_aggregates(select))
     outputs = ", ".join(sql_of(each) for each in select.expressions)
     select.set("expressions", [exp.Star()])
     return f"SELECT {outputs} FROM state" + _conditions("HAVING", above)
@@ -118,15 +114,30 @@ def _conditions(word: str, lifted: list[str]) -> str:
     return f" {word} {' AND '.join(f'({text})' for text in lifted)}" if lifted else ""
 
 
-def _lift_terms(select: Any, clause: str, is_above: Any) -> list[str]:
-    """Take the AND terms of WHERE or HAVING that must stay above; the others stay where they are."""
+def _named_aggregates(select: Any) -> set[str]:
+    """Give the names that surely mean an aggregate; one that a key has too may mean the key."""
+    named = {each.alias for each in select.expressions if isinstance(each, exp.Alias) and aggregates_in(each)}
+    return named - {column.name for key in group_keys(select) for column in key.find_all(exp.Column)}
+
+
+def _lift_terms(select: Any, clause: str, computed: set[str]) -> list[str]:
+    """Take the AND terms of WHERE or HAVING that must stay above; the others stay where they are.
+
+    From `sum(v) = k AND sum(v) > 5` Spark infers `k > 5` and pushes it below the state: where one term sets an
+    aggregate beside a key, all terms stay.
+    """
     condition = select.args.get(clause)
     if condition is None:
         return []
     above: list[str] = []
     below: list[Any] = []
     for term in terms(condition.this):
-        if is_above(term) and term.find(exp.Query) is None:
+        inside = {id(column) for call in aggregates_in(term) for column in call.find_all(exp.Column)}
+        outside = {column.name for column in term.find_all(exp.Column) if id(column) not in inside}
+        is_above = bool(inside or aggregates_in(term) or outside & computed)
+        if is_above and (outside - computed or term.find(exp.Query) is not None):
+            return []
+        if is_above:
             above.append(sql_of(term))
         else:
             below.append(term.copy())

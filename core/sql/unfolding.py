@@ -9,16 +9,15 @@ from typing import Any
 from sqlglot import exp
 
 # Scalar functions of Spark 4.2.0 whose value depends on their arguments alone; any other call stays where it is.
-_PURE = frozenset(
-    """
+_NAMES = """
     abs array cast ceil char_length coalesce concat concat_ws date date_format date_trunc day dayofmonth element_at
     floor format_string from_unixtime get_json_object greatest hash hour if ifnull initcap instr isnotnull isnull least
     left length lower lpad ltrim map md5 minute mod month named_struct nullif nvl nvl2 quarter regexp_extract
     regexp_replace replace reverse right round rpad rtrim second sha1 sha2 size split struct substr substring
     timestamp_micros timestamp_millis timestamp_seconds to_date to_json to_timestamp translate trim trunc try_cast
     unix_millis unix_seconds upper xxhash64 year
-    """.split()
-)
+"""
+_PURE = frozenset(_NAMES.split())
 _PLAIN = (
     exp.Column, exp.Identifier, exp.Literal, exp.Boolean, exp.Null, exp.Paren, exp.Binary, exp.Unary, exp.Between,
     exp.Cast, exp.TryCast, exp.DataType, exp.DataTypeParam, exp.ColumnDef, exp.Case, exp.If, exp.Interval, exp.Var,
@@ -117,11 +116,14 @@ def _can_replace(select: Any, inner: Any, stands_for: dict[str, Any]) -> bool:
                         return False
                 elif not stands_for:
                     continue
-                elif value is None or (clause == "having" and name in outputs):
-                    return False
-                elif len(column.parts) > 1 and not _is_same(value, name):
+                elif value is None or (clause == "having" and name in outputs) or not _fits(value, column):
                     return False
     return all(_keeps_its_name(each, stands_for) for each in select.expressions)
+
+
+def _fits(value: Any, column: Any) -> bool:
+    """Whether a value can stand for a column: a field of a struct is asked of a column of that name alone."""
+    return len(column.parts) == 1 or _is_same(value, column.parts[0].name)
 
 
 def _keeps_its_name(output: Any, stands_for: dict[str, Any]) -> bool:
@@ -129,7 +131,7 @@ def _keeps_its_name(output: Any, stands_for: dict[str, Any]) -> bool:
     if isinstance(output, (exp.Alias, exp.Column)):
         return True
     if _is_star(output):
-        return isinstance(output, exp.Star) and not any(output.args.get(key) for key in ("except_", "replace", "rename"))
+        return isinstance(output, exp.Star) and _is_plain(output, frozenset())
     return all(_is_same(stands_for[c.name], c.name) for c in output.find_all(exp.Column) if c.name in stands_for)
 
 
@@ -202,7 +204,7 @@ def _aliases(query: Any) -> list[Any]:
 
 def _is_plain(node: Any, keys: frozenset[str] | set[str]) -> bool:
     """Whether a node says nothing beyond these arguments."""
-    return all(key in keys for key, value in node.args.items() if value is not None and value != [] and value is not False)
+    return all(key in keys or value is None or value is False or value == [] for key, value in node.args.items())
 
 
 def _is_pure(value: Any) -> bool:

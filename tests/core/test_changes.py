@@ -1,57 +1,58 @@
-"""Kinds of change: every row that is told apart, on real SQL, as text pairs in fixtures/plans/changes.txt."""
+"""Kinds of change: every row that is told apart, on real SQL, as text pairs in fixtures/plans."""
 
+from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
+from edits import YML, Edit, edits, revision
 
-from core.changes import Change, Revision, classify, read_revision, removed_columns, revision_of
-from core.layouts import settings_as_text
+from core.changes import ACTION_BY_ROW, SEVERITIES, Change, classify
 from core.names import TableName
 from core.plan import Action, Texts
 from core.project import Settings
+from core.reasons import BY_ROW, CHANGE_BY_ROW
+from core.revision import read_revision, removed_columns, revision_of
 from tests.core.declaring import table
 
-FIXTURE = Path(__file__).parents[1] / "fixtures" / "plans" / "changes.txt"
-YML = settings_as_text(Settings())
+PAIRS = edits("changes.txt")
+FILTERED = "CREATE TABLE t (id BIGINT) USING parquet;", "INSERT INTO t SELECT id FROM STREAM src WHERE id > 1"
 
 
-def cases() -> list[tuple[str, str, str, str]]:
-    found = []
-    for block in FIXTURE.read_text().split("\n## ")[1:]:
-        name, _, body = block.partition("\n")
-        old, _, rest = body.partition("\n----\n")
-        new, _, expected = rest.partition("\n====\n")
-        found.append((name, old, new, expected.strip()))
-    return found
-
-
-def revision(text: str, before: str = "") -> Revision:
-    ddl, _, dml = text.strip().partition("\n")
-    old_ddl, _, old_dml = before.strip().partition("\n")
-    texts = Texts(old_ddl if ddl == "…" else ddl, old_dml if dml == "…" else dml, YML)
-    found = read_revision(TableName("t"), texts, Settings())
-    assert found is not None, text
-    return found
-
-
-@pytest.mark.parametrize(("name", "old", "new", "expected"), cases(), ids=lambda text: text.split("\n")[0][:40])
-def test_a_change_has_its_row_and_evidence(name: str, old: str, new: str, expected: str) -> None:
-    found = classify(revision(old), revision(new, old))
-    head, *evidence = expected.splitlines()
-    assert f"{found.row} {found.action}" == head
+@pytest.mark.parametrize("edit", PAIRS, ids=lambda edit: edit.name)
+def test_a_change_has_its_row_and_evidence(edit: Edit) -> None:
+    found = classify(edit.old, edit.new)
+    assert [f"{found.row} {found.action}", *found.evidence] == list(edit.expected)
     assert found.classified
-    if evidence:
-        assert list(found.evidence) == evidence
-    else:
-        assert found.evidence or found.row == "0"
+
+
+@pytest.mark.parametrize("edit", PAIRS, ids=lambda edit: edit.name)
+def test_a_revision_beside_itself_is_kept(edit: Edit) -> None:
+    assert classify(edit.old, edit.old) == classify(edit.new, edit.new) == Change("0", Action.KEEP)
+
+
+@pytest.mark.parametrize("edit", PAIRS, ids=lambda edit: edit.name)
+def test_what_is_kept_or_recorded_is_so_in_both_directions(edit: Edit) -> None:
+    there, back = classify(edit.old, edit.new), classify(edit.new, edit.old)
+    assert (there.action is Action.KEEP) == (back.action is Action.KEEP)
+    assert (there.action is Action.RECORD) == (back.action is Action.RECORD)
+
+
+def test_every_row_that_can_be_expressed_has_three_pairs() -> None:
+    counted = Counter(edit.expected[0].split()[0] for edit in PAIRS)
+    assert {row: counted[row] for row in SEVERITIES if counted[row] < 3} == {}
+
+
+def test_every_row_has_words_and_a_mild_action_is_a_deliberate_one() -> None:
+    assert {*SEVERITIES} - {"0"} <= {*BY_ROW} and {*SEVERITIES} <= {*CHANGE_BY_ROW}
+    assert {*ACTION_BY_ROW} <= {*SEVERITIES}
 
 
 def test_the_most_severe_row_wins_and_the_evidence_names_all() -> None:
-    old = revision("CREATE TABLE t (id BIGINT) USING parquet;\nINSERT INTO t SELECT id FROM STREAM src")
-    new = revision("CREATE TABLE t (id BIGINT) USING parquet;\nINSERT INTO t SELECT id FROM STREAM src WHERE id > 1")
+    old = revision(Texts(FILTERED[0], "INSERT INTO t SELECT id FROM STREAM src", YML))
+    new = revision(Texts(*FILTERED, YML))
     found = classify(old, replace(new, settings=Settings(trigger="5 seconds", owner="x")))
-    assert found == Change("3", Action.RESTART, ("+ WHERE 1 < id", "trigger: 10 seconds → 5 seconds", "owner changed"))
+    evidence = ("filter added: 1 < id", "trigger: 10 seconds → 5 seconds", "owner changed")
+    assert found == Change("3", Action.RESTART, evidence)
 
 
 @pytest.mark.parametrize(
@@ -72,6 +73,12 @@ def test_a_setting_has_its_row(settings: Settings, row: str) -> None:
     assert classify(old, replace(old, settings=settings)).row == row
 
 
+def test_what_a_revision_runs_on_is_compared_only_where_both_are_known() -> None:
+    old = revision(Texts(*FILTERED, YML))
+    assert classify(old, replace(old, engine="4.3.0")) == Change("0", Action.KEEP)
+    assert classify(replace(old, engine="4.2.0"), replace(old, engine="4.3.0")).row == "13"
+
+
 def test_deployed_texts_that_cannot_be_read_give_no_revision() -> None:
     name = TableName("t")
     assert read_revision(name, Texts("CREATE TABLE t (id BIGINT) USING parquet", "INSERT INTO"), Settings()) is None
@@ -87,6 +94,8 @@ def test_a_deployed_yml_without_trigger_is_read_over_the_projects_defaults() -> 
 
 
 def test_removed_columns_ignore_case() -> None:
-    old = revision("CREATE TABLE t (Id BIGINT, V INT) USING parquet;\nINSERT INTO t SELECT id, v FROM STREAM src")
-    new = revision("CREATE TABLE t (ID BIGINT) USING parquet;\nINSERT INTO t SELECT id FROM STREAM src")
+    old = revision(
+        Texts("CREATE TABLE t (Id BIGINT, V INT) USING parquet", "INSERT INTO t SELECT id, v FROM STREAM src")
+    )
+    new = revision(Texts("CREATE TABLE t (ID BIGINT) USING parquet", "INSERT INTO t SELECT id FROM STREAM src"))
     assert removed_columns(old, new) == ("v",)

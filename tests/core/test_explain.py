@@ -44,8 +44,8 @@ def test_no_line_is_wider_than_asked_or_ends_in_a_space(width: int) -> None:
 def test_a_wide_plan_says_why_beside_each_table() -> None:
     declared, observed = changed()
     found = make_plan(declared, "dev", observed, Request(tables=(T("a"),)))
-    assert any("filter or projection" in line and "+ WHERE 1 < id" in line for line in plan_lines(found, 160))
-    assert not any("+ WHERE 1 < id" in line for line in plan_lines(found, 80))
+    assert any("filter or projection" in line and "filter added: 1 < id" in line for line in plan_lines(found, 160))
+    assert not any("filter added" in line for line in plan_lines(found, 80))
 
 
 def test_why_gives_reason_evidence_and_diff() -> None:
@@ -54,7 +54,7 @@ def test_why_gives_reason_evidence_and_diff() -> None:
     assert node_why(found, T("a")) == (
         "a: restart",
         "  because it keeps no state, so the new text may go on from the checkpoint",
-        "  saw: + WHERE 1 < id",
+        "  saw: filter added: 1 < id",
         "  undo until: any time: plan the old text",
         "  dml.a",
         "  @@ -1,2 +1,2 @@",

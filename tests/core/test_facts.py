@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from core.changes import read_revision
 from core.facts import Facts
 from core.layouts import read_project
 from core.names import TableName
 from core.plan import Texts
 from core.problems import Where
 from core.project import Settings
+from core.revision import read_revision
 from core.sql.values import Column, Operator, Parsed, Read, TableDdl, Watermark
 from tests.bench.projects import layered_texts, project_texts
 from tests.support.declared import texts
@@ -121,4 +121,4 @@ def test_no_parser_is_loaded_when_everything_is_known() -> None:
 def test_packing_knows_every_field_of_the_values() -> None:
     """A field that is added must be packed as well, or a known text would say less than one that is read."""
     counts = {kind.__name__: len(fields(kind)) for kind in (Parsed, Read, Watermark, Operator, Column, TableDdl)}
-    assert counts == {"Parsed": 10, "Read": 9, "Watermark": 2, "Operator": 3, "Column": 5, "TableDdl": 9}
+    assert counts == {"Parsed": 11, "Read": 10, "Watermark": 2, "Operator": 3, "Column": 5, "TableDdl": 9}

@@ -145,8 +145,8 @@ def unknown(table: str, known: Iterable[str]) -> UsageError:
 
 def drift(project: "Project", deployments: Iterable[Deployment]) -> Drift:
     """Compare declared revisions with the serving ones, by hash."""
-    from core.changes import revision_of
     from core.fingerprint import revision_hash
+    from core.revision import revision_of
 
     deployed = {d.table: d for d in deployments if d.active and d.drop_after is None and not d.external}
     declared = {name: table for name, table in project.tables.items() if not table.external}

@@ -84,8 +84,8 @@ def test_an_environment_never_started_says_how_to_start_it(place: Place) -> None
 
 
 def test_drift_is_told_by_revision(folder: Path, place: Place, ledger: Any, deployed: Any) -> None:
-    from core.changes import revision_of
     from core.fingerprint import revision_hash
+    from core.revision import revision_of
 
     operations = Operations(place, {})
     texts = revision_of(operations.project().tables[TableName("a")]).texts
