@@ -9,7 +9,6 @@ from enum import StrEnum
 
 LISTS = frozenset({"home", "statements"})
 PAGES = frozenset({"home", "statements", "detail", "changes", "review", "run", "runs", "audit", "log", "help"})
-SCROLLED = frozenset({"detail", "review", "run", "help"})
 ROWS = frozenset({"home", "statements", "changes", "review", "run", "runs", "audit", "log"})
 TARGETS = LISTS | {"detail"}
 
@@ -195,6 +194,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("wide", ("w",), LISTS, "wide", "More figures, less room for names", rank=66),
     Action("copy", ("y",), PAGES - {"help"}, "copy", "Copy the name, or the text on screen", rank=82),
     Action("copy_command", ("Y",), PAGES - {"help"}, "copy CLI", "Copy the CLI line that does the same", rank=83),
+    Action("column", ("h", "l", "left", "right"), frozenset({"detail"}), "column", "Another column's lineage", rank=99),
     Action("next_tab", ("tab",), frozenset({"detail", "home"}), "next", "Next pane", rank=8),
     Action("previous_tab", ("shift+tab",), frozenset({"detail", "home"}), "previous", "Previous pane", rank=99),
     Action("tab", tuple("123456789"), frozenset({"detail"}), "tab", "Pane by number", rank=99),

@@ -5,8 +5,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from core.errors import ConfirmationNeeded
+from core.lineage import Edge, Lineage
+from core.lineage import Node as ColumnNode
 from core.names import TableName
 from core.plan import Action, Binding, Do, Guard, LeftBehind, Node, Observed, Plan, Request, Step, Texts
+from core.sql.inputs import Kind, Origin
 from state.rows import (
     Audit,
     Command,
@@ -20,6 +23,7 @@ from state.rows import (
     Staged,
     StepRow,
 )
+from tui.presentation.columns import ColumnFacts
 from tui.presentation.detail import DetailFacts
 from tui.presentation.snapshot import Snapshot
 from tui.screens.asks import Confirmation, Drift, PlanView, ProjectView, RunView
@@ -198,7 +202,7 @@ class FakeOperations:
         rows = tuple(row for row in self.current.deployments if row.table != table)
         self.current = replace(self.current, deployments=rows)
 
-    def detail(self, table: str, *, files: bool = False) -> DetailFacts:
+    def detail(self, table: str, *, files: bool = False, column: str | None = None) -> DetailFacts:
         lags = (200, 900, 2400, 5200, 9880, 9400, 8100, 6000, 5100, 4400, 3900, 3300, 2800, 2300, 1700, 1204)
         samples = tuple(
             SampleRow(self.now - 15 * (len(lags) - index), lag, 3, 1000, 200.0 + index, 218.0, 1400 - index)
@@ -222,7 +226,22 @@ class FakeOperations:
         rows = tuple(row for row in self.current.deployments if row.table == table)
         figures = self.current.measurements.get((table, rows[0].version)) if rows else None
         declared = rows[0].texts.dml.replace("10 seconds", "30 seconds") if table == "oven_load" and rows else None
-        return DetailFacts(table, samples, events, figures, rows, declared_dml=declared)
+        found = DetailFacts(table, samples, events, figures, rows, declared_dml=declared)
+        return found if column is None else replace(found, columns=self.columns(table, column))
+
+    def columns(self, table: str, column: str) -> ColumnFacts:
+        """Give each table two columns that stand on one that landed."""
+        names = ("pizza", "letters")
+        chosen = column or names[0]
+        source, target = Origin(TableName("src_orders"), "pizza"), Origin(TableName(table), chosen)
+        text = "length(pizza)" if chosen == "letters" else "pizza"
+        edge = Edge(source, target, Kind.VALUE, "SELECT", text, (), (), f"dml.{table}.sql", 2)
+        nodes = (
+            ColumnNode(target, "string", landed=False, expression=text),
+            ColumnNode(source, "string", landed=True, location="json in"),
+        )
+        up = Lineage(target, "up", nodes, (edge,), ())
+        return ColumnFacts(names, chosen, up, Lineage(target, "down", nodes[:1], (), ()))
 
     def project(self) -> ProjectView:
         old = SQL.format("oven_load", "order_items")

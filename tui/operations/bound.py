@@ -37,6 +37,7 @@ class Operations:
         self._projects = ProjectReader(place, environ)
         self._lock = threading.Lock()
         self._reader: Reader | None = None
+        self._tracing = threading.Lock()
         self._tracer: tuple[Project, Tracer] | None = None
 
     # Looking: the ledger, read-only. All raise LedgerUnavailable (never started, unreadable) and VersionMismatch.
@@ -114,7 +115,7 @@ class Operations:
     def lineage(self, column: str, direction: str) -> "Lineage":
         """Follow `table` or `table.column` of the declared project up or down; raises UsageError for an unknown one."""
         project = self.project()
-        with self._lock:
+        with self._tracing:
             if self._tracer is None or self._tracer[0] is not project:
                 self._tracer = (project, lineage.tracer_of(project))
             return lineage.trace(self._tracer[1], column, direction)

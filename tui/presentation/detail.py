@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from core.vocabulary import Trend
 from state.rows import Deployment, Event, Measurement, SampleRow
+from tui.presentation.columns import ColumnFacts, column_lines
 from tui.presentation.differences import colour_sql, difference
 from tui.presentation.figures import clock, long_number, long_span, moment, rate, short_number, size, span, verdict
 from tui.presentation.glyphs import STATE_TONES, TREND_TONES, spark, state_of
@@ -33,6 +34,8 @@ class DetailFacts:
     """The statement as its file says now; None while unknown or when there is no file."""
     declared_ddl: str | None = None
     project_missing: str = ""
+    columns: ColumnFacts | None = None
+    """The lineage of a column; None until it is looked at."""
 
 
 def tabs_line(tab: str, width: int) -> Line:
@@ -55,7 +58,7 @@ def tab_lines(
         case "sql":
             return sql_lines(statement, facts, look, width)
         case "lineage":
-            return lineage_lines(statement, world, look)
+            return (*lineage_lines(statement, world, look), *column_lines(facts.columns, width))
         case "errors":
             return error_lines(statement, facts, look, width)
         case "events":

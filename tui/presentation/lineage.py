@@ -116,7 +116,8 @@ def _row(depth: int, node: "Node", edge: "Edge | None", following: "Sequence[Edg
     )
     fields = "".join(f".{path}" for path in edge.fields[:1]) if edge is not None else ""
     more = " …" if edge is not None and len(edge.fields) > 1 else ""
-    return Branch(depth, name_of(node.at) + fields + more, node.type, place, node.expression, note)
+    text = node.expression if up else ""
+    return Branch(depth, name_of(node.at) + fields + more, node.type, place, text, note)
 
 
 def _steps(depth: int, edge: "Edge", *, up: bool) -> Iterable[Branch]:

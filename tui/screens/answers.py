@@ -13,6 +13,7 @@ from core.names import TableName
 from core.plan import Action, Plan, Request, Texts
 from core.problems import Problem, Severity, Where
 from state.rows import Audit, Command, Deployment, Measurement, PlanRow, RunRow
+from tui.presentation.columns import ColumnFacts
 from tui.presentation.detail import DetailFacts
 from tui.presentation.snapshot import Snapshot
 from tui.screens.asks import Confirmation, Drift, PlanView, ProjectView, RunView
@@ -127,8 +128,8 @@ class Answers:
         self._rows[key] = row
         return True
 
-    def detail(self, table: str, *, files: bool = False) -> DetailFacts:
-        """Read one statement; its files too when they are looked at."""
+    def detail(self, table: str, *, files: bool = False, column: str | None = None) -> DetailFacts:
+        """Read one statement; its files, and the lineage of a column, when they are looked at."""
         reader, name = self._bound.reader, TableName(table)
         versions = reader.versions(name)
         shown = next((row for row in versions if row.active), versions[0] if versions else None)
@@ -141,7 +142,21 @@ class Answers:
             figures=reader.measurement(name, shown.version),
             versions=versions,
         )
+        if column is not None:
+            facts = replace(facts, columns=self._columns(name, column))
         return self._with_files(facts, name) if files else facts
+
+    def _columns(self, name: TableName, column: str) -> ColumnFacts:
+        try:
+            declared = self._bound.project().tables.get(name)
+            if declared is None:
+                return ColumnFacts(missing="the project no longer declares it")
+            names = tuple(each.name for each in declared.ddl_facts.columns)
+            chosen = column if column in names else names[0]
+            up, down = (self._bound.lineage(f"{name}.{chosen}", way) for way in ("up", "down"))
+            return ColumnFacts(names, chosen, up, down)
+        except HeadgateError as error:
+            return ColumnFacts(missing=f"{error.summary}. {error.remedy}".strip())
 
     def _with_files(self, facts: DetailFacts, name: TableName) -> DetailFacts:
         try:

@@ -72,8 +72,11 @@ class Operations(Protocol):
     def snapshot(self, previous: Snapshot | None) -> Snapshot:
         """Read the ledger; the same object again when nothing changed. Never raises: `problem` says what is wrong."""
 
-    def detail(self, table: str, *, files: bool = False) -> DetailFacts:
-        """Read what the detail of a statement shows, its files too if wished; equal values when nothing changed."""
+    def detail(self, table: str, *, files: bool = False, column: str | None = None) -> DetailFacts:
+        """Read what the detail of a statement shows; equal values when nothing changed.
+
+        Its files too if wished, and the lineage of a column: of the first one for an empty name.
+        """
 
     def figures(self, table: str, version: int) -> Measurement | None:
         """Read all latest figures of one version; the snapshot has those of lists alone."""

@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tui.presentation.columns import HEADING
 from tui.presentation.detail import TABS, DetailFacts, tab_lines, tabs_line
 from tui.presentation.forest import LAYER_NAMES
 from tui.presentation.ghosts import STAYS_S
 from tui.presentation.possible import Circumstances
 from tui.presentation.rows import Look
 from tui.presentation.snapshot import Statement
-from tui.presentation.text import Line, Tone, line
+from tui.presentation.text import Line, Tone, line, plain
 from tui.screens.desk import Desk
 from tui.screens.scrolled import ScrolledPage
 
@@ -23,12 +24,14 @@ class DetailPage(ScrolledPage):
         super().__init__(desk)
         self.table_name = table
         self.tab = tab
+        self.column = ""
         self.facts = DetailFacts(table)
         self.statement: Statement | None = desk.world.statement(table)
         self.gone_at: float | None = None
 
     def fetch(self) -> object:
-        return self.desk.operations.detail(self.table_name, files=self.tab == "sql")
+        column = self.column if self.tab == "lineage" else None
+        return self.desk.operations.detail(self.table_name, files=self.tab == "sql", column=column)
 
     def take(self, fetched: object) -> None:
         if isinstance(fetched, DetailFacts):
@@ -87,6 +90,19 @@ class DetailPage(ScrolledPage):
         index = int(key) - 1
         if index < len(TABS):
             self.choose(TABS[index])
+
+    def do_column(self, key: str) -> None:
+        """Choose the next column, or the one before, and bring its lineage into view."""
+        known = self.facts.columns
+        if self.tab != "lineage" or known is None or not known.names:
+            self.desk.say("columns are chosen on the lineage pane, once the files are read")
+            return
+        step = 1 if key in ("l", "right") else -1
+        at = known.names.index(self.column) if self.column in known.names else known.names.index(known.chosen)
+        self.column = known.names[(at + step) % len(known.names)]
+        heading = next((at for at, each in enumerate(self.pane.lines) if plain(each).startswith(HEADING)), 0)
+        self.pane.scroll_by(heading - self.pane.top)
+        self.desk.host.kick()
 
     def do_detail(self, key: str) -> None:
         self.choose("overview")

@@ -1,0 +1,91 @@
+"""The columns of a table in Detail: one is chosen, and its lineage stands below with the expressions on the way."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tui.presentation.lineage import Branch, deciders, gap_line, tree
+from tui.presentation.text import EMPTY, Line, Span, Tone, fit, left, line, width_of, wrap
+
+if TYPE_CHECKING:
+    from core.lineage import Lineage
+
+HEADING = " COLUMNS"
+_NARROW = 100
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnFacts:
+    """What the files say of one table's columns."""
+
+    names: tuple[str, ...] = ()
+    chosen: str = ""
+    up: "Lineage | None" = None
+    down: "Lineage | None" = None
+    missing: str = ""
+    """Why nothing is known; empty when it is."""
+
+
+def column_lines(facts: ColumnFacts | None, width: int) -> tuple[Line, ...]:
+    """Write the columns, and the lineage of the chosen one; `facts` is None until the files are read."""
+    head = line((HEADING, Tone.DIM), ("   h and l choose another", Tone.DIM))
+    if facts is None:
+        return (EMPTY, head, line(("   the files are being read", Tone.DIM)))
+    if facts.up is None or facts.down is None:
+        return (EMPTY, head, *wrap(facts.missing, width - 1, Tone.CHANGING, "   "))
+    decided = [
+        line(("   " + left(each.table, 24), Tone.PLAIN), (f" {each.clause} {each.expression}", Tone.DIM))
+        for each in deciders(facts.up)
+    ]
+    gaps = dict.fromkeys(gap_line(gap) for found in (facts.up, facts.down) for gap in found.gaps)
+    return (
+        EMPTY,
+        head,
+        *_names(facts, width),
+        *_way(facts.up, "STANDS ON", width),
+        *_way(facts.down, "FEEDS", width),
+        *((EMPTY, line((" ROWS DECIDED BY", Tone.DIM))) if decided else ()),
+        *(fit(each, width) for each in decided),
+        *((EMPTY, line((" NOT FOLLOWED", Tone.CHANGING))) if gaps else ()),
+        *(each for gap in gaps for each in wrap(gap, width - 1, Tone.CHANGING, "   ")),
+    )
+
+
+def _names(facts: ColumnFacts, width: int) -> tuple[Line, ...]:
+    """Write all names, as many lines as they need."""
+    lines: list[Line] = []
+    spans: list[Span] = []
+    room = width - 3
+    for name in facts.names:
+        tone = Tone.TITLE if name == facts.chosen else Tone.PLAIN
+        text = f"[{name}]" if name == facts.chosen else name
+        if spans and width_of(text) + 2 > room:
+            lines.append(line(Span("   "), *spans))
+            spans, room = [], width - 3
+        spans.append(Span(f"{text}  ", tone))
+        room -= width_of(text) + 2
+    return (*lines, line(Span("   "), *spans))
+
+
+def _way(found: "Lineage", word: str, width: int) -> tuple[Line, ...]:
+    branches = tree(found)
+    head = line((f" {found.root.column} {word}", Tone.DIM))
+    if len(branches) == 1:
+        text = branches[0].expression
+        nothing = "no column" if word == "STANDS ON" else "no statement"
+        return (EMPTY, head, line(f"   {nothing}", (f"   = {text}" if text and word == "STANDS ON" else "", Tone.DIM)))
+    names = [_name(branch) for branch in branches]
+    room = min(max(width_of(name) for name in names) + 2, width // 2)
+    return (EMPTY, head, *(_row(branch, room, width) for branch in branches))
+
+
+def _row(branch: Branch, room: int, width: int) -> Line:
+    text = "shown above" if branch.note == "again" else f"= {branch.expression}" if branch.expression else ""
+    tone = Tone.DIM if branch.note == "via" else Tone.PLAIN
+    if width >= _NARROW:
+        text = f"{left(branch.type, 12)} {left(branch.place, 32)} {text}"
+    return fit(line((left(_name(branch), room), tone), (f" {text or branch.place}", Tone.DIM)), width)
+
+
+def _name(branch: Branch) -> str:
+    mark = f"{branch.note} " if branch.note in ("if", "via") else ""
+    return "   " + "  " * branch.depth + mark + branch.name
