@@ -41,6 +41,7 @@ def plan_lines(plan: Plan, width: int) -> tuple[str, ...]:
     lines += _section("REFUSED", (f"{r.summary}. {_sentence(r.remedy)}" for r in plan.refusals), width)
     lines += _section("LEFT BEHIND", left_behind_sentences(plan), width)
     lines += _section("WARNINGS", (f"{w.table}: {w.summary}" for w in plan.warnings), width)
+    lines += _section("SPARK", spark_sentences(plan), width)
     lines += _section("CHECKS", (f"{g.name} {g.verdict}: {g.summary}" for g in plan.guards if g.verdict != "ok"), width)
     ok = ", ".join(guard.name for guard in plan.guards if guard.verdict == "ok")
     lines += _section(
@@ -69,6 +70,8 @@ def step_words(step: Step) -> str:
 
 def change_words(node: Node) -> str:
     """Give what changed, in a few words for the column CHANGE."""
+    if node.confirmed_by_spark is False:
+        return "Spark disagrees"
     if node.reason in (Reason.PARENT_REBUILT, Reason.STATIC_PARENT_REBUILT):
         own = "" if node.row in ("", "0", "14") else f", {CHANGE_BY_ROW[node.row]}"
         return f"parent re-created{own}"
@@ -107,6 +110,18 @@ def left_behind_sentences(plan: Plan) -> tuple[str, ...]:
             f"{left.table} ({', '.join(whose)}) stays on {left.reads}; {version} goes on running while it does"
         )
     return tuple(found)
+
+
+def spark_sentences(plan: Plan) -> tuple[str, ...]:
+    """Say which new or changed statements Spark reads as we do, and of which that is not known."""
+    asked = [node for node in plan.nodes if node.for_spark]
+    told = (
+        ("reads otherwise, so treated as the worst", False),
+        ("confirmed", True),
+        ("not confirmed by Spark", None),
+    )
+    by_word = ((words, [node.table for node in asked if node.confirmed_by_spark is value]) for words, value in told)
+    return tuple(f"{words}: {', '.join(tables)}" for words, tables in by_word if tables)
 
 
 def node_why(plan: Plan, table: TableName) -> tuple[str, ...]:

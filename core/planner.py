@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from core.changes import Change
 from core.deletes import decide_delete
@@ -11,6 +12,7 @@ from core.graph import Edge, Graph, graph_of
 from core.guards import guards_of
 from core.layouts.sections import did_you_mean
 from core.names import TableName
+from core.opinions import Question
 from core.plan import PLANNER, Action, Binding, LeftBehind, Node, Observed, Plan, Refusal, Request, Step, Texts, Warned
 from core.plan_json import plan_hash
 from core.project import Project
@@ -42,11 +44,14 @@ def make_plan(
     observed: Mapping[TableName, Observed],
     request: Request,
     facts: Facts | None = None,
+    *,
+    answers: Mapping[str, str] = MappingProxyType({}),
 ) -> Plan:
     """Plan a request; what cannot be done stands in `refusals`, and then there are no steps.
 
     Raises UsageError for an environment that the project does not have. `facts` only saves time: deployed texts that it
-    knows are not parsed again. Linear in tables and edges.
+    knows are not parsed again. `answers` are Spark's, packed, by the key of the question: observed values like the
+    others, which raise the severity of a change and never lower it. Linear in tables and edges.
     """
     if environment not in project.environments:
         raise UsageError(
@@ -55,10 +60,19 @@ def make_plan(
             or f"environments: {', '.join(project.environments)}",
         )
     request = normal(request)
-    situation = Situation(project, project.environments[environment], observed, facts or Facts())
+    situation = Situation(project, project.environments[environment], observed, facts or Facts(), answers)
     scope = resolve(request, situation)
     draft = _delete(situation, scope) if request.verb == "delete" else _deploy(situation, scope)
     return _sealed(situation, scope, draft)
+
+
+def questions_of(
+    plan: Plan, project: Project, observed: Mapping[TableName, Observed], facts: Facts | None = None
+) -> tuple[Question, ...]:
+    """Give what Spark can be asked of the statements that a plan acts on, in the plan's order."""
+    situation = Situation(project, project.environments[plan.environment], observed, facts or Facts())
+    found = (situation.question(node.table) for node in plan.nodes if node.for_spark and node.table in project.tables)
+    return tuple(question for question in found if question is not None)
 
 
 def _sealed(situation: Situation, scope: Scope, draft: _Draft) -> Plan:
@@ -258,6 +272,7 @@ def _node(
         old=seen.deployed or Texts() if action is not Action.KEEP else Texts(),
         trigger=declared.settings.trigger,
         owner=declared.settings.owner,
+        confirmed_by_spark=decision.change.confirmed,
     )
 
 

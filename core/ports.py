@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from core.names import TableName
+from core.opinions import Answer, Question
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +152,10 @@ class Checkpoints(Protocol):
 
 
 class Analysis(Protocol):
-    """Spark's own opinion of a compiled SELECT; nothing is started."""
+    """Spark's second opinion of statements, over empty tables of ours; nothing is started."""
 
-    def check(self, select: str) -> tuple[tuple[str, str], ...]:
-        """Output columns as (name, type); raises EngineRefused with Spark's error class."""
+    def ask(self, question: Question) -> Answer:
+        """Answer a question; raises EngineRefused where a table that it reads cannot be made, TryAgain."""
+
+    def clear(self) -> None:
+        """Drop what was made for the questions so far."""

@@ -80,8 +80,11 @@ class Session:
 
     def reader(self) -> "Session":
         """Make a second session for batch reads, so that a heavy one cannot disturb the operating session."""
-        name = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{self.session_id}/reader"))
-        return Session(self.url, self._token, name)
+        return self.beside(str(uuid.uuid5(uuid.NAMESPACE_OID, f"{self.session_id}/reader")))
+
+    def beside(self, session_id: str) -> "Session":
+        """Make another session on the same pool, with a connection and a circuit breaker of its own."""
+        return Session(self.url, self._token, session_id)
 
     def idle_limit_s(self) -> float | None:
         """Give the server's limit for sessions without calls; None when there is none, as on a pool of ours."""
@@ -93,6 +96,12 @@ class Session:
         """Leave the server; its queries go on."""
         self.breaker.close()
         self.spark.client.close()
+
+    def release(self) -> None:
+        """Let the server forget a session that runs no query; never the operating one, whose queries would end."""
+        with spark_errors():
+            self.spark.client.release_session()
+        self.close()
 
     def _ping(self) -> None:
         # `SparkSession.version` asks once and remembers (PySpark 4.2.0).

@@ -11,7 +11,7 @@ from core.errors import HeadgateError, PoolUnreachable
 from core.home import Locations
 from core.project import Pool
 from pipelines.agent.world import Engine
-from pipelines.engine.analysis import SparkAnalysis
+from pipelines.analysis import SparkAnalysis
 from pipelines.engine.failures import SessionLost
 from pipelines.engine.queries import SparkQueries
 from pipelines.engine.tables import SparkTables

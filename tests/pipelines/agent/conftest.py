@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from core.errors import EngineRefused, PoolUnreachable
+from core.errors import EngineRefused, HeadgateError, PoolUnreachable, TryAgain
 from core.home import Locations
 from core.names import TableName
+from core.opinions import Answer, Question
 from core.ports import Checkpoint, Position, Query, Start, unheard
 from core.project import Environment
 from pipelines.agent.deploying import Ground
@@ -21,7 +22,8 @@ from state.store import create_or_open
 
 @dataclass
 class ScriptedPool:
-    """A pool in memory: queries, tables and views by name; `refuse` maps a query's name to Spark's refusal."""
+    """A pool in memory: queries, tables and views by name; `refuse` maps a query's name to Spark's refusal, `answers` a
+    question's key to what Spark says."""
 
     running: dict[str, Start] = field(default_factory=dict)
     tables: dict[str, str] = field(default_factory=dict)
@@ -29,12 +31,15 @@ class ScriptedPool:
     refuse: dict[str, EngineRefused] = field(default_factory=dict)
     starts: list[str] = field(default_factory=list)
     stops: list[str] = field(default_factory=list)
+    answers: dict[str, Answer | HeadgateError] = field(default_factory=dict)
+    asked: list[Question] = field(default_factory=list)
+    cleared: int = 0
     reachable: bool = True
 
     def call(self, seconds: float, act: Callable[[Engine], Any]) -> Any:
         if not self.reachable:
             raise PoolUnreachable("the pool is silent")
-        return act(Engine(_Queries(self), _Tables(self), _Analysis()))
+        return act(Engine(_Queries(self), _Tables(self), _Analysis(self)))
 
 
 @dataclass
@@ -99,9 +104,19 @@ class _Tables:
         return ("sql",), ((sql,),)
 
 
+@dataclass
 class _Analysis:
-    def check(self, select: str) -> tuple[tuple[str, str], ...]:
-        return ()
+    pool: ScriptedPool
+
+    def ask(self, question: Question) -> Answer:
+        self.pool.asked.append(question)
+        answer = self.pool.answers.get(question.key, TryAgain("Spark is silent"))
+        if isinstance(answer, Answer):
+            return answer
+        raise answer
+
+    def clear(self) -> None:
+        self.pool.cleared += 1
 
 
 @dataclass

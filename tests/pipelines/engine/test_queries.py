@@ -12,7 +12,6 @@ import pytest
 
 from core.errors import EngineRefused
 from core.ports import Start
-from pipelines.engine.analysis import SparkAnalysis
 from pipelines.engine.queries import SparkQueries
 from pipelines.pool import LocalPool
 from pipelines.session import Session
@@ -156,13 +155,3 @@ def test_a_query_that_failed_while_nobody_looked_is_known_by_its_run(ground: Any
     later.expect(query.name, query.id, query.run_id)
     later.active()
     assert [(q.name, q.error_class) for q in later.ended()] == [(query.name, "DIVIDE_BY_ZERO")]
-
-
-def test_analysis_gives_names_and_types_and_starts_nothing(ground: Any) -> None:
-    analysis = SparkAnalysis(ground.session)
-    select = f"SELECT a, upper(b) AS c, CAST(a AS DECIMAL(10,2)) AS d FROM STREAM {ground.source}"
-    assert analysis.check(select) == (("a", "bigint"), ("c", "string"), ("d", "decimal(10,2)"))
-    with pytest.raises(EngineRefused) as raised:
-        analysis.check("SELECT a FROM STREAM no_such_table")
-    assert raised.value.error_class == "TABLE_OR_VIEW_NOT_FOUND"
-    assert ground.mine() == {}

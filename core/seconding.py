@@ -1,0 +1,53 @@
+"""A change as Spark sees it too: what it is asked, and what its answer makes of ours."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from core.changes import Change
+from core.names import TableName
+from core.opinions import Answer, Question, Side, disagreements
+from core.plan import Action
+from core.revision import Revision
+from core.sql.compiling import compile_select
+from core.sql.values import Parsed
+
+DdlOf = Callable[[TableName], str]
+"""The CREATE TABLE text of a table that a statement reads; empty where it is not known."""
+
+
+def question_of(new: Revision, old: Revision | None, *, declared: DdlOf, deployed: DdlOf) -> Question | None:
+    """Ask about a statement that is new (without `old`) or whose SQL changed; None where there is nothing to ask."""
+    if new.parsed is None:
+        return None
+    if old is not None and (old.texts.dml, old.texts.ddl) == (new.texts.dml, new.texts.ddl):
+        return None
+    after = _side(new.parsed, declared)
+    before = _side(old.parsed, deployed) if old is not None and old.parsed is not None else None
+    return Question(after, before) if after is not None else None
+
+
+def seconded(change: Change, answer: Answer | None, *, new: Parsed, old: Parsed | None) -> Change:
+    """Give the change with Spark's answer; where the two disagree it is treated as the worst, row 6a.
+
+    Spark is never taken to make a change milder: that it sees no difference only confirms row 1.
+    """
+    if answer is None:
+        return change
+    found = [f"Spark disagrees: {words}" for words in disagreements(new, answer.new)]
+    if old is not None and answer.old is not None:
+        found += [f"Spark disagrees on the deployed text: {words}" for words in disagreements(old, answer.old)]
+    if found:
+        action = change.action if change.action is Action.START else Action.REBUILD
+        return Change("6a", action, (*found, *change.evidence), classified=False, confirmed=False)
+    if change.row != "1":
+        return replace(change, confirmed=True)
+    if not answer.same:
+        return change
+    return replace(change, evidence=(*change.evidence, "same meaning, confirmed by Spark"), confirmed=True)
+
+
+def _side(parsed: Parsed, ddl_of: DdlOf) -> Side | None:
+    """Show Spark a statement under its logical names; None where a table's declaration is not known."""
+    names = {read.table: str(read.table) for read in parsed.reads}
+    tables = tuple((name, ddl_of(name)) for name in sorted(names))
+    return Side(compile_select(parsed, names), tables) if all(ddl for _, ddl in tables) else None
