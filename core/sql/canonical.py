@@ -4,6 +4,8 @@ Never unify what might differ for Spark: a missed equality costs a restart, a fa
 """
 
 import re
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from sqlglot import exp
@@ -24,6 +26,8 @@ _ATOMS = (exp.Paren, exp.Dot, exp.Kwarg, exp.PropertyEQ)
 
 def sql_of(node: Any) -> str:
     """Write a node as Spark SQL on one line, without comments; raises Misread for a tree that cannot be written."""
+    if isinstance(node, exp.Column) and (plain_name := _plain_column(node)):
+        return plain_name
     try:
         text: str = _DIALECT.generate(
             node, copy=False, comments=False, normalize_functions=False, unsupported_level=ErrorLevel.IGNORE
@@ -32,6 +36,23 @@ def sql_of(node: Any) -> str:
         # Some texts parse into trees that sqlglot cannot write: `QUALIFY (a, b)`.
         raise Misread("the SQL cannot be read: a part of it makes no sense", "correct it as Spark SQL", -1) from error
     return text
+
+
+def _plain_column(column: Any) -> str:
+    """Write `a` or `t.a`, which are half of all that is written, without sqlglot; empty for every other column."""
+    parts = column.args
+    this, table = parts.get("this"), parts.get("table")
+    if len(parts) > 2 and any(value for key, value in parts.items() if key not in ("this", "table")):
+        return ""
+    if not isinstance(this, exp.Identifier) or not _needs_no_quotes(this):
+        return ""
+    if table is None:
+        return str(this.this)
+    return f"{table.this}.{this.this}" if isinstance(table, exp.Identifier) and _needs_no_quotes(table) else ""
+
+
+def _needs_no_quotes(name: Any) -> bool:
+    return not name.args.get("quoted") and _PLAIN.match(str(name.this)) is not None
 
 
 def normalise(tree: Any) -> Any:
@@ -66,35 +87,18 @@ def terms(condition: Any) -> list[Any]:
 
 def _fold(name: Any) -> None:
     """Spark's names ignore case; back-ticks stay only where the name needs them."""
-    text = str(name.this).lower()
-    name.set("this", text)
-    name.set("quoted", not _PLAIN.match(text))
+    written, quoted = str(name.this), bool(name.args.get("quoted"))
+    text = written.lower()
+    if text != written:
+        name.set("this", text)
+    if quoted is (_PLAIN.match(text) is not None):
+        name.set("quoted", not quoted)
 
 
 def _simplified(node: Any, tree: Any) -> Any:
     """Rewrite one node whose children are canonical already; gives the tree, which may have a new root."""
-    replacement: Any = None
-    if isinstance(node, exp.Paren):
-        replacement = node.this if _may_open(node) else None
-    elif type(node) in _FLIPPED:
-        replacement = _FLIPPED[type(node)](this=_wrapped(node.expression), expression=_wrapped(node.this))
-    elif isinstance(node, _SYMMETRIC):
-        _wrap_children(node)
-        if sql_of(node.expression) < sql_of(node.this):
-            left, right = node.this, node.expression
-            node.set("this", right)
-            node.set("expression", left)
-    elif isinstance(node, (exp.And, exp.Or)):
-        replacement = _sorted_terms(node)
-    elif isinstance(node, _OPERATORS):
-        _wrap_children(node)
-    elif isinstance(node, exp.Join):
-        # INNER, and OUTER after a side, say nothing.
-        if node.kind == "INNER" or (node.side and node.kind == "OUTER"):
-            node.set("kind", None)
-    elif isinstance(node, exp.Alias) and isinstance(node.this, exp.Column) and node.alias == node.this.name:
-        # `x AS x` names what has that name already.
-        replacement = node.this if isinstance(node.parent, exp.Select) else None
+    rule = _rule(node.__class__)
+    replacement = None if rule is None else rule(node)
     if replacement is None:
         return tree
     if node is tree:
@@ -102,6 +106,41 @@ def _simplified(node: Any, tree: Any) -> Any:
         return replacement
     node.replace(replacement)
     return tree
+
+
+@cache
+def _rule(kind: type) -> Callable[[Any], Any] | None:
+    """Find what rewrites nodes of a class; most are left as they are."""
+    return next((rule for kinds, rule in _RULES if issubclass(kind, kinds)), None)
+
+
+def _opened(paren: Any) -> Any:
+    return paren.this if _may_open(paren) else None
+
+
+def _flipped(comparison: Any) -> Any:
+    flipped = _FLIPPED[type(comparison)]
+    return flipped(this=_wrapped(comparison.expression), expression=_wrapped(comparison.this))
+
+
+def _oriented(comparison: Any) -> None:
+    _wrap_children(comparison)
+    left, right = comparison.this, comparison.expression
+    if sql_of(right) < sql_of(left):
+        comparison.set("this", right)
+        comparison.set("expression", left)
+
+
+def _short_join(join: Any) -> None:
+    """INNER, and OUTER after a side, say nothing."""
+    if join.kind == "INNER" or (join.side and join.kind == "OUTER"):
+        join.set("kind", None)
+
+
+def _short_alias(alias: Any) -> Any:
+    """`x AS x` names what has that name already."""
+    says_nothing = isinstance(alias.this, exp.Column) and alias.alias == alias.this.name
+    return alias.this if says_nothing and isinstance(alias.parent, exp.Select) else None
 
 
 def _may_open(paren: Any) -> bool:
@@ -149,3 +188,15 @@ def _sorted_terms(node: Any) -> Any:
     for _, each in ordered[1:]:
         result = kind(this=result, expression=_wrapped(each))
     return result
+
+
+_RULES: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
+    (exp.Paren, _opened),
+    (tuple(_FLIPPED), _flipped),
+    (_SYMMETRIC, _oriented),
+    ((exp.And, exp.Or), _sorted_terms),
+    (_OPERATORS, _wrap_children),
+    (exp.Join, _short_join),
+    (exp.Alias, _short_alias),
+)
+"""Classes of nodes, and what rewrites them; the first that fits."""

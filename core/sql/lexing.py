@@ -14,10 +14,14 @@ LONGEST_TEXT = 4_000_000
 DEEPEST = 80
 """Open brackets at once; above it sqlglot's recursion would decide how we fail, and 10,000 end the process."""
 DEEPEST_TYPE = 24
+MOST_BARE_JOINS = 12
+"""Joins without ON one after the other: each further one costs sqlglot 30.30 twice the time."""
 _AROUND = 30
 _PIECES = re.compile(
     r"""--[^\n]*|/\*.*?\*/|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`|(?P<open>['"`]|/\*)""", re.DOTALL
 )
+_SIDE_BY_SIDE = re.compile(r"""['"]['"]""")
+"""Two strings without a space between them, or an empty one."""
 _DIALECT = Spark()
 _OPENING = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE})
 _CLOSING = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE})
@@ -90,8 +94,9 @@ def tokens_of(source: Source) -> list[Token]:
             "close what is opened here",
             _unclosed(source.text),
         ) from error
-    _check_depth(tokens)
-    return _with_whole_strings(tokens)
+    if _may_be_deep(source.text):
+        _check_depth(tokens)
+    return _with_whole_strings(tokens) if _SIDE_BY_SIDE.search(source.text) else tokens
 
 
 def statements_of(tokens: Sequence[Token]) -> Iterator[list[Token]]:
@@ -110,11 +115,13 @@ def statements_of(tokens: Sequence[Token]) -> Iterator[list[Token]]:
 
 def is_word(token: Token | None, *words: str) -> bool:
     """Whether a token is one of these bare words (upper case), not a string and not back-quoted."""
-    return (
-        token is not None
-        and token.token_type not in (TokenType.STRING, TokenType.IDENTIFIER)
-        and str(token.text).upper() in words
-    )
+    return token is not None and word_of(token) in words
+
+
+def word_of(token: Token) -> str:
+    """Give a bare word in upper case; empty for a string and a quoted name."""
+    kind = token.token_type
+    return "" if kind is TokenType.STRING or kind is TokenType.IDENTIFIER else str(token.text).upper()
 
 
 def closing(tokens: Sequence[Token], opened: int) -> int:
@@ -154,6 +161,15 @@ def _unclosed(text: str) -> int:
     return next((found.start() for found in _PIECES.finditer(text) if found["open"]), 0)
 
 
+def _may_be_deep(text: str) -> bool:
+    """Whether a text has as many signs of nesting, all counted, as are refused one in the other."""
+    return (
+        sum(map(text.count, "([{")) > DEEPEST
+        or text.count("<") > DEEPEST_TYPE
+        or text.upper().count("JOIN") > MOST_BARE_JOINS
+    )
+
+
 def _check_depth(tokens: Sequence[Token]) -> None:
     depth = types = joins = 0
     for token in tokens:
@@ -173,8 +189,7 @@ def _check_depth(tokens: Sequence[Token]) -> None:
         elif kind in (TokenType.SELECT, TokenType.SEMICOLON, TokenType.AND, TokenType.COMMA):
             types = types if kind is TokenType.COMMA else 0
             joins = 0 if kind in (TokenType.SELECT, TokenType.SEMICOLON) else joins
-        # Joins without ON cost sqlglot 30.30 twice the time for each further one.
-        if depth > DEEPEST or types > DEEPEST_TYPE or joins > 12:
+        if depth > DEEPEST or types > DEEPEST_TYPE or joins > MOST_BARE_JOINS:
             raise Misread(
                 "the SQL is nested too deeply to be read safely",
                 "name the inner parts with WITH, or write CROSS JOIN where there is no ON",

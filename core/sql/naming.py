@@ -234,17 +234,19 @@ def _expressions(node: Any, ctes: Scope, outer: list[Scope], scope: Scope, names
             continue
         if isinstance(each, exp.Column):
             _column(each, outer, scope, names, single=single)
+            if isinstance(each.this, exp.Identifier):
+                continue
         if isinstance(each, exp.Lateral):
             waiting.append(each.this)
-            continue
-        waiting.extend(reversed(list(each.iter_expressions())))
+        elif not isinstance(each, (exp.Identifier, exp.Literal)):
+            waiting.extend(each.iter_expressions(reverse=True))
 
 
 def _column(column: Any, outer: list[Scope], scope: Scope, names: Names, *, single: bool) -> None:
     """Replace or drop the qualifier, the longest that there is; without one, the first part is a column or struct."""
-    parts = [part for part in (column.args.get(key) for key in ("catalog", "db", "table", "this")) if part is not None]
-    if len(parts) < 2:
+    if column.args.get("table") is None:
         return
+    parts = [part for part in (column.args.get(key) for key in ("catalog", "db", "table", "this")) if part is not None]
     scopes = (scope, *reversed(outer))
     found, qualifier, count = None, "", 0
     for count in range(len(parts) - 1, 0, -1):
@@ -257,10 +259,11 @@ def _column(column: Any, outer: list[Scope], scope: Scope, names: Names, *, sing
     if found in names.unnamed:
         names.qualifying.add(names.unnamed[found])
     after = parts[count:]
-    parts = after if single and qualifier in scope else [exp.to_identifier(found), *after]
+    parts = after if single and qualifier in scope else [exp.Identifier(this=found, quoted=False), *after]
     keys = ("this", "table", "db", "catalog")
     for key, part in zip(keys, [*reversed(parts), None, None, None], strict=False):
-        column.set(key, part)
+        if column.args.get(key) is not part:
+            column.set(key, part)
 
 
 def _offset(node: Any) -> int:

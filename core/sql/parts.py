@@ -31,15 +31,16 @@ class Parts:
 def parts_of(query: Any, operators: tuple[Operator, ...]) -> Parts:
     """Write the canonical texts of a resolved, normalised query; the query is used up."""
     marked = [node for node in query.walk() if "entry" in node.meta or "mark" in node.meta]
-    names = [(node, node.this if isinstance(node, exp.Table) else None) for node in marked]
     waters: list[str] = []
-    for node, _ in names:
+    for node in marked:
         _label(node, waters, full=True)
     canonical = sql_of(query)
-    for node, _ in names:
-        _label(node, [], full=False)
+    with_clauses = any(_has_clauses(node) for node in marked)
+    if with_clauses:
+        for node in marked:
+            _label(node, [], full=False)
     if not operators:
-        return Parts(canonical, "", sql_of(query), "")
+        return Parts(canonical, "", sql_of(query) if with_clauses else canonical, "")
     state = "; ".join([*(_operator_text(each) for each in operators), *waters])
     post = _lift(query, operators)
     return Parts(canonical, state, sql_of(query), post)
@@ -65,6 +66,12 @@ def _label(node: Any, waters: list[str], *, full: bool) -> None:
         name = str(alias.this.this).partition(" ")[0]
         clauses = _clauses(mark, waters, "(…)") if full else ""
         alias.set("this", exp.Identifier(this=name + clauses, quoted=False))
+
+
+def _has_clauses(node: Any) -> bool:
+    entry: TableRead | None = node.meta.get("entry")
+    mark: Mark | None = entry.mark if entry is not None else node.meta.get("mark")
+    return mark is not None and bool(mark.options or mark.source_name or mark.watermark)
 
 
 def _clauses(mark: Mark, waters: list[str], name: str) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from sqlglot import Token, TokenType, exp
 
 from core.sql.canonical import normalise, sql_of
-from core.sql.lexing import Misread, closing, end_of, is_word
+from core.sql.lexing import Misread, closing, end_of, is_word, word_of
 from core.sql.options import unknown_option
 from core.sql.parsing import parse_expression
 
@@ -52,7 +52,21 @@ _ENDS = (
     "FROM",
     "OUTER",
 )
-_AFTER_FROM = frozenset({TokenType.FROM, TokenType.JOIN, TokenType.COMMA, TokenType.L_PAREN})
+_TURNING = frozenset(_ENDS) - {"LATERAL", "OUTER", "TABLESAMPLE", "PIVOT", "UNPIVOT"}
+"""Words that end FROM."""
+_NAMING = ("from", "on")
+"""Clauses in which every token counts."""
+_TURNS = frozenset(
+    {
+        TokenType.SELECT,
+        TokenType.FROM,
+        TokenType.JOIN,
+        TokenType.COMMA,
+        TokenType.L_PAREN,
+        TokenType.R_PAREN,
+    }
+)
+"""What counts in every other clause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +118,10 @@ def take_out(tokens: Sequence[Token]) -> Marks:
     marks, levels, index = Marks(), [_Level()], 0
     while index < len(tokens):
         token, level = tokens[index], levels[-1]
+        if level.clause not in _NAMING and token.token_type not in _TURNS:
+            marks.tokens.append(token)
+            index += 1
+            continue
         if level.expects and is_word(token, "STREAM") and _streams(tokens, index):
             level.expects = False
             index = _take_stream(tokens, index, marks)
@@ -143,16 +161,14 @@ def _step(level: _Level, tokens: Sequence[Token], index: int) -> None:
     elif kind is TokenType.JOIN and level.selects:
         level.clause, level.expects = "from", True
     elif kind is TokenType.COMMA:
-        if level.clause in ("from", "on"):
+        if level.clause in _NAMING:
             level.clause, level.expects = "from", True
-    elif is_word(tokens[index], "ON", "USING") and level.clause == "from":
-        level.clause = "on"
-    elif (
-        level.clause in ("from", "on")
-        and is_word(tokens[index], *_ENDS)
-        and not is_word(tokens[index], "LATERAL", "OUTER", "TABLESAMPLE", "PIVOT", "UNPIVOT")
-    ):
-        level.clause = "other"
+    elif level.clause in _NAMING:
+        word = word_of(tokens[index])
+        if word in ("ON", "USING") and level.clause == "from":
+            level.clause = "on"
+        elif word in _TURNING:
+            level.clause = "other"
 
 
 def _streams(tokens: Sequence[Token], index: int) -> bool:
