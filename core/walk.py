@@ -341,7 +341,8 @@ class _Walk:
     def _check_readers(self, table: TableName, decision: Decision) -> None:
         for column in self._situation.removed_columns(table):
             for name in self._graph.children(table):
-                place = place_of(column, table, self._situation.project.tables[name])
+                tables = self._situation.project.tables
+                place = place_of(column, table, tables[name], tables)
                 if place:
                     self.found.refuse(
                         table,
