@@ -154,6 +154,9 @@ class Checkpoints(Protocol):
 class Analysis(Protocol):
     """Spark's second opinion of statements, over empty tables of ours; nothing is started."""
 
+    def engine(self) -> str:
+        """Spark's version; asked of the pool once for each session."""
+
     def ask(self, question: Question) -> Answer:
         """Answer a question; raises EngineRefused where a table that it reads cannot be made, TryAgain."""
 

@@ -25,6 +25,7 @@ DEADLINES_S = {
     "stage": 10.0,
     "unstage": 10.0,
     "peek": 60.0,
+    "opinion": 60.0,
     "exit": 90.0,
 }
 """Seconds that a call may take; an act that the agent went on with is found again in the ledger."""

@@ -21,6 +21,7 @@ from core.errors import (
 from core.facts import Facts
 from core.layouts import read_project
 from core.names import TableName, parse_table_name
+from core.opinions import question_from_json
 from core.plan import PLANNER, Action, Observed, Plan
 from core.plan_json import canonical, plan_as_json, plan_from_json, request_from_json
 from core.planner import make_plan
@@ -28,6 +29,7 @@ from core.problems import Severity
 from core.vocabulary import State
 from pipelines import deadlines
 from pipelines.agent.acts import Acts, Outcome
+from pipelines.agent.opinions import Opinions
 from pipelines.agent.runs import RunLane
 from pipelines.agent.server import Caller
 from pipelines.agent.world import World
@@ -40,6 +42,9 @@ PEEK_ROWS = 1000
 """Rows of a peek at most."""
 
 PEEK_S = 30.0
+
+OPINION_S = 20.0
+"""How long Spark is asked where the asker does not say."""
 
 NOTE_S = 0.5
 """How long an answer waits for its row in the command log."""
@@ -54,6 +59,7 @@ class Commands:
         self._runs = runs
         self._end = end
         self._facts = Facts()
+        self._opinions = Opinions(world)
         self._answer_by_op: dict[str, Callable[[Caller, dict[str, Any], str], dict[str, Any]]] = {
             "status": self._status,
             "stop": self._stop,
@@ -65,6 +71,7 @@ class Commands:
             "stage": self._stage,
             "unstage": self._unstage,
             "peek": self._peek,
+            "opinion": self._opinion,
             "exit": self._exit,
         }
 
@@ -74,7 +81,7 @@ class Commands:
         answer = self._answer_by_op.get(op)
         if answer is None:
             raise UsageError(f"the agent does not know the command {op!r}", remedy="restart the agent after an upgrade")
-        if op in ("status", "peek"):
+        if op in ("status", "peek", "opinion"):
             return answer(caller, args, "")
         return self._recorded(caller, request, lambda: answer(caller, args, str(request.get("confirm") or "")))
 
@@ -177,7 +184,8 @@ class Commands:
         request = request_from_json(args.get("request") or {})
         environment = self._world.ground.environment.name
         observed = observe(self._world.ledger.deployments(include_deleted=True))
-        plan = make_plan(project, environment, observed, request, self._facts)
+        answers = self._world.ledger.opinions()
+        plan = make_plan(project, environment, observed, request, self._facts, answers=answers)
         self._facts.take_fresh()
         if plan.hash != args.get("hash"):
             raise Stale("the world changed between planning and submitting", remedy="plan again")
@@ -281,6 +289,12 @@ class Commands:
             PEEK_S, lambda engine: engine.tables.read(f"SELECT * FROM `{name}`", limit)
         )
         return {"table": name, "columns": list(columns), "rows": [[_plain(cell) for cell in row] for row in rows]}
+
+    def _opinion(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
+        """Ask Spark what it makes of statements; nothing of it is an act, so it is not recorded."""
+        questions = [question_from_json(each) for each in args.get("questions") or ()]
+        answers, why = self._opinions.ask(questions, float(args.get("seconds") or OPINION_S))
+        return {"answers": [answer.as_json() if answer else None for answer in answers], "unanswered": why}
 
     def _exit(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
         here = self._world.ground.environment

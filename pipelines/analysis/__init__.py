@@ -30,6 +30,11 @@ class SparkAnalysis:
         self._scratch: Scratch | None = None
         self._lock = threading.Lock()
 
+    def engine(self) -> str:
+        """Give Spark's version, without a call once it is known."""
+        with spark_errors():
+            return str(self._operating.spark.version)
+
     def ask(self, question: Question) -> Answer:
         """Answer a question; raises EngineRefused where a table cannot be made, TryAgain, PoolUnreachable.
 
@@ -40,7 +45,8 @@ class SparkAnalysis:
 
     def clear(self) -> None:
         """Drop everything that was made for the questions so far."""
-        self._alone(self._close)
+        if self._scratch is not None:
+            self._alone(self._close)
 
     def _alone(self, act: Callable[[], T]) -> T:
         left = deadlines.remaining()

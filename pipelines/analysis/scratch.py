@@ -62,7 +62,7 @@ class Scratch:
                 # In brackets nothing but a query is read: outside of them a command would be carried out at once.
                 # Dropping a column that is not there makes Spark explain what it has analysed. What it has only
                 # parsed it takes for a batch where a stream stands in WITH, and fails (run on 4.2.0).
-                frame = self._spark.sql(f"SELECT * FROM (\n{side.select}\n)").drop("")
+                frame: Any = self._spark.sql(f"SELECT * FROM (\n{side.select}\n)").drop("")
                 columns = tuple(Output(f.name, f.dataType.simpleString(), f.nullable) for f in frame.schema.fields)
                 parts = parts_of(frame._explain_string(mode="extended"))
         except EngineRefused as error:

@@ -42,7 +42,8 @@ def _plan(context: Context) -> int:
     if args.observed:
         found = operations.compute_over(declared.project, plans.observed_from_file(args.observed), request)
     else:
-        found = operations.compute_over(declared.project, _observed(context), request)
+        observed, answers = _observed(context)
+        found = operations.compute_over(declared.project, observed, request, answers=answers)
         if not args.offline and not found.refusals and not found.empty:
             submitted = _submit(context, request)
             found = submitted.plan if submitted else found
@@ -130,16 +131,18 @@ def how_to_apply(found: Plan) -> str:
     return f"to execute it: headgate apply {found.hash[:12]}" + (f" --confirm '{text}'" if text else "")
 
 
-def _observed(context: Context) -> dict[TableName, Any]:
+def _observed(context: Context) -> tuple[dict[TableName, Any], dict[str, str]]:
+    """Give what is deployed, and what Spark said of statements before."""
     try:
-        return plans.observe(context.operations.reader)
+        reader = context.operations.reader
+        return plans.observe(reader), reader.opinions()
     except LedgerUnavailable as error:
         import os
 
         if os.path.exists(context.place.where.ledger):
             raise
         context.voice.say(f"{error.summary}: planned as if nothing were deployed")
-        return {}
+        return {}, {}
 
 
 def _submit(context: Context, request: Request) -> Submitted | None:
@@ -172,6 +175,8 @@ def _print(context: Context, warnings: Sequence[Problem], found: Plan, submitted
     if found.empty:
         context.voice.say("nothing to do")
     elif submitted:
+        if submitted.unanswered:
+            context.voice.say(f"not confirmed by Spark: {submitted.unanswered}")
         context.voice.say(how_to_apply(found))
 
 

@@ -23,6 +23,7 @@ from tui.operations.statements import Detail, Drift, Snapshot
 if TYPE_CHECKING:
     from core.confirmation import Confirmation
     from core.lineage import Lineage, Tracer
+    from core.opinions import Answer, Question
     from core.project import Project
     from tui.operations.projects import Declaration
 
@@ -126,11 +127,20 @@ class Operations:
 
     def compute(self, request: Request) -> Plan:
         """Compute a plan over the ledger's values, without the agent; refusals are in the plan."""
-        return self.compute_over(self.project(), planning.observe(self.reader), request)
+        known = planning.observe(self.reader)
+        return self.compute_over(self.project(), known, request, answers=self.reader.opinions())
 
-    def compute_over(self, project: "Project", observed: Mapping[TableName, Observed], request: Request) -> Plan:
+    def compute_over(
+        self,
+        project: "Project",
+        observed: Mapping[TableName, Observed],
+        request: Request,
+        *,
+        answers: Mapping[str, str] | None = None,
+    ) -> Plan:
         """Compute a plan over what was observed elsewhere, or over nothing; refusals are in the plan."""
-        found = planning.compute(project, self.place.environment, observed, request, self._projects.facts)
+        facts = self._projects.facts
+        found = planning.compute(project, self.place.environment, observed, request, facts, answers=answers)
         self._projects.save_facts()
         return found
 
@@ -165,6 +175,10 @@ class Operations:
         declared, facts = self._projects.read(), self._projects.facts
         line = acts.plan_line(self.place, request)
         return planning.submit(self.place, self.client, self.reader, request, declared=declared, facts=facts, line=line)
+
+    def opinion(self, questions: "Sequence[Question]", *, seconds: float) -> "tuple[tuple[Answer | None, ...], str]":
+        """Ask Spark about statements, through the agent; None where it did not say, with one sentence on why."""
+        return planning.opinion(self.client, questions, seconds=seconds)
 
     def apply(self, plan_hash: str, *, confirm: str) -> str:
         """Execute a submitted plan; returns the run's id at once. Raises Stale when its scope has changed."""

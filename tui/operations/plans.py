@@ -2,11 +2,11 @@
 
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from core.errors import LedgerUnavailable, Refused, Stale, UsageError
+from core.errors import LedgerUnavailable, Refused, Stale, TryAgain, UsageError
 from core.names import TableName
 from core.plan import PLANNER, Observed, Plan, Request
 from state.rows import PlanRow
@@ -16,8 +16,12 @@ from tui.operations.environments import Place
 
 if TYPE_CHECKING:
     from core.facts import Facts
+    from core.opinions import Answer, Question
     from core.project import Project
     from tui.operations.projects import Declaration
+
+OPINION_S = 15.0
+"""How long a plan waits for Spark's opinion of its statements."""
 
 _TRIES = 3
 _SHORTEST = 4
@@ -32,6 +36,8 @@ class Submitted:
     confirm: str
     """Empty when nothing has to be typed."""
     level: str
+    unanswered: str = ""
+    """Why Spark was not heard on some of its statements; empty when it was on all."""
 
 
 def observe(reader: Reader) -> dict[TableName, Observed]:
@@ -59,11 +65,16 @@ def compute(
     observed: Mapping[TableName, Observed],
     request: Request,
     facts: "Facts | None" = None,
+    *,
+    answers: Mapping[str, str] | None = None,
 ) -> Plan:
-    """Compute a plan, without agent, Spark or ledger; what cannot be done is in its refusals."""
+    """Compute a plan, without agent, Spark or ledger; what cannot be done is in its refusals.
+
+    `answers` are Spark's to the questions of earlier plans, from the ledger.
+    """
     from core.planner import make_plan
 
-    return make_plan(project, environment, observed, request, facts)
+    return make_plan(project, environment, observed, request, facts, answers=answers or {})
 
 
 def refuse(plan: Plan) -> None:
@@ -88,8 +99,10 @@ def submit(
     from core.plan_json import plan_as_json
 
     wanted = request if request.nonce else replace(request, nonce=secrets.token_hex(8))
+    unanswered = _ask_spark(place, client, reader, request, declared=declared, facts=facts)
     for attempt in range(_TRIES):
-        plan = compute(declared.project, place.environment, observe(reader), wanted, facts)
+        observed, answers = observe(reader), reader.opinions()
+        plan = compute(declared.project, place.environment, observed, wanted, facts, answers=answers)
         refuse(plan)
         args = {
             "texts": dict(declared.texts),
@@ -110,8 +123,45 @@ def submit(
             expires_at=float(answer.get("expires_at") or 0.0),
             confirm=str(answer.get("confirm") or ""),
             level=str(answer.get("level") or ""),
+            unanswered=unanswered,
         )
     raise AssertionError("the last try returns or raises")
+
+
+def opinion(
+    client: Client, questions: "Sequence[Question]", *, seconds: float
+) -> "tuple[tuple[Answer | None, ...], str]":
+    """Ask Spark about statements, through the agent; None where it did not say, with one sentence on why."""
+    from core.opinions import answer_from_json
+
+    args = {"questions": [question.as_json() for question in questions], "seconds": seconds}
+    said = client.call("opinion", args)
+    answers = tuple(answer_from_json(each) if each else None for each in said.get("answers") or ())
+    return answers, str(said.get("unanswered") or "")
+
+
+def _ask_spark(
+    place: Place,
+    client: Client,
+    reader: Reader,
+    request: Request,
+    *,
+    declared: "Declaration",
+    facts: "Facts",
+) -> str:
+    """Have the agent ask Spark about every new or changed statement, so that its ledger has the answers.
+
+    Gives why some are missing. Planning never waits longer for Spark than this, and never fails by it.
+    """
+    from core.planner import questions_of
+
+    observed = observe(reader)
+    plan = compute(declared.project, place.environment, observed, request, facts)
+    questions = () if plan.refusals else questions_of(plan, declared.project, observed, facts)
+    try:
+        return opinion(client, questions, seconds=OPINION_S)[1] if questions else ""
+    except TryAgain as error:
+        return error.summary
 
 
 def find(reader: Reader, hash_prefix: str) -> tuple[PlanRow, Plan]:

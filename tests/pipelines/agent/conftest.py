@@ -34,6 +34,7 @@ class ScriptedPool:
     answers: dict[str, Answer | HeadgateError] = field(default_factory=dict)
     asked: list[Question] = field(default_factory=list)
     cleared: int = 0
+    engine: str = "4.2.0"
     reachable: bool = True
 
     def call(self, seconds: float, act: Callable[[Engine], Any]) -> Any:
@@ -107,6 +108,9 @@ class _Tables:
 @dataclass
 class _Analysis:
     pool: ScriptedPool
+
+    def engine(self) -> str:
+        return self.pool.engine
 
     def ask(self, question: Question) -> Answer:
         self.pool.asked.append(question)

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from core.errors import Stale
+from core.errors import Stale, TryAgain
+from core.opinions import Answer, Opinion, Output, Source, question_from_json
 from state.rows import RunRow, StepRow
 from tui.commands import edge
 
@@ -127,7 +128,7 @@ def test_a_plan_is_handed_to_an_agent_with_the_texts_that_it_was_computed_from(
 ) -> None:
     agent.script["submit_plan"] = {"expires_at": 1.0, "confirm": "2", "level": "C2"}
     found = planned(["b"], capsys)
-    (request,) = agent.heard
+    (request,) = [heard for heard in agent.heard if heard["op"] == "submit_plan"]
     assert request["args"]["hash"] == found["hash"]
     assert request["args"]["texts"]["headgate.yml"] == (folder / "headgate.yml").read_text()
     assert found["submitted"]["confirm"] == "2"
@@ -137,7 +138,36 @@ def test_a_plan_that_the_agent_finds_stale_is_computed_again(ledger: Any, agent:
     answers = iter([Stale("the world changed"), {"confirm": "2"}])
     agent.script["submit_plan"] = lambda request: next(answers)
     assert edge.run(["plan", "b"]) == 0
-    assert len(agent.heard) == 2
+    assert [heard["op"] for heard in agent.heard] == ["opinion", "submit_plan", "submit_plan"]
+
+
+def test_a_plan_holds_what_spark_said_when_it_was_asked_before(
+    ledger: Any, agent: Any, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def opine(request: dict[str, Any]) -> dict[str, Any]:
+        for each in request["args"]["questions"]:
+            question = question_from_json(each)
+            (source,) = dict(question.new.tables)
+            said = Opinion((Source(source, True),), (Output("id", "bigint", True),) * question.new.select.count("id"))
+            ledger.put_opinion(question.key, json.dumps(Answer("4.2.0", said).as_json()), at=1.0)
+        return {"answers": [], "unanswered": ""}
+
+    agent.script = {"opinion": opine, "submit_plan": {"confirm": "2"}}
+    found = planned(["b"], capsys)
+    said = {node["table"]: node["confirmed_by_spark"] for node in found["nodes"]}
+    assert said["b"] is not None and said["landed"] is None
+    assert [heard["args"]["hash"] for heard in agent.heard if heard["op"] == "submit_plan"] == [found["hash"]]
+
+
+@pytest.mark.parametrize("said", [{"answers": [], "unanswered": "the pool is silent"}, TryAgain("the pool is silent")])
+def test_a_plan_never_fails_by_spark_and_says_that_it_is_not_confirmed(
+    said: Any, ledger: Any, agent: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    agent.script = {"opinion": said, "submit_plan": {"confirm": "2"}}
+    assert edge.run(["plan", "b"]) == 0
+    told = capsys.readouterr()
+    assert "not confirmed by Spark: the pool is silent" in told.err
+    assert "not confirmed by Spark: a, b" in told.out
 
 
 def submitted(ledger: Any, agent: Any, capsys: pytest.CaptureFixture[str]) -> str:
