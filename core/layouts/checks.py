@@ -88,7 +88,7 @@ def _check_columns(table: Table, problems: list[Problem]) -> None:
     written = [column.name.lower() for column in facts.columns]
     if not declared or not written or declared == written:
         return
-    if any(_is_star(column.expression) or not column.name for column in facts.columns):
+    if any(column.name in ("*", "") for column in facts.columns):
         return
     where = Where(path, facts.line)
     if len(declared) != len(written):

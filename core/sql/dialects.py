@@ -17,6 +17,7 @@ _FUNCTIONS = {
     "SESSION": "write GROUP BY <key>, session_window(ts, '5 minutes')",
     "DESCRIPTOR": f"{_BY_WINDOW}: the time column is its first argument",
     "PROCTIME": "write current_timestamp(), or WATERMARK over a column of the table",
+    "UNNEST": "write LATERAL explode(…) AS t(c), or LATERAL VIEW explode(…) t AS c",
     "MATCH_RECOGNIZE": "write a self join with a range of time, or collect_list(…) over a window",
 }
 _OF_A_WINDOW = ("_START", "_END", "_ROWTIME", "_PROCTIME")

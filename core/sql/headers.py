@@ -76,6 +76,8 @@ def header_of(tokens: list[Token]) -> Header:
     if _opens_query(tokens, at):
         return Header(Verb.SELECT, None, (), _selecting(tokens), ((tokens[0].start, end_of(tokens[-1])),), ())
     word = str(first.text).upper()
+    if word == "FROM":
+        raise Misread("FROM before SELECT is not read here", "write SELECT … FROM …", first.start, subject="FROM")
     not_streaming = f"{word} is not a streaming statement"
     summary = (
         not_streaming if word in ("UPDATE", "DELETE") else f"a dml file holds INSERT INTO … SELECT, not {short(first)}"

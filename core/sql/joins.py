@@ -3,6 +3,7 @@
 A join of a stream with a table keeps nothing; refusals are those of Spark 4.2.0 (run).
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -12,29 +13,33 @@ from core.sql.canonical import sql_of, terms
 from core.sql.flows import Flow, Found, refused
 from core.sql.values import Operator
 
+_NO_EQUALITY = "_LEGACY_ERROR_TEMP_1181"
+_WITHOUT_WATERMARK = "UNSUPPORTED_STREAMING_OPERATOR_WITHOUT_WATERMARK"
+
 
 def joined(join: Any, left: Flow, right: Flow, select: Any, found: Found) -> Flow:
     """Join two flows; `select` is the SELECT whose WHERE meets the join, None inside brackets."""
     if not (left.streaming or right.streaming):
         return Flow()
     words = " ".join(str(join.args[key]).upper() for key in ("method", "side", "kind") if join.args.get(key))
-    if isinstance(join.this, exp.Lateral) and isinstance(join.this.this, exp.Query):
-        remedy = "write a join with ON, or a subquery that names its columns"
-        found.misread.append(refused("LATERAL (SELECT …) beside a stream keeps state unseen", remedy, join, "LATERAL"))
-    both_known = left.event_times is not None and right.event_times is not None
-    events = (left.event_times or frozenset()) | (right.event_times or frozenset()) if both_known else None
-    flow = Flow(True, (*left.operators, *right.operators), events, left.watermarked or right.watermarked)
+    _check_lateral(join, found)
+    flow = Flow(True, (*left.operators, *right.operators), left.event_times | right.event_times)
     if not (left.streaming and right.streaming):
         _check_static_join(join, words, found, stream_left=left.streaming)
         return flow
     using = tuple(each.name for each in join.args.get("using") or [])
     on, where = join.args.get("on"), select.args.get("where") if select is not None else None
-    met = terms(on) if on is not None else []
+    met = [each for term in terms(on) for each in _with_common(term)] if on is not None else []
     if where is not None and not join.side:
         # Spark pushes the WHERE of an inner join into its condition.
-        met += terms(where.this)
+        met += [each for term in terms(where.this) for each in _with_common(term)]
     keys = [each for each in met if _is_join_key(each)]
-    _check_stream_join(join, words, flow, met, found, keyed=bool(keys or using or "NATURAL" in words))
+    if not (keys or using or "NATURAL" in words):
+        remedy = "write ON left.key = right.key"
+        found.misread.append(refused("a join of two streams needs an equality", remedy, join, _NO_EQUALITY))
+    elif "CROSS" in words and not join.meta.get("comma"):
+        found.misread.append(refused("CROSS JOIN of two streams is refused by Spark", "write JOIN … ON …", join, ""))
+    _Sides(join, left, right).check(words, met, using, found)
     detail = words or "INNER"
     if met:
         detail += f" ON {' AND '.join(sorted({sql_of(each) for each in met}))}"
@@ -42,36 +47,141 @@ def joined(join: Any, left: Flow, right: Flow, select: Any, found: Found) -> Flo
     return replace(flow, operators=(*flow.operators, operator))
 
 
+def check_laterals(select: Any, found: Found) -> None:
+    """Spark's parser takes no named argument in a LATERAL VIEW."""
+    for lateral in select.args.get("laterals") or []:
+        if any(isinstance(each, (exp.Kwarg, exp.PropertyEQ)) for each in lateral.this.iter_expressions()):
+            remedy = "write the arguments in their order, or LATERAL in FROM"
+            summary = "LATERAL VIEW takes no named arguments"
+            found.misread.append(refused(summary, remedy, lateral, "PARSE_SYNTAX_ERROR"))
+
+
+class _Sides:
+    """Two streams that meet in an outer or semi join, and which columns of theirs carry event time."""
+
+    def __init__(self, join: Any, left: Flow, right: Flow) -> None:
+        self._join = join
+        self._left = left.event_times
+        self._right = right.event_times
+        inside = join.this.find_all(exp.Table, exp.Subquery) if not join.this.alias else [join.this]
+        self._aliases = {each.alias for each in inside}
+
+    def check(self, words: str, met: list[Any], using: tuple[str, ...], found: Found) -> None:
+        """Say which outer and semi joins Spark refuses: the state of an outer side must end some time."""
+        join = self._join
+        if "ANTI" in words:
+            remedy = "write LEFT JOIN … WHERE right.key IS NULL"
+            found.misread.append(refused("an anti join of two streams is refused by Spark", remedy, join))
+            return
+        if not join.side and "SEMI" not in words:
+            return
+        name = words if "JOIN" in words else f"{words} JOIN"
+        if not (self._left or self._right):
+            summary = f"{name} of two streams needs a watermark"
+            found.misread.append(refused(summary, "write WATERMARK … DELAY OF … on both sides", join))
+        elif not (self._by_key(met, using) or self._by_range(words, met)):
+            remedy = "add to ON: equal event times, or a range between them that ends the kept side's waiting"
+            summary = f"{name} of two streams needs a condition on event time"
+            found.misread.append(refused(summary, remedy, join))
+
+    def _by_key(self, met: list[Any], using: tuple[str, ...]) -> bool:
+        """Whether an event time is a key of the join."""
+        if any(name.rpartition(".")[2] in using for name in self._left | self._right):
+            return True
+        keys = [term for term in met if _is_join_key(term)]
+        return any(self._is_event(side) for term in keys for side in (term.this, term.expression))
+
+    def _by_range(self, words: str, met: list[Any]) -> bool:
+        """Whether an inequality says how old a row of the kept side can be when its match arrives."""
+        bounds = [pair for term in met for pair in _inequalities(term)]
+        left_ends = any(self._bounds(low, high, right_is_low=True) for low, high in bounds)
+        right_ends = any(self._bounds(low, high, right_is_low=False) for low, high in bounds)
+        if "FULL" in words:
+            return left_ends or right_ends
+        return right_ends if "RIGHT" in words else left_ends
+
+    def _bounds(self, low: Any, high: Any, *, right_is_low: bool) -> bool:
+        """Whether `low <= high` sets a watermarked time of one side below a column of the other."""
+        low, high = _time_in(low), _time_in(high)
+        if low is None or high is None or not self._is_event(low):
+            return False
+        return self._is_right(low) is right_is_low and self._is_right(high) is not right_is_low
+
+    def _is_event(self, node: Any) -> bool:
+        if not isinstance(node, exp.Column):
+            return False
+        if node.table:
+            return f"{node.table}.{node.name}" in self._left | self._right
+        return any(name.rpartition(".")[2] == node.name for name in self._left | self._right)
+
+    def _is_right(self, column: Any) -> bool:
+        if column.table:
+            return column.table in self._aliases
+        return any(name.rpartition(".")[2] == column.name for name in self._right)
+
+
+def _inequalities(term: Any) -> Iterator[tuple[Any, Any]]:
+    """Give `low <= high` pairs; > and >= were turned round before."""
+    if isinstance(term, (exp.LT, exp.LTE)):
+        yield term.this, term.expression
+    elif isinstance(term, exp.Between):
+        yield term.args["low"], term.this
+        yield term.this, term.args["high"]
+
+
+def _time_in(node: Any) -> Any:
+    """Give the column of `column`, or of `column ± interval`; None for anything else."""
+    node = node.unnest()
+    if isinstance(node, (exp.Add, exp.Sub)) and isinstance(node.expression.unnest(), exp.Interval):
+        node = node.this.unnest()
+    elif isinstance(node, exp.Add) and isinstance(node.this.unnest(), exp.Interval):
+        node = node.expression.unnest()
+    return node if isinstance(node, exp.Column) else None
+
+
+def _with_common(term: Any) -> list[Any]:
+    """Give a term, and for OR what all its arms share: Spark takes that out."""
+    if not isinstance(term, exp.Or):
+        return [term]
+    arms: list[Any] = []
+    waiting = [term]
+    while waiting:
+        each = waiting.pop().unnest()
+        if isinstance(each, exp.Or):
+            waiting += [each.this, each.expression]
+        else:
+            arms.append({sql_of(part): part for part in terms(each)})
+    return [term, *(part for text, part in arms[0].items() if all(text in arm for arm in arms))]
+
+
 def _is_join_key(term: Any) -> bool:
     """Whether a term equates columns of two sources, as far as the qualifiers tell."""
     if not isinstance(term, (exp.EQ, exp.NullSafeEQ)):
         return False
     left, right = ({column.table for column in side.find_all(exp.Column)} for side in (term.this, term.expression))
-    return bool(left and right) and (left != right or left == {""})
+    return bool(left and right) and (not left & right or left == {""})
 
 
-def _check_stream_join(join: Any, words: str, flow: Flow, met: list[Any], found: Found, *, keyed: bool) -> None:
-    if not keyed:
-        remedy = "write ON left.key = right.key"
-        found.misread.append(refused("a join of two streams needs an equality", remedy, join, "JOIN"))
-    if "ANTI" in words:
-        remedy = "write LEFT JOIN … WHERE right.key IS NULL"
-        found.misread.append(refused("an anti join of two streams is refused by Spark", remedy, join, "JOIN"))
-    elif join.side and not flow.watermarked:
-        summary = f"{words} JOIN of two streams needs a watermark"
-        found.misread.append(refused(summary, "write WATERMARK … DELAY OF … on both sides", join, "JOIN"))
-    elif join.side and flow.event_times is not None and not join.args.get("using"):
-        events = flow.event_times
-        if not any(column.name in events for term in met for column in term.find_all(exp.Column)):
-            remedy = "add to ON: equal event times, or a range between them"
-            summary = f"{words} JOIN of two streams needs a condition on event time"
-            found.misread.append(refused(summary, remedy, join, "JOIN"))
+def _check_lateral(join: Any, found: Found) -> None:
+    lateral = join.this
+    if not isinstance(lateral, exp.Lateral):
+        return
+    on = join.args.get("on")
+    if on is not None and on != exp.true():
+        remedy = "write the condition into WHERE"
+        summary = "LATERAL with ON beside a stream is a join that keeps state"
+        found.misread.append(refused(summary, remedy, join, _WITHOUT_WATERMARK, subject="LATERAL"))
+    elif isinstance(lateral.this, exp.Query) and lateral.this.find(exp.From) is not None:
+        remedy = "write a join with ON, or a subquery that names its columns"
+        summary = "LATERAL (SELECT …) beside a stream keeps state unseen"
+        found.misread.append(refused(summary, remedy, join, "", subject="LATERAL"))
 
 
 def _check_static_join(join: Any, words: str, found: Found, *, stream_left: bool) -> None:
-    wrong = "FULL" in words or ("RIGHT" in words if stream_left else "LEFT" in words)
-    if wrong:
-        kept = "left" if stream_left else "right"
-        summary = f"{words} JOIN of a stream and a batch table is refused by Spark"
-        remedy = f"only the stream's side may be kept: write {kept.upper()} JOIN, with the stream on the {kept}"
-        found.misread.append(refused(summary, remedy, join, "JOIN"))
+    one_sided = "RIGHT" if stream_left else "LEFT"
+    if "FULL" not in words and one_sided not in words and (stream_left or not words.endswith(("SEMI", "ANTI"))):
+        return
+    kept = "left" if stream_left else "right"
+    summary = f"{words} JOIN of a stream and a batch table is refused by Spark"
+    remedy = f"only the stream's side may be kept: write {kept.upper()} JOIN, with the stream on the {kept}"
+    found.misread.append(refused(summary, remedy, join))

@@ -30,13 +30,14 @@ _CLOSING = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE}
 class Misread(Exception):
     """A text, or a part of it, that cannot be read; becomes a Problem before it leaves `core.sql`."""
 
-    def __init__(self, summary: str, remedy: str, offset: int, *, subject: str = "", detail: str = "") -> None:
+    def __init__(self, summary: str, remedy: str, offset: int, *, subject: str = "", condition: str = "") -> None:
+        """`condition` is the error class with which Spark refuses it; empty when Spark does not."""
         super().__init__(summary)
         self.summary = summary
         self.remedy = remedy
         self.offset = offset
         self.subject = subject
-        self.detail = detail
+        self.condition = condition
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +68,9 @@ class Source:
 
     def problem(self, misread: Misread, *, severity: Severity = Severity.ERROR) -> Problem:
         """Turn what could not be read into a Problem with place, text around it and remedy."""
-        return Problem(
-            misread.summary,
-            misread.remedy,
-            self.where(misread.offset),
-            misread.subject,
-            misread.detail or self.around(misread.offset),
-            severity,
-        )
+        around = self.around(misread.offset)
+        detail = f"[{misread.condition}] {around}" if misread.condition else around
+        return Problem(misread.summary, misread.remedy, self.where(misread.offset), misread.subject, detail, severity)
 
 
 def open_source(text: str, path: str) -> Source:

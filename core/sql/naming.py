@@ -115,6 +115,8 @@ def _select(select: Any, ctes: Scope, outer: list[Scope], names: Names) -> None:
     from_, joins = select.args.get("from_"), select.args.get("joins") or []
     leaves: list[Any] = []
     inside: list[Any] = []
+    for join in joins:
+        join.meta["comma"] = join.kind == "CROSS" and not _crosses(join, names.marks)
     for root in [*([from_.this] if from_ is not None else []), *(join.this for join in joins)]:
         _spread(root, leaves, inside)
     laterals = [*(select.args.get("laterals") or []), *(each for each in inside if isinstance(each, exp.Lateral))]
@@ -145,6 +147,12 @@ def _spread(source: Any, leaves: list[Any], inside: list[Any]) -> None:
         inside.append(join)
         _spread(join.this, leaves, inside)
     inside.extend(source.args.get("laterals") or [])
+
+
+def _crosses(join: Any, marks: Marks) -> bool:
+    """Whether CROSS JOIN is written, not a comma: what stands last before the first name."""
+    before = [cross for start, cross in marks.connectors if start < _offset(join.this)]
+    return bool(before) and before[-1]
 
 
 def _holds_tables(node: Any) -> bool:
@@ -202,6 +210,8 @@ def _rename(source: Any, scope: Scope, names: Names) -> None:
     """Give a source its new alias, and its read the watermark that travelled in the alias."""
     written = source.alias or (source.name if isinstance(source, exp.Table) else "")
     alias = source.args.get("alias")
+    for pivot in source.args.get("pivots") or []:
+        pivot.meta["named"] = bool(pivot.alias) and not pivot.args.get("unpivot")
     if written.startswith(HIDDEN):
         index, _, written = written[len(HIDDEN) :].partition("_")
         if "entry" not in source.meta:

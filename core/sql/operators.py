@@ -1,7 +1,7 @@
 """Where a query streams and what Spark keeps as state for it, from the scans upwards.
 
-Most of what is refused here Spark 4.2.0 refuses too (run). It accepts PIVOT, EXCEPT with a batch table and LATERAL
-(SELECT …): these are refused because we do not follow their state.
+What is refused here Spark 4.2.0 refuses too (run). It accepts LATERAL (SELECT … FROM …), which is refused because we do
+not follow its state.
 """
 
 from dataclasses import replace
@@ -10,9 +10,9 @@ from typing import Any
 from sqlglot import exp
 
 from core.sql.canonical import sql_of
-from core.sql.flows import Flow, Found, no_watermark, refused
+from core.sql.flows import Flow, Found, is_event_time, no_watermark, qualified, refused, renamed
 from core.sql.functions import AGGREGATES
-from core.sql.joins import joined
+from core.sql.joins import check_laterals, joined
 from core.sql.naming import TableRead
 from core.sql.streams import Mark
 from core.sql.values import Operator
@@ -79,9 +79,9 @@ def _query(query: Any, ctes: dict[str, Flow], found: Found) -> Flow:
         ctes = dict(ctes)
         for cte in with_.expressions:
             # Spark checks a part of WITH even where nothing reads it.
-            ctes[cte.alias] = _query(cte.this, ctes, found)
+            ctes[cte.alias] = renamed(_query(cte.this, ctes, found), cte.args.get("alias"))
     if isinstance(query, exp.Subquery):
-        return _marked(_query(query.this, ctes, found), query.meta.get("mark"))
+        return _ends(query, _query(query.this, ctes, found), found)
     if isinstance(query, exp.SetOperation):
         flow = _set_operation(query, ctes, found)
     elif isinstance(query, exp.Select):
@@ -99,11 +99,13 @@ def _ends(query: Any, flow: Flow, found: Found) -> Flow:
         return flow
     for key, words in (("order", "ORDER BY"), ("sort", "SORT BY"), ("cluster", "CLUSTER BY")):
         if query.args.get(key) is not None:
-            found.misread.append(refused(f"{words} cannot be streamed", f"remove {words}", query.args[key], words))
+            remedy = f"remove {words}"
+            found.misread.append(refused(f"{words} cannot be streamed", remedy, query.args[key], subject=words))
     if query.args.get("offset") is not None:
-        found.misread.append(refused("OFFSET cannot be streamed", "remove OFFSET", query.args["offset"], "OFFSET"))
+        offset = query.args["offset"]
+        found.misread.append(refused("OFFSET cannot be streamed", "remove OFFSET", offset, subject="OFFSET"))
     limit = query.args.get("limit")
-    if limit is not None:
+    if limit is not None and sql_of(limit.expression).lower() != "all":
         flow = replace(flow, operators=(*flow.operators, Operator("limit", (), sql_of(limit.expression))))
     return flow
 
@@ -128,23 +130,24 @@ def _combined(query: Any, left: Flow, right: Flow, found: Found, *, distinct: bo
         return Flow()
     word = type(query).__name__.upper()
     union = isinstance(query, exp.Union)
-    if not union:
+    # EXCEPT is an anti join, with a table one that keeps nothing, and then a DISTINCT (optimised plan of 4.2.0).
+    anti = isinstance(query, exp.Except) and distinct and not right.streaming
+    if not (union or anti):
         remedy = "write a join with a static table, or EXISTS over one"
-        found.misread.append(refused(f"{word} with a stream is not supported", remedy, query, word))
+        found.misread.append(refused(f"{word} with a stream is not supported", remedy, query, subject=word))
     elif query.args.get("by_name"):
         remedy = "write UNION ALL, with the columns in one order"
-        found.misread.append(refused("UNION BY NAME is no SQL of Spark", remedy, query, word))
-    elif left.streaming != right.streaming:
+        found.misread.append(refused("UNION BY NAME is no SQL of Spark", remedy, query, "PARSE_SYNTAX_ERROR"))
+    elif union and left.streaming != right.streaming:
         remedy = "read both sides with STREAM, or none"
-        found.misread.append(refused("UNION of a stream and a batch table is refused by Spark", remedy, query, word))
-    both = left.event_times is None or right.event_times is None
-    events = None if both else (left.event_times or frozenset()) | (right.event_times or frozenset())
-    watermarked = left.watermarked or right.watermarked
-    flow = Flow(True, (*left.operators, *right.operators), events, watermarked)
+        found.misread.append(refused("UNION of a stream and a batch table is refused by Spark", remedy, query))
+    # The columns of a union are those of its first side, with their watermark or without (4.2.0, run).
+    flow = Flow(True, (*left.operators, *right.operators), left.event_times, left.outputs)
     if distinct or not union:
-        if union and (not watermarked or (events is not None and not events)):
+        if (union or anti) and not flow.event_times:
             remedy = f"write UNION ALL, or {_WATERMARK_REMEDY}"
-            found.misread.append(no_watermark(query, "UNION without ALL", remedy))
+            what = "UNION without ALL" if union else word
+            found.misread.append(no_watermark(query, what, remedy))
         flow = replace(flow, operators=(*flow.operators, Operator("deduplicate", (), word.lower())))
     return flow
 
@@ -159,41 +162,67 @@ def _select(select: Any, ctes: dict[str, Flow], found: Found) -> Flow:
     _check_subqueries(select, flow, ctes, found)
     if flow.streaming:
         _check_windows(select, found)
+        check_laterals(select, found)
         if aggregating(select):
             flow = _aggregated(select, flow, found)
         if select.args.get("distinct") is not None:
             flow = _deduplicated(select, flow, found)
-    return replace(flow, event_times=_projected(select, flow))
+    return _projected(select, flow)
 
 
 def _source(source: Any, ctes: dict[str, Flow], found: Found) -> Flow:
-    """Follow one thing in FROM, with the joins that stand in its brackets."""
+    """Follow one thing in FROM, with the joins that stand in its brackets; event times come under its alias."""
     mark: Mark | None = source.meta.get("mark")
     if isinstance(source, exp.Table):
         entry: TableRead | None = source.meta.get("entry")
         if entry is not None:
-            flow = _marked(Flow(entry.mark.streaming), entry.mark)
+            flow = _marked(Flow(entry.mark.streaming), entry.mark, source, found)
         else:
             flow = ctes.get(str(source.meta.get("cte", "")), Flow())
     elif isinstance(source, exp.Subquery):
         inner = source.this
-        flow = _source(inner, ctes, found) if _is_table(inner) else _query(source, ctes, found)
+        if _is_table(inner):
+            flow = _source(inner, ctes, found)
+            if not source.alias:
+                return _with_joins(source, flow, ctes, found)
+        else:
+            flow = _query(source, ctes, found)
     elif isinstance(source, exp.Lateral) and isinstance(source.this, exp.Query):
         flow = _query(source.this, ctes, found)
     else:
         flow = Flow()
-    flow = _marked(flow, mark)
-    _check_pivot(source, flow, found)
+    flow = _pivoted(source, _marked(flow, mark, source, found), found)
+    flow = qualified(renamed(flow, source.args.get("alias")), source.alias)
+    return _with_joins(source, flow, ctes, found)
+
+
+def _with_joins(source: Any, flow: Flow, ctes: dict[str, Flow], found: Found) -> Flow:
     for join in source.args.get("joins") or []:
         flow = joined(join, flow, _source(join.this, ctes, found), None, found)
     return flow
 
 
-def _check_pivot(source: Any, flow: Flow, found: Found) -> None:
+def _pivoted(source: Any, flow: Flow, found: Found) -> Flow:
+    """PIVOT groups by all columns that it does not name, and keeps two aggregates for that (4.2.0, run)."""
     for pivot in source.args.get("pivots") or []:
-        if flow.streaming and not pivot.args.get("unpivot"):
-            remedy = "write GROUP BY with sum(…) FILTER (WHERE …), one for each column"
-            found.misread.append(refused("PIVOT of a stream cannot be followed", remedy, source, "PIVOT"))
+        if pivot.args.get("unpivot"):
+            flow = replace(flow, outputs=None)
+            continue
+        if pivot.meta.get("named"):
+            remedy = "put it into brackets: (SELECT * FROM … PIVOT (…)) AS p"
+            found.misread.append(refused("PIVOT cannot have an alias", remedy, source, "PARSE_SYNTAX_ERROR"))
+        if not flow.streaming:
+            continue
+        named = {column.name for column in pivot.find_all(exp.Column)}
+        events = frozenset(name for name in flow.event_times if name.rpartition(".")[2] not in named)
+        if not events:
+            found.misread.append(no_watermark(source, "PIVOT", "keep the watermarked column among those it groups by"))
+        keys = tuple(name for name in flow.outputs or ("*",) if name not in named)
+        calls = ", ".join(sql_of(each) for each in pivot.expressions)
+        fields = ", ".join(sql_of(each) for each in pivot.args.get("fields") or [])
+        pivoting = (Operator("aggregate", keys, f"{calls} FOR {fields}"), Operator("aggregate", keys, "pivot"))
+        flow = Flow(True, (*flow.operators, *pivoting), events)
+    return flow
 
 
 def _is_table(node: Any) -> bool:
@@ -202,13 +231,17 @@ def _is_table(node: Any) -> bool:
     return isinstance(node, exp.Table)
 
 
-def _marked(flow: Flow, mark: Mark | None) -> Flow:
+def _marked(flow: Flow, mark: Mark | None, source: Any, found: Found) -> Flow:
     """Add the watermark that stands behind a source."""
     if mark is None or mark.watermark is None:
         return flow
     name = mark.watermark.name
-    events = None if flow.event_times is None or not name else flow.event_times | {name}
-    return replace(flow, event_times=events, watermarked=True)
+    if not name:
+        remedy = "name it: WATERMARK <expression> AS <name> DELAY OF …"
+        condition = "REQUIRES_EXPLICIT_NAME_IN_WATERMARK_CLAUSE"
+        found.misread.append(refused("the watermark's expression has no name", remedy, source, condition))
+        return flow
+    return replace(flow, event_times=flow.event_times | {name})
 
 
 def _aggregated(select: Any, flow: Flow, found: Found) -> Flow:
@@ -220,17 +253,41 @@ def _aggregated(select: Any, flow: Flow, found: Found) -> Flow:
     for call in calls.values():
         if call.find(exp.Distinct) is not None:
             remedy = "use approx_count_distinct, or deduplicate in a statement before"
-            found.misread.append(refused("DISTINCT inside an aggregate cannot be streamed", remedy, call, "DISTINCT"))
-    kinds = {TIME_WINDOWS.get(str(call.this), "") for key in keys for call in key.find_all(exp.Anonymous)}
-    kind = next((each for each in ("session_window", "window") if each in kinds), "aggregate")
-    if kind == "session_window" and len(keys) == 1:
-        remedy = "add a key to GROUP BY"
-        found.misread.append(refused("a session window over all rows cannot be streamed", remedy, select, kind))
-    meant = [_with_meaning(key, select) for key in keys]
+            found.misread.append(refused("DISTINCT inside an aggregate cannot be streamed", remedy, call))
     stand_for = [each for key in keys for each in _meanings(key, select)]
-    if not flow.watermarked or not any(_is_event_time(each, flow) for each in stand_for):
+    kind = _window_kind(stand_for, select, found)
+    constant = all(isinstance(each, exp.Literal) or _is_session(each) for each in _last_meanings(keys, select))
+    if kind == "session_window" and constant:
+        remedy = "add a key to GROUP BY"
+        found.misread.append(refused("a session window over all rows cannot be streamed", remedy, select))
+    meant = [_with_meaning(key, select) for key in keys]
+    if not any(is_event_time(each, flow) for each in stand_for):
         found.misread.append(no_watermark(select.args.get("group") or select, "an aggregate", _WATERMARK_REMEDY))
     return replace(flow, operators=(*flow.operators, Operator(kind, tuple(meant), ", ".join(calls))))
+
+
+def _window_kind(meanings: list[Any], select: Any, found: Found) -> str:
+    """Say which kind of aggregate the keys make; one SELECT can have one window over time."""
+    outputs = [each.unalias() for each in select.expressions]
+    windows = {sql_of(call): call for node in [*meanings, *outputs] for call in _windows_in(node)}
+    if len(windows) > 1:
+        remedy = "group by one window, and aggregate its result in a second SELECT around"
+        summary = "two windows over time cannot stand in one SELECT"
+        found.misread.append(refused(summary, remedy, select, "_LEGACY_ERROR_TEMP_1039"))
+    kinds = {TIME_WINDOWS[str(call.this)] for node in meanings for call in _windows_in(node)}
+    return next((each for each in ("session_window", "window") if each in kinds), "aggregate")
+
+
+def _windows_in(node: Any) -> list[Any]:
+    return [call for call in node.find_all(exp.Anonymous) if str(call.this) in TIME_WINDOWS]
+
+
+def _is_session(node: Any) -> bool:
+    return isinstance(node, exp.Anonymous) and str(node.this) == "session_window"
+
+
+def _last_meanings(keys: list[Any], select: Any) -> list[Any]:
+    return [_meanings(key, select)[-1] for key in keys]
 
 
 def _with_meaning(key: Any, select: Any) -> str:
@@ -249,41 +306,60 @@ def _meanings(key: Any, select: Any) -> list[Any]:
     return found
 
 
-def _is_event_time(node: Any, flow: Flow) -> bool:
-    """Whether an expression still carries the watermark: the column itself or a window, nothing computed from them."""
-    if flow.event_times is None:
-        return True
-    if isinstance(node, exp.Anonymous):
-        return str(node.this) in TIME_WINDOWS
-    return isinstance(node, exp.Column) and node.name in flow.event_times
-
-
 def _deduplicated(select: Any, flow: Flow, found: Found) -> Flow:
     keys = tuple(sql_of(each) for each in select.expressions)
-    if not flow.watermarked:
+    if aggregating(select):
+        outputs = {sql_of(each.unalias()) for each in select.expressions}
+        if all(sql_of(key) in outputs for key in group_keys(select)):
+            # What is grouped by its outputs is distinct: Spark takes the second aggregate away (4.2.0, run).
+            return flow
+    elif not flow.event_times:
         found.misread.append(no_watermark(select, "DISTINCT", _WATERMARK_REMEDY.replace("group by", "select")))
-    elif not any(_is_event_time(each.unalias(), flow) or each.is_star for each in select.expressions):
+    elif not any(is_event_time(each.unalias(), flow) or each.is_star for each in select.expressions):
         found.misread.append(no_watermark(select, "DISTINCT", "select the watermarked column too"))
     return replace(flow, operators=(*flow.operators, Operator("deduplicate", keys, "distinct")))
 
 
-def _projected(select: Any, flow: Flow) -> frozenset[str] | None:
-    """Follow the event-time columns through the output of a SELECT."""
-    if not flow.streaming or flow.event_times is None:
-        return flow.event_times
+def _projected(select: Any, flow: Flow) -> Flow:
+    """Follow the event-time columns through the output of a SELECT, and name its columns."""
     names: set[str] = set()
+    outputs: list[str] = []
     for each in select.expressions:
+        if isinstance(each, exp.Aliases):
+            outputs += [alias.name for alias in each.args.get("expressions") or []]
+            continue
         inner = each.unalias()
-        if each.find(exp.Star) is not None and not aggregates_in(each):
-            names |= flow.event_times
         windows = isinstance(inner, exp.Anonymous) and str(inner.this) in (*TIME_WINDOWS, "window_time")
-        if windows or (isinstance(inner, exp.Column) and inner.name in flow.event_times):
-            names.add(each.alias_or_name or (str(inner.this) if windows else ""))
-    return frozenset(names)
+        name = each.alias_or_name or (str(inner.this) if windows else "")
+        outputs.append("*" if _is_star(inner) else name)
+        if _is_star(inner):
+            names |= _starred(inner, flow)
+        elif is_event_time(inner, flow):
+            names.add(name)
+    if any(isinstance(inner, exp.Column) and inner.name in TIME_WINDOWS for inner in select.expressions):
+        names |= _windows_of_keys(select, flow)
+    return Flow(flow.streaming, flow.operators, frozenset(names), None if "*" in outputs else tuple(outputs))
+
+
+def _windows_of_keys(select: Any, flow: Flow) -> set[str]:
+    """GROUP BY window(ts, …) gives a column `window`, which the SELECT may name."""
+    return {str(key.this) for key in group_keys(select) if isinstance(key, exp.Anonymous) and is_event_time(key, flow)}
+
+
+def _starred(star: Any, flow: Flow) -> set[str]:
+    """Give the event times that `*`, `t.*` or `* EXCEPT (…)` lets through."""
+    alias = star.table if isinstance(star, exp.Column) else ""
+    left_out = {each.name for each in (star.this if alias else star).args.get("except_") or []}
+    below = [name for name in flow.event_times if not alias or name.startswith(f"{alias}.")]
+    return {name.rpartition(".")[2] for name in below} - left_out
+
+
+def _is_star(node: Any) -> bool:
+    return isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star))
 
 
 def _check_subqueries(select: Any, flow: Flow, ctes: dict[str, Flow], found: Found) -> None:
-    """Spark refuses a stream in any subquery of an expression (INVALID_SUBQUERY_EXPRESSION.STREAMING_QUERY)."""
+    """Spark refuses a stream in any subquery of an expression."""
     waiting = [each for key, each in _clauses(select) if key not in ("from_", "with_")]
     while waiting:
         each = waiting.pop()
@@ -292,7 +368,9 @@ def _check_subqueries(select: Any, flow: Flow, ctes: dict[str, Flow], found: Fou
         elif isinstance(each, exp.Query):
             if _query(each, ctes, found).streaming:
                 remedy = "write a join of the two streams instead of IN, EXISTS or a scalar subquery"
-                found.misread.append(refused("a stream cannot stand in a subquery of an expression", remedy, each))
+                condition = "INVALID_SUBQUERY_EXPRESSION.STREAMING_QUERY"
+                summary = "a stream cannot stand in a subquery of an expression"
+                found.misread.append(refused(summary, remedy, each, condition))
         else:
             waiting.extend(each.iter_expressions())
 
@@ -311,7 +389,8 @@ def _check_windows(select: Any, found: Found) -> None:
         window = each.find(exp.Window)
         if window is not None and window.find_ancestor(exp.Select) is select:
             remedy = "group by window(…) instead: only windows over time can be streamed"
-            found.misread.append(refused("OVER cannot be streamed", remedy, window, "NON_TIME_WINDOW_NOT_SUPPORTED"))
+            condition = "NON_TIME_WINDOW_NOT_SUPPORTED_IN_STREAMING"
+            found.misread.append(refused("OVER cannot be streamed", remedy, window, condition))
 
 
 def _is_aggregate(node: Any) -> bool:

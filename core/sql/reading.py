@@ -25,6 +25,19 @@ from core.sql.parts import parts_of
 from core.sql.streams import take_out
 from core.sql.values import Column, Parsed, Read, Verb, Watermark
 
+_GENERATORS = (
+    "explode",
+    "explode_outer",
+    "posexplode",
+    "posexplode_outer",
+    "inline",
+    "inline_outer",
+    "stack",
+    "json_tuple",
+    "variant_explode",
+)
+"""Functions that give several columns, or a column with a name of its own."""
+
 
 @dataclass(slots=True)
 class _Reading:
@@ -119,6 +132,7 @@ def _read(statement: list[Token], source: Source, reading: _Reading, *, every_ta
     flow = flow_of(query, found)
     reading.misread += found.misread
     reading.rules += _rules(header, names)
+    reading.misread += _named_twice(names)
     if header.verb is Verb.INSERT and not (flow.streaming or found.misread or header.rules):
         reading.rules.append(_nothing_streams(statement, names))
     if header.verb not in (Verb.INSERT, Verb.SELECT) and any(read.streaming for read in reads):
@@ -198,8 +212,17 @@ def _columns(query: Any) -> tuple[Column, ...]:
         elif isinstance(inner, exp.Star) or (isinstance(inner, exp.Column) and isinstance(inner.this, exp.Star)):
             found.append(Column("*", text))
         else:
-            found.append(Column(each.alias_or_name if _is_named(each) else text.lower(), text))
+            found.append(Column(_output_name(each, text), text))
     return tuple(found)
+
+
+def _output_name(node: Any, text: str) -> str:
+    """Name an output as Spark does; a generator without an alias stands for columns that only its argument tells."""
+    if _is_named(node):
+        return str(node.alias_or_name)
+    if isinstance(node, exp.Anonymous) and str(node.this) in _GENERATORS:
+        return "*"
+    return text.lower()
 
 
 def _is_named(node: Any) -> bool:
@@ -247,6 +270,17 @@ def _read_both_ways(names: Names) -> Iterator[Misread]:
             remedy = "read it one way: with STREAM on both sides, or from two tables"
             yield Misread(summary, remedy, read.start, subject=read.name)
             return
+
+
+def _named_twice(names: Names) -> Iterator[Misread]:
+    seen: set[str] = set()
+    for read in names.reads:
+        if read.mark.source_name and read.mark.source_name in seen:
+            summary = f"two sources are called {read.mark.source_name}"
+            condition = "STREAMING_QUERY_EVOLUTION_ERROR.DUPLICATE_SOURCE_NAMES"
+            remedy = "give each IDENTIFIED BY a name of its own"
+            yield Misread(summary, remedy, read.start, subject=read.mark.source_name, condition=condition)
+        seen.add(read.mark.source_name)
 
 
 def _placed(misread: Misread, start: int) -> Misread:

@@ -102,6 +102,8 @@ class Marks:
     hidden: list[Mark] = field(default_factory=list)
     misread: list[Misread] = field(default_factory=list)
     """What is readable and still wrong: unknown options."""
+    connectors: list[tuple[int, bool]] = field(default_factory=list)
+    """Offsets of FROM, JOIN and commas in FROM, and whether it is CROSS JOIN: sqlglot takes a comma for one."""
 
 
 @dataclass(slots=True)
@@ -142,6 +144,8 @@ def take_out(tokens: Sequence[Token]) -> Marks:
             levels[-1].expects = False
         else:
             _step(level, tokens, index)
+            if level.expects:
+                marks.connectors.append((int(token.start), is_word(tokens[index - 1], "CROSS")))
         marks.tokens.append(token)
         index += 1
     return marks
@@ -186,7 +190,8 @@ def _streams(tokens: Sequence[Token], index: int) -> bool:
         )
     if after.token_type is TokenType.L_PAREN:
         return True
-    return after.token_type is TokenType.IDENTIFIER or str(after.text)[:1].isalpha() or str(after.text)[:1] == "_"
+    kinds = (TokenType.IDENTIFIER, TokenType.VAR)
+    return after.token_type in kinds or str(after.text)[:1].isalpha() or str(after.text)[:1] == "_"
 
 
 def _delays(tokens: Sequence[Token], index: int) -> bool:
@@ -269,14 +274,26 @@ def _take_clauses(tokens: Sequence[Token], index: int, marks: Marks) -> tuple[Ma
         options = _options(tokens[index + 2 : end], marks)
         index = end + 1
     if index + 2 < len(tokens) and is_word(tokens[index], "IDENTIFIED") and is_word(tokens[index + 1], "BY"):
-        name = str(tokens[index + 2].text)
+        name = _source_name(tokens[index + 2])
         index += 3
     elif index + 1 < len(tokens) and is_word(tokens[index], "IDENTIFIED BY"):
-        name = str(tokens[index + 1].text)
+        name = _source_name(tokens[index + 1])
         index += 2
     if index < len(tokens) and is_word(tokens[index], "WATERMARK") and _delays(tokens, index):
         watermark, index = _watermark(tokens, index)
     return Mark(True, options, name, watermark), index
+
+
+def _source_name(token: Token) -> str:
+    if token.token_type is TokenType.STRING:
+        raise Misread(
+            "a source's name is no string",
+            "write IDENTIFIED BY name",
+            token.start,
+            subject=str(token.text),
+            condition="PARSE_SYNTAX_ERROR",
+        )
+    return str(token.text)
 
 
 def _options(tokens: Sequence[Token], marks: Marks) -> tuple[tuple[str, str], ...]:
