@@ -31,6 +31,11 @@ _UNDO = {
     Action.RECORD: "plan",
     Action.DELETE: "files",
 }
+_SPARK = {
+    False: "Spark reads it otherwise, so it is treated as the worst",
+    True: "confirmed by Spark",
+    None: "not confirmed by Spark",
+}
 _LOSES_NOTHING = frozenset({Action.REBUILD, Action.RESTART})
 
 
@@ -114,14 +119,16 @@ def left_behind_sentences(plan: Plan) -> tuple[str, ...]:
 
 def spark_sentences(plan: Plan) -> tuple[str, ...]:
     """Say which new or changed statements Spark reads as we do, and of which that is not known."""
-    asked = [node for node in plan.nodes if node.for_spark]
-    told = (
-        ("reads otherwise, so treated as the worst", False),
-        ("confirmed", True),
-        ("not confirmed by Spark", None),
-    )
-    by_word = ((words, [node.table for node in asked if node.confirmed_by_spark is value]) for words, value in told)
-    return tuple(f"{words}: {', '.join(tables)}" for words, tables in by_word if tables)
+    tables_by_words: dict[str, list[TableName]] = {words: [] for words in _SPARK.values()}
+    for node in plan.nodes:
+        if words := spark_words(node):
+            tables_by_words[words].append(node.table)
+    return tuple(f"{words}: {', '.join(tables)}" for words, tables in tables_by_words.items() if tables)
+
+
+def spark_words(node: Node) -> str:
+    """Say what Spark makes of a new or changed statement; empty for any other node."""
+    return _SPARK[node.confirmed_by_spark] if node.for_spark or node.confirmed_by_spark is not None else ""
 
 
 def node_why(plan: Plan, table: TableName) -> tuple[str, ...]:
@@ -136,6 +143,7 @@ def node_why(plan: Plan, table: TableName) -> tuple[str, ...]:
     if node.because_of:
         lines.append(f"  through {', '.join(node.because_of)}")
     lines += [f"  saw: {words}" for words in node.evidence]
+    lines += [f"  {words}" for words in (spark_words(node),) if words]
     if node.loses:
         lines.append(f"  loses {', '.join(node.loses)}")
     if node.reversible_until:

@@ -55,6 +55,7 @@ def test_why_gives_reason_evidence_and_diff() -> None:
         "a: restart",
         "  because it keeps no state, so the new text may go on from the checkpoint",
         "  saw: filter added: 1 < id",
+        "  not confirmed by Spark",
         "  undo until: any time: plan the old text",
         "  dml.a",
         "  @@ -1,2 +1,2 @@",

@@ -97,7 +97,7 @@ def test_disagreement_is_the_worst_row_and_is_seen_everywhere(opinion: Opinion, 
     assert found.evidence[0] == f"Spark disagrees: {words}"
     assert any(warned.summary == found.evidence[0] for warned in plan.warnings)
     drawn = "\n".join(plan_lines(plan, 100))
-    assert "Spark disagrees" in drawn and "reads otherwise, so treated as the worst: b" in drawn
+    assert "Spark disagrees" in drawn and "it is treated as the worst: b" in drawn
     assert f"  saw: {found.evidence[0]}" in node_why(plan, T("b"))
     data = plan_as_json(plan)
     (entry,) = [entry for entry in data["nodes"] if entry["table"] == "b"]

@@ -1,6 +1,6 @@
 """Review: a plan as it will be executed: rows in order, why, what is lost, what is left behind, what was checked."""
 
-from core.explain import action_words, change_words
+from core.explain import action_words, change_words, spark_words
 from core.plan import Action, Node, Plan
 from state.rows import PlanRow
 from tui.presentation.changes import rule
@@ -124,6 +124,8 @@ def why(number: int, node: Node, width: int, glyphs: Glyphs, *, full: bool) -> t
         lines.extend(wrap(evidence, width - 4, Tone.DIM, "   "))
     if not node.classified:
         lines.append(line(("   the change is not understood in full: it takes the safe way", Tone.CHANGING)))
+    if words := spark_words(node):
+        lines.append(line((f"   {words}", Tone.BAD if node.confirmed_by_spark is False else Tone.DIM)))
     for old, new in ((node.old.dml, node.texts.dml), (node.old.ddl, node.texts.ddl), (node.old.yml, node.texts.yml)):
         if old and new:
             lines.extend(difference(old, new, 50) if full else head_of_difference(old, new, 10))
