@@ -1,8 +1,10 @@
 """Declared against deployed → kind of change with evidence; what cannot be proved harmless is a rebuild."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from core.findings import findings
+from core.names import TableName
 from core.plan import Action
 from core.revision import Revision
 
@@ -65,3 +67,20 @@ def classify(old: Revision, new: Revision) -> Change:
     if row in NOT_YET:
         evidence.append(NOT_YET[row])
     return Change(row, ACTION_BY_ROW.get(row, Action.REBUILD), tuple(dict.fromkeys(evidence)))
+
+
+def classify_set(old: Mapping[TableName, Revision], new: Mapping[TableName, Revision]) -> Change:
+    """Compare the statements of one file, which are deployed together: the most severe change of one is that of all."""
+    if len(old) == len(new) == 1:
+        return classify(*old.values(), *new.values())
+    changes = {table: _change_of_one(old.get(table), new.get(table)) for table in sorted({*old, *new})}
+    by_severity = sorted(changes.items(), key=lambda item: -SEVERITIES.index(item[1].row))
+    evidence = tuple(f"{table}: {words}" for table, change in by_severity for words in change.evidence)
+    worst = by_severity[0][1] if by_severity else Change("0", Action.KEEP)
+    return Change(worst.row, worst.action, evidence)
+
+
+def _change_of_one(old: Revision | None, new: Revision | None) -> Change:
+    if old is not None and new is not None:
+        return classify(old, new)
+    return Change("6a", Action.REBUILD, ("a statement was added" if old is None else "its statement was taken away",))

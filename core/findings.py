@@ -32,6 +32,7 @@ def findings(old: Revision, new: Revision) -> Iterator[Finding]:
     if (old.parsed is None) != (new.parsed is None):
         yield "6a", "a statement was added" if old.parsed is None else "its statement was taken away"
     elif old.parsed is not None and new.parsed is not None:
+        yield from _type_findings(old.parsed, new.parsed, new.ddl.columns)
         yield from _source_findings(old.parsed, new.parsed)
         yield from _meaning_findings(old.parsed, new.parsed, grown=grown)
     if _plain(old.texts.dml) != _plain(new.texts.dml) or _plain(old.texts.ddl) != _plain(new.texts.ddl):
@@ -61,14 +62,35 @@ def _column_findings(old: tuple[Column, ...], new: tuple[Column, ...]) -> Iterat
     at_the_end = not added or [c.name for c in new[len(new) - len(added) :]] == [c.name for c in added]
     for column in added:
         if at_the_end and column.nullable:
-            yield "4", f"column {column.name.lower()} {column.type} is added"
+            # Without a DDL its type is not known.
+            yield "4", " ".join(filter(None, ("column", column.name.lower(), column.type, "is added")))
         else:
             where = "is added before others" if column.nullable else "is added and may not be null"
             yield "5", f"column {column.name.lower()} {where}"
 
 
+def _type_findings(old: Parsed, new: Parsed, declared: tuple[Column, ...]) -> Iterator[Finding]:
+    """Find expressions that now write another type than the table has: Spark's file sink takes it and ruins the table.
+
+    Only what the text tells is found: a cast, or a function of one type.
+    """
+    types = {column.name.lower(): column.type for column in declared}
+    before = {column.name.lower(): column.expression for column in old.columns}
+    for column in new.columns:
+        name = column.name.lower()
+        if not types.get(name) or before.get(name) in (None, column.expression):
+            continue
+        from core.sql.writing import written_type
+
+        kind, into = written_type(column.expression), types[name]
+        fits = kind in ("", into) or (kind == "string" and into.startswith(("char", "varchar")))
+        if not fits and kind != written_type(before[name]):
+            yield "5", f"column {name}: {kind} is written into {types[name]}"
+
+
 def _sink_findings(old: Revision, new: Revision) -> Iterator[Finding]:
     pairs = (
+        ("table", old.table, new.table),
         ("format", old.ddl.format, new.ddl.format),
         ("partitioning", ", ".join(old.ddl.partitioning), ", ".join(new.ddl.partitioning)),
         ("location", old.ddl.location, new.ddl.location),
@@ -87,7 +109,7 @@ def _sink_findings(old: Revision, new: Revision) -> Iterator[Finding]:
 def _settings_findings(old: Settings, new: Settings) -> Iterator[Finding]:
     if old.trigger != new.trigger:
         yield "11a", f"trigger: {old.trigger} → {new.trigger}"
-    for name in ("owner", "runbook", "description", "tags", "static_refresh"):
+    for name in ("owner", "runbook", "description", "tags", "static_refresh", "reads"):
         if getattr(old, name) != getattr(new, name):
             yield "2", f"{name} changed"
 
@@ -163,11 +185,13 @@ def _reorders(old: Parsed, new: Parsed) -> bool:
 def _read_findings(old: Read, new: Read) -> Iterator[Finding]:
     if old.source_name != new.source_name:
         yield "7c", f"source name of {new.table}: {old.source_name or 'none'} → {new.source_name or 'none'}"
-    before, after = dict(old.options), dict(new.options)
-    for key in sorted({*before, *after}):
+    # Spark compares names of options without case.
+    before, after = ({key.lower(): value for key, value in read.options} for read in (old, new))
+    written = {key.lower(): key for key, _ in (*old.options, *new.options)}
+    for key in sorted(written):
         if before.get(key) != after.get(key):
-            row = "11a" if key.lower() in RATE_LIMITS else "7c"
-            yield row, f"{key} of {new.table}: {before.get(key, 'none')} → {after.get(key, 'none')}"
+            row = "11a" if key in RATE_LIMITS else "7c"
+            yield row, f"{written[key]} of {new.table}: {before.get(key, 'none')} → {after.get(key, 'none')}"
 
 
 def _meaning_findings(old: Parsed, new: Parsed, *, grown: bool) -> Iterator[Finding]:

@@ -14,9 +14,18 @@ from sqlglot.errors import ErrorLevel
 
 from core.sql.functions import plain
 from core.sql.lexing import Misread
-from core.sql.unfolding import unfold
+from core.sql.unfolding import number, unfold
 
 _PLAIN = re.compile(r"[a-z_][a-z0-9_]*\Z")
+# Words that sqlglot's Spark reads as no name without back-ticks; Spark itself would take some of them.
+_KEYWORDS = """
+    all alter and any as between case create cross describe distinct drop else end except false fetch for from glob
+    grant having ilike inner insert intersect into join lateral like minus not notnull null on or outer qualify regexp
+    returning revoke rlike rollback select serdeproperties tablesample then true uncache union using values when where
+    with xor
+"""
+_RESERVED = frozenset(_KEYWORDS.split())
+_OWN_ALIAS = re.compile(r"\b_[tc][0-9]+\b")
 _DIALECT = Spark()
 _SYMMETRIC = (exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.NullSafeNEQ)
 _FLIPPED = {exp.GT: exp.LT, exp.GTE: exp.LTE}
@@ -63,10 +72,17 @@ def normalise(tree: Any) -> Any:
             _fold(node)
         elif isinstance(node, exp.Anonymous) and isinstance(node.this, str):
             node.set("this", plain(node.this))
+        elif isinstance(node, exp.Kwarg) and isinstance(node.this, exp.Var):
+            node.this.set("this", node.this.name.lower())
+        elif isinstance(node, exp.WindowSpec) and node.args.get("kind"):
+            node.set("kind", str(node.args["kind"]).upper())
     if isinstance(tree, exp.Query):
         unfold(tree)
     for node in reversed(list(tree.walk())):
         tree = _simplified(node, tree)
+    if isinstance(tree, exp.Query):
+        # Terms that were sorted may hold queries of their own.
+        number(tree)
     return tree
 
 
@@ -85,13 +101,18 @@ def terms(condition: Any) -> list[Any]:
     return found
 
 
+def is_plain(name: str) -> bool:
+    """Whether a folded name may stand without back-ticks."""
+    return _PLAIN.match(name) is not None and name not in _RESERVED
+
+
 def _fold(name: Any) -> None:
     """Spark's names ignore case; back-ticks stay only where the name needs them."""
     written, quoted = str(name.this), bool(name.args.get("quoted"))
     text = written.lower()
     if text != written:
         name.set("this", text)
-    if quoted is (_PLAIN.match(text) is not None):
+    if quoted is is_plain(text):
         name.set("quoted", not quoted)
 
 
@@ -181,7 +202,7 @@ def _sorted_terms(node: Any) -> Any:
             waiting.append(each.this)
         else:
             found.append(each)
-    ordered = sorted({sql_of(each): each for each in found}.items())
+    ordered = sorted({sql_of(each): each for each in found}.items(), key=_place)
     if len(ordered) == 1:
         return ordered[0][1]
     result = _wrapped(ordered[0][1])
@@ -190,12 +211,34 @@ def _sorted_terms(node: Any) -> Any:
     return result
 
 
+def _place(term: tuple[str, Any]) -> tuple[str, str]:
+    """Give what a term is sorted by: a query's own aliases are numbered by its place, and may not decide on it."""
+    text, node = term
+    return (_OWN_ALIAS.sub("_t", text) if node.find(exp.Query) is not None else text, text)
+
+
+def _as_function(node: Any) -> Any:
+    """Write POSITION(a IN b), and TRIM of one side, as the functions that they are."""
+    if isinstance(node, exp.StrPosition):
+        found = [node.args.get("substr"), node.this, node.args.get("position")]
+        return exp.Anonymous(this="locate", expressions=[each for each in found if each is not None])
+    side = str(node.args.get("position") or "")[:1].lower()
+    bare = side in ("l", "t") and node.args.get("expression") is None
+    return exp.Anonymous(this="ltrim" if side == "l" else "rtrim", expressions=[node.this]) if bare else None
+
+
+def _as_it_is(node: Any) -> None:
+    """Leave a node alone: `a LIKE b ESCAPE c` cannot stand with brackets around its LIKE."""
+
+
 _RULES: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
     (exp.Paren, _opened),
     (tuple(_FLIPPED), _flipped),
     (_SYMMETRIC, _oriented),
     ((exp.And, exp.Or), _sorted_terms),
+    (exp.Escape, _as_it_is),
     (_OPERATORS, _wrap_children),
+    ((exp.StrPosition, exp.Trim), _as_function),
     (exp.Join, _short_join),
     (exp.Alias, _short_alias),
 )

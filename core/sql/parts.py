@@ -4,17 +4,21 @@ A part is called `post` only where Spark's optimiser cannot move it below the st
 through an aggregate and drops aggregates that nobody reads (optimised plans of 4.2.0). Everything unsure is `pre`.
 """
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
 from sqlglot import exp
 
-from core.sql.canonical import sql_of, terms
+from core.sql.canonical import is_plain, sql_of, terms
 from core.sql.naming import TableRead
 from core.sql.operators import aggregates_in, aggregating, group_keys
 from core.sql.streams import Mark
+from core.sql.types import quoted_name, quoted_string
 from core.sql.values import Operator
 
+_HIDDEN = re.compile(r" AS \0([^\0]*)\0([^\0]*)\0")
+"""An alias and the clauses that stand before it, which sqlglot cannot write there."""
 _ABOVE_ONLY = ("distinct", "limit", "offset", "order", "sort", "cluster", "distribute", "qualify")
 
 
@@ -31,10 +35,13 @@ class Parts:
 def parts_of(query: Any, operators: tuple[Operator, ...]) -> Parts:
     """Write the canonical texts of a resolved, normalised query; the query is used up."""
     marked = [node for node in query.walk() if "entry" in node.meta or "mark" in node.meta]
+    for node in marked:
+        if "entry" in node.meta:
+            _name(node)
     waters: list[str] = []
     for node in marked:
         _label(node, waters, full=True)
-    canonical = sql_of(query)
+    canonical = _HIDDEN.sub(r"\2 AS \1", sql_of(query))
     with_clauses = any(_has_clauses(node) for node in marked)
     if with_clauses:
         for node in marked:
@@ -50,22 +57,34 @@ def _operator_text(operator: Operator) -> str:
     return f"{operator.kind}({', '.join(operator.keys)}) {operator.detail}".rstrip()
 
 
+def _name(table: Any) -> None:
+    """Keep a table's name, with database and catalog, as the one text that clauses are written to."""
+    parts = [table.args.get(key) for key in ("catalog", "db", "this")]
+    table.meta["name"] = ".".join(_quoted(str(part.name).lower()) for part in parts if part is not None)
+    table.set("catalog", None)
+    table.set("db", None)
+
+
+def _quoted(name: str) -> str:
+    return name if is_plain(name) else "`" + name.replace("`", "``") + "`"
+
+
 def _label(node: Any, waters: list[str], *, full: bool) -> None:
     """Write the streaming clauses into the name (of a table) or the alias (of anything else)."""
     entry: TableRead | None = node.meta.get("entry")
     mark: Mark | None = node.meta.get("mark")
     if entry is not None:
-        text = entry.name.lower()
+        text = str(node.meta["name"])
         if entry.mark.streaming:
             text = f"STREAM {text}"
         if full:
             text += _clauses(entry.mark, waters, text)
-        node.set("this", exp.Identifier(this=text, quoted=False))
+        node.set("this", exp.Var(this=text))
     if mark is not None:
         alias = node.args["alias"]
-        name = str(alias.this.this).partition(" ")[0]
+        name = str(alias.this.this).strip("\0").partition("\0")[0]
         clauses = _clauses(mark, waters, "(…)") if full else ""
-        alias.set("this", exp.Identifier(this=name + clauses, quoted=False))
+        alias.set("this", exp.Var(this=f"\0{name}\0{clauses}\0" if clauses else name))
 
 
 def _has_clauses(node: Any) -> bool:
@@ -78,9 +97,9 @@ def _clauses(mark: Mark, waters: list[str], name: str) -> str:
     text = ""
     if mark.options:
         options = sorted((key.lower(), value) for key, value in mark.options)
-        text += " WITH (" + ", ".join(f"'{key}'='{value}'" for key, value in options) + ")"
+        text += f" WITH ({', '.join(f'{quoted_string(key)}={quoted_string(value)}' for key, value in options)})"
     if mark.source_name:
-        text += f" IDENTIFIED BY {mark.source_name}"
+        text += f" IDENTIFIED BY {quoted_name(mark.source_name)}"
     if mark.watermark is not None:
         delay = mark.watermark
         text += f" WATERMARK {delay.text} DELAY OF INTERVAL {delay.delay}"

@@ -33,7 +33,7 @@ def unfold(query: Any) -> None:
     _inline(query)
     for select in reversed(list(query.find_all(exp.Select))):
         _merge(select)
-    _number(query)
+    number(query)
 
 
 def _inline(query: Any) -> None:
@@ -165,7 +165,7 @@ def _replace_columns(node: Any, stands_for: dict[str, Any]) -> None:
             column.replace(value.copy() if isinstance(value, exp.Column) else exp.paren(value.copy()))
 
 
-def _number(query: Any) -> None:
+def number(query: Any) -> None:
     """Number aliases and parts of WITH anew, in the order in which they stand."""
     new: dict[str, str] = {}
     aliases = [alias for alias in _aliases(query) if alias.this is not None]

@@ -64,6 +64,7 @@ def test_the_most_severe_row_wins_and_the_evidence_names_all() -> None:
         (Settings(runbook="x"), "2"),
         (Settings(description="x"), "2"),
         (Settings(static_refresh=True), "2"),
+        (Settings(reads="stream"), "2"),
         (Settings(key=("id",)), "9"),
         (Settings(mode="upsert"), "9"),
     ],
@@ -77,6 +78,12 @@ def test_what_a_revision_runs_on_is_compared_only_where_both_are_known() -> None
     old = revision(Texts(*FILTERED, YML))
     assert classify(old, replace(old, engine="4.3.0")) == Change("0", Action.KEEP)
     assert classify(replace(old, engine="4.2.0"), replace(old, engine="4.3.0")).row == "13"
+
+
+def test_a_setting_that_makes_a_table_a_stream_changes_the_sources() -> None:
+    ddl, dml = "CREATE TABLE t (id BIGINT) USING parquet", "INSERT INTO t SELECT a.id FROM STREAM a JOIN b ON a.id = b.id"
+    old, new = revision(Texts(ddl, dml, YML)), revision(Texts(ddl, dml, f"{YML}reads: stream\n"))
+    assert classify(old, new).row == "6a"
 
 
 def test_deployed_texts_that_cannot_be_read_give_no_revision() -> None:
