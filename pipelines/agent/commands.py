@@ -293,7 +293,10 @@ class Commands:
     def _opinion(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
         """Ask Spark what it makes of statements; nothing of it is an act, so it is not recorded."""
         questions = [question_from_json(each) for each in args.get("questions") or ()]
-        answers, why = self._opinions.ask(questions, float(args.get("seconds") or OPINION_S))
+        seconds = args.get("seconds", OPINION_S)
+        if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
+            raise UsageError(f"{seconds!r} is no number of seconds", remedy="give seconds as a number")
+        answers, why = self._opinions.ask(questions, float(seconds))
         return {"answers": [answer.as_json() if answer else None for answer in answers], "unanswered": why}
 
     def _exit(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:

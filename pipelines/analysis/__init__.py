@@ -65,7 +65,9 @@ class SparkAnalysis:
             with spark_errors():
                 return act()
         except SessionLost:
-            self._scratch = None
+            lost, self._scratch = self._scratch, None
+            if lost is not None:
+                lost.leave()
             raise
         finally:
             self._lock.release()

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from pyspark.errors import AnalysisException
+
 from core.errors import EngineRefused
 from core.names import TableName
 from core.opinions import Answer, Opinion, Output, Question, Refusal, Side
@@ -48,6 +50,10 @@ class Scratch:
             same = (bool(plan) and plan == old_plan) or frame.sameSemantics(old_frame)
         return Answer(engine, new, old, same)
 
+    def leave(self) -> None:
+        """Let go of a session that the server has forgotten."""
+        self._session.close()
+
     def close(self) -> None:
         """Drop the databases with their folders, and let the server forget the session."""
         self._drop()
@@ -89,7 +95,12 @@ class Scratch:
             with spark_errors():
                 writer.option("asyncProgressTrackingEnabled", "true").trigger(once=True).start().stop()
         except EngineRefused as error:
-            return None if _CHECKED in error.summary else refusal_of(error.summary, error.error_class)
+            if _CHECKED in error.summary:
+                return None
+            if not isinstance(error.__cause__, AnalysisException):
+                # A folder that cannot be written, say, is nothing that Spark has against the statement.
+                raise
+            return refusal_of(error.summary, error.error_class)
         return None
 
     def _database(self, tables: Tables) -> str:

@@ -170,11 +170,16 @@ class Operations:
         """Take tables of this user and folder off the stage."""
         acts.unstage(self.place, self.client, tables)
 
-    def submit(self, request: Request) -> planning.Submitted:
-        """Compute a plan and hand it to the agent; raises Refused with the first refusal, Stale, InvalidProject."""
+    def submit(self, request: Request, *, asking_s: float = planning.OPINION_S) -> planning.Submitted:
+        """Compute a plan and hand it to the agent; raises Refused with the first refusal, Stale, InvalidProject.
+
+        Spark is asked about its statements first, for at most `asking_s`; 0 asks nothing.
+        """
         declared, facts = self._projects.read(), self._projects.facts
         line = acts.plan_line(self.place, request)
-        return planning.submit(self.place, self.client, self.reader, request, declared=declared, facts=facts, line=line)
+        return planning.submit(
+            self.place, self.client, self.reader, request, declared=declared, facts=facts, line=line, asking_s=asking_s
+        )
 
     def opinion(self, questions: "Sequence[Question]", *, seconds: float) -> "tuple[tuple[Answer | None, ...], str]":
         """Ask Spark about statements, through the agent; None where it did not say, with one sentence on why."""

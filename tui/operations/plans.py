@@ -94,12 +94,15 @@ def submit(
     declared: "Declaration",
     facts: "Facts",
     line: str,
+    asking_s: float = OPINION_S,
 ) -> Submitted:
     """Compute and hand over to the agent, again when its world moved in between; raises Refused, Stale."""
     from core.plan_json import plan_as_json
 
     wanted = request if request.nonce else replace(request, nonce=secrets.token_hex(8))
-    unanswered = _ask_spark(place, client, reader, request, declared=declared, facts=facts)
+    unanswered = ""
+    if asking_s > 0:
+        unanswered = _ask_spark(place, client, reader, request, declared=declared, facts=facts, seconds=asking_s)
     for attempt in range(_TRIES):
         observed, answers = observe(reader), reader.opinions()
         plan = compute(declared.project, place.environment, observed, wanted, facts, answers=answers)
@@ -148,6 +151,7 @@ def _ask_spark(
     *,
     declared: "Declaration",
     facts: "Facts",
+    seconds: float,
 ) -> str:
     """Have the agent ask Spark about every new or changed statement, so that its ledger has the answers.
 
@@ -159,7 +163,7 @@ def _ask_spark(
     plan = compute(declared.project, place.environment, observed, request, facts)
     questions = () if plan.refusals else questions_of(plan, declared.project, observed, facts)
     try:
-        return opinion(client, questions, seconds=OPINION_S)[1] if questions else ""
+        return opinion(client, questions, seconds=seconds)[1] if questions else ""
     except TryAgain as error:
         return error.summary
 
