@@ -22,6 +22,13 @@ _AGGREGATES = """
     tuple_union_agg_integer var_pop var_samp variance
 """
 AGGREGATES = frozenset(_AGGREGATES.split())
+# Table functions of Spark 4.2.0 that read no table.
+TABLE_FUNCTIONS = frozenset(
+    (
+        *("range", "explode", "explode_outer", "posexplode", "posexplode_outer", "inline", "inline_outer"),
+        *("stack", "json_tuple", "variant_explode", "variant_explode_outer", "collations", "sql_keywords"),
+    )
+)
 PREFIX = "hg_f_"
 _SYNTAX = """
     CAST TRY_CAST SAFE_CAST EXTRACT TRIM SUBSTR SUBSTRING POSITION OVERLAY CEIL FLOOR STRUCT CASE EXISTS ALL IN

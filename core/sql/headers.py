@@ -217,6 +217,8 @@ def _name(tokens: Sequence[Token], at: int) -> tuple[Name, int]:
     """Read `[catalog.][database.]table`."""
     parts = [tokens[at]]
     at += 1
+    if is_word(parts[0], "IDENTIFIER") and at < len(tokens) and tokens[at].token_type is TokenType.L_PAREN:
+        raise Misread("IDENTIFIER(…) hides which table is written", "write the table's name", parts[0].start)
     while at + 1 < len(tokens) and tokens[at].token_type is TokenType.DOT:
         parts.append(tokens[at + 1])
         at += 2

@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlglot import exp
 
+from core.sql.functions import TABLE_FUNCTIONS, plain
 from core.sql.lexing import Misread
 from core.sql.streams import HIDDEN, Mark, Marks
 
@@ -50,6 +51,8 @@ class Names:
         self.aliases += 1
         return f"_t{self.aliases}"
 
+
+_UNBOUND = (exp.Placeholder, exp.Parameter, exp.SessionParameter)
 
 Scope = dict[str, str]
 """Alias as written, in lower case, to the new one."""
@@ -166,6 +169,8 @@ def _source(source: Any, ctes: Scope, outer: list[Scope], scope: Scope, names: N
     """Resolve one thing in FROM or JOIN that has an alias of its own."""
     if isinstance(source, exp.Table) and isinstance(source.this, exp.Identifier):
         _table(source, ctes, names)
+    elif isinstance(source, exp.Table):
+        _check_function(source)
     elif isinstance(source, exp.Subquery):
         _query(source, ctes, outer, names)
     elif isinstance(source, exp.Lateral) and isinstance(source.this, exp.Query):
@@ -176,9 +181,12 @@ def _source(source: Any, ctes: Scope, outer: list[Scope], scope: Scope, names: N
 def _table(table: Any, ctes: Scope, names: Names) -> None:
     identifier = table.this
     start = identifier.meta.get("start")
+    before = [part for part in (table.args.get("catalog"), table.args.get("db")) if part is not None]
+    if not all(isinstance(part, exp.Identifier) for part in before):
+        remedy = "write catalog.database.table, or the table's name alone"
+        raise Misread("a part of a table's name is missing", remedy, start or 0, subject=identifier.name)
     written = identifier.name.lower()
     mark = names.marks.by_start.get(start, Mark())
-    before = [part for part in (table.args.get("catalog"), table.args.get("db")) if part is not None]
     if written in ctes and not before:
         if mark.streaming:
             raise Misread(
@@ -204,6 +212,21 @@ def _table(table: Any, ctes: Scope, names: Names) -> None:
     start = int((before or [identifier])[0].meta.get("start", start))
     names.reads.append(TableRead(name, mark, alias, start, end, alias_at, len(before) + 1, implied))
     table.meta["entry"] = names.reads[-1]
+
+
+def _check_function(table: Any) -> None:
+    """Refuse what stands for a table and is no function of Spark: it may read one that we do not see."""
+    inner, place = table.this, _offset(table)
+    if isinstance(inner, exp.Dot):
+        remedy = "write catalog.database.table, or the table's name alone"
+        raise Misread(
+            "a table's name has at most three parts", remedy, place, condition="IDENTIFIER_TOO_MANY_NAME_PARTS"
+        )
+    name = plain(inner.name) if isinstance(inner, exp.Anonymous) else type(inner).__name__.lower()
+    if name not in TABLE_FUNCTIONS:
+        remedy = "write the table's name, or a function of Spark such as range(10)"
+        condition = "UNRESOLVABLE_TABLE_VALUED_FUNCTION"
+        raise Misread(f"{name} is no table function of Spark", remedy, place, subject=name, condition=condition)
 
 
 def _rename(source: Any, scope: Scope, names: Names) -> None:
@@ -246,6 +269,9 @@ def _expressions(node: Any, ctes: Scope, outer: list[Scope], scope: Scope, names
             _column(each, outer, scope, names, single=single)
             if isinstance(each.this, exp.Identifier):
                 continue
+        if isinstance(each, _UNBOUND):
+            summary = "a parameter stands here, and nothing gives it a value"
+            raise Misread(summary, "write the value", -1, subject=str(each.name), condition="UNBOUND_SQL_PARAMETER")
         if isinstance(each, exp.Lateral):
             waiting.append(each.this)
         elif not isinstance(each, (exp.Identifier, exp.Literal)):

@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-from core.sql.reading import read_statements
+from core.problems import Severity
+from core.sql.reading import read_any, read_statements
 from core.sql.values import Parsed, Watermark
 
 AGED = "WATERMARK ts DELAY OF INTERVAL 1 MINUTE"
@@ -176,6 +177,19 @@ def test_state_is_found_from_below(select: str, kinds: list[str], keys: tuple[st
         ("SELECT k FROM STREAM a WATERMARK ts DELAY OF INTERVAL", "this delay cannot be read"),
         ("SELECT k FROM STREAM a |> WHERE k = 1", "the pipe syntax |> is not read here"),
         ("SELECT k FORM STREAM a", "the SQL cannot be read"),
+        ("SELECT k FROM STREAM a.b.c.d", "a table's name has at most three parts"),
+        ("SELECT k FROM STREAM a..b", "a part of a table's name is missing"),
+        ("SELECT k FROM STREAM a JOIN IDENTIFIER('b') b ON a.i = b.i", "identifier is no table function of Spark"),
+        ("SELECT k FROM STREAM a JOIN f(1) b ON a.i = b.i", "f is no table function of Spark"),
+        ("SELECT :x AS x FROM STREAM a", "a parameter stands here, and nothing gives it a value"),
+        ("SELECT ${x} AS x FROM STREAM a", "a parameter stands here, and nothing gives it a value"),
+        ("SELECT k FROM STREAM a IDENTIFIED BY 'x'", "a source's name is no string"),
+        ("SELECT k FROM STREAM a IDENTIFIED BY x UNION ALL SELECT k FROM STREAM b IDENTIFIED BY x", "two sources are"),
+        ("SELECT k FROM STREAM a WATERMARK date(ts) DELAY OF INTERVAL 1 DAY", "the watermark's expression has no name"),
+        ("SELECT t FROM STREAM a, LATERAL TABLE(split(k)) AS x(t)", "LATERAL TABLE is not SQL of Spark"),
+        ("SELECT k FROM STREAM a GROUP BY TUMBLE(ts, INTERVAL '1' DAY)", "TUMBLE is not SQL of Spark"),
+        ("SELECT k FROM STREAM a JOIN b FOR SYSTEM_TIME AS OF a.ts ON a.i = b.i", "FOR SYSTEM_TIME AS OF cannot be"),
+        ("SELECT k FROM STREAM a MATCH_RECOGNIZE (PATTERN (A))", "MATCH_RECOGNIZE is not SQL of Spark"),
         ("VALUES (1)", "SELECT is missing after INSERT INTO"),
         ("(a, b) SELECT a, c FROM STREAM x", "the column list differs from the names that the SELECT gives"),
         ("PARTITION (d = 1) SELECT a FROM STREAM x", "PARTITION cannot stand after INSERT INTO t"),
@@ -200,6 +214,56 @@ def test_what_spark_would_refuse_is_a_problem(select: str, summary: str) -> None
 def test_other_statements_are_problems(text: str, summary: str) -> None:
     parsed, (problem,) = read_statements(text, "dml.sql")
     assert parsed == () and problem.summary == summary
+
+
+@pytest.mark.parametrize(
+    ("text", "reads", "writes"),
+    [
+        ("INSERT OVERWRITE t SELECT i FROM a", "a", "t"),
+        ("MERGE INTO t USING a ON t.i = a.i WHEN MATCHED THEN DELETE", "a", "t"),
+        (
+            "MERGE INTO c.d.t x USING (SELECT i FROM a JOIN b USING (i)) y ON x.i = y.i WHEN NOT MATCHED THEN INSERT *",
+            "a b",
+            "c.d.t",
+        ),
+        ("WITH s AS (SELECT i FROM a) MERGE INTO t USING s ON t.i = s.i WHEN MATCHED THEN DELETE", "a", "t"),
+        (
+            "MERGE INTO t USING a ON t.i = a.i WHEN MATCHED AND a.i IN (SELECT i FROM b)"
+            " THEN UPDATE SET k = (SELECT 1 FROM c)",
+            "a b c",
+            "t",
+        ),
+        ("CREATE TABLE t USING parquet COMMENT 'AS SELECT' AS WITH a AS (SELECT i FROM b) SELECT i FROM a", "b", "t"),
+        ("CREATE OR REPLACE TABLE IF NOT EXISTS t (i INT) SELECT i FROM a", "a", "t"),
+        ("SELECT i FROM `2024 a-b`, c.d.e", "2024 a-b c.d.e", ""),
+        ("INSERT INTO t PARTITION (p = 1) BY NAME SELECT i FROM a", "a", "t"),
+        ("INSERT INTO t VALUES (1)", "", "t"),
+    ],
+)
+def test_any_statement_says_what_it_reads_and_writes(text: str, reads: str, writes: str) -> None:
+    (parsed,), problems = read_any(text, "q.sql")
+    assert [problem for problem in problems if problem.severity is Severity.ERROR] == []
+    assert (" ".join(read.table for read in parsed.reads), parsed.writes) == (reads, writes)
+    assert read_statements(text, "q.sql")[0] == ()
+
+
+@pytest.mark.parametrize(
+    ("select", "condition"),
+    [
+        ("SELECT k, count(*) AS c FROM STREAM a GROUP BY k", "STREAMING_OUTPUT_MODE.UNSUPPORTED_OPERATION"),
+        ("SELECT k, row_number() OVER (ORDER BY k) AS r FROM STREAM a", "NON_TIME_WINDOW_NOT_SUPPORTED_IN_STREAMING"),
+        ("SELECT k FROM STREAM a WHERE i IN (SELECT i FROM STREAM b)", "INVALID_SUBQUERY_EXPRESSION.STREAMING_QUERY"),
+    ],
+)
+def test_a_refusal_names_sparks_error_class(select: str, condition: str) -> None:
+    _, (problem,) = read_statements(f"INSERT INTO t {select}", "q.sql")
+    assert problem.detail.startswith(f"[{condition}] ")
+
+
+@pytest.mark.parametrize("text", ["EXECUTE STATEMENT SET BEGIN", "BEGIN STATEMENT SET;"])
+def test_a_statement_set_of_another_engine_is_one_problem(text: str) -> None:
+    parsed, (problem,) = read_statements(f"{text} INSERT INTO t SELECT i FROM a; END", "q.sql")
+    assert parsed == () and "STATEMENT SET is not SQL of Spark" in problem.summary
 
 
 def test_a_problem_quotes_the_text_around_its_place() -> None:
