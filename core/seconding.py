@@ -1,11 +1,12 @@
 """A change as Spark sees it too: what it is asked, and what its answer makes of ours."""
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from core.changes import Change
 from core.names import TableName
-from core.opinions import Answer, Question, Side, disagreements
+from core.opinions import Answer, Opinion, Question, Side, disagreements
 from core.plan import Action
 from core.revision import Revision
 from core.sql.compiling import compile_select
@@ -13,6 +14,9 @@ from core.sql.values import Parsed
 
 DdlOf = Callable[[TableName], str]
 """The CREATE TABLE text of a table that a statement reads; empty where it is not known."""
+
+_NOT_PLAIN = re.compile(r"<|char\(|\bcollate\b")
+"""In a declared type: what Spark writes in another way, as struct<…> and varchar(10)."""
 
 
 def question_of(new: Revision, old: Revision | None, *, declared: DdlOf, deployed: DdlOf) -> Question | None:
@@ -26,17 +30,20 @@ def question_of(new: Revision, old: Revision | None, *, declared: DdlOf, deploye
     return Question(after, before) if after is not None else None
 
 
-def seconded(change: Change, answer: Answer | None, *, new: Parsed, old: Parsed | None) -> Change:
+def seconded(change: Change, answer: Answer | None, *, new: Revision, old: Revision | None) -> Change:
     """Give the change with Spark's answer; where the two disagree it is treated as the worst, row 6a.
 
     Spark is never taken to make a change milder: that it sees no difference only confirms row 1.
     """
-    if answer is None:
+    if answer is None or new.parsed is None:
         return change
-    found = [f"Spark disagrees: {words}" for words in disagreements(new, answer.new)]
-    if old is not None and answer.old is not None:
-        found += [f"Spark disagrees on the deployed text: {words}" for words in disagreements(old, answer.old)]
-    if found:
+    found = [f"Spark disagrees: {words}" for words in disagreements(new.parsed, answer.new)]
+    if old is not None and old.parsed is not None and answer.old is not None:
+        found += [f"Spark disagrees on the deployed text: {words}" for words in disagreements(old.parsed, answer.old)]
+        found += [f"Spark disagrees: {words}" for words in _retyped(old, new, answer.old, answer.new)]
+    if not found:
+        change = replace(change, evidence=(*change.evidence, *_mistyped(new, answer.new)))
+    else:
         action = change.action if change.action is Action.START else Action.REBUILD
         return Change("6a", action, (*found, *change.evidence), classified=False, confirmed=False)
     if change.row != "1":
@@ -44,6 +51,32 @@ def seconded(change: Change, answer: Answer | None, *, new: Parsed, old: Parsed 
     if not answer.same:
         return change
     return replace(change, evidence=(*change.evidence, "same meaning, confirmed by Spark"), confirmed=True)
+
+
+def _retyped(old: Revision, new: Revision, before: Opinion, after: Opinion) -> Iterator[str]:
+    """Name the columns that would come in another type into a table whose declaration did not change.
+
+    Nothing checks it: a stream writes such files beside the others, and the table cannot be read (planning.md §1).
+    """
+    declared, deployed = _declared_types(new), _declared_types(old)
+    types = {column.name.lower(): column.type for column in before.columns}
+    for column in after.columns:
+        name = column.name.lower()
+        if types.get(name, column.type) != column.type and declared.get(name) == deployed.get(name):
+            yield f"column {name} is {column.type} now and was {types[name]}, in the same table"
+
+
+def _mistyped(new: Revision, opinion: Opinion) -> Iterator[str]:
+    """Name the columns of plain types that Spark writes otherwise than the table declares them."""
+    declared = _declared_types(new)
+    for column in opinion.columns:
+        said = declared.get(column.name.lower(), "")
+        if said and not _NOT_PLAIN.search(said) and said != column.type:
+            yield f"column {column.name.lower()} is {column.type} to Spark and {said} in its table"
+
+
+def _declared_types(revision: Revision) -> dict[str, str]:
+    return {column.name.lower(): column.type for column in revision.ddl.columns}
 
 
 def _side(parsed: Parsed, ddl_of: DdlOf) -> Side | None:

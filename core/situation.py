@@ -180,10 +180,9 @@ class Situation:
 
     def _seconded(self, table: TableName, change: Change) -> Change:
         new, old = self.revision(table), self.old_revision(table)
-        if not self._answers or new.parsed is None:
+        if not self._answers:
             return change
-        answer = answer_known(self._answers, self.question(table))
-        return seconded(change, answer, new=new.parsed, old=old.parsed if old else None)
+        return seconded(change, answer_known(self._answers, self.question(table)), new=new, old=old)
 
     def _deployed_ddl(self, table: TableName) -> str:
         texts = self.seen(table).deployed

@@ -112,6 +112,20 @@ def test_disagreement_on_the_deployed_text_counts_as_well() -> None:
     assert found.evidence[0].startswith("Spark disagrees on the deployed text: it keeps as state limit")
 
 
+def test_type_that_changes_under_an_unchanged_table_is_a_disagreement() -> None:
+    widened = replace(AGREES, columns=(replace(COLUMNS[0], type="int"), COLUMNS[1]))
+    found = node(planned(*world(*FILTERED), Answer("4.2.0", widened, AGREES, same=False)))
+    assert (found.row, found.classified) == ("6a", False)
+    assert found.evidence[0] == "Spark disagrees: column id is int now and was bigint, in the same table"
+
+
+def test_type_that_the_table_declares_otherwise_is_told() -> None:
+    widened = replace(AGREES, columns=(replace(COLUMNS[0], type="int"), COLUMNS[1]))
+    found = node(planned(*world(*FILTERED), Answer("4.2.0", widened, widened, same=False)))
+    assert (found.row, found.confirmed_by_spark) == ("3", True)
+    assert found.evidence[-1] == "column id is int to Spark and bigint in its table"
+
+
 def test_new_statement_that_spark_refuses_is_told_and_not_called_classified() -> None:
     declared, _ = world(*FILTERED)
     landed_and_a = {T("landed"), T("a")}
