@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from core.errors import LedgerUnavailable, Refused, Stale, TryAgain, UsageError
+from core.errors import HeadgateError, LedgerUnavailable, Refused, Stale, UsageError
 from core.names import TableName
 from core.plan import PLANNER, Observed, Plan, Request
 from state.rows import PlanRow
@@ -96,17 +96,26 @@ def submit(
     line: str,
     asking_s: float = OPINION_S,
 ) -> Submitted:
-    """Compute and hand over to the agent, again when its world moved in between; raises Refused, Stale."""
+    """Compute and hand over to the agent, again when its world moved in between; raises Refused, Stale.
+
+    The agent asks Spark about every new or changed statement first. What it does not answer within `asking_s` is
+    planned unconfirmed: planning never fails by Spark.
+    """
     from core.plan_json import plan_as_json
 
     wanted = request if request.nonce else replace(request, nonce=secrets.token_hex(8))
-    unanswered = ""
-    if asking_s > 0:
-        unanswered = _ask_spark(place, client, reader, request, declared=declared, facts=facts, seconds=asking_s)
-    for attempt in range(_TRIES):
+
+    def planned() -> Plan:
         observed, answers = observe(reader), reader.opinions()
-        plan = compute(declared.project, place.environment, observed, wanted, facts, answers=answers)
-        refuse(plan)
+        found = compute(declared.project, place.environment, observed, wanted, facts, answers=answers)
+        refuse(found)
+        return found
+
+    plan, unanswered = planned(), ""
+    if asking_s > 0 and any(node.for_spark for node in plan.nodes):
+        unanswered = _ask_spark(client, reader, plan, declared=declared, facts=facts, seconds=asking_s)
+        plan = planned()
+    for attempt in range(_TRIES):
         args = {
             "texts": dict(declared.texts),
             "environment": place.environment,
@@ -120,6 +129,7 @@ def submit(
         except Stale:
             if attempt == _TRIES - 1:
                 raise
+            plan = planned()
             continue
         return Submitted(
             plan=plan,
@@ -144,27 +154,15 @@ def opinion(
 
 
 def _ask_spark(
-    place: Place,
-    client: Client,
-    reader: Reader,
-    request: Request,
-    *,
-    declared: "Declaration",
-    facts: "Facts",
-    seconds: float,
+    client: Client, reader: Reader, plan: Plan, *, declared: "Declaration", facts: "Facts", seconds: float
 ) -> str:
-    """Have the agent ask Spark about every new or changed statement, so that its ledger has the answers.
-
-    Gives why some are missing. Planning never waits longer for Spark than this, and never fails by it.
-    """
+    """Have the agent ask about what a plan acts on, so that its ledger has the answers; gives why some are missing."""
     from core.planner import questions_of
 
-    observed = observe(reader)
-    plan = compute(declared.project, place.environment, observed, request, facts)
-    questions = () if plan.refusals else questions_of(plan, declared.project, observed, facts)
+    questions = questions_of(plan, declared.project, observe(reader), facts)
     try:
-        return opinion(client, questions, seconds=seconds)[1] if questions else ""
-    except TryAgain as error:
+        return opinion(client, questions, seconds=seconds)[1]
+    except HeadgateError as error:
         return error.summary
 
 
