@@ -10,10 +10,10 @@ from sqlglot import exp
 
 from core.sql.canonical import sql_of
 from core.sql.generators import generated, is_generator
+from core.sql.grouping import aggregates_in
 from core.sql.inputs import Condition, Input, Kind, Origin, Output, StatementLineage, Unresolved
 from core.sql.lexing import Misread, open_source, tokens_of
 from core.sql.naming import resolve
-from core.sql.operators import aggregates_in
 from core.sql.parsing import parse_query
 from core.sql.relations import (
     Deciding,

@@ -11,8 +11,8 @@ from typing import Any
 from sqlglot import exp
 
 from core.sql.canonical import is_plain, sql_of, terms
+from core.sql.grouping import aggregates_in, aggregating, group_keys
 from core.sql.naming import TableRead
-from core.sql.operators import aggregates_in, aggregating, group_keys
 from core.sql.streams import Mark
 from core.sql.types import quoted_name, quoted_string
 from core.sql.values import Operator
