@@ -1,0 +1,18 @@
+"""A text with one of its tokens taken out or written twice."""
+
+from sqlglot.dialects.spark import Spark
+
+_DIALECT = Spark()
+
+
+def pieces(text: str) -> list[tuple[int, int]]:
+    """Give the span of each token in a text."""
+    shift = len(text) - len(text.removeprefix("\ufeff"))
+    tokens = _DIALECT.tokenize(text.removeprefix("\ufeff"))
+    return [(token.start + shift, token.end + 1 + shift) for token in tokens]
+
+
+def edited(text: str, span: tuple[int, int], *, doubled: bool) -> str:
+    """Delete the token at a span, or write it twice."""
+    start, end = span
+    return f"{text[:end]} {text[start:]}" if doubled else text[:start] + text[end:]
