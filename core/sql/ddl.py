@@ -109,12 +109,14 @@ def _name_at(tokens: list[Token]) -> int:
 
 def _columns(tokens: Sequence[Token], opened: Token) -> tuple[Column, ...]:
     found: list[Column] = []
+    names: set[str] = set()
     index = 0
     while index < len(tokens):
         column, index = _column(tokens, index)
-        if column.name.lower() in {each.name.lower() for each in found}:
+        if column.name.lower() in names:
             remedy = "give each column a name of its own"
             raise Misread(f"the column {column.name} is there twice", remedy, tokens[index - 1].start)
+        names.add(column.name.lower())
         found.append(column)
         if index < len(tokens):
             if tokens[index].token_type is not TokenType.COMMA or index + 1 == len(tokens):

@@ -1,8 +1,10 @@
 """The tokens of a SQL text and where they stand; every place in a Problem about SQL is computed here."""
 
 import re
+from array import array
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sqlglot import Token, TokenType
 from sqlglot.dialects.spark import Spark
@@ -11,15 +13,20 @@ from sqlglot.errors import TokenError
 from core.problems import Problem, Severity, Where
 
 LONGEST_TEXT = 4_000_000
+MOST_TOKENS = 150_000
+"""Of one text: some seconds of reading, and far more than a person or a generator writes."""
 DEEPEST = 80
 """Open brackets at once; above it sqlglot's recursion would decide how we fail, and 10,000 end the process."""
 DEEPEST_TYPE = 24
 MOST_BARE_JOINS = 12
 """Joins without ON one after the other: each further one costs sqlglot 30.30 twice the time."""
+MOST_INDEXES = 10_000
+"""`a[0][0]…`: each is a level of sqlglot's own recursion, which ended the process at 70,000."""
 _AROUND = 30
 _PIECES = re.compile(
     r"""--[^\n]*|/\*.*?\*/|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`|(?P<open>['"`]|/\*)""", re.DOTALL
 )
+_BREAK = re.compile(r"\n")
 _SIDE_BY_SIDE = re.compile(r"""['"]['"]""")
 """Two strings without a space between them, or an empty one."""
 _DIALECT = Spark()
@@ -46,10 +53,15 @@ class Source:
 
     path: str
     text: str
+    _breaks: "array[int]" = field(default_factory=lambda: array("q"), repr=False, compare=False)
+    """-1 and the offsets of all line breaks, once they were asked for: a file may have thousands of places."""
 
     def line(self, offset: int) -> int:
         """Count the line, from 1, that holds a character offset."""
-        return self.text.count("\n", 0, offset) + 1
+        if not self._breaks:
+            self._breaks.append(-1)
+            self._breaks.extend(found.start() for found in _BREAK.finditer(self.text))
+        return bisect_left(self._breaks, offset)
 
     def where(self, offset: int) -> Where:
         """Name the place of a character offset."""
@@ -90,6 +102,9 @@ def tokens_of(source: Source) -> list[Token]:
             "close what is opened here",
             _unclosed(source.text),
         ) from error
+    if len(tokens) > MOST_TOKENS:
+        summary = f"the text has more than {MOST_TOKENS:,} words and signs"
+        raise Misread(summary, "split it into several tables, or several files", tokens[MOST_TOKENS].start)
     if _may_be_deep(source.text):
         _check_depth(tokens)
     return _with_whole_strings(tokens) if _SIDE_BY_SIDE.search(source.text) else tokens
@@ -142,14 +157,26 @@ def end_of(token: Token) -> int:
 def _with_whole_strings(tokens: list[Token]) -> list[Token]:
     """Join `'it''s'`, which sqlglot splits in two and Spark 4 reads as one string with a quote inside."""
     found: list[Token] = []
+    texts: list[str] = []
     for token in tokens:
         last = found[-1] if found else None
         if last is not None and last.token_type is token.token_type is TokenType.STRING and token.start == end_of(last):
-            text = f"{last.text}'{token.text}"
-            found[-1] = Token(TokenType.STRING, text, token.line, token.col, last.start, token.end, token.comments)
-        else:
-            found.append(token)
+            texts.append(str(token.text))
+            found[-1] = Token(TokenType.STRING, "", token.line, token.col, last.start, token.end, token.comments)
+            continue
+        _close_string(found, texts)
+        found.append(token)
+        texts = [str(token.text)]
+    _close_string(found, texts)
     return found
+
+
+def _close_string(found: list[Token], texts: list[str]) -> None:
+    """Give the last token the text of the strings that it was made of."""
+    if len(texts) > 1:
+        last = found[-1]
+        text = "'".join(texts)
+        found[-1] = Token(TokenType.STRING, text, last.line, last.col, last.start, last.end, last.comments)
 
 
 def _unclosed(text: str) -> int:
@@ -167,9 +194,13 @@ def _may_be_deep(text: str) -> bool:
 
 
 def _check_depth(tokens: Sequence[Token]) -> None:
-    depth = types = joins = 0
+    depth = types = joins = indexes = 0
+    before = None
     for token in tokens:
         kind = token.token_type
+        if kind is TokenType.L_BRACKET and before is TokenType.R_BRACKET:
+            indexes += 1
+        before = kind
         if kind in _OPENING:
             depth += 1
         elif kind in _CLOSING:
@@ -185,7 +216,7 @@ def _check_depth(tokens: Sequence[Token]) -> None:
         elif kind in (TokenType.SELECT, TokenType.SEMICOLON, TokenType.AND, TokenType.COMMA):
             types = types if kind is TokenType.COMMA else 0
             joins = 0 if kind in (TokenType.SELECT, TokenType.SEMICOLON) else joins
-        if depth > DEEPEST or types > DEEPEST_TYPE or joins > MOST_BARE_JOINS:
+        if depth > DEEPEST or types > DEEPEST_TYPE or joins > MOST_BARE_JOINS or indexes > MOST_INDEXES:
             raise Misread(
                 "the SQL is nested too deeply to be read safely",
                 "name the inner parts with WITH, or write CROSS JOIN where there is no ON",

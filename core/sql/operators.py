@@ -181,6 +181,9 @@ def _pivoted(source: Any, flow: Flow, found: Found) -> Flow:
         fields = ", ".join(sql_of(each) for each in pivot.args.get("fields") or [])
         pivoting = (Operator("aggregate", keys, f"{calls} FOR {fields}"), Operator("aggregate", keys, "pivot"))
         flow = Flow(True, (*flow.operators, *pivoting), events)
+        if not events:
+            # Whatever pivots behind it lacks the watermark too.
+            break
     return flow
 
 

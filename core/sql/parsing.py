@@ -27,7 +27,7 @@ def parse_query(tokens: Sequence[Token], text: str) -> Any:
     except RecursionError as error:
         raise too_deep(start) from error
     except ParseError as error:
-        raise _unreadable(error, text, start) from error
+        raise _unreadable(error, tokens if text else [], start) from error
     except _FAILURES as error:
         raise Misread("the SQL cannot be read", _REMEDY, start) from error
     if len(trees) != 1 or not isinstance(trees[0], exp.Query):
@@ -52,12 +52,12 @@ def too_deep(offset: int) -> Misread:
     return Misread("the SQL is nested too deeply to be read safely", "name the inner parts with WITH", offset)
 
 
-def _unreadable(error: ParseError, text: str, start: int) -> Misread:
+def _unreadable(error: ParseError, tokens: Sequence[Token], start: int) -> Misread:
     first = error.errors[0] if error.errors else {}
     description = str(first.get("description") or "it is not Spark SQL").partition(" for <class")[0].rstrip(".")
-    offset, line, column = start, first.get("line"), first.get("col")
-    if text and isinstance(line, int) and isinstance(column, int):
-        starts = [0, *(index + 1 for index, char in enumerate(text) if char == "\n")]
-        if 0 < line <= len(starts):
-            offset = max(start, starts[line - 1] + column - len(str(first.get("highlight") or "")))
-    return Misread(f"the SQL cannot be read: {description[:1].lower()}{description[1:]}", _REMEDY, offset)
+    if description.startswith("Required keyword"):
+        # Which of several missing parts sqlglot names depends on the order of a set.
+        description = "an operand is missing"
+    place = (first.get("line"), first.get("col"))
+    offset = next((int(token.start) for token in tokens if (token.line, token.col) == place), start)
+    return Misread(f"the SQL cannot be read: {description[:1].lower()}{description[1:]}", _REMEDY, max(start, offset))

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from sqlglot import Token, TokenType, exp
 
@@ -67,6 +68,8 @@ _TURNS = frozenset(
     }
 )
 """What counts in every other clause."""
+_LONGEST_TIME = 100
+"""Tokens between WATERMARK and DELAY: an expression for the event time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +200,7 @@ def _streams(tokens: Sequence[Token], index: int) -> bool:
 def _delays(tokens: Sequence[Token], index: int) -> bool:
     """Whether a WATERMARK clause stands here, not an alias of that name."""
     depth = 0
-    for at in range(index + 1, len(tokens)):
+    for at in range(index + 1, min(len(tokens), index + _LONGEST_TIME)):
         kind = tokens[at].token_type
         if kind is TokenType.L_PAREN:
             depth += 1
@@ -344,13 +347,20 @@ def _watermark(tokens: Sequence[Token], index: int) -> tuple[Delay, int]:
         raise Misread(
             "this delay cannot be read", "write DELAY OF INTERVAL 1 MINUTE", tokens[start].start, subject="WATERMARK"
         )
-    tree, name = parse_expression(expression)
+    tree, name = _column_or_expression(expression)
     text = sql_of(normalise(tree))
     if isinstance(tree, exp.Column) and not name:
         name = tree.name
     elif name:
         text = f"{text} AS {name}"
     return Delay(text, name, delay), index
+
+
+def _column_or_expression(tokens: Sequence[Token]) -> tuple[Any, str]:
+    """Read the event time; nearly always it is a column's name, which needs no parser."""
+    if len(tokens) == 1 and tokens[0].token_type is TokenType.VAR:
+        return exp.Column(this=exp.Identifier(this=str(tokens[0].text), quoted=False)), ""
+    return parse_expression(tokens)
 
 
 def _interval(tokens: Sequence[Token], index: int) -> tuple[str, int]:
