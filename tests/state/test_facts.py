@@ -2,7 +2,10 @@
 
 import os
 import sqlite3
+import subprocess
+import sys
 import threading
+import zlib
 from pathlib import Path
 
 import pytest
@@ -128,5 +131,59 @@ def test_many_writers_at_once_leave_every_fact_whole(path: Path) -> None:
         assert database.execute("SELECT count(*) FROM fact").fetchone() == (20,)
 
 
-def test_the_version_is_that_of_the_readers_own_code() -> None:
+_FILL = """
+import sys
+from core.layouts import read_project
+from state.facts import FactCache
+from tests.bench.projects import project_texts
+print("ready", flush=True)
+sys.stdin.readline()
+cache, files = FactCache(sys.argv[1]), project_texts(60)
+facts = cache.load()
+project, _ = read_project(files, facts)
+assert project is not None and project == read_project(files)[0]
+print(len(facts.take_fresh()) if sys.argv[2] == "look" else cache.save(facts))
+"""
+
+
+def process(path: Path, what: str) -> subprocess.Popen[str]:
+    """Start a process that reads a project through the cache once it is given a line."""
+    command = [sys.executable, "-c", _FILL, str(path), what]
+    root = Path(__file__).parents[2]
+    return subprocess.Popen(command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def test_processes_that_fill_the_file_at_once_leave_every_fact_whole(path: Path) -> None:
+    writers = [process(path, "save") for _ in range(3)]
+    for each in writers:
+        assert each.stdout and each.stdout.readline() == "ready\n"
+    said = [each.communicate("go\n")[0].strip() for each in writers]
+    assert [each.returncode for each in writers] == [0, 0, 0]
+    assert "True" in said
+    with sqlite3.connect(path) as database:
+        assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    assert process(path, "look").communicate("go\n")[0] == "ready\n0\n"
+
+
+def test_what_another_program_wrote_is_not_believed_even_for_the_same_text(path: Path) -> None:
+    files = texts()
+    every = read(FactCache(str(path), "older"), files)
+    with sqlite3.connect(path) as database:
+        for key, body in database.execute("SELECT key, body FROM fact").fetchall():
+            wrong = body.replace("landed", "elsewhere")
+            database.execute(
+                "UPDATE fact SET body = ?, crc = ? WHERE key = ?", (wrong, zlib.crc32(wrong.encode()), key)
+            )
+    assert read(FactCache(str(path)), files) == every
+
+
+def test_the_version_changes_with_any_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert readers_version() == readers_version() != ""
+    reader = tmp_path / "reader.py"
+    reader.write_text("one")
+    monkeypatch.setattr("state.facts._sources", lambda: [reader])
+    before = readers_version()
+    reader.write_text("two")
+    assert len({before, readers_version(), ""}) == 3
+    reader.unlink()
+    assert readers_version() == ""
