@@ -69,15 +69,29 @@ def classify(old: Revision, new: Revision) -> Change:
     return Change(row, ACTION_BY_ROW.get(row, Action.REBUILD), tuple(dict.fromkeys(evidence)))
 
 
-def classify_set(old: Mapping[TableName, Revision], new: Mapping[TableName, Revision]) -> Change:
-    """Compare the statements of one file, which are deployed together: the most severe change of one is that of all."""
+def classify_set(old: Mapping[TableName, Revision], new: Mapping[TableName, Revision]) -> dict[TableName, Change]:
+    """Compare the statements of two texts by the tables that they write; two alone are compared whatever they write."""
     if len(old) == len(new) == 1:
-        return classify(*old.values(), *new.values())
-    changes = {table: _change_of_one(old.get(table), new.get(table)) for table in sorted({*old, *new})}
+        (before,) = old.values()
+        return {table: classify(before, after) for table, after in new.items()}
+    return {table: _change_of_one(old.get(table), new.get(table)) for table in sorted({*old, *new})}
+
+
+def most_severe(changes: Mapping[TableName, Change]) -> Change:
+    """Give the change of statements that are deployed together: the worst of them, with the evidence of all."""
+    if len(changes) == 1:
+        return next(iter(changes.values()))
     by_severity = sorted(changes.items(), key=lambda item: -SEVERITIES.index(item[1].row))
     evidence = tuple(f"{table}: {words}" for table, change in by_severity for words in change.evidence)
     worst = by_severity[0][1] if by_severity else Change("0", Action.KEEP)
-    return Change(worst.row, worst.action, evidence)
+    confirmed = [change.confirmed for change in changes.values()]
+    return Change(
+        worst.row,
+        worst.action,
+        evidence,
+        all(change.classified for change in changes.values()),
+        False if False in confirmed else None if None in confirmed or not confirmed else True,
+    )
 
 
 def _change_of_one(old: Revision | None, new: Revision | None) -> Change:

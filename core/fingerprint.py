@@ -4,10 +4,13 @@ A fingerprint may only change with what it names: classification takes the row f
 """
 
 import hashlib
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
 
+from core.pinned import is_pinned
 from core.plan import Texts
+from core.project import Pool
+from core.sql.builtins import foreign_functions
 from core.sql.values import Parsed, TableDdl
 
 
@@ -27,15 +30,29 @@ class Fingerprints:
     static: str
     """Tables read as they are at the start, sorted."""
     sink: str
-    """Target, format, partitioning, location, options, properties."""
+    """Target, format, partitioning, location, options, properties; empty where no DDL is known."""
     schema: str
-    """Columns in order: name, type, whether nullable; without comments."""
+    """Columns in order: name, type, whether nullable; without comments; empty where no DDL is known."""
     settings: str
     """The yml, as text without blank lines and comments of their own."""
+    udf: str
+    """Names of the functions that are called and are not Spark's; their bodies are declared nowhere yet."""
+    conf_pinned: str
+    """What the pool sets and a checkpoint keeps from its first start; empty where the pool is not known."""
+    conf_restartable: str
+    """What else the pool sets; empty where the pool is not known."""
+    pool: str
+    """Name and address; empty where it is not known."""
+
+    def as_json(self) -> dict[str, str | None]:
+        """Give the hashes by name, null for what is not known."""
+        return {name: value or None for name, value in asdict(self).items()}
 
 
-def fingerprint(texts: Texts, parsed: Parsed | None, ddl: TableDdl) -> Fingerprints:
-    """Compute the fingerprints of a revision; `parsed` is None for an external table."""
+def fingerprint(
+    texts: Texts, parsed: Parsed | None, ddl: TableDdl | None, *, runs_on: Pool | None = None
+) -> Fingerprints:
+    """Compute the fingerprints of a revision; `parsed` is None for an external table, `ddl` where there is none."""
     streamed = [read for read in parsed.reads if read.streaming] if parsed else []
     static = sorted({read.table for read in parsed.reads if not read.streaming}) if parsed else []
     writes = parsed.writes if parsed else ""
@@ -51,21 +68,24 @@ def fingerprint(texts: Texts, parsed: Parsed | None, ddl: TableDdl) -> Fingerpri
             for part in (read.table, read.source_name, *_pairs((key.lower(), value) for key, value in read.options))
         ),
         static=_hash(static),
-        sink=_hash(
-            (
-                ddl.table,
-                ddl.format,
-                *(name.lower() for name in ddl.partitioning),
-                ddl.location,
-                *_pairs(ddl.options),
-                *_pairs(ddl.properties),
-            )
-        ),
-        schema=_hash(
-            part for column in ddl.columns for part in (column.name.lower(), column.type, str(column.nullable))
-        ),
+        sink=_hash(_sink(ddl)) if ddl else "",
+        schema=_hash(_schema(ddl)) if ddl else "",
         settings=_hash(_settings(texts.yml)),
+        udf=_hash(foreign_functions(parsed.canonical) if parsed else ()),
+        conf_pinned=_hash(_pairs(each for each in runs_on.conf if is_pinned(each[0]))) if runs_on else "",
+        conf_restartable=_hash(_pairs(each for each in runs_on.conf if not is_pinned(each[0]))) if runs_on else "",
+        pool=_hash((runs_on.name, runs_on.url or "")) if runs_on else "",
     )
+
+
+def _sink(ddl: TableDdl) -> tuple[str, ...]:
+    parts = (ddl.table, ddl.format, *(name.lower() for name in ddl.partitioning), ddl.location)
+    return (*parts, *_pairs(ddl.options), *_pairs(ddl.properties))
+
+
+def _schema(ddl: TableDdl) -> Iterator[str]:
+    for column in ddl.columns:
+        yield from (column.name.lower(), column.type, str(column.nullable))
 
 
 def revision_hash(texts: Texts) -> str:

@@ -81,7 +81,8 @@ def test_what_a_revision_runs_on_is_compared_only_where_both_are_known() -> None
 
 
 def test_a_setting_that_makes_a_table_a_stream_changes_the_sources() -> None:
-    ddl, dml = "CREATE TABLE t (id BIGINT) USING parquet", "INSERT INTO t SELECT a.id FROM STREAM a JOIN b ON a.id = b.id"
+    ddl = "CREATE TABLE t (id BIGINT) USING parquet"
+    dml = "INSERT INTO t SELECT a.id FROM STREAM a JOIN b ON a.id = b.id"
     old, new = revision(Texts(ddl, dml, YML)), revision(Texts(ddl, dml, f"{YML}reads: stream\n"))
     assert classify(old, new).row == "6a"
 

@@ -1,11 +1,12 @@
 """Fingerprints: each changes with its own part of a revision and with nothing else."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 
 from core.fingerprint import Fingerprints, fingerprint, revision_hash
 from core.plan import Texts
+from core.project import Pool
 from core.sql.ddl import read_ddl
 from core.sql.reading import read_statements
 
@@ -18,12 +19,15 @@ DML = (
 YML = "trigger: 10 seconds\nowner: lee\n"
 
 
-def prints(ddl: str = DDL, dml: str = DML, yml: str = YML) -> Fingerprints:
+POOL = Pool(conf=(("spark.executor.cores", "4"), ("spark.sql.shuffle.partitions", "2")))
+
+
+def prints(ddl: str = DDL, dml: str = DML, yml: str = YML, pool: Pool = POOL) -> Fingerprints:
     """Fingerprint a revision without Problems."""
     facts, problems = read_ddl(ddl, "ddl.t.sql")
     (parsed,), more = read_statements(dml, "dml.t.sql")
     assert facts is not None and (*problems, *more) == ()
-    return fingerprint(Texts(ddl, dml, yml), parsed, facts)
+    return fingerprint(Texts(ddl, dml, yml), parsed, facts, runs_on=pool)
 
 
 def changed(new: Fingerprints) -> set[str]:
@@ -50,6 +54,9 @@ def test_all_are_hashes_that_do_not_depend_on_the_process() -> None:
         ("STREAM a", "STREAM b", {"text", "sem", "sources", "pre", "state"}),
         ("JOIN dim", "JOIN dim2", {"text", "sem", "static", "pre"}),
         ("INTO t", "INTO u", {"text", "sem"}),
+        ("x.v > 0", "my_score(x.v) > 0", {"text", "sem", "pre", "udf"}),
+        ("x.v > 0", "abs(x.v) > 0", {"text", "sem", "pre"}),
+        ("x.v > 0", "x.k <> 'my_score(v)'", {"text", "sem", "pre"}),
     ],
 )
 def test_an_edit_of_the_statement_changes_its_parts(find: str, put: str, names: set[str]) -> None:
@@ -71,6 +78,28 @@ def test_an_edit_of_the_statement_changes_its_parts(find: str, put: str, names: 
 )
 def test_an_edit_of_the_table_changes_sink_or_schema(find: str, put: str, names: set[str]) -> None:
     assert changed(prints(ddl=DDL.replace(find, put, 1))) == names
+
+
+@pytest.mark.parametrize(
+    ("pool", "names"),
+    [
+        (replace(POOL, memory="9g"), set()),
+        (replace(POOL, name="heavy"), {"pool"}),
+        (replace(POOL, url="sc://elsewhere:15002"), {"pool"}),
+        (replace(POOL, conf=(*POOL.conf[:1], ("spark.sql.shuffle.partitions", "4"))), {"conf_pinned"}),
+        (replace(POOL, conf=(*POOL.conf, ("spark.sql.session.timeZone", "UTC"))), {"conf_restartable"}),
+    ],
+)
+def test_what_a_statement_runs_on_is_pool_and_configuration(pool: Pool, names: set[str]) -> None:
+    assert changed(prints(pool=pool)) == names
+
+
+def test_what_is_not_known_has_no_fingerprint() -> None:
+    (parsed,), _ = read_statements(DML, "dml.t.sql")
+    found = fingerprint(Texts("", DML, ""), parsed, None).as_json()
+    assert {name for name, value in found.items() if value is None} == {
+        "sink", "schema", "conf_pinned", "conf_restartable", "pool"
+    }  # fmt: skip
 
 
 def test_settings_change_with_the_yml_but_not_with_its_comments() -> None:

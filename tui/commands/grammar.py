@@ -187,6 +187,25 @@ def _plan(parser: Parser) -> None:
     parser.add_argument("--exit-code", action="store_true", help="0 no change, 10 changes, 11 with loss or approval")
 
 
+def _sql(parser: Parser) -> None:
+    parser.add_argument("file", metavar="FILE|-", help="a file of SQL, REV:path for one in git, or - for stdin")
+    parser.add_argument(
+        "--reads", choices=("stream", "batch"), default="batch", help="what a table without STREAM is read as (batch)"
+    )
+    _spark(parser)
+
+
+def _diff(parser: Parser) -> None:
+    side = "a file of SQL, REV:path for one in git, or - for stdin"
+    parser.add_argument("old", metavar="OLD", help=f"{side}; its DDL and yml are taken from beside it")
+    parser.add_argument("new", metavar="NEW", help="the same")
+    _spark(parser)
+
+
+def _spark(parser: Parser) -> None:
+    parser.add_argument("--spark", action="store_true", help="ask Spark as well, through the project's agent")
+
+
 def _review(parser: Parser) -> None:
     parser.add_argument(
         "hash", nargs="?", metavar="HASH", help="start of a plan's hash; without it, all plans are listed"
@@ -288,6 +307,11 @@ VERBS = (
     Verb("plan", CHANGE, "Say what a deploy or a delete would do, and hand it to the agent.",
          "headgate plan fct_orders --children all\nheadgate plan delete crm_visits\n"
          "headgate plan --product sales --observed observed.yml --json --exit-code", "planning:plan", _plan),
+    Verb("sql", CHANGE, "Say what a statement reads, keeps as state and writes.",
+         "headgate sql dml.fct_orders.sql --spark\nheadgate sql - --json\nheadgate sql old.sql --reads stream",
+         "sql:sql", _sql),
+    Verb("diff", CHANGE, "Say what kind of change an edit is, and what a deploy would do with it.",
+         "headgate diff old.sql new.sql\nheadgate diff HEAD:./dml.orders.sql dml.orders.sql --json", "sql:diff", _diff),
     Verb("review", CHANGE, "List plans, or show one in full.", "headgate review\nheadgate review 7f3a",
          "planning:review", _review),
     Verb("apply", CHANGE, "Execute a plan and wait for it.", "headgate apply 7f3a --confirm 'dev 7f3a'",

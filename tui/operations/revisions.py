@@ -1,0 +1,208 @@
+"""A statement's text from a file, git or stdin, with what lies beside it: DDL, settings, the project's pool."""
+
+import posixpath
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from core.errors import InvalidProject, UsageError
+from core.fingerprint import fingerprint
+from core.layouts.manifest import PATH as MANIFEST
+from core.layouts.manifest import Manifest, read_manifest
+from core.layouts.settings import read_settings
+from core.names import TableName
+from core.plan import Texts
+from core.problems import Problem, Severity
+from core.project import Pool, Settings
+from core.revision import Revision
+from core.sql.ddl import read_ddl
+from core.sql.reading import read_any, read_statements
+from core.sql.values import Column, Parsed, TableDdl
+
+STDIN = "-"
+_GIT_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One text as it was named, and how to read what lies beside it."""
+
+    name: str
+    """A file, `stdin`, or `REV:path`."""
+    path: str
+    """Without the revision; with forward slashes."""
+    text: str
+    beside: Callable[[str], str | None] = field(repr=False)
+    """Give the text at a path of the same folder or revision, None where there is none."""
+
+
+def open_source(name: str, cwd: str) -> Source:
+    """Read a text: a file that exists, else `REV:path` from git, `-` from stdin; raises UsageError."""
+    if name == STDIN:
+        return Source("stdin", "stdin", _decoded(sys.stdin.buffer.read(), "stdin"), lambda path: None)
+    file = Path(cwd, name)
+    if file.is_file():
+        return Source(name, file.as_posix(), _decoded(_read(file), name), _from_folder)
+    revision, colon, path = name.partition(":")
+    if colon and revision and not revision.startswith("-"):
+        text = _from_git(cwd, revision, path)
+        return Source(name, path, text, lambda other: _or_none(cwd, revision, other))
+    raise UsageError(f"{name} is not a file", remedy="give a file of SQL, - for stdin, or REV:path for one in git")
+
+
+def manifest_beside(source: Source) -> Manifest | None:
+    """Read the nearest headgate.yml upwards of a source; None where there is none that can be read."""
+    folder = posixpath.dirname(source.path)
+    while True:
+        text = source.beside(posixpath.join(folder, MANIFEST))
+        if text is not None:
+            problems: list[Problem] = []
+            manifest = read_manifest(text, problems)
+            return None if any(problem.severity is Severity.ERROR for problem in problems) else manifest
+        parent = posixpath.dirname(folder)
+        if parent == folder or not folder:
+            return None
+        folder = parent
+
+
+def pool_beside(source: Source, environment: str | None) -> Pool | None:
+    """Give the pool that the project of a source declares for an environment; None where nothing declares it."""
+    manifest = manifest_beside(source)
+    if manifest is None:
+        return None
+    wanted = environment or manifest.default_env
+    return next((each.pool for each in manifest.environments if each.name == wanted), None)
+
+
+def read_revisions(source: Source, environment: str | None) -> tuple[dict[TableName, Revision], tuple[Problem, ...]]:
+    """Read the statements of a source with their DDL and settings by name; Problems where one cannot be read.
+
+    By convention: `ddl.<table>.sql` in the folder of the text, `<table>.yml` there or, of a folder `sql-scripts`, in
+    the one above.
+    """
+    manifest = manifest_beside(source)
+    defaults = manifest.defaults if manifest else Settings()
+    yml = _first_settings(source, defaults)
+    statements, wrong = read_statements(source.text, source.name, every_table_streams=yml.every_table_streams)
+    problems = list(wrong)
+    pool = pool_beside(source, environment)
+    found: dict[TableName, Revision] = {}
+    for parsed in statements:
+        texts = _texts(source, parsed.writes)
+        ddl = TableDdl(parsed.writes, (), "")
+        if texts.ddl:
+            declared, wrong = read_ddl(texts.ddl, f"ddl.{parsed.writes}.sql beside {source.name}")
+            problems += wrong
+            ddl = declared or ddl
+        settings = read_settings(texts.yml, f"{parsed.writes}.yml beside {source.name}", defaults, problems)
+        found[parsed.writes] = Revision(parsed.writes, texts, parsed, ddl, settings, pool)
+    return found, tuple(problems)
+
+
+def with_comparable_columns(
+    old: Mapping[TableName, Revision], new: Mapping[TableName, Revision]
+) -> tuple[dict[TableName, Revision], dict[TableName, Revision]]:
+    """Take the columns of both sides from their SELECTs, where a side has no DDL beside it."""
+    if all(each.texts.ddl for each in (*old.values(), *new.values())):
+        return dict(old), dict(new)
+    before, after = ({table: _implied(each) for table, each in side.items()} for side in (old, new))
+    return before, after
+
+
+def read_text(source: Source, *, every_table_streams: bool) -> tuple[tuple[Parsed, ...], tuple[Problem, ...]]:
+    """Read whatever statements a text holds, with its Problems."""
+    return read_any(source.text, source.name, every_table_streams=every_table_streams)
+
+
+def fingerprints(source: Source, found: Sequence[Parsed], environment: str | None) -> list[dict[str, str | None]]:
+    """Give the hashes of each statement, null where what they are of does not lie beside the text."""
+    pool = pool_beside(source, environment)
+    hashes = []
+    for parsed in found:
+        texts = _texts(source, parsed.writes)
+        ddl = read_ddl(texts.ddl, "")[0] if texts.ddl else None
+        hashes.append(fingerprint(texts, parsed, ddl, runs_on=pool).as_json())
+    return hashes
+
+
+def refuse_problems(name: str, problems: Sequence[Problem]) -> None:
+    """Raise InvalidProject when a Problem is an error."""
+    wrong = [problem for problem in problems if problem.severity is Severity.ERROR]
+    if wrong:
+        raise InvalidProject(
+            f"{name} cannot be read: {wrong[0].summary}",
+            remedy=wrong[0].remedy,
+            problems=tuple(problem.as_json() for problem in problems),
+        )
+
+
+def _first_settings(source: Source, defaults: Settings) -> Settings:
+    """Read the settings that say how a text is read, which must be known before it is."""
+    written = next((parsed.writes for parsed in read_any(source.text, source.name)[0]), None)
+    return read_settings(_texts(source, written).yml, "", defaults, []) if written else defaults
+
+
+def _implied(revision: Revision) -> Revision:
+    """Give a revision the columns that its SELECT writes, without types; none where a star hides them."""
+    columns = revision.parsed.columns if revision.parsed else ()
+    hidden = any(column.name == "*" for column in columns)
+    named = () if hidden else tuple(Column(column.name, "") for column in columns)
+    return replace(revision, ddl=TableDdl(revision.table, named, ""))
+
+
+def _texts(source: Source, table: TableName) -> Texts:
+    folder = posixpath.dirname(source.path)
+    above = posixpath.dirname(folder) if posixpath.basename(folder) == "sql-scripts" else folder
+    ddl = source.beside(posixpath.join(folder, f"ddl.{table}.sql"))
+    yml = source.beside(posixpath.join(above, f"{table}.yml"))
+    return Texts(ddl or "", source.text, yml or "")
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read: {error.strerror}", remedy="make it readable") from error
+
+
+def _decoded(content: bytes, name: str) -> str:
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{name} is not UTF-8 text", remedy="save it as UTF-8") from error
+
+
+def _from_folder(path: str) -> str | None:
+    file = Path(path)
+    return _decoded(_read(file), path) if file.is_file() else None
+
+
+def _from_git(cwd: str, revision: str, path: str) -> str:
+    try:
+        done = subprocess.run(
+            ["git", "show", "--end-of-options", f"{revision}:{path}"],
+            cwd=cwd,
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            timeout=_GIT_S,
+            check=False,
+        )
+    except FileNotFoundError as error:
+        raise UsageError("git is not installed", remedy="install git, or give a file") from error
+    except subprocess.TimeoutExpired as error:
+        raise UsageError(f"git did not give {revision}:{path} within {_GIT_S:.0f} s", remedy="try again") from error
+    if done.returncode:
+        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        why = said[0].removeprefix("fatal: ") if said else "git gave no reason"
+        remedy = "REV:path counts from the top of the repository, REV:./path from here"
+        raise UsageError(f"{revision}:{path} is neither a file nor in git: {why}", remedy=remedy)
+    return _decoded(done.stdout, f"{revision}:{path}")
+
+
+def _or_none(cwd: str, revision: str, path: str) -> str | None:
+    try:
+        return _from_git(cwd, revision, path)
+    except UsageError:
+        return None
