@@ -8,7 +8,7 @@ from core.names import TableName
 from core.problems import Problem, Where
 from core.project import Table
 from core.references import line_of
-from core.sql.values import Read
+from core.sql.values import Read, TableDdl
 
 WRITTEN = ("parquet",)
 """Formats that this version writes."""
@@ -158,11 +158,33 @@ def _wrong_read(
             did_you_mean(read.table, declared) or f"declare {read.table}: a folder with ddl.{read.table}.sql",
         )
     parent = tables.get(read.table)
+    wrong = wrong_watermark(read, parent.ddl_facts) if parent is not None else None
+    if wrong is not None:
+        return wrong
     if parent is not None and not read.streaming and not parent.external and not table.settings.static_refresh:
         return (
             f"{table.name} reads {read.table} as a static side, but a statement keeps changing it",
             f"write STREAM {read.table}, or static_refresh: true in {table.name}.yml to restart on each change",
         )
+    return None
+
+
+def wrong_watermark(read: Read, ddl: TableDdl) -> tuple[str, str] | None:
+    """Say what is wrong with a watermark over a column of the table itself, as summary and remedy.
+
+    Spark: EVENT_TIME_IS_NOT_ON_TIMESTAMP_TYPE, and UNRESOLVED_COLUMN for a name that is not there (4.2.0, run).
+    """
+    name = read.watermark.column if read.watermark is not None else ""
+    if not name.replace("_", "a").isalnum():
+        return None
+    kinds = {column.name.lower(): column.type for column in ddl.columns}
+    if name not in kinds:
+        remedy = did_you_mean(name, kinds) or f"columns: {', '.join(kinds)}"
+        return f"the watermark stands over {name}, which {read.table} does not have", remedy
+    if kinds[name] not in ("timestamp", "timestamp_ntz"):
+        times = [column for column, kind in kinds.items() if kind == "timestamp"]
+        remedy = f"write it over {' or '.join(times)}" if times else "write WATERMARK to_timestamp(…) AS t DELAY OF …"
+        return f"the watermark stands over {name}, which is {kinds[name]} and no timestamp", remedy
     return None
 
 

@@ -201,6 +201,26 @@ def test_a_project_or_a_table_can_read_every_table_as_a_stream() -> None:
     assert problems(found | own) == ["pipelines/facts/p/a/sql-scripts/dml.a.sql:1:1: the statement reads no stream"]
 
 
+@pytest.mark.parametrize(
+    ("column", "expected"),
+    [
+        ("id", "the watermark stands over id, which is bigint and no timestamp"),
+        ("tz", "the watermark stands over tz, which src does not have"),
+        ("to_timestamp(id) AS t", ""),
+        ("ts", ""),
+    ],
+)
+def test_a_watermark_stands_over_a_time(column: str, expected: str) -> None:
+    select = f"SELECT id FROM STREAM src WATERMARK {column} DELAY OF INTERVAL 1 DAY"
+    source = {
+        "pipelines/sources/p/src/sql-scripts/ddl.src.sql": ddl(
+            "src", "id BIGINT, ts TIMESTAMP", "USING json LOCATION 'l'"
+        )
+    }
+    place = "pipelines/facts/p/a/sql-scripts/dml.a.sql:2: "
+    assert problems(texts(src="", a=select) | source) == ([f"{place}{expected}"] if expected else [])
+
+
 def test_a_key_of_a_later_version_is_a_warning_and_the_project_is_read() -> None:
     found = texts(("pipelines/facts/p/a/a.yml", "checks: []\n"), src="", a="SELECT id FROM STREAM src")
     project, every = read_project(found)

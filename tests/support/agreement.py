@@ -5,8 +5,10 @@ from dataclasses import dataclass, replace
 
 from corpus import FOLDER, NO_MERGE, Case, Verdict, tables
 
+from core.layouts.checks import wrong_watermark
 from core.problems import Severity
 from core.sql.compiling import compile_select
+from core.sql.ddl import read_ddl
 from core.sql.reading import read_any
 from core.sql.values import Parsed, Verb
 
@@ -133,6 +135,8 @@ def _unknown(parsed: Parsed) -> str:
             return f"{read.table} feeds itself"
         if read.streaming and _plain(read.table) in VIEWS:
             return f"{read.table} is a view, which nothing can stream"
+        if read.table in DDLS and (wrong := wrong_watermark(read, DDLS[read.table])) is not None:
+            return wrong[0]
     return ""
 
 
@@ -146,6 +150,7 @@ def _names(word: str) -> set[str]:
 
 
 TABLES, VIEWS = _names("TABLE"), _names("VIEW")
+DDLS = {ddl.table: ddl for text in tables() if (ddl := read_ddl(text, "ddl.sql")[0]) is not None}
 
 
 def _differences(key: str, one: Verdict, other: Verdict) -> list[Difference]:
