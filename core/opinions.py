@@ -85,7 +85,7 @@ class Refusal:
     """Why Spark would not run it."""
 
     error_class: str
-    """Empty where Spark gives none, as for ORDER BY."""
+    """Spark's own, `_LEGACY_ERROR_TEMP_…` where it has no better name (ORDER BY; run on 4.2.0); else empty."""
     message: str
 
 
