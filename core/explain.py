@@ -23,6 +23,9 @@ GLYPH_BY_ACTION = {
 WIDE = 120
 """From this many columns on, the reason stands beside each table."""
 
+NAMED = 8
+"""Tables that are named in one sentence."""
+
 _UNDO = {
     Action.START: "stop",
     Action.RESUME: "stop",
@@ -123,7 +126,7 @@ def spark_sentences(plan: Plan) -> tuple[str, ...]:
     for node in plan.nodes:
         if words := spark_words(node):
             tables_by_words[words].append(node.table)
-    return tuple(f"{words}: {', '.join(tables)}" for words, tables in tables_by_words.items() if tables)
+    return tuple(f"{words}: {_named(tables)}" for words, tables in tables_by_words.items() if tables)
 
 
 def spark_words(node: Node) -> str:
@@ -154,6 +157,12 @@ def node_why(plan: Plan, table: TableName) -> tuple[str, ...]:
         changed = unified(old, new) if node.action is not Action.DELETE and node.old.ddl else ()
         lines += [f"  {name}.{node.table}", *(f"  {line}" for line in changed)] if changed else []
     return tuple(line.rstrip() for line in lines)
+
+
+def _named(tables: Sequence[TableName]) -> str:
+    """List tables, of many the first."""
+    more = f" and {len(tables) - NAMED} more" if len(tables) > NAMED else ""
+    return ", ".join(tables[:NAMED]) + more
 
 
 def _head(plan: Plan, width: int) -> list[str]:

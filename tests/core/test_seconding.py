@@ -8,7 +8,7 @@ import declared as texts_of
 import pytest
 
 from core.errors import UsageError
-from core.explain import node_why, plan_lines
+from core.explain import node_why, plan_lines, spark_sentences
 from core.names import TableName as T
 from core.opinions import (
     Answer,
@@ -162,6 +162,13 @@ def test_question_holds_both_sides_with_the_tables_they_read() -> None:
     assert question.old is not None and question.old.select == "SELECT id, kind FROM STREAM a"
     assert question.new.tables == question.old.tables == ((T("a"), ddl),)
     assert question_from_json(json.loads(json.dumps(question.as_json()))) == question
+
+
+def test_of_many_statements_only_the_first_are_named() -> None:
+    files = texts_of.texts(**{f"t{n:02}": "SELECT id, kind FROM STREAM landed" for n in range(20)})
+    plan = make_plan(texts_of.project(files), "dev", {}, EVERYTHING)
+    (sentence,) = spark_sentences(plan)
+    assert sentence == "not confirmed by Spark: a, t00, t01, t02, t03, t04, t05, t06 and 15 more"
 
 
 def test_nothing_is_asked_where_only_the_settings_changed() -> None:
