@@ -26,14 +26,15 @@ ACTION_BY_ROW = {
 }
 """Every other row is a rebuild in this version."""
 
-NOT_YET = {
+NOTES = {
+    "6d": "windows that the old watermark closed stay closed: to be acknowledged",
     "7a": "the positions of the kept sources cannot be carried into a new checkpoint yet",
     "7b": "Spark could go on, but offsets are not kept by source name from the first start yet",
     "11b": "the checkpoint keeps its old value, which Spark takes without a word",
     "12": "a checkpoint cannot be moved to another pool yet",
     "13": "a checkpoint cannot be backed up before its first start on another engine yet",
 }
-"""Why a row is a rebuild although planning.md §3 has more to offer."""
+"""What to know of a row besides the edit, above all why it is a rebuild where planning.md §3 has more to offer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +65,8 @@ def classify(old: Revision, new: Revision) -> Change:
     row = max((row for row, _ in found), key=SEVERITIES.index)
     by_severity = sorted(found, key=lambda finding: -SEVERITIES.index(finding[0]))
     evidence = [words for _, words in by_severity]
-    if row in NOT_YET:
-        evidence.append(NOT_YET[row])
+    if row in NOTES:
+        evidence.append(NOTES[row])
     return Change(row, ACTION_BY_ROW.get(row, Action.REBUILD), tuple(dict.fromkeys(evidence)))
 
 
@@ -82,6 +83,9 @@ def most_severe(changes: Mapping[TableName, Change]) -> Change:
     if len(changes) == 1:
         return next(iter(changes.values()))
     by_severity = sorted(changes.items(), key=lambda item: -SEVERITIES.index(item[1].row))
+    if by_severity and by_severity[0][1].row != "1":
+        # The texts of all statements of a file change with one of them.
+        by_severity = [(table, change) for table, change in by_severity if change.row != "1"]
     evidence = tuple(f"{table}: {words}" for table, change in by_severity for words in change.evidence)
     worst = by_severity[0][1] if by_severity else Change("0", Action.KEEP)
     confirmed = [change.confirmed for change in changes.values()]

@@ -79,8 +79,8 @@ def pool_beside(source: Source, environment: str | None) -> Pool | None:
 def read_revisions(source: Source, environment: str | None) -> tuple[dict[TableName, Revision], tuple[Problem, ...]]:
     """Read the statements of a source with their DDL and settings by name; Problems where one cannot be read.
 
-    By convention: `ddl.<table>.sql` in the folder of the text, `<table>.yml` there or, of a folder `sql-scripts`, in
-    the one above.
+    By convention: `ddl.<table>.sql` in the folder of the text; `<table>.yml`, or the yml that has the folder's name, in
+    that folder or, of a folder `sql-scripts`, in the one above.
     """
     manifest = manifest_beside(source)
     defaults = manifest.defaults if manifest else Settings()
@@ -156,7 +156,8 @@ def _texts(source: Source, table: TableName) -> Texts:
     folder = posixpath.dirname(source.path)
     above = posixpath.dirname(folder) if posixpath.basename(folder) == "sql-scripts" else folder
     ddl = source.beside(posixpath.join(folder, f"ddl.{table}.sql"))
-    yml = source.beside(posixpath.join(above, f"{table}.yml"))
+    named = (source.beside(posixpath.join(above, f"{name}.yml")) for name in (table, posixpath.basename(above)))
+    yml = next((text for text in named if text is not None), None)
     return Texts(ddl or "", source.text, yml or "")
 
 

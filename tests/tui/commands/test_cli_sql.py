@@ -165,3 +165,53 @@ def test_people_read_both(here: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert "reads   STREAM  a  (maxFilesPerTrigger=1, named src, watermark ts 10 minute)" in said
     assert edge.run(["diff", "old.sql", "new.sql"]) == 0
     assert capsys.readouterr().out.startswith("row 6a  rebuild: state changed\n  window: sum(v) → max(v)\n")
+
+
+def answered(same: bool, **new: Any) -> dict[str, Any]:
+    """Script what the agent says of one question: Spark's reading of `b` of the project, where it is not told apart."""
+    columns = [{"name": "id", "type": "bigint", "nullable": True}, {"name": "kind", "type": "string", "nullable": True}]
+    source = {"table": "a", "streaming": True, "source_name": ""}
+    side = {"sources": [source], "columns": columns, "operators": [], "refused": None}
+    return {"answers": [{"engine": "4.2.0", "new": side | new, "old": side, "same": same}], "unanswered": ""}
+
+
+@pytest.mark.parametrize(
+    ("edit", "answer", "row", "confirmed"),
+    [
+        (("id, kind", "b.id, b.kind"), answered(True), "1", True),
+        (("id, kind", "b.id, b.kind"), answered(False), "1", None),
+        ((";", " WHERE id > 1;"), answered(False), "3", True),
+        ((";", " WHERE id > 1;"), answered(False, sources=[]), "6a", False),
+    ],
+)
+def test_diff_takes_sparks_word_only_for_the_worse(
+    folder: Path,
+    agent: Any,
+    capsys: pytest.CaptureFixture[str],
+    edit: tuple[str, str],
+    answer: dict[str, Any],
+    row: str,
+    confirmed: bool | None,
+) -> None:
+    agent.script["opinion"] = answer
+    old = folder / "pipelines/facts/p/b/sql-scripts/dml.b.sql"
+    text = old.read_text().replace("FROM STREAM a", "FROM STREAM a AS b")
+    old.write_text(text)
+    write(old.parent, new=text.replace(*edit))
+    found = run(capsys, "diff", str(old), str(old.with_name("new.sql")), "--spark")
+    assert (found["row"], found["confirmed_by_spark"]) == (row, confirmed)
+    (asked,) = next(request["args"]["questions"] for request in agent.heard if request.get("op") == "opinion")
+    assert sorted(asked["new"]["tables"]) == ["a"]
+
+
+def test_sql_shows_where_spark_reads_otherwise(folder: Path, agent: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    agent.script["opinion"] = answered(True, sources=[])
+    (said,) = run(capsys, "sql", "pipelines/facts/p/b/sql-scripts/dml.b.sql", "--spark")["spark"]
+    assert said["engine"] == "4.2.0" and said["disagreements"]
+
+
+def test_without_an_agent_spark_cannot_be_asked(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = "pipelines/facts/p/b/sql-scripts/dml.b.sql"
+    write(folder, new=(folder / path).read_text().replace(";", " WHERE id > 1;"))
+    for words in (["sql", path], ["diff", path, "new.sql"]):
+        assert run(capsys, *words, "--spark", code=4)["error"]["class"] == "AgentUnreachable"
