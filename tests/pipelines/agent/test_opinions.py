@@ -1,14 +1,25 @@
 """The agent's opinions: asked once, again for another engine, bounded, and never in the way."""
 
 import json
+from pathlib import Path
+from typing import Any
 
+import declared
 import pytest
 
-from core.errors import EngineRefused, TryAgain
+from core.errors import EngineRefused, Stale, TryAgain, UsageError
 from core.names import TableName
 from core.opinions import Answer, Opinion, Question, Side
+from core.plan import Request
+from core.plan_json import plan_as_json
+from core.planner import make_plan, questions_of
+from pipelines.agent.acts import Acts
+from pipelines.agent.commands import Commands
 from pipelines.agent.opinions import Opinions
+from pipelines.agent.runs import RunLane
+from pipelines.agent.server import Caller
 from pipelines.agent.world import World
+from state.emergency import EmergencyJournal
 from tests.pipelines.agent.conftest import ScriptedPool
 
 ONE, TWO = (Question(Side(f"SELECT {n} FROM STREAM a", ((TableName("a"), "CREATE TABLE a (i INT)"),))) for n in (1, 2))
@@ -62,3 +73,40 @@ def test_what_was_made_is_dropped_each_time(world: World, pool: ScriptedPool, sa
     pool.answers = {ONE.key: said}
     Opinions(world).ask([ONE], 5.0)
     assert pool.cleared == 1
+
+
+CALLER = Caller(pid=1, uid=0, login_uid=None)
+
+
+@pytest.fixture
+def commands(world: World, tmp_path: Path) -> Commands:
+    world.project_id = declared.project(declared.texts()).id
+    return Commands(world, Acts(world, EmergencyJournal(tmp_path / "e")), RunLane(world), lambda pool: None)
+
+
+def test_agent_takes_the_plan_that_holds_what_its_ledger_says_and_no_other(world: World, commands: Commands) -> None:
+    project, request = declared.project(declared.texts()), Request(everything=True, children="all")
+    before = make_plan(project, "dev", {}, request)
+    answers = {question.key: json.dumps(SAID.as_json()) for question in questions_of(before, project, {})}
+    for key, answer in answers.items():
+        world.ledger.put_opinion(key, answer, at=1.0)
+    after = make_plan(project, "dev", {}, request, answers=answers)
+    args = {"texts": declared.texts(), "request": plan_as_json(after)["request"]}
+    with pytest.raises(Stale):
+        commands.handle(CALLER, {"op": "submit_plan", "args": {**args, "hash": before.hash}})
+    assert commands.handle(CALLER, {"op": "submit_plan", "args": {**args, "hash": after.hash}})["hash"] == after.hash
+
+
+def test_frame_gives_answers_in_the_questions_order_and_why_some_are_missing(
+    commands: Commands, pool: ScriptedPool
+) -> None:
+    pool.answers = {TWO.key: SAID, ONE.key: EngineRefused("no source nowhere")}
+    args = {"questions": [ONE.as_json(), TWO.as_json()], "seconds": 5}
+    said = commands.handle(CALLER, {"op": "opinion", "args": args})
+    assert said == {"answers": [None, SAID.as_json()], "unanswered": "no source nowhere"}
+
+
+@pytest.mark.parametrize("args", [{"questions": [{}]}, {"questions": [None]}, {"questions": [], "seconds": "x"}])
+def test_frame_that_is_wrong_is_a_usage_error(commands: Commands, args: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        commands.handle(CALLER, {"op": "opinion", "args": args})
