@@ -9,7 +9,6 @@ from core.names import TableName
 from core.opinions import Answer, Opinion, Question, Side, disagreements
 from core.plan import Action
 from core.revision import Revision
-from core.sql.compiling import compile_select
 from core.sql.values import Parsed
 
 DdlOf = Callable[[TableName], str]
@@ -81,6 +80,13 @@ def _declared_types(revision: Revision) -> dict[str, str]:
 
 def _side(parsed: Parsed, ddl_of: DdlOf) -> Side | None:
     """Show Spark a statement under its logical names; None where a table's declaration is not known."""
-    names = {read.table: str(read.table) for read in parsed.reads}
-    tables = tuple((name, ddl_of(name)) for name in sorted(names))
-    return Side(compile_select(parsed, names), tables) if all(ddl for _, ddl in tables) else None
+    tables = tuple((name, ddl_of(name)) for name in sorted({read.table for read in parsed.reads}))
+    return Side(_written(parsed), tables) if all(ddl for _, ddl in tables) else None
+
+
+def _written(parsed: Parsed) -> str:
+    """Give the query with STREAM before each table that streams without it; compiling would load the parser."""
+    text = parsed.select
+    for read in sorted((read for read in parsed.reads if read.implied), key=lambda read: -read.start):
+        text = f"{text[: read.start]}STREAM {text[read.start :]}"
+    return text

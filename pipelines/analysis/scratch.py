@@ -30,6 +30,7 @@ class Scratch:
         self._spark = session.spark
         self._prefix = prefix
         self._database_by_tables: dict[Tables, str] = {}
+        self._folder_by_database: dict[str, str] = {}
         self._checks = 0
         session.attach()
         session.spark.conf._set_all(configs=_CONF, silent=False)
@@ -122,8 +123,11 @@ class Scratch:
         self._spark.sql(compile_ddl(text, ddl, str(name), ""))
 
     def _folder(self, database: str) -> str:
-        rows = self._spark.sql(f"DESCRIBE DATABASE {database}").collect()
-        return {str(row.info_name): str(row.info_value) for row in rows}["Location"]
+        if database not in self._folder_by_database:
+            rows = self._spark.sql(f"DESCRIBE DATABASE {database}").collect()
+            about = {str(row.info_name): str(row.info_value) for row in rows}
+            self._folder_by_database[database] = about["Location"]
+        return self._folder_by_database[database]
 
     def _drop(self) -> None:
         for row in self._spark.sql(f"SHOW DATABASES LIKE '{self._prefix}*'").collect():

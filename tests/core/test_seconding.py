@@ -197,6 +197,15 @@ def test_answer_comes_back_whole() -> None:
     assert answer_from_json(json.loads(json.dumps(answer.as_json()))) == answer
 
 
+def test_stream_that_is_not_written_is_written_for_spark() -> None:
+    files = texts_of.texts(b="SELECT a.id, x.kind FROM a JOIN landed AS x ON a.id = x.id")
+    files["headgate.yml"] += "defaults: {reads: stream}\n"
+    declared = texts_of.project(files)
+    plan = make_plan(declared, "dev", {}, EVERYTHING)
+    selects = [question.new.select for question in questions_of(plan, declared, {})]
+    assert "SELECT a.id, x.kind FROM STREAM a JOIN STREAM landed AS x ON a.id = x.id" in selects
+
+
 def test_our_kinds_and_unnamed_columns_are_compared_as_spark_names_them() -> None:
     select = (
         "SELECT k, count(*) AS c, max(id) FROM STREAM s WATERMARK ts DELAY OF INTERVAL 1 MINUTE "
