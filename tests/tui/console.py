@@ -5,7 +5,8 @@ from collections.abc import Awaitable, Callable
 
 from textual.pilot import Pilot
 
-from tests.terminal.fake import NOW, FakeOperations
+from tests.terminal.fake import FakeOperations
+from tests.terminal.pizzeria import NOW
 from tui.presentation.banner import Place
 from tui.presentation.snapshot import make_world
 from tui.presentation.text import plain

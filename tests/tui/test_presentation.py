@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from core.vocabulary import State, Trend
-from tests.terminal.fake import NOW, FakeOperations, sample_plan, sample_run
+from tests.terminal.fake import FakeOperations
+from tests.terminal.pizzeria import NOW, sample_plan, sample_run
 from tui.presentation import entry as typing_line
 from tui.presentation.banner import Place, banner, nothing_lines, standing
 from tui.presentation.changes import merge, row, summary
