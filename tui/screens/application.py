@@ -137,6 +137,13 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
         self.push_screen(make_page(name, self.desk, arguments))
         self.kick()
 
+    def command(self, text: str) -> None:
+        """Run a `:` command on the screen in front."""
+        from tui.screens.commands import run_command
+
+        if isinstance(self.screen, Page):
+            run_command(self.screen, text)
+
     def go_home(self) -> None:
         """Close every screen above the tree."""
         while len(self.screen_stack) > 1:

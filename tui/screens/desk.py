@@ -21,6 +21,9 @@ class Host(Protocol):
     def go(self, name: str, **arguments: object) -> None:
         """Open a screen by name."""
 
+    def command(self, text: str) -> None:
+        """Run a `:` command on the screen in front."""
+
     def go_home(self) -> None:
         """Close every screen above the tree."""
 

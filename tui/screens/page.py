@@ -246,7 +246,7 @@ class Page(Screen[None], inherit_bindings=False):
             self.entry = None
             self.desk.remember(entry.sign, entry.text)
             if entry.sign == ":":
-                self.run_command(entry.text.strip())
+                self.desk.host.command(entry.text.strip())
         elif entry.sign == "/":
             self.filter_text = entry.text.strip()
 
@@ -280,12 +280,6 @@ class Page(Screen[None], inherit_bindings=False):
     def type_line(self, sign: str, text: str = "") -> None:
         """Begin typing a filter or a command."""
         self.entry = Entry(sign, text, len(text), history=self.desk.histories.get(sign, ()))
-
-    def run_command(self, text: str) -> None:
-        """Run a `:` command."""
-        from tui.screens.commands import run_command
-
-        run_command(self, text)
 
     def do_command(self, key: str) -> None:
         self.type_line(":")
