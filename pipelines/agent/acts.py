@@ -57,14 +57,14 @@ class Acts:
         """Keep the registry as it was last read, for a stop while the ledger cannot be read."""
         self._remembered = deployments
 
-    def stop(self, tables: tuple[TableName, ...], arrived: float) -> tuple[Outcome, ...]:
+    def stop(self, tables: tuple[TableName, ...], arrived: float, *, by: str) -> tuple[Outcome, ...]:
         """Stop statements, sinks first; intent first, in the emergency journal if the ledger cannot take it."""
         found = self._find(tables)
         for deployment in found:
             self._intend(deployment, Wanted.STOPPED)
-        return tuple(self._stop_one(deployment, arrived) for deployment in found)
+        return tuple(self._stop_one(deployment, arrived, by) for deployment in found)
 
-    def start(self, tables: tuple[TableName, ...], arrived: float) -> tuple[Outcome, ...]:
+    def start(self, tables: tuple[TableName, ...], arrived: float, *, by: str) -> tuple[Outcome, ...]:
         """Start stopped or failed statements on their checkpoints, sources first."""
         outcomes = []
         for deployment in reversed(self._find(tables)):
@@ -77,10 +77,11 @@ class Acts:
                 # Refused is refused: it must not begin by itself once the pool is back.
                 self._world.ledger.update_deployment(*key, wanted=deployment.wanted)
                 raise
+            self._tell(deployment, State.STARTING, f"started by {by}")
             outcomes.append(_outcome(deployment, "started", arrived))
         return tuple(outcomes)
 
-    def restart(self, tables: tuple[TableName, ...], arrived: float) -> tuple[Outcome, ...]:
+    def restart(self, tables: tuple[TableName, ...], arrived: float, *, by: str) -> tuple[Outcome, ...]:
         """Stop and start statements on their checkpoints with the deployed revision."""
         outcomes = []
         for deployment in self._find(tables):
@@ -89,6 +90,7 @@ class Acts:
                 self._world.ledger.update_deployment(*key, wanted=Wanted.RUNNING, state=State.STOPPING)
                 stop(self._world, deployment)
                 start(self._world, deployment)
+            self._tell(deployment, State.STARTING, f"restarted by {by}")
             outcomes.append(_outcome(deployment, "restarted", arrived))
         return tuple(outcomes)
 
@@ -117,7 +119,12 @@ class Acts:
             log.warning("the ledger did not take a stop in time, it goes to the emergency journal: %s", error.summary)
             self._emergency.append({"at": self._world.clock(), "act": "stop", "table": table, "version": version})
 
-    def _stop_one(self, deployment: Deployment, arrived: float) -> Outcome:
+    def _tell(self, deployment: Deployment, state: State, how: str) -> None:
+        """Record among the events what an operator did."""
+        about = (deployment.table, deployment.version)
+        self._world.event("state", f"{deployment.state} → {state}, {how}", about=about)
+
+    def _stop_one(self, deployment: Deployment, arrived: float, by: str) -> Outcome:
         calls: list[float] = []
         name = query_name(deployment.table, deployment.version)
         try:
@@ -129,6 +136,8 @@ class Acts:
         took = _since(arrived)
         try:
             deadlines.call(LEDGER_S, lambda: mark_stopped(self._world, deployment))
+            if deployment.state != State.STOPPED:
+                deadlines.call(LEDGER_S, lambda: self._tell(deployment, State.STOPPED, f"stopped by {by}"))
         except (LedgerUnavailable, PoolUnreachable):
             log.warning("%s is stopped; the ledger learns it later", name)
         return Outcome(deployment.table, deployment.version, "stopped", calls[0] if calls else None, took)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from core.confirmation import OF_A_RUN, Confirmation, confirmation_for_act, confirmation_for_plan
+from core.differences import counted
 from core.drive import Control
 from core.errors import (
     ConfirmationNeeded,
@@ -92,9 +93,10 @@ class Commands:
         finally:
             now = self._world.clock()
             took_ms = int((time.monotonic() - began) * 1000)
-            op, line = str(request.get("op")), str(request.get("line") or "")
+            line = str(request.get("line") or "")
             self._note(
-                Command(0, now, caller.name, op, _subject(request), line, outcome, detail, now, took_ms), request
+                Command(0, now, caller.name, _act(request), _subject(request), line, outcome, detail, now, took_ms),
+                request,
             )
 
     def _note(self, command: Command, request: dict[str, Any]) -> None:
@@ -133,15 +135,15 @@ class Commands:
     def _stop(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
         arrived = time.monotonic()
         tables = self._confirmed("stop", args, confirm)
-        return _outcomes(self._acts.stop(tables, arrived))
+        return _outcomes(self._acts.stop(tables, arrived, by=caller.name))
 
     def _start(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
         tables = self._confirmed("start", args, confirm)
-        return _outcomes(self._acts.start(tables, time.monotonic()))
+        return _outcomes(self._acts.start(tables, time.monotonic(), by=caller.name))
 
     def _restart(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
         tables = self._confirmed("restart", args, confirm)
-        return _outcomes(self._acts.restart(tables, time.monotonic()))
+        return _outcomes(self._acts.restart(tables, time.monotonic(), by=caller.name))
 
     def _confirmed(self, act: str, args: dict[str, Any], confirm: str) -> tuple[TableName, ...]:
         tables = tuple(sorted({parse_table_name(str(table)) for table in args.get("tables") or ()}))
@@ -168,7 +170,8 @@ class Commands:
         if project is None:
             errors = [p for p in problems if p.severity is Severity.ERROR]
             raise InvalidProject(
-                f"the project has {len(errors)} problems, the first: {errors[0].summary if errors else 'unknown'}",
+                f"the project has {counted(len(errors), 'problem')}, the first: "
+                f"{errors[0].summary if errors else 'unknown'}",
                 remedy="headgate plan shows them all",
                 problems=tuple(problem.as_json() for problem in problems),
             )
@@ -264,9 +267,13 @@ class Commands:
         return {"staged": tables}
 
     def _unstage(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
-        tables = [parse_table_name(str(table)) for table in args.get("tables") or ()]
-        self._world.ledger.unstage(caller.name, str(args.get("folder", "")), tuple(tables))
-        return {"unstaged": tables}
+        """Take tables off the caller's stage; the answer names those that were on it."""
+        folder = str(args.get("folder", ""))
+        asked = {parse_table_name(str(table)) for table in args.get("tables") or ()}
+        mine = [mark for mark in self._world.ledger.staged() if (mark.actor, mark.folder) == (caller.name, folder)]
+        there = [mark.table for mark in mine if mark.table in asked]
+        self._world.ledger.unstage(caller.name, folder, there)
+        return {"unstaged": there}
 
     def _peek(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
         """Read some rows of what a table's pointer serves, or of one version."""
@@ -288,6 +295,12 @@ class Commands:
             self._demand(Confirmation("C2", here.name), confirm)
         self._end(bool(args.get("pool", True)))
         return {"ending": True}
+
+
+def _act(request: dict[str, Any]) -> str:
+    """Name what was done: of a run its own word, so that a retry is told from the run."""
+    op = str(request.get("op"))
+    return str((request.get("args") or {}).get("act") or op) if op == "run" else op
 
 
 def _subject(request: dict[str, Any]) -> str:

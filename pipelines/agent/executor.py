@@ -221,6 +221,8 @@ class Executor:
         self._world.ledger.update_deployment(step.table, step.version, wanted=Wanted.STOPPED, state=State.STOPPING)
         stop(self._world, deployment)
         mark_stopped(self._world, deployment)
+        about = (step.table, step.version)
+        self._world.event("state", f"{deployment.state} → {State.STOPPED}, by run {self._run_id}", about=about)
         return Done(step.n)
 
     def _record(self, step: Step) -> Evidence:

@@ -1,0 +1,101 @@
+"""An operator's acts by the fast lane: what is done, and what is written among the events and in the audit."""
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from core.errors import EngineRefused
+from core.names import TableName
+from core.plan import Binding, Texts
+from pipelines.agent.acts import Acts
+from pipelines.agent.commands import Commands
+from pipelines.agent.world import World
+from state.emergency import EmergencyJournal
+from state.rows import Deployment, RunRow, Staged, StepRow
+
+A, LANDED = TableName("a"), TableName("landed")
+ALICE: Any = SimpleNamespace(name="alice")
+
+
+@pytest.fixture
+def acts(world: World, tmp_path: Path) -> Acts:
+    """Acts on a running a@v1 that reads an external table."""
+    row = Deployment(
+        table=A, version=1, product="p", layer="fact", owner="", revision="r", texts=Texts("d", "m", ""),
+        compiled="SELECT 1", compiled_ddl="CREATE TABLE a__v1", columns=("id",), format="parquet",
+        folder="/t/a__v1", checkpoint="/c/a__v1", checkpoint_id="", trigger="1 second", mode="append",
+        stateful=False, wanted="running", state="running", state_since=0.0, active=True,
+        bindings=(Binding(LANDED, 0, True),), query_id="q", run_id="r1",
+    )  # fmt: skip
+    world.ledger.put_deployment(row)
+    landed = replace(row, table=LANDED, version=0, external=True, checkpoint="", bindings=())
+    world.ledger.put_deployment(landed)
+    world.files.prepare("/c/a__v1", {})
+    return Acts(world, EmergencyJournal(tmp_path / "emergency.jsonl"))
+
+
+class ToldRuns:
+    """A run lane that keeps what it was told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def tell(self, run_id: str, control: Any) -> None:
+        self.told.append(control.act)
+
+
+@pytest.fixture
+def commands(world: World, acts: Acts) -> Commands:
+    return Commands(world, acts, ToldRuns(), lambda _: None)  # type: ignore[arg-type]  # a double
+
+
+def summaries(world: World, kind: str = "state") -> list[str]:
+    return [event.summary for event in world.ledger.events(A) if event.kind == kind]
+
+
+def test_stop_start_and_restart_are_among_the_events_with_who_asked(world: World, acts: Acts) -> None:
+    acts.stop((A,), time.monotonic(), by="alice")
+    acts.stop((A,), time.monotonic(), by="alice")
+    acts.start((A,), time.monotonic(), by="bob")
+    acts.restart((A,), time.monotonic(), by="carol")
+    assert summaries(world) == [
+        "starting → starting, restarted by carol",
+        "stopped → starting, started by bob",
+        "running → stopped, stopped by alice",
+    ]
+
+
+def test_a_start_that_spark_refuses_is_an_exception_and_the_state_failed(world: World, pool: Any, acts: Acts) -> None:
+    acts.stop((A,), time.monotonic(), by="alice")
+    pool.refuse["a@v1"] = EngineRefused("no such column", error_class="UNRESOLVED_COLUMN")
+    for _ in range(2):
+        with pytest.raises(EngineRefused):
+            acts.start((A,), time.monotonic(), by="alice")
+    assert summaries(world)[0] == "stopped → failed"
+    assert summaries(world).count("failed → failed") == 0
+    (refused,) = [event for event in world.ledger.events(A) if event.kind == "exception"]
+    assert (refused.summary, refused.detail, refused.count) == ("UNRESOLVED_COLUMN", "no such column", 2)
+
+
+def test_a_retry_is_a_retry_in_the_audit_and_the_command_log(world: World, commands: Commands) -> None:
+    step = StepRow(n=1, do="start", table="a", version=1, state="failed")
+    world.ledger.create_run(RunRow("7f3a-1", "h" * 64, "bob", "running", 1.0, None, (step,)))
+    for act in ("pause", "retry"):
+        commands.handle(ALICE, {"op": "run", "args": {"id": "7f3a-1", "act": act}, "confirm": ""})
+    assert [(row.action, row.subject, row.actor) for row in world.ledger.audits()] == [
+        ("retry", "7f3a-1", "alice"),
+        ("pause", "7f3a-1", "alice"),
+    ]
+    assert [row.op for row in world.ledger.commands()] == ["retry", "pause"]
+
+
+def test_unstage_answers_with_what_was_staged_by_this_caller_in_this_folder(world: World, commands: Commands) -> None:
+    for actor, folder, table in (("alice", "/p", "a"), ("alice", "/q", "b"), ("bob", "/p", "c")):
+        world.ledger.stage(Staged(actor, folder, TableName(table), "deploy", 1.0))
+    answer = commands.handle(ALICE, {"op": "unstage", "args": {"folder": "/p", "tables": ["a", "b", "c", "d"]}})
+    assert answer == {"unstaged": ["a"]}
+    assert {(mark.actor, mark.table) for mark in world.ledger.staged()} == {("alice", "b"), ("bob", "c")}
