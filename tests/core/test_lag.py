@@ -346,12 +346,35 @@ def test_query_that_takes_input_and_commits_nothing_is_stalled(trigger_s: float,
 
 def test_watermark_that_stands_while_rows_are_read_is_stalled() -> None:
     points = [Point(5.0 * n, 0, None, 500, 100 * n, 100 * n) for n in range(20)]
-    for age_s, word in ((61.0, "stalled"), (59.0, "steady")):
+    for age_s, word in ((70.0, "stalled"), (59.0, "steady")):
         found = verdict(
             points, 95.0, interval_s=5.0, state=State.RUNNING, parents=(), trigger_s=5.0, commit_age_s=1.0,
             watermark_age_s=age_s,
         )  # fmt: skip
         assert found.trend == word
+
+
+def test_watermark_that_stood_while_nothing_came_is_no_stall_once_rows_come_again() -> None:
+    came = [100 * min(n, 10) for n in range(40)] + [1000 + 100 * n for n in range(1, 6)]
+    points = [Point(5.0 * n, 0, None, 500, rows, rows) for n, rows in enumerate(came)]
+    found = verdict(
+        points, 220.0, interval_s=5.0, state=State.RUNNING, parents=(), trigger_s=5.0, commit_age_s=1.0,
+        watermark_age_s=170.0,
+    )  # fmt: skip
+    assert found.trend == "steady"
+
+
+def test_one_burst_of_a_parent_that_starts_again_drains_and_is_never_called_growing() -> None:
+    watch = Watch(limited(1, 5.0, rate=8.0), parents=(PARENT,))
+    watch.model.land_s = 5.0
+    watch.look(120)
+    watch.model.rate, watch.parents = 0, (replace(PARENT, state=State.STOPPED),)
+    watch.look(60)
+    watch.model.rate, watch.parents = 8.0, (PARENT,)
+    watch.model.produced += 480
+    found = words(watch.look(180))
+    assert set(found) == {"starved", "steady", "draining"} or set(found) == {"steady", "draining"}
+    assert changes(found) <= 3
 
 
 @pytest.mark.parametrize(
