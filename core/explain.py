@@ -157,6 +157,7 @@ def request_words(plan: Plan) -> str:
     words += ["--rebuild"] if asked.rebuild else []
     words += [f"--children {asked.children}"] if asked.children != "product" else []
     words += [f"--exclude {','.join(asked.exclude)}"] if asked.exclude else []
+    words += [f"continuing run {asked.continues}"] if asked.continues else []
     return " ".join(words)
 
 

@@ -10,16 +10,31 @@ from core.facts import Facts
 from core.graph import Edge, Graph, graph_of
 from core.guards import guards_of
 from core.layouts.sections import did_you_mean
-from core.names import TableName
-from core.plan import PLANNER, Action, Binding, LeftBehind, Node, Observed, Plan, Refusal, Request, Step, Texts, Warned
+from core.names import TableName, physical_name
+from core.plan import (
+    PLANNER,
+    Action,
+    Binding,
+    LeftBehind,
+    Node,
+    Observed,
+    Plan,
+    Refusal,
+    Request,
+    Spare,
+    Step,
+    Texts,
+    Warned,
+)
 from core.plan_json import plan_hash
 from core.project import Project
 from core.reasons import Reason
 from core.retiring import OldVersion, old_versions
 from core.scope import Scope, normal, resolve
 from core.situation import Situation
+from core.spares import parents_first, unused, usable, without_spares
 from core.steps import Steps
-from core.walk import NEEDS_TEXTS, Decision, decide
+from core.walk import NEEDS_TEXTS, Decision, Decisions, decide
 
 _FRESH = frozenset({Action.START, Action.REBUILD})
 _STRATEGY = {Action.START: "first", Action.REBUILD: "earliest", Action.RESTART: "in_place", Action.RESUME: "in_place"}
@@ -55,6 +70,8 @@ def make_plan(
             or f"environments: {', '.join(project.environments)}",
         )
     request = normal(request)
+    if request.continues:
+        observed = without_spares(observed)
     situation = Situation(project, project.environments[environment], observed, facts or Facts())
     scope = resolve(request, situation)
     draft = _delete(situation, scope) if request.verb == "delete" else _deploy(situation, scope)
@@ -94,6 +111,7 @@ def _deploy(situation: Situation, scope: Scope) -> _Draft:
         table: situation.next_version(table) if decision.action in _FRESH else situation.seen(table).version
         for table, decision in found.by_table.items()
     }
+    used = _use_spares(situation, scope, found.by_table, versions) if scope.request.continues else {}
     bindings = {
         table: _bindings_then(situation, table, decision, versions) for table, decision in found.by_table.items()
     }
@@ -104,6 +122,7 @@ def _deploy(situation: Situation, scope: Scope) -> _Draft:
             found.warn(version.table, f"v{version.version} goes on running: {names} reads it")
         elif version.table not in found.by_table:
             _keep(situation, version.table, found.by_table, versions, bindings)
+    aside = _set_aside(situation, scope, found, used, versions, bindings)
     levels = _levels(situation, bindings, versions, every_version=False)
     nodes = tuple(
         _node(
@@ -116,7 +135,49 @@ def _deploy(situation: Situation, scope: Scope) -> _Draft:
         )
         for table in sorted(found.by_table, key=lambda table: (levels[table], table))
     )
-    return _Draft(nodes, _deploy_steps(situation, nodes, old), found.left_behind, found.refusals, found.warnings)
+    steps = _deploy_steps(situation, nodes, old, used, aside)
+    return _Draft(nodes, steps, found.left_behind, found.refusals, found.warnings)
+
+
+def _use_spares(
+    situation: Situation, scope: Scope, decisions: dict[TableName, Decision], versions: dict[TableName, int]
+) -> dict[TableName, Spare]:
+    """Take for each rebuild the version that the failed run has made, where it is what this plan would make."""
+    used: dict[TableName, Spare] = {}
+    for table in parents_first(situation, [t for t, d in decisions.items() if d.action is Action.REBUILD]):
+        decision = decisions[table]
+        spare = usable(situation, table, _bindings_then(situation, table, decision, versions))
+        if spare is not None:
+            used[table], versions[table] = spare, spare.version
+            words = f"{physical_name(table, spare.version)} of run {scope.request.continues} is there already"
+            change = replace(decision.change, evidence=(*decision.change.evidence, words))
+            decisions[table] = replace(decision, change=change)
+    return used
+
+
+def _set_aside(
+    situation: Situation,
+    scope: Scope,
+    found: Decisions,
+    used: Mapping[TableName, Spare],
+    versions: dict[TableName, int],
+    bindings: dict[TableName, tuple[Binding, ...]],
+) -> tuple[OldVersion, ...]:
+    """Find the versions that never served and have no use any more; what someone reads stays."""
+    fresh = [table for table, decision in found.by_table.items() if decision.action is Action.START]
+    tables = tuple(found.by_table) if scope.request.continues else fresh
+    aside = []
+    for version in unused(situation, tables, used, fresh, bindings):
+        if version.readers:
+            found.warn(
+                version.table, f"v{version.version} never served and stays: {', '.join(version.readers)} reads it"
+            )
+            continue
+        aside.append(version)
+        found.warn(version.table, f"v{version.version} never served; it is stopped and set aside")
+        if version.table not in found.by_table:
+            _keep(situation, version.table, found.by_table, versions, bindings)
+    return tuple(aside)
 
 
 def _keep(
@@ -131,14 +192,28 @@ def _keep(
     versions[table], bindings[table] = situation.seen(table).version, situation.bindings(table)
 
 
-def _deploy_steps(situation: Situation, nodes: tuple[Node, ...], old: Sequence[OldVersion]) -> list[Step]:
+def _deploy_steps(
+    situation: Situation,
+    nodes: tuple[Node, ...],
+    old: Sequence[OldVersion],
+    used: Mapping[TableName, Spare],
+    aside: Sequence[OldVersion],
+) -> list[Step]:
     steps = Steps()
+    if aside:
+        graph = graph_of(situation.project)
+        for version in aside:
+            readers = graph.children(version.table) if version.table in situation.project.tables else ()
+            steps.stop(version, readers, (), why="it never served, and this plan has no use for it")
     for node in nodes:
-        steps.deploy(node, needs_pointer=node.version > 0 and not situation.seen(node.table).pointer)
+        needs_pointer = node.version > 0 and not situation.seen(node.table).pointer
+        steps.deploy(node, needs_pointer=needs_pointer, spare=used.get(node.table))
     swap = steps.swap(nodes)
     for version in old:
         if not version.readers:
             steps.stop(version, situation.readers(version.table), (swap,) if swap else (), why="its readers have moved")
+    for version in aside:
+        steps.set_aside(version.table, version.version, swap)
     return steps.all
 
 

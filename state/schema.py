@@ -93,7 +93,12 @@ CREATE TRIGGER audit_is_not_deleted BEFORE DELETE ON audit
   BEGIN SELECT RAISE(ABORT, 'the audit is append-only'); END;
 """
 
-MIGRATIONS: tuple[str, ...] = (_REGISTRY + _MEASUREMENTS + _WORK + _AUDIT,)
+_CONTINUED = """
+ALTER TABLE run ADD COLUMN continues TEXT NOT NULL DEFAULT '';
+CREATE INDEX run_continues ON run (continues);
+"""
+
+MIGRATIONS: tuple[str, ...] = (_REGISTRY + _MEASUREMENTS + _WORK + _AUDIT, _CONTINUED)
 """Migration N takes a ledger from `user_version` N to N + 1."""
 
 SCHEMA = len(MIGRATIONS)

@@ -24,7 +24,8 @@ from state.rows import (
 from state.schema import MIGRATIONS, SCHEMA, migrate
 from state.store import Ledger, Reader, create_or_open
 
-KEPT_ELSEWHERE = {"deployment": {"texts"}, "measurement": {"table", "version"}, "run": {"steps"}, "sample": {"at"}}
+KEPT_ELSEWHERE = {"deployment": {"texts"}, "measurement": {"table", "version"}, "run": {"steps", "continued_by"},
+                  "sample": {"at"}}  # fmt: skip
 
 
 def schema_of(connection: sqlite3.Connection) -> list[tuple[str, str]]:

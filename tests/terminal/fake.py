@@ -206,6 +206,9 @@ class FakeOperations:
         self.calls.append(("apply", plan_hash, confirm))
         return "9f2c" * 4
 
+    def continuation(self, run_id: str) -> str:
+        return ""
+
     def run_control(self, run_id: str, act: str, confirm: str) -> str:
         self.calls.append((act, run_id, confirm))
         return f"run {run_id[:4]}: {act}"

@@ -82,7 +82,9 @@ def command_line(place: Place, *words: str) -> str:
 
 
 def plan_line(place: Place, request: Request) -> str:
-    """Write the plan command of a request."""
+    """Write the command of a request."""
+    if request.continues:
+        return command_line(place, "runs", "retry", request.continues)
     words = ["plan", request.verb, *request.tables]
     for product in request.products:
         words += ["--product", product]

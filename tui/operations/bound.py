@@ -14,7 +14,7 @@ from state.rows import Audit, Command, Event, PlanRow, RunRow, SampleRow
 from state.schema import SCHEMA
 from state.store import Reader
 from tui.client import Client
-from tui.operations import acts, agents, environments, statements
+from tui.operations import acts, agents, environments, recovery, statements
 from tui.operations import plans as planning
 from tui.operations.environments import Place
 from tui.operations.projects import ProjectReader
@@ -158,6 +158,23 @@ class Operations:
     def apply(self, plan_hash: str, *, confirm: str) -> str:
         """Execute a submitted plan; returns the run's id at once. Raises Stale when its scope has changed."""
         return acts.apply(self.place, self.client, plan_hash, confirm=confirm)
+
+    def continuation(self, run_id: str) -> recovery.Continuation | None:
+        """Submit the plan that goes on from a failed run with today's texts; None where its texts did not change.
+
+        Raises Refused where the run did not fail or goes on elsewhere, and what `submit` raises.
+        """
+        run = self.run(run_id)
+        recovery.refuse_running(run)
+        row, plan = planning.find(self.reader, run.plan_hash)
+        if run.state != "failed" or plan.request.verb == "delete":
+            return None
+        if recovery.same_files(row, self._projects.texts()):
+            return None
+        edits = recovery.find_edits(plan, run, self.project())
+        if not edits:
+            return None
+        return recovery.Continuation(run, edits, self.submit(recovery.request_of(plan, run)))
 
     def run_control(self, run_id: str, act: str, *, step: int = 0, confirm: str = "") -> None:
         """Pause, resume, cancel, retry or skip (the last with a step's number)."""

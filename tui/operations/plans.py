@@ -87,7 +87,8 @@ def submit(
     """Compute and hand over to the agent, again when its world moved in between; raises Refused, Stale."""
     from core.plan_json import plan_as_json
 
-    wanted = request if request.nonce else replace(request, nonce=secrets.token_hex(8))
+    # The run that is continued makes the plan another one already, and leaves it the same when it is asked for twice.
+    wanted = request if request.nonce or request.continues else replace(request, nonce=secrets.token_hex(8))
     for attempt in range(_TRIES):
         plan = compute(declared.project, place.environment, observe(reader), wanted, facts)
         refuse(plan)

@@ -93,6 +93,10 @@ class ProjectReader:
         self._files: Files | None = None
         self._kept: Declaration | None = None
 
+    def texts(self) -> Mapping[str, str]:
+        """Give the texts alone, whatever they say; raises UsageError."""
+        return read_files(self._place.folder, self._files).texts
+
     def read(self) -> Declaration:
         """Give texts, Project and warnings; raises InvalidProject or UsageError."""
         with self._lock:

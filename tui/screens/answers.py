@@ -295,6 +295,15 @@ class Answers:
         """Execute a plan."""
         return self._bound.apply(plan_hash, confirm=confirm)
 
+    def continuation(self, run_id: str) -> str:
+        """Submit the plan that goes on from a failed run; its hash, empty where no text has changed."""
+        found = self._bound.continuation(run_id)
+        if found is None:
+            return ""
+        if found.submitted.plan.empty:
+            raise Refused(f"run {run_id[:10]} has nothing left to do", remedy="what is declared now is what is there")
+        return found.submitted.plan.hash
+
     def run_control(self, run_id: str, act: str, confirm: str) -> str:
         """Control a run; skip is asked for the first failed step."""
         step = 0

@@ -106,5 +106,8 @@ class Operations(Protocol):
     def apply(self, plan_hash: str, confirm: str) -> str:
         """Execute a plan; returns the id of the run."""
 
+    def continuation(self, run_id: str) -> str:
+        """Submit the plan that goes on from a failed run with the texts of now; empty where they did not change."""
+
     def run_control(self, run_id: str, act: str, confirm: str) -> str:
         """pause, resume, cancel, retry or skip."""

@@ -134,7 +134,18 @@ class RunPage(RowsPage):
         self._ask_about_run("cancel", "cancel")
 
     def do_retry(self, key: str) -> None:
-        self._ask_about_run("retry", "retry")
+        """Review the plan that goes on with edited texts; where nothing was edited, ask to try the same again."""
+        assert self.view is not None
+        run_id, desk = self.view.run.id, self.desk
+
+        def found(plan_hash: object) -> None:
+            if plan_hash:
+                desk.say(f"the texts were edited: this plan goes on from run {run_id[:10]}", Tone.CHANGING)
+                desk.host.go("review", plan_hash=str(plan_hash))
+            else:
+                self._ask_about_run("retry", "retry")
+
+        desk.host.perform(lambda: desk.operations.continuation(run_id), found)
 
     def do_skip(self, key: str) -> None:
         self._ask_about_run("skip", "skip")

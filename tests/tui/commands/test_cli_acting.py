@@ -228,6 +228,64 @@ def test_a_hash_that_begins_two_plans_names_neither(
     assert agent.heard == [] and plan_hash[:12] in said and other[:12] in said
 
 
+def failed_run(ledger: Any, agent: Any, capsys: pytest.CaptureFixture[str]) -> str:
+    """Plan b, and give the hash of the plan whose run has failed at b's start."""
+    plan_hash = submitted(ledger, agent, capsys)
+    planned_steps = json.loads(ledger.plan(plan_hash).body)["steps"]
+    number = next(step["n"] for step in planned_steps if (step["do"], step["table"]) == ("start", "b"))
+    steps = (StepRow(n=number, do="start", table="b", version=1, state="failed", note="no such column: kind"),)
+    ledger.create_run(RunRow("7f3a-1", plan_hash, "ana", "failed", 1.0, 2.0, steps))
+    return plan_hash
+
+
+def test_a_retry_without_an_edit_is_the_same_plan_again(
+    ledger: Any, agent: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failed_run(ledger, agent, capsys)
+    assert edge.run(["runs", "retry", "7f3a-1"]) == 0
+    assert [(request["op"], request["args"]["act"]) for request in agent.heard] == [("run", "retry")]
+
+
+def test_a_retry_after_an_edit_shows_the_plan_that_goes_on_and_runs_it_once_confirmed(
+    ledger: Any, agent: Any, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failed_run(ledger, agent, capsys)
+    script = folder / "pipelines/facts/p/b/sql-scripts/dml.b.sql"
+    script.write_text(script.read_text().replace("kind FROM", "upper(kind) AS kind FROM"))
+    agent.script["apply"] = {"run": "91cc-2"}
+    assert edge.run(["runs", "retry", "7f3a-1"]) == 3
+    said = capsys.readouterr().err
+    assert "+INSERT INTO b SELECT id, upper(kind) AS kind FROM STREAM a;" in said and "start b@v1" in said
+    assert [request["op"] for request in agent.heard] == ["submit_plan"]
+    assert edge.run(["runs", "retry", "7f3a-1", "--confirm", "2", "--json"]) == 0
+    first, again, apply = agent.heard
+    assert first["args"]["request"]["continues"] == "7f3a-1"
+    assert first["args"]["hash"] == again["args"]["hash"] == apply["args"]["hash"]
+    told = json.loads(capsys.readouterr().out)
+    assert (told["run"], told["continues"]) == ("91cc-2", "7f3a-1")
+
+
+def test_an_edit_elsewhere_does_not_make_a_retry_another_plan(
+    ledger: Any, agent: Any, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failed_run(ledger, agent, capsys)
+    scripts = folder / "pipelines/facts/p/other/sql-scripts"
+    scripts.mkdir(parents=True)
+    (scripts / "ddl.other.sql").write_text("CREATE TABLE other (id BIGINT) USING parquet;")
+    (scripts / "dml.other.sql").write_text("INSERT INTO other SELECT id FROM STREAM b;")
+    assert edge.run(["runs", "retry", "7f3a-1"]) == 0
+    assert [request["op"] for request in agent.heard] == ["run"]
+
+
+def test_a_run_that_was_continued_is_not_retried(ledger: Any, agent: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    plan_hash = failed_run(ledger, agent, capsys)
+    ledger.create_run(replace(run_row(plan_hash, "running"), id="91cc-2", continues="7f3a-1"))
+    assert edge.run(["runs", "retry", "7f3a-1"]) == 3
+    assert agent.heard == [] and "continued by run 91cc-2" in capsys.readouterr().err
+    assert edge.run(["runs"]) == 0
+    assert "continued by 91cc-2" in capsys.readouterr().out
+
+
 def test_without_an_id_no_run_is_acted_on(ledger: Any, agent: Any) -> None:
     ledger.create_run(run_row("7f3a", "running", "running"))
     assert edge.run(["runs", "pause", ""]) == 2
