@@ -382,18 +382,10 @@ def _orphan(situation: Situation, table: TableName, level: int) -> Node:
 def _precondition(situation: Situation, table: TableName) -> dict[str, str]:
     """Give what must still be true of a deployment when the plan is applied; positions are not part of it."""
     seen = situation.seen(table)
-    return {
-        "revision": seen.revision,
-        "version": str(seen.version),
-        "highest_version": str(seen.highest_version),
-        "checkpoint_id": seen.checkpoint_id,
-        "pointer": seen.pointer,
-        "table_id": seen.table_id,
-        "wanted": seen.wanted,
-        "state": seen.state,
-    }
+    return {name: str(getattr(seen, name)) for name in _WATCHED}
 
 
+_WATCHED = ("revision", "version", "highest_version", "checkpoint_id", "pointer", "table_id", "wanted", "state")
 _REVERSIBLE = {
     Action.REBUILD: "the old version is deleted",
     Action.RESTART: "any time: plan the old text",
