@@ -122,7 +122,7 @@ def _deploy(situation: Situation, scope: Scope) -> _Draft:
             found.warn(version.table, f"v{version.version} goes on running: {names} reads it")
         elif version.table not in found.by_table:
             _keep(situation, version.table, found.by_table, versions, bindings)
-    aside = _set_aside(situation, scope, found, used, versions, bindings)
+    aside = _set_aside(situation, scope, found, used, versions=versions, bindings=bindings)
     levels = _levels(situation, bindings, versions, every_version=False)
     nodes = tuple(
         _node(
@@ -160,6 +160,7 @@ def _set_aside(
     scope: Scope,
     found: Decisions,
     used: Mapping[TableName, Spare],
+    *,
     versions: dict[TableName, int],
     bindings: dict[TableName, tuple[Binding, ...]],
 ) -> tuple[OldVersion, ...]:
