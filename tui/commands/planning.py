@@ -39,13 +39,12 @@ def _plan(context: Context) -> int:
     request = read_request(context)
     declared = operations.declared()
     submitted: Submitted | None = None
-    if args.observed:
-        found = operations.compute_over(declared.project, plans.observed_from_file(args.observed), request)
-    else:
-        found = operations.compute_over(declared.project, _observed(context), request)
-        if not args.offline and not found.refusals and not found.empty:
-            submitted = _submit(context, request)
-            found = submitted.plan if submitted else found
+    observed = plans.observed_from_file(args.observed) if args.observed else _observed(context)
+    plans.refuse_unknown(declared.project, observed, request)
+    found = operations.compute_over(declared.project, observed, request)
+    if not (args.observed or args.offline or found.refusals or found.empty):
+        submitted = _submit(context, request)
+        found = submitted.plan if submitted else found
     if voice.as_json:
         voice.data(_as_json(found, submitted))
     else:

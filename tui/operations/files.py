@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from core.errors import UsageError
 from tui.operations.environments import PROJECT_FILE
 
+FOLDER = "pipelines"
+"""Below it lies all that a project declares but its headgate.yml."""
+
 READ = (".sql", ".yml", ".yaml")
 """Endings of the files that declare something."""
 
@@ -59,7 +62,7 @@ def list_files(folder: str) -> list[str]:
     if not os.path.isdir(folder):
         raise UsageError(f"the project folder {folder} is gone or cannot be read", remedy="name it with --project DIR")
     found = [PROJECT_FILE] if os.path.exists(os.path.join(folder, PROJECT_FILE)) else []
-    waiting = ["pipelines"] if os.path.isdir(os.path.join(folder, "pipelines")) else []
+    waiting = [FOLDER] if os.path.isdir(os.path.join(folder, FOLDER)) else []
     while waiting:
         below = waiting.pop()
         try:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from core.errors import LedgerUnavailable, Refused, Stale, UsageError
 from core.names import TableName
 from core.plan import PLANNER, Observed, Plan, Request
+from core.vocabulary import State
 from state.rows import PlanRow
 from state.store import Reader
 from tui.client import Client
@@ -66,6 +67,20 @@ def compute(
     return make_plan(project, environment, observed, request, facts)
 
 
+def refuse_unknown(project: "Project", observed: Mapping[TableName, Observed], request: Request) -> None:
+    """Raise UsageError for a table or product that is neither declared nor deployed, with the nearest name."""
+    from core.layouts.sections import did_you_mean
+
+    tables = {*project.tables, *(table for table, seen in observed.items() if seen.state != State.ABSENT)}
+    products = {table.product for table in project.tables.values()}
+    named = (("table", (*request.tables, *request.exclude), tables), ("product", request.products, products))
+    for kind, names, known in named:
+        for name in names:
+            if name not in known:
+                remedy = did_you_mean(name, known) or f"headgate ls shows the {kind}s"
+                raise UsageError(f"there is no {kind} {name}", remedy=remedy)
+
+
 def refuse(plan: Plan) -> None:
     """Raise Refused when the request cannot be done at all."""
     if plan.refusals:
@@ -90,7 +105,9 @@ def submit(
     # The run that is continued makes the plan another one already, and leaves it the same when it is asked for twice.
     wanted = request if request.nonce or request.continues else replace(request, nonce=secrets.token_hex(8))
     for attempt in range(_TRIES):
-        plan = compute(declared.project, place.environment, observe(reader), wanted, facts)
+        observed = observe(reader)
+        refuse_unknown(declared.project, observed, wanted)
+        plan = compute(declared.project, place.environment, observed, wanted, facts)
         refuse(plan)
         args = {
             "texts": dict(declared.texts),

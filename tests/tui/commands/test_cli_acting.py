@@ -1,6 +1,7 @@
 """stop, start, restart, plan, apply, runs, delete: what is asked, what is sent, how it ends."""
 
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -325,3 +326,72 @@ def test_a_delete_under_readers_is_refused_before_anything_is_sent(
     ledger.put_deployment(deployed("b", reads="a"))
     assert edge.run(["delete", "a"]) == 3
     assert "b" in capsys.readouterr().err and agent.heard == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["plan", "lunded"], "did you mean landed?"),
+        (["plan", "delete", "lunded"], "did you mean landed?"),
+        (["plan", "a", "--exclude", "bb"], "there is no table bb"),
+        (["plan", "--product", "q"], "there is no product q"),
+    ],
+)
+def test_a_name_that_nothing_has_is_a_bad_command(
+    words: list[str], said: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert edge.run(words) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_project_without_its_folder_of_tables_is_a_problem_that_names_it(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "pipelines").rename(folder / "elsewhere")
+    found = planned(["--all"], capsys, code=2)
+    assert [problem["file"] for problem in found["problems"]] == ["pipelines"]
+    (folder / "pipelines").mkdir()
+    assert planned(["--all"], capsys)["nodes"] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("demo new --rate -5", "--rate: '-5' is not"),
+        ("demo new --rate nan", "--rate: 'nan' is not"),
+        ("demo new --rate 1e9", "--rate: '1e9' is not"),
+        ("wait --timeout nan", "--timeout: 'nan' is not"),
+        ("wait --timeout -1", "--timeout: '-1' is not"),
+        ("wait --timeout 1e300", "--timeout: '1e300' is not"),
+        ("peek a -n -3", "-n/--limit: '-3' is not"),
+        ("events -n 0", "-n/--limit: '0' is not"),
+        ("runs skip 7f3a --step -1", "--step: '-1' is not"),
+    ],
+)
+def test_a_number_that_makes_no_sense_is_refused_first(
+    words: str, said: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert edge.run(words.split()) == 2
+    assert said in capsys.readouterr().err and not (folder / "new").exists()
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_output_is_written_in_whatever_encoding(encoding: str, folder: Path) -> None:
+    for words in (["--help"], ["help", "plans"], ["plan", "l\N{LATIN SMALL LETTER E WITH ACUTE}", "--json"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "tui.cli", *words],
+            env={**os.environ, "PYTHONIOENCODING": encoding},
+            capture_output=True,
+            cwd=folder,
+        )
+        assert done.returncode == (2 if "--json" in words else 0), done.stderr
+        said = done.stdout.decode(encoding)
+        assert "--json" not in words or "l\N{LATIN SMALL LETTER E WITH ACUTE}" in json.loads(said)["error"]["summary"]
+
+
+@pytest.mark.parametrize("words", ["ls", "ls --json", "plan --all", "--help", "help plans", "doctor"])
+def test_a_reader_that_goes_away_is_no_failure(words: str, folder: Path) -> None:
+    line = f"{shlex.quote(sys.executable)} -m tui.cli {words} | head -n 1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, cwd=folder)
+    code = done.stdout.splitlines()[-1]
+    assert code in ("0", "1" if words == "doctor" else "0") and "Traceback" not in done.stderr
