@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tui.presentation.figures import clock, plural
+from core.differences import counted
+from tui.presentation.figures import clock
 from tui.presentation.snapshot import Freshness, World
 from tui.presentation.text import EMPTY, Line, Span, Tone, ends, fit, line, line_width, plain, shorten, width_of, wrap
 
@@ -41,7 +42,7 @@ def banner(place: Place, world: World, fresh: Freshness, width: int) -> Line:
         parts.append((f"pool {facts.pool}" + ("" if calm else f" {facts.pool_state}"), Tone.DIM if calm else Tone.BAD))
     parts.append((fresh.words, Tone.BAD if fresh.stale else Tone.GOOD))
     if world.faults:
-        parts.append((f"! {plural(world.faults, 'fault')}", Tone.BAD))
+        parts.append((f"! {counted(world.faults, 'fault')}", Tone.BAD))
     if world.snapshot.open_runs:
         parts.append((f"run {world.snapshot.open_runs[0].id[:10]}", Tone.CHANGING))
     if world.snapshot.staged:
@@ -68,12 +69,18 @@ def crumb(parts: Sequence[str], filter_text: str, counts: str, width: int) -> Li
     return ends(start, tuple(end), width)
 
 
-def flash(text: str, at: float | None, tone: Tone, width: int) -> Line:
-    """Write the line that says what happened last."""
-    if not text:
-        return fit((), width)
+SAID_LINES, STANDING_LINES = 4, 2
+"""Lines that the flash may take: for what was said just now, and for what stands there."""
+
+
+def flash(text: str, at: float | None, tone: Tone, width: int, *, most: int = SAID_LINES) -> tuple[Line, ...]:
+    """Write what happened last, on as many lines as it needs, `most` at most."""
     stamp = f" {clock(at)} " if at is not None else " "
-    return fit(line((stamp, Tone.DIM), (text, tone)), width)
+    rows = [plain(row) for row in wrap(text, width - len(stamp) - 1)]
+    if len(rows) > most:
+        rows[most - 1 :] = [shorten(f"{rows[most - 1]} {rows[most]}", width - len(stamp) - 1)]
+    stamps = (stamp, *(" " * len(stamp) for _ in rows[1:]))
+    return tuple(fit(line((start, Tone.DIM), (row, tone)), width) for start, row in zip(stamps, rows, strict=True))
 
 
 def nothing_lines(world: World, place: Place, filter_text: str, width: int) -> tuple[Line, ...]:

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from core.differences import counted
 from core.plan import Texts
 from core.problems import Problem
 from state.rows import Staged
 from tui.presentation.differences import difference
-from tui.presentation.figures import plural
 from tui.presentation.glyphs import Glyphs
 from tui.presentation.text import EMPTY, Line, Span, Tone, fit, left, line, wrap
 
@@ -32,7 +32,7 @@ def summary(changes: Sequence[Change], user: str) -> str:
     mine = sum(1 for one in changes for mark in one.staged if mark.actor == user)
     others = sum(1 for one in changes for mark in one.staged if mark.actor != user)
     theirs = f"   {others} by others" if others else ""
-    return f"{plural(differ, 'difference')}   {mine} staged by you{theirs}"
+    return f"{counted(differ, 'difference')}   {mine} staged by you{theirs}"
 
 
 def widths(width: int) -> tuple[int, int, int, int]:

@@ -1,8 +1,9 @@
 """Panes beside and below the tree on a wide terminal: the statement under the cursor, commands, the stage."""
 
+from core.differences import counted
 from state.rows import Measurement
 from tui.presentation.differences import colour_sql
-from tui.presentation.figures import clock, long_number, long_span, plural, rate, size, verdict
+from tui.presentation.figures import clock, long_number, long_span, rate, size, verdict
 from tui.presentation.forest import Entry, tables_of
 from tui.presentation.glyphs import STATE_TONES, TREND_TONES
 from tui.presentation.rows import Look
@@ -73,7 +74,7 @@ def _figure_lines(statement: Statement, figures: Measurement, look: Look) -> tup
 def branch_lines(entry: Entry, world: World, look: Look, width: int) -> tuple[Line, ...]:
     """Write what is not well below a branch of the tree."""
     lines: list[Line] = [
-        line((f" {entry.name}", Tone.TITLE), (f"  {plural(len(tables_of(entry, world)), 'statement')}", Tone.DIM)),
+        line((f" {entry.name}", Tone.TITLE), (f"  {counted(len(tables_of(entry, world)), 'statement')}", Tone.DIM)),
         EMPTY,
     ]
     faults = [found for name in tables_of(entry, world) if (found := world.statements[name]).faulty]
@@ -105,7 +106,7 @@ def changes_lines(world: World, look: Look, width: int) -> tuple[Line, ...]:
         lines.append(
             line(
                 (f" run {run.id[:10]} {run.state}", Tone.CHANGING),
-                f"  {done} of {len(run.steps)} steps",
+                f"  {done} of {counted(len(run.steps), 'step')}",
                 (f"  by {run.actor}", Tone.DIM),
             )
         )

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from core.differences import counted
 from tui.presentation.detail import TABS, DetailFacts, tab_lines, tabs_line
 from tui.presentation.forest import LAYER_NAMES
 from tui.presentation.ghosts import STAYS_S
@@ -66,7 +67,7 @@ class DetailPage(ScrolledPage):
     def crumb(self) -> tuple[Sequence[str], str]:
         if self.statement is None:
             return (self.table_name,), ""
-        below = f"{self.pane.below} more lines" if self.pane.below else ""
+        below = counted(self.pane.below, "more line") if self.pane.below else ""
         version = f" v{self.statement.version}" if self.statement.version else ""
         return (self.statement.product, LAYER_NAMES.get(self.statement.layer, ""), self.table_name + version), below
 

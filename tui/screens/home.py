@@ -5,6 +5,7 @@ from collections.abc import Hashable, Sequence
 from textual.containers import Horizontal
 from textual.widget import Widget
 
+from core.differences import counted
 from state.rows import Measurement
 from tui.presentation.banner import nothing_lines
 from tui.presentation.filters import Filter, parse_filter
@@ -137,7 +138,7 @@ class HomePage(RowsPage):
         shown = total
         if self.filter_text or self.faults:
             shown = sum(1 for statement in self.desk.world.statements.values() if self._shows(statement))
-        counts = f"{shown} of {total}" if shown != total else f"{total} tables"
+        counts = f"{shown} of {total}" if shown != total else counted(total, "table")
         if self.faults:
             counts = f"faults only   {counts}"
         if self.desk.marks:

@@ -20,7 +20,7 @@ from tui.presentation.entry import Entry
 from tui.presentation.possible import Circumstances, reason_against
 from tui.presentation.text import Line, Tone, line
 from tui.screens.desk import Desk
-from tui.widgets.lines import Lines
+from tui.widgets.lines import Block, Lines
 
 NEED_WIDTH, NEED_HEIGHT = 80, 24
 SAID_FOR_S = 12.0
@@ -50,7 +50,7 @@ class Page(Screen[None], inherit_bindings=False):
         painter = desk.painter
         self.banner_line = Lines(painter, id="banner", band=True)
         self.crumb_line = Lines(painter, id="crumb")
-        self.flash_line = Lines(painter, id="flash")
+        self.flash_line = Block(painter, id="flash")
         self.hint_line = Lines(painter, id="hints")
         self.dialog = Lines(painter, id="dialog", band=True)
         self.small = Lines(painter, id="small")
@@ -155,10 +155,10 @@ class Page(Screen[None], inherit_bindings=False):
             return
         said = self.desk.said
         if said is not None and self.desk.clock() - said[1] < SAID_FOR_S:
-            self.flash_line.show((banner.flash(said[0], said[1], said[2], width),))
+            self.flash_line.show(banner.flash(said[0], said[1], said[2], width))
         else:
             text, at, tone = banner.standing(self.desk.world, self.desk.fresh)
-            self.flash_line.show((banner.flash(text, at, tone, width),))
+            self.flash_line.show(banner.flash(text, at, tone, width, most=banner.STANDING_LINES))
         self.hint_line.show((banner.hints(self.hints(), width),))
 
     def hints(self) -> tuple[Hint, ...]:
@@ -173,11 +173,10 @@ class Page(Screen[None], inherit_bindings=False):
     def _show_dialog(self, width: int) -> None:
         lines: tuple[Line, ...] = ()
         if self.answering is not None:
-            lines = dialogs.drawn(self.answering, min(width - 2, DIALOG_WIDTH), self.desk.glyphs)
-        if bool(lines) != self.dialog.display or (lines and len(lines) != len(self.dialog.lines)):
-            self.dialog.styles.height = max(len(lines), 1)
-            self.dialog.styles.width = min(width - 2, DIALOG_WIDTH)
-            self.dialog.display = bool(lines)
+            wide = min(width - 2, DIALOG_WIDTH)
+            lines = dialogs.drawn(self.answering, wide, self.desk.glyphs)
+            self.dialog.styles.width, self.dialog.styles.height = wide, len(lines)
+        self.dialog.display = bool(lines)
         self.dialog.show(lines)
 
     # Keys.

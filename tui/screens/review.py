@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from textual.widget import Widget
 
+from core.differences import counted
 from tui.actions import command_line, find
 from tui.presentation.dialogs import question_about_plan
 from tui.presentation.possible import Circumstances
@@ -12,9 +13,8 @@ from tui.presentation.review import columns, heading, losses, node_row, rest, st
 from tui.presentation.text import Line, Tone, line
 from tui.screens.asks import PlanView
 from tui.screens.desk import Desk
-from tui.screens.page import DIALOG_WIDTH
 from tui.screens.rows import RowsPage
-from tui.widgets.lines import Lines, Pane
+from tui.widgets.lines import Block, Pane
 
 
 class ReviewPage(RowsPage):
@@ -28,7 +28,7 @@ class ReviewPage(RowsPage):
         self.view: PlanView | None = None
         self.missing = False
         self.full = False
-        self.heading = Lines(desk.painter, id="heading")
+        self.heading = Block(desk.painter, id="heading")
         self.pane = Pane(desk.painter, id="under")
 
     def body(self) -> Sequence[Widget]:
@@ -79,7 +79,7 @@ class ReviewPage(RowsPage):
         self.pane.show(lines)
 
     def crumb(self) -> tuple[Sequence[str], str]:
-        below = f"{self.pane.below} more lines (pgdn)" if self.pane.below else ""
+        below = f"{counted(self.pane.below, 'more line')} (pgdn)" if self.pane.below else ""
         return ("changes", "review"), below
 
     def targets(self) -> tuple[str, ...]:
@@ -120,7 +120,6 @@ class ReviewPage(RowsPage):
             environment=place.title,
             command=command_line(action, plan=plan.hash, environment=place.environment),
             expected=confirmation.text,
-            width=min(self.size.width - 2, DIALOG_WIDTH),
         )
 
         def send(typed: str) -> None:

@@ -13,9 +13,8 @@ from tui.presentation.runs import EFFECTS, columns, first_open, heading, step_de
 from tui.presentation.text import Line, Tone, line
 from tui.screens.asks import RunView
 from tui.screens.desk import Desk
-from tui.screens.page import DIALOG_WIDTH
 from tui.screens.rows import RowsPage
-from tui.widgets.lines import Lines, Pane
+from tui.widgets.lines import Block, Pane
 
 
 class RunPage(RowsPage):
@@ -29,7 +28,7 @@ class RunPage(RowsPage):
         self.view: RunView | None = None
         self.missing = False
         self.following = True
-        self.heading = Lines(desk.painter, id="heading")
+        self.heading = Block(desk.painter, id="heading")
         self.pane = Pane(desk.painter, id="under")
 
     def body(self) -> Sequence[Widget]:
@@ -119,7 +118,6 @@ class RunPage(RowsPage):
             environment=place.title,
             command=command_line(action, run=run.id, environment=place.environment),
             expected=confirmation.text,
-            width=min(self.size.width - 2, DIALOG_WIDTH),
         )
         self.ask(
             question,

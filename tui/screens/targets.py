@@ -8,7 +8,7 @@ from tui.presentation.dialogs import ActFacts, question_about
 from tui.presentation.figures import span
 from tui.presentation.snapshot import World
 from tui.presentation.text import Tone
-from tui.screens.page import DIALOG_WIDTH, Page
+from tui.screens.page import Page
 
 
 def below(world: World, targets: Sequence[str]) -> tuple[str, ...]:
@@ -61,7 +61,7 @@ class Targets(Page):
             desk.say(f"{verb} {', '.join(targets[:3])}{' …' if len(targets) > 3 else ''}: sent", Tone.CHANGING)
             desk.host.perform(lambda: call(targets, typed), self._said)
 
-        self.ask(question_about(facts, min(self.size.width - 2, DIALOG_WIDTH)), send)
+        self.ask(question_about(facts), send)
 
     def _said(self, result: object) -> None:
         self.desk.say(str(result))
