@@ -79,6 +79,16 @@ def test_ledger_newer_than_the_program_is_refused_naming_both(
             opening()
 
 
+def test_ledger_of_an_older_agent_is_refused_with_what_brings_it_up_to_date(path: Path, facts: Facts) -> None:
+    create_or_open(path, facts).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("ALTER TABLE run RENAME COLUMN continues TO gone")
+        connection.execute(f"PRAGMA user_version = {SCHEMA - 1}")
+    with pytest.raises(VersionMismatch, match="an older agent wrote it") as caught:
+        Reader(path)
+    assert "headgate down --keep-pool" in caught.value.remedy
+
+
 def test_ledger_of_another_project_is_refused(path: Path, facts: Facts) -> None:
     create_or_open(path, facts).close()
     with pytest.raises(VersionMismatch, match="belongs to project 0b8e"):
