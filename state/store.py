@@ -205,7 +205,7 @@ def _refuse_older(path: Path, connection: sqlite3.Connection) -> None:
     if version < SCHEMA:
         raise VersionMismatch(
             f"the ledger {path} has schema {version}, this program reads {SCHEMA}: an older agent wrote it",
-            remedy="let a new agent bring it up to date, statements run on: headgate down --keep-pool, then headgate up",
+            remedy="statements run on while a new agent takes over: headgate down --keep-pool, then headgate up",
         )
 
 
