@@ -184,7 +184,7 @@ class _Course:
             for before, n in zip([0, *seen], seen, strict=False)
         ]
         missed = (self.at[-1] - self.came_at) / self.usual_gap_s
-        rates += [0.0] * int(missed) if missed > 2 else []
+        rates += [0.0] * int(missed - 1)
         return median(rates[-3:]) if rates else 0.0
 
 
@@ -336,8 +336,8 @@ def _expected(course: _Course, trigger_s: float, *, working: bool) -> tuple[floa
     noise = max(1.0, course.arriving() * blur_s)
     if not working:
         return noise, noise
-    # The newest batch counts up to a trigger: a longer one may be the first of an overload.
-    batch_s = max(median(course.batches_s), min(course.batches_s[-1], trigger_s))
+    # The newest batch counts up to three triggers: a longer one may be the first of an overload.
+    batch_s = max(median(course.batches_s), min(course.batches_s[-1], 3 * trigger_s))
     return noise, max(1.0, course.arriving() * (batch_s + blur_s) * 1.3)
 
 
