@@ -23,7 +23,7 @@ GLYPH_BY_ACTION = {
 WIDE = 120
 """From this many columns on, the reason stands beside each table."""
 
-_UNDO = {
+UNDO_BY_ACTION = {
     Action.START: "stop",
     Action.RESUME: "stop",
     Action.RESTART: "plan",
@@ -31,6 +31,7 @@ _UNDO = {
     Action.RECORD: "plan",
     Action.DELETE: "files",
 }
+"""The way back in a word: stop it, plan again, swap back, or bring the files back that were set aside."""
 _LOSES_NOTHING = frozenset({Action.REBUILD, Action.RESTART})
 
 
@@ -191,7 +192,7 @@ def _cells(node: Node, number: int) -> Sequence[str]:
         loses,
         "-" if node.replay_rows is None else f"{node.replay_rows:,}",
         "-" if node.eta_s is None else f"{node.eta_s:.0f}s",
-        _UNDO.get(node.action, "-"),
+        UNDO_BY_ACTION.get(node.action, "-"),
     )
 
 

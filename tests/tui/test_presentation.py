@@ -1,6 +1,7 @@
 """Presentation as functions: filters, trees, rows and words, without any application."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -326,3 +327,27 @@ def test_glyphs_follow_the_locale() -> None:
     assert choose_glyphs({"LANG": "de_DE.UTF-8"}) is UNICODE
     assert choose_glyphs({"LANG": "de_DE.UTF-8", "LC_ALL": "C"}) is ASCII
     assert choose_glyphs({}) is ASCII
+
+
+def test_help_explains_every_sign_that_the_screens_show() -> None:
+    from core.explain import GLYPH_BY_ACTION, UNDO_BY_ACTION
+
+    folder = Path(__file__).parents[2] / "tui" / "help"
+    plans, console = ((folder / f"{name}.md").read_text() for name in ("plans", "console"))
+    for action, sign in GLYPH_BY_ACTION.items():
+        assert f"\n    {sign}  {action}" in plans
+    for word in UNDO_BY_ACTION.values():
+        assert f"\n    {word} " in plans
+    for sign in ("~12k", "ERR", "x3 shared", "[D] [X]", "AGE", "(S start)"):
+        assert sign in console
+
+
+def test_the_way_back_is_the_same_word_on_paper_and_on_screen() -> None:
+    from core.explain import UNDO_BY_ACTION, plan_lines
+
+    plan = sample_plan()
+    printed = {row.split()[1].lstrip("^~.-+>x"): row.split()[-1] for row in plan_lines(plan, 100)[3:9]}
+    for number, node in enumerate(plan.nodes, 1):
+        word = UNDO_BY_ACTION.get(node.action, "-")
+        assert plain(node_row(number, node, 80)).split()[-1] == word
+        assert printed.get(node.table, word) == word

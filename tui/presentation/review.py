@@ -1,7 +1,7 @@
 """Review: a plan as it will be executed: rows in order, why, what is lost, what is left behind, what was checked."""
 
 from core.differences import counted
-from core.explain import action_words, change_words
+from core.explain import GLYPH_BY_ACTION, UNDO_BY_ACTION, action_words, change_words
 from core.plan import Action, Node, Plan
 from state.rows import PlanRow
 from tui.presentation.changes import rule
@@ -10,16 +10,6 @@ from tui.presentation.figures import long_span, moment, span
 from tui.presentation.glyphs import Glyphs
 from tui.presentation.text import EMPTY, Line, Span, Tone, fold, left, line, right, wrap
 
-SIGNS = {
-    Action.KEEP: "=",
-    Action.RECORD: ".",
-    Action.START: "+",
-    Action.RESUME: ">",
-    Action.RESTART: "~",
-    Action.REBUILD: "^",
-    Action.STOP: "x",
-    Action.DELETE: "-",
-}
 TONES = {
     Action.KEEP: Tone.DIM,
     Action.RECORD: Tone.DIM,
@@ -91,27 +81,14 @@ def node_row(number: int, node: Node, width: int) -> Line:
     return (
         Span("  "),
         Span(right("=" if kept else str(number), 2), Tone.DIM),
-        Span(f" {SIGNS[node.action] if not kept else ' '}", tone),
+        Span(f" {GLYPH_BY_ACTION[node.action] if not kept else ' '}", tone),
         Span(left(f"{node.table} ", name), Tone.DIM if kept else Tone.PLAIN),
         Span(left("-" if kept else f"{change_words(node)} ", change), Tone.DIM),
         Span(left(action_words(node), action), tone),
         Span(left("-" if kept else lost, loses), Tone.BAD if node.loses else Tone.DIM),
         Span(right("-" if node.eta_s is None else span(node.eta_s), 4), Tone.DIM),
-        Span(" " + undo(node), Tone.DIM),
+        Span(" " + UNDO_BY_ACTION.get(node.action, "-"), Tone.DIM),
     )
-
-
-def undo(node: Node) -> str:
-    """Name the way back in a word."""
-    match node.action:
-        case Action.REBUILD | Action.START:
-            return "swap"
-        case Action.RESTART | Action.RESUME | Action.STOP:
-            return "plan"
-        case Action.DELETE:
-            return "none" if not node.reversible_until else "until"
-        case _:
-            return "-"
 
 
 def why(number: int, node: Node, width: int, glyphs: Glyphs, *, full: bool) -> tuple[Line, ...]:
