@@ -107,7 +107,7 @@ class Operations:
 
     def drift(self) -> Drift:
         """Compare the files with what is deployed."""
-        return statements.drift(self.project(), self.reader.deployments())
+        return statements.drift(self.project(), self.reader.deployments(include_deleted=True))
 
     def preview(self, tables: Iterable[TableName], *, verb: str = "deploy", children: str = "product") -> Plan:
         """Compute what staging these tables would do, without the agent; refusals are in the plan."""
@@ -145,9 +145,9 @@ class Operations:
         """Stage tables for the next plan of this user in this project folder; verb is deploy or delete."""
         acts.stage(self.place, self.client, tables, verb=verb)
 
-    def unstage(self, tables: Sequence[TableName]) -> None:
-        """Take tables of this user and folder off the stage."""
-        acts.unstage(self.place, self.client, tables)
+    def unstage(self, tables: Sequence[TableName]) -> tuple[str, ...]:
+        """Take tables of this user and folder off the stage; gives those that were on it."""
+        return acts.unstage(self.place, self.client, tables)
 
     def submit(self, request: Request) -> planning.Submitted:
         """Compute a plan and hand it to the agent; raises Refused with the first refusal, Stale, InvalidProject."""

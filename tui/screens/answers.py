@@ -8,11 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from core.differences import counted
 from core.errors import HeadgateError, InvalidProject, Refused, UsageError
 from core.names import TableName
 from core.plan import Action, Plan, Request, Texts
 from core.problems import Problem, Severity, Where
-from state.rows import Audit, Command, Deployment, Measurement, PlanRow, RunRow
+from state.rows import Audit, Command, Deployment, Event, Measurement, PlanRow, RunRow
 from tui.presentation.detail import DetailFacts
 from tui.presentation.snapshot import Snapshot
 from tui.screens.asks import Confirmation, Drift, PlanView, ProjectView, RunView
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from tui.operations.bound import Operations
 
 SAMPLES_S = 900.0
+EVENTS = 500
+"""Events of all tables that are looked through."""
 RUN_ACTS = {
     "run_pause": "stop",
     "run_resume": "start",
@@ -63,6 +66,7 @@ class Answers:
                     staged=reader.staged(),
                     open_runs=reader.open_runs(),
                     commands=reader.commands(20),
+                    events=reader.events(limit=20),
                 )
         except HeadgateError as error:
             return Snapshot(read_at=self._clock(), problem=error.summary, remedy=error.remedy)
@@ -108,6 +112,7 @@ class Answers:
                 staged=reader.staged(),
                 open_runs=reader.open_runs(),
                 commands=reader.commands(20),
+                events=reader.events(limit=20),
             )
 
     def _take(self, line: "StatementLine") -> bool:
@@ -177,6 +182,13 @@ class Answers:
         except UsageError:
             return None
         return RunView(row, self.plan(row.plan_hash))
+
+    def events(self, tables: Sequence[str]) -> Sequence[Event]:
+        """List the events of some tables, or of all, newest first."""
+        if len(tables) == 1:
+            return self._bound.events(TableName(tables[0]))
+        found = self._bound.events(limit=EVENTS)
+        return tuple(event for event in found if event.table in tables) if tables else found
 
     def audits(self) -> Sequence[Audit]:
         """List the audit, newest first."""
@@ -270,12 +282,13 @@ class Answers:
     def stage(self, tables: Sequence[str], verb: str) -> str:
         """Stage tables."""
         self._bound.stage([TableName(name) for name in tables], verb=verb)
-        return f"staged {', '.join(tables)}: {verb}; p shows it, enter there plans it"
+        return f"{verb} staged: {', '.join(tables)}; p shows the stage, enter there plans it"
 
     def unstage(self, tables: Sequence[str]) -> str:
         """Take tables off the stage."""
-        self._bound.unstage([TableName(name) for name in tables])
-        return f"off the stage: {', '.join(tables)}"
+        taken = self._bound.unstage([TableName(name) for name in tables])
+        words = f"{counted(len(taken), 'table')} off the stage"
+        return f"{words}: {', '.join(taken)}" if taken else f"{words}: what is staged was staged from another folder"
 
     def submit(self, actor: str) -> str:
         """Plan what the actor has staged in this folder."""

@@ -98,6 +98,32 @@ def test_drift_is_told_by_revision(folder: Path, place: Place, ledger: Any, depl
     assert operations.drift().changed == ("a",)
 
 
+def test_a_deleted_table_is_no_difference_until_its_files_say_something_else(
+    folder: Path, place: Place, ledger: Any, deployed: Any
+) -> None:
+    from core.changes import revision_of
+    from core.fingerprint import revision_hash
+
+    operations = Operations(place, {})
+    texts = revision_of(operations.project().tables[TableName("b")]).texts
+    for version, revision in ((1, "older"), (2, revision_hash(texts))):
+        ledger.put_deployment(deployed("b", version=version, revision=revision, active=version == 2))
+        ledger.tombstone(TableName("b"), version, drop_after=9e9, trash="/trash")
+    assert operations.drift().new == ("a",)
+    (folder / "pipelines/facts/p/b/sql-scripts/dml.b.sql").write_text(
+        "INSERT INTO b SELECT id, kind FROM STREAM a WHERE id > 0;"
+    )
+    assert operations.drift().new == ("a", "b")
+
+
+def test_the_stage_is_recorded_as_what_is_typed_and_unstage_says_what_was_on_it(place: Place, agent: Any) -> None:
+    agent.script["unstage"] = {"unstaged": ["b"]}
+    operations = Operations(place, {})
+    operations.stage([TableName("b"), TableName("a")], verb="delete")
+    assert operations.unstage([TableName("a"), TableName("b")]) == ("b",)
+    assert [request["line"] for request in agent.heard] == [":delete a b", ":unstage a b"]
+
+
 def test_one_line_a_table_is_the_version_that_serves(ledger: Any, deployed: Any, place: Place) -> None:
     ledger.put_deployment(deployed("a", version=1, active=True))
     ledger.put_deployment(deployed("a", version=2, active=False, state="starting"))
