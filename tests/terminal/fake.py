@@ -69,6 +69,12 @@ class FakeOperations:
                     210,
                 ),
             ),
+            events=(
+                Event(4, now - 30, "crm_orders", 1, "state", "running → stopped, stopped by alice"),
+                Event(3, now - 660, "orders_paid", 1, "state", "running → failed"),
+                Event(2, now - 660, "orders_paid", 1, "exception", "CAST_INVALID_INPUT", "the value 'two'", "f", 3),
+                Event(1, now - 4000, "", 0, "pool", "the pool is up"),
+            ),
         )
 
     def glance(self) -> Snapshot:
@@ -152,6 +158,9 @@ class FakeOperations:
     def run(self, run_id: str) -> RunView | None:
         return RunView(sample_run(self.now), self.plan(""))
 
+    def events(self, tables: Sequence[str]) -> Sequence[Event]:
+        return tuple(one for one in self.current.events if not tables or one.table in tables)
+
     def audits(self) -> Sequence[Audit]:
         return (
             Audit(2, self.now - 30, "alice", "stop", "crm_orders", "", "yes", "done"),
@@ -193,7 +202,7 @@ class FakeOperations:
 
     def unstage(self, tables: Sequence[str]) -> str:
         self.calls.append(("unstage", tuple(tables)))
-        return f"unstaged {', '.join(tables)}"
+        return f"{len(tables)} off the stage: {', '.join(tables)}"
 
     def figures(self, table: str, version: int) -> Measurement | None:
         return self.current.measurements.get((table, version))

@@ -61,6 +61,12 @@ class Console:
         self.page.flush()
         await self.pilot.pause()
 
+    async def world_comes(self) -> None:
+        """Let the application take what the pizzeria is now, as it does twice a second."""
+        self.app._newest = make_world(self.operations.current)
+        self.app._show_newest()
+        await self.pilot.pause()
+
     def lines(self, widget: Lines) -> str:
         return "\n".join(plain(one).rstrip() for one in widget.lines)
 

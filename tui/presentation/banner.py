@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from core.differences import counted
+from tui.actions import KEY_NAMES, on_screen
 from tui.presentation.figures import clock
+from tui.presentation.possible import Circumstances, label_of, reason_against
 from tui.presentation.snapshot import Freshness, World
 from tui.presentation.text import EMPTY, Line, Span, Tone, ends, fit, line, line_width, plain, shorten, width_of, wrap
 
@@ -126,11 +128,20 @@ def last_command(world: World) -> tuple[str, float | None, Tone]:
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """A key in the footer; a greyed one is not possible now."""
+    """A key in the footer; one that is not possible now is greyed, and in brackets for who sees no grey."""
 
     key: str
     label: str
     possible: bool = True
+
+
+def footer(screen: str, now: Circumstances) -> tuple[Hint, ...]:
+    """Give the footer's keys by rank, those that are not possible now as such."""
+    shown = sorted((action for action in on_screen(screen) if action.rank < 99), key=lambda action: action.rank)
+    return tuple(
+        Hint(KEY_NAMES.get(action.keys[0], action.keys[0]), label_of(action, now), not reason_against(action, now))
+        for action in shown
+    )
 
 
 def hints(items: Sequence[Hint], width: int) -> Line:
@@ -143,8 +154,10 @@ def hints(items: Sequence[Hint], width: int) -> Line:
         if width_of(piece) > room:
             break
         room -= width_of(piece)
-        spans.append(Span(f" {item.key} ", Tone.KEY if item.possible else Tone.GHOST))
-        spans.append(Span(f"{item.label} ", Tone.DIM if item.possible else Tone.GHOST))
+        if item.possible:
+            spans += [Span(f" {item.key} ", Tone.KEY), Span(f"{item.label} ", Tone.DIM)]
+        else:
+            spans.append(Span(f"({item.key} {item.label})", Tone.GHOST))
     return fit((*spans, *last), width)
 
 

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from core.differences import counted
-from tui.actions import on_screen
 from tui.presentation.banner import (
     STANDING_LINES,
     Hint,
@@ -12,15 +11,16 @@ from tui.presentation.banner import (
     banner,
     crumb,
     flash,
+    footer,
     hints,
     nothing_lines,
     standing,
     too_small,
 )
-from tui.presentation.forest import Entry, by_product, initially_closed
+from tui.presentation.forest import Entry, by_product, initially_closed, tables_of
 from tui.presentation.glyphs import Glyphs
 from tui.presentation.inspector import changes_lines, event_lines, inspector_lines
-from tui.presentation.possible import Circumstances, reason_against
+from tui.presentation.possible import circumstances_of
 from tui.presentation.rows import NARROW_TREE_COLUMNS, Look, columns_for, header, statement_row, tree_row
 from tui.presentation.snapshot import Freshness, World, freshness
 from tui.presentation.text import EMPTY, Line, fit, fold_all, line
@@ -63,20 +63,20 @@ def first_frame(place: Place, world: World, *, width: int, height: int, glyphs: 
                 content = _at(nothing_lines(world, place, "", width), index)
             rows.append(Row(fit(content, width), chosen=index == 0 and entry is not None))
     rows.extend(Row(content) for content in said)
-    rows.append(Row(hints(first_hints(world, fresh), width)))
+    rows.append(Row(hints(first_hints(world, fresh, entries[0] if entries else None, place.user), width)))
     return tuple(rows)
 
 
-def first_hints(world: World, fresh: Freshness) -> tuple[Hint, ...]:
-    """Give the footer of Home with the cursor on a branch."""
-    now = Circumstances(targets=("first",) if world.statements else (), stale=fresh.reason)
-    shown = sorted((action for action in on_screen("home") if action.rank < 99), key=lambda action: action.rank)
-    return tuple(Hint(action.keys[0], action.label, not reason_against(action, now)) for action in shown)
+def first_hints(world: World, fresh: Freshness, entry: Entry | None, user: str) -> tuple[Hint, ...]:
+    """Give the footer of Home with the cursor on its first row."""
+    tables = tables_of(entry, world) if entry else ()
+    now = circumstances_of(world, tables, looked=tables, user=user, stale=fresh.reason)
+    return footer("home", now)
 
 
 def _wide(entries: Sequence[Entry], world: World, look: Look, width: int, body: int) -> tuple[Line, ...]:
     middle = width - TREE - INSPECTOR
-    columns = columns_for(middle, wide=True)
+    columns = columns_for(middle, wide=False)
     tree = [
         header(NARROW_TREE_COLUMNS, TREE),
         *(tree_row(entry, NARROW_TREE_COLUMNS, TREE, look, world) for entry in entries[:body]),

@@ -109,6 +109,8 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
         if first is not None:
             self.desk.world = first
         self._newest: World | None = None
+        self._fetched: Fetched | None = None
+        """What was read and is not shown, because the screen is frozen."""
         self._holding = opening is not None and opening.shadow is not None
         """Whether the first picture stays until Home has drawn its rows."""
         self._shadow = opening.shadow if opening is not None else None
@@ -223,11 +225,17 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
             self._show_newest()
 
     def on_fetched(self, message: Fetched) -> None:
+        self._fetched = message
+        if not self.desk.frozen:
+            self._take_fetched(message)
+            message.page.flush()
+
+    def _take_fetched(self, message: Fetched) -> None:
+        self._fetched = None
         if isinstance(message.what, HeadgateError):
             self.desk.say(f"{message.what.summary} {message.what.remedy}".strip(), Tone.BAD)
         else:
             message.page.take(message.what)
-        message.page.flush()
 
     def _show_newest(self) -> None:
         """Show the newest world on the screen in front, in one frame."""
@@ -238,7 +246,9 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
         if self.desk.frozen:
             return
         if self._newest is not None:
-            self.desk.world = self._newest
+            self.desk.take(self._newest)
+        if self._fetched is not None:
+            self._take_fetched(self._fetched)
         page.flush()
         # In a terminal that shrank meanwhile the rows of Home are never drawn: nothing is waited for then.
         drawn = not isinstance(page, HomePage) or page.has_class("-small") or page.table.size.width

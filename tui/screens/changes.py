@@ -90,7 +90,8 @@ class ChangesPage(RowsPage):
         self.desk.host.perform(lambda: self.desk.operations.submit(user), self._submitted)
 
     def _submitted(self, result: object) -> None:
-        self.desk.host.go("review", plan_hash=str(result))
+        plan_hash = str(result)
+        self.arrive("review", f"the plan is there: :review {plan_hash[:12]}", plan_hash=plan_hash)
 
     def do_page_down(self, key: str) -> None:
         self.pane.scroll_by(max(self.pane.size.height - 2, 1))

@@ -68,6 +68,11 @@ class Desk:
         """Freshness of the world now."""
         return freshness(self.world.snapshot, self.clock())
 
+    def take(self, world: World) -> None:
+        """Take a newer world; what is deployed no more is marked no more."""
+        self.marks -= {table for table in self.marks if self.world.statement(table) and not world.statement(table)}
+        self.world = world
+
     def say(self, text: str, tone: Tone = Tone.PLAIN) -> None:
         """Put a sentence on the flash line."""
         self.said = (text, self.clock(), tone)

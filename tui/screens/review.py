@@ -129,4 +129,5 @@ class ReviewPage(RowsPage):
         self.ask(question, send)
 
     def _begun(self, result: object) -> None:
-        self.desk.host.go("run", run_id=str(result))
+        run_id = str(result)
+        self.arrive("run", f"the run has begun: :run {run_id[:10]}", run_id=run_id)

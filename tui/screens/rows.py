@@ -66,7 +66,8 @@ class RowsPage(Targets):
         shape = self.shape()
         new = list(self.row_ids())
         self._old_pictures, self._pictures = {**self._old_pictures, **self._pictures}, {}
-        if shape == self._shape and self.holds_order:
+        held = shape == self._shape and self.holds_order and bool(old)
+        if held:
             new = list(old)
         self._shape = shape
         now = self.desk.tick()
@@ -74,7 +75,7 @@ class RowsPage(Targets):
             old,
             [row for row in new if not self.is_gone(row)],
             gone=self.is_gone,
-            now=now,
+            now=self.key_at if held else now,
             line_of=lambda row: self._old_pictures.get(row, EMPTY),
         )
         if len(self._old_pictures) > 2000:
@@ -101,8 +102,9 @@ class RowsPage(Targets):
         return bool(tables) and self.desk.marks.issuperset(tables)
 
     def targets(self) -> tuple[str, ...]:
-        if self.desk.marks:
-            return tuple(sorted(self.desk.marks))
+        return tuple(sorted(self.desk.marks)) if self.desk.marks else self.under_cursor()
+
+    def under_cursor(self) -> tuple[str, ...]:
         row = self.table.cursor_id
         return self.tables_of(row) if row is not None and row not in self.ghosts else ()
 

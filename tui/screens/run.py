@@ -85,7 +85,9 @@ class RunPage(RowsPage):
         return False
 
     def circumstances(self) -> Circumstances:
-        return replace(super().circumstances(), run_state=self.view.run.state if self.view else "")
+        run = self.view.run if self.view else None
+        failed = run is not None and any(step.state == "failed" for step in run.steps)
+        return replace(super().circumstances(), run_state=run.state if run else "", run_failed=failed)
 
     def crumb(self) -> tuple[Sequence[str], str]:
         return ("runs", self.run_id[:10]), ""
@@ -138,9 +140,10 @@ class RunPage(RowsPage):
 
         def found(plan_hash: object) -> None:
             if plan_hash:
-                desk.say(f"the texts were edited: this plan goes on from run {run_id[:10]}", Tone.CHANGING)
-                desk.host.go("review", plan_hash=str(plan_hash))
-            else:
+                words = f"the texts were edited: plan {str(plan_hash)[:12]} goes on from run {run_id[:10]}"
+                desk.say(words, Tone.CHANGING)
+                self.arrive("review", f"{words}: :review {str(plan_hash)[:12]}", plan_hash=str(plan_hash))
+            elif self.is_current and self.answering is None and self.entry is None:
                 self._ask_about_run("retry", "retry")
 
         desk.host.perform(lambda: desk.operations.continuation(run_id), found)

@@ -6,22 +6,9 @@ from core.names import TableName
 from tui.actions import command_line, find
 from tui.presentation.dialogs import ActFacts, question_about
 from tui.presentation.figures import span
-from tui.presentation.snapshot import World
+from tui.presentation.lineage import below, staged_by
 from tui.presentation.text import Tone
 from tui.screens.page import Page
-
-
-def below(world: World, targets: Sequence[str]) -> tuple[str, ...]:
-    """List everything that reads from the targets, directly or not, without the targets, nearest first."""
-    found: dict[str, None] = {}
-    queue = list(targets)
-    while queue:
-        statement = world.statements.get(TableName(queue.pop(0)))
-        for reader in statement.readers if statement else ():
-            if reader not in found and reader not in targets:
-                found[reader] = None
-                queue.append(reader)
-    return tuple(found)
 
 
 class Targets(Page):
@@ -85,17 +72,21 @@ class Targets(Page):
         self.desk.host.perform(lambda: self.desk.operations.stage(targets, "delete"), self._said)
 
     def do_unstage(self, key: str) -> None:
-        targets = self.subjects()
+        targets = staged_by(self.desk.world, self.desk.place.user, self.subjects())
         self.desk.host.perform(lambda: self.desk.operations.unstage(targets), self._said)
 
     def do_detail(self, key: str) -> None:
-        self.desk.host.go("detail", table=self.subjects()[0])
+        self.desk.host.go("detail", table=self.looked_at()[0])
 
     def do_sql(self, key: str) -> None:
-        self.desk.host.go("detail", table=self.subjects()[0], tab="sql")
+        self.desk.host.go("detail", table=self.looked_at()[0], tab="sql")
 
     def do_events(self, key: str) -> None:
-        self.desk.host.go("detail", table=self.subjects()[0], tab="events")
+        looked = self.looked_at()
+        if len(looked) == 1:
+            self.desk.host.go("detail", table=looked[0], tab="events")
+        else:
+            self.desk.host.go("events", tables=looked)
 
     def do_lineage(self, key: str) -> None:
-        self.desk.host.go("detail", table=self.subjects()[0], tab="lineage")
+        self.desk.host.go("detail", table=self.looked_at()[0], tab="lineage")
