@@ -53,7 +53,7 @@ def down(context: Context) -> int:
         confirm=confirm,
         progress=voice.progress,
     )
-    purged = teardown.purge(place, found) if found else []
+    purged = teardown.purge(place, found, voice.progress) if found else []
     if voice.as_json:
         voice.data({"ended": ended, "purged": purged})
     else:

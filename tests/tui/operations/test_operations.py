@@ -199,7 +199,7 @@ def test_purge_lists_and_deletes_what_carries_our_mark_and_nothing_else(place: P
     (checkpoint / "_headgate_owner").write_text("{}")
     found = teardown.marked(place)
     assert found == [str(ours), str(checkpoint)]
-    assert teardown.purge(place, found) == found
+    assert teardown.purge(place, found, lambda wait: None) == found
     assert foreign.exists() and not ours.exists() and not checkpoint.parent.exists()
 
 
@@ -212,7 +212,7 @@ def test_purge_never_follows_a_link(place: Place, tmp_path: Path) -> None:
     link.symlink_to(elsewhere)
     assert teardown.marked(place) == []
     with pytest.raises(Refused):
-        teardown.purge(place, [str(link)])
+        teardown.purge(place, [str(link)], lambda wait: None)
     assert elsewhere.exists()
 
 
@@ -261,3 +261,22 @@ def test_a_ledger_that_still_says_up_is_not_believed_while_the_pool_is_gone(
 
     agents.wait_for_pool(place, look, seconds=5.0)
     assert len(waits) == 1
+
+
+def test_a_folder_is_removed_whole_and_its_links_lead_nowhere(tmp_path: Path) -> None:
+    from tui.operations.removing import remove_tree
+
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / "file").touch()
+    for folder in range(20):
+        deep = tmp_path / "ours" / str(folder) / "state"
+        deep.mkdir(parents=True)
+        for name in range(5):
+            (deep / f"{name}.delta").touch()
+    (tmp_path / "ours/0/elsewhere").symlink_to(kept)
+    (tmp_path / "ours/1/broken").symlink_to(tmp_path / "nowhere")
+    heard: list[int] = []
+    remove_tree(str(tmp_path / "ours"), told=heard.append)
+    assert not (tmp_path / "ours").exists() and (kept / "file").exists()
+    assert heard == sorted(heard) and heard[-1] == 102
