@@ -70,7 +70,7 @@ def build() -> Parser:
 
 def check_verb(argv: list[str]) -> None:
     """Raise UsageError with the nearest command for a word that is none."""
-    word = _first_word(argv)
+    word = first_word(argv)
     if word is None or word in BY_NAME:
         return
     near = difflib.get_close_matches(word, list(BY_NAME), n=1, cutoff=0.5)
@@ -78,7 +78,8 @@ def check_verb(argv: list[str]) -> None:
     raise UsageError(f"{word!r} is not a command", remedy=remedy)
 
 
-def _first_word(argv: list[str]) -> str | None:
+def first_word(argv: list[str]) -> str | None:
+    """Give the command of a line, None for the console's."""
     takes_value = ("--project", "--env")
     skip = False
     for word in argv:

@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import threading
@@ -201,6 +202,67 @@ def test_an_interrupt_while_a_run_is_followed_leaves_it_running(
     monkeypatch.setattr("tui.operations.bound.Operations.wait_for_change", interrupt)
     assert edge.run(["runs", "7f3a-1", "--follow"]) == 130
     assert "detached" in capsys.readouterr().err and agent.heard == []
+
+
+def test_a_run_is_followed_no_longer_than_somebody_drives_it(
+    ledger: Any, place: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger.create_run(run_row("7f3a", "running", "gate"))
+    monkeypatch.setattr("tui.commands.executing.AGENT_GONE_S", 0.0)
+    assert edge.run(["runs", "7f3a-1", "--follow"]) == 4
+    said = capsys.readouterr().err
+    assert "the agent ended, and run 7f3a-1 with it: 0 of 1 steps, start a why" in said
+    assert "headgate up, then headgate runs 7f3a-1 --follow" in said
+
+
+def test_a_followed_run_whose_agent_answers_again_is_followed_on(
+    ledger: Any, agent: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger.create_run(run_row("7f3a", "running", "running"))
+    answers = iter([False, False, True, False])
+
+    def answer(_: object) -> bool:
+        found = next(answers)
+        if found:
+            _end(ledger, "done", "done")
+        return found
+
+    monkeypatch.setattr("tui.operations.bound.Operations.agent_answers", answer)
+    assert edge.run(["runs", "7f3a-1", "--follow"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "begun", "goes_on"),
+    [
+        ("runs 7f3a-1 --follow", "run 7f3a-1", "headgate runs 7f3a-1 --follow comes back to it"),
+        ("apply {hash} --confirm 2", "run 7f3a-1", "headgate runs 7f3a-1 --follow comes back to it"),
+        ("wait --timeout 300", "statements", "headgate ls shows how it is"),
+        ("up", "pool", "headgate up waits for them again"),
+    ],
+)
+def test_an_interrupt_says_in_one_line_what_goes_on(
+    words: str, begun: str, goes_on: str, ledger: Any, agent: Any, folder: Path, deployed: Any,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    plan_hash = submitted(ledger, agent, capsys)
+    ledger.put_deployment(deployed("a", state="starting"))
+    ledger.create_run(run_row(plan_hash, "running", "running"))
+    ledger.put_pool(pool_state="starting")
+    agent.script["apply"] = {"run": "7f3a-1"}
+    child = subprocess.Popen(
+        [sys.executable, "-m", "tui.cli", *words.format(hash=plan_hash[:8]).split()],
+        cwd=folder, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    assert child.stderr is not None
+    said = ""
+    while f"  {begun}" not in said and " statements:" not in said:
+        line = child.stderr.readline()
+        assert line, said
+        said += line
+    child.send_signal(signal.SIGINT)
+    rest = child.stderr.read()
+    assert child.wait() == 130
+    assert goes_on in rest and rest.count("\n") == 1, rest
 
 
 def test_apply_without_its_text_sends_nothing(ledger: Any, agent: Any, capsys: pytest.CaptureFixture[str]) -> None:
