@@ -4,6 +4,7 @@ import gc
 import shutil
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -39,7 +40,12 @@ def _plan(context: Context) -> int:
     request = read_request(context)
     declared = operations.declared()
     submitted: Submitted | None = None
-    observed = plans.observed_from_file(args.observed) if args.observed else _observed(context)
+    if args.observed:
+        observed = plans.observed_from_file(args.observed)
+    else:
+        if not args.offline:
+            _look_first(context)
+        observed = _observed(context)
     plans.refuse_unknown(declared.project, observed, request)
     found = operations.compute_over(declared.project, observed, request)
     if not (args.observed or args.offline or found.refusals or found.empty):
@@ -127,6 +133,13 @@ def how_to_apply(found: Plan) -> str:
 
     text = confirmation_for_plan(found).text
     return f"to execute it: headgate apply {found.hash[:12]}" + (f" --confirm '{text}'" if text else "")
+
+
+def _look_first(context: Context) -> None:
+    """Let an agent that has just begun look at what runs; without one, what is known last is all there is."""
+    with suppress(LedgerUnavailable):
+        if context.operations.agent_answers():
+            plans.wait_until_observed(context.place, context.operations.reader, context.voice.progress)
 
 
 def _observed(context: Context) -> dict[TableName, Any]:

@@ -2,17 +2,20 @@
 
 import json
 import secrets
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from core.errors import LedgerUnavailable, Refused, Stale, UsageError
+from core.differences import counted
+from core.errors import LedgerUnavailable, Refused, Stale, TryAgain, UsageError
 from core.names import TableName
 from core.plan import PLANNER, Observed, Plan, Request
-from core.vocabulary import State
+from core.vocabulary import State, Wanted
 from state.rows import PlanRow
 from state.store import Reader
 from tui.client import Client
+from tui.operations.agents import Progress, Wait, answers
 from tui.operations.environments import Place
 
 if TYPE_CHECKING:
@@ -21,6 +24,10 @@ if TYPE_CHECKING:
     from tui.operations.projects import Declaration
 
 _TRIES = 3
+OBSERVED_S = 20.0
+"""A first round takes a second or two once the pool answers."""
+_LOST = frozenset({State.UNKNOWN, State.STOPPED})
+"""States that a statement which is wanted running has only before the agent's first round, or between two sessions."""
 _SHORTEST = 4
 
 
@@ -40,6 +47,30 @@ def observe(reader: Reader) -> dict[TableName, Observed]:
     from state.observed import observe as observe_deployments
 
     return observe_deployments(reader.deployments(include_deleted=True))
+
+
+def wait_until_observed(place: Place, reader: Reader, progress: Progress, *, seconds: float = OBSERVED_S) -> None:
+    """Wait until the agent has looked at every statement that it keeps running; raises TryAgain.
+
+    An agent that begins knows nothing of what runs until its first round: a plan made then would resume what runs.
+    Only a pool that is up or starting is waited for; on one that is down nothing runs.
+    """
+    began = time.monotonic()
+    while reader.facts().pool_state in ("up", "starting"):
+        lost = [line for line in reader.statements() if line.wanted == Wanted.RUNNING and line.state in _LOST]
+        if not lost:
+            return
+        elapsed = time.monotonic() - began
+        if elapsed > seconds:
+            unknown = [str(line.table) for line in lost if line.state == State.UNKNOWN]
+            if not unknown:
+                return
+            raise TryAgain(
+                f"not observed yet: {', '.join(unknown[:5])}; a plan would take for stopped what may run",
+                remedy=f"plan again once headgate ls shows their states; headgate logs agent {place.options}",
+            )
+        progress(Wait("the agent looks at what runs", elapsed, 2.0, counted(len(lost), "statement")))
+        time.sleep(0.1)
 
 
 def observed_from_file(path: str) -> Mapping[TableName, Observed]:
@@ -103,6 +134,8 @@ def submit(
     from core.plan_json import plan_as_json
 
     # The run that is continued makes the plan another one already, and leaves it the same when it is asked for twice.
+    if answers(client):
+        wait_until_observed(place, reader, _silent)
     wanted = request if request.nonce or request.continues else replace(request, nonce=secrets.token_hex(8))
     for attempt in range(_TRIES):
         observed = observe(reader)
@@ -130,6 +163,10 @@ def submit(
             level=str(answer.get("level") or ""),
         )
     raise AssertionError("the last try returns or raises")
+
+
+def _silent(wait: Wait) -> None:
+    return
 
 
 def find(reader: Reader, hash_prefix: str) -> tuple[PlanRow, Plan]:

@@ -457,3 +457,29 @@ def test_a_reader_that_goes_away_is_no_failure(words: str, folder: Path) -> None
     done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, cwd=folder)
     code = done.stdout.splitlines()[-1]
     assert code in ("0", "1" if words == "doctor" else "0") and "Traceback" not in done.stderr
+
+
+def test_a_plan_waits_for_the_first_look_of_an_agent_that_has_just_begun(
+    ledger: Any, agent: Any, deployed: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger.put_deployment(deployed("a", state="unknown"))
+
+    def look(_: float) -> None:
+        ledger.update_deployment(deployed("a").table, 1, state="running")
+
+    monkeypatch.setattr("tui.operations.plans.time.sleep", look)
+    actions = {node["table"]: node["action"] for node in planned(["b"], capsys)["nodes"]}
+    assert (actions["a"], actions["b"]) == ("keep", "start")
+
+
+@pytest.mark.parametrize(("pool_state", "code"), [("up", 4), ("starting", 4), ("down", 0)])
+def test_what_was_not_observed_yet_is_not_planned_on(
+    pool_state: str, code: int, ledger: Any, agent: Any, deployed: Any, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    ledger.put_deployment(deployed("a", state="unknown"))
+    ledger.put_pool(pool_state=pool_state)
+    monkeypatch.setattr("tui.operations.plans.wait_until_observed.__kwdefaults__", {"seconds": 0.0})
+    assert edge.run(["plan", "b"]) == code
+    assert ("not observed yet: a" in capsys.readouterr().err) == bool(code)
+    assert edge.run(["plan", "b", "--offline"]) == 0
