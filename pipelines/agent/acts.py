@@ -23,6 +23,10 @@ STOP_S = 8.0
 """Deadline of a stop; after it the stop is sent, not confirmed, and the reconciler goes on with it."""
 
 
+NOT_RECORDED = ", not recorded"
+"""Neither ledger nor emergency journal took the intent: an agent that ends forgets it, and the next one starts it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What came of an act on one statement."""
@@ -30,7 +34,7 @@ class Outcome:
     table: TableName
     version: int
     outcome: str
-    """stopped, started, restarted, or `sent, not confirmed`."""
+    """stopped, started, restarted, or `sent, not confirmed`; with NOT_RECORDED where no disk took a stop."""
     called_ms: float | None
     """From the command's arrival to Spark's stop being called; None when it was not."""
     took_ms: float
@@ -60,9 +64,8 @@ class Acts:
     def stop(self, tables: tuple[TableName, ...], arrived: float, *, by: str) -> tuple[Outcome, ...]:
         """Stop statements, sinks first; intent first, in the emergency journal if the ledger cannot take it."""
         found = self._find(tables)
-        for deployment in found:
-            self._intend(deployment, Wanted.STOPPED)
-        return tuple(self._stop_one(deployment, arrived, by) for deployment in found)
+        recorded = {(d.table, d.version): self._intend(d, Wanted.STOPPED) for d in found}
+        return tuple(self._stop_one(d, arrived, by, recorded=recorded[d.table, d.version]) for d in found)
 
     def start(self, tables: tuple[TableName, ...], arrived: float, *, by: str) -> tuple[Outcome, ...]:
         """Start stopped or failed statements on their checkpoints, sources first."""
@@ -110,21 +113,24 @@ class Acts:
         depth = _depths(deployments)
         return tuple(sorted(found, key=lambda d: (-depth.get(d.table, 0), d.table)))
 
-    def _intend(self, deployment: Deployment, wanted: Wanted) -> None:
+    def _intend(self, deployment: Deployment, wanted: Wanted) -> bool:
+        """Write down what is wanted; returns whether it is on disk."""
         table, version = deployment.table, deployment.version
         write = self._world.ledger.update_deployment
         try:
             deadlines.call(LEDGER_S, lambda: write(table, version, wanted=wanted, state=State.STOPPING))
         except (LedgerUnavailable, PoolUnreachable) as error:
             log.warning("the ledger did not take a stop in time, it goes to the emergency journal: %s", error.summary)
-            self._emergency.append({"at": self._world.clock(), "act": "stop", "table": table, "version": version})
+            entry = {"at": self._world.clock(), "act": "stop", "table": table, "version": version}
+            return self._emergency.append(entry)
+        return True
 
     def _tell(self, deployment: Deployment, state: State, how: str) -> None:
         """Record among the events what an operator did."""
         about = (deployment.table, deployment.version)
         self._world.event("state", f"{deployment.state} → {state}, {how}", about=about)
 
-    def _stop_one(self, deployment: Deployment, arrived: float, by: str) -> Outcome:
+    def _stop_one(self, deployment: Deployment, arrived: float, by: str, *, recorded: bool) -> Outcome:
         calls: list[float] = []
         name = query_name(deployment.table, deployment.version)
         try:
@@ -132,15 +138,18 @@ class Acts:
         except PoolUnreachable as error:
             log.warning("stop of %s sent, not confirmed: %s", name, error.summary)
             called = calls[0] if calls else None
-            return Outcome(deployment.table, deployment.version, "sent, not confirmed", called, _since(arrived))
+            said = "sent, not confirmed" + ("" if recorded else NOT_RECORDED)
+            return Outcome(deployment.table, deployment.version, said, called, _since(arrived))
         took = _since(arrived)
         try:
             deadlines.call(LEDGER_S, lambda: mark_stopped(self._world, deployment))
+            recorded = True
             if deployment.state != State.STOPPED:
                 deadlines.call(LEDGER_S, lambda: self._tell(deployment, State.STOPPED, f"stopped by {by}"))
         except (LedgerUnavailable, PoolUnreachable):
             log.warning("%s is stopped; the ledger learns it later", name)
-        return Outcome(deployment.table, deployment.version, "stopped", calls[0] if calls else None, took)
+        said = "stopped" if recorded else f"stopped{NOT_RECORDED}"
+        return Outcome(deployment.table, deployment.version, said, calls[0] if calls else None, took)
 
     def _fail_without_parents(self, deployment: Deployment) -> None:
         """Refuse to start a statement whose parent's version is gone: it would be active, silent and blind."""

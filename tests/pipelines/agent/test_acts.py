@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from core.errors import EngineRefused
+from core.errors import EngineRefused, LedgerUnavailable
 from core.names import TableName
 from core.plan import Binding, Texts
 from pipelines.agent.acts import Acts
@@ -99,3 +99,21 @@ def test_unstage_answers_with_what_was_staged_by_this_caller_in_this_folder(worl
     answer = commands.handle(ALICE, {"op": "unstage", "args": {"folder": "/p", "tables": ["a", "b", "c", "d"]}})
     assert answer == {"unstaged": ["a"]}
     assert {(mark.actor, mark.table) for mark in world.ledger.staged()} == {("alice", "b"), ("bob", "c")}
+
+
+def test_a_stop_that_no_disk_takes_is_called_and_said_not_to_be_recorded(
+    world: World, pool: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, acts: Acts
+) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise LedgerUnavailable("the ledger cannot grow: the disk is full")
+
+    for name in ("update_deployment", "add_event"):
+        monkeypatch.setattr(type(world.ledger), name, full)
+    gone = Acts(world, EmergencyJournal(tmp_path / "gone" / "emergency.jsonl"))
+    (lost,) = gone.stop((A,), time.monotonic(), by="alice")
+    assert lost.outcome == "stopped, not recorded" and pool.stops == ["a@v1"]
+    (kept,) = acts.stop((A,), time.monotonic(), by="alice")
+    assert kept.outcome == "stopped", "the emergency journal has it"
+    pool.reachable = False
+    (sent,) = gone.stop((A,), time.monotonic(), by="alice")
+    assert sent.outcome == "sent, not confirmed, not recorded"

@@ -483,3 +483,13 @@ def test_what_was_not_observed_yet_is_not_planned_on(
     assert edge.run(["plan", "b"]) == code
     assert ("not observed yet: a" in capsys.readouterr().err) == bool(code)
     assert edge.run(["plan", "b", "--offline"]) == 0
+
+
+@pytest.mark.parametrize("outcome", ["stopped, not recorded", "sent, not confirmed, not recorded"])
+def test_a_stop_that_is_not_recorded_says_so_and_is_no_success(
+    outcome: str, agent: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    agent.script["stop"] = {"statements": [{"table": "a", "version": 1, "outcome": outcome, "took_ms": 12}]}
+    assert edge.run(["stop", "a", "--yes"]) == 4
+    said = capsys.readouterr()
+    assert f"a v1: {outcome}" in said.out and "an agent that ends now forgets it" in said.err
