@@ -1,6 +1,7 @@
 """At 80 columns nothing that matters is cut: what does not fit is folded."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from tui.presentation import runs
 from tui.presentation.banner import flash
 from tui.presentation.dialogs import ActFacts, Answering, drawn, question_about
 from tui.presentation.glyphs import UNICODE
+from tui.presentation.helping import topic_lines
 from tui.presentation.review import heading, rest
 from tui.presentation.text import Line, Tone, fold, fold_all, line, line_width, plain
 
@@ -106,3 +108,22 @@ def test_checks_steps_and_headings_of_a_plan_and_a_run_are_whole() -> None:
     assert all(line_width(one) <= 80 for one in top)
     assert "by somebody.else" in words(top)
     assert runs.ending(run) in words(top)
+
+
+def test_a_dialog_hides_the_whole_width_of_a_narrow_screen() -> None:
+    async def scenario(console: Console) -> None:
+        assert console.page.table.choose("till")
+        await console.press("T")
+        rows = console.text().splitlines()
+        top = next(index for index, row in enumerate(rows) if "STOP till" in row)
+        box = rows[top : top + len(console.page.dialog.lines)]
+        assert all(row[0] in "┌│└" and row[79] in "┐│┘" for row in box)
+
+    in_console(scenario)
+
+
+def test_the_pages_of_help_fit_80_columns_where_they_are_tables() -> None:
+    for name in ("console", "plans", "concepts", "incident"):
+        text = (Path(__file__).parents[2] / "tui" / "help" / f"{name}.md").read_text()
+        for row in topic_lines(text, 80):
+            assert line_width(row) <= 80, plain(row)

@@ -60,7 +60,11 @@ def topic_lines(text: str, width: int) -> tuple[Line, ...]:
             lines.append(line((f" {rows[0].lstrip('# ')}", Tone.TITLE)))
             rows = rows[1:]
         if rows and rows[0].startswith(("    ", "|", "- ", "```")):
-            lines.extend(line((f"   {row}", Tone.PLAIN)) for row in rows if not row.startswith(("```", "|--")))
+            lines.extend(
+                line((f"   {row.removeprefix('    ')}", Tone.PLAIN))
+                for row in rows
+                if not row.startswith(("```", "|--"))
+            )
         elif rows:
             lines.extend(wrap(" ".join(rows), width - 2, Tone.PLAIN, " "))
         lines.append(EMPTY)

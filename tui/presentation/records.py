@@ -2,7 +2,7 @@
 
 from state.rows import Audit, Command, Event
 from tui.presentation.figures import moment
-from tui.presentation.text import Line, Span, Tone, fit, left, line, wrap
+from tui.presentation.text import Line, Span, Tone, fit, left, line, shorten, wrap
 
 BAD = ("refused", "failed", "error")
 
@@ -84,7 +84,7 @@ def command_text(one: Command, width: int) -> tuple[Line, ...]:
 
 def audit_text(one: Audit, width: int) -> tuple[Line, ...]:
     """Write the whole of an entry."""
-    text = f"{one.actor} did {one.action} to {one.subject}"
+    text = f"{one.actor}: {one.action} {one.subject}"
     if one.confirmation:
         text += f", confirmed by typing `{one.confirmation}`"
     if one.plan_hash:
@@ -94,11 +94,11 @@ def audit_text(one: Audit, width: int) -> tuple[Line, ...]:
 
 def event_columns(width: int) -> Line:
     """Write the heading of the events."""
-    return line(("  " + left("WHEN", 13) + left("TABLE", _table_width(width)) + left("KIND", 11) + "WHAT", Tone.DIM))
+    return line(("  " + left("WHEN", 13) + left("TABLE", _table_width(width)) + left("KIND", 10) + "WHAT", Tone.DIM))
 
 
 def _table_width(width: int) -> int:
-    return 26 if width < 120 else 40
+    return 22 if width < 120 else 40
 
 
 def event_row(one: Event, width: int, now: float) -> Line:
@@ -109,8 +109,8 @@ def event_row(one: Event, width: int, now: float) -> Line:
             Span("  "),
             Span(left(moment(one.at, now), 13), Tone.DIM),
             Span(left(table, _table_width(width) - 1) + " "),
-            Span(left(one.kind, 11), Tone.DIM),
-            Span(event_words(one), event_tone(one)),
+            Span(left(one.kind, 10), Tone.DIM),
+            Span(shorten(event_words(one), width - _table_width(width) - 25), event_tone(one)),
         ),
         width,
     )

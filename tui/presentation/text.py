@@ -153,11 +153,14 @@ def wrap(text: str, width: int, tone: Tone = Tone.PLAIN, indent: str = "") -> tu
 
 
 def fold(content: Line, width: int) -> tuple[Line, ...]:
-    """Break a line at spaces into lines of at most `width` cells, tones and indent kept; a longer word is broken."""
+    """Break a line at spaces into lines of at most `width` cells, tones kept, what goes on two cells further in.
+
+    A word that is longer than a line is broken.
+    """
     if line_width(content) <= width:
         return (content,)
     text = plain(content)
-    indent = min(len(text) - len(text.lstrip()), width // 3)
+    indent = min(len(text) - len(text.lstrip()) + 2, width // 3)
     rows: list[list[Span]] = [[]]
     room = width
     for span in content:

@@ -59,6 +59,7 @@ class ChangesPage(RowsPage):
 
     def refresh_body(self) -> None:
         super().refresh_body()
+        self.table.styles.height = min(max(len(self.table.ids), 2) + 1, max(self.size.height * 2 // 5, 4))
         width = self.pane.size.width
         if not width:
             return

@@ -177,7 +177,8 @@ class Page(Screen[None], inherit_bindings=False):
     def _show_dialog(self, width: int) -> None:
         lines: tuple[Line, ...] = ()
         if self.answering is not None:
-            wide = min(width - 2, DIALOG_WIDTH)
+            # Nothing of the screen below shows at its sides where it cannot be told from the box.
+            wide = width if width < DIALOG_WIDTH + 2 else DIALOG_WIDTH
             lines = dialogs.drawn(self.answering, wide, self.desk.glyphs)
             self.dialog.styles.width, self.dialog.styles.height = wide, len(lines)
         self.dialog.display = bool(lines)
