@@ -181,3 +181,23 @@ def test_what_was_staged_is_told_in_the_log_as_what_is_typed() -> None:
         assert "`headgate plan deploy till` plans the same without it" in " ".join(console.text().split())
 
     in_console(scenario, operations=operations)
+
+
+def test_on_a_wide_terminal_the_text_stands_beside_the_rows() -> None:
+    async def scenario(console: Console) -> None:
+        wanted = {
+            "review": ({"plan_hash": "7f3a"}, "^order_items", "AND vat IS NOT NULL"),
+            "run": ({"run_id": "9f2c"}, "1 create", "lag 81k → 12k, 18 s left"),
+            "changes": ({}, "menu_sales", "30 seconds"),
+        }
+        for name, (arguments, row, text) in wanted.items():
+            console.app.go(name, **arguments)
+            await console.until(lambda text=text: text in console.text(), f"{name}: {text}")
+            table, pane = console.page.table.region, console.page.pane.region
+            assert table.y == pane.y
+            assert pane.x > table.x + table.width
+            assert any(row in line[: table.width] for line in console.text().splitlines())
+            console.app.leave()
+            await console.pilot.pause()
+
+    in_console(scenario, size=(200, 60))

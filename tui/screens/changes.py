@@ -6,6 +6,7 @@ Enter plans what is staged and opens the review.
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
+from textual.containers import Container
 from textual.widget import Widget
 
 from tui.presentation.changes import Change, detail, header, merge, problem_lines, row, summary
@@ -30,7 +31,7 @@ class ChangesPage(RowsPage):
         self.pane = Pane(desk.painter, id="under")
 
     def body(self) -> Sequence[Widget]:
-        return (self.table, self.pane)
+        return (Container(self.table, self.pane, id="split"),)
 
     def fetch(self) -> object:
         return self.desk.operations.project()
@@ -59,7 +60,7 @@ class ChangesPage(RowsPage):
 
     def refresh_body(self) -> None:
         super().refresh_body()
-        self.table.styles.height = min(max(len(self.table.ids), 2) + 1, max(self.size.height * 2 // 5, 4))
+        self.share(max(len(self.table.ids), 2), max(self.size.height * 2 // 5, 4))
         width = self.pane.size.width
         if not width:
             return

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from textual.containers import Container
 from textual.widget import Widget
 
 from core.differences import counted
@@ -32,7 +33,7 @@ class ReviewPage(RowsPage):
         self.pane = Pane(desk.painter, id="under")
 
     def body(self) -> Sequence[Widget]:
-        return (self.heading, self.table, self.pane)
+        return (self.heading, Container(self.table, self.pane, id="split"))
 
     def fetch(self) -> object:
         return self.desk.operations.plan(self.plan_hash) or "missing"
@@ -64,18 +65,18 @@ class ReviewPage(RowsPage):
             self.heading.show((line((words, Tone.CHANGING)),))
             return
         plan = self.view.plan
-        rows = len(plan.nodes) + 1
-        self.table.styles.height = min(rows, max((self.size.height - 8) // 2, 4))
+        self.share(len(plan.nodes), max((self.size.height - 8) // 2, 4))
         place = self.desk.place
         environment = place.words
         self.heading.show(heading(plan, self.view.row, environment, self.desk.clock(), width))
         super().refresh_body()
         lines: list[Line] = []
+        beside = self.pane.size.width or width
         chosen = self.table.cursor_id
         for number, node in enumerate(plan.nodes, 1):
             if node.table == chosen:
-                lines.extend(why(number, node, width, self.desk.glyphs, full=self.full))
-        lines.extend(rest(plan, width, self.desk.glyphs))
+                lines.extend(why(number, node, beside, self.desk.glyphs, full=self.full))
+        lines.extend(rest(plan, beside, self.desk.glyphs))
         self.pane.show(lines)
 
     def crumb(self) -> tuple[Sequence[str], str]:

@@ -83,6 +83,10 @@ class RowsPage(Targets):
         self.table.empty = () if ids else self.empty_lines(width)
         self.table.show(self.table.ids if list(self.table.ids) == list(ids) else ids, self.line_of, self.head(width))
 
+    def share(self, rows: int, most: int) -> None:
+        """Give the table the lines of its rows, `most` at most, where the text stands below it; beside it, all."""
+        self.table.styles.height = "1fr" if self.has_class("-wide") else min(rows + 1, most)
+
     def line_of(self, row: str) -> Line:
         """Draw a row with its mark; a ghost is drawn as it was."""
         picture = self._pictures.get(row)

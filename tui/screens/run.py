@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from textual.containers import Container
 from textual.widget import Widget
 
 from tui.actions import command_line, find
@@ -32,7 +33,7 @@ class RunPage(RowsPage):
         self.pane = Pane(desk.painter, id="under")
 
     def body(self) -> Sequence[Widget]:
-        return (self.heading, self.table, self.pane)
+        return (self.heading, Container(self.table, self.pane, id="split"))
 
     def fetch(self) -> object:
         return self.desk.operations.run(self.run_id) or "missing"
@@ -65,7 +66,7 @@ class RunPage(RowsPage):
             return
         run = self.view.run
         width = self.size.width
-        self.table.styles.height = min(len(run.steps) + 1, max(self.size.height - 12, 4))
+        self.share(len(run.steps), max(self.size.height - 12, 4))
         place = self.desk.place
         environment = place.words
         self.heading.show(heading(run, environment, self.desk.clock(), width, self.desk.glyphs))
@@ -76,7 +77,7 @@ class RunPage(RowsPage):
         if chosen is not None:
             steps = self.view.plan.plan.steps if self.view.plan else ()
             reason = next((one.why for one in steps if one.n == chosen.n), "")
-            self.pane.show(step_detail(chosen, reason, width, self.desk.glyphs))
+            self.pane.show(step_detail(chosen, reason, self.pane.size.width or width, self.desk.glyphs))
 
     def targets(self) -> tuple[str, ...]:
         return ()
