@@ -5,16 +5,19 @@ from pathlib import Path
 
 import pytest
 
+from core.errors import HeadgateError
 from core.plan import Guard
 from state.rows import PlanRow
+from tests.terminal.fake import FakeOperations
 from tests.terminal.pizzeria import NOW, sample_plan, sample_run
 from tests.tui.console import Console, in_console
 from tui.presentation import runs
-from tui.presentation.banner import flash
+from tui.presentation.banner import Place, banner, flash
 from tui.presentation.dialogs import ActFacts, Answering, drawn, question_about
 from tui.presentation.glyphs import UNICODE
 from tui.presentation.helping import topic_lines
 from tui.presentation.review import heading, rest
+from tui.presentation.snapshot import freshness, make_world
 from tui.presentation.text import Line, Tone, fold, fold_all, line, line_width, plain
 
 LONG = "orders_paid_by_card_and_delivered_to_the_door_of_the_client_v"
@@ -127,3 +130,45 @@ def test_the_pages_of_help_fit_80_columns_where_they_are_tables() -> None:
         text = (Path(__file__).parents[2] / "tui" / "help" / f"{name}.md").read_text()
         for row in topic_lines(text, 80):
             assert line_width(row) <= 80, plain(row)
+
+
+@pytest.mark.parametrize("width", [80, 100, 200])
+def test_the_first_line_never_loses_the_environment_or_the_age_of_the_data(width: int) -> None:
+    operations = FakeOperations(protected=True)
+    facts = operations.current.facts
+    assert facts is not None
+    run = replace(sample_run(NOW), id="7f3a-01c2f")
+    facts = replace(facts, pool="spark-connect-eu-central-1", pool_state="silent", agent_seen_at=NOW - 42)
+    world = make_world(replace(operations.current, facts=facts, open_runs=(run,)))
+    place = Place("the-payments-platform-of-the-company", "production-eu", True, "somebody.else.of.the.night")
+    text = plain(banner(place, world, freshness(world.snapshot, NOW), width))
+    assert len(text) == width
+    assert " PRODUCTION-EU protected " in text
+    assert "STALE 40s" in text
+    for word in text.split():
+        assert word.strip("…") in f"{place} {facts} run {run.id} STALE 40s ! 2 faults 1 staged PRODUCTION-EU protected"
+
+
+def test_what_cannot_be_read_is_said_once_and_not_every_half_second() -> None:
+    class Failing(FakeOperations):
+        asked = 0
+
+        def audits(self):
+            self.asked += 1
+            raise HeadgateError("the ledger is gone", remedy="headgate up")
+
+    operations = Failing()
+
+    async def scenario(console: Console) -> None:
+        console.app.go("audit")
+        await console.until(lambda: "the ledger is gone. headgate up" in console.flash(), "the sentence")
+        said, asked = console.app.desk.said, operations.asked
+        for _ in range(3):
+            console.pass_time(1.0)
+            console.app.kick()
+            await console.until(lambda before=asked: operations.asked > before, "another reading")
+            asked = operations.asked
+        await console.pilot.pause()
+        assert console.app.desk.said is said
+
+    in_console(scenario, operations=operations)

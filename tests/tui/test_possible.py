@@ -218,3 +218,26 @@ def test_what_is_not_possible_is_told_without_colour_and_takes_no_more_room() ->
     assert both[0].startswith(" P pause ")
     assert both[1].startswith("(P pause)")
     assert both[0].index("?") == both[1].index("?")
+
+
+@pytest.mark.parametrize("screen", ["changes", "audit", "help", "run"])
+def test_an_act_on_named_tables_is_asked_for_on_any_screen(screen: str) -> None:
+    async def scenario(console: Console) -> None:
+        console.app.go(screen, **({"run_id": "9f2c"} if screen == "run" else {}))
+        await console.pilot.pause()
+        await console.press(":")
+        await console.type("stop till")
+        await console.press("enter")
+        assert "STOP till in pizzeria dev" in console.dialog()
+
+    in_console(scenario)
+
+
+def test_changes_says_how_many_are_marked_because_acts_are_about_them() -> None:
+    async def scenario(console: Console) -> None:
+        await at(console, "till")
+        await console.press("space", "p")
+        await console.until(lambda: "rebuild + 1" in console.text(), "the changes")
+        assert "1 marked" in console.text().splitlines()[1]
+
+    in_console(scenario)

@@ -34,25 +34,42 @@ class Place:
 
 
 def banner(place: Place, world: World, fresh: Freshness, width: int) -> Line:
-    """Write line 1: project, environment in colour and word, pool, age of the data, faults, staged, runs, user."""
+    """Write line 1: project, environment in colour and word, pool, age of the data, faults, staged, runs, user.
+
+    What has no room is left out whole, the least important first; environment and age of the data are never.
+    """
     environment = f" {place.words} "
-    start: list[Span] = [Span(f" {place.project}", Tone.TITLE), Span(" "), Span(environment, environment_tone(place))]
-    facts = world.snapshot.facts
-    parts: list[tuple[str, Tone]] = []
-    if facts is not None:
-        calm = facts.pool_state in ("up", "")
-        parts.append((f"pool {facts.pool}" + ("" if calm else f" {facts.pool_state}"), Tone.DIM if calm else Tone.BAD))
-    parts.append((fresh.words, Tone.BAD if fresh.stale else Tone.GOOD))
+    user = line((f"  {shorten(place.user, 16)} ", Tone.DIM))
+    project = shorten(place.project, max(width - width_of(environment) - width_of(fresh.words) - 12, 4))
+    start: list[Span] = [Span(f" {project}", Tone.TITLE), Span(" "), Span(environment, environment_tone(place))]
+    room = width - line_width(tuple(start))
+    kept: list[tuple[int, str, Tone]] = []
+    for part in sorted(_parts(world, fresh)):
+        taken = width_of(SEPARATOR + part[2])
+        if taken > room:
+            break
+        kept.append(part[1:])
+        room -= taken
+    for _, text, tone in sorted(kept):
+        start += [Span(SEPARATOR), Span(text, tone)]
+    return ends(tuple(start), user, width) if room >= line_width(user) else fit(tuple(start), width)
+
+
+def _parts(world: World, fresh: Freshness) -> list[tuple[int, int, str, Tone]]:
+    """List what line 1 says by importance and place, each number smallest first."""
+    snapshot = world.snapshot
+    parts = [(0, 1, fresh.words, Tone.BAD if fresh.stale else Tone.GOOD)]
+    if snapshot.facts is not None:
+        calm = snapshot.facts.pool_state in ("up", "")
+        words = f"pool {snapshot.facts.pool}" + ("" if calm else f" {snapshot.facts.pool_state}")
+        parts.append((5 if calm else 1, 0, words, Tone.DIM if calm else Tone.BAD))
     if world.faults:
-        parts.append((f"! {counted(world.faults, 'fault')}", Tone.BAD))
-    if world.snapshot.open_runs:
-        parts.append((f"run {world.snapshot.open_runs[0].id[:10]}", Tone.CHANGING))
-    if world.snapshot.staged:
-        parts.append((f"{len(world.snapshot.staged)} staged", Tone.MARK))
-    for text, tone in parts:
-        start.append(Span(SEPARATOR))
-        start.append(Span(text, tone))
-    return ends(tuple(start), line((f"  {place.user} ", Tone.DIM)), width)
+        parts.append((2, 2, f"! {counted(world.faults, 'fault')}", Tone.BAD))
+    if snapshot.open_runs:
+        parts.append((3, 3, f"run {snapshot.open_runs[0].id[:10]}", Tone.CHANGING))
+    if snapshot.staged:
+        parts.append((4, 4, f"{len(snapshot.staged)} staged", Tone.MARK))
+    return parts
 
 
 def environment_tone(place: Place) -> Tone:

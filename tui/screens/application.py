@@ -6,6 +6,7 @@ Nothing on the event loop waits for a file or a socket.
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import ClassVar
 
 from textual._compositor import ChopsUpdate, LayoutUpdate
@@ -40,6 +41,13 @@ class WorldRead(Message):
     def __init__(self, world: World) -> None:
         super().__init__()
         self.world = world
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """Why something could not be read; said once as long as it is the same."""
+
+    words: str
 
 
 class Fetched(Message):
@@ -136,7 +144,8 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
         """Open a screen by name; its module is imported when it is first needed."""
         from tui.screens.names import make_page
 
-        self.push_screen(make_page(name, self.desk, arguments))
+        self._page = make_page(name, self.desk, arguments)
+        self.push_screen(self._page)
         self.kick()
 
     def command(self, text: str) -> None:
@@ -216,7 +225,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
         try:
             return page.fetch()
         except HeadgateError as error:
-            return error
+            return Unread(f"{error.summary}. {error.remedy}".strip())
 
     def on_world_read(self, message: WorldRead) -> None:
         first = self._newest is None
@@ -232,8 +241,8 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
 
     def _take_fetched(self, message: Fetched) -> None:
         self._fetched = None
-        if isinstance(message.what, HeadgateError):
-            self.desk.say(f"{message.what.summary} {message.what.remedy}".strip(), Tone.BAD)
+        if isinstance(message.what, Unread):
+            self.desk.say(message.what.words, Tone.BAD)
         else:
             message.page.take(message.what)
 

@@ -77,7 +77,8 @@ class ChangesPage(RowsPage):
         self.pane.show(lines)
 
     def crumb(self) -> tuple[Sequence[str], str]:
-        return ("changes",), summary(tuple(self.changes.values()), self.desk.place.user)
+        marked = f"{len(self.desk.marks)} marked   " if self.desk.marks else ""
+        return ("changes",), marked + summary(tuple(self.changes.values()), self.desk.place.user)
 
     def circumstances(self) -> Circumstances:
         mine = sum(1 for mark in self.desk.world.snapshot.staged if mark.actor == self.desk.place.user)

@@ -118,7 +118,7 @@ class RowsPage(Targets):
 
     def circumstances(self) -> Circumstances:
         row = self.table.cursor_id
-        on_ghost = not self.desk.marks and row is not None and row in self.ghosts
+        on_ghost = not self.named and not self.desk.marks and row is not None and row in self.ghosts
         return replace(super().circumstances(), ghost=on_ghost)
 
     def do_down(self, key: str) -> None:
