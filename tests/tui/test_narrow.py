@@ -14,6 +14,7 @@ from tests.tui.console import Console, in_console
 from tui.presentation import runs
 from tui.presentation.banner import Place, banner, flash
 from tui.presentation.dialogs import ActFacts, Answering, drawn, question_about
+from tui.presentation.entry import insert
 from tui.presentation.glyphs import UNICODE
 from tui.presentation.helping import topic_lines
 from tui.presentation.review import heading, rest
@@ -172,3 +173,16 @@ def test_what_cannot_be_read_is_said_once_and_not_every_half_second() -> None:
         assert console.app.desk.said is said
 
     in_console(scenario, operations=operations)
+
+
+def test_the_cursor_of_a_long_line_is_seen_and_so_is_that_there_are_more_words() -> None:
+    async def scenario(console: Console) -> None:
+        await console.press(":")
+        assert console.lines(console.page.hint_line).rstrip().endswith("…")
+        assert line_width(console.page.hint_line.lines[0]) <= 80
+        console.page.entry = insert(console.page.entry, "deploy " + "a" * 90 + " the_end")
+        console.page.flush()
+        await console.pilot.pause()
+        assert "the_end▌" in console.text().splitlines()[22]
+
+    in_console(scenario)

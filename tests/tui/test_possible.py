@@ -241,3 +241,17 @@ def test_changes_says_how_many_are_marked_because_acts_are_about_them() -> None:
         assert "1 marked" in console.text().splitlines()[1]
 
     in_console(scenario)
+
+
+@pytest.mark.parametrize(("command", "words"), [("show", "VERDICT"), ("sql", "statement v1"), ("lineage", "READ BY")])
+def test_a_look_at_a_named_statement_leaves_the_one_on_screen(command: str, words: str) -> None:
+    async def scenario(console: Console) -> None:
+        console.app.go("detail", table="oven_load")
+        await console.until(lambda: "VERDICT" in console.text(), "the detail")
+        await console.press(":")
+        await console.type(f"{command} till")
+        await console.press("enter")
+        assert console.page.crumb()[0][-1].startswith("till")
+        await console.until(lambda: words in console.text(), "the tab")
+
+    in_console(scenario)

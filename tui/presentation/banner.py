@@ -161,6 +161,16 @@ def footer(screen: str, now: Circumstances) -> tuple[Hint, ...]:
     )
 
 
+def choices(words: Sequence[str], width: int, ellipsis: str) -> Line:
+    """Write how a line that is typed may go on: as many words as fit, and a sign that there are more."""
+    text = ""
+    for word in words:
+        if width_of(f"{text} {word}   {ellipsis}") > width:
+            return line((f" {text}{ellipsis}", Tone.DIM))
+        text += f"{word}   "
+    return line((f" {text}".rstrip(), Tone.DIM))
+
+
 def hints(items: Sequence[Hint], width: int) -> Line:
     """Write the last line: as many keys as fit, in order of importance, and always `? keys`."""
     last = line((" ? ", Tone.KEY), ("keys ", Tone.DIM))

@@ -1,6 +1,6 @@
 """Detail: one statement by id, in tabs; what it alone needs is read beside the world."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from core.differences import counted
@@ -90,13 +90,20 @@ class DetailPage(ScrolledPage):
             self.choose(TABS[index])
 
     def do_detail(self, key: str) -> None:
-        self.choose("overview")
+        self._show("overview", super().do_detail, key)
 
     def do_sql(self, key: str) -> None:
-        self.choose("sql")
+        self._show("sql", super().do_sql, key)
 
     def do_events(self, key: str) -> None:
-        self.choose("events")
+        self._show("events", super().do_events, key)
 
     def do_lineage(self, key: str) -> None:
-        self.choose("lineage")
+        self._show("lineage", super().do_lineage, key)
+
+    def _show(self, tab: str, of_named: Callable[[str], None], key: str) -> None:
+        """Show a tab of this statement, or open that of the one that was named after `:`."""
+        if self.named and self.named != (self.table_name,):
+            of_named(key)
+        else:
+            self.choose(tab)

@@ -159,10 +159,10 @@ class Page(Screen[None], inherit_bindings=False):
 
     def _show_bottom(self, width: int) -> None:
         if self.entry is not None:
-            self.flash_line.show((typing_line.drawn(self.entry, self.desk.glyphs),))
+            self.flash_line.show((typing_line.drawn(self.entry, self.desk.glyphs, width),))
             wrong = self.wrong_filter() if self.entry.sign == "/" else ""
-            choices = "   ".join(self.completions(self.entry)[:12])
-            self.hint_line.show((line((f" {wrong or choices}", Tone.CHANGING if wrong else Tone.DIM)),))
+            offered = banner.choices(self.completions(self.entry), width, self.desk.glyphs.ellipsis)
+            self.hint_line.show((line((f" {wrong}", Tone.CHANGING)) if wrong else offered,))
             return
         said = self.desk.said
         if wrong := self.wrong_filter():
