@@ -255,3 +255,19 @@ def test_a_look_at_a_named_statement_leaves_the_one_on_screen(command: str, word
         await console.until(lambda: words in console.text(), "the tab")
 
     in_console(scenario)
+
+
+def test_a_run_that_was_continued_offers_nothing_and_names_the_one_that_goes_on() -> None:
+    class Continued(WithRun):
+        def run(self, run_id: str) -> RunView:
+            return RunView(replace(super().run(run_id).run, continued_by="7f3a-01c2f"))
+
+    async def scenario(console: Console) -> None:
+        console.app.go("run", run_id="9f2c")
+        await console.until(lambda: "run 7f3a-01c2f goes on from it" in console.text(), "the run")
+        await console.press("C")
+        assert console.page.answering is None
+        assert "the run is continued by 7f3a-01c2f" in said(console)
+        assert not {"retry", "skip"} & set(complete_command("", "run", (), console.page.circumstances()))
+
+    in_console(scenario, operations=Continued("failed"))

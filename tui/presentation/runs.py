@@ -42,6 +42,8 @@ def heading(run: RunRow, environment: str, now: float, width: int, glyphs: Glyph
 def ending(run: RunRow) -> str:
     """Say how a run ended and what can be done."""
     match run.state:
+        case "failed" if run.continued_by:
+            return f"failed: run {run.continued_by[:10]} goes on from it"
         case "failed":
             return "failed: :retry after mending, or :skip"
         case "cancelled":

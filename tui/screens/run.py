@@ -88,7 +88,8 @@ class RunPage(RowsPage):
     def circumstances(self) -> Circumstances:
         run = self.view.run if self.view else None
         failed = run is not None and any(step.state == "failed" for step in run.steps)
-        return replace(super().circumstances(), run_state=run.state if run else "", run_failed=failed)
+        state = "" if run is None else f"continued by {run.continued_by[:10]}" if run.continued_by else run.state
+        return replace(super().circumstances(), run_state=state, run_failed=failed)
 
     def crumb(self) -> tuple[Sequence[str], str]:
         return ("runs", self.run_id[:10]), ""
