@@ -157,8 +157,8 @@ ACTIONS: tuple[Action, ...] = (
            "headgate runs cancel {run}", "cancel", frozenset({Need.RUN}), rank=14),
     Action("retry", (":retry",), frozenset({"run"}), "retry", "Try the failed steps again", Level.C1,
            "headgate runs retry {run}", "retry", frozenset({Need.BROKEN}), rank=99),
-    Action("skip", (":skip",), frozenset({"run"}), "skip", "Leave the failed steps out", Level.C1,
-           "headgate runs skip {run}", "skip", frozenset({Need.BROKEN}), rank=99),
+    Action("skip", (":skip",), frozenset({"run"}), "skip", "Leave the first failed step out", Level.C1,
+           "headgate runs skip {run} --step 1", "skip", frozenset({Need.BROKEN}), rank=99),
 )  # fmt: skip
 
 

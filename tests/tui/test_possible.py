@@ -8,6 +8,7 @@ from state.rows import Staged
 from tests.terminal.fake import FakeOperations
 from tests.terminal.pizzeria import NOW, sample_run
 from tests.tui.console import Console, in_console
+from tui.commands.grammar import build
 from tui.presentation.banner import Hint, hints
 from tui.presentation.commands import complete_command
 from tui.presentation.text import plain
@@ -271,3 +272,27 @@ def test_a_run_that_was_continued_offers_nothing_and_names_the_one_that_goes_on(
         assert not {"retry", "skip"} & set(complete_command("", "run", (), console.page.circumstances()))
 
     in_console(scenario, operations=Continued("failed"))
+
+
+@pytest.mark.parametrize(
+    ("state", "typed", "command"),
+    [
+        ("running", "P", "headgate runs pause"),
+        ("paused", "P", "headgate runs resume"),
+        ("failed", "C", "headgate runs cancel"),
+        ("failed", ":skip", "headgate runs skip"),
+    ],
+)
+def test_a_question_about_a_run_names_the_command_that_does_just_that(state: str, typed: str, command: str) -> None:
+    async def scenario(console: Console) -> None:
+        console.app.go("run", run_id="9f2c")
+        await console.until(lambda: "RUN 9f2c" in console.text(), "the run")
+        await console.type(typed)
+        if typed.startswith(":"):
+            await console.press("enter")
+        step = " --step 3" if "skip" in typed else ""
+        same = " ".join(row.strip("│ ") for row in console.dialog().splitlines())
+        assert f"same as: {command} {'9f2c' * 4}{step} --env dev" in same
+        build().parse_args(f"{command} {'9f2c' * 4}{step} --env dev".split()[1:])
+
+    in_console(scenario, operations=WithRun(state))

@@ -166,5 +166,5 @@ EFFECTS = {
     "resume": "The next step begins.",
     "cancel": "What has not begun will not begin. What is done stays as it is, and so does what the run started.",
     "retry": "The failed steps and what they block are tried again.",
-    "skip": "The failed steps are left out; what needs them goes on as if they were done.",
+    "skip": "The first failed step is left out; what needs it goes on as if it were done.",
 }

@@ -6,7 +6,6 @@ from dataclasses import replace
 from textual.containers import Container
 from textual.widget import Widget
 
-from tui.actions import command_line, find
 from tui.presentation.dialogs import question_about_run
 from tui.presentation.possible import Circumstances
 from tui.presentation.rows import Look
@@ -109,18 +108,19 @@ class RunPage(RowsPage):
         self.following = not self.following
         self.desk.say("the cursor follows the run" if self.following else "the cursor stays where it is", Tone.DIM)
 
-    def _ask_about_run(self, verb: str, action_id: str) -> None:
+    def _ask_about_run(self, verb: str) -> None:
         assert self.view is not None
         run, desk, place = self.view.run, self.desk, self.desk.place
         confirmation = desk.operations.confirmation(f"run_{verb}", (run.id,))
-        action = find(action_id, self.page_name)
-        assert action is not None
+        command = f"headgate runs {verb} {run.id}"
+        if verb == "skip":
+            command += f" --step {next(step.n for step in run.steps if step.state == 'failed')}"
         question = question_about_run(
             verb=verb,
             run=run.id,
             effect=EFFECTS[verb],
             environment=place.title,
-            command=command_line(action, run=run.id, environment=place.environment),
+            command=f"{command} --env {place.environment}",
             expected=confirmation.text,
         )
         self.ask(
@@ -130,10 +130,10 @@ class RunPage(RowsPage):
 
     def do_pause(self, key: str) -> None:
         paused = self.view is not None and self.view.run.state == "paused"
-        self._ask_about_run("resume" if paused else "pause", "pause")
+        self._ask_about_run("resume" if paused else "pause")
 
     def do_cancel(self, key: str) -> None:
-        self._ask_about_run("cancel", "cancel")
+        self._ask_about_run("cancel")
 
     def do_retry(self, key: str) -> None:
         """Review the plan that goes on with edited texts; where nothing was edited, ask to try the same again."""
@@ -146,9 +146,9 @@ class RunPage(RowsPage):
                 desk.say(words, Tone.CHANGING)
                 self.arrive("review", f"{words}: :review {str(plan_hash)[:12]}", plan_hash=str(plan_hash))
             elif self.is_current and self.answering is None and self.entry is None:
-                self._ask_about_run("retry", "retry")
+                self._ask_about_run("retry")
 
         desk.host.perform(lambda: desk.operations.continuation(run_id), found)
 
     def do_skip(self, key: str) -> None:
-        self._ask_about_run("skip", "skip")
+        self._ask_about_run("skip")
