@@ -8,6 +8,7 @@ from core.errors import HeadgateError
 from tests.terminal.fake import FakeOperations
 from tests.terminal.pizzeria import NOW
 from tests.tui.console import Console, in_console
+from tui.screens.asks import ProjectView
 
 
 async def filtered(console: Console, text: str) -> None:
@@ -201,3 +202,17 @@ def test_on_a_wide_terminal_the_text_stands_beside_the_rows() -> None:
             await console.pilot.pause()
 
     in_console(scenario, size=(200, 60))
+
+
+def test_files_that_cannot_be_read_are_not_said_to_be_what_is_deployed() -> None:
+    class Unreadable(FakeOperations):
+        def project(self) -> ProjectView:
+            return ProjectView(missing="the project has 1 problem")
+
+    async def scenario(console: Console) -> None:
+        await console.press("p")
+        await console.until(lambda: "the project has 1 problem" in console.text(), "the changes")
+        assert "the files are what is deployed" not in console.text()
+        assert "not compared" in console.text()
+
+    in_console(scenario, operations=Unreadable())

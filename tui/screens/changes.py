@@ -42,7 +42,9 @@ class ChangesPage(RowsPage):
 
     def row_ids(self) -> Sequence[str]:
         drift = {one.table: change_of(one) for one in (self.view.drift if self.view else ())}
-        self.changes = {one.table: one for one in merge(drift, self.desk.world.snapshot.staged)}
+        compared = self.view is not None and not self.view.missing
+        rows = merge(drift, self.desk.world.snapshot.staged, compared=compared)
+        self.changes = {one.table: one for one in rows}
         needle = self.filter_text.lower()
         return [table for table in self.changes if needle in table]
 
