@@ -5,7 +5,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from core.errors import LedgerUnavailable, PoolUnreachable, Refused, UsageError
+from core.errors import LedgerUnavailable, PoolUnreachable, Refused, TryAgain, UsageError
 from core.names import TableName, physical_name, query_name
 from core.vocabulary import State, Wanted
 from pipelines import deadlines
@@ -76,7 +76,7 @@ class Acts:
             self._world.ledger.update_deployment(*key, wanted=Wanted.RUNNING)
             try:
                 start(self._world, deployment)
-            except PoolUnreachable:
+            except (Refused, TryAgain):
                 # Refused is refused: it must not begin by itself once the pool is back.
                 self._world.ledger.update_deployment(*key, wanted=deployment.wanted)
                 raise

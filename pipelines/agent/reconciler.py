@@ -52,7 +52,11 @@ class Reconciler:
         self.world.ledger.heartbeat(self.world.clock())
         with self.emergency.taking() as entries:
             for entry in entries:
-                table, version = TableName(str(entry["table"])), int(entry["version"])
+                table, version = TableName(str(entry.get("table", ""))), entry.get("version")
+                if not isinstance(version, int) or self.world.deployment(table, version) is None:
+                    # Of a ledger that was moved away: no round may fail on it for ever.
+                    log.warning("the emergency journal names %s v%s, which is not in the ledger", table, version)
+                    continue
                 self.world.ledger.update_deployment(table, version, wanted=Wanted.STOPPED)
                 log.info("took the stop of %s from the emergency journal", query_name(table, version))
 

@@ -1,5 +1,6 @@
 """An operator's acts by the fast lane: what is done, and what is written among the events and in the audit."""
 
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from core.errors import EngineRefused, LedgerUnavailable
+from core.errors import EngineRefused, LedgerUnavailable, Refused
 from core.names import TableName
 from core.plan import Binding, Texts
 from pipelines.agent.acts import Acts
@@ -117,3 +118,28 @@ def test_a_stop_that_no_disk_takes_is_called_and_said_not_to_be_recorded(
     pool.reachable = False
     (sent,) = gone.stop((A,), time.monotonic(), by="alice")
     assert sent.outcome == "sent, not confirmed, not recorded"
+
+
+def test_a_start_that_is_refused_stays_stopped(world: World, pool: Any, acts: Acts) -> None:
+    acts.stop((A,), time.monotonic(), by="alice")
+    world.files.owner = "another ledger"  # type: ignore[attr-defined]  # Scripted.
+    with pytest.raises(Refused, match="belongs to another ledger"):
+        acts.start((A,), time.monotonic(), by="alice")
+    found = world.deployment(A, 1)
+    assert found is not None and (found.wanted, found.state) == ("stopped", "stopped")
+
+
+def test_a_count_of_what_is_busy_loses_nothing_between_threads(world: World) -> None:
+    deployment = world.deployment(A, 1) or SimpleNamespace(table=A, version=1)
+
+    def occupy() -> None:
+        for _ in range(2000):
+            with world.occupied(deployment):  # type: ignore[arg-type]  # Its key alone is used.
+                pass
+
+    threads = [threading.Thread(target=occupy) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert world.busy() == frozenset()

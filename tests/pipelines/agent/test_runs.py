@@ -10,7 +10,7 @@ import declared
 import pytest
 
 from core.drive import Control
-from core.errors import EngineRefused, Refused
+from core.errors import EngineRefused, LedgerUnavailable, Refused
 from core.names import TableName
 from core.plan import Plan, Request
 from core.plan_json import canonical, plan_as_json
@@ -304,3 +304,50 @@ def test_the_plan_in_the_ledger_is_the_plan_that_runs(world: World) -> None:
     row = world.ledger.plan(made.hash)
     assert row is not None
     assert json.loads(row.body)["hash"] == made.hash
+
+
+def test_a_ledger_that_is_locked_for_a_moment_fails_no_step(
+    world: World, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, refused = type(world.ledger).put_deployment, iter([True, True, False])
+
+    def locked(ledger: Any, deployment: Any) -> None:
+        if next(refused, False):
+            raise LedgerUnavailable("the ledger is locked by another program")
+        real(ledger, deployment)
+
+    monkeypatch.setattr(type(world.ledger), "put_deployment", locked)
+    assert deploy(world, pool, declared.texts()) == "done"
+    assert sorted(pool.running) == ["a@v1", "b@v1", "c@v1"]
+
+
+def test_a_gate_that_cannot_be_looked_at_for_a_moment_keeps_its_count(
+    world: World, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deploy(world, pool, declared.texts())
+    looked = OpenGate.look
+
+    def locked(gate: OpenGate, *given: Any) -> Look:
+        if gate.looks == 1:
+            gate.looks += 1
+            raise LedgerUnavailable("the ledger is locked by another program")
+        return looked(gate, *given)
+
+    monkeypatch.setattr(OpenGate, "look", locked)
+    assert deploy(world, pool, declared.texts(), Request(tables=(TableName("b"),), rebuild=True)) == "done"
+    assert pool.starts.count("b@v2") == 1
+
+
+@pytest.mark.parametrize("where", ["_start", "poll"])
+def test_our_own_bug_fails_its_step_and_is_not_begun_for_ever(
+    where: str, world: World, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> Any:
+        raise KeyError("nothing")
+
+    deploy(world, pool, declared.texts())
+    monkeypatch.setattr(executor.Executor, where, fail)
+    run_id = submit(world, plan(world, declared.texts(), Request(tables=(TableName("b"),), rebuild=True)))
+    assert drive(world, run_id) == "failed"
+    row = world.ledger.run(run_id)
+    assert row is not None and any("the agent failed on this step (KeyError)" in step.note for step in row.steps)
