@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _TRIES = 3
 OBSERVED_S = 20.0
 """A first round takes a second or two once the pool answers."""
+STARTED_S = 5.0
+"""How long what ended with its pool is given to be started again; it may also have been refused."""
 _LOST = frozenset({State.UNKNOWN, State.STOPPED})
 """States that a statement which is wanted running has only before the agent's first round, or between two sessions."""
 _SHORTEST = 4
@@ -61,10 +63,10 @@ def wait_until_observed(place: Place, reader: Reader, progress: Progress, *, sec
         if not lost:
             return
         elapsed = time.monotonic() - began
+        unknown = [str(line.table) for line in lost if line.state == State.UNKNOWN]
+        if not unknown and elapsed > min(seconds, STARTED_S):
+            return
         if elapsed > seconds:
-            unknown = [str(line.table) for line in lost if line.state == State.UNKNOWN]
-            if not unknown:
-                return
             raise TryAgain(
                 f"not observed yet: {', '.join(unknown[:5])}; a plan would take for stopped what may run",
                 remedy=f"plan again once headgate ls shows their states; headgate logs agent {place.options}",

@@ -1,6 +1,5 @@
 """An operator's acts by the fast lane: what is done, and what is written among the events and in the audit."""
 
-import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -127,19 +126,3 @@ def test_a_start_that_is_refused_stays_stopped(world: World, pool: Any, acts: Ac
         acts.start((A,), time.monotonic(), by="alice")
     found = world.deployment(A, 1)
     assert found is not None and (found.wanted, found.state) == ("stopped", "stopped")
-
-
-def test_a_count_of_what_is_busy_loses_nothing_between_threads(world: World) -> None:
-    deployment = world.deployment(A, 1) or SimpleNamespace(table=A, version=1)
-
-    def occupy() -> None:
-        for _ in range(2000):
-            with world.occupied(deployment):  # type: ignore[arg-type]  # Its key alone is used.
-                pass
-
-    threads = [threading.Thread(target=occupy) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert world.busy() == frozenset()
