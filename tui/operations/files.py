@@ -5,6 +5,7 @@ import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from core.differences import counted
 from core.errors import UsageError
 from tui.operations.environments import PROJECT_FILE
 
@@ -51,7 +52,7 @@ def read_files(folder: str, before: Files | None = None) -> Files:
         raise UsageError(f"{folder} has no {PROJECT_FILE}", remedy="has the folder been moved? name it with --project")
     if unreadable:
         raise UsageError(
-            f"{len(unreadable)} files of the project cannot be read: {'; '.join(unreadable[:5])}",
+            f"{counted(len(unreadable), 'file')} of the project cannot be read: {'; '.join(unreadable[:5])}",
             remedy="make them readable, as UTF-8 text",
         )
     return before if before is not None and stamps == before.stamps else Files(texts, stamps)

@@ -6,6 +6,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from core.differences import counted
 from core.errors import HeadgateError, Refused
 from tui.client import Client
 from tui.operations import agents, pools, processes
@@ -102,7 +103,7 @@ def purge(place: Place, paths: list[str], progress: Progress) -> list[str]:
         if os.path.islink(path):
             raise Refused(f"{path} is a link to elsewhere", remedy="take it away yourself")
         if os.path.isdir(path):
-            where = f"{len(gone) + 1} of {len(paths)} places"
+            where = f"{len(gone) + 1} of {counted(len(paths), 'place')}"
             remove_tree(
                 path,
                 told=lambda files, where=where: progress(  # type: ignore[misc]  # Bound per turn.

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from core.errors import EngineRefused, LedgerUnavailable, Refused
+from core.errors import ConfirmationNeeded, EngineRefused, LedgerUnavailable, Refused
 from core.names import TableName
 from core.plan import Binding, Texts
+from core.project import Environment
 from pipelines.agent.acts import Acts
 from pipelines.agent.commands import Commands
 from pipelines.agent.world import World
@@ -126,3 +127,21 @@ def test_a_start_that_is_refused_stays_stopped(world: World, pool: Any, acts: Ac
         acts.start((A,), time.monotonic(), by="alice")
     found = world.deployment(A, 1)
     assert found is not None and (found.wanted, found.state) == ("stopped", "stopped")
+
+
+@pytest.mark.parametrize(
+    ("op", "args", "text"),
+    [("stop", {"tables": ["a"]}, "a"), ("restart", {"tables": ["a"]}, "a"), ("exit", {"pool": True}, "prod")],
+)
+def test_the_agent_of_a_protected_environment_asks_for_the_name_itself(
+    op: str, args: dict[str, Any], text: str, world: World, pool: Any, acts: Acts
+) -> None:
+    ended: list[bool] = []
+    ground = replace(world.ground, environment=Environment("prod", protected=True))
+    guarded = Commands(replace(world, ground=ground), acts, ToldRuns(), ended.append)  # type: ignore[arg-type]  # a double
+    for given in ("", "yes"):
+        with pytest.raises(ConfirmationNeeded, match=f"'{text}'"):
+            guarded.handle(ALICE, {"op": op, "args": args, "confirm": given})
+    assert pool.stops == [] and ended == []
+    guarded.handle(ALICE, {"op": op, "args": args, "confirm": text})
+    assert pool.stops or ended
