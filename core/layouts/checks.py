@@ -91,7 +91,7 @@ def _check_columns(table: Table, problems: list[Problem]) -> None:
         return
     has_star = len(named) < len(facts.columns)
     unknown = [name for name in named if name not in declared]
-    if has_star and not unknown or declared == named:
+    if (has_star and not unknown) or declared == named:
         return
     where = Where(path, facts.line)
     if not has_star and len(declared) != len(named):
