@@ -236,7 +236,7 @@ def test_a_followed_run_whose_agent_answers_again_is_followed_on(
     [
         ("runs 7f3a-1 --follow", "run 7f3a-1", "headgate runs 7f3a-1 --follow comes back to it"),
         ("apply {hash} --confirm 2", "run 7f3a-1", "headgate runs 7f3a-1 --follow comes back to it"),
-        ("wait --timeout 300", "statements", "headgate ls shows how it is"),
+        ("wait --timeout 300", "1 of 1 statement", "headgate ls shows how it is"),
         ("up", "pool", "headgate up waits for them again"),
     ],
 )
@@ -255,7 +255,7 @@ def test_an_interrupt_says_in_one_line_what_goes_on(
     )  # fmt: skip
     assert child.stderr is not None
     said = ""
-    while f"  {begun}" not in said and " statements:" not in said:
+    while f"  {begun}" not in said and " statement:" not in said:
         line = child.stderr.readline()
         assert line, said
         said += line
