@@ -75,8 +75,7 @@ class Measurer:
         """Let go of versions that are no more; an agent lives for months."""
         for key in self._history.keys() - by_version.keys():
             del self._history[key]
-        for key in [key for key in self._sources if key[:2] not in by_version]:
-            del self._sources[key]
+        self._sources = {key: found for key, found in self._sources.items() if key[:2] in by_version}
 
     def _measure(
         self, deployment: Deployment, by_version: dict[tuple[TableName, int], Deployment], query: Query | None
