@@ -26,7 +26,7 @@ WIDE = 120
 NAMED = 8
 """Tables that are named in one sentence."""
 
-_UNDO = {
+UNDO_BY_ACTION = {
     Action.START: "stop",
     Action.RESUME: "stop",
     Action.RESTART: "plan",
@@ -34,6 +34,7 @@ _UNDO = {
     Action.RECORD: "plan",
     Action.DELETE: "files",
 }
+"""The way back in a word: stop it, plan again, swap back, or bring the files back that were set aside."""
 _SPARK = {
     False: "Spark reads it otherwise, so it is treated as the worst",
     True: "confirmed by Spark",
@@ -189,6 +190,7 @@ def request_words(plan: Plan) -> str:
     words += ["--rebuild"] if asked.rebuild else []
     words += [f"--children {asked.children}"] if asked.children != "product" else []
     words += [f"--exclude {','.join(asked.exclude)}"] if asked.exclude else []
+    words += [f"continuing run {asked.continues}"] if asked.continues else []
     return " ".join(words)
 
 
@@ -222,7 +224,7 @@ def _cells(node: Node, number: int) -> Sequence[str]:
         loses,
         "-" if node.replay_rows is None else f"{node.replay_rows:,}",
         "-" if node.eta_s is None else f"{node.eta_s:.0f}s",
-        _UNDO.get(node.action, "-"),
+        UNDO_BY_ACTION.get(node.action, "-"),
     )
 
 

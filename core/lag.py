@@ -5,19 +5,21 @@ One condition for each word; the first that holds is the word:
 unknown   Fewer than 6 samples in a row (a hole of more than 3 intervals, or counters that went back, begin a new row),
           the newest sample older than 3 intervals, or no lag in it. Never with a number.
 starved   A parent is missing (gone, replaced); or a parent that is a statement is absent, stopped, failed or silent,
-          and there is no backlog left to work off. Silent: it runs, delivered before, and has delivered nothing for the
-          longer of 20 s and 6 of its usual intervals; where its own trend is given, that it is stalled or starved.
+          and there is no backlog left that takes more than 15 s and 3 triggers to work off. Silent: it runs, delivered
+          before, and has delivered nothing for the longer of 20 s and 6 of its usual intervals; where its own trend is
+          given, that it is stalled or starved.
 stalled   It runs, input is pending, and nothing was committed for the longest of 30 s, 3 triggers and 3 batches; or it
-          consumes, and its watermark has not moved for the longer of 60 s and 6 triggers.
+          has consumed for the longer of 60 s and 6 triggers, and its watermark has not moved in all that time.
 idle      Nothing is pending, nothing came for the longer of 20 s and 2.5 usual intervals. An external source that falls
           silent leaves its readers idle, not starved: nobody promised that it would go on.
-growing   There is a backlog, and since its last turn it rose by more than noise. Also while stopped.
+growing   There is a backlog, and since its last turn it rose by more than noise, not in one step. Also while stopped.
 draining  There is a backlog, and since its last turn it fell by more than noise; ETA is when it will be worked off.
 steady    None of these: what comes is worked off batch by batch, or a backlog stays as it is.
 
 Lag is a sawtooth: it rises while a batch runs and falls when it commits. So lag is compared only right after commits
 (for a stopped statement: everywhere). *Noise* is what arrives between a commit and the sample that sees it; a *backlog*
-is more than what arrives during a usual batch and that time; a *turn* is a change of direction by more than noise.
+is more than what arrives during a usual batch and that time; a *turn* is a change of direction by more than noise. How
+fast things arrive is the middle one of the last three sightings: a parent that starts again delivers one burst.
 """
 
 from collections.abc import Iterable, Sequence
@@ -139,7 +141,7 @@ def verdict(
         return Verdict(Trend.STARVED, reason=f"{', '.join(gone)} is gone or was replaced")
     working = state in _WORKING
     movement = _movement(course, trigger_s, previous, working=working)
-    if movement.trend is not Trend.DRAINING and (why := _starving(parents, course)):
+    if (why := _starving(parents, course)) and not _works_off(movement, trigger_s, previous):
         return Verdict(Trend.STARVED, reason=why)
     if working and (why := _stalling(course, trigger_s, commit_age_s, watermark_age_s)):
         return Verdict(Trend.STALLED, reason=why)
@@ -174,19 +176,16 @@ class _Course:
     """Between two samples that saw something come."""
     interval_s: float
 
-    def arriving(self, seconds: float) -> float:
-        """Units per second that came lately: since the sighting next before the newest `seconds`."""
-        end = max((n for n in range(1, len(self.at)) if self.came[n] > self.came[n - 1]), default=0)
-        # While nothing comes the time since the last sighting counts, once it is longer than usual.
-        until = self.at[-1] if self.at[-1] - self.at[end] > 2 * self.usual_gap_s else self.at[end]
-        last = len(self.at) - 1 if until == self.at[-1] else end
-        start = max((n for n in range(last) if self.at[n] <= until - seconds), default=0)
-        first = next((n for n in range(start + 1, last) if self.came[n] > self.came[start]), start + 1)
-        if self.at[first] - self.at[start] > 1.5 * self.usual_gap_s:
-            # A silence before is no part of how fast things come now.
-            start = first - 1
-        elapsed = until - self.at[start]
-        return (self.came[last] - self.came[start]) / elapsed if elapsed > 0 else 0.0
+    def arriving(self) -> float:
+        """Units per second that came lately: the middle one of the last three sightings, so that one burst is none."""
+        seen = [n for n in range(1, len(self.at)) if self.came[n] > self.came[n - 1]]
+        rates = [
+            (self.came[n] - self.came[n - 1]) / min(self.at[n] - self.at[before], 2 * self.usual_gap_s)
+            for before, n in zip([0, *seen], seen, strict=False)
+        ]
+        missed = (self.at[-1] - self.came_at) / self.usual_gap_s
+        rates += [0.0] * int(missed - 1)
+        return median(rates[-3:]) if rates else 0.0
 
 
 def _course(samples: Sequence[Sample], now: float, interval_s: float) -> _Course | None:
@@ -273,6 +272,13 @@ def _starving(parents: Sequence[ParentHealth], course: _Course) -> str:
     return ""
 
 
+def _works_off(movement: Verdict, trigger_s: float, previous: str) -> bool:
+    """Whether a backlog keeps the word draining while nothing comes: to begin with, more than the last few batches."""
+    if movement.trend is not Trend.DRAINING:
+        return False
+    return previous == Trend.DRAINING or (movement.eta_s or 0.0) > max(15.0, 3 * trigger_s)
+
+
 def _stalling(course: _Course, trigger_s: float, commit_age_s: float | None, watermark_age_s: float | None) -> str:
     went_at = max((n for n in range(1, len(course.at)) if course.went[n] > course.went[n - 1]), default=0)
     age_s = course.at[-1] - course.at[went_at] if commit_age_s is None else commit_age_s
@@ -281,9 +287,16 @@ def _stalling(course: _Course, trigger_s: float, commit_age_s: float | None, wat
     pending_s = course.at[-1] - course.at[since] if since < len(course.at) else 0.0
     if min(age_s, pending_s) > max(30.0, 3 * trigger_s, 3 * max(course.batches_s)):
         return f"input is pending, no commit for {age_s:.0f} s"
-    recent = [n for n in range(len(course.at)) if course.at[n] >= course.at[-1] - max(60.0, 6 * trigger_s)]
-    consumed = course.went[-1] > course.went[recent[0]]
-    if watermark_age_s is not None and consumed and watermark_age_s > max(60.0, 6 * trigger_s):
+    if watermark_age_s is None:
+        return ""
+    # Counted from the first rows read since it moved: it stands while nothing comes as well.
+    read_at = [
+        course.at[n]
+        for n in range(1, len(course.at))
+        if course.went[n] > course.went[n - 1] and course.at[n] > course.at[-1] - watermark_age_s
+    ]
+    bound_s = max(60.0, 6 * trigger_s)
+    if read_at and course.at[-1] - read_at[0] > bound_s and course.at[-1] - read_at[-1] < bound_s:
         return f"rows are read, the watermark has not moved for {watermark_age_s:.0f} s"
     return ""
 
@@ -301,10 +314,14 @@ def _movement(course: _Course, trigger_s: float, previous: str, *, working: bool
     leg = _last_leg(points, noise)
     slope = _slope([point for point in leg if point[0] >= min(leg[-1][0] - _RATE_S, leg[-4:][0][0])])
     change = leg[-1][1] - leg[0][1]
+    # One burst is no trend: a rise that is mostly its largest step waits for the next, unless that takes too long.
+    burst = max((after[1] - before[1] for before, after in pairwise(leg)), default=0.0)
     lag = leg[-1][1]
     kept = 0.6 if previous in (Trend.GROWING, Trend.DRAINING) else 1.0
     rate = round(slope, 3) if course.in_rows else None
-    if lag > backlog * kept and slope > 0 and change > noise * kept:
+    slow = not working or trigger_s > 2 * course.interval_s
+    in_steps = slow or change - burst > min(noise * kept, 0.4 * change)
+    if lag > backlog * kept and slope > 0 and change > noise * kept and in_steps:
         return Verdict(Trend.GROWING, rate, reason=f"lag rises by {slope:.3g}/s")
     if lag > backlog * kept and slope < 0 and -change > noise * kept:
         # The last batch is half full on average, and takes its turn all the same.
@@ -316,13 +333,12 @@ def _movement(course: _Course, trigger_s: float, previous: str, *, working: bool
 def _expected(course: _Course, trigger_s: float, *, working: bool) -> tuple[float, float]:
     """Give the noise, and what may be pending right after a commit while the statement keeps up."""
     blur_s = max(course.interval_s, course.usual_gap_s)
-    latest, lately = course.arriving(blur_s), course.arriving(6 * course.interval_s)
-    noise = max(1.0, min(course.arriving(2 * course.interval_s), lately) * blur_s)
+    noise = max(1.0, course.arriving() * blur_s)
     if not working:
         return noise, noise
-    # The newest batch counts up to a trigger: a longer one may be the first of an overload.
-    batch_s = max(median(course.batches_s), min(course.batches_s[-1], trigger_s))
-    return noise, max(1.0, max(latest, lately) * (batch_s + blur_s) * 1.3)
+    # The newest batch counts up to three triggers: a longer one may be the first of an overload.
+    batch_s = max(median(course.batches_s), min(course.batches_s[-1], 3 * trigger_s))
+    return noise, max(1.0, course.arriving() * (batch_s + blur_s) * 1.3)
 
 
 def _after_commits(course: _Course, trigger_s: float, *, working: bool) -> list[tuple[float, float]]:

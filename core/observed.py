@@ -48,7 +48,11 @@ def observed_from_document(document: Any) -> dict[TableName, Observed]:
     found: dict[TableName, Observed] = {}
     if not isinstance(document, Mapping) or not isinstance(document.get("tables", {}), Mapping):
         problems.append(
-            _problem("", "the document must be {tables: {name: {state: …}}}", "see `headgate help observed`")
+            _problem(
+                "",
+                "the document must be {tables: {name: {state: …}}}",
+                "write for example tables: {orders: {state: running}}",
+            )
         )
         document = {}
     for key in document:

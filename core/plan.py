@@ -86,6 +86,21 @@ class Request:
     rebuild: bool = False
     nonce: str = ""
     """Makes the same request at another time another plan, because each is applied once; empty offline."""
+    continues: str = ""
+    """Id of the failed run that this goes on from: what that run has made is used, or set aside."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spare:
+    """A version that never served: its run ended before the pointer moved to it."""
+
+    version: int
+    revision: str
+    bindings: tuple[Binding, ...] = ()
+    running: bool = False
+    checkpoint_ok: bool = True
+    begun: bool = True
+    """Whether its query was ever started: one that was not has read nothing and holds nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +128,10 @@ class Observed:
     """Older versions whose query still runs because something is bound to them."""
     kept: tuple[int, ...] = ()
     """Every other version that exists, running or not: a delete sets all of them aside."""
+    spare: tuple[Spare, ...] = ()
+    """Other versions that never served, newest first."""
+    begun: bool = True
+    """Whether the query of `version` was ever started, or it serves."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ def plan_as_json(plan: Plan) -> dict[str, Any]:
         "environment": plan.environment,
         "protected": plan.protected,
         "planner": plan.planner,
-        "request": _flat(plan.request),
+        "request": request_as_json(plan.request),
         "nodes": [_node_as_json(node) for node in plan.nodes],
         "order": list(plan.order),
         "steps": [_flat(step) for step in plan.steps],
@@ -75,6 +75,14 @@ def plan_from_json(data: Mapping[str, Any]) -> Plan:
         raise UsageError(f"this plan is damaged: {type(error).__name__} {error}", remedy="plan again") from error
 
 
+def request_as_json(request: Request) -> dict[str, Any]:
+    """Give a request as an object; `continues` only where it continues a run."""
+    data = _flat(request)
+    if not request.continues:
+        del data["continues"]
+    return data
+
+
 def request_from_json(data: Mapping[str, Any]) -> Request:
     """Rebuild a request."""
     return Request(
@@ -86,6 +94,7 @@ def request_from_json(data: Mapping[str, Any]) -> Request:
         exclude=_names(data["exclude"]),
         rebuild=bool(data["rebuild"]),
         nonce=str(data.get("nonce", "")),
+        continues=str(data.get("continues", "")),
     )
 
 

@@ -11,20 +11,34 @@ from core.facts import Facts
 from core.graph import Edge, Graph, graph_of
 from core.guards import guards_of
 from core.layouts.sections import did_you_mean
-from core.names import TableName
+from core.names import TableName, physical_name
+from core.nodes import node_deleted, node_of
 from core.opinions import Question
-from core.plan import PLANNER, Action, Binding, LeftBehind, Node, Observed, Plan, Refusal, Request, Step, Texts, Warned
+from core.plan import (
+    PLANNER,
+    Action,
+    Binding,
+    LeftBehind,
+    Node,
+    Observed,
+    Plan,
+    Refusal,
+    Request,
+    Spare,
+    Step,
+    Warned,
+)
 from core.plan_json import plan_hash
 from core.project import Project
 from core.reasons import Reason
 from core.retiring import OldVersion, old_versions
 from core.scope import Scope, normal, resolve
 from core.situation import Situation
+from core.spares import parents_first, unused, usable, without_spares
 from core.steps import Steps
-from core.walk import NEEDS_TEXTS, Decision, decide
+from core.walk import Decision, Decisions, decide
 
 _FRESH = frozenset({Action.START, Action.REBUILD})
-_STRATEGY = {Action.START: "first", Action.REBUILD: "earliest", Action.RESTART: "in_place", Action.RESUME: "in_place"}
 
 
 @dataclass(slots=True)
@@ -60,6 +74,8 @@ def make_plan(
             or f"environments: {', '.join(project.environments)}",
         )
     request = normal(request)
+    if request.continues:
+        observed = without_spares(observed)
     situation = Situation(project, project.environments[environment], observed, facts or Facts(), answers)
     scope = resolve(request, situation)
     draft = _delete(situation, scope) if request.verb == "delete" else _deploy(situation, scope)
@@ -108,6 +124,7 @@ def _deploy(situation: Situation, scope: Scope) -> _Draft:
         table: situation.next_version(table) if decision.action in _FRESH else situation.seen(table).version
         for table, decision in found.by_table.items()
     }
+    used = _use_spares(situation, scope, found.by_table, versions) if scope.request.continues else {}
     bindings = {
         table: _bindings_then(situation, table, decision, versions) for table, decision in found.by_table.items()
     }
@@ -118,9 +135,10 @@ def _deploy(situation: Situation, scope: Scope) -> _Draft:
             found.warn(version.table, f"v{version.version} goes on running: {names} reads it")
         elif version.table not in found.by_table:
             _keep(situation, version.table, found.by_table, versions, bindings)
+    aside = _set_aside(situation, scope, found, used, versions=versions, bindings=bindings)
     levels = _levels(situation, bindings, versions, every_version=False)
     nodes = tuple(
-        _node(
+        node_of(
             situation,
             table,
             found.by_table[table],
@@ -130,7 +148,50 @@ def _deploy(situation: Situation, scope: Scope) -> _Draft:
         )
         for table in sorted(found.by_table, key=lambda table: (levels[table], table))
     )
-    return _Draft(nodes, _deploy_steps(situation, nodes, old), found.left_behind, found.refusals, found.warnings)
+    steps = _deploy_steps(situation, nodes, old, used, aside)
+    return _Draft(nodes, steps, found.left_behind, found.refusals, found.warnings)
+
+
+def _use_spares(
+    situation: Situation, scope: Scope, decisions: dict[TableName, Decision], versions: dict[TableName, int]
+) -> dict[TableName, Spare]:
+    """Take for each rebuild the version that the failed run has made, where it is what this plan would make."""
+    used: dict[TableName, Spare] = {}
+    for table in parents_first(situation, [t for t, d in decisions.items() if d.action is Action.REBUILD]):
+        decision = decisions[table]
+        spare = usable(situation, table, _bindings_then(situation, table, decision, versions))
+        if spare is not None:
+            used[table], versions[table] = spare, spare.version
+            words = f"{physical_name(table, spare.version)} of run {scope.request.continues} is there already"
+            change = replace(decision.change, evidence=(*decision.change.evidence, words))
+            decisions[table] = replace(decision, change=change)
+    return used
+
+
+def _set_aside(
+    situation: Situation,
+    scope: Scope,
+    found: Decisions,
+    used: Mapping[TableName, Spare],
+    *,
+    versions: dict[TableName, int],
+    bindings: dict[TableName, tuple[Binding, ...]],
+) -> tuple[OldVersion, ...]:
+    """Find the versions that never served and have no use any more; what someone reads stays."""
+    fresh = [table for table, decision in found.by_table.items() if decision.action is Action.START]
+    tables = tuple(found.by_table) if scope.request.continues else fresh
+    aside = []
+    for version in unused(situation, tables, used, fresh, bindings):
+        if version.readers:
+            found.warn(
+                version.table, f"v{version.version} never served and stays: {', '.join(version.readers)} reads it"
+            )
+            continue
+        aside.append(version)
+        found.warn(version.table, f"v{version.version} never served; it is stopped and set aside")
+        if version.table not in found.by_table:
+            _keep(situation, version.table, found.by_table, versions, bindings)
+    return tuple(aside)
 
 
 def _keep(
@@ -145,14 +206,28 @@ def _keep(
     versions[table], bindings[table] = situation.seen(table).version, situation.bindings(table)
 
 
-def _deploy_steps(situation: Situation, nodes: tuple[Node, ...], old: Sequence[OldVersion]) -> list[Step]:
+def _deploy_steps(
+    situation: Situation,
+    nodes: tuple[Node, ...],
+    old: Sequence[OldVersion],
+    used: Mapping[TableName, Spare],
+    aside: Sequence[OldVersion],
+) -> list[Step]:
     steps = Steps()
+    if aside:
+        graph = graph_of(situation.project)
+        for version in aside:
+            readers = graph.children(version.table) if version.table in situation.project.tables else ()
+            steps.stop(version, readers, (), why="it never served, and this plan has no use for it")
     for node in nodes:
-        steps.deploy(node, needs_pointer=node.version > 0 and not situation.seen(node.table).pointer)
+        needs_pointer = node.version > 0 and not situation.seen(node.table).pointer
+        steps.deploy(node, needs_pointer=needs_pointer, spare=used.get(node.table))
     swap = steps.swap(nodes)
     for version in old:
         if not version.readers:
             steps.stop(version, situation.readers(version.table), (swap,) if swap else (), why="its readers have moved")
+    for version in aside:
+        steps.set_aside(version.table, version.version, swap)
     return steps.all
 
 
@@ -163,7 +238,7 @@ def _delete(situation: Situation, scope: Scope) -> _Draft:
     levels = _levels(situation, bindings, versions, every_version=True)
     order = sorted(found.tables, key=lambda table: (-levels[table], table))
     old = old_versions(situation, frozenset(), found.tables, {}) if found.tables else ()
-    nodes = tuple(_deleted(situation, table, levels[table]) for table in order)
+    nodes = tuple(node_deleted(situation, table, levels[table]) for table in order)
     running = {table: _newest_first(situation.seen(table), rest=()) for table in order}
     existing = {table: _newest_first(situation.seen(table), rest=situation.seen(table).kept) for table in order}
     steps = Steps()
@@ -223,119 +298,10 @@ def _levels(
     return {table: level for level, generation in enumerate(graph.generations()) for table in generation}
 
 
-def _node(
-    situation: Situation,
-    table: TableName,
-    decision: Decision,
-    *,
-    level: int,
-    version: int,
-    bindings: tuple[Binding, ...],
-) -> Node:
-    seen, declared = situation.seen(table), situation.declared(table)
-    action = decision.action
-    if declared is None:
-        return replace(
-            _orphan(situation, table, level),
-            action=action,
-            reason=decision.reason,
-            because_of=decision.because_of,
-            strategy=_STRATEGY.get(action, ""),
-        )
-    revision = situation.revision(table)
-    if action is Action.KEEP:
-        texts = Texts()
-    elif action in NEEDS_TEXTS or decision.change.row in ("1", "2") or seen.deployed is None:
-        texts = revision.texts
-    else:
-        texts = seen.deployed
-    return Node(
-        table=table,
-        product=declared.product,
-        layer=declared.layer,
-        stateful=declared.facts is not None and declared.facts.stateful,
-        action=action,
-        row=decision.change.row,
-        evidence=decision.change.evidence,
-        classified=decision.change.classified,
-        strategy="" if declared.external else _STRATEGY.get(action, ""),
-        reason=decision.reason,
-        because_of=decision.because_of,
-        level=level,
-        loses=(),
-        reversible_until=_REVERSIBLE.get(action),
-        from_version=seen.version,
-        version=version,
-        bindings=bindings,
-        revision=revision.hash,
-        texts=texts,
-        old=seen.deployed or Texts() if action is not Action.KEEP else Texts(),
-        trigger=declared.settings.trigger,
-        owner=declared.settings.owner,
-        confirmed_by_spark=decision.change.confirmed,
-    )
-
-
-def _deleted(situation: Situation, table: TableName, level: int) -> Node:
-    node = _orphan(situation, table, level)
-    loses = ("table data", "offsets", "state") if node.stateful else ("table data", "offsets")
-    return replace(
-        node,
-        action=Action.DELETE,
-        reason=Reason.DELETED,
-        loses=loses,
-        reversible_until=f"{situation.environment.drop_after_d:g} days after the run",
-    )
-
-
-def _orphan(situation: Situation, table: TableName, level: int) -> Node:
-    """Give a node from what is deployed alone, with what the declaration adds where there is one."""
-    seen, declared = situation.seen(table), situation.declared(table)
-    texts = seen.deployed or (situation.revision(table).texts if declared else Texts())
-    old = situation.old_revision(table) if declared is None else None
-    facts = declared.facts if declared else old.parsed if old else None
-    return Node(
-        table=table,
-        product=declared.product if declared else "",
-        layer=declared.layer if declared else "",
-        stateful=facts is not None and facts.stateful,
-        action=Action.KEEP,
-        row="",
-        evidence=(),
-        classified=True,
-        strategy="",
-        reason=Reason.SERVES,
-        because_of=(),
-        level=level,
-        loses=(),
-        from_version=seen.version,
-        version=seen.version,
-        bindings=situation.bindings(table),
-        revision=seen.revision,
-        texts=texts,
-        old=texts,
-        trigger=declared.settings.trigger if declared else "",
-        owner=declared.settings.owner if declared else "",
-    )
-
-
 def _precondition(situation: Situation, table: TableName) -> dict[str, str]:
     """Give what must still be true of a deployment when the plan is applied; positions are not part of it."""
     seen = situation.seen(table)
-    return {
-        "revision": seen.revision,
-        "version": str(seen.version),
-        "highest_version": str(seen.highest_version),
-        "checkpoint_id": seen.checkpoint_id,
-        "pointer": seen.pointer,
-        "table_id": seen.table_id,
-        "wanted": seen.wanted,
-        "state": seen.state,
-    }
+    return {name: str(getattr(seen, name)) for name in _WATCHED}
 
 
-_REVERSIBLE = {
-    Action.REBUILD: "the old version is deleted",
-    Action.RESTART: "any time: plan the old text",
-    Action.RECORD: "any time: plan the old text",
-}
+_WATCHED = ("revision", "version", "highest_version", "checkpoint_id", "pointer", "table_id", "wanted", "state")

@@ -61,6 +61,13 @@ class Situation:
         """Whether it really runs: degraded, pending and starting are not enough (planning.md §5)."""
         return self.seen(table).state == State.RUNNING
 
+    def is_void(self, table: TableName) -> bool:
+        """Whether all there is of a declared table is a version of other texts that never ran and that nobody reads."""
+        seen = self.seen(table)
+        if seen.begun or not self.is_deployed(table) or self.readers(table):
+            return False
+        return self.change(table).action in (Action.RESTART, Action.REBUILD)
+
     def is_external(self, table: TableName) -> bool:
         """Whether it is filled by others; a table that is no longer declared is judged by its version."""
         declared = self.declared(table)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from core.names import TableName, physical_name, query_name
-from core.plan import Action, Do, Node, Step
+from core.plan import Action, Do, Node, Spare, Step
 from core.retiring import OldVersion
 
 
@@ -33,8 +33,11 @@ class Steps:
         self.all.append(Step(n, do, table, version, tuple(sorted(set(after))), why, undo, tables))
         return n
 
-    def deploy(self, node: Node, *, needs_pointer: bool) -> None:
-        """Add what one node needs before the swap; nodes come in topological order."""
+    def deploy(self, node: Node, *, needs_pointer: bool, spare: Spare | None = None) -> None:
+        """Add what one node needs before the swap; nodes come in topological order.
+
+        `spare` is the version of a rebuild that a failed run has made already.
+        """
         match node.action:
             case Action.START if not node.texts.dml:
                 self._ready[node.table, 0] = self.add(
@@ -42,6 +45,8 @@ class Steps:
                 )
             case Action.START:
                 self._first(node)
+            case Action.REBUILD if spare is not None:
+                self._adopt(node, spare)
             case Action.REBUILD:
                 self._rebuild(node)
             case Action.RESTART:
@@ -80,6 +85,18 @@ class Steps:
             undo=f"start {query_name(old.table, old.version)} on its checkpoint, which stays",
         )
         self._stopped.setdefault(old.table, []).append(n)
+
+    def set_aside(self, table: TableName, version: int, swap: int | None) -> None:
+        """Set a version aside that never served, once it is stopped and what replaces it is there."""
+        started = [n for (of, _), n in self._ready.items() if of == table]
+        self.add(
+            Do.TOMBSTONE,
+            table,
+            version,
+            (*self._stopped.get(table, ()), *started, *((swap,) if swap else ())),
+            why=f"{physical_name(table, version)} never served, and nothing reads it",
+            undo="move the files back until they are purged",
+        )
 
     def delete(
         self,
@@ -174,6 +191,25 @@ class Steps:
             undo=f"stop {query_name(node.table, node.version)}",
         )
         self._ready[node.table, node.version] = start
+        self._catch_up(node, (start,))
+
+    def _adopt(self, node: Node, spare: Spare) -> None:
+        """Go on with the version that a failed run has made from the same texts and parents."""
+        before = self._needs(node)
+        if not spare.running:
+            resume = self.add(
+                Do.RESUME,
+                node.table,
+                node.version,
+                before,
+                why=f"{physical_name(node.table, node.version)} is there already",
+                undo=f"stop {query_name(node.table, node.version)}",
+            )
+            self._ready[node.table, node.version] = resume
+            before = (resume,)
+        self._catch_up(node, before)
+
+    def _catch_up(self, node: Node, after: tuple[int, ...]) -> None:
         above = [
             self._caught_up[b.parent, b.version] for b in node.bindings if (b.parent, b.version) in self._caught_up
         ]
@@ -181,7 +217,7 @@ class Steps:
             Do.CATCH_UP,
             node.table,
             node.version,
-            (start, *above),
+            (*after, *above),
             why="the pointer moves only to a version that holds what the old one holds",
             undo="none needed",
         )

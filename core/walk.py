@@ -89,6 +89,8 @@ class _Walk:
 
     def _deployed(self, table: TableName) -> Decision:
         situation, change = self._situation, self._situation.change(table)
+        if situation.is_void(table):
+            return self._anew(table, Reason.NEW, ())
         stale = self._stale_parents(table)
         if change.action is Action.REBUILD:
             return Decision(Action.REBUILD, BY_ROW[change.row] if change.classified else Reason.UNPROVEN, change)
@@ -114,6 +116,11 @@ class _Walk:
         if not situation.seen(table).checkpoint_ok:
             self.found.warn(table, f"runs, but {Reason.CHECKPOINT_LOST}: it could not be restarted")
         return Decision(Action.KEEP, Reason.UNCHANGED, change)
+
+    def _anew(self, table: TableName, reason: Reason, because_of: tuple[TableName, ...]) -> Decision:
+        """Start a table that has a version of other texts which never ran: there is nothing to keep of it."""
+        evidence = (f"v{self._situation.seen(table).version} never ran, and its texts have changed",)
+        return Decision(Action.START, reason, Change("0", Action.START, evidence), because_of)
 
     def _is_at_rest(self, table: TableName) -> bool:
         """Whether an operator stopped it and the request does not name it: it is started only where it is read."""
@@ -291,6 +298,9 @@ class _Walk:
                 return False
             self._put(parent, Decision(Action.START, Reason.COLD_PARENT, situation.beginning(parent), (child,)))
             return True
+        if situation.declared(parent) is not None and situation.is_void(parent):
+            self._put(parent, self._anew(parent, Reason.COLD_PARENT, (child,)))
+            return True
         change = situation.change(parent) if situation.declared(parent) else Change("0", Action.KEEP)
         if change.row != "0":
             self.found.warn(parent, "changed on disk, but is not asked for: it stays on its deployed revision")
@@ -323,6 +333,8 @@ class _Walk:
         if decision.action in (Action.KEEP, Action.RECORD) or self._situation.is_external(table):
             if self._is_at_rest(table):
                 self.found.warn(table, "was stopped on purpose and stays so: name it to start it")
+            return
+        if decision.action is Action.START:
             return
         if seen.state in (State.FAILED, State.DEGRADED, State.UNKNOWN, State.COMPLETED):
             rebuilt = decision.action is Action.REBUILD

@@ -11,6 +11,10 @@ OLDEST = 17
 """Oldest Java that Spark 4.2 runs on (Spark 4.2 documentation, "Downloading")."""
 
 _MODULE = "jdk.incubator.vector"
+ANSWERS_S = 8.0
+"""Java says its version within 0.2 s on an idle machine, within 2 s on one that is busy."""
+
+_HANGS = "run it by hand, java -version: a wrapper that asks something or a disk that hangs keeps it"
 _INSTALL = (
     "install a JDK 17 or newer (Debian, Ubuntu: apt install openjdk-17-jre-headless; macOS: brew install openjdk@17)"
 )
@@ -44,14 +48,18 @@ def find_java(environ: Mapping[str, str] | None = None) -> Java:
         return Java("", "", 0, f"no Java found: {where}", f"{_INSTALL}, or set JAVA_HOME to one")
     real = os.path.realpath(path)
     home = os.path.dirname(os.path.dirname(real))
-    said = _output([path, "-version"], environ)
+    try:
+        said = _output([path, "-version"], environ)
+        modules = _output([path, "--list-modules"], environ)
+    except subprocess.TimeoutExpired:
+        return Java(path, home, 0, f"{path} did not answer within {ANSWERS_S:.0f} s", f"{_HANGS}, or {_INSTALL}")
     version = _version(said)
     if not version:
         first = said.strip().splitlines()[0] if said.strip() else "it printed nothing"
         return Java(path, home, 0, f"{path} is not a working Java: {first[:200]}", _INSTALL)
     if version < OLDEST:
         return Java(path, home, version, f"Java {version} at {path} is too old for Spark 4", _INSTALL)
-    if _MODULE not in _output([path, "--list-modules"], environ):
+    if _MODULE not in modules:
         return Java(
             path,
             home,
@@ -77,12 +85,12 @@ def _output(command: list[str], environ: Mapping[str, str]) -> str:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            timeout=30,
+            timeout=ANSWERS_S,
             check=False,
             text=True,
             errors="replace",
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except OSError as error:
         return str(error)
     return done.stdout
 

@@ -21,8 +21,8 @@ class EmergencyJournal:
         self._kept: list[dict[str, Any]] = []
         self._done = 0
 
-    def append(self, entry: Mapping[str, Any]) -> None:
-        """Keep an entry, on disk before it returns where the disk takes it."""
+    def append(self, entry: Mapping[str, Any]) -> bool:
+        """Keep an entry; returns whether it is on disk: what is only in memory is lost with this process."""
         line = json.dumps(dict(entry), ensure_ascii=False, separators=(",", ":")).encode()
         with self._lock:
             try:
@@ -30,6 +30,8 @@ class EmergencyJournal:
                 self._write(b"\n" + line + b"\n")
             except OSError:
                 self._kept.append(json.loads(line))
+                return False
+            return True
 
     def drain(self) -> list[dict[str, Any]]:
         """Take all entries, oldest first; they are forgotten when this returns."""

@@ -7,6 +7,9 @@ from pathlib import Path
 
 from core.errors import LedgerUnavailable
 
+RESTORE = "restore it from a backup, or move it away to begin anew, which knows nothing of what was deployed"
+"""What to do about a ledger that cannot be read; none is ever made in the place of one that is there."""
+
 _REMEDIES = (
     ("SQLITE_BUSY", "is locked by another program", "end the other program that writes the ledger, then try again"),
     ("SQLITE_LOCKED", "is locked by another program", "end the other program that writes the ledger, then try again"),
@@ -17,8 +20,8 @@ _REMEDIES = (
         "check that you own the ledger's folder and that the disk is not read-only",
     ),
     ("SQLITE_CANTOPEN", "cannot be opened", "check that the agent was started once and that you may read its folder"),
-    ("SQLITE_NOTADB", "is not a database", "restore the ledger from a backup, or move the file away"),
-    ("SQLITE_CORRUPT", "is damaged", "restore the ledger from a backup"),
+    ("SQLITE_NOTADB", "is not a database", RESTORE),
+    ("SQLITE_CORRUPT", "is damaged", RESTORE),
     ("SQLITE_IOERR", "cannot be read or written: the disk reports an error", "check the disk that holds the ledger"),
 )
 _OTHERWISE = ("failed", "try again; the agent's log has the details")

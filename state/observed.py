@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from core.names import TableName, physical_name
-from core.plan import Observed
+from core.plan import Observed, Spare
 from core.vocabulary import State, Wanted
 from state.rows import Deployment
 
@@ -38,5 +38,15 @@ def _observe(every: list[Deployment]) -> Observed:
         pointer=physical_name(serving.table, serving.version) if serving.active and not serving.external else "",
         wanted=serving.wanted,
         kept=tuple(sorted(d.version for d in others)),
-        retained=tuple(sorted(d.version for d in others if d.wanted == Wanted.RUNNING and d.state in IN_SERVICE)),
+        retained=tuple(sorted(d.version for d in others if _in_service(d))),
+        spare=tuple(
+            Spare(d.version, d.revision, d.bindings, _in_service(d), d.checkpoint_ok, d.started_at is not None)
+            for d in sorted(others, key=lambda d: -d.version)
+            if not serving.active or d.version > serving.version
+        ),
+        begun=serving.active or serving.started_at is not None,
     )
+
+
+def _in_service(deployment: Deployment) -> bool:
+    return deployment.wanted == Wanted.RUNNING and deployment.state in IN_SERVICE

@@ -11,9 +11,6 @@ class OpinionReads(Reads):
 
     def opinions(self) -> dict[str, str]:
         """Give every answer as JSON, by the key of its question; some milliseconds for all that are kept."""
-        # A ledger that no agent of this version has opened yet has no such table.
-        if not self._values("SELECT 1 FROM sqlite_schema WHERE name = 'opinion'"):
-            return {}
         return {str(key): str(answer) for key, answer in self._values("SELECT key, answer FROM opinion ORDER BY key")}
 
 

@@ -167,6 +167,10 @@ class RunRow:
     started_at: float
     ended_at: float | None
     steps: tuple[StepRow, ...] = ()
+    continues: str = ""
+    """Id of the failed run that this one goes on from."""
+    continued_by: str = ""
+    """Id of the run that went on from this one."""
 
 
 @dataclass(frozen=True, slots=True)

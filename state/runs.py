@@ -10,6 +10,8 @@ from state.access import Reads, Writes, upsert
 from state.encoding import Value, record
 from state.rows import RunRow, StepRow
 
+_CONTINUED_BY = "coalesce((SELECT next.id FROM run next WHERE next.continues = run.id), '')"
+
 
 class RunReads(Reads):
     """Reads of runs."""
@@ -34,7 +36,7 @@ class RunReads(Reads):
 
     def _runs(self, which: str, parameters: tuple[Value, ...]) -> tuple[RunRow, ...]:
         with self._connected():
-            runs = self._rows(RunRow, f"SELECT * FROM run {which}", parameters)
+            runs = self._rows(RunRow, f"SELECT run.*, {_CONTINUED_BY} AS continued_by FROM run {which}", parameters)
             return tuple(
                 replace(run, steps=self._rows(StepRow, "SELECT * FROM step WHERE run_id = ? ORDER BY n", (run.id,)))
                 for run in runs
@@ -68,14 +70,28 @@ class RunWrites(RunReads, Writes):
 
 
 def insert_run(connection: sqlite3.Connection, run: RunRow, tables: Iterable[TableName]) -> None:
-    """Write a run with steps and tables inside the caller's transaction; Refused when another one holds a table."""
+    """Write a run with steps and tables inside the caller's transaction.
+
+    Refused when another one holds a table, or when the run that it continues was continued already.
+    """
+    if run.continues:
+        _refuse_continued(connection, run.continues)
     touched = sorted({*tables, *(step.table for step in run.steps if step.table)})
     _refuse_held(connection, run.id, touched)
-    upsert(connection, "run", record(run, without=("steps",)), key=("id",))
+    upsert(connection, "run", record(run, without=("steps", "continued_by")), key=("id",))
     for table in touched:
         connection.execute("INSERT OR IGNORE INTO run_table VALUES (?, ?)", (run.id, table))
     for step in run.steps:
         upsert(connection, "step", {"run_id": run.id, **record(step)}, key=("run_id", "n"))
+
+
+def _refuse_continued(connection: sqlite3.Connection, run_id: str) -> None:
+    found = connection.execute("SELECT state FROM run WHERE id = ?", (run_id,)).fetchone()
+    if found is None or found[0] != "failed":
+        raise Refused(f"run {run_id} {f'is {found[0]}' if found else 'is not known'}", remedy="plan again")
+    after = connection.execute("SELECT id FROM run WHERE continues = ?", (run_id,)).fetchone()
+    if after is not None:
+        raise Refused(f"run {run_id} was continued by run {after[0]}", remedy=f"headgate runs {after[0]}")
 
 
 def _refuse_held(connection: sqlite3.Connection, run_id: str, tables: Iterable[str]) -> None:

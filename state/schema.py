@@ -93,12 +93,17 @@ CREATE TRIGGER audit_is_not_deleted BEFORE DELETE ON audit
   BEGIN SELECT RAISE(ABORT, 'the audit is append-only'); END;
 """
 
+_CONTINUED = """
+ALTER TABLE run ADD COLUMN continues TEXT NOT NULL DEFAULT '';
+CREATE INDEX run_continues ON run (continues);
+"""
+
 _OPINIONS = """
 CREATE TABLE opinion (key TEXT PRIMARY KEY, at REAL NOT NULL, answer TEXT NOT NULL) WITHOUT ROWID;
 CREATE INDEX opinion_at ON opinion (at, key);
 """
 
-MIGRATIONS: tuple[str, ...] = (_REGISTRY + _MEASUREMENTS + _WORK + _AUDIT, _OPINIONS)
+MIGRATIONS: tuple[str, ...] = (_REGISTRY + _MEASUREMENTS + _WORK + _AUDIT, _CONTINUED, _OPINIONS)
 """Migration N takes a ledger from `user_version` N to N + 1."""
 
 SCHEMA = len(MIGRATIONS)

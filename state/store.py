@@ -17,7 +17,7 @@ from core.errors import LedgerUnavailable, VersionMismatch
 from state.access import insert
 from state.audit import AuditReads, AuditWrites
 from state.encoding import record
-from state.failures import translated
+from state.failures import RESTORE, translated
 from state.measurements import MeasurementReads, MeasurementWrites
 from state.mounts import refuse_network
 from state.opinions import OpinionReads, OpinionWrites
@@ -72,9 +72,11 @@ def create_or_open(path: Path, facts: Facts, *, busy_s: float = 5.0) -> Ledger:
     """
     with translated(path):
         refuse_network(path)
-        _make(path)
+        if not path.exists():
+            _make(path, facts)
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=busy_s)
         try:
+            _refuse_other(path, connection)
             _refuse_newer(path, connection)
             _prepare(connection)
             migrate(connection)
@@ -177,10 +179,9 @@ def _opened(path: Path, shown: Path) -> sqlite3.Connection:
     )
     try:
         connection.execute("PRAGMA query_only = ON")
-        (application,) = connection.execute("PRAGMA application_id").fetchone()
+        _refuse_other(shown, connection)
         _refuse_newer(shown, connection)
-        if application != APPLICATION:
-            raise LedgerUnavailable(f"{shown} is not a ledger", remedy="check the path, or start the agent once")
+        _refuse_older(shown, connection)
         return connection
     except BaseException:
         connection.close()
@@ -200,25 +201,52 @@ def _refuse_newer(path: Path, connection: sqlite3.Connection) -> None:
         )
 
 
-def _make(path: Path) -> None:
-    """Make folder and file with their modes, whatever the umask; SQLite gives its logs the database's mode."""
+def _refuse_older(path: Path, connection: sqlite3.Connection) -> None:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version < SCHEMA:
+        raise VersionMismatch(
+            f"the ledger {path} has schema {version}, this program reads {SCHEMA}: an older agent wrote it",
+            remedy="statements run on while a new agent takes over: headgate down --keep-pool, then headgate up",
+        )
+
+
+def _refuse_other(path: Path, connection: sqlite3.Connection) -> None:
+    """Refuse a file that is no ledger, an empty one too: a ledger appears whole, so that this one was cut off."""
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    if application != APPLICATION:
+        what = "is not a ledger" if path.stat().st_size else "is empty: it was cut off"
+        raise LedgerUnavailable(f"the ledger {path} {what}", remedy=RESTORE)
+
+
+def _make(path: Path, facts: Facts) -> None:
+    """Make a ledger beside its place and move it there whole, so that a kill leaves all of it or nothing.
+
+    Folder and file have their modes whatever the umask; SQLite gives its logs the database's mode.
+    """
     missing = [folder for folder in (path.parent, *path.parent.parents) if not folder.exists()]
     for folder in reversed(missing):
         folder.mkdir(exist_ok=True)
         folder.chmod(FOLDER_MODE)
-    try:
-        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, FILE_MODE)
-    except FileExistsError:
-        return
+    unfinished = path.with_name(f"{path.name}.new")
+    for left in (unfinished, unfinished.with_name(f"{unfinished.name}-journal")):
+        left.unlink(missing_ok=True)
+    descriptor = os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_WRONLY, FILE_MODE)
     try:
         os.fchmod(descriptor, FILE_MODE)
     finally:
         os.close(descriptor)
+    connection = sqlite3.connect(unfinished, isolation_level=None)
+    try:
+        # Before the first table, or it needs a VACUUM to take effect.
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        migrate(connection)
+        _identify(path, connection, facts)
+    finally:
+        connection.close()
+    unfinished.rename(path)
 
 
 def _prepare(connection: sqlite3.Connection) -> None:
-    # Before the first table, or it needs a VACUUM to take effect.
-    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     connection.execute("PRAGMA journal_mode = WAL").fetchall()
     # The intent must survive a power cut before the effect is made.
     connection.execute("PRAGMA synchronous = FULL")

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 LISTS = frozenset({"home", "statements"})
-PAGES = frozenset({"home", "statements", "detail", "changes", "review", "run", "runs", "audit", "log", "help"})
-ROWS = frozenset({"home", "statements", "changes", "review", "run", "runs", "audit", "log"})
+RECORDS = frozenset({"runs", "audit", "log", "events"})
+PAGES = LISTS | RECORDS | {"detail", "changes", "review", "run", "help"}
 TARGETS = LISTS | {"detail"}
 
 
@@ -27,6 +27,14 @@ class Need(StrEnum):
 
     TARGET = "target"
     """At least one statement under the cursor or marked."""
+    ONE = "one"
+    """Exactly one statement under the cursor, whatever is marked: what looks are about."""
+    IDLE = "idle"
+    """One of the targets that does not run."""
+    UNREAD = "unread"
+    """Targets that nothing which stays is reading."""
+    MINE = "mine"
+    """One of the targets on this person's stage."""
     OURS = "ours"
     """None of them external."""
     LIVE = "live"
@@ -35,6 +43,10 @@ class Need(StrEnum):
     PLAN = "plan"
     RUN = "run"
     """A run that is not over."""
+    GOING = "going"
+    """A run that goes or is paused."""
+    BROKEN = "broken"
+    """A run with a failed step, that is not over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +63,7 @@ class Action:
     """One line for the help."""
     level: Level = Level.LOOK
     command: str = ""
-    """The CLI line that does the same; `{tables}`, `{hash}` and `{run}` are filled in."""
+    """The CLI line that does the same; `{tables}`, `{hash}` and `{run}` are filled in. The stage has none."""
     typed: str = ""
     """The `:` command of the same name."""
     needs: frozenset[Need] = frozenset()
@@ -59,59 +71,25 @@ class Action:
     """Order in the footer, smallest first; 99 is never shown there."""
 
 
-def _act(level: Level, *needs: Need) -> dict[str, object]:
-    return {"level": level, "needs": frozenset(needs)}
-
-
-_TARGET = frozenset({Need.TARGET})
+_ONE = frozenset({Need.ONE})
 
 ACTIONS: tuple[Action, ...] = (
     # Anywhere.
     Action("command", (":",), PAGES, "command", "Type a command; tab completes", rank=95),
     Action("palette", ("ctrl+p",), PAGES, "palette", "The same, listing everything", rank=99),
-    Action(
-        "help",
-        ("?",),
-        PAGES - {"help"},
-        "keys",
-        "Keys that work here, and why the others do not",
-        typed="help",
-        rank=99,
-    ),
+    Action("help", ("?",), PAGES - {"help"}, "keys", "Keys that work here, and why the others do not", typed="help",
+           rank=99),
     Action("back", ("escape", "q"), PAGES - {"home"}, "back", "Go back; nothing that runs is touched", rank=5),
     Action("clear", ("escape",), frozenset({"home"}), "clear", "Drop the filter, then the marks", rank=99),
-    Action(
-        "quit",
-        ("q",),
-        frozenset({"home"}),
-        "quit",
-        "Leave the console; agent, statements and runs go on",
-        typed="q",
-        rank=90,
-    ),
+    Action("quit", ("q",), frozenset({"home"}), "quit", "Leave the console; agent, statements and runs go on",
+           typed="q", rank=90),
     Action("refresh", ("r",), PAGES, "refresh", "Read everything again now", rank=99),
     Action("freeze", (".",), PAGES, "freeze", "Freeze the screen, and let it go again", rank=99),
     Action("redraw", ("ctrl+l",), PAGES, "redraw", "Draw the whole screen again", rank=99),
-    Action(
-        "log",
-        ("m",),
-        PAGES - {"log"},
-        "log",
-        "Every command as the CLI line that does the same",
-        command="headgate audit",
-        typed="log",
-        rank=80,
-    ),
-    Action(
-        "changes",
-        ("p",),
-        PAGES - {"changes"},
-        "changes",
-        "Files against what is deployed, and what is staged",
-        command="headgate plan --all --offline",
-        typed="changes",
-        rank=40,
-    ),
+    Action("log", ("m",), PAGES - {"log"}, "log", "Every act as the line that does the same",
+           command="headgate audit", typed="log", rank=80),
+    Action("changes", ("p",), PAGES - {"changes"}, "changes", "Files against what is deployed, and what is staged",
+           command="headgate plan --all --offline", typed="changes", rank=40),
     Action("interrupt", ("ctrl+c",), PAGES, "", "Says how to leave; never touches a run", rank=99),
     # Lists and tree.
     Action("down", ("j", "down"), PAGES, "down", "One down", rank=99),
@@ -120,76 +98,27 @@ ACTIONS: tuple[Action, ...] = (
     Action("bottom", ("G", "end"), PAGES, "bottom", "Last", rank=99),
     Action("page_down", ("pagedown",), PAGES, "page", "A page down", rank=99),
     Action("page_up", ("pageup",), PAGES, "page", "A page up", rank=99),
-    Action(
-        "filter",
-        ("/",),
-        LISTS | {"changes", "audit", "log", "runs"},
-        "filter",
-        "Filter: text, regex, !not, lag>1k, state=failed, -f fuzzy",
-        command="headgate ls",
-        rank=45,
-    ),
-    Action("open", ("enter", "l", "right"), frozenset({"home"}), "open", "Open the branch, or the statement", rank=10),
+    Action("filter", ("/",), LISTS | RECORDS | {"changes"}, "filter",
+           "Filter: text, regex, !not, lag>1k, state=failed, -f fuzzy", command="headgate ls", rank=45),
+    Action("open", ("enter", "l", "right"), frozenset({"home"}), "open", "Open the branch, or the statement",
+           rank=10),
     Action("close", ("h", "left"), frozenset({"home"}), "close", "Close the branch, or go to it", rank=99),
     Action("open", ("enter", "l", "right"), frozenset({"statements"}), "open", "Open the statement", rank=10),
-    Action(
-        "detail",
-        ("d",),
-        LISTS,
-        "detail",
-        "The statement: figures, SQL, lineage, errors, events",
-        command="headgate show {tables}",
-        typed="show",
-        needs=_TARGET,
-        rank=12,
-    ),
+    Action("detail", ("d",), LISTS, "detail", "The statement: figures, SQL, lineage, errors, events",
+           command="headgate show {tables}", typed="show", needs=_ONE, rank=12),
     Action("detail", ("d",), frozenset({"detail"}), "overview", "Overview", rank=99),
-    Action(
-        "sql",
-        ("s",),
-        TARGETS,
-        "sql",
-        "Its SQL, and the difference to what is deployed",
-        command="headgate show {tables} --sql",
-        typed="sql",
-        needs=_TARGET,
-        rank=14,
-    ),
-    Action(
-        "events",
-        ("v",),
-        TARGETS,
-        "events",
-        "Its events",
-        command="headgate events {tables}",
-        typed="events",
-        needs=_TARGET,
-        rank=16,
-    ),
-    Action(
-        "lineage",
-        ("i",),
-        TARGETS,
-        "lineage",
-        "What it reads and who reads it",
-        command="headgate show {tables}",
-        typed="lineage",
-        needs=_TARGET,
-        rank=60,
-    ),
+    Action("sql", ("s",), TARGETS, "sql", "Its SQL, and the difference to what is deployed",
+           command="headgate show {tables} --sql", typed="sql", needs=_ONE, rank=14),
+    Action("events", ("v",), TARGETS, "events", "Its events; on a branch the events of all below it",
+           command="headgate events {tables}", typed="events", rank=16),
+    Action("lineage", ("i",), TARGETS, "lineage", "What it reads and who reads it", command="headgate show {tables}",
+           typed="lineage", needs=_ONE, rank=60),
     Action("mark", ("space",), LISTS | {"changes"}, "mark", "Mark, and go one down", rank=20),
     Action("mark_all", ("*",), LISTS | {"changes"}, "mark all", "Mark all that are shown", rank=99),
     Action("unmark", ("u",), LISTS | {"changes"}, "unmark", "Drop all marks", rank=99),
     Action("flip", ("t",), frozenset({"home"}), "flip", "Tree by product, or by lineage", typed="tree", rank=62),
-    Action(
-        "faults",
-        ("f",),
-        LISTS,
-        "faults",
-        "Show only what is not well",
-        command="headgate ls --state failed,degraded",
-        rank=64,
-    ),
+    Action("faults", ("f",), LISTS, "faults", "Show only what is not well",
+           command="headgate ls --state failed,degraded", rank=64),
     Action("sort", ("o",), frozenset({"statements"}), "sort", "Sort by the next column", rank=30),
     Action("wide", ("w",), LISTS, "wide", "More figures, less room for names", rank=66),
     Action("copy", ("y",), PAGES - {"help"}, "copy", "Copy the name, or the text on screen", rank=82),
@@ -198,159 +127,40 @@ ACTIONS: tuple[Action, ...] = (
     Action("next_tab", ("tab",), frozenset({"detail", "home"}), "next", "Next pane", rank=8),
     Action("previous_tab", ("shift+tab",), frozenset({"detail", "home"}), "previous", "Previous pane", rank=99),
     Action("tab", tuple("123456789"), frozenset({"detail"}), "tab", "Pane by number", rank=99),
-    Action(
-        "enter_row",
-        ("enter",),
-        frozenset({"changes"}),
-        "review",
-        "Plan what is staged, and review it",
-        command="headgate plan deploy {tables}",
-        typed="review",
-        needs=frozenset({Need.STAGED, Need.LIVE}),
-        rank=10,
-    ),
+    Action("enter_row", ("enter",), frozenset({"changes"}), "review", "Plan what is staged, and review it",
+           command="headgate plan deploy {tables}", typed="review", needs=frozenset({Need.STAGED, Need.LIVE}),
+           rank=10),
     Action("enter_row", ("enter",), frozenset({"review"}), "why", "Why this is done, and what is lost", rank=10),
-    Action("enter_row", ("enter",), frozenset({"run", "audit", "log"}), "more", "The whole text of the row", rank=10),
-    Action(
-        "enter_row", ("enter",), frozenset({"runs"}), "open", "Open the run", command="headgate runs {run}", rank=10
-    ),
-    Action(
-        "sql", ("s",), frozenset({"review", "changes"}), "full diff", "The whole difference of the row's files", rank=14
-    ),
+    Action("enter_row", ("enter",), frozenset({"run"}), "follow", "Let the cursor follow the run, or stay", rank=16),
+    Action("enter_row", ("enter",), frozenset({"events"}), "open", "Open the statement at its events", rank=10),
+    Action("enter_row", ("enter",), frozenset({"runs"}), "open", "Open the run", command="headgate runs {run}",
+           rank=10),
+    Action("sql", ("s",), frozenset({"review", "changes"}), "full diff", "The whole difference of the row's files",
+           rank=14),
     # Acts.
-    Action(
-        "stop",
-        ("T",),
-        TARGETS,
-        "stop",
-        "Stop now; table and checkpoint stay",
-        Level.C1,
-        "headgate stop {tables}",
-        "stop",
-        frozenset({Need.TARGET, Need.OURS}),
-        rank=26,
-    ),
-    Action(
-        "start",
-        ("S",),
-        TARGETS,
-        "start",
-        "Start the deployed revision on its checkpoint",
-        Level.C1,
-        "headgate start {tables}",
-        "start",
-        frozenset({Need.TARGET, Need.OURS, Need.LIVE}),
-        rank=28,
-    ),
-    Action(
-        "restart",
-        ("R",),
-        TARGETS,
-        "restart",
-        "Stop, then start on the same checkpoint",
-        Level.C1,
-        "headgate restart {tables}",
-        "restart",
-        frozenset({Need.TARGET, Need.OURS, Need.LIVE}),
-        rank=29,
-    ),
-    Action(
-        "stage_deploy",
-        ("D",),
-        TARGETS | {"changes"},
-        "deploy",
-        "Stage a deploy of the files as they are",
-        Level.C0,
-        "headgate plan deploy {tables}",
-        "deploy",
-        frozenset({Need.TARGET, Need.LIVE}),
-        rank=24,
-    ),
-    Action(
-        "stage_delete",
-        ("X",),
-        TARGETS | {"changes"},
-        "delete",
-        "Stage a delete; it is reviewed like a deploy",
-        Level.C0,
-        "headgate plan delete {tables}",
-        "delete",
-        frozenset({Need.TARGET, Need.OURS, Need.LIVE}),
-        rank=70,
-    ),
-    Action(
-        "unstage",
-        ("U",),
-        TARGETS | {"changes"},
-        "unstage",
-        "Take it off the stage",
-        Level.C0,
-        "headgate plan --all --exclude {tables}",
-        "unstage",
-        frozenset({Need.TARGET, Need.LIVE}),
-        rank=72,
-    ),
-    Action(
-        "execute",
-        ("E",),
-        frozenset({"review"}),
-        "execute",
-        "Execute exactly this plan, once",
-        Level.C3,
-        "headgate apply {hash}",
-        "apply",
-        frozenset({Need.PLAN, Need.LIVE}),
-        rank=12,
-    ),
-    Action(
-        "pause",
-        ("P",),
-        frozenset({"run"}),
-        "pause",
-        "Pause after this step, or go on",
-        Level.C1,
-        "headgate runs pause {run}",
-        "pause",
-        frozenset({Need.RUN}),
-        rank=12,
-    ),
-    Action(
-        "cancel",
-        ("C",),
-        frozenset({"run"}),
-        "cancel",
-        "Cancel what has not begun; what is done stays",
-        Level.C1,
-        "headgate runs cancel {run}",
-        "cancel",
-        frozenset({Need.RUN}),
-        rank=14,
-    ),
-    Action(
-        "retry",
-        (":retry",),
-        frozenset({"run"}),
-        "retry",
-        "Try the failed steps again",
-        Level.C1,
-        "headgate runs retry {run}",
-        "retry",
-        frozenset({Need.RUN}),
-        rank=99,
-    ),
-    Action(
-        "skip",
-        (":skip",),
-        frozenset({"run"}),
-        "skip",
-        "Leave the failed steps out",
-        Level.C1,
-        "headgate runs skip {run}",
-        "skip",
-        frozenset({Need.RUN}),
-        rank=99,
-    ),
-)
+    Action("stop", ("T",), TARGETS, "stop", "Stop now; table and checkpoint stay", Level.C1,
+           "headgate stop {tables}", "stop", frozenset({Need.TARGET, Need.OURS}), rank=26),
+    Action("start", ("S",), TARGETS, "start", "Start the deployed revision on its checkpoint", Level.C1,
+           "headgate start {tables}", "start", frozenset({Need.TARGET, Need.OURS, Need.LIVE, Need.IDLE}), rank=28),
+    Action("restart", ("R",), TARGETS, "restart", "Stop, then start on the same checkpoint", Level.C1,
+           "headgate restart {tables}", "restart", frozenset({Need.TARGET, Need.OURS, Need.LIVE}), rank=29),
+    Action("stage_deploy", ("D",), TARGETS | {"changes"}, "deploy", "Stage a deploy of the files as they are",
+           Level.C0, "", "deploy", frozenset({Need.TARGET, Need.LIVE}), rank=24),
+    Action("stage_delete", ("X",), TARGETS | {"changes"}, "delete", "Stage a delete; it is reviewed like a deploy",
+           Level.C0, "", "delete", frozenset({Need.TARGET, Need.OURS, Need.LIVE, Need.UNREAD}), rank=70),
+    Action("unstage", ("U",), TARGETS | {"changes"}, "unstage", "Take off the stage what you staged of it",
+           Level.C0, "", "unstage", frozenset({Need.TARGET, Need.LIVE, Need.MINE}), rank=72),
+    Action("execute", ("E",), frozenset({"review"}), "execute", "Execute exactly this plan, once", Level.C3,
+           "headgate apply {hash}", "apply", frozenset({Need.PLAN, Need.LIVE}), rank=12),
+    Action("pause", ("P",), frozenset({"run"}), "pause", "Pause after this step, or go on", Level.C1,
+           "headgate runs pause {run}", "pause", frozenset({Need.GOING}), rank=12),
+    Action("cancel", ("C",), frozenset({"run"}), "cancel", "Cancel what has not begun; what is done stays", Level.C1,
+           "headgate runs cancel {run}", "cancel", frozenset({Need.RUN}), rank=14),
+    Action("retry", (":retry",), frozenset({"run"}), "retry", "Try the failed steps again", Level.C1,
+           "headgate runs retry {run}", "retry", frozenset({Need.BROKEN}), rank=99),
+    Action("skip", (":skip",), frozenset({"run"}), "skip", "Leave the first failed step out", Level.C1,
+           "headgate runs skip {run} --step 1", "skip", frozenset({Need.BROKEN}), rank=99),
+)  # fmt: skip
 
 
 KEY_NAMES = {
@@ -378,6 +188,11 @@ def keys_of(screen: str) -> Mapping[str, Action]:
 def find(action_id: str, screen: str) -> Action | None:
     """Find an action by its id on a screen."""
     return next((action for action in on_screen(screen) if action.id == action_id), None)
+
+
+def elsewhere(key: str) -> tuple[str, ...]:
+    """Name the screens on which a key that means nothing here means something, sorted."""
+    return tuple(sorted({screen for action in ACTIONS if key in action.keys for screen in action.screens}))
 
 
 def key_names(action: Action) -> str:

@@ -22,9 +22,13 @@ def main() -> int:
     if sys.argv[1:] in (["--version"], ["-V"]):
         print(f"headgate {VERSION}")
         return 0
-    from tui.commands.edge import run
+    try:
+        from tui.commands.edge import run
 
-    return run(sys.argv[1:])
+        return run(sys.argv[1:])
+    except KeyboardInterrupt:
+        # Before the command had begun, or after it had ended.
+        return 130
 
 
 def find_misplaced() -> str:

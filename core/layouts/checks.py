@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping, Sequence, Set
 
+from core.differences import counted
 from core.graph import cycles
 from core.layouts.sections import did_you_mean
 from core.names import TableName
 from core.problems import Problem, Where
 from core.project import Table
 from core.references import line_of
-from core.sql.values import Read, TableDdl
+from core.sql.values import Column, Read, TableDdl
 
 WRITTEN = ("parquet",)
 """Formats that this version writes."""
@@ -85,30 +86,32 @@ def _check_columns(table: Table, problems: list[Problem]) -> None:
     if facts is None:
         return
     declared = [column.name.lower() for column in table.ddl_facts.columns]
-    written = [column.name.lower() for column in facts.columns]
-    if not declared or not written or declared == written:
+    named = [column.name.lower() for column in facts.columns if not _is_star(column)]
+    if not declared or not facts.columns:
         return
-    if any(column.name in ("*", "") for column in facts.columns):
+    has_star = len(named) < len(facts.columns)
+    unknown = [name for name in named if name not in declared]
+    if (has_star and not unknown) or declared == named:
         return
     where = Where(path, facts.line)
-    if len(declared) != len(written):
+    if not has_star and len(declared) != len(named):
         problems.append(
             Problem(
-                f"{table.name} has {len(declared)} columns and its statement writes {len(written)}",
+                f"{table.name} has {counted(len(declared), 'column')} and its statement writes {len(named)}",
                 "write one value for each column of the DDL",
                 where,
                 table.name,
-                detail=_difference(declared, written),
+                detail=_difference(declared, named),
             )
         )
-    elif sorted(declared) != sorted(written):
+    elif unknown:
         problems.append(
             Problem(
-                f"{table.name}: the statement's column names are not those of the DDL",
-                "name each value with AS as in the DDL",
+                f"{table.name} has no column {', '.join(unknown)}, which its statement writes",
+                "name each value with AS as in the DDL, or declare the column there",
                 where,
                 table.name,
-                detail=_difference(declared, written),
+                detail="" if has_star else _difference(declared, named),
             )
         )
 
@@ -121,8 +124,9 @@ def _difference(declared: list[str], written: list[str]) -> str:
     return "; ".join(part for part in parts if not part.endswith(": "))
 
 
-def _is_star(expression: str) -> bool:
-    return expression == "*" or expression.endswith(".*")
+def _is_star(column: Column) -> bool:
+    """Whether it stands for several columns that are not known from the text alone, also with EXCEPT behind it."""
+    return column.name == "*"
 
 
 def _check_reads(

@@ -14,6 +14,11 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}\Z")
 _PREFIX = re.compile(r"[a-z0-9_]{0,40}\Z")
 _MEMORY = re.compile(r"[1-9][0-9]*[mgMG]\Z")
 
+YEAR_D = 365
+MOST_CORES = 1024
+LEAST_MIB, MOST_MIB = 512, 4096 * 1024
+"""Heap of a local pool; Spark refuses to start with less than 450 MiB (`UnifiedMemoryManager.getMaxMemory`)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
@@ -103,25 +108,29 @@ def _environment(name: str, section: Section) -> Environment:
         data=section.text("data", "data"),
         prefix=prefix,
         pool=_pool(pool) if pool is not None else Pool(),
-        plan_expires_h=policy.number("plan_expires_h", 24.0) if policy else 24.0,
-        drop_after_d=policy.number("drop_after_d", 7.0) if policy else 7.0,
+        plan_expires_h=policy.number("plan_expires_h", 24.0, most=YEAR_D * 24) if policy else 24.0,
+        drop_after_d=policy.number("drop_after_d", 7.0, most=10 * YEAR_D) if policy else 7.0,
     )
 
 
 def _pool(section: Section) -> Pool:
     section.only(("name", "url", "cores", "memory", "conf"))
-    cores = section.number("cores", 2)
+    cores = section.number("cores", 2, most=MOST_CORES)
     if cores != int(cores):
         section.wrong("cores", "a whole number", "write cores: 2")
     memory = section.text("memory", "2g")
-    if not _MEMORY.match(memory):
-        section.wrong("memory", "a size", "write memory: 2g")
+    if not _MEMORY.match(memory) or not LEAST_MIB <= _mebibytes(memory) <= MOST_MIB:
+        section.wrong("memory", f"a size from {LEAST_MIB}m to {MOST_MIB // 1024}g", "write memory: 2g")
         memory = "2g"
     url = section.text("url", "")
     if url and not url.startswith("sc://"):
         section.wrong("url", "a Spark Connect address", "write url: sc://host:port")
         url = ""
     return Pool(section.text("name", "local"), url or None, int(cores), memory, section.pairs("conf"))
+
+
+def _mebibytes(memory: str) -> int:
+    return int(memory[:-1]) * (1024 if memory[-1] in "gG" else 1)
 
 
 def _default_env(top: Section, environments: tuple[Environment, ...]) -> str:

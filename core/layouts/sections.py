@@ -46,8 +46,8 @@ class Section:
             return default
         return bool(node.value.lower() in ("true", "yes", "on"))
 
-    def number(self, key: str, default: float) -> float:
-        """Read a number above zero."""
+    def number(self, key: str, default: float, *, most: float) -> float:
+        """Read a number above zero and up to `most`."""
         node = self._scalar(key)
         if node is None:
             return default
@@ -55,8 +55,8 @@ class Section:
             value = float(node.value) if node.tag in (f"{_TAG}int", f"{_TAG}float") else 0.0
         except ValueError:
             value = 0.0
-        if not 0 < value < float("inf"):
-            self.wrong(key, "a number above zero", f"write a number without unit, like {key}: {default:g}")
+        if not 0 < value <= most:
+            self.wrong(key, f"a number above 0, at most {most:.0f}", f"write it without unit, like {key}: {default:g}")
             return default
         return value
 
@@ -180,7 +180,17 @@ def _section(node: yaml.MappingNode, path: str, name: str, problems: list[Proble
     nodes: dict[str, yaml.Node] = {}
     lines: dict[str, int] = {}
     for key, value in node.value:
-        word, line = str(key.value), key.start_mark.line + 1
+        line = key.start_mark.line + 1
+        if not isinstance(key, yaml.ScalarNode):
+            problems.append(
+                Problem(
+                    f"a key of {name or path} is a list or a mapping",
+                    "write one word before the colon, without ? or brackets",
+                    Where(path, line, key.start_mark.column + 1),
+                )
+            )
+            continue
+        word = str(key.value)
         if word in nodes:
             problems.append(
                 Problem(

@@ -9,7 +9,7 @@ from core.project import Settings
 
 KEYS = tuple(field.name for field in fields(Settings))
 LATER = ("contract", "protect", "checks")
-_TRIGGER = re.compile(r"[1-9][0-9]* (?:millisecond|second|minute|hour)s?\Z")
+_TRIGGER = re.compile(r"[1-9][0-9]{0,6} (?:millisecond|second|minute|hour)s?\Z")
 
 
 def read_settings(text: str, path: str, defaults: Settings, problems: list[Problem]) -> Settings:
@@ -25,7 +25,7 @@ def settings_of(section: Section, defaults: Settings) -> Settings:
     section.only(KEYS, later=LATER)
     trigger = " ".join(section.text("trigger", defaults.trigger).split())
     if not _TRIGGER.match(trigger):
-        section.wrong("trigger", "an interval", "write a number and a unit, like 10 seconds")
+        section.wrong("trigger", "an interval", "write a number of at most 7 digits and a unit, like 10 seconds")
         trigger = defaults.trigger
     mode = section.text("mode", defaults.mode)
     if mode != "append":

@@ -5,7 +5,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from core.errors import LedgerUnavailable, PoolUnreachable, Refused, UsageError
+from core.errors import LedgerUnavailable, PoolUnreachable, Refused, TryAgain, UsageError
 from core.names import TableName, physical_name, query_name
 from core.vocabulary import State, Wanted
 from pipelines import deadlines
@@ -23,6 +23,10 @@ STOP_S = 8.0
 """Deadline of a stop; after it the stop is sent, not confirmed, and the reconciler goes on with it."""
 
 
+NOT_RECORDED = ", not recorded"
+"""Neither ledger nor emergency journal took the intent: an agent that ends forgets it, and the next one starts it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What came of an act on one statement."""
@@ -30,7 +34,7 @@ class Outcome:
     table: TableName
     version: int
     outcome: str
-    """stopped, started, restarted, or `sent, not confirmed`."""
+    """stopped, started, restarted, or `sent, not confirmed`; with NOT_RECORDED where no disk took a stop."""
     called_ms: float | None
     """From the command's arrival to Spark's stop being called; None when it was not."""
     took_ms: float
@@ -57,14 +61,13 @@ class Acts:
         """Keep the registry as it was last read, for a stop while the ledger cannot be read."""
         self._remembered = deployments
 
-    def stop(self, tables: tuple[TableName, ...], arrived: float) -> tuple[Outcome, ...]:
+    def stop(self, tables: tuple[TableName, ...], arrived: float, *, by: str) -> tuple[Outcome, ...]:
         """Stop statements, sinks first; intent first, in the emergency journal if the ledger cannot take it."""
         found = self._find(tables)
-        for deployment in found:
-            self._intend(deployment, Wanted.STOPPED)
-        return tuple(self._stop_one(deployment, arrived) for deployment in found)
+        recorded = {(d.table, d.version): self._intend(d, Wanted.STOPPED) for d in found}
+        return tuple(self._stop_one(d, arrived, by, recorded=recorded[d.table, d.version]) for d in found)
 
-    def start(self, tables: tuple[TableName, ...], arrived: float) -> tuple[Outcome, ...]:
+    def start(self, tables: tuple[TableName, ...], arrived: float, *, by: str) -> tuple[Outcome, ...]:
         """Start stopped or failed statements on their checkpoints, sources first."""
         outcomes = []
         for deployment in reversed(self._find(tables)):
@@ -73,14 +76,15 @@ class Acts:
             self._world.ledger.update_deployment(*key, wanted=Wanted.RUNNING)
             try:
                 start(self._world, deployment)
-            except PoolUnreachable:
+            except (Refused, TryAgain):
                 # Refused is refused: it must not begin by itself once the pool is back.
                 self._world.ledger.update_deployment(*key, wanted=deployment.wanted)
                 raise
+            self._tell(deployment, State.STARTING, f"started by {by}")
             outcomes.append(_outcome(deployment, "started", arrived))
         return tuple(outcomes)
 
-    def restart(self, tables: tuple[TableName, ...], arrived: float) -> tuple[Outcome, ...]:
+    def restart(self, tables: tuple[TableName, ...], arrived: float, *, by: str) -> tuple[Outcome, ...]:
         """Stop and start statements on their checkpoints with the deployed revision."""
         outcomes = []
         for deployment in self._find(tables):
@@ -89,6 +93,7 @@ class Acts:
                 self._world.ledger.update_deployment(*key, wanted=Wanted.RUNNING, state=State.STOPPING)
                 stop(self._world, deployment)
                 start(self._world, deployment)
+            self._tell(deployment, State.STARTING, f"restarted by {by}")
             outcomes.append(_outcome(deployment, "restarted", arrived))
         return tuple(outcomes)
 
@@ -108,16 +113,24 @@ class Acts:
         depth = _depths(deployments)
         return tuple(sorted(found, key=lambda d: (-depth.get(d.table, 0), d.table)))
 
-    def _intend(self, deployment: Deployment, wanted: Wanted) -> None:
+    def _intend(self, deployment: Deployment, wanted: Wanted) -> bool:
+        """Write down what is wanted; returns whether it is on disk."""
         table, version = deployment.table, deployment.version
         write = self._world.ledger.update_deployment
         try:
             deadlines.call(LEDGER_S, lambda: write(table, version, wanted=wanted, state=State.STOPPING))
         except (LedgerUnavailable, PoolUnreachable) as error:
             log.warning("the ledger did not take a stop in time, it goes to the emergency journal: %s", error.summary)
-            self._emergency.append({"at": self._world.clock(), "act": "stop", "table": table, "version": version})
+            entry = {"at": self._world.clock(), "act": "stop", "table": table, "version": version}
+            return self._emergency.append(entry)
+        return True
 
-    def _stop_one(self, deployment: Deployment, arrived: float) -> Outcome:
+    def _tell(self, deployment: Deployment, state: State, how: str) -> None:
+        """Record among the events what an operator did."""
+        about = (deployment.table, deployment.version)
+        self._world.event("state", f"{deployment.state} → {state}, {how}", about=about)
+
+    def _stop_one(self, deployment: Deployment, arrived: float, by: str, *, recorded: bool) -> Outcome:
         calls: list[float] = []
         name = query_name(deployment.table, deployment.version)
         try:
@@ -125,13 +138,18 @@ class Acts:
         except PoolUnreachable as error:
             log.warning("stop of %s sent, not confirmed: %s", name, error.summary)
             called = calls[0] if calls else None
-            return Outcome(deployment.table, deployment.version, "sent, not confirmed", called, _since(arrived))
+            said = "sent, not confirmed" + ("" if recorded else NOT_RECORDED)
+            return Outcome(deployment.table, deployment.version, said, called, _since(arrived))
         took = _since(arrived)
         try:
             deadlines.call(LEDGER_S, lambda: mark_stopped(self._world, deployment))
+            recorded = True
+            if deployment.state != State.STOPPED:
+                deadlines.call(LEDGER_S, lambda: self._tell(deployment, State.STOPPED, f"stopped by {by}"))
         except (LedgerUnavailable, PoolUnreachable):
             log.warning("%s is stopped; the ledger learns it later", name)
-        return Outcome(deployment.table, deployment.version, "stopped", calls[0] if calls else None, took)
+        said = "stopped" if recorded else f"stopped{NOT_RECORDED}"
+        return Outcome(deployment.table, deployment.version, said, calls[0] if calls else None, took)
 
     def _fail_without_parents(self, deployment: Deployment) -> None:
         """Refuse to start a statement whose parent's version is gone: it would be active, silent and blind."""

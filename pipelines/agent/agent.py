@@ -67,7 +67,7 @@ class Agent:
         self._commands = Commands(self._world, self._acts, self._runs, lambda pool: self.end(pool=pool))
         self._end_pool = False
         self._answered = time.monotonic()
-        self._measured_at = 0.0
+        self._seen: tuple[Query, ...] = ()
         self._every_s = float(os.environ.get(EVERY_VARIABLE, EVERY_S))
 
     def serve(self) -> None:
@@ -85,6 +85,8 @@ class Agent:
                 ("beat", BEAT_S, self._beat),
                 ("pool", ROUND_S, self._keeper.keep),
                 ("reconcile", ROUND_S, self._round),
+                # Apart from the reconciler, which waits for starts: a hole in the samples makes every lag unknown.
+                ("measure", self._every_s, self._measure),
                 ("housekeeping", THIN_S, self._keep_house),
             )
         ]
@@ -132,7 +134,7 @@ class Agent:
         purge(self._world)
 
     def _round(self) -> None:
-        """One round: queries seen, registry reconciled, lag measured when it is time."""
+        """One round: queries seen, registry reconciled."""
         self._reconciler.apply_emergencies()
         deployments = tuple(self._ledger.deployments())
         before = Before(deployments, self._world.busy())
@@ -150,9 +152,10 @@ class Agent:
             self._keeper.heard(error)
             if not self._keeper.up or time.monotonic() - self._answered > UNKNOWN_S:
                 self._lose_sight(deployments)
-        if self._world.clock() - self._measured_at >= self._every_s:
-            self._measured_at = self._world.clock()
-            self._measurer.round(deployments, queries)
+        self._seen = queries
+
+    def _measure(self) -> None:
+        self._measurer.round(tuple(self._ledger.deployments()), self._seen)
 
     def _restore(self, attached: Attached) -> None:
         self._reconciler.restore(attached)

@@ -4,9 +4,11 @@ import json
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from core.confirmation import OF_A_RUN, Confirmation, confirmation_for_act, confirmation_for_plan
+from core.differences import counted
 from core.drive import Control
 from core.errors import (
     ConfirmationNeeded,
@@ -22,10 +24,11 @@ from core.facts import Facts
 from core.layouts import read_project
 from core.names import TableName, parse_table_name
 from core.opinions import question_from_json
-from core.plan import PLANNER, Action, Observed, Plan
+from core.plan import PLANNER, Action, Observed, Plan, Request
 from core.plan_json import canonical, plan_as_json, plan_from_json, request_from_json
 from core.planner import make_plan
 from core.problems import Severity
+from core.scope import normal
 from core.vocabulary import State
 from pipelines import deadlines
 from pipelines.agent.acts import Acts, Outcome
@@ -99,9 +102,10 @@ class Commands:
         finally:
             now = self._world.clock()
             took_ms = int((time.monotonic() - began) * 1000)
-            op, line = str(request.get("op")), str(request.get("line") or "")
+            line = str(request.get("line") or "")
             self._note(
-                Command(0, now, caller.name, op, _subject(request), line, outcome, detail, now, took_ms), request
+                Command(0, now, caller.name, _act(request), _subject(request), line, outcome, detail, now, took_ms),
+                request,
             )
 
     def _note(self, command: Command, request: dict[str, Any]) -> None:
@@ -140,15 +144,15 @@ class Commands:
     def _stop(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
         arrived = time.monotonic()
         tables = self._confirmed("stop", args, confirm)
-        return _outcomes(self._acts.stop(tables, arrived))
+        return _outcomes(self._acts.stop(tables, arrived, by=caller.name))
 
     def _start(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
         tables = self._confirmed("start", args, confirm)
-        return _outcomes(self._acts.start(tables, time.monotonic()))
+        return _outcomes(self._acts.start(tables, time.monotonic(), by=caller.name))
 
     def _restart(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
         tables = self._confirmed("restart", args, confirm)
-        return _outcomes(self._acts.restart(tables, time.monotonic()))
+        return _outcomes(self._acts.restart(tables, time.monotonic(), by=caller.name))
 
     def _confirmed(self, act: str, args: dict[str, Any], confirm: str) -> tuple[TableName, ...]:
         tables = tuple(sorted({parse_table_name(str(table)) for table in args.get("tables") or ()}))
@@ -175,13 +179,16 @@ class Commands:
         if project is None:
             errors = [p for p in problems if p.severity is Severity.ERROR]
             raise InvalidProject(
-                f"the project has {len(errors)} problems, the first: {errors[0].summary if errors else 'unknown'}",
+                f"the project has {counted(len(errors), 'problem')}, the first: "
+                f"{errors[0].summary if errors else 'unknown'}",
                 remedy="headgate plan shows them all",
                 problems=tuple(problem.as_json() for problem in problems),
             )
         if project.id != self._world.project_id:
             raise Refused("these texts are of another project than this agent's", remedy="check --project")
         request = request_from_json(args.get("request") or {})
+        if request.continues:
+            self._refuse_continuing(request)
         environment = self._world.ground.environment.name
         observed = observe(self._world.ledger.deployments(include_deleted=True))
         answers = self._world.ledger.opinions()
@@ -193,6 +200,19 @@ class Commands:
             first = plan.refusals[0]
             raise Refused(f"{first.table}: {first.summary}", remedy=first.remedy)
         return self._keep_plan(caller, plan, texts, args)
+
+    def _refuse_continuing(self, request: Request) -> None:
+        """Refuse a plan that says it continues a run which did not fail, goes on already, or was asked otherwise."""
+        row = self._world.ledger.run(request.continues)
+        if row is None or row.id != request.continues:
+            raise UsageError(f"there is no run {request.continues!r}", remedy="headgate runs lists them")
+        if row.state != "failed":
+            raise Refused(f"run {row.id} is {row.state}: only a failed one is continued", remedy="plan again")
+        _refuse_continued(row)
+        failed = self._world.ledger.plan(row.plan_hash)
+        before = plan_from_json(json.loads(failed.body)).request if failed else Request()
+        if replace(before, nonce="", continues="") != replace(normal(request), nonce="", continues=""):
+            raise Refused(f"run {row.id} was of another request", remedy=f"headgate runs retry {row.id}")
 
     def _keep_plan(self, caller: Caller, plan: Plan, texts: dict[str, str], args: dict[str, Any]) -> dict[str, Any]:
         now = self._world.clock()
@@ -219,7 +239,9 @@ class Commands:
         steps = tuple(
             StepRow(n=s.n, do=s.do.value, table=s.table, version=s.version, state="waits") for s in plan.steps
         )
-        run = RunRow(run_id, plan.hash, caller.name, "running", self._world.clock(), None, steps)
+        run = RunRow(
+            run_id, plan.hash, caller.name, "running", self._world.clock(), None, steps, plan.request.continues
+        )
         touched = {node.table for node in plan.nodes if node.action is not Action.KEEP}
         self._world.ledger.take_plan(plan.hash, run, touched, now=run.started_at)
         for staged in self._world.ledger.staged():
@@ -253,9 +275,10 @@ class Commands:
             raise UsageError(f"a run cannot {act!r}", remedy="pause, resume, cancel, retry or skip")
         if row.state in ("done", "cancelled"):
             raise Refused(f"run {row.id} is {row.state}", remedy="make a new plan")
+        _refuse_continued(row)
         if act in OF_A_RUN:
             self._demand(confirmation_for_act(act, (row.id,), self._world.ground.environment.protected), confirm)
-        if act == "retry" and row.state == "failed":
+        if act in ("retry", "skip") and row.state == "failed":
             # At once, so that whoever follows the run does not read its old end; Refused where a table is taken.
             self._world.ledger.put_run_state(row.id, "running")
         self._runs.tell(row.id, Control(act, int(args.get("step") or 0)))
@@ -272,9 +295,13 @@ class Commands:
         return {"staged": tables}
 
     def _unstage(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
-        tables = [parse_table_name(str(table)) for table in args.get("tables") or ()]
-        self._world.ledger.unstage(caller.name, str(args.get("folder", "")), tuple(tables))
-        return {"unstaged": tables}
+        """Take tables off the caller's stage; the answer names those that were on it."""
+        folder = str(args.get("folder", ""))
+        asked = {parse_table_name(str(table)) for table in args.get("tables") or ()}
+        mine = [mark for mark in self._world.ledger.staged() if (mark.actor, mark.folder) == (caller.name, folder)]
+        there = [mark.table for mark in mine if mark.table in asked]
+        self._world.ledger.unstage(caller.name, folder, there)
+        return {"unstaged": there}
 
     def _peek(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
         """Read some rows of what a table's pointer serves, or of one version."""
@@ -305,6 +332,19 @@ class Commands:
             self._demand(Confirmation("C2", here.name), confirm)
         self._end(bool(args.get("pool", True)))
         return {"ending": True}
+
+
+def _refuse_continued(row: RunRow) -> None:
+    if row.continued_by:
+        raise Refused(
+            f"run {row.id} was continued by run {row.continued_by}", remedy=f"headgate runs {row.continued_by}"
+        )
+
+
+def _act(request: dict[str, Any]) -> str:
+    """Name what was done: of a run its own word, so that a retry is told from the run."""
+    op = str(request.get("op"))
+    return str((request.get("args") or {}).get("act") or op) if op == "run" else op
 
 
 def _subject(request: dict[str, Any]) -> str:

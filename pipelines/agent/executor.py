@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from core.drive import Done, Evidence, Failed, Kept, Opened, Polled
-from core.errors import EngineRefused, HeadgateError, PoolUnreachable, TryAgain
+from core.errors import EngineRefused, HeadgateError, LedgerUnavailable, PoolUnreachable, TryAgain
 from core.names import TableName, physical_name, query_name
 from core.plan import Do, Node, Plan, Step
 from core.vocabulary import State, Wanted
@@ -45,10 +45,13 @@ class Executor:
         }
 
     def perform(self, step: Step) -> Evidence:
-        """Do one step and say what came of it; raises PoolUnreachable when it should simply be tried again."""
+        """Do one step and say what came of it.
+
+        Raises PoolUnreachable and LedgerUnavailable when it should simply be tried again.
+        """
         try:
             return self._act_by_do[step.do](step)
-        except PoolUnreachable:
+        except (PoolUnreachable, LedgerUnavailable):
             raise
         except HeadgateError as error:
             return Failed(step.n, _one_line(error))
@@ -221,6 +224,8 @@ class Executor:
         self._world.ledger.update_deployment(step.table, step.version, wanted=Wanted.STOPPED, state=State.STOPPING)
         stop(self._world, deployment)
         mark_stopped(self._world, deployment)
+        about = (step.table, step.version)
+        self._world.event("state", f"{deployment.state} → {State.STOPPED}, by run {self._run_id}", about=about)
         return Done(step.n)
 
     def _record(self, step: Step) -> Evidence:

@@ -61,15 +61,28 @@ class Measurer:
             measured = self._measure(deployment, by_version, query)
             measurements.append(measured[0])
             samples.append((deployment.table, deployment.version, measured[1]))
+        self._forget(by_version)
         self._world.ledger.put_measurements(measurements)
         self._world.ledger.add_samples(samples)
+
+    def _remember(self, key: tuple[TableName, int], now: float) -> History:
+        """Begin a history with what an earlier agent has measured, so that a new one need not start at unknown."""
+        history = self._history[key] = History()
+        history.samples.extend(self._world.ledger.samples(*key, since=now - KEPT * EVERY_S))
+        return history
+
+    def _forget(self, by_version: dict[tuple[TableName, int], Deployment]) -> None:
+        """Let go of versions that are no more; an agent lives for months."""
+        for key in self._history.keys() - by_version.keys():
+            del self._history[key]
+        self._sources = {key: found for key, found in self._sources.items() if key[:2] in by_version}
 
     def _measure(
         self, deployment: Deployment, by_version: dict[tuple[TableName, int], Deployment], query: Query | None
     ) -> tuple[Measurement, SampleRow]:
         now = self._world.clock()
         key = (deployment.table, deployment.version)
-        history = self._history.setdefault(key, History())
+        history = self._history.get(key) or self._remember(key, now)
         positions = self._positions(deployment, by_version)
         lag = total(positions)
         progress = decode(query.progress) if query and query.progress else None

@@ -4,11 +4,11 @@ import logging
 from dataclasses import dataclass
 from functools import partial
 
-from core.errors import HeadgateError, LedgerUnavailable, PoolUnreachable
+from core.errors import EngineRefused, HeadgateError, LedgerUnavailable, PoolUnreachable
 from core.names import TableName, query_name, split_query
 from core.ports import Query
 from core.vocabulary import State, Wanted
-from pipelines.agent.starting import mark_stopped, start, stop
+from pipelines.agent.starting import fail, mark_stopped, start, stop
 from pipelines.agent.world import CALL_S, LOOK_S, Engine, Pool, World
 from state.emergency import EmergencyJournal
 from state.rows import Deployment
@@ -52,7 +52,11 @@ class Reconciler:
         self.world.ledger.heartbeat(self.world.clock())
         with self.emergency.taking() as entries:
             for entry in entries:
-                table, version = TableName(str(entry["table"])), int(entry["version"])
+                table, version = TableName(str(entry.get("table", ""))), entry.get("version")
+                if not isinstance(version, int) or self.world.deployment(table, version) is None:
+                    # Of a ledger that was moved away: no round may fail on it for ever.
+                    log.warning("the emergency journal names %s v%s, which is not in the ledger", table, version)
+                    continue
                 self.world.ledger.update_deployment(table, version, wanted=Wanted.STOPPED)
                 log.info("took the stop of %s from the emergency journal", query_name(table, version))
 
@@ -109,7 +113,7 @@ class Reconciler:
                 self._look_at_checkpoint(deployment)
             return
         if over is not None and over.error:
-            self._fail(deployment, over.error_class, over.error)
+            fail(self.world, deployment, over.error_class, over.error)
             return
         if deployment.query_id:
             self._start_again(deployment)
@@ -124,23 +128,10 @@ class Reconciler:
             raise
         except LedgerUnavailable:
             raise
+        except EngineRefused as error:
+            log.warning("%s was refused at its start: %s", query_name(deployment.table, deployment.version), error)
         except HeadgateError as error:
-            self._fail(deployment, getattr(error, "error_class", "") or type(error).__name__, error.summary)
-
-    def _fail(self, deployment: Deployment, error_class: str, error: str) -> None:
-        now = self.world.clock()
-        self.world.ledger.update_deployment(
-            deployment.table,
-            deployment.version,
-            state=State.FAILED,
-            state_since=now,
-            error_class=error_class,
-            error=error,
-            query_id="",
-            run_id="",
-        )
-        about = (deployment.table, deployment.version)
-        self.world.event("exception", error_class or "failed", about=about, detail=error, fingerprint=error_class)
+            fail(self.world, deployment, type(error).__name__, error.summary)
 
     def _stop_again(self, deployment: Deployment) -> None:
         """A stop that was sent and not confirmed, or one that a restart of the pool overtook."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import assert_never
 
-from core.drive import Abort, Control, Evidence, Failed, Perform, Poll, advance, recover
+from core.drive import Abort, Control, Evidence, Failed, Perform, Poll, Polled, advance, recover
 from core.errors import HeadgateError, LedgerUnavailable, PoolUnreachable
 from core.plan import Plan, Step
 from core.plan_json import plan_from_json
@@ -101,7 +101,7 @@ class Driver:
                     case Perform(step):
                         evidence.append(self._perform(step))
                     case Poll(step):
-                        evidence.append(self._executor.poll(step))
+                        evidence.append(self._poll(step))
                     case Abort(versions):
                         self._abort(versions)
                     case _:
@@ -139,6 +139,17 @@ class Driver:
                     return Failed(step.n, error.summary)
                 log.info("step %s waits: %s", step.n, error.summary)
                 self._world.stopping.wait(POLL_S)
+            except Exception as error:
+                return _unforeseen(step, error)
+
+    def _poll(self, step: Step) -> Evidence:
+        """Look at a gate; what cannot be reached now is looked at again, and keeps what was counted so far."""
+        try:
+            return self._executor.poll(step)
+        except (PoolUnreachable, LedgerUnavailable) as error:
+            return Polled(step.n, f"waits: {error.summary}")
+        except Exception as error:
+            return _unforeseen(step, error)
 
     def _cancelled(self) -> bool:
         words = self._heard()
@@ -205,9 +216,11 @@ class Driver:
         failed = [p for p in self._run.steps if p.state is StepState.FAILED]
         summary = f"run {self._run.id} {self._run.state}"
         detail = "; ".join(f"{p.step.do} {p.step.table}: {p.note}" for p in failed)
-        self._world.event("run", summary, detail=detail)
-        outcome = self._run.state.value
-        self._world.audit(self._row.actor, "run", self._run.id, plan_hash=self._plan.hash, outcome=outcome)
+        self._retrying(lambda: self._world.event("run", summary, detail=detail))
+        actor, outcome = self._row.actor, self._run.state.value
+        self._retrying(
+            lambda: self._world.audit(actor, "run", self._run.id, plan_hash=self._plan.hash, outcome=outcome)
+        )
 
 
 def run_of(row: RunRow, plan: Plan) -> Run:
@@ -220,6 +233,12 @@ def run_of(row: RunRow, plan: Plan) -> Run:
         for step in plan.steps
     )
     return Run(row.id, RunState(row.state), steps)
+
+
+def _unforeseen(step: Step, error: Exception) -> Failed:
+    """Fail a step on our own bug: a thread that dies of it would be begun again for ever, and say nothing."""
+    log.error("step %s %s failed in a way that it should not", step.n, step.do, exc_info=error)
+    return Failed(step.n, f"the agent failed on this step ({type(error).__name__}); headgate logs agent")
 
 
 def _differs(progress: Progress, row: StepRow | None) -> bool:

@@ -6,6 +6,7 @@ import pwd
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ log = logging.getLogger(__name__)
 
 IDLE_S = 3600.0
 """A connection that says nothing for this long is closed."""
+
+ACCEPT_AGAIN_S = 0.1
 
 LAST_ANSWERS_S = 3.0
 """How long closing waits for answers that are under way: that to `exit` is one of them."""
@@ -85,8 +88,13 @@ class Server:
         while (listener := self._socket) is not None:
             try:
                 connection, _ = listener.accept()
-            except OSError:
-                return
+            except OSError as error:
+                if self._socket is None:
+                    return
+                # Too many open files, or a caller that left at once: a stop must still find us a moment later.
+                log.warning("a connection was not accepted: %s", error)
+                time.sleep(ACCEPT_AGAIN_S)
+                continue
             connection.settimeout(IDLE_S)
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 

@@ -25,9 +25,7 @@ def start(world: World, deployment: Deployment) -> Query:
         try:
             query = world.pool.call(CALL_S, lambda engine: engine.queries.start(_start_of(world, deployment)))
         except EngineRefused as error:
-            world.ledger.update_deployment(
-                *key, state=State.FAILED, state_since=world.clock(), error=error.summary, error_class=error.error_class
-            )
+            fail(world, deployment, error.error_class, error.summary)
             raise
         found = world.files.read(deployment.checkpoint)
         world.ledger.update_deployment(
@@ -69,6 +67,23 @@ def mark_stopped(world: World, deployment: Deployment) -> None:
         query_id="",
         run_id="",
     )
+
+
+def fail(world: World, deployment: Deployment, error_class: str, error: str) -> None:
+    """Record that a deployment has ended with an error, or could not begin: in the registry and among the events."""
+    about = (deployment.table, deployment.version)
+    world.ledger.update_deployment(
+        *about,
+        state=State.FAILED,
+        state_since=world.clock(),
+        error_class=error_class,
+        error=error,
+        query_id="",
+        run_id="",
+    )
+    world.event("exception", error_class or "failed", about=about, detail=error, fingerprint=error_class)
+    if deployment.state != State.FAILED:
+        world.event("state", f"{deployment.state} → {State.FAILED}", about=about)
 
 
 def check_checkpoint(world: World, deployment: Deployment) -> None:

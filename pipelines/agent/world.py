@@ -59,20 +59,25 @@ class World:
     stopping: threading.Event = field(default_factory=threading.Event)
     """Set once, when the agent is to end; every loop waits on it instead of sleeping."""
     _busy: Counter[tuple[str, int]] = field(default_factory=Counter)
+    _counting: threading.Lock = field(default_factory=threading.Lock)
+    """Acts, steps and the reconciler count at once: a count that is lost would keep a version from being reconciled."""
 
     @contextmanager
     def occupied(self, deployment: Deployment) -> Iterator[None]:
         """Keep the reconciler away from a version while it is being started or stopped; blocks may nest."""
         key = (deployment.table, deployment.version)
-        self._busy[key] += 1
+        with self._counting:
+            self._busy[key] += 1
         try:
             yield
         finally:
-            self._busy[key] -= 1
+            with self._counting:
+                self._busy[key] -= 1
 
     def busy(self) -> frozenset[tuple[str, int]]:
         """Versions that a step or an act is starting or stopping right now."""
-        return frozenset(key for key, count in list(self._busy.items()) if count)
+        with self._counting:
+            return frozenset(key for key, count in self._busy.items() if count)
 
     def event(
         self, kind: str, summary: str, *, about: tuple[str, int] = ("", 0), detail: str = "", fingerprint: str = ""

@@ -133,7 +133,20 @@ def test_all_problems_come_at_once_with_file_and_line() -> None:
         (MANIFEST.replace("dev: {}", "dev: {protected: maybe}"),
          "headgate.yml:5: environments.dev.protected must be true or false"),
         (MANIFEST.replace("dev: {}", "dev: {pool: {cores: 0}}"),
-         "headgate.yml:5: environments.dev.pool.cores must be a number above zero"),
+         "headgate.yml:5: environments.dev.pool.cores must be a number above 0, at most 1024"),
+        *((MANIFEST.replace("dev: {}", f"dev: {{policy: {{{key}: {value}}}}}"),
+           f"headgate.yml:5: environments.dev.policy.{key} must be a number above 0, at most {most}")
+          for key, most in (("plan_expires_h", 8760), ("drop_after_d", 3650))
+          for value in ("-1", "0", ".nan", ".inf", "1e300", "99999", "'7'", "true", "soon")),
+        *((MANIFEST.replace("dev: {}", f"dev: {{pool: {{memory: {size}}}}}"),
+           "headgate.yml:5: environments.dev.pool.memory must be a size from 512m to 4096g")
+          for size in ("1m", "511m", "99999999g", "-2g", "2gb")),
+        (MANIFEST.replace("dev: {}", "dev: {pool: {cores: 1.5}}"),
+         "headgate.yml:5: environments.dev.pool.cores must be a whole number"),
+        (MANIFEST + "defaults: {trigger: 99999999 hours}\n", "headgate.yml:6: defaults.trigger must be an interval"),
+        (MANIFEST + "? [a, b]\n: c\n", "headgate.yml:6:3: a key of headgate.yml is a list or a mapping"),
+        (MANIFEST.replace("dev: {}", "? {a: b}\n  : c"),
+         "headgate.yml:5:5: a key of environments is a list or a mapping"),
         (MANIFEST.replace("dev: {}", "dev: {pool: {url: http://x}}"),
          "headgate.yml:5: environments.dev.pool.url must be a Spark Connect address"),
         (MANIFEST.replace("dev: {}", "dev: [1]"), "headgate.yml:5: environments.dev must be a mapping"),
@@ -236,9 +249,11 @@ def test_a_key_of_a_later_version_is_a_warning_and_the_project_is_read() -> None
         ((f"{SRC_A}/dml.a.sql", "INSERT INTO a SELECT id FROM STREAM a"),
          f"{SRC_A}/dml.a.sql:1: these tables feed each other: a → a"),
         ((f"{SRC_A}/dml.a.sql", "INSERT INTO a SELECT id, 1 AS x FROM STREAM src"),
-         f"{SRC_A}/dml.a.sql:1: a has 1 columns and its statement writes 2"),
+         f"{SRC_A}/dml.a.sql:1: a has 1 column and its statement writes 2"),
         ((f"{SRC_A}/dml.a.sql", "INSERT INTO a SELECT id AS key FROM STREAM src"),
-         f"{SRC_A}/dml.a.sql:1: a: the statement's column names are not those of the DDL"),
+         f"{SRC_A}/dml.a.sql:1: a has no column key, which its statement writes"),
+        ((f"{SRC_A}/dml.a.sql", "INSERT INTO a\nSELECT *, id + 1 AS nxt FROM STREAM src"),
+         f"{SRC_A}/dml.a.sql:1: a has no column nxt, which its statement writes"),
         ((f"{SRC_A}/ddl.a.sql", ddl("a", rest="USING parquet LOCATION 'x'")),
          f"{SRC_A}/ddl.a.sql:1: a is written by a statement and has a LOCATION"),
         ((f"{SRC_A}/ddl.a.sql", ddl("a", rest="USING json")),
@@ -328,3 +343,8 @@ def test_a_changed_default_is_a_change_of_each_table_that_was_deployed_with_the_
     found["headgate.yml"] += "defaults: {trigger: 3 seconds}\n"
     made = plan(good(found), {T("a"): Observed("running", deployed=old)}, "a")
     assert [(node.row, node.action) for node in made.nodes if node.table == "a"] == [("11a", "restart")]
+
+
+@pytest.mark.parametrize("select", ["*", "src.*", "* EXCEPT (kind)", "*, 1 AS id"])
+def test_columns_behind_a_star_are_left_to_spark(select: str) -> None:
+    assert problems(texts(src="", a=f"SELECT {select} FROM STREAM src")) == []

@@ -63,16 +63,30 @@ def test_a_confirmed_stop_is_proven_and_a_start_goes_on_from_the_checkpoint(tiny
     until(lambda: arrived(tiny, "marked", 1), 60, "what landed meanwhile is in marked")
 
 
-def test_sql_that_spark_rejects_fails_its_step_and_the_run_is_resumed_after_the_fix(tiny: Tiny) -> None:
-    tiny.write(marked=DML["marked"].replace("upper(kind)", "no_such_function(kind)"))
-    found = tiny.apply(tiny.plan("marked", "--rebuild"))
+def test_sql_that_spark_rejects_blocks_what_is_below_and_its_run_goes_on_after_the_fix(tiny: Tiny) -> None:
+    tiny.write(marked=DML["marked"].replace("upper(kind)", "upper(knd)"))
+    found = tiny.apply(tiny.plan("kept", "--rebuild"))
     assert found.returncode == 1
-    run = json.loads(tiny.done("runs", "--json"))
-    newest = (run["runs"] if isinstance(run, dict) else run)[0]
-    assert "UNRESOLVED_ROUTINE" in json.dumps(newest)
-    assert running(tiny, "marked"), "the serving version goes on"
-    tiny.done("runs", "cancel", newest["id"], "--confirm", newest["id"][:4])
+    failed = json.loads(tiny.done("runs", "--json"))[0]
+    states = {(step["table"], step["do"]): step["state"] for step in failed["steps"]}
+    assert states["marked", "start"] == "failed"
+    assert (states["marked", "catch_up"], states["marked", "swap"]) == ("blocked", "blocked")
+    assert "UNRESOLVED_COLUMN" in json.dumps(failed)
+    assert running(tiny, "kept", "marked"), "the serving versions go on"
     tiny.write()
+    asked = tiny.run("runs", "retry", failed["id"])
+    assert asked.returncode == 3
+    assert "+INSERT INTO marked SELECT id, upper(kind)" in asked.stderr
+    text = asked.stderr.rsplit("--confirm '", 1)[1].split("'")[0]
+    tiny.done("runs", "retry", failed["id"], "--confirm", text, "--follow")
+    done, before = json.loads(tiny.done("runs", "--json"))[:2]
+    assert (done["continues"], before["continued_by"]) == (failed["id"], done["id"])
+    acts = {(step["table"], step["version"]): step["do"] for step in done["steps"] if step["do"] in ("create", "start")}
+    assert set(acts) == {("marked", 3)}, "kept v2 was running and is not made again"
+    assert arrived(tiny, "kept", 2)
+    assert arrived(tiny, "marked", 3)
+    assert not (tiny.folder / "data/tables/marked__v2").exists()
+    assert tiny.run("runs", "retry", failed["id"]).returncode == 3, "a run is continued once"
 
 
 def test_a_killed_agent_leaves_statements_running_and_the_next_one_finds_them(tiny: Tiny) -> None:
@@ -80,7 +94,7 @@ def test_a_killed_agent_leaves_statements_running_and_the_next_one_finds_them(ti
     until(lambda: not alive(tiny.agent_pid()), 10, "the agent is dead")
     assert tiny.run("stop", "kept", "--confirm", "yes").returncode == 4
     tiny.land(10)
-    until(lambda: arrived(tiny, "marked", 1), 60, "rows arrive without an agent")
+    until(lambda: arrived(tiny, "marked", 3), 60, "rows arrive without an agent")
     tiny.done("up")
     until(lambda: running(tiny, "kept", "marked"), 30, "both are found running")
 
@@ -88,7 +102,7 @@ def test_a_killed_agent_leaves_statements_running_and_the_next_one_finds_them(ti
 def test_a_killed_server_is_started_again_and_every_statement_goes_on(tiny: Tiny) -> None:
     os.kill(tiny.pool_pid(), signal.SIGKILL)
     tiny.land(10)
-    until(lambda: arrived(tiny, "marked", 1), 120, "rows arrive through a new server")
+    until(lambda: arrived(tiny, "marked", 3), 120, "rows arrive through a new server")
     until(lambda: running(tiny, "kept", "marked"), 30, "both run")
 
 
@@ -97,9 +111,9 @@ def test_a_rebuild_holds_the_same_rows_beside_the_old_version(tiny: Tiny) -> Non
     plan = tiny.plan("kept", "--rebuild")
     found = tiny.apply(plan)
     assert found.returncode == 0, found.stdout + found.stderr
-    assert arrived(tiny, "kept", 2)
-    # The second version was cancelled above; its number is not used again.
-    assert arrived(tiny, "marked", 3)
+    assert arrived(tiny, "kept", 3)
+    # The second version never ran and was set aside above; its number is not used again.
+    assert arrived(tiny, "marked", 4)
     peeked = json.loads(tiny.done("peek", "kept", "-n", "1", "--json"))
     assert "!" in json.dumps(peeked)
 
@@ -110,7 +124,7 @@ def test_a_delete_sets_files_aside_and_refuses_under_a_reader(tiny: Tiny) -> Non
     assert tiny.apply(tiny.plan("delete", "marked")).returncode == 0
     assert not list((tiny.folder / "data/tables").glob("marked__v*"))
     aside = {path.name for path in (tiny.folder / "data/trash").glob("*/tables/*")}
-    assert aside == {"marked__v1", "marked__v2", "marked__v3"}
+    assert aside == {"marked__v1", "marked__v2", "marked__v3", "marked__v4"}
     assert "marked" not in {t for t, row in tiny.statements().items() if row["state"] != "absent"}
 
 

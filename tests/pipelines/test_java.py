@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from pipelines.java import find_java
 
 
@@ -50,3 +52,13 @@ def _java(folder: Path, version: str, modules: str = "") -> str:
     )
     program.chmod(0o755)
     return str(folder)
+
+
+def test_a_java_that_hangs_is_given_up_and_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipelines.java.ANSWERS_S", 0.2)
+    program = tmp_path / "java"
+    program.write_text("#!/bin/sh\nexec sleep 600\n", "utf-8")
+    program.chmod(0o755)
+    java = find_java({"PATH": f"{tmp_path}:/usr/bin:/bin"})
+    assert not java.works and java.summary == f"{program} did not answer within 0 s"
+    assert "java -version" in java.remedy

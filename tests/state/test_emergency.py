@@ -24,9 +24,9 @@ def test_full_disk_keeps_the_entry_in_memory(tmp_path: Path, monkeypatch: pytest
         raise OSError(28, "No space left on device")
 
     journal = EmergencyJournal(tmp_path / "emergency.jsonl")
-    journal.append(STOP)
+    assert journal.append(STOP)
     monkeypatch.setattr(os, "fsync", full)
-    journal.append({"n": 2})
+    assert not journal.append({"n": 2})
     assert journal.drain() == [STOP, {"n": 2}]
 
 

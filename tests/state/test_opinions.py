@@ -1,12 +1,10 @@
-"""Answers of Spark's: by key, the newest, and readable where no agent has made room for them."""
+"""Answers of Spark's: by key, and only the newest."""
 
-import sqlite3
 from pathlib import Path
 
 import pytest
 
 from state import opinions
-from state.schema import MIGRATIONS, migrate
 from state.store import Ledger, Reader
 
 
@@ -22,10 +20,3 @@ def test_only_the_newest_answers_are_kept(ledger: Ledger, monkeypatch: pytest.Mo
     for at, key in ((5.0, "a"), (1.0, "b"), (4.0, "c")):
         ledger.put_opinion(key, key, at=at)
     assert set(ledger.opinions()) == {"a", "c"}
-
-
-def test_ledger_of_an_older_agent_holds_no_answers(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.db"
-    with sqlite3.connect(path, isolation_level=None) as connection:
-        migrate(connection, MIGRATIONS[:1])
-    assert Reader(path).opinions() == {}

@@ -24,7 +24,8 @@ from state.rows import (
 from state.schema import MIGRATIONS, SCHEMA, migrate
 from state.store import Ledger, Reader, create_or_open
 
-KEPT_ELSEWHERE = {"deployment": {"texts"}, "measurement": {"table", "version"}, "run": {"steps"}, "sample": {"at"}}
+KEPT_ELSEWHERE = {"deployment": {"texts"}, "measurement": {"table", "version"}, "run": {"steps", "continued_by"},
+                  "sample": {"at"}}  # fmt: skip
 
 
 def schema_of(connection: sqlite3.Connection) -> list[tuple[str, str]]:
@@ -76,6 +77,16 @@ def test_ledger_newer_than_the_program_is_refused_naming_both(
     for opening in (lambda: create_or_open(path, facts), lambda: Reader(path)):
         with pytest.raises(VersionMismatch, match=f"schema {SCHEMA + 1}, this program knows up to {SCHEMA}"):
             opening()
+
+
+def test_ledger_of_an_older_agent_is_refused_with_what_brings_it_up_to_date(path: Path, facts: Facts) -> None:
+    create_or_open(path, facts).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("ALTER TABLE run RENAME COLUMN continues TO gone")
+        connection.execute(f"PRAGMA user_version = {SCHEMA - 1}")
+    with pytest.raises(VersionMismatch, match="an older agent wrote it") as caught:
+        Reader(path)
+    assert "headgate down --keep-pool" in caught.value.remedy
 
 
 def test_ledger_of_another_project_is_refused(path: Path, facts: Facts) -> None:

@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 
 from core.errors import LedgerUnavailable
+from state import store
+from state.failures import RESTORE
 from state.rows import Deployment, Facts
 from state.store import Ledger, Reader, create_or_open
 
@@ -61,14 +63,42 @@ def test_missing_ledger_is_unavailable_with_a_remedy(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content, says", [(b"not a database at all, " * 100, "is not a database"), (b"", "is not a ledger")]
+    "damage, says",
+    [
+        (lambda good: b"not a database at all, " * 100, "is not a database"),
+        (lambda good: b"", "is empty: it was cut off"),
+        (lambda good: good[:50], "is not a ledger"),
+        (lambda good: good[: len(good) // 2], "is damaged"),
+        (lambda good: good[:4096] + b"x" * (len(good) - 4096), "is damaged"),
+    ],
 )
-def test_file_that_is_no_ledger_is_unavailable_and_left_alone(path: Path, content: bytes, says: str) -> None:
-    path.parent.mkdir(parents=True)
+def test_a_ledger_that_is_none_any_more_is_told_one_way_and_left_alone(
+    path: Path, facts: Facts, damage: Callable[[bytes], bytes], says: str
+) -> None:
+    create_or_open(path, facts).close()
+    content = damage(path.read_bytes())
     path.write_bytes(content)
-    with pytest.raises(LedgerUnavailable, match=says):
-        Reader(path)
-    assert path.read_bytes() == content
+
+    def read() -> None:
+        with Reader(path) as reader:
+            reader.facts()
+
+    for opening in (read, lambda: create_or_open(path, facts)):
+        with pytest.raises(LedgerUnavailable, match=says) as caught:
+            opening()
+        assert caught.value.remedy == RESTORE
+        assert path.read_bytes() == content
+
+
+def test_a_ledger_appears_whole(path: Path, facts: Facts, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "_identify", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            create_or_open(path, facts)
+    assert not path.exists()
+    with create_or_open(path, facts) as ledger:
+        assert ledger.facts().ledger_id == facts.ledger_id
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
 def test_locked_ledger_refuses_a_write_after_its_patience_and_still_reads(ledger: Ledger, path: Path) -> None:

@@ -11,7 +11,7 @@ from core.names import TableName
 from core.plan import Binding
 from state.rows import Deployment, Facts, Measurement
 from state.store import Ledger, create_or_open
-from tests.terminal.fake import deployment
+from tests.terminal.pizzeria import deployment
 from tui.operations.environments import Place
 
 LAYERS = ("source", "intermediate", "fact")

@@ -5,7 +5,8 @@ from collections.abc import Awaitable, Callable
 
 from textual.pilot import Pilot
 
-from tests.terminal.fake import NOW, FakeOperations
+from tests.terminal.fake import FakeOperations
+from tests.terminal.pizzeria import NOW
 from tui.presentation.banner import Place
 from tui.presentation.snapshot import make_world
 from tui.presentation.text import plain
@@ -58,6 +59,12 @@ class Console:
         """Show what the pizzeria is now."""
         self.app.desk.world = self.app._newest = make_world(self.operations.current)
         self.page.flush()
+        await self.pilot.pause()
+
+    async def world_comes(self) -> None:
+        """Let the application take what the pizzeria is now, as it does twice a second."""
+        self.app._newest = make_world(self.operations.current)
+        self.app._show_newest()
         await self.pilot.pause()
 
     def lines(self, widget: Lines) -> str:

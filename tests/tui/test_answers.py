@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from core.names import TableName
-from state.rows import Staged
+from state.rows import Event, Staged
 from tests.terminal.written import figures_of, make, name_of, place_of, row_of, write
 from tui.operations.bound import Operations
 from tui.presentation.snapshot import freshness, make_world
@@ -117,3 +117,12 @@ def test_what_is_asked_to_be_typed_is_the_agent_s_own_ladder(answers: Answers) -
     assert answers.confirmation("run_cancel", ["7f3a-01c2f"]).text == "7f3a"
     many = answers.confirmation("stop", [f"t{n}" for n in range(30)])
     assert (many.level, many.text.split()[0]) == ("C3", "dev")
+
+
+def test_events_are_those_of_the_tables_that_are_asked_for(answers: Answers, ledger) -> None:
+    for n, table in enumerate((name_of(1), name_of(2), name_of(3), "")):
+        ledger.add_event(Event(0, float(n), table, 1, "state", f"event {n}"))
+    assert [event.summary for event in answers.events(())] == ["event 3", "event 2", "event 1", "event 0"]
+    assert [event.summary for event in answers.events((name_of(2),))] == ["event 1"]
+    assert [event.summary for event in answers.events((name_of(3), name_of(1)))] == ["event 2", "event 0"]
+    assert answers.snapshot(None).events == answers.glance().events == answers.events(())

@@ -1,11 +1,13 @@
 """Presentation as functions: filters, trees, rows and words, without any application."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from core.vocabulary import State, Trend
-from tests.terminal.fake import NOW, FakeOperations, sample_plan, sample_run
+from tests.terminal.fake import FakeOperations
+from tests.terminal.pizzeria import NOW, sample_plan, sample_run
 from tui.presentation import entry as typing_line
 from tui.presentation.banner import Place, banner, nothing_lines, standing
 from tui.presentation.changes import merge, row, summary
@@ -13,7 +15,7 @@ from tui.presentation.detail import TABS, DetailFacts, tab_lines
 from tui.presentation.dialogs import Answering, Question, answer_key, answer_paste
 from tui.presentation.differences import difference
 from tui.presentation.entry import Entry
-from tui.presentation.figures import age, clock, long_span, plural, rate, short_number, size, span, took, verdict
+from tui.presentation.figures import age, clock, long_span, rate, short_number, size, span, took, verdict
 from tui.presentation.filters import completions, parse_filter
 from tui.presentation.first import first_frame
 from tui.presentation.forest import by_lineage, by_product, health_of, initially_closed
@@ -150,13 +152,7 @@ def test_figures_are_short() -> None:
     assert [age(value) for value in (None, 4, 47, 660)] == ["-", "now", "40s", "11m"]
     assert [long_span(value) for value in (72, 4320, 273_600, 5)] == ["1m 12s", "1h 12m", "3d 4h", "5s"]
     assert [took(value) for value in (None, 0.31, 58, 123)] == ["", "0.3 s", "58 s", "2m 3s"]
-    assert (rate(None), rate(220.0), plural(1, "table"), plural(3, "table"), clock(None)) == (
-        "-",
-        "220/s",
-        "1 table",
-        "3 tables",
-        "",
-    )
+    assert (rate(None), rate(220.0), clock(None)) == ("-", "220/s", "")
 
 
 def test_a_trend_without_an_estimate_is_its_own_word() -> None:
@@ -331,3 +327,27 @@ def test_glyphs_follow_the_locale() -> None:
     assert choose_glyphs({"LANG": "de_DE.UTF-8"}) is UNICODE
     assert choose_glyphs({"LANG": "de_DE.UTF-8", "LC_ALL": "C"}) is ASCII
     assert choose_glyphs({}) is ASCII
+
+
+def test_help_explains_every_sign_that_the_screens_show() -> None:
+    from core.explain import GLYPH_BY_ACTION, UNDO_BY_ACTION
+
+    folder = Path(__file__).parents[2] / "tui" / "help"
+    plans, console = ((folder / f"{name}.md").read_text() for name in ("plans", "console"))
+    for action, sign in GLYPH_BY_ACTION.items():
+        assert f"\n    {sign}  {action}" in plans
+    for word in UNDO_BY_ACTION.values():
+        assert f"\n    {word} " in plans
+    for sign in ("~12k", "ERR", "x3 shared", "[D] [X]", "AGE", "(S start)"):
+        assert sign in console
+
+
+def test_the_way_back_is_the_same_word_on_paper_and_on_screen() -> None:
+    from core.explain import UNDO_BY_ACTION, plan_lines
+
+    plan = sample_plan()
+    printed = {row.split()[1].lstrip("^~.-+>x"): row.split()[-1] for row in plan_lines(plan, 100)[3:9]}
+    for number, node in enumerate(plan.nodes, 1):
+        word = UNDO_BY_ACTION.get(node.action, "-")
+        assert plain(node_row(number, node, 80)).split()[-1] == word
+        assert printed.get(node.table, word) == word

@@ -7,6 +7,8 @@ from core.names import TableName, parse_table_name
 from tui.commands.context import Context
 
 UNPROVEN = "sent, not confirmed"
+NOT_RECORDED = "not recorded"
+"""Words in an outcome of the agent: Spark has not answered; no disk took the intent."""
 
 EFFECTS = {
     "stop": "Stopping: {tables}. Checkpoints stay; what reads them gets no new rows.",
@@ -43,8 +45,14 @@ def _act(context: Context, verb: str) -> int:
         context.voice.data({"act": verb, "statements": list(outcomes)})
     else:
         context.voice.print(_outcome(outcome) for outcome in outcomes)
-    # What was sent and is not proven is no success for a script; the agent goes on with it.
-    return TryAgain.exit_code if any(outcome.get("outcome") == UNPROVEN for outcome in outcomes) else 0
+    said = [str(outcome.get("outcome", "")) for outcome in outcomes]
+    if any(NOT_RECORDED in word for word in said):
+        context.voice.say(
+            "Spark was called, but neither ledger nor emergency journal could be written: an agent that ends now "
+            f"forgets it\n  free space for {context.place.where.home}, then {verb} again"
+        )
+    # What is not proven or not recorded is no success for a script; the agent goes on with it while it lives.
+    return TryAgain.exit_code if any(UNPROVEN in word or NOT_RECORDED in word for word in said) else 0
 
 
 def _readers(context: Context, tables: list[TableName]) -> str:

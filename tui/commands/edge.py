@@ -12,10 +12,24 @@ from functools import partial
 from core.errors import HeadgateError
 from tui import VERSION
 from tui.commands.context import Context
-from tui.commands.grammar import BY_NAME, build, check_verb
+from tui.commands.grammar import BY_NAME, build, check_verb, first_word
 from tui.commands.voice import Untold, Voice, open_streams, silence_stdout
 
 INTERRUPTED = 130
+
+GOES_ON_BY_VERB = {
+    "up": "agent and pool go on starting: headgate up waits for them again, headgate down ends them",
+    "down": "what was told to end goes on ending: headgate down again proves that nothing runs",
+    "demo": "what was started goes on: headgate demo comes back to it, headgate down in its folder ends it",
+    "wait": "nothing was changed by waiting: headgate ls shows how it is",
+    "apply": "if the run has begun, it goes on: headgate runs shows it, headgate runs ID --follow comes back to it",
+    "delete": "if the run has begun, it goes on: headgate runs shows it, headgate runs ID --follow comes back to it",
+    "runs": "the run goes on: headgate runs ID --follow comes back to it",
+    "stop": "it may still be done: headgate ls shows it, headgate audit who asked",
+    "start": "it may still be done: headgate ls shows it, headgate audit who asked",
+    "restart": "it may still be done: headgate ls shows it, headgate audit who asked",
+}
+"""What a command that was interrupted leaves behind, and how to look at it again."""
 
 
 def run(argv: list[str]) -> int:
@@ -35,7 +49,7 @@ def run(argv: list[str]) -> int:
         silence_stdout()
         return 0
     except KeyboardInterrupt:
-        voice.clear()
+        voice.say(f"interrupted; {GOES_ON_BY_VERB.get(first_word(argv) or '', 'nothing was changed')}")
         return INTERRUPTED
     except Exception:
         # The outer edge: whatever was not foreseen is our bug, and is told as one sentence with its place.

@@ -2,6 +2,7 @@
 
 import os
 
+from core.differences import counted
 from tui.commands.context import Context
 from tui.operations import agents, processes, teardown
 
@@ -40,7 +41,7 @@ def down(context: Context) -> int:
     found: list[str] = []
     if args.purge:
         found = teardown.marked(place)
-        voice.say(f"{len(found)} places carry Headgate's mark:")
+        voice.say(f"{counted(len(found), 'place')} with Headgate's mark:")
         for path in found:
             voice.say(f"  {path}")
         question += " Then deleting all of the above for good: tables, checkpoints, ledger, edits."
@@ -53,11 +54,11 @@ def down(context: Context) -> int:
         confirm=confirm,
         progress=voice.progress,
     )
-    purged = teardown.purge(place, found) if found else []
+    purged = teardown.purge(place, found, voice.progress) if found else []
     if voice.as_json:
         voice.data({"ended": ended, "purged": purged})
     else:
         voice.say(("ended: " + ", ".join(ended)) if ended else "nothing was running")
         if args.purge:
-            voice.say(f"deleted {len(purged)} of {len(found)} places")
+            voice.say(f"deleted {len(purged)} of {counted(len(found), 'place')}")
     return 1 if args.purge and len(purged) < len(found) else 0

@@ -10,6 +10,7 @@ from state.rows import RunRow, StepRow
 from tui.commands.context import Context
 from tui.commands.planning import lines_of
 from tui.operations.agents import Wait
+from tui.operations.recovery import Continuation
 
 ACTS = ("pause", "resume", "cancel", "retry", "skip")
 ENDED = ("done", "failed", "cancelled")
@@ -101,6 +102,8 @@ def run_as_json(row: RunRow) -> dict[str, Any]:
         "state": row.state,
         "started_at": row.started_at,
         "ended_at": row.ended_at,
+        "continues": row.continues or None,
+        "continued_by": row.continued_by or None,
         "steps": [
             {
                 "n": step.n,
@@ -146,6 +149,8 @@ def _control(context: Context, words: list[str]) -> int:
         raise UsageError("skip needs the number of the step", remedy="headgate runs skip ID --step N")
     context.announce()
     row = context.operations.run(words[1])
+    if act == "retry" and (found := context.operations.continuation(row.id)) is not None:
+        return _continue(context, found)
     confirm = ""
     if act in ("cancel", "skip"):
         short = row.id[:4]
@@ -158,6 +163,33 @@ def _control(context: Context, words: list[str]) -> int:
         context.voice.say(f"{act} sent to run {row.id}")
     if act in ("resume", "retry") and context.args.follow:
         return follow(context, row.id)
+    return 0
+
+
+def _continue(context: Context, found: Continuation) -> int:
+    """Show what was edited since a run failed and the plan that goes on from it, ask, and execute that plan."""
+    from core.explain import step_line
+
+    voice, plan = context.voice, found.submitted.plan
+    if plan.empty:
+        raise Refused(
+            f"run {found.run.id} has nothing left to do: what is declared now is what is there",
+            remedy="headgate ls shows it",
+        )
+    edited = ", ".join(edit.table for edit in found.edits)
+    voice.say(f"run {found.run.id} failed with other texts: {edited} was edited since")
+    for edit in found.edits:
+        voice.say("\n".join(f"  {line}" for line in edit.lines()))
+    voice.say("\n".join(["", *lines_of(plan), "", "steps", *(f"  {step_line(step)}" for step in plan.steps)]))
+    question = f"Going on from run {found.run.id} with this plan; headgate review {plan.hash[:12]} shows it in full."
+    confirm = context.confirm(found.submitted.confirm, question)
+    run_id = context.operations.apply(plan.hash, confirm=confirm)
+    if context.args.follow:
+        return follow(context, run_id)
+    if voice.as_json:
+        voice.data({"run": run_id, "act": "retry", "continues": found.run.id, "plan": plan.hash})
+    else:
+        voice.say(f"run {run_id} goes on from run {found.run.id}: headgate runs {run_id} --follow")
     return 0
 
 
@@ -176,11 +208,10 @@ def _report(context: Context, row: RunRow, *, told: bool = False) -> int:
     else:
         context.voice.print([_run_line(row), *(_step_line(step) for step in row.steps if not told)])
         wrong = [step for step in row.steps if step.state == "failed"]
-        if wrong and row.state == "failed":
+        if wrong and row.state == "failed" and not row.continued_by:
             context.voice.say(
                 f"step {wrong[0].n} failed: {wrong[0].note}\n"
-                f"  a cause in the SQL: correct the file, then headgate plan {wrong[0].table}\n"
-                f"  a cause outside: mend it, then headgate runs retry {row.id} --follow"
+                f"  correct the file, or mend what is wrong outside; then headgate runs retry {row.id} --follow"
             )
     bad = row.state in ("failed", "cancelled") or any(step.state in ("failed", "blocked") for step in row.steps)
     return 1 if bad else 0
@@ -189,7 +220,12 @@ def _report(context: Context, row: RunRow, *, told: bool = False) -> int:
 def _run_line(row: RunRow) -> str:
     done = sum(step.state in ("done", "kept", "skipped") for step in row.steps)
     took = (row.ended_at or time.time()) - row.started_at
-    return f"run {row.id}  {row.state:<9} {done} of {len(row.steps)} steps  {took:.1f} s  by {row.actor}"
+    return f"run {row.id}  {row.state:<9} {done} of {len(row.steps)} steps  {took:.1f} s  by {row.actor}{_beside(row)}"
+
+
+def _beside(row: RunRow) -> str:
+    before = f", continues {row.continues}" if row.continues else ""
+    return before + (f", continued by {row.continued_by}" if row.continued_by else "")
 
 
 def _step_line(step: StepRow) -> str:

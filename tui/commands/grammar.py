@@ -2,11 +2,19 @@
 
 import argparse
 import difflib
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NoReturn
 
 from core.errors import UsageError
+
+YEAR_S = 365 * 86400.0
+"""The longest wait."""
+MOST_RATE = 400.0
+"""Orders a second; the feeds write five times as many in a burst."""
+MOST_LINES = 1_000_000
+"""Lines or rows that one command shows."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -49,6 +57,7 @@ def build() -> Parser:
     for verb in VERBS:
         sub = commands.add_parser(
             verb.name,
+            prog=f"headgate {verb.name}",
             description=verb.summary,
             epilog="example:\n" + "\n".join(f"  {line}" for line in verb.example.splitlines()),
             formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -61,7 +70,7 @@ def build() -> Parser:
 
 def check_verb(argv: list[str]) -> None:
     """Raise UsageError with the nearest command for a word that is none."""
-    word = _first_word(argv)
+    word = first_word(argv)
     if word is None or word in BY_NAME:
         return
     near = difflib.get_close_matches(word, list(BY_NAME), n=1, cutoff=0.5)
@@ -69,7 +78,8 @@ def check_verb(argv: list[str]) -> None:
     raise UsageError(f"{word!r} is not a command", remedy=remedy)
 
 
-def _first_word(argv: list[str]) -> str | None:
+def first_word(argv: list[str]) -> str | None:
+    """Give the command of a line, None for the console's."""
     takes_value = ("--project", "--env")
     skip = False
     for word in argv:
@@ -115,6 +125,31 @@ def _confirm(parser: Parser) -> None:
     )
 
 
+def _number(text: str, least: float, most: float, what: str) -> float:
+    """Read a number within bounds; raises what argparse prints behind the option's name. NaN is in no bounds."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not least <= value <= most:
+        raise argparse.ArgumentTypeError(f"{text!r} is not {what} from {least:g} to {most:.0f}")
+    return value
+
+
+def _seconds(text: str) -> float:
+    return _number(text, 0, YEAR_S, "a number of seconds")
+
+
+def _rate(text: str) -> float:
+    return _number(text, 0, MOST_RATE, "a number of orders a second")
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above zero")
+    return int(_number(text, 1, MOST_LINES, "a whole number"))
+
+
 def _nothing(parser: Parser) -> None:
     return
 
@@ -154,9 +189,9 @@ def _show(parser: Parser) -> None:
 
 def _peek(parser: Parser) -> None:
     parser.add_argument("table", metavar="TABLE")
-    parser.add_argument("-n", "--limit", type=int, default=20, help="rows (20)")
+    parser.add_argument("-n", "--limit", type=_count, default=20, help="rows (20)")
     parser.add_argument(
-        "--version", type=int, dest="table_version", metavar="N", help="another version than the serving"
+        "--version", type=_count, dest="table_version", metavar="N", help="another version than the serving"
     )
 
 
@@ -220,7 +255,7 @@ def _apply(parser: Parser) -> None:
 
 def _runs(parser: Parser) -> None:
     parser.add_argument("words", nargs="*", metavar="[ID] | pause|resume|cancel|retry|skip ID", help="a run, or an act")
-    parser.add_argument("--step", type=int, default=0, help="the step to skip")
+    parser.add_argument("--step", type=_count, default=0, help="the step to skip")
     parser.add_argument("-f", "--follow", action="store_true", help="wait until the run ends")
     _confirm(parser)
 
@@ -242,23 +277,23 @@ def _wait(parser: Parser) -> None:
     _tables(parser, many="*", what="tables to wait for (all)")
     parser.add_argument("--lag", metavar="N", help="until no more than this many rows wait, measured from now on")
     parser.add_argument("--state", help="until this state (running)")
-    parser.add_argument("--timeout", type=float, default=300.0, metavar="S", help="seconds (300)")
+    parser.add_argument("--timeout", type=_seconds, default=300.0, metavar="S", help="seconds (300)")
 
 
 def _events(parser: Parser) -> None:
     _tables(parser, many="?", what="only this table")
-    parser.add_argument("-n", "--limit", type=int, default=50, help="how many (50)")
+    parser.add_argument("-n", "--limit", type=_count, default=50, help="how many (50)")
     parser.add_argument("-f", "--follow", action="store_true", help="go on as they happen")
 
 
 def _logs(parser: Parser) -> None:
     parser.add_argument("of", nargs="?", choices=("agent", "pool", "console"), default="agent")
-    parser.add_argument("-n", "--limit", type=int, default=50, help="how many lines (50)")
+    parser.add_argument("-n", "--limit", type=_count, default=50, help="how many lines (50)")
     parser.add_argument("-f", "--follow", action="store_true", help="go on as they are written")
 
 
 def _audit(parser: Parser) -> None:
-    parser.add_argument("-n", "--limit", type=int, default=50, help="how many (50)")
+    parser.add_argument("-n", "--limit", type=_count, default=50, help="how many (50)")
 
 
 def _doctor(parser: Parser) -> None:
@@ -269,7 +304,7 @@ def _demo(parser: Parser) -> None:
     parser.add_argument("words", nargs="*", metavar="[FOLDER] | settle | change KIND", help="see the examples")
     parser.add_argument("--no-console", action="store_true", help="return once every statement has processed rows")
     parser.add_argument("--with-readers", action="store_true", help="change rename: edit the readers as well")
-    parser.add_argument("--rate", type=float, help="orders a second")
+    parser.add_argument("--rate", type=_rate, help="orders a second")
     parser.add_argument("--folder", metavar="DIR", help="the demo's folder for settle and change (./headgate-demo)")
     parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="data on stdout as JSON")
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from core.differences import counted
 from core.errors import LedgerUnavailable, UsageError
 from core.vocabulary import State
 from state.registry import StatementLine
@@ -99,7 +100,7 @@ def peek(context: Context) -> int:
         return 0
     cells = [tuple("null" if value is None else str(value).replace("\n", " ")[:80] for value in row) for row in rows]
     voice.print(table(columns, cells) if columns else [])
-    voice.say(f"{len(rows)} rows of {args.table}, in no order")
+    voice.say(f"{counted(len(rows), 'row')} of {args.table}, in no order")
     return 0
 
 
@@ -247,7 +248,7 @@ def _source_cells(source: dict[str, Any]) -> tuple[str, ...]:
 
 def _freshness(context: Context, snapshot: Snapshot | None, lines: Sequence[StatementLine]) -> str:
     if snapshot is None:
-        return f"{context.place.title}: {len(lines)} tables declared, nothing deployed yet"
+        return f"{context.place.title}: {counted(len(lines), 'table')} declared, nothing deployed yet"
     age = snapshot.age_s
     if age is None:
         fresh = "no agent ever wrote here"

@@ -4,7 +4,7 @@ import gc
 import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from contextlib import suppress
 from typing import Any
 
 from core.errors import AgentUnreachable, LedgerUnavailable, TryAgain, UsageError
@@ -19,6 +19,8 @@ VERBS = ("deploy", "delete")
 
 _SELDOM = (200_000, 20, 1_000)
 """Thresholds of the garbage collector: to walk a project's values again and again would take a third of the time."""
+
+_UNSUBMITTED = "no agent answers: the plan is computed, not submitted"
 
 NO_CHANGE, CHANGES, LOSS = 0, 10, 11
 """Exit codes of `--exit-code`."""
@@ -38,15 +40,18 @@ def _plan(context: Context) -> int:
     args, voice, operations = context.args, context.voice, context.operations
     request = read_request(context)
     declared = operations.declared()
+    offline = bool(args.observed or args.offline)
+    answering = not offline and _look_first(context)
+    if answering:
+        # Here and not on the way to the agent, so that the plan made first is the one that is handed over.
+        request = plans.once(request)
+    observed, answers = (plans.observed_from_file(args.observed), {}) if args.observed else _observed(context)
+    plans.refuse_unknown(declared.project, observed, request)
+    found = operations.compute_over(declared.project, observed, request, answers=answers)
     submitted: Submitted | None = None
-    if args.observed:
-        found = operations.compute_over(declared.project, plans.observed_from_file(args.observed), request)
-    else:
-        observed, answers = _observed(context)
-        found = operations.compute_over(declared.project, observed, request, answers=answers)
-        if not args.offline and not found.refusals and not found.empty:
-            submitted = _submit(context, request)
-            found = submitted.plan if submitted else found
+    if not (offline or found.refusals or found.empty):
+        submitted = _submit(context, found, answering=answering)
+        found = submitted.plan if submitted else found
     if voice.as_json:
         voice.data(_as_json(found, submitted))
     else:
@@ -131,6 +136,18 @@ def how_to_apply(found: Plan) -> str:
     return f"to execute it: headgate apply {found.hash[:12]}" + (f" --confirm '{text}'" if text else "")
 
 
+def _look_first(context: Context) -> bool:
+    """Let an agent that has just begun look at what runs; without one, what is known last is all there is.
+
+    Gives whether an agent answers.
+    """
+    if not context.operations.agent_answers():
+        return False
+    with suppress(LedgerUnavailable):
+        plans.wait_until_observed(context.place, context.operations.reader, context.voice.progress)
+    return True
+
+
 def _observed(context: Context) -> tuple[dict[TableName, Any], dict[str, str]]:
     """Give what is deployed, and what Spark said of statements before."""
     try:
@@ -145,11 +162,14 @@ def _observed(context: Context) -> tuple[dict[TableName, Any], dict[str, str]]:
         return {}, {}
 
 
-def _submit(context: Context, request: Request) -> Submitted | None:
+def _submit(context: Context, found: Plan, *, answering: bool) -> Submitted | None:
+    """Hand the plan to the agent; None, and why is said, where it is not taken now."""
     try:
-        return context.operations.submit(replace(request, nonce=""))
+        if answering:
+            return context.operations.submit(found.request, first=found)
+        context.voice.say(_UNSUBMITTED)
     except (AgentUnreachable, LedgerUnavailable):
-        context.voice.say("no agent answers: the plan is computed, not submitted")
+        context.voice.say(_UNSUBMITTED)
     except TryAgain as error:
         context.voice.say(f"the plan is computed, not submitted: {error.summary}")
     return None

@@ -1,5 +1,6 @@
 """What a command says: data on stdout, everything for people on stderr, a line of progress on a terminal."""
 
+import io
 import json
 import os
 import shutil
@@ -7,7 +8,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, TextIO
 
 from core.errors import HeadgateError, InvalidProject
 from tui.operations.agents import Wait
@@ -48,7 +49,7 @@ class Voice:
         """Print data for programs, on stdout."""
         self.clear()
         with _told():
-            print(json.dumps(value, indent=2, ensure_ascii=False, sort_keys=False))
+            print(json.dumps(value, indent=2, ensure_ascii=not _is_unicode(sys.stdout), sort_keys=False))
             sys.stdout.flush()
 
     def progress(self, wait: Wait) -> None:
@@ -124,11 +125,22 @@ def _told() -> Iterator[None]:
 
 
 def open_streams() -> None:
-    """Open what the shell closed (`>&-`) on nowhere, or the next file that is opened becomes our stdout."""
+    """Open what the shell closed (`>&-`) on nowhere, or the next file that is opened becomes our stdout.
+
+    Output that its encoding cannot write is replaced, in JSON escaped.
+    """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             # The lowest free descriptor is given out first: this stream's own.
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 (it stays open)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # No letter that a terminal cannot show, and no name of a file that is no text, keeps a command from ending.
+            stream.reconfigure(errors="backslashreplace" if _is_unicode(stream) else "replace")
+
+
+def _is_unicode(stream: TextIO) -> bool:
+    return "utf" in (stream.encoding or "").lower()
 
 
 def silence_stdout() -> None:

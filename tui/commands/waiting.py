@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterable
 
+from core.differences import counted
 from core.errors import HeadgateError, UsageError
 from core.vocabulary import State
 from state.registry import StatementLine
@@ -36,14 +37,14 @@ def wait(context: Context) -> int:
         if time.monotonic() > deadline:
             names = ", ".join(f"{line.table} ({line.state}, lag {lag_text(line) or '-'})" for line in missing[:5])
             return _give_up(context, lines, f"not there after {args.timeout:.0f} s: {names}")
-        text = f"{len(missing)} of {len(lines)} statements"
+        text = f"{len(missing)} of {counted(len(lines), 'statement')}"
         voice.progress(Wait(text, time.time() - began, 0.0, f"{missing[0].table} {missing[0].state}"))
         version = context.operations.wait_for_change(version, 0.5)
         time.sleep(0.05)
     if voice.as_json:
         voice.data({"waited_s": round(time.time() - began, 3), "statements": [line_as_json(line) for line in lines]})
     else:
-        voice.say(f"{len(lines)} statements are there after {time.time() - began:.1f} s")
+        voice.say(f"{counted(len(lines), 'statement')} there after {time.time() - began:.1f} s")
     return 0
 
 

@@ -34,15 +34,18 @@ def act(
 
 
 def stage(place: Place, client: Client, tables: Sequence[TableName], *, verb: str) -> None:
-    """Stage tables in this project folder."""
+    """Stage tables in this project folder. The stage is the console's: the line is what is typed there."""
     names = sorted(set(tables))
-    line = command_line(place, "plan", verb, *names)
-    client.call("stage", {"folder": place.folder, "tables": names, "verb": verb}, line=line)
+    args = {"folder": place.folder, "tables": names, "verb": verb}
+    client.call("stage", args, line=" ".join((f":{verb}", *names)))
 
 
-def unstage(place: Place, client: Client, tables: Sequence[TableName]) -> None:
-    """Take tables off the stage."""
-    client.call("unstage", {"folder": place.folder, "tables": sorted(set(tables))})
+def unstage(place: Place, client: Client, tables: Sequence[TableName]) -> tuple[str, ...]:
+    """Take tables off the stage; gives those that were on it."""
+    names = sorted(set(tables))
+    args = {"folder": place.folder, "tables": names}
+    found = client.call("unstage", args, line=" ".join((":unstage", *names))).get("unstaged")
+    return tuple(str(name) for name in found) if isinstance(found, list) else ()
 
 
 def apply(place: Place, client: Client, plan_hash: str, *, confirm: str) -> str:
@@ -82,7 +85,9 @@ def command_line(place: Place, *words: str) -> str:
 
 
 def plan_line(place: Place, request: Request) -> str:
-    """Write the plan command of a request."""
+    """Write the command of a request."""
+    if request.continues:
+        return command_line(place, "runs", "retry", request.continues)
     words = ["plan", request.verb, *request.tables]
     for product in request.products:
         words += ["--product", product]

@@ -14,6 +14,7 @@ from core.errors import (
     LedgerUnavailable,
     PoolUnreachable,
     Refused,
+    TryAgain,
     VersionMismatch,
 )
 from state.rows import Facts
@@ -185,7 +186,7 @@ def _wait_for_socket(
         code = child.poll()
         if code is not None and not answers(client):
             said = next((line for line in reversed(tail(place.where.agent_log, 40, start=mark)) if line.strip()), "")
-            kind = InvalidProject if code == 2 else Refused if code == 3 else HeadgateError
+            kind = _KIND_BY_CODE.get(code, HeadgateError)
             raise kind(
                 f"the agent ended at once (code {code}): {said.strip() or 'it said nothing'}",
                 remedy="headgate doctor checks what it needs; headgate logs agent shows all it said",
@@ -198,12 +199,19 @@ def _wait_for_socket(
         time.sleep(0.05)
 
 
+_KIND_BY_CODE: dict[int, type[HeadgateError]] = {2: InvalidProject, 3: Refused, 4: TryAgain}
+"""What the agent's exit code means; the command ends with the same."""
+
+
 def _is_agent_of(place: Place, command_line: str) -> bool:
     return AGENT in command_line and place.folder in command_line and f"--env {place.environment}" in command_line
 
 
 def _pid_in_ledger(place: Place) -> int | None:
-    facts = read_facts(place)
+    try:
+        facts = read_facts(place)
+    except VersionMismatch:
+        return None
     return facts.agent_pid if facts else None
 
 

@@ -14,7 +14,7 @@ from state.rows import Audit, Command, Event, PlanRow, RunRow, SampleRow
 from state.schema import SCHEMA
 from state.store import Reader
 from tui.client import Client
-from tui.operations import acts, agents, environments, lineage, statements
+from tui.operations import acts, agents, environments, lineage, recovery, statements
 from tui.operations import plans as planning
 from tui.operations.environments import Place
 from tui.operations.projects import ProjectReader
@@ -111,7 +111,7 @@ class Operations:
 
     def drift(self) -> Drift:
         """Compare the files with what is deployed."""
-        return statements.drift(self.project(), self.reader.deployments())
+        return statements.drift(self.project(), self.reader.deployments(include_deleted=True))
 
     def lineage(self, column: str, direction: str) -> "Lineage":
         """Follow `table` or `table.column` of the declared project up or down; raises UsageError for an unknown one."""
@@ -166,19 +166,30 @@ class Operations:
         """Stage tables for the next plan of this user in this project folder; verb is deploy or delete."""
         acts.stage(self.place, self.client, tables, verb=verb)
 
-    def unstage(self, tables: Sequence[TableName]) -> None:
-        """Take tables of this user and folder off the stage."""
-        acts.unstage(self.place, self.client, tables)
+    def unstage(self, tables: Sequence[TableName]) -> tuple[str, ...]:
+        """Take tables of this user and folder off the stage; gives those that were on it."""
+        return acts.unstage(self.place, self.client, tables)
 
-    def submit(self, request: Request, *, asking_s: float = planning.OPINION_S) -> planning.Submitted:
+    def submit(
+        self, request: Request, *, first: Plan | None = None, asking_s: float = planning.OPINION_S
+    ) -> planning.Submitted:
         """Compute a plan and hand it to the agent; raises Refused with the first refusal, Stale, InvalidProject.
 
-        Spark is asked about its statements first, for at most `asking_s`; 0 asks nothing.
+        Spark is asked about its statements first, for at most `asking_s`; 0 asks nothing. `first` is a plan of this
+        very request that was made just now.
         """
         declared, facts = self._projects.read(), self._projects.facts
         line = acts.plan_line(self.place, request)
         return planning.submit(
-            self.place, self.client, self.reader, request, declared=declared, facts=facts, line=line, asking_s=asking_s
+            self.place,
+            self.client,
+            self.reader,
+            request,
+            declared=declared,
+            facts=facts,
+            line=line,
+            first=first,
+            asking_s=asking_s,
         )
 
     def opinion(self, questions: "Sequence[Question]", *, seconds: float) -> "tuple[tuple[Answer | None, ...], str]":
@@ -188,6 +199,23 @@ class Operations:
     def apply(self, plan_hash: str, *, confirm: str) -> str:
         """Execute a submitted plan; returns the run's id at once. Raises Stale when its scope has changed."""
         return acts.apply(self.place, self.client, plan_hash, confirm=confirm)
+
+    def continuation(self, run_id: str) -> recovery.Continuation | None:
+        """Submit the plan that goes on from a failed run with today's texts; None where its texts did not change.
+
+        Raises Refused where the run did not fail or goes on elsewhere, and what `submit` raises.
+        """
+        run = self.run(run_id)
+        recovery.refuse_running(run)
+        row, plan = planning.find(self.reader, run.plan_hash)
+        if run.state != "failed" or plan.request.verb == "delete":
+            return None
+        if recovery.same_files(row, self._projects.texts()):
+            return None
+        edits = recovery.find_edits(plan, run, self.project())
+        if not edits:
+            return None
+        return recovery.Continuation(run, edits, self.submit(recovery.request_of(plan, run)))
 
     def run_control(self, run_id: str, act: str, *, step: int = 0, confirm: str = "") -> None:
         """Pause, resume, cancel, retry or skip (the last with a step's number)."""

@@ -171,6 +171,7 @@ def read_head(folder: str) -> Head:
 
 def _read_slowly(folder: str, text: str) -> Head:
     """Read what is written in another form than the usual one as YAML; raises InvalidProject with all Problems."""
+    from core.differences import counted
     from core.layouts.manifest import read_manifest
     from core.problems import Problem
 
@@ -179,7 +180,7 @@ def _read_slowly(folder: str, text: str) -> Head:
     errors = [problem for problem in problems if problem.severity.value == "error"]
     if errors:
         raise InvalidProject(
-            f"{PROJECT_FILE} in {folder} has {len(errors)} problems, the first: {errors[0].summary}",
+            f"{PROJECT_FILE} in {folder} has {counted(len(errors), 'problem')}, the first: {errors[0].summary}",
             remedy=errors[0].remedy,
             problems=tuple(problem.as_json() for problem in problems),
         )

@@ -5,8 +5,12 @@ import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from core.differences import counted
 from core.errors import UsageError
 from tui.operations.environments import PROJECT_FILE
+
+FOLDER = "pipelines"
+"""Below it lies all that a project declares but its headgate.yml."""
 
 READ = (".sql", ".yml", ".yaml")
 """Endings of the files that declare something."""
@@ -48,7 +52,7 @@ def read_files(folder: str, before: Files | None = None) -> Files:
         raise UsageError(f"{folder} has no {PROJECT_FILE}", remedy="has the folder been moved? name it with --project")
     if unreadable:
         raise UsageError(
-            f"{len(unreadable)} files of the project cannot be read: {'; '.join(unreadable[:5])}",
+            f"{counted(len(unreadable), 'file')} of the project cannot be read: {'; '.join(unreadable[:5])}",
             remedy="make them readable, as UTF-8 text",
         )
     return before if before is not None and stamps == before.stamps else Files(texts, stamps)
@@ -59,7 +63,7 @@ def list_files(folder: str) -> list[str]:
     if not os.path.isdir(folder):
         raise UsageError(f"the project folder {folder} is gone or cannot be read", remedy="name it with --project DIR")
     found = [PROJECT_FILE] if os.path.exists(os.path.join(folder, PROJECT_FILE)) else []
-    waiting = ["pipelines"] if os.path.isdir(os.path.join(folder, "pipelines")) else []
+    waiting = [FOLDER] if os.path.isdir(os.path.join(folder, FOLDER)) else []
     while waiting:
         below = waiting.pop()
         try:

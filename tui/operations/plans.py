@@ -2,16 +2,21 @@
 
 import json
 import secrets
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from core.errors import HeadgateError, LedgerUnavailable, Refused, Stale, UsageError
+from core.differences import counted
+from core.errors import AgentUnreachable, HeadgateError, LedgerUnavailable, Refused, Stale, TryAgain, UsageError
 from core.names import TableName
 from core.plan import PLANNER, Observed, Plan, Request
+from core.vocabulary import State, Wanted
 from state.rows import PlanRow
 from state.store import Reader
 from tui.client import Client
+from tui.operations import agents
+from tui.operations.agents import Progress, Wait
 from tui.operations.environments import Place
 
 if TYPE_CHECKING:
@@ -24,6 +29,12 @@ OPINION_S = 15.0
 """How long a plan waits for Spark's opinion of its statements."""
 
 _TRIES = 3
+OBSERVED_S = 20.0
+"""A first round takes a second or two once the pool answers."""
+STARTED_S = 5.0
+"""How long what ended with its pool is given to be started again; it may also have been refused."""
+_LOST = frozenset({State.UNKNOWN, State.STOPPED})
+"""States that a statement which is wanted running has only before the agent's first round, or between two sessions."""
 _SHORTEST = 4
 
 
@@ -45,6 +56,30 @@ def observe(reader: Reader) -> dict[TableName, Observed]:
     from state.observed import observe as observe_deployments
 
     return observe_deployments(reader.deployments(include_deleted=True))
+
+
+def wait_until_observed(place: Place, reader: Reader, progress: Progress, *, seconds: float = OBSERVED_S) -> None:
+    """Wait until the agent has looked at every statement that it keeps running; raises TryAgain.
+
+    An agent that begins knows nothing of what runs until its first round: a plan made then would resume what runs.
+    Only a pool that is up or starting is waited for; on one that is down nothing runs.
+    """
+    began = time.monotonic()
+    while reader.facts().pool_state in ("up", "starting"):
+        lost = [line for line in reader.statements() if line.wanted == Wanted.RUNNING and line.state in _LOST]
+        if not lost:
+            return
+        elapsed = time.monotonic() - began
+        unknown = [str(line.table) for line in lost if line.state == State.UNKNOWN]
+        if not unknown and elapsed > min(seconds, STARTED_S):
+            return
+        if elapsed > seconds:
+            raise TryAgain(
+                f"not observed yet: {', '.join(unknown[:5])}; a plan would take for stopped what may run",
+                remedy=f"plan again once headgate ls shows their states; headgate logs agent {place.options}",
+            )
+        progress(Wait("the agent looks at what runs", elapsed, 2.0, counted(len(lost), "statement")))
+        time.sleep(0.1)
 
 
 def observed_from_file(path: str) -> Mapping[TableName, Observed]:
@@ -77,12 +112,34 @@ def compute(
     return make_plan(project, environment, observed, request, facts, answers=answers or {})
 
 
+def refuse_unknown(project: "Project", observed: Mapping[TableName, Observed], request: Request) -> None:
+    """Raise UsageError for a table or product that is neither declared nor deployed, with the nearest name."""
+    from core.layouts.sections import did_you_mean
+
+    tables = {*project.tables, *(table for table, seen in observed.items() if seen.state != State.ABSENT)}
+    products = {table.product for table in project.tables.values()}
+    named = (("table", (*request.tables, *request.exclude), tables), ("product", request.products, products))
+    for kind, names, known in named:
+        for name in names:
+            if name not in known:
+                remedy = did_you_mean(name, known) or f"headgate ls shows the {kind}s"
+                raise UsageError(f"there is no {kind} {name}", remedy=remedy)
+
+
 def refuse(plan: Plan) -> None:
     """Raise Refused when the request cannot be done at all."""
     if plan.refusals:
         first = plan.refusals[0]
         more = f", and {len(plan.refusals) - 1} more" if len(plan.refusals) > 1 else ""
         raise Refused(f"{first.table}: {first.summary}{more}" if first.table else first.summary, remedy=first.remedy)
+
+
+def once(request: Request) -> Request:
+    """Make a request differ from all others: a plan is named by its hash, and applied once.
+
+    The run that is continued makes the plan another one already, and leaves it the same when it is asked for twice.
+    """
+    return request if request.nonce or request.continues else replace(request, nonce=secrets.token_hex(8))
 
 
 def submit(
@@ -94,24 +151,28 @@ def submit(
     declared: "Declaration",
     facts: "Facts",
     line: str,
+    first: Plan | None = None,
     asking_s: float = OPINION_S,
 ) -> Submitted:
     """Compute and hand over to the agent, again when its world moved in between; raises Refused, Stale.
 
     The agent asks Spark about every new or changed statement first. What it does not answer within `asking_s` is
-    planned unconfirmed: planning never fails by Spark.
+    planned unconfirmed: planning never fails by Spark. `first` is a plan of this very request that was made just now.
     """
     from core.plan_json import plan_as_json
 
-    wanted = request if request.nonce else replace(request, nonce=secrets.token_hex(8))
+    if agents.answers(client):
+        wait_until_observed(place, reader, _silent)
+    wanted = once(request)
 
     def planned() -> Plan:
         observed, answers = observe(reader), reader.opinions()
+        refuse_unknown(declared.project, observed, wanted)
         found = compute(declared.project, place.environment, observed, wanted, facts, answers=answers)
         refuse(found)
         return found
 
-    plan, unanswered = planned(), ""
+    plan, unanswered = first if first is not None and first.request == wanted else planned(), ""
     if asking_s > 0 and any(node.for_spark for node in plan.nodes):
         unanswered = _ask_spark(client, reader, plan, declared=declared, facts=facts, seconds=asking_s)
         plan = planned()
@@ -162,8 +223,14 @@ def _ask_spark(
     questions = questions_of(plan, declared.project, observe(reader), facts)
     try:
         return opinion(client, questions, seconds=seconds)[1]
+    except AgentUnreachable:
+        raise
     except HeadgateError as error:
         return error.summary
+
+
+def _silent(wait: Wait) -> None:
+    return
 
 
 def find(reader: Reader, hash_prefix: str) -> tuple[PlanRow, Plan]:

@@ -11,7 +11,7 @@ from core.errors import InvalidProject
 from core.home import facts_path
 from core.vocabulary import LAYER_FOLDERS, Layer
 from tui.operations.environments import PROJECT_FILE, Place
-from tui.operations.files import Files, read_files
+from tui.operations.files import FOLDER, Files, read_files
 
 if TYPE_CHECKING:
     from core.facts import Facts
@@ -41,14 +41,16 @@ def parse(
     place: Place, texts: Mapping[str, str], facts: "Facts | None" = None
 ) -> "tuple[Project, tuple[Problem, ...]]":
     """Read the texts as a Project, with its warnings; raises InvalidProject with all Problems."""
+    from core.differences import counted
     from core.layouts import read_project
 
+    if not os.path.isdir(os.path.join(place.folder, FOLDER)):
+        raise _without_tables(place.folder)
     project, problems = read_project(texts, facts)
     errors = [problem for problem in problems if problem.severity.value == "error"]
     if project is None or errors:
-        many = "1 problem" if len(errors) == 1 else f"{len(errors)} problems"
         raise InvalidProject(
-            f"the project {place.folder} has {many}",
+            f"the project {place.folder} has {counted(len(errors), 'problem')}",
             remedy="correct what is listed; `headgate plan` checks again",
             problems=tuple(problem.as_json() for problem in problems),
         )
@@ -60,11 +62,26 @@ def parse(
     return project, problems
 
 
+def _without_tables(folder: str) -> InvalidProject:
+    """Say that the folder of all tables is gone: an empty one may be meant, an absent one hides a whole project."""
+    from core.problems import Problem, Where
+
+    problem = Problem(
+        f"the folder {FOLDER} is gone or is no folder",
+        f"bring it back, or make it empty if nothing is to be declared: mkdir {os.path.join(folder, FOLDER)}",
+        Where(FOLDER),
+        FOLDER,
+    )
+    return InvalidProject(
+        f"the project {folder} has no folder {FOLDER}", remedy=problem.remedy, problems=(problem.as_json(),)
+    )
+
+
 def declared(folder: str) -> tuple[Declared, ...]:
     """List tables by the names of their files alone, sorted: what completion and `ls` need, some milliseconds."""
     found: dict[str, Declared] = {}
     for layer_folder, layer in LAYER_FOLDERS.items():
-        for product in _entries(os.path.join(folder, "pipelines", layer_folder)):
+        for product in _entries(os.path.join(folder, FOLDER, layer_folder)):
             for unit in _entries(product.path):
                 paths = {entry.name: entry.path for entry in _scripts(unit.path)}
                 writes = any(name.startswith("dml.") for name in paths)
@@ -109,6 +126,10 @@ class ProjectReader:
         self._lock = threading.Lock()
         self._files: Files | None = None
         self._kept: Declaration | None = None
+
+    def texts(self) -> Mapping[str, str]:
+        """Give the texts alone, whatever they say; raises UsageError."""
+        return read_files(self._place.folder, self._files).texts
 
     def read(self) -> Declaration:
         """Give texts, Project and warnings; raises InvalidProject or UsageError."""

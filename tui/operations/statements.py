@@ -75,7 +75,7 @@ class Drift:
     changed: tuple[TableName, ...]
     """Declared with another revision than the deployed one."""
     new: tuple[TableName, ...]
-    """Declared and not deployed; external tables are not counted."""
+    """Declared and not deployed, nor deleted as they are declared; external tables are not counted."""
     gone: tuple[TableName, ...]
     """Deployed and no longer declared."""
 
@@ -144,19 +144,26 @@ def unknown(table: str, known: Iterable[str]) -> UsageError:
 
 
 def drift(project: "Project", deployments: Iterable[Deployment]) -> Drift:
-    """Compare declared revisions with the serving ones, by hash."""
+    """Compare declared revisions with the serving ones, by hash; `deployments` with those that were deleted.
+
+    A table that was deleted is no difference while its files still say what they said then.
+    """
     from core.fingerprint import revision_hash
     from core.revision import revision_of
 
-    deployed = {d.table: d for d in deployments if d.active and d.drop_after is None and not d.external}
+    every = [d for d in deployments if not d.external]
+    deployed = {d.table: d for d in every if d.active and d.drop_after is None}
+    # By version, so that the newest is what counts.
+    deleted = {d.table: d.revision for d in sorted(every, key=lambda d: d.version) if d.drop_after is not None}
     declared = {name: table for name, table in project.tables.items() if not table.external}
-    changed = [
-        name
-        for name, table in declared.items()
-        if name in deployed and revision_hash(revision_of(table).texts) != deployed[name].revision
-    ]
+
+    def says(name: TableName, revision: str) -> bool:
+        return revision_hash(revision_of(declared[name]).texts) == revision
+
+    changed = [name for name in declared if name in deployed and not says(name, deployed[name].revision)]
+    left = [name for name in declared if name not in deployed and name in deleted and says(name, deleted[name])]
     return Drift(
         changed=tuple(sorted(changed)),
-        new=tuple(sorted(name for name in declared if name not in deployed)),
+        new=tuple(sorted(name for name in declared if name not in deployed and name not in left)),
         gone=tuple(sorted(name for name in deployed if name not in declared)),
     )

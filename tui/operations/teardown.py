@@ -2,10 +2,11 @@
 
 import json
 import os
-import shutil
+import time
 from contextlib import suppress
 from pathlib import Path
 
+from core.differences import counted
 from core.errors import HeadgateError, Refused
 from tui.client import Client
 from tui.operations import agents, pools, processes
@@ -13,6 +14,7 @@ from tui.operations.acts import command_line
 from tui.operations.agents import Progress, Wait
 from tui.operations.environments import Place, has_ledger
 from tui.operations.processes import Process
+from tui.operations.removing import remove_tree
 
 GENERATOR = "pipelines.demo"
 
@@ -91,16 +93,23 @@ def demo_parts(folder: str) -> list[str]:
     return found if foreign else [str(root)]
 
 
-def purge(place: Place, paths: list[str]) -> list[str]:
+def purge(place: Place, paths: list[str], progress: Progress) -> list[str]:
     """Delete what `marked` listed; returns what is gone. Raises Refused for a path that leads elsewhere."""
+    began = time.monotonic()
     shelves = {os.path.join(place.data, "tables"), os.path.join(place.data, "checkpoints")}
     shelves.add(os.path.dirname(place.where.home))
-    gone = []
+    gone: list[str] = []
     for path in paths:
         if os.path.islink(path):
             raise Refused(f"{path} is a link to elsewhere", remedy="take it away yourself")
         if os.path.isdir(path):
-            shutil.rmtree(path, ignore_errors=True)
+            where = f"{len(gone) + 1} of {counted(len(paths), 'place')}"
+            remove_tree(
+                path,
+                told=lambda files, where=where: progress(  # type: ignore[misc]  # Bound per turn.
+                    Wait("deleting", time.monotonic() - began, 0.0, f"{where}, {files:,} files")
+                ),
+            )
         elif os.path.exists(path):
             os.unlink(path)
         if not os.path.exists(path):

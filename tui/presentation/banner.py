@@ -3,7 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tui.presentation.figures import clock, plural
+from core.differences import counted
+from tui.actions import KEY_NAMES, on_screen
+from tui.presentation.figures import clock
+from tui.presentation.possible import Circumstances, label_of, reason_against
 from tui.presentation.snapshot import Freshness, World
 from tui.presentation.text import EMPTY, Line, Span, Tone, ends, fit, line, line_width, plain, shorten, width_of, wrap
 
@@ -31,25 +34,42 @@ class Place:
 
 
 def banner(place: Place, world: World, fresh: Freshness, width: int) -> Line:
-    """Write line 1: project, environment in colour and word, pool, age of the data, faults, staged, runs, user."""
+    """Write line 1: project, environment in colour and word, pool, age of the data, faults, staged, runs, user.
+
+    What has no room is left out whole, the least important first; environment and age of the data are never.
+    """
     environment = f" {place.words} "
-    start: list[Span] = [Span(f" {place.project}", Tone.TITLE), Span(" "), Span(environment, environment_tone(place))]
-    facts = world.snapshot.facts
-    parts: list[tuple[str, Tone]] = []
-    if facts is not None:
-        calm = facts.pool_state in ("up", "")
-        parts.append((f"pool {facts.pool}" + ("" if calm else f" {facts.pool_state}"), Tone.DIM if calm else Tone.BAD))
-    parts.append((fresh.words, Tone.BAD if fresh.stale else Tone.GOOD))
+    user = line((f"  {shorten(place.user, 16)} ", Tone.DIM))
+    project = shorten(place.project, max(width - width_of(environment) - width_of(fresh.words) - 12, 4))
+    start: list[Span] = [Span(f" {project}", Tone.TITLE), Span(" "), Span(environment, environment_tone(place))]
+    room = width - line_width(tuple(start))
+    kept: list[tuple[int, str, Tone]] = []
+    for part in sorted(_parts(world, fresh)):
+        taken = width_of(SEPARATOR + part[2])
+        if taken > room:
+            break
+        kept.append(part[1:])
+        room -= taken
+    for _, text, tone in sorted(kept):
+        start += [Span(SEPARATOR), Span(text, tone)]
+    return ends(tuple(start), user, width) if room >= line_width(user) else fit(tuple(start), width)
+
+
+def _parts(world: World, fresh: Freshness) -> list[tuple[int, int, str, Tone]]:
+    """List what line 1 says by importance and place, each number smallest first."""
+    snapshot = world.snapshot
+    parts = [(0, 1, fresh.words, Tone.BAD if fresh.stale else Tone.GOOD)]
+    if snapshot.facts is not None:
+        calm = snapshot.facts.pool_state in ("up", "")
+        words = f"pool {snapshot.facts.pool}" + ("" if calm else f" {snapshot.facts.pool_state}")
+        parts.append((5 if calm else 1, 0, words, Tone.DIM if calm else Tone.BAD))
     if world.faults:
-        parts.append((f"! {plural(world.faults, 'fault')}", Tone.BAD))
-    if world.snapshot.open_runs:
-        parts.append((f"run {world.snapshot.open_runs[0].id[:10]}", Tone.CHANGING))
-    if world.snapshot.staged:
-        parts.append((f"{len(world.snapshot.staged)} staged", Tone.MARK))
-    for text, tone in parts:
-        start.append(Span(SEPARATOR))
-        start.append(Span(text, tone))
-    return ends(tuple(start), line((f"  {place.user} ", Tone.DIM)), width)
+        parts.append((2, 2, f"! {counted(world.faults, 'fault')}", Tone.BAD))
+    if snapshot.open_runs:
+        parts.append((3, 3, f"run {snapshot.open_runs[0].id[:10]}", Tone.CHANGING))
+    if snapshot.staged:
+        parts.append((4, 4, f"{len(snapshot.staged)} staged", Tone.MARK))
+    return parts
 
 
 def environment_tone(place: Place) -> Tone:
@@ -68,12 +88,18 @@ def crumb(parts: Sequence[str], filter_text: str, counts: str, width: int) -> Li
     return ends(start, tuple(end), width)
 
 
-def flash(text: str, at: float | None, tone: Tone, width: int) -> Line:
-    """Write the line that says what happened last."""
-    if not text:
-        return fit((), width)
+SAID_LINES, STANDING_LINES = 4, 2
+"""Lines that the flash may take: for what was said just now, and for what stands there."""
+
+
+def flash(text: str, at: float | None, tone: Tone, width: int, *, most: int = SAID_LINES) -> tuple[Line, ...]:
+    """Write what happened last, on as many lines as it needs, `most` at most."""
     stamp = f" {clock(at)} " if at is not None else " "
-    return fit(line((stamp, Tone.DIM), (text, tone)), width)
+    rows = [plain(row) for row in wrap(text, width - len(stamp) - 1)]
+    if len(rows) > most:
+        rows[most - 1 :] = [shorten(f"{rows[most - 1]} {rows[most]}", width - len(stamp) - 1)]
+    stamps = (stamp, *(" " * len(stamp) for _ in rows[1:]))
+    return tuple(fit(line((start, Tone.DIM), (row, tone)), width) for start, row in zip(stamps, rows, strict=True))
 
 
 def nothing_lines(world: World, place: Place, filter_text: str, width: int) -> tuple[Line, ...]:
@@ -119,11 +145,30 @@ def last_command(world: World) -> tuple[str, float | None, Tone]:
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """A key in the footer; a greyed one is not possible now."""
+    """A key in the footer; one that is not possible now is greyed, and in brackets for who sees no grey."""
 
     key: str
     label: str
     possible: bool = True
+
+
+def footer(screen: str, now: Circumstances) -> tuple[Hint, ...]:
+    """Give the footer's keys by rank, those that are not possible now as such."""
+    shown = sorted((action for action in on_screen(screen) if action.rank < 99), key=lambda action: action.rank)
+    return tuple(
+        Hint(KEY_NAMES.get(action.keys[0], action.keys[0]), label_of(action, now), not reason_against(action, now))
+        for action in shown
+    )
+
+
+def choices(words: Sequence[str], width: int, ellipsis: str) -> Line:
+    """Write how a line that is typed may go on: as many words as fit, and a sign that there are more."""
+    text = ""
+    for word in words:
+        if width_of(f"{text} {word}   {ellipsis}") > width:
+            return line((f" {text}{ellipsis}", Tone.DIM))
+        text += f"{word}   "
+    return line((f" {text}".rstrip(), Tone.DIM))
 
 
 def hints(items: Sequence[Hint], width: int) -> Line:
@@ -136,8 +181,10 @@ def hints(items: Sequence[Hint], width: int) -> Line:
         if width_of(piece) > room:
             break
         room -= width_of(piece)
-        spans.append(Span(f" {item.key} ", Tone.KEY if item.possible else Tone.GHOST))
-        spans.append(Span(f"{item.label} ", Tone.DIM if item.possible else Tone.GHOST))
+        if item.possible:
+            spans += [Span(f" {item.key} ", Tone.KEY), Span(f"{item.label} ", Tone.DIM)]
+        else:
+            spans.append(Span(f"({item.key} {item.label})", Tone.GHOST))
     return fit((*spans, *last), width)
 
 

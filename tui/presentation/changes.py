@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from core.differences import counted
 from core.plan import Texts
 from core.problems import Problem
 from state.rows import Staged
 from tui.presentation.differences import difference
-from tui.presentation.figures import plural
 from tui.presentation.glyphs import Glyphs
 from tui.presentation.text import EMPTY, Line, Span, Tone, fit, left, line, wrap
 
@@ -24,6 +24,8 @@ class Change:
     new: Texts
     folder: str
     staged: tuple[Staged, ...]
+    compared: bool = True
+    """Whether the files could be compared with what is deployed."""
 
 
 def summary(changes: Sequence[Change], user: str) -> str:
@@ -32,7 +34,7 @@ def summary(changes: Sequence[Change], user: str) -> str:
     mine = sum(1 for one in changes for mark in one.staged if mark.actor == user)
     others = sum(1 for one in changes for mark in one.staged if mark.actor != user)
     theirs = f"   {others} by others" if others else ""
-    return f"{plural(differ, 'difference')}   {mine} staged by you{theirs}"
+    return f"{counted(differ, 'difference')}   {mine} staged by you{theirs}"
 
 
 def widths(width: int) -> tuple[int, int, int, int]:
@@ -55,11 +57,12 @@ def row(one: Change, width: int, user: str) -> Line:
     """Write a row; what others staged is named with them."""
     name, change, would, staged = widths(width)
     marks = ", ".join(f"{'X' if mark.verb == 'delete' else 'D'} by {mark.actor}" for mark in one.staged)
+    same = "the files are what is deployed" if one.compared else "not compared"
     tone = Tone.MARK if any(mark.actor == user for mark in one.staged) else Tone.DIM
     return (
         Span("  "),
         Span(left(one.table, name)),
-        Span(left(one.change or "the files are what is deployed", change), Tone.PLAIN if one.change else Tone.DIM),
+        Span(left(one.change or same, change), Tone.PLAIN if one.change else Tone.DIM),
         Span(left(one.would, would), would_tone(one.would)),
         Span(left(marks, staged), tone),
     )
@@ -110,8 +113,8 @@ def problem_lines(problems: Sequence[Problem], missing: str, width: int) -> tupl
     return tuple(lines)
 
 
-def merge(drift: Mapping[str, Change], staged: Sequence[Staged]) -> tuple[Change, ...]:
-    """Join differences and staged marks, by table."""
+def merge(drift: Mapping[str, Change], staged: Sequence[Staged], *, compared: bool = True) -> tuple[Change, ...]:
+    """Join differences and staged marks, by table; `compared` says whether the files could be read."""
     marks: dict[str, tuple[Staged, ...]] = {}
     for mark in staged:
         marks[mark.table] = (*marks.get(mark.table, ()), mark)
@@ -121,7 +124,8 @@ def merge(drift: Mapping[str, Change], staged: Sequence[Staged]) -> tuple[Change
         mine = marks.get(table, ())
         deleted = any(mark.verb == "delete" for mark in mine)
         if known is None:
-            rows.append(Change(table, "", "delete" if deleted else "keep", "", Texts(), Texts(), "", mine))
+            would = "delete" if deleted else "keep" if compared else "?"
+            rows.append(Change(table, "", would, "", Texts(), Texts(), "", mine, compared))
         else:
             would = "delete" if deleted else known.would
             rows.append(Change(table, known.change, would, known.reason, known.old, known.new, known.folder, mine))

@@ -11,6 +11,7 @@ from tui.presentation.columns import ColumnFacts, column_lines
 from tui.presentation.differences import colour_sql, difference
 from tui.presentation.figures import clock, long_number, long_span, moment, rate, short_number, size, span, verdict
 from tui.presentation.glyphs import STATE_TONES, TREND_TONES, spark, state_of
+from tui.presentation.records import event_tone, event_words
 from tui.presentation.rows import Look
 from tui.presentation.snapshot import Statement, World
 from tui.presentation.text import EMPTY, Line, Span, Tone, fit, left, line, right, wrap
@@ -62,7 +63,7 @@ def tab_lines(
         case "errors":
             return error_lines(statement, facts, look, width)
         case "events":
-            return event_lines(facts, look, width)
+            return event_lines(facts, look)
         case "versions":
             return version_lines(statement, facts, look, width)
         case _:
@@ -350,22 +351,16 @@ def error_lines(statement: Statement, facts: DetailFacts, look: Look, width: int
     return tuple(lines) or (line((" no exception is on record", Tone.DIM)),)
 
 
-def event_lines(facts: DetailFacts, look: Look, width: int) -> tuple[Line, ...]:
+def event_lines(facts: DetailFacts, look: Look) -> tuple[Line, ...]:
     """Write events, newest first."""
-    lines: list[Line] = []
-    for event in facts.events:
-        tone = Tone.BAD if event.kind == "exception" else Tone.PLAIN
-        times = f" ({event.count}x)" if event.count > 1 else ""
-        lines.append(
-            fit(
-                line(
-                    (f" {moment(event.at, look.now):14}", Tone.DIM),
-                    (f"v{event.version}  {event.kind:10}", Tone.DIM),
-                    (event.summary + times, tone),
-                ),
-                width,
-            )
+    lines = [
+        line(
+            (f" {moment(event.at, look.now):14}", Tone.DIM),
+            (f"v{event.version}  {event.kind:10}", Tone.DIM),
+            (event_words(event), event_tone(event)),
         )
+        for event in facts.events
+    ]
     return tuple(lines) or (line((" nothing has happened yet", Tone.DIM)),)
 
 

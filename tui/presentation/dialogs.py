@@ -6,12 +6,16 @@ A question holds the ids that it was asked about.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tui.presentation.figures import plural
+from core.differences import counted
 from tui.presentation.glyphs import Glyphs
-from tui.presentation.text import Line, Span, Tone, fit, left, line, right, shorten, width_of, wrap
+from tui.presentation.text import Line, Span, Tone, fit, fold, line, line_width, right, shorten, width_of
 
+TITLE_WIDTH = 72
+"""Cells of a title in the narrowest box: what does not fit goes into the body."""
 ARMS_AFTER_S = 0.4
 """A key that comes sooner was meant for the screen below."""
+TYPED_BESIDE = 12
+"""Cells for what is typed beside the words on Enter alone; with fewer, those have a line of their own."""
 BURST_S = 0.03
 """Enter that comes sooner after a letter came from a clipboard or a script, not from a hand."""
 
@@ -22,6 +26,7 @@ class Question:
 
     title: str
     body: tuple[Line, ...]
+    """Lines of any length: they are folded to the width of the box."""
     expected: str
     verb: str
     """As in `type yes and Enter to stop`."""
@@ -81,7 +86,7 @@ def drawn(state: Answering, width: int, glyphs: Glyphs) -> tuple[Line, ...]:
     top_left, top_right, bottom_left, bottom_right, flat, side = tuple(glyphs.box)
     inner = width - 4
     question = state.question
-    title = f" {shorten(question.title, inner - 2)} "
+    title = f" {shorten(question.title, inner - 2, glyphs.ellipsis)} "
     rows: list[Line] = [
         line(
             (top_left + flat, Tone.DIM),
@@ -89,24 +94,33 @@ def drawn(state: Answering, width: int, glyphs: Glyphs) -> tuple[Line, ...]:
             (flat * (width - 3 - width_of(title)) + top_right, Tone.DIM),
         ),
     ]
-    body = list(question.body)
-    prompt = f"type {question.expected} and Enter to {question.verb}:  "
-    safe = f"Enter alone, esc: {question.safe}"
-    room = max(inner - width_of(prompt) - width_of(safe) - 1, 12)
-    typed = state.typed[-room + 1 :]
-    field = line((prompt, Tone.PLAIN), (typed, Tone.FIELD), (glyphs.cursor, Tone.KEY))
-    if width_of(prompt) + 12 + width_of(safe) < inner:
-        space = inner - sum(width_of(span.text) for span in field) - width_of(safe)
-        body.append((*field, Span(" " * space), Span(safe, Tone.DIM)))
-    else:
-        body.append(field)
-        body.append(line((right(safe, inner), Tone.DIM)))
+    body = [row for content in question.body for row in fold(content, inner)]
+    body.extend(_field(state, inner, glyphs))
     if state.note:
-        body.append(line((state.note, Tone.CHANGING)))
+        body.extend(fold(line((state.note, Tone.CHANGING)), inner))
     for content in body:
         rows.append((Span(side + " ", Tone.DIM), *fit(content, inner), Span(" " + side, Tone.DIM)))
     rows.append(line((bottom_left + flat * (width - 2) + bottom_right, Tone.DIM)))
     return tuple(rows)
+
+
+def _field(state: Answering, inner: int, glyphs: Glyphs) -> tuple[Line, ...]:
+    """Draw what is to be typed, what has been typed, and what Enter alone does; nothing of it is ever cut."""
+    question = state.question
+    prompt = f"type {question.expected} and Enter to {question.verb}:  "
+    safe = f"Enter alone, esc: {question.safe}"
+    room = inner - 1
+    if width_of(prompt) + len(question.expected) + 1 <= inner:
+        room -= width_of(prompt)
+        before: tuple[Line, ...] = ()
+        start = line(prompt)
+    else:
+        before, start = fold(line(prompt.rstrip()), inner), ()
+    field = (*start, *line((state.typed[-room:], Tone.FIELD), (glyphs.cursor, Tone.KEY)))
+    space = inner - line_width(field) - width_of(safe)
+    if space > 0 and room - width_of(safe) >= TYPED_BESIDE:
+        return (*before, (*field, Span(" " * space), Span(safe, Tone.DIM)))
+    return (*before, field, *fold(line((right(safe, inner), Tone.DIM)), inner))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,55 +148,53 @@ _EFFECTS = {
 }
 
 
-def question_about(facts: ActFacts, width: int) -> Question:
+def question_about(facts: ActFacts) -> Question:
     """Ask about stop, start or restart of statements."""
-    inner = width - 4
     effect, safe = _EFFECTS[facts.verb]
     one = len(facts.targets) == 1
-    what = facts.targets[0] if one else plural(len(facts.targets), "statement")
+    what = facts.targets[0] if one else counted(len(facts.targets), "statement")
     title = f"{facts.verb.upper()} {what} in {facts.environment}"
     body: list[Line] = []
+    if width_of(title) > TITLE_WIDTH:
+        title = f"{facts.verb.upper()} in {facts.environment}"
+        body.append(line((what, Tone.ACCENT)))
     if not one:
-        body.extend(_names(facts.targets, facts.hidden, inner))
+        body.append(_names(facts.targets, facts.hidden))
     elif facts.targets[0] in facts.hidden:
         body.append(line(("hidden by your filter", Tone.CHANGING)))
     if facts.downstream:
         names = ", ".join(facts.downstream[:4]) + (" …" if len(facts.downstream) > 4 else "")
-        body.extend(wrap(f"below: {plural(len(facts.downstream), 'statement')} {effect}: {names}", inner))
+        body.append(line(f"below: {counted(len(facts.downstream), 'statement')} {effect}: {names}"))
     else:
         body.append(line(("below: no statement reads it" if one else "below: no other statement reads them", Tone.DIM)))
-    body.extend(wrap(f"same as: {facts.command}", inner, Tone.DIM))
+    body.append(line((f"same as: {facts.command}", Tone.DIM)))
     body.append(line((f"{facts.data}, checked again when sent", Tone.DIM)))
     return Question(title, tuple(body), facts.expected, facts.verb, safe, facts.targets)
 
 
-def _names(targets: Sequence[str], hidden: frozenset[str], width: int) -> tuple[Line, ...]:
+def _names(targets: Sequence[str], hidden: frozenset[str]) -> Line:
     shown = [f"{name} (hidden by your filter)" if name in hidden else name for name in targets[:24]]
-    more = f"   and {len(targets) - 24} more" if len(targets) > 24 else ""
-    return wrap("   ".join(shown).replace("   ", "  ") + more, width, Tone.ACCENT)
+    more = f"  and {len(targets) - 24} more" if len(targets) > 24 else ""
+    return line(("  ".join(shown) + more, Tone.ACCENT))
 
 
 def question_about_plan(
-    *, hash4: str, summary: str, losses: Sequence[str], environment: str, command: str, expected: str, width: int
+    *, hash4: str, summary: str, losses: Sequence[str], environment: str, command: str, expected: str
 ) -> Question:
     """Ask about executing a plan; what is lost stands above the field."""
-    inner = width - 4
     body: list[Line] = [line((summary, Tone.PLAIN))]
     if losses:
         body.append(line(("LOST for good", Tone.BAD)))
-        body.extend(line(("  " + left(loss, inner - 2).rstrip(), Tone.BAD)) for loss in losses[:8])
+        body.extend(line((f"  {loss}", Tone.BAD)) for loss in losses[:8])
         if len(losses) > 8:
             body.append(line((f"  and {len(losses) - 8} more: esc, and read the plan", Tone.BAD)))
     else:
         body.append(line(("nothing is lost", Tone.GOOD)))
-    body.extend(wrap(f"same as: {command}", inner, Tone.DIM))
+    body.append(line((f"same as: {command}", Tone.DIM)))
     return Question(f"EXECUTE plan {hash4} in {environment}", tuple(body), expected, "execute", "change nothing")
 
 
-def question_about_run(
-    *, verb: str, run: str, effect: str, environment: str, command: str, expected: str, width: int
-) -> Question:
+def question_about_run(*, verb: str, run: str, effect: str, environment: str, command: str, expected: str) -> Question:
     """Ask about pausing, cancelling, retrying or skipping in a run."""
-    inner = width - 4
-    body = (*wrap(effect, inner), *wrap(f"same as: {command}", inner, Tone.DIM))
+    body = (line(effect), line((f"same as: {command}", Tone.DIM)))
     return Question(f"{verb.upper()} run {run[:10]} in {environment}", body, expected, verb, "let it go on")

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from tui.presentation.glyphs import Glyphs
-from tui.presentation.text import Line, Tone, line
+from tui.presentation.text import Line, Tone, line, width_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,10 @@ def complete(entry: Entry, choices: tuple[str, ...]) -> Entry:
     return replace(entry, text=text, place=len(text))
 
 
-def drawn(entry: Entry, glyphs: Glyphs) -> Line:
-    """Draw what is being typed with its cursor."""
+def drawn(entry: Entry, glyphs: Glyphs, width: int) -> Line:
+    """Draw what is being typed with its cursor, which is always seen: a long text begins further right."""
     before, after = entry.text[: entry.place], entry.text[entry.place :]
+    room = max(width - 4, 1)
+    while width_of(before) > room:
+        before = before[1:]
     return line((f" {entry.sign}", Tone.KEY), before, (glyphs.cursor, Tone.KEY), after)

@@ -106,8 +106,3 @@ def verdict(trend: Trend, rate_rows_s: float | None, eta_s: float | None) -> str
     if trend is Trend.GROWING and rate_rows_s is not None:
         return f"+{short_number(rate_rows_s * 60)}/m"
     return str(trend)
-
-
-def plural(count: int, noun: str) -> str:
-    """Write `1 statement`, `3 statements`."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -3,15 +3,27 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tui.actions import on_screen
-from tui.presentation.banner import Hint, Place, banner, crumb, flash, hints, nothing_lines, standing, too_small
-from tui.presentation.forest import Entry, by_product, initially_closed
+from core.differences import counted
+from tui.presentation.banner import (
+    STANDING_LINES,
+    Hint,
+    Place,
+    banner,
+    crumb,
+    flash,
+    footer,
+    hints,
+    nothing_lines,
+    standing,
+    too_small,
+)
+from tui.presentation.forest import Entry, by_product, initially_closed, tables_of
 from tui.presentation.glyphs import Glyphs
 from tui.presentation.inspector import changes_lines, event_lines, inspector_lines
-from tui.presentation.possible import Circumstances, reason_against
+from tui.presentation.possible import circumstances_of
 from tui.presentation.rows import NARROW_TREE_COLUMNS, Look, columns_for, header, statement_row, tree_row
 from tui.presentation.snapshot import Freshness, World, freshness
-from tui.presentation.text import EMPTY, Line, fit, line
+from tui.presentation.text import EMPTY, Line, fit, fold_all, line
 
 TREE, INSPECTOR, LOWER = 56, 58, 12
 """Cells and lines of the panes of a wide terminal, as in console.tcss."""
@@ -32,11 +44,13 @@ def first_frame(place: Place, world: World, *, width: int, height: int, glyphs: 
     fresh = freshness(world.snapshot, now)
     look = Look(glyphs, now, stale=fresh.stale)
     entries = by_product(world, initially_closed(world), None, force_open=False)
+    text, at, tone = standing(world, fresh)
+    said = flash(text, at, tone, width, most=STANDING_LINES)
     rows: list[Row] = [
         Row(fit(banner(place, world, fresh, width), width), band=True),
-        Row(crumb((entries[0].name,) if entries else ("all",), "", f"{len(world.statements)} tables", width)),
+        Row(crumb((entries[0].name,) if entries else ("all",), "", counted(len(world.statements), "table"), width)),
     ]
-    body = height - 4
+    body = height - 3 - len(said)
     if width >= 160:
         rows.extend(Row(content) for content in _wide(entries, world, look, width, body))
     else:
@@ -48,36 +62,35 @@ def first_frame(place: Place, world: World, *, width: int, height: int, glyphs: 
             if not entries:
                 content = _at(nothing_lines(world, place, "", width), index)
             rows.append(Row(fit(content, width), chosen=index == 0 and entry is not None))
-    text, at, tone = standing(world, fresh)
-    rows.append(Row(fit(flash(text, at, tone, width), width)))
-    rows.append(Row(hints(first_hints(world, fresh), width)))
+    rows.extend(Row(content) for content in said)
+    rows.append(Row(hints(first_hints(world, fresh, entries[0] if entries else None, place.user), width)))
     return tuple(rows)
 
 
-def first_hints(world: World, fresh: Freshness) -> tuple[Hint, ...]:
-    """Give the footer of Home with the cursor on a branch."""
-    now = Circumstances(targets=("first",) if world.statements else (), stale=fresh.reason)
-    shown = sorted((action for action in on_screen("home") if action.rank < 99), key=lambda action: action.rank)
-    return tuple(Hint(action.keys[0], action.label, not reason_against(action, now)) for action in shown)
+def first_hints(world: World, fresh: Freshness, entry: Entry | None, user: str) -> tuple[Hint, ...]:
+    """Give the footer of Home with the cursor on its first row."""
+    tables = tables_of(entry, world) if entry else ()
+    now = circumstances_of(world, tables, looked=tables, user=user, stale=fresh.reason)
+    return footer("home", now)
 
 
 def _wide(entries: Sequence[Entry], world: World, look: Look, width: int, body: int) -> tuple[Line, ...]:
     middle = width - TREE - INSPECTOR
-    columns = columns_for(middle, wide=True)
+    columns = columns_for(middle, wide=False)
     tree = [
         header(NARROW_TREE_COLUMNS, TREE),
         *(tree_row(entry, NARROW_TREE_COLUMNS, TREE, look, world) for entry in entries[:body]),
     ]
     names = list(world.statements.values())[:body]
     listed = [header(columns, middle), *(statement_row(one, columns, middle, look) for one in names)]
-    inspector = inspector_lines(entries[0] if entries else None, None, world, look, INSPECTOR)
+    inspector = fold_all(inspector_lines(entries[0] if entries else None, None, world, look, INSPECTOR), INSPECTOR)
     upper = body - LOWER
     rows = [
         (*fit(_at(tree, y), TREE), *fit(_at(listed, y), middle), *fit(_at(inspector, y), INSPECTOR))
         for y in range(upper)
     ]
-    commands = event_lines(world, look, width - INSPECTOR)
-    changes = changes_lines(world, look, INSPECTOR)
+    commands = fold_all(event_lines(world, look, width - INSPECTOR), width - INSPECTOR)
+    changes = fold_all(changes_lines(world, look, INSPECTOR), INSPECTOR)
     rows.extend((*fit(_at(commands, y), width - INSPECTOR), *fit(_at(changes, y), INSPECTOR)) for y in range(LOWER))
     return tuple(rows)
 

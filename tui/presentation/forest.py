@@ -176,9 +176,9 @@ def tables_of(entry: Entry, world: World) -> tuple[TableName, ...]:
     """Give the tables that an act on a row is about: those below a branch, without external ones."""
     if entry.tables:
         return entry.tables
-    return tuple(name for name in entry.below if not world.statements[name].external)
+    return tuple(name for name in entry.below if (found := world.statement(name)) is not None and not found.external)
 
 
 def health_of(entry: Entry, world: World) -> Rollup:
     """Sum up what is below a branch; asked for visible rows alone."""
-    return roll_up(world.statements[name] for name in entry.below)
+    return roll_up(found for name in entry.below if (found := world.statement(name)) is not None)

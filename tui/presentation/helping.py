@@ -2,7 +2,7 @@
 
 from tui.actions import Level, key_names, on_screen
 from tui.presentation.commands import names
-from tui.presentation.possible import Circumstances, reason_against
+from tui.presentation.possible import Circumstances, label_of, reason_against
 from tui.presentation.text import EMPTY, Line, Tone, left, line, wrap
 
 GROUPS = (("ACTS: upper case, or typed", True), ("LOOKS: they never change anything", False))
@@ -22,25 +22,16 @@ def help_lines(screen: str, now: Circumstances, width: int) -> tuple[Line, ...]:
             lines.append(
                 line(
                     (f"   {left(key_names(action), 14)}", Tone.GHOST if reason else Tone.KEY),
-                    (left(action.label, 12), Tone.GHOST if reason else Tone.PLAIN),
+                    (left(label_of(action, now), 12), Tone.GHOST if reason else Tone.PLAIN),
                     (action.summary + level, Tone.DIM),
                 )
             )
             if reason:
                 lines.extend(wrap(f"not now: {reason}", width - 2, Tone.CHANGING, " " * 29))
-            if acts and action.command:
-                lines.append(
-                    line(
-                        (
-                            " " * 29
-                            + "same as: "
-                            + action.command.replace("{tables}", "TABLE…")
-                            .replace("{hash}", "PLAN")
-                            .replace("{run}", "RUN"),
-                            Tone.GHOST,
-                        )
-                    )
-                )
+            if acts:
+                words = action.command or f":{action.typed} {{tables}}"
+                words = words.replace("{tables}", "TABLE…").replace("{hash}", "PLAN").replace("{run}", "RUN")
+                lines.append(line((" " * 29 + f"same as: {words}", Tone.GHOST)))
         lines.append(EMPTY)
     lines.append(line((" COMMANDS: type : first, tab completes", Tone.DIM)))
     lines.extend(line((f"   :{left(name, 13)}", Tone.KEY), (summary, Tone.DIM)) for name, summary in names(screen))
@@ -69,7 +60,11 @@ def topic_lines(text: str, width: int) -> tuple[Line, ...]:
             lines.append(line((f" {rows[0].lstrip('# ')}", Tone.TITLE)))
             rows = rows[1:]
         if rows and rows[0].startswith(("    ", "|", "- ", "```")):
-            lines.extend(line((f"   {row}", Tone.PLAIN)) for row in rows if not row.startswith(("```", "|--")))
+            lines.extend(
+                line((f"   {row.removeprefix('    ')}", Tone.PLAIN))
+                for row in rows
+                if not row.startswith(("```", "|--"))
+            )
         elif rows:
             lines.extend(wrap(" ".join(rows), width - 2, Tone.PLAIN, " "))
         lines.append(EMPTY)

@@ -1,10 +1,12 @@
 """Panes beside and below the tree on a wide terminal: the statement under the cursor, commands, the stage."""
 
+from core.differences import counted
 from state.rows import Measurement
 from tui.presentation.differences import colour_sql
-from tui.presentation.figures import clock, long_number, long_span, plural, rate, size, verdict
+from tui.presentation.figures import long_number, long_span, moment, rate, size, verdict
 from tui.presentation.forest import Entry, tables_of
 from tui.presentation.glyphs import STATE_TONES, TREND_TONES
+from tui.presentation.records import event_tone, event_words
 from tui.presentation.rows import Look
 from tui.presentation.snapshot import Statement, World
 from tui.presentation.text import EMPTY, Line, Tone, line, shorten, wrap
@@ -73,7 +75,7 @@ def _figure_lines(statement: Statement, figures: Measurement, look: Look) -> tup
 def branch_lines(entry: Entry, world: World, look: Look, width: int) -> tuple[Line, ...]:
     """Write what is not well below a branch of the tree."""
     lines: list[Line] = [
-        line((f" {entry.name}", Tone.TITLE), (f"  {plural(len(tables_of(entry, world)), 'statement')}", Tone.DIM)),
+        line((f" {entry.name}", Tone.TITLE), (f"  {counted(len(tables_of(entry, world)), 'statement')}", Tone.DIM)),
         EMPTY,
     ]
     faults = [found for name in tables_of(entry, world) if (found := world.statements[name]).faulty]
@@ -87,14 +89,23 @@ def branch_lines(entry: Entry, world: World, look: Look, width: int) -> tuple[Li
 
 
 def event_lines(world: World, look: Look, width: int) -> tuple[Line, ...]:
-    """Write the newest commands; what one answered is shown when it did not work."""
-    lines: list[Line] = [line((" COMMANDS", Tone.DIM))]
-    for command in world.snapshot.commands[:20]:
+    """Write what happened last, events and commands together; what a command answered when it did not work."""
+    found: list[tuple[float, str, Tone]] = []
+    for command in world.snapshot.commands:
         bad = command.outcome in ("refused", "failed")
         words = f"{command.op} {command.subject}: {command.outcome} by {command.actor}"
-        text = shorten(f"{words}  {command.detail}" if bad else words, width - 12)
-        lines.append(line((f" {clock(command.at)} ", Tone.DIM), (text, Tone.BAD if bad else Tone.PLAIN)))
-    return tuple(lines)
+        found.append((command.at, f"{words}  {command.detail}" if bad else words, Tone.BAD if bad else Tone.PLAIN))
+    for event in world.snapshot.events:
+        about = f"{event.table} v{event.version}: " if event.table else ""
+        found.append((event.at, about + event_words(event), event_tone(event)))
+    newest = sorted(found, key=lambda one: -one[0])[:20]
+    return (
+        line((" EVENTS AND COMMANDS", Tone.DIM), ("   :events  m", Tone.GHOST)),
+        *(
+            line((f" {moment(at, look.now)} ", Tone.DIM), (shorten(text, width - 16), tone))
+            for at, text, tone in newest
+        ),
+    )
 
 
 def changes_lines(world: World, look: Look, width: int) -> tuple[Line, ...]:
@@ -105,7 +116,7 @@ def changes_lines(world: World, look: Look, width: int) -> tuple[Line, ...]:
         lines.append(
             line(
                 (f" run {run.id[:10]} {run.state}", Tone.CHANGING),
-                f"  {done} of {len(run.steps)} steps",
+                f"  {done} of {counted(len(run.steps), 'step')}",
                 (f"  by {run.actor}", Tone.DIM),
             )
         )

@@ -1,8 +1,11 @@
 """Whether an action is possible now, and if not, why: one sentence for the flash line and for the help."""
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tui.actions import Action, Level, Need
+from tui.presentation.readers import kept_by_readers, staged_by
+from tui.presentation.snapshot import World
 
 
 @dataclass(frozen=True, slots=True)
@@ -10,37 +13,86 @@ class Circumstances:
     """What decides whether an action is possible now."""
 
     targets: tuple[str, ...] = ()
+    looked: tuple[str, ...] = ()
+    """Statements under the cursor, whatever is marked."""
     external: tuple[str, ...] = ()
     """Those of the targets that are filled by others."""
     ghost: bool = False
     stale: str = ""
     """Why the data is stale; empty when it is live."""
+    running: bool = False
+    """Whether every target runs."""
+    kept: str = ""
+    """Why the targets cannot be deleted; empty when they can."""
     staged: int = 0
+    mine: int = 0
+    """Targets that this person has staged."""
     plan_open: str = ""
     """Why the plan cannot be executed; empty when it can or when there is none."""
     has_plan: bool = False
     run_state: str = ""
     """State of the run on screen; empty elsewhere."""
+    run_failed: bool = False
+    """Whether a step of it has failed."""
     read_only: str = ""
     """Why the console may look but not act; stop and cancel stay possible."""
 
 
+def circumstances_of(
+    world: World, targets: Sequence[str], *, looked: Sequence[str], user: str, stale: str, read_only: str = ""
+) -> Circumstances:
+    """Give what the world says of the targets of an act and of what is looked at; the rest is the screen's own."""
+    known = [found for name in targets if (found := world.statement(name)) is not None]
+    external = tuple(str(found.table) for found in known if found.external)
+    ours = [found for found in known if not found.external]
+    return Circumstances(
+        targets=tuple(targets),
+        looked=tuple(looked),
+        external=external if len(external) == len(targets) else (),
+        stale=stale,
+        running=bool(ours) and all(found.runs for found in ours),
+        kept=kept_by_readers(world, [name for name in targets if name not in external], user),
+        staged=len(world.snapshot.staged),
+        mine=len(staged_by(world, user, targets)),
+        read_only=read_only,
+    )
+
+
+def _run(now: Circumstances, states: tuple[str, ...]) -> str:
+    if now.run_state in states:
+        return ""
+    return f"the run is {now.run_state}" if now.run_state else "no run on screen"
+
+
+_AGAINST: Mapping[Need, Callable[[Circumstances], str]] = {
+    Need.TARGET: lambda now: "" if now.targets else "no statement under the cursor",
+    Need.ONE: lambda now: "" if len(now.looked) == 1 else "put the cursor on one statement",
+    Need.OURS: lambda now: f"{', '.join(now.external)} is external: others fill it" if now.external else "",
+    Need.LIVE: lambda now: now.stale,
+    Need.IDLE: lambda now: "it runs already; R restarts it" if now.running else "",
+    Need.UNREAD: lambda now: now.kept,
+    Need.MINE: lambda now: "" if now.mine else "you have staged nothing of it",
+    Need.STAGED: lambda now: "" if now.staged else "nothing is staged: D stages a deploy, X a delete",
+    Need.PLAN: lambda now: now.plan_open if now.has_plan else "no plan on screen",
+    Need.RUN: lambda now: _run(now, ("running", "paused", "failed")),
+    Need.GOING: lambda now: _run(now, ("running", "paused")),
+    Need.BROKEN: lambda now: _run(now, ("running", "failed")) or ("" if now.run_failed else "no step has failed"),
+}
+"""Why a need is not met, by need; in the order in which they are asked."""
+
+_OF_ROWS = frozenset({Need.TARGET, Need.ONE})
+
+
 def reason_against(action: Action, now: Circumstances) -> str:
     """Say in one sentence why an action is not possible now; empty when it is."""
-    if now.ghost and Need.TARGET in action.needs:
+    if now.ghost and action.needs & _OF_ROWS:
         return "this statement is gone; its row stays for five seconds so that no key hits another one"
-    if Need.TARGET in action.needs and not now.targets:
-        return "no statement under the cursor"
-    if Need.OURS in action.needs and now.external:
-        return f"{', '.join(now.external)} is external: others fill it, we never touch it"
     if now.read_only and action.level is not Level.LOOK and action.id not in ("stop", "cancel"):
         return now.read_only
-    if Need.LIVE in action.needs and now.stale:
-        return now.stale
-    if Need.STAGED in action.needs and not now.staged:
-        return "nothing is staged: D stages a deploy, X a delete"
-    if Need.PLAN in action.needs:
-        return "no plan on screen" if not now.has_plan else now.plan_open
-    if Need.RUN in action.needs and now.run_state not in ("running", "paused", "failed"):
-        return f"the run is {now.run_state}" if now.run_state else "no run on screen"
-    return ""
+    reasons = (against(now) for need, against in _AGAINST.items() if need in action.needs)
+    return next((reason for reason in reasons if reason), "")
+
+
+def label_of(action: Action, now: Circumstances) -> str:
+    """Name what a key does now: the key that pauses a run lets a paused one go on."""
+    return "go on" if action.id == "pause" and now.run_state == "paused" else action.label

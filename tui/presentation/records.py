@@ -1,8 +1,8 @@
-"""Audit and command log as rows and texts: who, when, what, confirmed by what, with which outcome."""
+"""Audit, command log and events as rows and texts: who, when, what, confirmed by what, with which outcome."""
 
-from state.rows import Audit, Command
+from state.rows import Audit, Command, Event
 from tui.presentation.figures import moment
-from tui.presentation.text import Line, Span, Tone, fit, left, line, wrap
+from tui.presentation.text import Line, Span, Tone, fit, left, line, shorten, wrap
 
 BAD = ("refused", "failed", "error")
 
@@ -72,6 +72,11 @@ def outcome_tone(outcome: str) -> Tone:
 def command_text(one: Command, width: int) -> tuple[Line, ...]:
     """Write the whole of a command."""
     lines = list(wrap(one.line or f"{one.op} {one.subject}", width - 4, Tone.PLAIN, "   "))
+    if one.op == "stage":
+        words = (
+            f"the stage is the console's own; `headgate plan {one.line.removeprefix(':')}` plans the same without it"
+        )
+        lines.extend(wrap(words, width - 4, Tone.DIM, "   "))
     if one.detail:
         lines.extend(wrap(one.detail, width - 4, outcome_tone(one.outcome), "   "))
     return tuple(lines)
@@ -79,9 +84,52 @@ def command_text(one: Command, width: int) -> tuple[Line, ...]:
 
 def audit_text(one: Audit, width: int) -> tuple[Line, ...]:
     """Write the whole of an entry."""
-    text = f"{one.actor} did {one.action} to {one.subject}"
+    text = f"{one.actor}: {one.action} {one.subject}"
     if one.confirmation:
         text += f", confirmed by typing `{one.confirmation}`"
     if one.plan_hash:
         text += f", plan {one.plan_hash[:12]}"
     return wrap(f"{text}: {one.outcome or 'no outcome yet'}", width - 4, Tone.PLAIN, "   ")
+
+
+def event_columns(width: int) -> Line:
+    """Write the heading of the events."""
+    return line(("  " + left("WHEN", 13) + left("TABLE", _table_width(width)) + left("KIND", 10) + "WHAT", Tone.DIM))
+
+
+def _table_width(width: int) -> int:
+    return 22 if width < 120 else 40
+
+
+def event_row(one: Event, width: int, now: float) -> Line:
+    """Write one event."""
+    table = f"{one.table} v{one.version}" if one.table else "-"
+    return fit(
+        (
+            Span("  "),
+            Span(left(moment(one.at, now), 13), Tone.DIM),
+            Span(left(table, _table_width(width) - 1) + " "),
+            Span(left(one.kind, 10), Tone.DIM),
+            Span(shorten(event_words(one), width - _table_width(width) - 25), event_tone(one)),
+        ),
+        width,
+    )
+
+
+def event_words(one: Event) -> str:
+    """Write what happened, and how often where that is known."""
+    return one.summary + (f" ({one.count}x)" if one.count > 1 else "")
+
+
+def event_tone(one: Event) -> Tone:
+    """Give the tone of an event: what ended with an error is bad."""
+    return Tone.BAD if one.kind == "exception" or one.summary.endswith("failed") else Tone.PLAIN
+
+
+def event_text(one: Event, width: int, now: float) -> tuple[Line, ...]:
+    """Write the whole of an event."""
+    since = f", first {moment(one.first_at, now)}" if one.count > 1 else ""
+    lines = list(wrap(event_words(one) + since, width - 4, event_tone(one), "   "))
+    if one.detail:
+        lines.extend(wrap(one.detail, width - 4, Tone.PLAIN, "   "))
+    return tuple(lines)

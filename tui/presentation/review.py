@@ -1,24 +1,15 @@
 """Review: a plan as it will be executed: rows in order, why, what is lost, what is left behind, what was checked."""
 
-from core.explain import action_words, change_words, spark_words
+from core.differences import counted
+from core.explain import GLYPH_BY_ACTION, UNDO_BY_ACTION, action_words, change_words, spark_words
 from core.plan import Action, Node, Plan
 from state.rows import PlanRow
 from tui.presentation.changes import rule
 from tui.presentation.differences import difference, head_of_difference
-from tui.presentation.figures import long_span, moment, plural, span
+from tui.presentation.figures import long_span, moment, span
 from tui.presentation.glyphs import Glyphs
-from tui.presentation.text import EMPTY, Line, Span, Tone, fit, left, line, right, wrap
+from tui.presentation.text import EMPTY, Line, Span, Tone, fold, left, line, right, wrap
 
-SIGNS = {
-    Action.KEEP: "=",
-    Action.RECORD: ".",
-    Action.START: "+",
-    Action.RESUME: ">",
-    Action.RESTART: "~",
-    Action.REBUILD: "^",
-    Action.STOP: "x",
-    Action.DELETE: "-",
-}
 TONES = {
     Action.KEEP: Tone.DIM,
     Action.RECORD: Tone.DIM,
@@ -31,8 +22,8 @@ TONES = {
 }
 
 
-def heading(plan: Plan, row: PlanRow, environment: str, now: float, width: int) -> tuple[Line, Line]:
-    """Write the two lines above the rows: hash, author, age; how many, order, expiry, status."""
+def heading(plan: Plan, row: PlanRow, environment: str, now: float, width: int) -> tuple[Line, ...]:
+    """Write what stands above the rows: hash, author, age; how many, order, expiry, status."""
     first = line(
         (f" PLAN {plan.hash[:4]}", Tone.TITLE),
         (f"   by {row.author} {span(now - row.created_at)} ago", Tone.DIM),
@@ -42,11 +33,11 @@ def heading(plan: Plan, row: PlanRow, environment: str, now: float, width: int) 
     acted = sum(1 for node in plan.nodes if node.action is not Action.KEEP)
     status = state_of_plan(plan, row, now)
     second = line(
-        f" {acted} of {plural(len(plan.nodes), 'statement')}",
-        (f"   {plural(len(plan.steps), 'step')}   ", Tone.DIM),
+        f" {acted} of {counted(len(plan.nodes), 'statement')}",
+        (f"   {counted(len(plan.steps), 'step')}   ", Tone.DIM),
         (status or f"expires {moment(row.expires_at, now)}", Tone.BAD if status else Tone.DIM),
     )
-    return fit(first, width), fit(second, width)
+    return (*fold(first, width), *fold(second, width))
 
 
 def state_of_plan(plan: Plan, row: PlanRow, now: float) -> str:
@@ -90,27 +81,14 @@ def node_row(number: int, node: Node, width: int) -> Line:
     return (
         Span("  "),
         Span(right("=" if kept else str(number), 2), Tone.DIM),
-        Span(f" {SIGNS[node.action] if not kept else ' '}", tone),
-        Span(left(f"{node.table} ", name), Tone.DIM if kept else Tone.PLAIN),
-        Span(left("-" if kept else f"{change_words(node)} ", change), Tone.DIM),
+        Span(f" {GLYPH_BY_ACTION[node.action] if not kept else ' '}", tone),
+        Span(left(node.table, name - 1) + " ", Tone.DIM if kept else Tone.PLAIN),
+        Span(left("-" if kept else change_words(node), change - 1) + " ", Tone.DIM),
         Span(left(action_words(node), action), tone),
         Span(left("-" if kept else lost, loses), Tone.BAD if node.loses else Tone.DIM),
         Span(right("-" if node.eta_s is None else span(node.eta_s), 4), Tone.DIM),
-        Span(" " + undo(node), Tone.DIM),
+        Span(" " + UNDO_BY_ACTION.get(node.action, "-"), Tone.DIM),
     )
-
-
-def undo(node: Node) -> str:
-    """Name the way back in a word."""
-    match node.action:
-        case Action.REBUILD | Action.START:
-            return "swap"
-        case Action.RESTART | Action.RESUME | Action.STOP:
-            return "plan"
-        case Action.DELETE:
-            return "none" if not node.reversible_until else "until"
-        case _:
-            return "-"
 
 
 def why(number: int, node: Node, width: int, glyphs: Glyphs, *, full: bool) -> tuple[Line, ...]:
@@ -157,9 +135,7 @@ def rest(plan: Plan, width: int, glyphs: Glyphs) -> tuple[Line, ...]:
         lines.extend(wrap(f"NOTE  {warned.table}: {warned.summary}", width - 2, Tone.CHANGING, " "))
     for guard in plan.guards:
         tone = {"ok": Tone.GOOD, "warn": Tone.CHANGING, "deny": Tone.BAD}.get(guard.verdict, Tone.PLAIN)
-        lines.append(
-            fit(line((" CHECK  ", Tone.DIM), (left(guard.verdict, 8), tone), f"{guard.name}: {guard.summary}"), width)
-        )
+        lines.append(line((" CHECK  ", Tone.DIM), (left(guard.verdict, 8), tone), f"{guard.name}: {guard.summary}"))
     lines.append(rule("steps", width, glyphs))
     for step in plan.steps:
         after = f"after {', '.join(map(str, step.after))}" if step.after else ""
@@ -167,15 +143,12 @@ def rest(plan: Plan, width: int, glyphs: Glyphs) -> tuple[Line, ...]:
             ", ".join(step.tables) if step.tables else f"{step.table}" + (f" v{step.version}" if step.version else "")
         )
         lines.append(
-            fit(
-                line(
-                    (f"   {step.n:>2} ", Tone.DIM),
-                    left(str(step.do).replace("_", " "), 10),
-                    left(what, 34),
-                    (left(after, 16), Tone.DIM),
-                    (step.why, Tone.DIM),
-                ),
-                width,
+            line(
+                (f"   {step.n:>2} ", Tone.DIM),
+                left(str(step.do).replace("_", " "), 10),
+                f"{what}  ",
+                (f"{after}  " if after else "", Tone.DIM),
+                (step.why, Tone.DIM),
             )
         )
     return tuple(lines)

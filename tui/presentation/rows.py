@@ -41,6 +41,7 @@ TREE_COLUMNS = (NAME, STATE, VERSION, LAG, TREND, ERRORS, AGE)
 NARROW_TREE_COLUMNS = (NAME, STATE, LAG, TREND)
 """Of the left pane of a wide terminal: the list beside it has the rest."""
 LIST_COLUMNS = (NAME, STATE, VERSION, LAG, TREND, ERRORS, AGE)
+WIDE_COLUMNS = (NAME, STATE, LAG, TREND)
 MORE_COLUMNS = (IN, OUT, BATCH, ROWS, PRODUCT, LAYER, OWNER, TRIGGER)
 """In order of priority: as many as the width allows."""
 SORTS = ("name", "state", "lag", "trend", "errors", "age")
@@ -48,17 +49,14 @@ NAME_MINIMUM = 24
 
 
 def columns_for(width: int, *, wide: bool) -> tuple[Column, ...]:
-    """Choose the columns of the list of statements for a width; `wide` prefers figures to the name's room."""
-    columns = list(LIST_COLUMNS)
-    room = width - 1 - sum(column.width + 1 for column in columns) - (22 if wide else NAME_MINIMUM)
-    for column in MORE_COLUMNS:
-        if room >= column.width + 1:
+    """Choose the columns of the list of statements for a width; `wide` puts what it moves before version and age."""
+    columns = [*(WIDE_COLUMNS if wide else LIST_COLUMNS)]
+    room = width - 1 - sum(column.width + 1 for column in columns) - NAME_MINIMUM
+    for column in (*MORE_COLUMNS, *(LIST_COLUMNS if wide else ())):
+        if room >= column.width + 1 and column not in columns:
             columns.append(column)
             room -= column.width + 1
-    if not wide or len(columns) > len(LIST_COLUMNS):
-        return tuple(columns)
-    # At 80 columns `w` trades errors and age for what the statement moves.
-    return (NAME, STATE, LAG, TREND, IN, OUT, BATCH)
+    return tuple(columns)
 
 
 def header(columns: Sequence[Column], width: int, sort: str = "") -> Line:

@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 
+from core.differences import counted
 from state.rows import RunRow, StepRow
 from tui.presentation.changes import rule
-from tui.presentation.figures import long_span, moment, plural, took
+from tui.presentation.figures import long_span, moment, took
 from tui.presentation.glyphs import Glyphs, bar
 from tui.presentation.rows import Look
-from tui.presentation.text import Line, Span, Tone, fit, left, line, right, wrap
+from tui.presentation.text import Line, Span, Tone, fit, fold, left, line, right, shorten, wrap
 
 FINISHED = ("done", "kept", "skipped")
 STEP_TONES = {
@@ -20,28 +21,29 @@ STEP_TONES = {
 RUN_TONES = {"running": Tone.CHANGING, "paused": Tone.CHANGING, "failed": Tone.BAD, "done": Tone.GOOD}
 
 
-def heading(run: RunRow, environment: str, now: float, width: int, glyphs: Glyphs) -> tuple[Line, Line]:
-    """Write the two lines above the steps: which run of which plan, and how far it is."""
+def heading(run: RunRow, environment: str, now: float, width: int, glyphs: Glyphs) -> tuple[Line, ...]:
+    """Write what stands above the steps: which run, and how far it is; its id begins with its plan's."""
     done = sum(1 for step in run.steps if step.state in FINISHED)
     lasted = long_span((run.ended_at or now) - run.started_at)
     first = line(
         (f" RUN {run.id[:10]}", Tone.TITLE),
-        f" of PLAN {run.plan_hash[:4]}",
         f"   {environment}   ",
         (run.state, RUN_TONES.get(run.state, Tone.PLAIN)),
-        (f"   {done} of {plural(len(run.steps), 'step')}   {lasted}   by {run.actor}", Tone.DIM),
+        (f"   {done} of {counted(len(run.steps), 'step')}   {lasted}   by {run.actor}", Tone.DIM),
     )
     words = "runs on without this screen (q leaves)" if run.state in ("running", "paused") else ending(run)
     room = max(width - len(words) - 4, 10)
     second = line(
         (f" {bar(done / (len(run.steps) or 1), room, glyphs)}  ", RUN_TONES.get(run.state, Tone.DIM)), (words, Tone.DIM)
     )
-    return fit(first, width), fit(second, width)
+    return (*fold(first, width), *fold(second, width))
 
 
 def ending(run: RunRow) -> str:
     """Say how a run ended and what can be done."""
     match run.state:
+        case "failed" if run.continued_by:
+            return f"failed: run {run.continued_by[:10]} goes on from it"
         case "failed":
             return "failed: :retry after mending, or :skip"
         case "cancelled":
@@ -58,8 +60,8 @@ def columns(width: int) -> Line:
             + right("#", 3)
             + " "
             + left("STEP", _step_width(width))
-            + left("STATE", 12)
-            + right("TOOK", 8)
+            + left("STATE", 11)
+            + right("TOOK", 7)
             + "  NOTE",
             Tone.DIM,
         )
@@ -67,7 +69,7 @@ def columns(width: int) -> Line:
 
 
 def _step_width(width: int) -> int:
-    return 30 if width < 120 else 52
+    return 29 if width < 120 else 52
 
 
 def step_row(step: StepRow, needs: Sequence[int], names: Sequence[str], width: int, look: Look) -> Line:
@@ -80,14 +82,15 @@ def step_row(step: StepRow, needs: Sequence[int], names: Sequence[str], width: i
     note = step.note or (f"needs {', '.join(map(str, needs))}" if step.state == "waits" and needs else "")
     on = " ".join(names) if names else step.table + (f" v{step.version}" if step.version else "")
     what = f"{step.do.replace('_', ' '):9} {on}"
+    note = shorten(note, max(width - _step_width(width) - 26, 8), glyphs.ellipsis)
     tone = STEP_TONES.get(step.state, Tone.DIM)
     return fit(
         (
             Span("  "),
             Span(right(str(step.n), 3) + " ", Tone.DIM),
             Span(left(what, _step_width(width)), Tone.DIM if step.state == "waits" else Tone.PLAIN),
-            Span(left(f"{glyphs.steps.get(step.state, '?')} {step.state}", 12), tone),
-            Span(right(lasted, 8), Tone.DIM),
+            Span(left(f"{glyphs.steps.get(step.state, '?')} {step.state}", 11), tone),
+            Span(right(lasted, 7), Tone.DIM),
             Span("  " + note, Tone.BAD if step.state in ("failed", "blocked") else Tone.DIM),
         ),
         width,
@@ -163,5 +166,5 @@ EFFECTS = {
     "resume": "The next step begins.",
     "cancel": "What has not begun will not begin. What is done stays as it is, and so does what the run started.",
     "retry": "The failed steps and what they block are tried again.",
-    "skip": "The failed steps are left out; what needs them goes on as if they were done.",
+    "skip": "The first failed step is left out; what needs it goes on as if it were done.",
 }

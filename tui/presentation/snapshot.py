@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from core.names import TableName
 from core.plan import Binding
 from core.vocabulary import Layer, State, Trend
-from state.rows import Command, Deployment, Facts, Measurement, RunRow, Staged
+from state.rows import Command, Deployment, Event, Facts, Measurement, RunRow, Staged
 from tui.presentation.glyphs import state_of, trend_of
 
 LAYER_ORDER = {str(layer): index for index, layer in enumerate(Layer)}
@@ -25,6 +25,8 @@ class Snapshot:
     staged: tuple[Staged, ...] = ()
     open_runs: tuple[RunRow, ...] = ()
     commands: tuple[Command, ...] = ()
+    """Newest first."""
+    events: tuple[Event, ...] = ()
     """Newest first."""
     problem: str = ""
     remedy: str = ""
@@ -63,6 +65,11 @@ class Statement:
     def errors(self) -> int:
         """Restarts, and one more while it has failed."""
         return self.deployment.restarts + (self.state is State.FAILED)
+
+    @property
+    def runs(self) -> bool:
+        """Whether it runs and is wanted to, as far as is known."""
+        return self.deployment.wanted == "running" and self.state in (State.RUNNING, State.STARTING, State.DEGRADED)
 
     @property
     def faulty(self) -> bool:

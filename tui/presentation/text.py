@@ -1,6 +1,8 @@
 """Lines of text with tones: what every presentation function returns. Widths are terminal cells, never characters."""
 
+import re
 import unicodedata
+from collections.abc import Iterable
 from enum import StrEnum
 from functools import lru_cache
 from typing import NamedTuple
@@ -148,3 +150,35 @@ def wrap(text: str, width: int, tone: Tone = Tone.PLAIN, indent: str = "") -> tu
                 current = shorten(word, max(width - len(indent), 1))
         lines.append(line((indent + current, tone)))
     return tuple(lines)
+
+
+def fold(content: Line, width: int) -> tuple[Line, ...]:
+    """Break a line at spaces into lines of at most `width` cells, tones kept, what goes on two cells further in.
+
+    A word that is longer than a line is broken.
+    """
+    if line_width(content) <= width:
+        return (content,)
+    text = plain(content)
+    indent = min(len(text) - len(text.lstrip()) + 2, width // 3)
+    rows: list[list[Span]] = [[]]
+    room = width
+    for span in content:
+        for word in re.findall(r"\s+|\S+", clean(span.text)):
+            while width_of(word) > room:
+                if not rows[-1] or width_of(word) > width - indent:
+                    head = crop(word, room)
+                    rows[-1].append(Span(head, span.tone))
+                    word = word[len(head) :]
+                word = word.lstrip()
+                rows.append([Span(" " * indent)] if indent else [])
+                room = width - indent
+            if word:
+                rows[-1].append(Span(word, span.tone))
+                room -= width_of(word)
+    return tuple(tuple(row) for row in rows if plain(tuple(row)).strip())
+
+
+def fold_all(lines: Iterable[Line], width: int) -> tuple[Line, ...]:
+    """Fold every line of a text."""
+    return tuple(row for content in lines for row in fold(content, width))

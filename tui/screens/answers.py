@@ -8,15 +8,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from core.differences import counted
 from core.errors import HeadgateError, InvalidProject, Refused, UsageError
 from core.names import TableName
 from core.plan import Action, Plan, Request, Texts
 from core.problems import Problem, Severity, Where
-from state.rows import Audit, Command, Deployment, Measurement, PlanRow, RunRow
+from state.rows import Audit, Command, Deployment, Event, Measurement, PlanRow, RunRow
 from tui.presentation.columns import ColumnFacts
 from tui.presentation.detail import DetailFacts
 from tui.presentation.snapshot import Snapshot
 from tui.screens.asks import Confirmation, Drift, PlanView, ProjectView, RunView
+from tui.screens.outlines import figures_of, outline_of, shows
 
 if TYPE_CHECKING:
     from core.project import Project
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from tui.operations.bound import Operations
 
 SAMPLES_S = 900.0
+EVENTS = 500
+"""Events of all tables that are looked through."""
 RUN_ACTS = {
     "run_pause": "stop",
     "run_resume": "start",
@@ -59,11 +63,14 @@ class Answers:
                 return Snapshot(
                     read_at=self._clock(),
                     facts=reader.facts(),
-                    deployments=tuple(_outline(line) for line in lines),
-                    measurements={(line.table, line.version): _figures(line) for line in lines if line.at is not None},
+                    deployments=tuple(outline_of(line) for line in lines),
+                    measurements={
+                        (line.table, line.version): figures_of(line) for line in lines if line.at is not None
+                    },
                     staged=reader.staged(),
                     open_runs=reader.open_runs(),
                     commands=reader.commands(20),
+                    events=reader.events(limit=20),
                 )
         except HeadgateError as error:
             return Snapshot(read_at=self._clock(), problem=error.summary, remedy=error.remedy)
@@ -109,6 +116,7 @@ class Answers:
                 staged=reader.staged(),
                 open_runs=reader.open_runs(),
                 commands=reader.commands(20),
+                events=reader.events(limit=20),
             )
 
     def _take(self, line: "StatementLine") -> bool:
@@ -118,9 +126,9 @@ class Answers:
             self._figures.pop(key, None)
             return self._rows.pop(key, None) is not None
         if line.at is not None:
-            self._figures[key] = _figures(line)
+            self._figures[key] = figures_of(line)
         known = self._rows.get(key)
-        if known is not None and _same(known, line):
+        if known is not None and shows(line, known):
             return False
         row = self._bound.reader.deployment(line.table, line.version)
         if row is None:
@@ -192,6 +200,13 @@ class Answers:
         except UsageError:
             return None
         return RunView(row, self.plan(row.plan_hash))
+
+    def events(self, tables: Sequence[str]) -> Sequence[Event]:
+        """List the events of some tables, or of all, newest first."""
+        if len(tables) == 1:
+            return self._bound.events(TableName(tables[0]))
+        found = self._bound.events(limit=EVENTS)
+        return tuple(event for event in found if event.table in tables) if tables else found
 
     def audits(self) -> Sequence[Audit]:
         """List the audit, newest first."""
@@ -285,12 +300,13 @@ class Answers:
     def stage(self, tables: Sequence[str], verb: str) -> str:
         """Stage tables."""
         self._bound.stage([TableName(name) for name in tables], verb=verb)
-        return f"staged {', '.join(tables)}: {verb}; p shows it, enter there plans it"
+        return f"{verb} staged: {', '.join(tables)}; p shows the stage, enter there plans it"
 
     def unstage(self, tables: Sequence[str]) -> str:
         """Take tables off the stage."""
-        self._bound.unstage([TableName(name) for name in tables])
-        return f"off the stage: {', '.join(tables)}"
+        taken = self._bound.unstage([TableName(name) for name in tables])
+        words = f"{counted(len(taken), 'table')} off the stage"
+        return f"{words}: {', '.join(taken)}" if taken else f"{words}: what is staged was staged from another folder"
 
     def submit(self, actor: str) -> str:
         """Plan what the actor has staged in this folder."""
@@ -310,6 +326,15 @@ class Answers:
         """Execute a plan."""
         return self._bound.apply(plan_hash, confirm=confirm)
 
+    def continuation(self, run_id: str) -> str:
+        """Submit the plan that goes on from a failed run; its hash, empty where no text has changed."""
+        found = self._bound.continuation(run_id)
+        if found is None:
+            return ""
+        if found.submitted.plan.empty:
+            raise Refused(f"run {run_id[:10]} has nothing left to do", remedy="what is declared now is what is there")
+        return found.submitted.plan.hash
+
     def run_control(self, run_id: str, act: str, confirm: str) -> str:
         """Control a run; skip is asked for the first failed step."""
         step = 0
@@ -320,51 +345,6 @@ class Answers:
             step = failed[0]
         self._bound.run_control(run_id, act, step=step, confirm=confirm)
         return f"run {run_id[:10]}: {act} sent"
-
-
-def _figures(line: "StatementLine") -> Measurement:
-    assert line.at is not None
-    return Measurement(
-        table=line.table,
-        version=line.version,
-        at=line.at,
-        lag_rows=line.lag_rows,
-        lag_files=line.lag_files,
-        lag_bytes=line.lag_bytes,
-        exact=line.exact,
-        oldest_s=line.oldest_s,
-        trend=line.trend or "unknown",
-        rate_rows_s=line.rate_rows_s,
-        eta_s=line.eta_s,
-        in_rows_s=line.in_rows_s,
-        out_rows_s=line.out_rows_s,
-        rows_total=line.rows_total,
-        batch=line.batch,
-        batch_ms=line.batch_ms,
-        committed_at=line.committed_at,
-    )
-
-
-def _outline(line: "StatementLine") -> Deployment:
-    """Make a deployment of what a list shows of it; the rest follows with the first whole reading."""
-    return Deployment(
-        table=line.table, version=line.version, product=line.product, layer=line.layer, owner=line.owner, revision="",
-        texts=Texts(), compiled="", compiled_ddl="", columns=(), format="", folder="", checkpoint="", checkpoint_id="",
-        trigger="", mode="", stateful=False, wanted=line.wanted, state=line.state, state_since=line.state_since,
-        active=line.active, bindings=(), restarts=line.restarts, error_class=line.error_class, external=line.external,
-    )  # fmt: skip
-
-
-def _same(row: Deployment, line: "StatementLine") -> bool:
-    return (row.state, row.state_since, row.active, row.restarts, row.error_class, row.wanted, row.owner) == (
-        line.state,
-        line.state_since,
-        line.active,
-        line.restarts,
-        line.error_class,
-        line.wanted,
-        line.owner,
-    )
 
 
 def _said(act: str, answers: Sequence[dict[str, object]]) -> str:

@@ -6,6 +6,7 @@ Nothing on the event loop waits for a file or a socket.
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import ClassVar
 
 from textual._compositor import ChopsUpdate, LayoutUpdate
@@ -40,6 +41,13 @@ class WorldRead(Message):
     def __init__(self, world: World) -> None:
         super().__init__()
         self.world = world
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """Why something could not be read; said once as long as it is the same."""
+
+    words: str
 
 
 class Fetched(Message):
@@ -109,6 +117,8 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
         if first is not None:
             self.desk.world = first
         self._newest: World | None = None
+        self._fetched: Fetched | None = None
+        """What was read and is not shown, because the screen is frozen."""
         self._holding = opening is not None and opening.shadow is not None
         """Whether the first picture stays until Home has drawn its rows."""
         self._shadow = opening.shadow if opening is not None else None
@@ -134,8 +144,16 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
         """Open a screen by name; its module is imported when it is first needed."""
         from tui.screens.names import make_page
 
-        self.push_screen(make_page(name, self.desk, arguments))
+        self._page = make_page(name, self.desk, arguments)
+        self.push_screen(self._page)
         self.kick()
+
+    def command(self, text: str) -> None:
+        """Run a `:` command on the screen in front."""
+        from tui.screens.commands import run_command
+
+        if isinstance(self.screen, Page):
+            run_command(self.screen, text)
 
     def go_home(self) -> None:
         """Close every screen above the tree."""
@@ -207,7 +225,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
         try:
             return page.fetch()
         except HeadgateError as error:
-            return error
+            return Unread(f"{error.summary}. {error.remedy}".strip())
 
     def on_world_read(self, message: WorldRead) -> None:
         first = self._newest is None
@@ -216,11 +234,17 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
             self._show_newest()
 
     def on_fetched(self, message: Fetched) -> None:
-        if isinstance(message.what, HeadgateError):
-            self.desk.say(f"{message.what.summary} {message.what.remedy}".strip(), Tone.BAD)
+        self._fetched = message
+        if not self.desk.frozen:
+            self._take_fetched(message)
+            message.page.flush()
+
+    def _take_fetched(self, message: Fetched) -> None:
+        self._fetched = None
+        if isinstance(message.what, Unread):
+            self.desk.say(message.what.words, Tone.BAD)
         else:
             message.page.take(message.what)
-        message.page.flush()
 
     def _show_newest(self) -> None:
         """Show the newest world on the screen in front, in one frame."""
@@ -231,7 +255,9 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
         if self.desk.frozen:
             return
         if self._newest is not None:
-            self.desk.world = self._newest
+            self.desk.take(self._newest)
+        if self._fetched is not None:
+            self._take_fetched(self._fetched)
         page.flush()
         # In a terminal that shrank meanwhile the rows of Home are never drawn: nothing is waited for then.
         drawn = not isinstance(page, HomePage) or page.has_class("-small") or page.table.size.width

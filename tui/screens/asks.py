@@ -9,7 +9,7 @@ from typing import Protocol
 
 from core.plan import Plan, Texts
 from core.problems import Problem
-from state.rows import Audit, Command, Measurement, PlanRow, RunRow
+from state.rows import Audit, Command, Event, Measurement, PlanRow, RunRow
 from tui.presentation.detail import DetailFacts
 from tui.presentation.snapshot import Snapshot
 
@@ -88,6 +88,9 @@ class Operations(Protocol):
     def plan(self, hash_prefix: str) -> PlanView | None: ...
     def runs(self) -> Sequence[RunRow]: ...
     def run(self, run_id: str) -> RunView | None: ...
+    def events(self, tables: Sequence[str]) -> Sequence[Event]:
+        """List the events of some tables, or of all when none is named, newest first."""
+
     def audits(self) -> Sequence[Audit]: ...
     def commands(self) -> Sequence[Command]: ...
     def confirmation(self, act: str, tables: Sequence[str]) -> Confirmation:
@@ -108,6 +111,9 @@ class Operations(Protocol):
 
     def apply(self, plan_hash: str, confirm: str) -> str:
         """Execute a plan; returns the id of the run."""
+
+    def continuation(self, run_id: str) -> str:
+        """Submit the plan that goes on from a failed run with the texts of now; empty where they did not change."""
 
     def run_control(self, run_id: str, act: str, confirm: str) -> str:
         """pause, resume, cancel, retry or skip."""

@@ -6,6 +6,7 @@ Enter plans what is staged and opens the review.
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
+from textual.containers import Container
 from textual.widget import Widget
 
 from tui.presentation.changes import Change, detail, header, merge, problem_lines, row, summary
@@ -30,7 +31,7 @@ class ChangesPage(RowsPage):
         self.pane = Pane(desk.painter, id="under")
 
     def body(self) -> Sequence[Widget]:
-        return (self.table, self.pane)
+        return (Container(self.table, self.pane, id="split"),)
 
     def fetch(self) -> object:
         return self.desk.operations.project()
@@ -41,7 +42,9 @@ class ChangesPage(RowsPage):
 
     def row_ids(self) -> Sequence[str]:
         drift = {one.table: change_of(one) for one in (self.view.drift if self.view else ())}
-        self.changes = {one.table: one for one in merge(drift, self.desk.world.snapshot.staged)}
+        compared = self.view is not None and not self.view.missing
+        rows = merge(drift, self.desk.world.snapshot.staged, compared=compared)
+        self.changes = {one.table: one for one in rows}
         needle = self.filter_text.lower()
         return [table for table in self.changes if needle in table]
 
@@ -59,6 +62,7 @@ class ChangesPage(RowsPage):
 
     def refresh_body(self) -> None:
         super().refresh_body()
+        self.share(max(len(self.table.ids), 2), max(self.size.height * 2 // 5, 4))
         width = self.pane.size.width
         if not width:
             return
@@ -75,7 +79,8 @@ class ChangesPage(RowsPage):
         self.pane.show(lines)
 
     def crumb(self) -> tuple[Sequence[str], str]:
-        return ("changes",), summary(tuple(self.changes.values()), self.desk.place.user)
+        marked = f"{len(self.desk.marks)} marked   " if self.desk.marks else ""
+        return ("changes",), marked + summary(tuple(self.changes.values()), self.desk.place.user)
 
     def circumstances(self) -> Circumstances:
         mine = sum(1 for mark in self.desk.world.snapshot.staged if mark.actor == self.desk.place.user)
@@ -90,7 +95,8 @@ class ChangesPage(RowsPage):
         self.desk.host.perform(lambda: self.desk.operations.submit(user), self._submitted)
 
     def _submitted(self, result: object) -> None:
-        self.desk.host.go("review", plan_hash=str(result))
+        plan_hash = str(result)
+        self.arrive("review", f"the plan is there: :review {plan_hash[:12]}", plan_hash=plan_hash)
 
     def do_page_down(self, key: str) -> None:
         self.pane.scroll_by(max(self.pane.size.height - 2, 1))

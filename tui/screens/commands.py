@@ -23,6 +23,8 @@ def run_command(page: Page, text: str) -> None:
             host.go("statements", filter_text=rest)
         case "audit" | "log" | "runs" | "changes":
             host.go(word)
+        case "events" if not rest:
+            host.go("events")
         case "help" if rest:
             host.go("help", topic=rest)
         case "plan" if rest:
@@ -48,12 +50,13 @@ def _review(page: Page, rest: str) -> None:
     elif fresh.reason:
         page.desk.say(f"review: {fresh.reason}", Tone.CHANGING)
     else:
-        page.desk.say("planning what is staged", Tone.CHANGING)
         desk = page.desk
-        desk.host.perform(
-            lambda: desk.operations.submit(desk.place.user),
-            lambda result: desk.host.go("review", plan_hash=str(result)),
-        )
+        desk.say("planning what is staged", Tone.CHANGING)
+
+        def submitted(result: object) -> None:
+            page.arrive("review", f"the plan is there: :review {str(result)[:12]}", plan_hash=str(result))
+
+        desk.host.perform(lambda: desk.operations.submit(desk.place.user), submitted)
 
 
 def _env(page: Page, rest: str) -> None:

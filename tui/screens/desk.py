@@ -21,6 +21,9 @@ class Host(Protocol):
     def go(self, name: str, **arguments: object) -> None:
         """Open a screen by name."""
 
+    def command(self, text: str) -> None:
+        """Run a `:` command on the screen in front."""
+
     def go_home(self) -> None:
         """Close every screen above the tree."""
 
@@ -64,6 +67,11 @@ class Desk:
     def fresh(self) -> Freshness:
         """Freshness of the world now."""
         return freshness(self.world.snapshot, self.clock())
+
+    def take(self, world: World) -> None:
+        """Take a newer world; what is deployed no more is marked no more."""
+        self.marks -= {table for table in self.marks if self.world.statement(table) and not world.statement(table)}
+        self.world = world
 
     def say(self, text: str, tone: Tone = Tone.PLAIN) -> None:
         """Put a sentence on the flash line."""

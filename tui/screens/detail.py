@@ -1,8 +1,9 @@
 """Detail: one statement by id, in tabs; what it alone needs is read beside the world."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from core.differences import counted
 from tui.presentation.columns import HEADING
 from tui.presentation.detail import TABS, DetailFacts, tab_lines, tabs_line
 from tui.presentation.forest import LAYER_NAMES
@@ -69,7 +70,7 @@ class DetailPage(ScrolledPage):
     def crumb(self) -> tuple[Sequence[str], str]:
         if self.statement is None:
             return (self.table_name,), ""
-        below = f"{self.pane.below} more lines" if self.pane.below else ""
+        below = counted(self.pane.below, "more line") if self.pane.below else ""
         version = f" v{self.statement.version}" if self.statement.version else ""
         return (self.statement.product, LAYER_NAMES.get(self.statement.layer, ""), self.table_name + version), below
 
@@ -105,13 +106,20 @@ class DetailPage(ScrolledPage):
         self.desk.host.kick()
 
     def do_detail(self, key: str) -> None:
-        self.choose("overview")
+        self._show("overview", super().do_detail, key)
 
     def do_sql(self, key: str) -> None:
-        self.choose("sql")
+        self._show("sql", super().do_sql, key)
 
     def do_events(self, key: str) -> None:
-        self.choose("events")
+        self._show("events", super().do_events, key)
 
     def do_lineage(self, key: str) -> None:
-        self.choose("lineage")
+        self._show("lineage", super().do_lineage, key)
+
+    def _show(self, tab: str, of_named: Callable[[str], None], key: str) -> None:
+        """Show a tab of this statement, or open that of the one that was named after `:`."""
+        if self.named and self.named != (self.table_name,):
+            of_named(key)
+        else:
+            self.choose(tab)

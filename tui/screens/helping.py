@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from core.differences import counted
 from tui.presentation.helping import help_lines, topic_lines
 from tui.presentation.possible import Circumstances
 from tui.presentation.text import Line, Tone, line
@@ -40,5 +41,5 @@ class HelpPage(ScrolledPage):
         return ()
 
     def crumb(self) -> tuple[Sequence[str], str]:
-        below = f"{self.pane.below} more lines" if self.pane.below else ""
+        below = counted(self.pane.below, "more line") if self.pane.below else ""
         return ("help", self.topic or self.about), below

@@ -5,6 +5,8 @@ from collections.abc import Hashable, Sequence
 from textual.containers import Horizontal
 from textual.widget import Widget
 
+from core.differences import counted
+from core.names import TableName
 from state.rows import Measurement
 from tui.presentation.banner import nothing_lines
 from tui.presentation.filters import Filter, parse_filter
@@ -50,6 +52,7 @@ class HomePage(RowsPage):
         self.faults = False
         self.wide = False
         self.entries: dict[str, Entry] = {}
+        self._held: dict[str, Entry] = {}
         self._made_of: tuple[World, Hashable] | None = None
         """World and shape that the rows were made of: the tree is made again only when one of them changed."""
         self._row_ids: tuple[str, ...] = ()
@@ -70,7 +73,7 @@ class HomePage(RowsPage):
         )
 
     def fetch(self) -> object:
-        entry = self.entries.get(self.table.cursor_id or "")
+        entry = self.entry_of(self.table.cursor_id)
         if entry is None or entry.statement is None or not self.has_class("-wide"):
             return None
         return self.desk.operations.figures(entry.statement.table, entry.statement.version)
@@ -89,17 +92,21 @@ class HomePage(RowsPage):
             self.closed = initially_closed(world)
         if self.filter.text != self.filter_text:
             self.filter = parse_filter(self.filter_text)
-            if self.filter.problem:
-                self.desk.say(self.filter.problem, Tone.CHANGING)
         listing = by_lineage if self.lineage else by_product
         forced = bool(self.filter_text) or self.faults
         entries = listing(world, self.closed or frozenset(), self._shows if forced else None, force_open=forced)
+        # Rows that must stay where they are may be none of the new ones: they are drawn from what they were.
+        known = {**self._held, **self.entries}
+        self._held = {row: known[row] for row in self.table.ids if row in known}
         self.entries = {entry.id: entry for entry in entries}
         self._made_of, self._row_ids = (world, self.shape()), tuple(self.entries)
         return self._row_ids
 
     def _shows(self, statement: Statement) -> bool:
         return self.filter.match(statement) and (not self.faults or statement.faulty)
+
+    def wrong_filter(self) -> str:
+        return self.filter.problem
 
     def shape(self) -> Hashable:
         return (self.filter_text, self.closed, self.lineage, self.faults)
@@ -118,7 +125,9 @@ class HomePage(RowsPage):
         return Look(self.desk.glyphs, self.desk.clock(), stale=self.desk.fresh.stale)
 
     def picture(self, row: str, width: int) -> Line:
-        return tree_row(self.entries[row], self.columns(), width, self.look(), self.desk.world)
+        entry = self.entry_of(row)
+        assert entry is not None
+        return tree_row(entry, self.columns(), width, self.look(), self.desk.world)
 
     def empty_lines(self, width: int) -> tuple[Line, ...]:
         return nothing_lines(self.desk.world, self.desk.place, self.filter_text, width)
@@ -126,10 +135,17 @@ class HomePage(RowsPage):
     def is_gone(self, row: str) -> bool:
         if row.startswith(("product:", "layer:")):
             return row not in self.branches
-        return self.desk.world.statement(row.partition("@v")[0].partition("<")[0]) is None
+        table, beside, version = row.partition("@v")
+        if beside:
+            return int(version) not in {one.version for one in self.desk.world.others.get(TableName(table), ())}
+        return self.desk.world.statement(table.partition("<")[0]) is None
+
+    def entry_of(self, row: str | None) -> Entry | None:
+        """Find what a row shows; one that is held in its place shows what it was."""
+        return self.entries.get(row or "") or self._held.get(row or "")
 
     def tables_of(self, row: str) -> tuple[str, ...]:
-        entry = self.entries.get(row)
+        entry = self.entry_of(row)
         return tables_of(entry, self.desk.world) if entry else ()
 
     def crumb(self) -> tuple[Sequence[str], str]:
@@ -137,12 +153,12 @@ class HomePage(RowsPage):
         shown = total
         if self.filter_text or self.faults:
             shown = sum(1 for statement in self.desk.world.statements.values() if self._shows(statement))
-        counts = f"{shown} of {total}" if shown != total else f"{total} tables"
+        counts = f"{shown} of {total}" if shown != total else counted(total, "table")
         if self.faults:
             counts = f"faults only   {counts}"
         if self.desk.marks:
             counts = f"{len(self.desk.marks)} marked   {counts}"
-        entry = self.entries.get(self.table.cursor_id or "")
+        entry = self.entry_of(self.table.cursor_id)
         return _path(entry, lineage=self.lineage), counts
 
     def refresh_body(self) -> None:
@@ -156,13 +172,13 @@ class HomePage(RowsPage):
         width = self.list.size.width
         if not width:
             return
-        columns = columns_for(width, wide=True)
+        columns = columns_for(width, wide=self.wide)
         look = self.look()
         world = self.desk.world
         ids: list[str] = [name for name, statement in world.statements.items() if self._shows(statement)]
         if self.holds_order and set(self.list.ids) == set(ids):
             ids = list(self.list.ids)
-        entry = self.entries.get(self.table.cursor_id or "")
+        entry = self.entry_of(self.table.cursor_id)
         statement = entry.statement if entry else None
 
         def picture(row: str) -> Line:
@@ -181,7 +197,7 @@ class HomePage(RowsPage):
     # Keys.
 
     def do_open(self, key: str) -> None:
-        entry = self.entries.get(self.table.cursor_id or "")
+        entry = self.entry_of(self.table.cursor_id)
         if entry is None:
             return
         if entry.open is False:
@@ -195,15 +211,14 @@ class HomePage(RowsPage):
             self.desk.host.go("detail", table=entry.statement.table)
 
     def do_close(self, key: str) -> None:
-        entry = self.entries.get(self.table.cursor_id or "")
+        entry = self.entry_of(self.table.cursor_id)
         if entry is None:
             return
         if entry.open:
             self.closed = (self.closed or frozenset()) | {closing_id(entry)}
             return
-        ids = list(self.entries)
-        for row in reversed(ids[: self.table.cursor]):
-            above = self.entries.get(row)
+        for row in reversed(self.table.ids[: self.table.cursor]):
+            above = self.entry_of(row)
             if above is not None and above.depth < entry.depth:
                 self.table.choose(row)
                 return

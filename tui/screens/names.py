@@ -16,6 +16,7 @@ SCREENS = {
     "runs": ("runs", "RunsPage"),
     "audit": ("records", "AuditPage"),
     "log": ("records", "LogPage"),
+    "events": ("records", "EventsPage"),
     "help": ("helping", "HelpPage"),
 }
 

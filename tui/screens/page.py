@@ -11,16 +11,15 @@ from textual.app import ComposeResult
 from textual.screen import Screen
 from textual.widget import Widget
 
-from tui.actions import Action, command_line, find, keys_of, on_screen
+from tui.actions import Action, command_line, elsewhere, find, keys_of
 from tui.presentation import banner, dialogs
 from tui.presentation import entry as typing_line
-from tui.presentation.banner import Hint
 from tui.presentation.dialogs import Answering, Question
 from tui.presentation.entry import Entry
-from tui.presentation.possible import Circumstances, reason_against
+from tui.presentation.possible import Circumstances, circumstances_of, label_of, reason_against
 from tui.presentation.text import Line, Tone, line
 from tui.screens.desk import Desk
-from tui.widgets.lines import Lines
+from tui.widgets.lines import Block, Lines
 
 NEED_WIDTH, NEED_HEIGHT = 80, 24
 SAID_FOR_S = 12.0
@@ -50,7 +49,7 @@ class Page(Screen[None], inherit_bindings=False):
         painter = desk.painter
         self.banner_line = Lines(painter, id="banner", band=True)
         self.crumb_line = Lines(painter, id="crumb")
-        self.flash_line = Lines(painter, id="flash")
+        self.flash_line = Block(painter, id="flash")
         self.hint_line = Lines(painter, id="hints")
         self.dialog = Lines(painter, id="dialog", band=True)
         self.small = Lines(painter, id="small")
@@ -72,22 +71,33 @@ class Page(Screen[None], inherit_bindings=False):
         """Give the tables that an act would be about now."""
         return ()
 
+    def under_cursor(self) -> tuple[str, ...]:
+        """Give the tables under the cursor, whatever is marked."""
+        return self.targets()
+
+    def looked_at(self) -> tuple[str, ...]:
+        """Give the tables that a look is about: named ones first."""
+        return self.named or self.under_cursor()
+
     def subjects(self) -> tuple[str, ...]:
         """Give the tables of the act that is being done: named ones first."""
         return self.named or self.targets()
 
     def circumstances(self) -> Circumstances:
         """Give what decides which actions are possible."""
-        targets = self.subjects()
-        world = self.desk.world
-        external = tuple(name for name in targets if (found := world.statement(name)) and found.external)
-        return Circumstances(
-            targets=targets,
-            external=external if len(external) == len(targets) else (),
-            stale=self.desk.fresh.reason,
-            staged=len(self.desk.world.snapshot.staged),
-            read_only=self.desk.read_only,
+        desk = self.desk
+        return circumstances_of(
+            desk.world,
+            self.subjects(),
+            looked=self.looked_at(),
+            user=desk.place.user,
+            stale=desk.fresh.reason,
+            read_only=desk.read_only,
         )
+
+    def wrong_filter(self) -> str:
+        """Say why the filter is not understood; it shows everything as long as it is not."""
+        return ""
 
     def fetch(self) -> object:
         """Read what this screen alone needs; called in a thread, must touch no widget."""
@@ -149,35 +159,29 @@ class Page(Screen[None], inherit_bindings=False):
 
     def _show_bottom(self, width: int) -> None:
         if self.entry is not None:
-            self.flash_line.show((typing_line.drawn(self.entry, self.desk.glyphs),))
-            choices = self.completions(self.entry)[:12]
-            self.hint_line.show((line((" " + "   ".join(choices), Tone.DIM)),))
+            self.flash_line.show((typing_line.drawn(self.entry, self.desk.glyphs, width),))
+            wrong = self.wrong_filter() if self.entry.sign == "/" else ""
+            offered = banner.choices(self.completions(self.entry), width, self.desk.glyphs.ellipsis)
+            self.hint_line.show((line((f" {wrong}", Tone.CHANGING)) if wrong else offered,))
             return
         said = self.desk.said
-        if said is not None and self.desk.clock() - said[1] < SAID_FOR_S:
-            self.flash_line.show((banner.flash(said[0], said[1], said[2], width),))
+        if wrong := self.wrong_filter():
+            self.flash_line.show(banner.flash(f"{wrong}; until it is mended all are shown", None, Tone.CHANGING, width))
+        elif said is not None and self.desk.clock() - said[1] < SAID_FOR_S:
+            self.flash_line.show(banner.flash(said[0], said[1], said[2], width))
         else:
             text, at, tone = banner.standing(self.desk.world, self.desk.fresh)
-            self.flash_line.show((banner.flash(text, at, tone, width),))
-        self.hint_line.show((banner.hints(self.hints(), width),))
-
-    def hints(self) -> tuple[Hint, ...]:
-        """Give the footer's keys by rank, greyed where they are not possible now."""
-        now = self.circumstances()
-        shown = sorted((action for action in on_screen(self.page_name) if action.rank < 99), key=lambda one: one.rank)
-        return tuple(
-            Hint({"escape": "esc"}.get(action.keys[0], action.keys[0]), action.label, not reason_against(action, now))
-            for action in shown
-        )
+            self.flash_line.show(banner.flash(text, at, tone, width, most=banner.STANDING_LINES))
+        self.hint_line.show((banner.hints(banner.footer(self.page_name, self.circumstances()), width),))
 
     def _show_dialog(self, width: int) -> None:
         lines: tuple[Line, ...] = ()
         if self.answering is not None:
-            lines = dialogs.drawn(self.answering, min(width - 2, DIALOG_WIDTH), self.desk.glyphs)
-        if bool(lines) != self.dialog.display or (lines and len(lines) != len(self.dialog.lines)):
-            self.dialog.styles.height = max(len(lines), 1)
-            self.dialog.styles.width = min(width - 2, DIALOG_WIDTH)
-            self.dialog.display = bool(lines)
+            # Nothing of the screen below shows at its sides where it cannot be told from the box.
+            wide = width if width < DIALOG_WIDTH + 2 else DIALOG_WIDTH
+            lines = dialogs.drawn(self.answering, wide, self.desk.glyphs)
+            self.dialog.styles.width, self.dialog.styles.height = wide, len(lines)
+        self.dialog.display = bool(lines)
         self.dialog.show(lines)
 
     # Keys.
@@ -192,15 +196,21 @@ class Page(Screen[None], inherit_bindings=False):
     def press(self, name: str, key: str, character: str | None) -> None:
         """Take one key: the dialog comes first, then the line being typed, then the table of actions."""
         now = self.desk.tick()
+        unseen = self.has_class("-small") and (self.answering is not None or self.entry is not None)
+        if unseen and key not in ("escape", "ctrl+c"):
+            return
         if self.answering is not None:
             self._press_in_dialog(key, character, now)
         elif self.entry is not None:
             self._press_in_entry(key, character)
         else:
             action = self.keys.get(name)
-            if action is None or (self.has_class("-small") and action.id not in ("quit", "back", "interrupt")):
+            if self.has_class("-small") and (action is None or action.id not in ("quit", "back", "interrupt")):
                 return
-            self.do(action, name)
+            if action is not None:
+                self.do(action, name)
+            elif screens := elsewhere(name):
+                self.desk.say(f"{name} does nothing on {self.page_name}: it is a key of {', '.join(screens)}", Tone.DIM)
         self.key_at = now
         self.flush()
 
@@ -208,7 +218,7 @@ class Page(Screen[None], inherit_bindings=False):
         """Do an action, or say why it is not possible."""
         reason = reason_against(action, self.circumstances())
         if reason:
-            self.desk.say(f"{action.label}: {reason}", Tone.CHANGING)
+            self.desk.say(f"{label_of(action, self.circumstances())}: {reason}", Tone.CHANGING)
             return
         handler: Callable[[str], None] = getattr(self, f"do_{action.id}")
         handler(key)
@@ -246,7 +256,7 @@ class Page(Screen[None], inherit_bindings=False):
             self.entry = None
             self.desk.remember(entry.sign, entry.text)
             if entry.sign == ":":
-                self.run_command(entry.text.strip())
+                self.desk.host.command(entry.text.strip())
         elif entry.sign == "/":
             self.filter_text = entry.text.strip()
 
@@ -268,7 +278,7 @@ class Page(Screen[None], inherit_bindings=False):
 
         if entry.sign == "/":
             return completions(entry.text)
-        return complete_command(entry.text, self.page_name, tuple(self.desk.world.statements))
+        return complete_command(entry.text, self.page_name, tuple(self.desk.world.statements), self.circumstances())
 
     # Handlers that every screen has.
 
@@ -277,15 +287,16 @@ class Page(Screen[None], inherit_bindings=False):
         self.answering = Answering(question, opened_at=self.desk.tick())
         self.on_yes, self.on_safe = on_yes, on_safe
 
+    def arrive(self, name: str, said: str, **arguments: object) -> None:
+        """Open a screen that was asked for a while ago, unless its person does something else by now: then say so."""
+        if self.is_current and self.answering is None and self.entry is None:
+            self.desk.host.go(name, **arguments)
+        else:
+            self.desk.say(said, Tone.CHANGING)
+
     def type_line(self, sign: str, text: str = "") -> None:
         """Begin typing a filter or a command."""
         self.entry = Entry(sign, text, len(text), history=self.desk.histories.get(sign, ()))
-
-    def run_command(self, text: str) -> None:
-        """Run a `:` command."""
-        from tui.screens.commands import run_command
-
-        run_command(self, text)
 
     def do_command(self, key: str) -> None:
         self.type_line(":")
@@ -343,7 +354,7 @@ class Page(Screen[None], inherit_bindings=False):
     def copy_line(self) -> str:
         """Give the CLI line that shows what this screen shows."""
         action = find("detail", self.page_name)
-        targets = self.subjects()
+        targets = self.looked_at()
         if action is None or not targets or not action.command:
             return f"headgate ls --env {self.desk.place.environment}"
         return command_line(action, tables=targets, environment=self.desk.place.environment)

@@ -1,10 +1,11 @@
-"""Audit and command log: what was done, by whom; neither can be changed here or anywhere."""
+"""Audit, command log and events: what was done, by whom, and what happened; none can be changed here or anywhere."""
 
 from collections.abc import Sequence
 
 from textual.widget import Widget
 
-from state.rows import Audit, Command
+from core.differences import counted
+from state.rows import Audit, Command, Event
 from tui.presentation.changes import rule
 from tui.presentation.records import (
     audit_columns,
@@ -13,11 +14,16 @@ from tui.presentation.records import (
     command_columns,
     command_row,
     command_text,
+    event_columns,
+    event_row,
+    event_text,
 )
-from tui.presentation.text import Line
+from tui.presentation.text import Line, Tone
 from tui.screens.desk import Desk
 from tui.screens.rows import RowsPage
 from tui.widgets.lines import Pane
+
+Record = Audit | Command | Event
 
 
 class RecordsPage(RowsPage):
@@ -25,7 +31,7 @@ class RecordsPage(RowsPage):
 
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk)
-        self.records: dict[str, Audit | Command] = {}
+        self.records: dict[str, Record] = {}
         self.pane = Pane(desk.painter, id="few")
 
     def body(self) -> Sequence[Widget]:
@@ -39,14 +45,18 @@ class RecordsPage(RowsPage):
         needle = self.filter_text.lower()
         return [row for row, one in self.records.items() if needle in self.words(one).lower()]
 
-    def words(self, one: Audit | Command) -> str:
+    def words(self, one: Record) -> str:
         """Give the text that a filter looks at."""
+        if isinstance(one, Event):
+            return f"{one.table} {one.kind} {one.summary}"
         if isinstance(one, Command):
             return f"{one.actor} {one.op} {one.line} {one.outcome} {one.detail}"
         return f"{one.actor} {one.action} {one.subject} {one.outcome} {one.plan_hash}"
 
-    def text(self, one: Audit | Command, width: int) -> tuple[Line, ...]:
+    def text(self, one: Record, width: int) -> tuple[Line, ...]:
         """Write the whole of a record."""
+        if isinstance(one, Event):
+            return event_text(one, width, self.desk.clock())
         return command_text(one, width) if isinstance(one, Command) else audit_text(one, width)
 
     def refresh_body(self) -> None:
@@ -59,13 +69,13 @@ class RecordsPage(RowsPage):
             )
 
     def picture(self, row: str, width: int) -> Line:
-        one = self.records[row]
-        draw = (
-            command_row(one, width, self.desk.clock())
-            if isinstance(one, Command)
-            else audit_row(one, width, self.desk.clock())
-        )
-        return draw
+        one, now = self.records[row], self.desk.clock()
+        if isinstance(one, Event):
+            return event_row(one, width, now)
+        return command_row(one, width, now) if isinstance(one, Command) else audit_row(one, width, now)
+
+    def is_gone(self, row: str) -> bool:
+        return row not in self.records
 
     def targets(self) -> tuple[str, ...]:
         return ()
@@ -79,9 +89,6 @@ class RecordsPage(RowsPage):
     def copy_text(self) -> str:
         chosen = self.records.get(self.table.cursor_id or "")
         return self.words(chosen) if chosen is not None else ""
-
-    def do_enter_row(self, key: str) -> None:
-        self.table.move_to(self.table.cursor)
 
 
 class AuditPage(RecordsPage):
@@ -113,3 +120,33 @@ class LogPage(RecordsPage):
     def copy_line(self) -> str:
         chosen = self.records.get(self.table.cursor_id or "")
         return chosen.line if isinstance(chosen, Command) and chosen.line else super().copy_line()
+
+
+class EventsPage(RecordsPage):
+    """What happened to statements, to the pool and in runs."""
+
+    page_name = "events"
+
+    def __init__(self, desk: Desk, *, tables: tuple[str, ...] = ()) -> None:
+        super().__init__(desk)
+        self.tables = tables
+
+    def fetch(self) -> object:
+        return tuple(self.desk.operations.events(self.tables))
+
+    def head(self, width: int) -> Line:
+        return event_columns(width)
+
+    def crumb(self) -> tuple[Sequence[str], str]:
+        of = counted(len(self.tables), "table") if self.tables else "all tables"
+        return ("events", f"of {of}"), super().crumb()[1]
+
+    def copy_line(self) -> str:
+        return f"headgate events --env {self.desk.place.environment}"
+
+    def do_enter_row(self, key: str) -> None:
+        chosen = self.records.get(self.table.cursor_id or "")
+        if isinstance(chosen, Event) and chosen.table:
+            self.desk.host.go("detail", table=chosen.table, tab="events")
+        else:
+            self.desk.say("this event is of no one statement: all of it is below", Tone.DIM)

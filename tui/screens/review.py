@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from textual.containers import Container
 from textual.widget import Widget
 
+from core.differences import counted
 from tui.actions import command_line, find
 from tui.presentation.dialogs import question_about_plan
 from tui.presentation.possible import Circumstances
@@ -12,9 +14,8 @@ from tui.presentation.review import columns, heading, losses, node_row, rest, st
 from tui.presentation.text import Line, Tone, line
 from tui.screens.asks import PlanView
 from tui.screens.desk import Desk
-from tui.screens.page import DIALOG_WIDTH
 from tui.screens.rows import RowsPage
-from tui.widgets.lines import Lines, Pane
+from tui.widgets.lines import Block, Pane
 
 
 class ReviewPage(RowsPage):
@@ -28,11 +29,11 @@ class ReviewPage(RowsPage):
         self.view: PlanView | None = None
         self.missing = False
         self.full = False
-        self.heading = Lines(desk.painter, id="heading")
+        self.heading = Block(desk.painter, id="heading")
         self.pane = Pane(desk.painter, id="under")
 
     def body(self) -> Sequence[Widget]:
-        return (self.heading, self.table, self.pane)
+        return (self.heading, Container(self.table, self.pane, id="split"))
 
     def fetch(self) -> object:
         return self.desk.operations.plan(self.plan_hash) or "missing"
@@ -64,22 +65,22 @@ class ReviewPage(RowsPage):
             self.heading.show((line((words, Tone.CHANGING)),))
             return
         plan = self.view.plan
-        rows = len(plan.nodes) + 1
-        self.table.styles.height = min(rows, max((self.size.height - 8) // 2, 4))
+        self.share(len(plan.nodes), max((self.size.height - 8) // 2, 4))
         place = self.desk.place
         environment = place.words
         self.heading.show(heading(plan, self.view.row, environment, self.desk.clock(), width))
         super().refresh_body()
         lines: list[Line] = []
+        beside = self.pane.size.width or width
         chosen = self.table.cursor_id
         for number, node in enumerate(plan.nodes, 1):
             if node.table == chosen:
-                lines.extend(why(number, node, width, self.desk.glyphs, full=self.full))
-        lines.extend(rest(plan, width, self.desk.glyphs))
+                lines.extend(why(number, node, beside, self.desk.glyphs, full=self.full))
+        lines.extend(rest(plan, beside, self.desk.glyphs))
         self.pane.show(lines)
 
     def crumb(self) -> tuple[Sequence[str], str]:
-        below = f"{self.pane.below} more lines (pgdn)" if self.pane.below else ""
+        below = f"{counted(self.pane.below, 'more line')} (pgdn)" if self.pane.below else ""
         return ("changes", "review"), below
 
     def targets(self) -> tuple[str, ...]:
@@ -120,7 +121,6 @@ class ReviewPage(RowsPage):
             environment=place.title,
             command=command_line(action, plan=plan.hash, environment=place.environment),
             expected=confirmation.text,
-            width=min(self.size.width - 2, DIALOG_WIDTH),
         )
 
         def send(typed: str) -> None:
@@ -130,4 +130,5 @@ class ReviewPage(RowsPage):
         self.ask(question, send)
 
     def _begun(self, result: object) -> None:
-        self.desk.host.go("run", run_id=str(result))
+        run_id = str(result)
+        self.arrive("run", f"the run has begun: :run {run_id[:10]}", run_id=run_id)

@@ -66,7 +66,8 @@ class RowsPage(Targets):
         shape = self.shape()
         new = list(self.row_ids())
         self._old_pictures, self._pictures = {**self._old_pictures, **self._pictures}, {}
-        if shape == self._shape and self.holds_order:
+        held = shape == self._shape and self.holds_order and bool(old)
+        if held:
             new = list(old)
         self._shape = shape
         now = self.desk.tick()
@@ -74,13 +75,17 @@ class RowsPage(Targets):
             old,
             [row for row in new if not self.is_gone(row)],
             gone=self.is_gone,
-            now=now,
+            now=self.key_at if held else now,
             line_of=lambda row: self._old_pictures.get(row, EMPTY),
         )
         if len(self._old_pictures) > 2000:
             self._old_pictures.clear()
         self.table.empty = () if ids else self.empty_lines(width)
         self.table.show(self.table.ids if list(self.table.ids) == list(ids) else ids, self.line_of, self.head(width))
+
+    def share(self, rows: int, most: int) -> None:
+        """Give the table the lines of its rows, `most` at most, where the text stands below it; beside it, all."""
+        self.table.styles.height = "1fr" if self.has_class("-wide") else min(rows + 1, most)
 
     def line_of(self, row: str) -> Line:
         """Draw a row with its mark; a ghost is drawn as it was."""
@@ -101,8 +106,9 @@ class RowsPage(Targets):
         return bool(tables) and self.desk.marks.issuperset(tables)
 
     def targets(self) -> tuple[str, ...]:
-        if self.desk.marks:
-            return tuple(sorted(self.desk.marks))
+        return tuple(sorted(self.desk.marks)) if self.desk.marks else self.under_cursor()
+
+    def under_cursor(self) -> tuple[str, ...]:
         row = self.table.cursor_id
         return self.tables_of(row) if row is not None and row not in self.ghosts else ()
 
@@ -112,7 +118,7 @@ class RowsPage(Targets):
 
     def circumstances(self) -> Circumstances:
         row = self.table.cursor_id
-        on_ghost = not self.desk.marks and row is not None and row in self.ghosts
+        on_ghost = not self.named and not self.desk.marks and row is not None and row in self.ghosts
         return replace(super().circumstances(), ghost=on_ghost)
 
     def do_down(self, key: str) -> None:

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from textual.containers import Container
 from textual.widget import Widget
 
-from tui.actions import command_line, find
 from tui.presentation.dialogs import question_about_run
 from tui.presentation.possible import Circumstances
 from tui.presentation.rows import Look
@@ -13,9 +13,8 @@ from tui.presentation.runs import EFFECTS, columns, first_open, heading, step_de
 from tui.presentation.text import Line, Tone, line
 from tui.screens.asks import RunView
 from tui.screens.desk import Desk
-from tui.screens.page import DIALOG_WIDTH
 from tui.screens.rows import RowsPage
-from tui.widgets.lines import Lines, Pane
+from tui.widgets.lines import Block, Pane
 
 
 class RunPage(RowsPage):
@@ -29,11 +28,11 @@ class RunPage(RowsPage):
         self.view: RunView | None = None
         self.missing = False
         self.following = True
-        self.heading = Lines(desk.painter, id="heading")
+        self.heading = Block(desk.painter, id="heading")
         self.pane = Pane(desk.painter, id="under")
 
     def body(self) -> Sequence[Widget]:
-        return (self.heading, self.table, self.pane)
+        return (self.heading, Container(self.table, self.pane, id="split"))
 
     def fetch(self) -> object:
         return self.desk.operations.run(self.run_id) or "missing"
@@ -66,7 +65,7 @@ class RunPage(RowsPage):
             return
         run = self.view.run
         width = self.size.width
-        self.table.styles.height = min(len(run.steps) + 1, max(self.size.height - 12, 4))
+        self.share(len(run.steps), max(self.size.height - 12, 4))
         place = self.desk.place
         environment = place.words
         self.heading.show(heading(run, environment, self.desk.clock(), width, self.desk.glyphs))
@@ -77,7 +76,7 @@ class RunPage(RowsPage):
         if chosen is not None:
             steps = self.view.plan.plan.steps if self.view.plan else ()
             reason = next((one.why for one in steps if one.n == chosen.n), "")
-            self.pane.show(step_detail(chosen, reason, width, self.desk.glyphs))
+            self.pane.show(step_detail(chosen, reason, self.pane.size.width or width, self.desk.glyphs))
 
     def targets(self) -> tuple[str, ...]:
         return ()
@@ -86,7 +85,10 @@ class RunPage(RowsPage):
         return False
 
     def circumstances(self) -> Circumstances:
-        return replace(super().circumstances(), run_state=self.view.run.state if self.view else "")
+        run = self.view.run if self.view else None
+        failed = run is not None and any(step.state == "failed" for step in run.steps)
+        state = "" if run is None else f"continued by {run.continued_by[:10]}" if run.continued_by else run.state
+        return replace(super().circumstances(), run_state=state, run_failed=failed)
 
     def crumb(self) -> tuple[Sequence[str], str]:
         return ("runs", self.run_id[:10]), ""
@@ -106,20 +108,20 @@ class RunPage(RowsPage):
         self.following = not self.following
         self.desk.say("the cursor follows the run" if self.following else "the cursor stays where it is", Tone.DIM)
 
-    def _ask_about_run(self, verb: str, action_id: str) -> None:
+    def _ask_about_run(self, verb: str) -> None:
         assert self.view is not None
         run, desk, place = self.view.run, self.desk, self.desk.place
         confirmation = desk.operations.confirmation(f"run_{verb}", (run.id,))
-        action = find(action_id, self.page_name)
-        assert action is not None
+        command = f"headgate runs {verb} {run.id}"
+        if verb == "skip":
+            command += f" --step {next(step.n for step in run.steps if step.state == 'failed')}"
         question = question_about_run(
             verb=verb,
             run=run.id,
             effect=EFFECTS[verb],
             environment=place.title,
-            command=command_line(action, run=run.id, environment=place.environment),
+            command=f"{command} --env {place.environment}",
             expected=confirmation.text,
-            width=min(self.size.width - 2, DIALOG_WIDTH),
         )
         self.ask(
             question,
@@ -128,13 +130,25 @@ class RunPage(RowsPage):
 
     def do_pause(self, key: str) -> None:
         paused = self.view is not None and self.view.run.state == "paused"
-        self._ask_about_run("resume" if paused else "pause", "pause")
+        self._ask_about_run("resume" if paused else "pause")
 
     def do_cancel(self, key: str) -> None:
-        self._ask_about_run("cancel", "cancel")
+        self._ask_about_run("cancel")
 
     def do_retry(self, key: str) -> None:
-        self._ask_about_run("retry", "retry")
+        """Review the plan that goes on with edited texts; where nothing was edited, ask to try the same again."""
+        assert self.view is not None
+        run_id, desk = self.view.run.id, self.desk
+
+        def found(plan_hash: object) -> None:
+            if plan_hash:
+                words = f"the texts were edited: plan {str(plan_hash)[:12]} goes on from run {run_id[:10]}"
+                desk.say(words, Tone.CHANGING)
+                self.arrive("review", f"{words}: :review {str(plan_hash)[:12]}", plan_hash=str(plan_hash))
+            elif self.is_current and self.answering is None and self.entry is None:
+                self._ask_about_run("retry")
+
+        desk.host.perform(lambda: desk.operations.continuation(run_id), found)
 
     def do_skip(self, key: str) -> None:
-        self._ask_about_run("skip", "skip")
+        self._ask_about_run("skip")

@@ -26,8 +26,12 @@ class RunsPage(RowsPage):
             self.runs = {run.id: run for run in fetched}
 
     def row_ids(self) -> Sequence[str]:
-        needle = self.filter_text
-        return [run.id for run in self.runs.values() if needle in f"{run.id} {run.plan_hash} {run.state} {run.actor}"]
+        needle = self.filter_text.lower()
+        words = {run.id: f"{run.id} {run.plan_hash} {run.state} {run.actor}".lower() for run in self.runs.values()}
+        return [run_id for run_id, said in words.items() if needle in said]
+
+    def is_gone(self, row: str) -> bool:
+        return row not in self.runs
 
     def head(self, width: int) -> Line:
         return runs_columns(width)

@@ -6,7 +6,7 @@ from tui.presentation.banner import nothing_lines
 from tui.presentation.filters import Filter, parse_filter
 from tui.presentation.rows import SORTS, Column, Look, columns_for, header, sort_key, statement_row
 from tui.presentation.snapshot import Statement
-from tui.presentation.text import Line, Tone
+from tui.presentation.text import Line
 from tui.screens.desk import Desk
 from tui.screens.rows import RowsPage
 
@@ -27,8 +27,6 @@ class StatementsPage(RowsPage):
     def row_ids(self) -> Sequence[str]:
         if self.filter.text != self.filter_text:
             self.filter = parse_filter(self.filter_text)
-            if self.filter.problem:
-                self.desk.say(self.filter.problem, Tone.CHANGING)
         shown = [one for one in self.desk.world.statements.values() if self._shows(one)]
         if self.sort != "name":
             shown.sort(key=sort_key(self.sort))
@@ -36,6 +34,9 @@ class StatementsPage(RowsPage):
 
     def _shows(self, statement: Statement) -> bool:
         return self.filter.match(statement) and (not self.faults or statement.faulty)
+
+    def wrong_filter(self) -> str:
+        return self.filter.problem
 
     def shape(self) -> Hashable:
         return (self.filter_text, self.sort, self.faults)

@@ -6,22 +6,9 @@ from core.names import TableName
 from tui.actions import command_line, find
 from tui.presentation.dialogs import ActFacts, question_about
 from tui.presentation.figures import span
-from tui.presentation.snapshot import World
+from tui.presentation.readers import below, staged_by
 from tui.presentation.text import Tone
-from tui.screens.page import DIALOG_WIDTH, Page
-
-
-def below(world: World, targets: Sequence[str]) -> tuple[str, ...]:
-    """List everything that reads from the targets, directly or not, without the targets, nearest first."""
-    found: dict[str, None] = {}
-    queue = list(targets)
-    while queue:
-        statement = world.statements.get(TableName(queue.pop(0)))
-        for reader in statement.readers if statement else ():
-            if reader not in found and reader not in targets:
-                found[reader] = None
-                queue.append(reader)
-    return tuple(found)
+from tui.screens.page import Page
 
 
 class Targets(Page):
@@ -42,7 +29,8 @@ class Targets(Page):
         targets = self.acted_on()
         desk = self.desk
         confirmation = desk.operations.confirmation(verb, targets)
-        action = find(verb, self.page_name)
+        # Named after `:` it is asked for on any screen; the tree knows every act on statements.
+        action = find(verb, "home")
         assert action is not None
         place = desk.place
         age = desk.fresh.age_s
@@ -61,7 +49,7 @@ class Targets(Page):
             desk.say(f"{verb} {', '.join(targets[:3])}{' …' if len(targets) > 3 else ''}: sent", Tone.CHANGING)
             desk.host.perform(lambda: call(targets, typed), self._said)
 
-        self.ask(question_about(facts, min(self.size.width - 2, DIALOG_WIDTH)), send)
+        self.ask(question_about(facts), send)
 
     def _said(self, result: object) -> None:
         self.desk.say(str(result))
@@ -85,17 +73,21 @@ class Targets(Page):
         self.desk.host.perform(lambda: self.desk.operations.stage(targets, "delete"), self._said)
 
     def do_unstage(self, key: str) -> None:
-        targets = self.subjects()
+        targets = staged_by(self.desk.world, self.desk.place.user, self.subjects())
         self.desk.host.perform(lambda: self.desk.operations.unstage(targets), self._said)
 
     def do_detail(self, key: str) -> None:
-        self.desk.host.go("detail", table=self.subjects()[0])
+        self.desk.host.go("detail", table=self.looked_at()[0])
 
     def do_sql(self, key: str) -> None:
-        self.desk.host.go("detail", table=self.subjects()[0], tab="sql")
+        self.desk.host.go("detail", table=self.looked_at()[0], tab="sql")
 
     def do_events(self, key: str) -> None:
-        self.desk.host.go("detail", table=self.subjects()[0], tab="events")
+        looked = self.looked_at()
+        if len(looked) == 1:
+            self.desk.host.go("detail", table=looked[0], tab="events")
+        else:
+            self.desk.host.go("events", tables=looked)
 
     def do_lineage(self, key: str) -> None:
-        self.desk.host.go("detail", table=self.subjects()[0], tab="lineage")
+        self.desk.host.go("detail", table=self.looked_at()[0], tab="lineage")

@@ -6,7 +6,7 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from tui.presentation.text import EMPTY, Line
+from tui.presentation.text import EMPTY, Line, fold_all
 from tui.widgets.strips import Painter
 
 
@@ -36,8 +36,16 @@ class Lines(Widget):
         return lines[y] if 0 <= y < len(lines) else EMPTY
 
 
+class Block(Lines):
+    """Lines that take the height that they need."""
+
+    def show(self, lines: Sequence[Line]) -> None:
+        self.styles.height = max(len(lines), 1)
+        super().show(lines)
+
+
 class Pane(Lines):
-    """Lines that scroll; what lies below the edge is told by the last line."""
+    """Lines that scroll, folded to its width: nothing is cut."""
 
     def __init__(self, painter: Painter, *, id: str | None = None) -> None:
         super().__init__(painter, id=id)
@@ -46,7 +54,7 @@ class Pane(Lines):
     def show(self, lines: Sequence[Line]) -> None:
         old_top = self.top
         old = self._visible()
-        self.lines = tuple(lines)
+        self.lines = fold_all(lines, self.size.width) if self.size.width else tuple(lines)
         self.top = min(self.top, self._last_top())
         if old_top != self.top:
             self.refresh()

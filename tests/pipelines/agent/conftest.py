@@ -131,6 +131,7 @@ class ScriptedFiles:
     owner: str
     folders: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     aside: dict[str, str] = field(default_factory=dict)
+    started: set[str] = field(default_factory=set)
 
     def prepare(self, folder: str, note: Mapping[str, Any]) -> None:
         self.folders.setdefault(folder, note)
@@ -138,8 +139,8 @@ class ScriptedFiles:
     def read(self, folder: str) -> Checkpoint | None:
         if folder not in self.folders:
             return None
-        started = any(start.checkpoint == folder for start in self.pool.running.values())
-        return Checkpoint(id=f"id in {folder}" if started else "", owner=self.owner, batch=1)
+        self.started.update(start.checkpoint for start in self.pool.running.values())
+        return Checkpoint(id=f"id in {folder}" if folder in self.started else "", owner=self.owner, batch=1)
 
     def note(self, folder: str, note: Mapping[str, Any]) -> None:
         self.folders[folder] = note

@@ -1,6 +1,7 @@
 """The agent's opinions: asked once, again for another engine, bounded, and never in the way."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from core.errors import EngineRefused, Stale, TryAgain, UsageError
 from core.names import TableName
 from core.opinions import Answer, Opinion, Question, Side
 from core.plan import Request
-from core.plan_json import plan_as_json
+from core.plan_json import canonical, plan_as_json
 from core.planner import make_plan, questions_of
 from pipelines.agent.acts import Acts
 from pipelines.agent.commands import Commands
@@ -20,6 +21,7 @@ from pipelines.agent.runs import RunLane
 from pipelines.agent.server import Caller
 from pipelines.agent.world import World
 from state.emergency import EmergencyJournal
+from state.rows import PlanRow, RunRow
 from tests.pipelines.agent.conftest import ScriptedPool
 
 ONE, TWO = (Question(Side(f"SELECT {n} FROM STREAM a", ((TableName("a"), "CREATE TABLE a (i INT)"),))) for n in (1, 2))
@@ -84,8 +86,15 @@ def commands(world: World, tmp_path: Path) -> Commands:
     return Commands(world, Acts(world, EmergencyJournal(tmp_path / "e")), RunLane(world), lambda pool: None)
 
 
-def test_agent_takes_the_plan_that_holds_what_its_ledger_says_and_no_other(world: World, commands: Commands) -> None:
+@pytest.mark.parametrize("continues", ["", "7f3a-1"])
+def test_agent_takes_the_plan_that_holds_what_its_ledger_says_and_no_other(
+    continues: str, world: World, commands: Commands
+) -> None:
     project, request = declared.project(declared.texts()), Request(everything=True, children="all")
+    failed = make_plan(project, "dev", {}, request)
+    world.ledger.put_plan(PlanRow(failed.hash, canonical(plan_as_json(failed)), "alice", 1.0, 9e9, "applied"))
+    world.ledger.create_run(RunRow("7f3a-1", failed.hash, "alice", "failed", 1.0, 2.0, ()))
+    request = replace(request, continues=continues)
     before = make_plan(project, "dev", {}, request)
     answers = {question.key: json.dumps(SAID.as_json()) for question in questions_of(before, project, {})}
     for key, answer in answers.items():

@@ -109,6 +109,18 @@ def test_a_stop_in_the_emergency_journal_is_taken_first(world: World, pool: Any,
     assert pool.starts == []
 
 
+def test_a_stop_of_what_the_ledger_does_not_know_keeps_no_other_from_being_taken(
+    world: World, reconciler: Reconciler
+) -> None:
+    deploy(world)
+    for entry in ({"act": "stop", "table": "gone", "version": 7}, {"act": "stop"}, {"table": "a", "version": "x"}):
+        reconciler.emergency.append(entry)
+    reconciler.emergency.append({"at": 1.0, "act": "stop", "table": "a", "version": 1})
+    reconciler.apply_emergencies()
+    assert reconcile(reconciler) == "stopped"
+    assert not reconciler.emergency.waits()
+
+
 def test_a_missing_checkpoint_of_a_stopped_statement_is_seen(world: World, reconciler: Reconciler) -> None:
     deploy(world, wanted="stopped", state="stopped")
     del world.files.folders["/c/a__v1"]  # type: ignore[attr-defined]  # Scripted.

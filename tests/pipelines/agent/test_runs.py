@@ -10,7 +10,7 @@ import declared
 import pytest
 
 from core.drive import Control
-from core.errors import EngineRefused
+from core.errors import EngineRefused, LedgerUnavailable, Refused
 from core.names import TableName
 from core.plan import Plan, Request
 from core.plan_json import canonical, plan_as_json
@@ -71,7 +71,8 @@ def submit(world: World, made: Plan) -> str:
     run_id = f"run-{made.hash[:6]}"
     world.ledger.put_plan(PlanRow(made.hash, canonical(plan_as_json(made)), "alice", 1.0, 9e9, "open"))
     steps = tuple(StepRow(s.n, s.do.value, s.table, s.version, "waits") for s in made.steps)
-    world.ledger.take_plan(made.hash, RunRow(run_id, made.hash, "alice", "running", 1.0, None, steps), now=2.0)
+    run = RunRow(run_id, made.hash, "alice", "running", 1.0, None, steps, made.request.continues)
+    world.ledger.take_plan(made.hash, run, now=2.0)
     return run_id
 
 
@@ -165,6 +166,94 @@ def test_cancel_leaves_what_serves_as_it_was(world: World, pool: Any, monkeypatc
     assert (pool.views, "b@v1" in pool.running, "b@v2" in pool.running) == (before, True, False)
 
 
+WRONG = EngineRefused("no such column: knd", error_class="UNRESOLVED_COLUMN")
+BROKEN = "SELECT id, upper(knd) AS kind FROM STREAM a"
+FIXED = "SELECT id, upper(kind) AS kind FROM STREAM a"
+
+
+def go_on(world: World, pool: Any, files: dict[str, str], failed: str, request: Request = EVERYTHING) -> Plan:
+    """Plan what goes on from a failed run, with the fix in the files, and drive it to its end."""
+    pool.refuse.clear()
+    settle(world, pool)
+    made = plan(world, files, replace(request, continues=failed))
+    assert drive(world, submit(world, made)) == "done"
+    settle(world, pool)
+    after = world.ledger.run(failed)
+    assert after is not None and after.continued_by == f"run-{made.hash[:6]}"
+    return made
+
+
+def test_a_fix_goes_on_with_the_versions_that_a_failed_rebuild_has_made(world: World, pool: Any) -> None:
+    deploy(world, pool, declared.texts())
+    upper = "SELECT id, upper(kind) AS kind FROM STREAM landed"
+    rebuild = Request(tables=(TableName("a"),), rebuild=True, children="all")
+    pool.refuse["b@v2"] = WRONG
+    failed = submit(world, plan(world, declared.texts(a=upper, b=BROKEN), rebuild))
+    assert drive(world, failed) == "failed"
+    assert {"a@v2", "c@v2"} <= set(pool.running)
+    pool.starts.clear()
+    made = go_on(world, pool, declared.texts(a=upper, b=FIXED), failed, rebuild)
+    assert pool.starts == ["b@v3"], "what the failed run had started is used, not made again"
+    assert pool.views == {"a": "a__v2", "b": "b__v3", "c": "c__v2"}
+    assert sorted(pool.running) == ["a@v2", "b@v3", "c@v2"]
+    assert "b__v2" not in pool.tables
+    assert [step.do for step in made.steps if step.table == "a"] == ["catch_up", "stop"]
+    assert plan(world, declared.texts(a=upper, b=FIXED), EVERYTHING).empty
+
+
+def test_a_version_that_was_stopped_meanwhile_is_started_again_on_its_checkpoint(world: World, pool: Any) -> None:
+    deploy(world, pool, declared.texts())
+    rebuild = Request(tables=(TableName("a"),), rebuild=True, children="all")
+    pool.refuse["b@v2"] = WRONG
+    failed = submit(world, plan(world, declared.texts(b=BROKEN), rebuild))
+    assert drive(world, failed) == "failed"
+    del pool.running["a@v2"]
+    world.ledger.update_deployment(TableName("a"), 2, wanted="stopped", state="stopped")
+    made = go_on(world, pool, declared.texts(b=FIXED), failed, rebuild)
+    assert [step.do for step in made.steps if step.table == "a"][:2] == ["resume", "catch_up"]
+    assert sorted(pool.running) == ["a@v2", "b@v3", "c@v2"]
+
+
+def test_a_first_start_with_wrong_sql_leaves_nothing_behind_after_the_fix(world: World, pool: Any) -> None:
+    pool.refuse["b@v1"] = WRONG
+    failed = submit(world, plan(world, declared.texts(b=BROKEN.replace("STREAM a", "STREAM landed")), EVERYTHING))
+    assert drive(world, failed) == "failed"
+    made = go_on(world, pool, declared.texts(b=FIXED), failed)
+    assert {node.table: str(node.action) for node in made.nodes} == {
+        "landed": "keep", "a": "keep", "b": "start", "c": "keep",
+    }  # fmt: skip
+    assert sorted(pool.running) == ["a@v1", "b@v2", "c@v1"]
+    assert pool.views["b"] == "b__v2"
+    assert "b__v1" not in pool.tables
+    assert [d.version for d in world.ledger.deployments() if d.table == "b"] == [2]
+
+
+def test_taking_the_edit_back_sets_aside_what_the_failed_run_made(world: World, pool: Any) -> None:
+    deploy(world, pool, declared.texts())
+    pool.refuse["b@v2"] = WRONG
+    failed = submit(world, plan(world, declared.texts(b="SELECT id, kind FROM STREAM landed"), EVERYTHING))
+    assert drive(world, failed) == "failed"
+    before = dict(pool.views)
+    made = go_on(world, pool, declared.texts(), failed)
+    assert {str(step.do) for step in made.steps} == {"stop", "tombstone"}
+    assert pool.views == before
+    assert sorted(pool.running) == ["a@v1", "b@v1", "c@v1"]
+    assert sorted(name for name in pool.tables if "v2" in name) == []
+
+
+def test_a_run_is_continued_once_and_only_after_it_failed(world: World, pool: Any) -> None:
+    pool.refuse["b@v1"] = WRONG
+    failed = submit(world, plan(world, declared.texts(b=BROKEN), EVERYTHING))
+    assert drive(world, failed) == "failed"
+    made = go_on(world, pool, declared.texts(b=FIXED), failed)
+    again = plan(world, declared.texts(b=BROKEN), replace(EVERYTHING, continues=failed))
+    with pytest.raises(Refused, match="was continued by run"):
+        submit(world, again)
+    other = plan(world, declared.texts(b=BROKEN), replace(EVERYTHING, continues=f"run-{made.hash[:6]}"))
+    with pytest.raises(Refused, match="is done"):
+        submit(world, other)
+
+
 def sequence(world: World, pool: Any, faults: KillAt) -> int:
     """A first deploy, a rebuild and a delete; a kill is followed by a new agent that takes the open run up."""
     kills = 0
@@ -215,3 +304,50 @@ def test_the_plan_in_the_ledger_is_the_plan_that_runs(world: World) -> None:
     row = world.ledger.plan(made.hash)
     assert row is not None
     assert json.loads(row.body)["hash"] == made.hash
+
+
+def test_a_ledger_that_is_locked_for_a_moment_fails_no_step(
+    world: World, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, refused = type(world.ledger).put_deployment, iter([True, True, False])
+
+    def locked(ledger: Any, deployment: Any) -> None:
+        if next(refused, False):
+            raise LedgerUnavailable("the ledger is locked by another program")
+        real(ledger, deployment)
+
+    monkeypatch.setattr(type(world.ledger), "put_deployment", locked)
+    assert deploy(world, pool, declared.texts()) == "done"
+    assert sorted(pool.running) == ["a@v1", "b@v1", "c@v1"]
+
+
+def test_a_gate_that_cannot_be_looked_at_for_a_moment_keeps_its_count(
+    world: World, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deploy(world, pool, declared.texts())
+    looked = OpenGate.look
+
+    def locked(gate: OpenGate, *given: Any) -> Look:
+        if gate.looks == 1:
+            gate.looks += 1
+            raise LedgerUnavailable("the ledger is locked by another program")
+        return looked(gate, *given)
+
+    monkeypatch.setattr(OpenGate, "look", locked)
+    assert deploy(world, pool, declared.texts(), Request(tables=(TableName("b"),), rebuild=True)) == "done"
+    assert pool.starts.count("b@v2") == 1
+
+
+@pytest.mark.parametrize("where", ["_start", "poll"])
+def test_our_own_bug_fails_its_step_and_is_not_begun_for_ever(
+    where: str, world: World, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> Any:
+        raise KeyError("nothing")
+
+    deploy(world, pool, declared.texts())
+    monkeypatch.setattr(executor.Executor, where, fail)
+    run_id = submit(world, plan(world, declared.texts(), Request(tables=(TableName("b"),), rebuild=True)))
+    assert drive(world, run_id) == "failed"
+    row = world.ledger.run(run_id)
+    assert row is not None and any("the agent failed on this step (KeyError)" in step.note for step in row.steps)

@@ -1,7 +1,9 @@
 """stop, start, restart, plan, apply, runs, delete: what is asked, what is sent, how it ends."""
 
 import json
+import os
 import shlex
+import signal
 import subprocess
 import sys
 import threading
@@ -159,6 +161,30 @@ def test_a_plan_holds_what_spark_said_when_it_was_asked_before(
     assert [heard["args"]["hash"] for heard in agent.heard if heard["op"] == "submit_plan"] == [found["hash"]]
 
 
+def count_plans(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    from tui.operations import plans
+
+    made: list[Any] = []
+    compute = plans.compute
+    monkeypatch.setattr(plans, "compute", lambda *args, **more: made.append(args) or compute(*args, **more))
+    return made
+
+
+def test_a_plan_is_computed_again_only_after_spark_was_asked(
+    ledger: Any, agent: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = count_plans(monkeypatch)
+    agent.script = {"submit_plan": {"confirm": "2"}}
+    assert edge.run(["plan", "b"]) == 0
+    assert len(made) == 2
+
+
+def test_a_plan_is_computed_once_without_an_agent(ledger: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = count_plans(monkeypatch)
+    assert edge.run(["plan", "b"]) == 0
+    assert len(made) == 1
+
+
 @pytest.mark.parametrize("said", [{"answers": [], "unanswered": "the pool is silent"}, TryAgain("the pool is silent")])
 def test_a_plan_never_fails_by_spark_and_says_that_it_is_not_confirmed(
     said: Any, ledger: Any, agent: Any, capsys: pytest.CaptureFixture[str]
@@ -232,6 +258,67 @@ def test_an_interrupt_while_a_run_is_followed_leaves_it_running(
     assert "detached" in capsys.readouterr().err and agent.heard == []
 
 
+def test_a_run_is_followed_no_longer_than_somebody_drives_it(
+    ledger: Any, place: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger.create_run(run_row("7f3a", "running", "gate"))
+    monkeypatch.setattr("tui.commands.executing.AGENT_GONE_S", 0.0)
+    assert edge.run(["runs", "7f3a-1", "--follow"]) == 4
+    said = capsys.readouterr().err
+    assert "the agent ended, and run 7f3a-1 with it: 0 of 1 steps, start a why" in said
+    assert "headgate up, then headgate runs 7f3a-1 --follow" in said
+
+
+def test_a_followed_run_whose_agent_answers_again_is_followed_on(
+    ledger: Any, agent: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger.create_run(run_row("7f3a", "running", "running"))
+    answers = iter([False, False, True, False])
+
+    def answer(_: object) -> bool:
+        found = next(answers)
+        if found:
+            _end(ledger, "done", "done")
+        return found
+
+    monkeypatch.setattr("tui.operations.bound.Operations.agent_answers", answer)
+    assert edge.run(["runs", "7f3a-1", "--follow"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "begun", "goes_on"),
+    [
+        ("runs 7f3a-1 --follow", "run 7f3a-1", "headgate runs 7f3a-1 --follow comes back to it"),
+        ("apply {hash} --confirm 2", "run 7f3a-1", "headgate runs 7f3a-1 --follow comes back to it"),
+        ("wait --timeout 300", "1 of 1 statement", "headgate ls shows how it is"),
+        ("up", "pool", "headgate up waits for them again"),
+    ],
+)
+def test_an_interrupt_says_in_one_line_what_goes_on(
+    words: str, begun: str, goes_on: str, ledger: Any, agent: Any, folder: Path, deployed: Any,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    plan_hash = submitted(ledger, agent, capsys)
+    ledger.put_deployment(deployed("a", state="starting"))
+    ledger.create_run(run_row(plan_hash, "running", "running"))
+    ledger.put_pool(pool_state="starting")
+    agent.script["apply"] = {"run": "7f3a-1"}
+    child = subprocess.Popen(
+        [sys.executable, "-m", "tui.cli", *words.format(hash=plan_hash[:8]).split()],
+        cwd=folder, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    assert child.stderr is not None
+    said = ""
+    while f"  {begun}" not in said and " statement:" not in said:
+        line = child.stderr.readline()
+        assert line, said
+        said += line
+    child.send_signal(signal.SIGINT)
+    rest = child.stderr.read()
+    assert child.wait() == 130
+    assert goes_on in rest and rest.count("\n") == 1, rest
+
+
 def test_apply_without_its_text_sends_nothing(ledger: Any, agent: Any, capsys: pytest.CaptureFixture[str]) -> None:
     plan_hash = submitted(ledger, agent, capsys)
     assert edge.run(["apply", plan_hash[:6]]) == 3
@@ -256,6 +343,64 @@ def test_a_hash_that_begins_two_plans_names_neither(
     assert edge.run(["apply", plan_hash[:6], "--confirm", "2"]) == 2
     said = capsys.readouterr().err
     assert agent.heard == [] and plan_hash[:12] in said and other[:12] in said
+
+
+def failed_run(ledger: Any, agent: Any, capsys: pytest.CaptureFixture[str]) -> str:
+    """Plan b, and give the hash of the plan whose run has failed at b's start."""
+    plan_hash = submitted(ledger, agent, capsys)
+    planned_steps = json.loads(ledger.plan(plan_hash).body)["steps"]
+    number = next(step["n"] for step in planned_steps if (step["do"], step["table"]) == ("start", "b"))
+    steps = (StepRow(n=number, do="start", table="b", version=1, state="failed", note="no such column: kind"),)
+    ledger.create_run(RunRow("7f3a-1", plan_hash, "ana", "failed", 1.0, 2.0, steps))
+    return plan_hash
+
+
+def test_a_retry_without_an_edit_is_the_same_plan_again(
+    ledger: Any, agent: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failed_run(ledger, agent, capsys)
+    assert edge.run(["runs", "retry", "7f3a-1"]) == 0
+    assert [(request["op"], request["args"]["act"]) for request in agent.heard] == [("run", "retry")]
+
+
+def test_a_retry_after_an_edit_shows_the_plan_that_goes_on_and_runs_it_once_confirmed(
+    ledger: Any, agent: Any, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failed_run(ledger, agent, capsys)
+    script = folder / "pipelines/facts/p/b/sql-scripts/dml.b.sql"
+    script.write_text(script.read_text().replace("kind FROM", "upper(kind) AS kind FROM"))
+    agent.script["apply"] = {"run": "91cc-2"}
+    assert edge.run(["runs", "retry", "7f3a-1"]) == 3
+    said = capsys.readouterr().err
+    assert "+INSERT INTO b SELECT id, upper(kind) AS kind FROM STREAM a;" in said and "start b@v1" in said
+    assert [request["op"] for request in agent.heard] == ["opinion", "submit_plan"]
+    assert edge.run(["runs", "retry", "7f3a-1", "--confirm", "2", "--json"]) == 0
+    first, again, apply = [request for request in agent.heard if request["op"] != "opinion"]
+    assert first["args"]["request"]["continues"] == "7f3a-1"
+    assert first["args"]["hash"] == again["args"]["hash"] == apply["args"]["hash"]
+    told = json.loads(capsys.readouterr().out)
+    assert (told["run"], told["continues"]) == ("91cc-2", "7f3a-1")
+
+
+def test_an_edit_elsewhere_does_not_make_a_retry_another_plan(
+    ledger: Any, agent: Any, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failed_run(ledger, agent, capsys)
+    scripts = folder / "pipelines/facts/p/other/sql-scripts"
+    scripts.mkdir(parents=True)
+    (scripts / "ddl.other.sql").write_text("CREATE TABLE other (id BIGINT) USING parquet;")
+    (scripts / "dml.other.sql").write_text("INSERT INTO other SELECT id FROM STREAM b;")
+    assert edge.run(["runs", "retry", "7f3a-1"]) == 0
+    assert [request["op"] for request in agent.heard] == ["run"]
+
+
+def test_a_run_that_was_continued_is_not_retried(ledger: Any, agent: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    plan_hash = failed_run(ledger, agent, capsys)
+    ledger.create_run(replace(run_row(plan_hash, "running"), id="91cc-2", continues="7f3a-1"))
+    assert edge.run(["runs", "retry", "7f3a-1"]) == 3
+    assert agent.heard == [] and "continued by run 91cc-2" in capsys.readouterr().err
+    assert edge.run(["runs"]) == 0
+    assert "continued by 91cc-2" in capsys.readouterr().out
 
 
 def test_without_an_id_no_run_is_acted_on(ledger: Any, agent: Any) -> None:
@@ -297,3 +442,108 @@ def test_a_delete_under_readers_is_refused_before_anything_is_sent(
     ledger.put_deployment(deployed("b", reads="a"))
     assert edge.run(["delete", "a"]) == 3
     assert "b" in capsys.readouterr().err and agent.heard == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["plan", "lunded"], "did you mean landed?"),
+        (["plan", "delete", "lunded"], "did you mean landed?"),
+        (["plan", "a", "--exclude", "bb"], "there is no table bb"),
+        (["plan", "--product", "q"], "there is no product q"),
+    ],
+)
+def test_a_name_that_nothing_has_is_a_bad_command(
+    words: list[str], said: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert edge.run(words) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_project_without_its_folder_of_tables_is_a_problem_that_names_it(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "pipelines").rename(folder / "elsewhere")
+    found = planned(["--all"], capsys, code=2)
+    assert [problem["file"] for problem in found["problems"]] == ["pipelines"]
+    (folder / "pipelines").mkdir()
+    assert planned(["--all"], capsys)["nodes"] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("demo new --rate -5", "--rate: '-5' is not"),
+        ("demo new --rate nan", "--rate: 'nan' is not"),
+        ("demo new --rate 1e9", "--rate: '1e9' is not"),
+        ("wait --timeout nan", "--timeout: 'nan' is not"),
+        ("wait --timeout -1", "--timeout: '-1' is not"),
+        ("wait --timeout 1e300", "--timeout: '1e300' is not"),
+        ("peek a -n -3", "-n/--limit: '-3' is not"),
+        ("events -n 0", "-n/--limit: '0' is not"),
+        ("runs skip 7f3a --step -1", "--step: '-1' is not"),
+    ],
+)
+def test_a_number_that_makes_no_sense_is_refused_first(
+    words: str, said: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert edge.run(words.split()) == 2
+    assert said in capsys.readouterr().err and not (folder / "new").exists()
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_output_is_written_in_whatever_encoding(encoding: str, folder: Path) -> None:
+    for words in (["--help"], ["help", "plans"], ["plan", "l\N{LATIN SMALL LETTER E WITH ACUTE}", "--json"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "tui.cli", *words],
+            env={**os.environ, "PYTHONIOENCODING": encoding},
+            capture_output=True,
+            cwd=folder,
+        )
+        assert done.returncode == (2 if "--json" in words else 0), done.stderr
+        said = done.stdout.decode(encoding)
+        assert "--json" not in words or "l\N{LATIN SMALL LETTER E WITH ACUTE}" in json.loads(said)["error"]["summary"]
+
+
+@pytest.mark.parametrize("words", ["ls", "ls --json", "plan --all", "--help", "help plans", "doctor"])
+def test_a_reader_that_goes_away_is_no_failure(words: str, folder: Path) -> None:
+    line = f"{shlex.quote(sys.executable)} -m tui.cli {words} | head -n 1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, cwd=folder)
+    code = done.stdout.splitlines()[-1]
+    assert code in ("0", "1" if words == "doctor" else "0") and "Traceback" not in done.stderr
+
+
+def test_a_plan_waits_for_the_first_look_of_an_agent_that_has_just_begun(
+    ledger: Any, agent: Any, deployed: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger.put_deployment(deployed("a", state="unknown"))
+
+    def look(_: float) -> None:
+        ledger.update_deployment(deployed("a").table, 1, state="running")
+
+    monkeypatch.setattr("tui.operations.plans.time.sleep", look)
+    actions = {node["table"]: node["action"] for node in planned(["b"], capsys)["nodes"]}
+    assert (actions["a"], actions["b"]) == ("keep", "start")
+
+
+@pytest.mark.parametrize(("pool_state", "code"), [("up", 4), ("starting", 4), ("down", 0)])
+def test_what_was_not_observed_yet_is_not_planned_on(
+    pool_state: str, code: int, ledger: Any, agent: Any, deployed: Any, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    ledger.put_deployment(deployed("a", state="unknown"))
+    ledger.put_pool(pool_state=pool_state)
+    monkeypatch.setattr("tui.operations.plans.wait_until_observed.__kwdefaults__", {"seconds": 0.0})
+    assert edge.run(["plan", "b"]) == code
+    assert ("not observed yet: a" in capsys.readouterr().err) == bool(code)
+    assert edge.run(["plan", "b", "--offline"]) == 0
+
+
+@pytest.mark.parametrize("outcome", ["stopped, not recorded", "sent, not confirmed, not recorded"])
+def test_a_stop_that_is_not_recorded_says_so_and_is_no_success(
+    outcome: str, agent: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    agent.script["stop"] = {"statements": [{"table": "a", "version": 1, "outcome": outcome, "took_ms": 12}]}
+    assert edge.run(["stop", "a", "--yes"]) == 4
+    said = capsys.readouterr()
+    assert f"a v1: {outcome}" in said.out and "an agent that ends now forgets it" in said.err

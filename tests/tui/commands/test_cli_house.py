@@ -181,3 +181,15 @@ def test_purge_lists_before_it_asks_and_deletes_nothing_without_the_text(
     assert edge.run(["down", "--purge"]) == 3
     assert place.where.home in capsys.readouterr().err
     assert Path(place.where.ledger).exists()
+
+
+@pytest.mark.parametrize("words", ["up", "ls", "plan a", "runs", "wait --timeout 0"])
+def test_a_ledger_that_was_cut_off_is_told_the_same_everywhere_and_never_made_anew(
+    words: str, folder: Path, place: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ledger = Path(place.where.ledger)
+    ledger.parent.mkdir(parents=True)
+    ledger.touch()
+    assert edge.run(words.split()) == 4
+    assert f"the ledger {ledger} is empty: it was cut off" in capsys.readouterr().err
+    assert ledger.stat().st_size == 0

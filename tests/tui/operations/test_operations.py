@@ -98,6 +98,32 @@ def test_drift_is_told_by_revision(folder: Path, place: Place, ledger: Any, depl
     assert operations.drift().changed == ("a",)
 
 
+def test_a_deleted_table_is_no_difference_until_its_files_say_something_else(
+    folder: Path, place: Place, ledger: Any, deployed: Any
+) -> None:
+    from core.fingerprint import revision_hash
+    from core.revision import revision_of
+
+    operations = Operations(place, {})
+    texts = revision_of(operations.project().tables[TableName("b")]).texts
+    for version, revision in ((1, "older"), (2, revision_hash(texts))):
+        ledger.put_deployment(deployed("b", version=version, revision=revision, active=version == 2))
+        ledger.tombstone(TableName("b"), version, drop_after=9e9, trash="/trash")
+    assert operations.drift().new == ("a",)
+    (folder / "pipelines/facts/p/b/sql-scripts/dml.b.sql").write_text(
+        "INSERT INTO b SELECT id, kind FROM STREAM a WHERE id > 0;"
+    )
+    assert operations.drift().new == ("a", "b")
+
+
+def test_the_stage_is_recorded_as_what_is_typed_and_unstage_says_what_was_on_it(place: Place, agent: Any) -> None:
+    agent.script["unstage"] = {"unstaged": ["b"]}
+    operations = Operations(place, {})
+    operations.stage([TableName("b"), TableName("a")], verb="delete")
+    assert operations.unstage([TableName("a"), TableName("b")]) == ("b",)
+    assert [request["line"] for request in agent.heard] == [":delete a b", ":unstage a b"]
+
+
 def test_one_line_a_table_is_the_version_that_serves(ledger: Any, deployed: Any, place: Place) -> None:
     ledger.put_deployment(deployed("a", version=1, active=True))
     ledger.put_deployment(deployed("a", version=2, active=False, state="starting"))
@@ -173,7 +199,7 @@ def test_purge_lists_and_deletes_what_carries_our_mark_and_nothing_else(place: P
     (checkpoint / "_headgate_owner").write_text("{}")
     found = teardown.marked(place)
     assert found == [str(ours), str(checkpoint)]
-    assert teardown.purge(place, found) == found
+    assert teardown.purge(place, found, lambda wait: None) == found
     assert foreign.exists() and not ours.exists() and not checkpoint.parent.exists()
 
 
@@ -186,7 +212,7 @@ def test_purge_never_follows_a_link(place: Place, tmp_path: Path) -> None:
     link.symlink_to(elsewhere)
     assert teardown.marked(place) == []
     with pytest.raises(Refused):
-        teardown.purge(place, [str(link)])
+        teardown.purge(place, [str(link)], lambda wait: None)
     assert elsewhere.exists()
 
 
@@ -235,3 +261,22 @@ def test_a_ledger_that_still_says_up_is_not_believed_while_the_pool_is_gone(
 
     agents.wait_for_pool(place, look, seconds=5.0)
     assert len(waits) == 1
+
+
+def test_a_folder_is_removed_whole_and_its_links_lead_nowhere(tmp_path: Path) -> None:
+    from tui.operations.removing import remove_tree
+
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / "file").touch()
+    for folder in range(20):
+        deep = tmp_path / "ours" / str(folder) / "state"
+        deep.mkdir(parents=True)
+        for name in range(5):
+            (deep / f"{name}.delta").touch()
+    (tmp_path / "ours/0/elsewhere").symlink_to(kept)
+    (tmp_path / "ours/1/broken").symlink_to(tmp_path / "nowhere")
+    heard: list[int] = []
+    remove_tree(str(tmp_path / "ours"), told=heard.append)
+    assert not (tmp_path / "ours").exists() and (kept / "file").exists()
+    assert heard == sorted(heard) and heard[-1] == 102

@@ -1,0 +1,114 @@
+"""What a plan says of each table: one node, from what is declared, what was observed and what was decided."""
+
+from dataclasses import replace
+
+from core.names import TableName
+from core.plan import Action, Binding, Node, Texts
+from core.reasons import Reason
+from core.situation import Situation
+from core.walk import NEEDS_TEXTS, Decision
+
+_STRATEGY = {Action.START: "first", Action.REBUILD: "earliest", Action.RESTART: "in_place", Action.RESUME: "in_place"}
+_REVERSIBLE = {
+    Action.REBUILD: "the old version is deleted",
+    Action.RESTART: "any time: plan the old text",
+    Action.RECORD: "any time: plan the old text",
+}
+
+
+def node_of(
+    situation: Situation,
+    table: TableName,
+    decision: Decision,
+    *,
+    level: int,
+    version: int,
+    bindings: tuple[Binding, ...],
+) -> Node:
+    """Give what a deploy does with a table, with the texts that it will have and those that it has."""
+    seen, declared = situation.seen(table), situation.declared(table)
+    action = decision.action
+    if declared is None:
+        return replace(
+            _orphan(situation, table, level),
+            action=action,
+            reason=decision.reason,
+            because_of=decision.because_of,
+            strategy=_STRATEGY.get(action, ""),
+        )
+    revision = situation.revision(table)
+    if action is Action.KEEP:
+        texts = Texts()
+    elif action in NEEDS_TEXTS or decision.change.row in ("1", "2") or seen.deployed is None:
+        texts = revision.texts
+    else:
+        texts = seen.deployed
+    return Node(
+        table=table,
+        product=declared.product,
+        layer=declared.layer,
+        stateful=declared.facts is not None and declared.facts.stateful,
+        action=action,
+        row=decision.change.row,
+        evidence=decision.change.evidence,
+        classified=decision.change.classified,
+        strategy="" if declared.external else _STRATEGY.get(action, ""),
+        reason=decision.reason,
+        because_of=decision.because_of,
+        level=level,
+        loses=(),
+        reversible_until=_REVERSIBLE.get(action),
+        from_version=seen.version,
+        version=version,
+        bindings=bindings,
+        revision=revision.hash,
+        texts=texts,
+        old=seen.deployed or Texts() if action is not Action.KEEP else Texts(),
+        trigger=declared.settings.trigger,
+        owner=declared.settings.owner,
+        confirmed_by_spark=decision.change.confirmed,
+    )
+
+
+def node_deleted(situation: Situation, table: TableName, level: int) -> Node:
+    """Give what a delete does with a table, also with one that is no longer declared."""
+    node = _orphan(situation, table, level)
+    loses = ("table data", "offsets", "state") if node.stateful else ("table data", "offsets")
+    return replace(
+        node,
+        action=Action.DELETE,
+        reason=Reason.DELETED,
+        loses=loses,
+        reversible_until=f"{situation.environment.drop_after_d:g} days after the run",
+    )
+
+
+def _orphan(situation: Situation, table: TableName, level: int) -> Node:
+    """Give a node from what is deployed alone, with what the declaration adds where there is one."""
+    seen, declared = situation.seen(table), situation.declared(table)
+    texts = seen.deployed or (situation.revision(table).texts if declared else Texts())
+    old = situation.old_revision(table) if declared is None else None
+    facts = declared.facts if declared else old.parsed if old else None
+    return Node(
+        table=table,
+        product=declared.product if declared else "",
+        layer=declared.layer if declared else "",
+        stateful=facts is not None and facts.stateful,
+        action=Action.KEEP,
+        row="",
+        evidence=(),
+        classified=True,
+        strategy="",
+        reason=Reason.SERVES,
+        because_of=(),
+        level=level,
+        loses=(),
+        from_version=seen.version,
+        version=seen.version,
+        bindings=situation.bindings(table),
+        revision=seen.revision,
+        texts=texts,
+        old=texts,
+        trigger=declared.settings.trigger if declared else "",
+        owner=declared.settings.owner if declared else "",
+    )

@@ -1,0 +1,43 @@
+"""The word for a statement's lag over samples that an agent took of a real demo."""
+
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+from microbatches import EVERY_S, EXTERNAL, Point
+
+from core.lag import verdict
+from core.vocabulary import State, Trend
+
+SOURCE = replace(EXTERNAL, silent_s=None)
+
+
+def recorded(name: str) -> list[tuple[float, str]]:
+    """Judge the samples of order_labels of a real demo one by one; gives (seconds, word)."""
+    said: list[tuple[float, str]] = []
+    points: list[Point] = []
+    lines = (Path(__file__).parents[1] / "fixtures/lag" / name).read_text().splitlines()
+    for line in lines[1:]:
+        at, lag, files, batch_ms, produced, consumed = (float(value or 0) for value in line.split(","))
+        points.append(Point(at, int(lag), int(files), int(batch_ms), int(produced), int(consumed)))
+        went = [after.at for before, after in pairwise(points) if after.consumed_rows != before.consumed_rows]
+        found = verdict(
+            points[-180:], at, interval_s=EVERY_S, state=State.RUNNING, parents=(SOURCE,), trigger_s=5.0,
+            previous=said[-1][1] if said else Trend.UNKNOWN, commit_age_s=at - went[-1] if went else None,
+        )  # fmt: skip
+        said.append((at, str(found.trend)))
+    return said
+
+
+def test_a_statement_that_keeps_up_on_an_overloaded_machine_is_steady_throughout() -> None:
+    """Recorded at a load of 12 on two cores: batches grew from 3 to 23 s on a trigger of 5 s."""
+    assert {word for at, word in recorded("overloaded.csv") if at > 30} == {"steady"}
+
+
+def test_recorded_course_of_the_driven_demo_has_one_word_for_each_phase() -> None:
+    """x5 reached the statement at 140 s, x0.2 at 258 s, the generator paused at 357 s and went on at 480 s."""
+    said = [(at, word) for at, word in recorded("driven.csv") if at < 550]
+    course = [(at, word) for (at, word), (_, before) in zip(said[1:], said, strict=False) if word != before]
+    assert [word for _, word in course] == ["steady", "growing", "draining", "idle", "steady"]
+    for (at, _), changed in zip(course[1:], (140, 258, 357, 480), strict=True):
+        assert changed < at <= changed + 35
