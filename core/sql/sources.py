@@ -136,7 +136,7 @@ class Sources:
         offset = next((offset_of(each) for each in join.args.get("using") or [] if each.name.lower() == name), 0)
         pair: list[Item] = []
         for side in sides:
-            found = side.bare(name)
+            found = [item for _, item in side.bare(name)]
             if len(found) != 1:
                 reason = "it is ambiguous on a side of USING" if found else "a side of USING has no such column"
                 self.walk.miss(name, side.missing() or reason, "JOIN", offset)
