@@ -140,6 +140,18 @@ def test_diff_reads_a_text_of_another_revision_from_git(here: Path, capsys: pyte
     assert run(capsys, "diff", "HEAD:nowhere.sql", "t/sql-scripts/dml.t.sql", code=2)["error"]["class"] == "UsageError"
 
 
+def test_diff_knows_the_columns_of_parents_that_the_project_declares(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = folder / "pipelines/facts/p/b/sql-scripts"
+    old = "INSERT INTO b SELECT a.id, wide FROM STREAM a JOIN more ON a.id = more.id"
+    write(place, old=old, new=old.replace("wide", "more.wide"))
+    assert run(capsys, "diff", str(place / "old.sql"), str(place / "new.sql"))["row"] == "3"
+    ddl = "CREATE TABLE more (id BIGINT, wide STRING) USING json LOCATION 'more'"
+    write(folder / "pipelines/sources/p/more/sql-scripts", **{"ddl.more": ddl})
+    assert run(capsys, "diff", str(place / "old.sql"), str(place / "new.sql"))["row"] == "1"
+
+
 def test_diff_of_several_statements_names_the_worst_first(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other = "INSERT INTO u SELECT id FROM STREAM b"
     write(here, old=f"{ROWS}; {other}", new=f"{ROWS} WHERE v > 1; {other.replace('STREAM b', 'STREAM c')}")
