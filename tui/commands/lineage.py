@@ -43,8 +43,8 @@ def as_json(found: "Lineage", project: str) -> dict[str, Any]:
     "unresolved": [{"table", "column", "name", "reason", "file", "line"}]}`.
 
     A column of null stands for the rows of a table, in the root for all of its columns. `kind` landed: others fill the
-    table, with files of that format at that location. Edges point as rows flow, in both directions of asking. A column depends on the rows of its table besides its
-    own edges. Nodes come in the order in which they are reached, edges by their target.
+    table, with files of that format at that location. Edges point as rows flow, in both directions of asking. A column
+    depends on the rows of its table besides its own edges. Nodes and edges come in the order in which they are reached.
     """
 
     def place(at: Any) -> dict[str, Any]:
