@@ -7,7 +7,7 @@ from typing import Any
 from sqlglot import Token, TokenType, exp
 
 from core.sql.canonical import normalise, sql_of
-from core.sql.lexing import Misread, closing, end_of, is_word, word_of
+from core.sql.lexing import BRACKETS, Misread, closing, end_of, is_word, word_of
 from core.sql.options import unknown_option
 from core.sql.parsing import parse_expression
 
@@ -57,16 +57,7 @@ _TURNING = frozenset(_ENDS) - {"LATERAL", "OUTER", "TABLESAMPLE", "PIVOT", "UNPI
 """Words that end FROM."""
 _NAMING = ("from", "on")
 """Clauses in which every token counts."""
-_TURNS = frozenset(
-    {
-        TokenType.SELECT,
-        TokenType.FROM,
-        TokenType.JOIN,
-        TokenType.COMMA,
-        TokenType.L_PAREN,
-        TokenType.R_PAREN,
-    }
-)
+_TURNS = frozenset((TokenType.SELECT, TokenType.FROM, TokenType.JOIN, TokenType.COMMA, *BRACKETS))
 """What counts in every other clause."""
 _LONGEST_TIME = 100
 """Tokens between WATERMARK and DELAY: an expression for the event time."""

@@ -38,11 +38,12 @@ def unfold(query: Any) -> None:
 
 def _inline(query: Any) -> None:
     """Put every part of WITH that is read once, under a plain name, where it is read."""
+    withs = list(query.find_all(exp.With))
     readers: dict[str, list[Any]] = {}
-    for table in query.find_all(exp.Table):
+    for table in query.find_all(exp.Table) if withs else ():
         if "cte" in table.meta:
             readers.setdefault(table.meta["cte"], []).append(table)
-    for with_ in list(query.find_all(exp.With)):
+    for with_ in withs:
         for cte in list(with_.expressions):
             found = readers.get(cte.alias, [])
             if len(found) == 1 and _is_plain(found[0], {"this", "alias"}) and not cte.args["alias"].args.get("columns"):
@@ -193,6 +194,8 @@ def _aliases(query: Any) -> list[Any]:
     waiting = [query]
     while waiting:
         node = waiting.pop()
+        if isinstance(node, (exp.Column, exp.Identifier, exp.Literal)):
+            continue
         if isinstance(node, exp.TableAlias):
             found.append(node)
         children = list(node.iter_expressions())
