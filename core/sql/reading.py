@@ -17,11 +17,11 @@ from core.sql.canonical import normalise, sql_of
 from core.sql.dialects import check_dialect, statement_set
 from core.sql.flows import Found
 from core.sql.headers import PLACED, REMEDY, Header, header_of
-from core.sql.lexing import Misread, Source, open_source, statements_of, tokens_of
+from core.sql.lexing import Misread, Source, end_of, open_source, statements_of, tokens_of
 from core.sql.naming import Names, TableRead, resolve
 from core.sql.operators import flow_of
 from core.sql.parsing import parse_query, too_deep
-from core.sql.parts import parts_of
+from core.sql.parts import Parts, parts_of
 from core.sql.streams import take_out
 from core.sql.values import Column, Parsed, Read, Verb, Watermark
 
@@ -138,6 +138,10 @@ def _read(statement: list[Token], source: Source, reading: _Reading, *, every_ta
     if header.verb not in (Verb.INSERT, Verb.SELECT) and any(read.streaming for read in reads):
         reading.misread.append(_executed_as_batch(header, names))
     parts = parts_of(query, flow.operators)
+    if header.verb is Verb.MERGE:
+        # The query stands for what is read; what is written under which condition is told by the words alone.
+        words = " ".join(source.text[token.start : end_of(token)] for token in statement)
+        outputs, parts = (), Parts(words, "", words, "")
     return Parsed(
         writes=TableName(header.target.text if header.target else ""),
         select=header.text(source),

@@ -247,6 +247,12 @@ def test_any_statement_says_what_it_reads_and_writes(text: str, reads: str, writ
     assert read_statements(text, "q.sql")[0] == ()
 
 
+def test_merges_that_write_otherwise_are_told_apart() -> None:
+    merge = "MERGE INTO t USING a ON t.i = a.i WHEN MATCHED THEN "
+    (deleting,), (updating,) = (read_any(merge + what, "q.sql")[0] for what in ("DELETE", "UPDATE SET *"))
+    assert deleting.canonical != updating.canonical and deleting.columns == ()
+
+
 @pytest.mark.parametrize(
     ("select", "condition"),
     [
