@@ -91,7 +91,7 @@ def _outputs(inner: Any) -> dict[str, Any] | None:
     found: dict[str, Any] = {}
     for each in inner.expressions:
         value = each.this if isinstance(each, exp.Alias) else each
-        if not isinstance(each, (exp.Alias, exp.Column)) or not _is_pure(value):
+        if not isinstance(each, (exp.Alias, exp.Column)) or not is_pure(value):
             return None
         if each.alias_or_name in found:
             return None
@@ -210,7 +210,8 @@ def _is_plain(node: Any, keys: frozenset[str] | set[str]) -> bool:
     return all(key in keys or value is None or value is False or value == [] for key, value in node.args.items())
 
 
-def _is_pure(value: Any) -> bool:
+def is_pure(value: Any) -> bool:
+    """Whether a value surely depends on its columns alone, and is one value for a row."""
     for each in value.walk():
         if isinstance(each, exp.Anonymous):
             if str(each.this).lower() not in _PURE:

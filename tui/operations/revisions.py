@@ -37,7 +37,7 @@ class Source:
     beside: Callable[[str], str | None] = field(repr=False)
     """Give the text at a path of the same folder or revision, None where there is none."""
     ddl_below: Callable[[str], Mapping[str, str]] = field(repr=False, default=lambda folder: {})
-    """Give the paths of the DDL files below a folder, or of the whole revision, by the tables that they are named for."""
+    """Give the paths of DDL files, below a folder or in the whole revision, by the tables that they are named for."""
 
 
 def open_source(name: str, cwd: str) -> Source:
