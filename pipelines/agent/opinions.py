@@ -18,6 +18,10 @@ LONGEST_S = 60.0
 """What an asker can ask for; a first question takes seconds, later ones tenths of a second."""
 
 
+LEAST_S = 0.5
+"""With less than this left no further question is begun."""
+
+
 class Opinions:
     """Answers from the ledger where it has them, else from Spark, and keeps those."""
 
@@ -38,7 +42,7 @@ class Opinions:
             unanswered = [q for q in questions if (answer := found[q.key]) is None or answer.engine != engine]
             for question in {question.key: question for question in unanswered}.values():
                 left = ends_at - time.monotonic()
-                if left <= 0:
+                if left <= LEAST_S:
                     raise TryAgain(f"Spark did not get to all of them within {seconds:.3g} s")
                 try:
                     found[question.key] = self._put(question, left)
