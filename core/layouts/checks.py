@@ -121,10 +121,6 @@ def _difference(declared: list[str], written: list[str]) -> str:
     return "; ".join(part for part in parts if not part.endswith(": "))
 
 
-def _is_star(expression: str) -> bool:
-    return expression == "*" or expression.endswith(".*")
-
-
 def _check_reads(
     table: Table,
     tables: Mapping[TableName, Table],
