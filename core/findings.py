@@ -85,20 +85,34 @@ def _column_findings(old: tuple[Column, ...], new: tuple[Column, ...]) -> Iterat
 def _type_findings(old: Parsed, new: Parsed, declared: tuple[Column, ...]) -> Iterator[Finding]:
     """Find expressions that now write another type than the table has: Spark's file sink takes it and ruins the table.
 
-    Only what the text tells is found: a cast, or a function of one type.
+    Only what the text tells is found: casts, and functions of one type.
     """
     types = {column.name.lower(): column.type for column in declared}
     before = {column.name.lower(): column.expression for column in old.columns}
     for column in new.columns:
-        name = column.name.lower()
-        if not types.get(name) or before.get(name) in (None, column.expression):
-            continue
-        from core.sql.writing import written_type
+        name, now = column.name.lower(), column.expression
+        was = before.get(name, now)
+        if was != now and (words := _retyped(was, now, types.get(name, ""))):
+            yield "5", f"column {name}: {words}"
 
-        kind, into = written_type(column.expression), types[name]
-        fits = kind in ("", into) or (kind == "string" and into.startswith(("char", "varchar")))
-        if not fits and kind != written_type(before[name]):
-            yield "5", f"column {name}: {kind} is written into {types[name]}"
+
+def _retyped(was: str, now: str, into: str) -> str:
+    """Say how an expression may write another type than `into`, which is empty where no DDL is known."""
+    from core.sql.writing import written_type
+
+    kind, before = written_type(now), written_type(was)
+    if kind == before:
+        return ""
+    if kind and into:
+        fits = kind == into or (kind == "string" and into.startswith(("char", "varchar")))
+        return "" if fits else f"{kind} is written into {into}"
+    if not kind:
+        return f"its cast to {before} is gone, and what is written now is not known" if _casts(was) else ""
+    return f"{kind} is written, and what the table has is not known" if _casts(now) or before else ""
+
+
+def _casts(expression: str) -> bool:
+    return expression.startswith(("CAST(", "TRY_CAST("))
 
 
 def _sink_findings(old: Revision, new: Revision) -> Iterator[Finding]:

@@ -99,6 +99,15 @@ def test_a_fingerprint_of_what_lies_beside_is_there(here: Path, capsys: pytest.C
         (f"{ROWS} -- all", "1", "record", ["the text changed"]),
         (f"{ROWS} WHERE v > 1", "3", "restart", ["filter added: 1 < v"]),
         (ROWS.replace("id, v", "id"), "5", "rebuild", ["column v is gone", "column removed: v"]),
+        (
+            ROWS.replace("id, v", "id, CAST(v AS STRING) AS v"),
+            "5",
+            "rebuild",
+            [
+                "column v: string is written, and what the table has is not known",
+                "column v: v → CAST(v AS STRING)",
+            ],
+        ),
         (ROWS.replace("INTO t", "INTO u"), "8", "rebuild", ["table: t → u"]),
     ],
 )
