@@ -106,8 +106,8 @@ def submit(
     wanted = request if request.nonce else replace(request, nonce=secrets.token_hex(8))
 
     def planned() -> Plan:
-        observed, answers = observe(reader), reader.opinions()
-        found = compute(declared.project, place.environment, observed, wanted, facts, answers=answers)
+        observed, said = observe(reader), reader.opinions()
+        found = compute(declared.project, place.environment, observed, wanted, facts, answers=said)
         refuse(found)
         return found
 
