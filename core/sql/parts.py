@@ -35,7 +35,9 @@ class Parts:
 
 def parts_of(query: Any, operators: tuple[Operator, ...]) -> Parts:
     """Write the canonical texts of a resolved, normalised query; the query is used up."""
-    marked = [node for node in query.walk() if "entry" in node.meta or "mark" in node.meta]
+    # Whatever was read or marked has an alias by now; asking every node for its meta would give each a dictionary.
+    aliased = [node for node in query.walk() if node.args.get("alias") is not None]
+    marked = [node for node in aliased if "entry" in node.meta or "mark" in node.meta]
     for node in marked:
         if "entry" in node.meta:
             _name(node)
