@@ -5,6 +5,7 @@ Whoever asks waits in a thread of their own, with a bound; stops and starts go b
 
 import json
 import logging
+import threading
 import time
 from collections.abc import Sequence
 
@@ -50,7 +51,9 @@ class Opinions:
                     why = why or error.summary
         except TryAgain as error:
             why = error.summary
-        finally:
+            # Whoever asked has waited long enough for a pool that is slow.
+            threading.Thread(target=self._clear, name="clear opinions", daemon=True).start()
+        else:
             self._clear()
         return tuple(found[question.key] for question in questions), why
 
