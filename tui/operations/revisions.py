@@ -111,9 +111,11 @@ def with_comparable_columns(
     return before, after
 
 
-def read_text(source: Source, *, every_table_streams: bool) -> tuple[tuple[Parsed, ...], tuple[Problem, ...]]:
-    """Read whatever statements a text holds, with its Problems."""
-    return read_any(source.text, source.name, every_table_streams=every_table_streams)
+def read_text(source: Source, reads: str | None) -> tuple[tuple[Parsed, ...], tuple[Problem, ...]]:
+    """Read whatever statements a text holds, with its Problems; without `reads`, as the settings beside it say."""
+    manifest = manifest_beside(source) if reads is None else None
+    wanted = reads or _first_settings(source, manifest.defaults if manifest else Settings()).reads
+    return read_any(source.text, source.name, every_table_streams=wanted == "stream")
 
 
 def fingerprints(source: Source, found: Sequence[Parsed], environment: str | None) -> list[dict[str, str | None]]:

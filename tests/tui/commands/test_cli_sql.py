@@ -68,6 +68,14 @@ def test_sql_reads_stdin_and_takes_every_table_as_a_stream(
         assert [read["streaming"] for read in json.loads(capsys.readouterr().out)["reads"]] == [streaming]
 
 
+def test_sql_reads_as_the_project_says(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = folder / "pipelines/facts/p/b/sql-scripts/dml.b.sql"
+    place.write_text("INSERT INTO b SELECT id, kind FROM a")
+    (place.parents[1] / "b.yml").write_text("reads: stream\n")
+    assert run(capsys, "sql", str(place))["reads"][0]["streaming"]
+    assert not run(capsys, "sql", str(place), "--reads", "batch")["reads"][0]["streaming"]
+
+
 def test_sql_of_several_statements_gives_them_together_and_one_by_one(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
