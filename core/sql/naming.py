@@ -140,8 +140,9 @@ def _select(select: Any, ctes: Scope, outer: list[Scope], names: Names) -> None:
 
 def _spread(source: Any, leaves: list[Any], inside: list[Any]) -> None:
     """Collect what a source is made of when brackets stand around tables and joins."""
-    if source is None:
-        raise Misread("a table is missing after FROM or JOIN", "write the table's name", -1)
+    if not isinstance(source, (exp.Table, exp.Subquery, exp.Lateral, exp.Values)):
+        # sqlglot takes FROM FROM (SELECT …) for a query without brackets, and loses what it reads.
+        raise Misread("a table is missing after FROM or JOIN", "write its name, or a query in brackets", -1)
     bracketed = isinstance(source, exp.Subquery) and not source.alias and not isinstance(source.this, exp.Query)
     bracketed = bracketed or (isinstance(source, exp.Subquery) and not source.alias and _holds_tables(source.this))
     if bracketed:
