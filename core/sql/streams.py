@@ -53,7 +53,8 @@ _ENDS = (
     "FROM",
     "OUTER",
 )
-_TURNING = frozenset(_ENDS) - {"LATERAL", "OUTER", "TABLESAMPLE", "PIVOT", "UNPIVOT"}
+_END_WORDS = frozenset(_ENDS)
+_TURNING = _END_WORDS - {"LATERAL", "OUTER", "TABLESAMPLE", "PIVOT", "UNPIVOT"}
 """Words that end FROM."""
 _NAMING = ("from", "on")
 """Clauses in which every token counts."""
@@ -199,10 +200,12 @@ def _delays(tokens: Sequence[Token], index: int) -> bool:
             depth -= 1
             if depth < 0:
                 return False
-        elif depth == 0 and is_word(tokens[at], "DELAY") and at + 1 < len(tokens) and is_word(tokens[at + 1], "OF"):
-            return True
-        elif depth == 0 and is_word(tokens[at], *_ENDS):
-            return False
+        elif depth == 0:
+            word = word_of(tokens[at])
+            if word == "DELAY" and at + 1 < len(tokens) and is_word(tokens[at + 1], "OF"):
+                return True
+            if word in _END_WORDS:
+                return False
     return False
 
 
