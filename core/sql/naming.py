@@ -115,6 +115,9 @@ def _with(query: Any, ctes: Scope, outer: list[Scope], names: Names) -> Scope:
 
 def _select(select: Any, ctes: Scope, outer: list[Scope], names: Names) -> None:
     scope: Scope = {}
+    if (into := select.args.get("into")) is not None:
+        remedy = "write INSERT INTO t SELECT …"
+        raise Misread("SELECT … INTO is not SQL of Spark", remedy, _offset(into), subject="INTO")
     from_, joins = select.args.get("from_"), select.args.get("joins") or []
     leaves: list[Any] = []
     inside: list[Any] = []
