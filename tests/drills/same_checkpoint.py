@@ -102,7 +102,7 @@ def run(trials: Sequence[Trial], pool: LocalPool, root: Path) -> None:
     prepare(trials, session, root)
     land(root, part=1)
     each(trials, lambda trial: step(trial, "changed 1", trial.edit.old, session(first_conf(trial)), root))
-    each(trials, lambda trial: step(trial, "new 1", trial.edit.new, session(first_conf(trial)), root))
+    each(trials, lambda trial: step(trial, "new 1", trial.edit.new, session(second_conf(trial)), root))
     land(root, part=2)
     each(trials, lambda trial: step(trial, "changed 2", trial.edit.new, session(second_conf(trial)), root))
     each(trials, lambda trial: step(trial, "new 2", trial.edit.new, session(second_conf(trial)), root))
@@ -127,7 +127,7 @@ def first_conf(trial: Trial) -> dict[str, str]:
 
 
 def second_conf(trial: Trial) -> dict[str, str]:
-    """Give what is set for part 2."""
+    """Give what is set for part 2, and for the new text alone from its first start."""
     return first_conf(trial) | dict(trial.edit.new.pool.conf if trial.edit.new.pool else ())
 
 
