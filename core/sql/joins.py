@@ -173,8 +173,7 @@ def _check_lateral(join: Any, found: Found) -> None:
     lateral = join.this
     if not isinstance(lateral, exp.Lateral):
         return
-    on = join.args.get("on")
-    if on is not None and on != exp.true():
+    if join.meta.get("on"):
         remedy = "write the condition into WHERE"
         summary = "LATERAL with ON beside a stream is a join that keeps state"
         found.misread.append(refused(summary, remedy, join, _WITHOUT_WATERMARK, subject="LATERAL"))

@@ -7,6 +7,7 @@ from sqlglot import exp
 
 from core.names import parse_table_name
 from core.sql.canonical import sql_of
+from core.sql.clauses import Delay
 from core.sql.functions import plain
 from core.sql.generators import generated
 from core.sql.lexing import open_source, tokens_of
@@ -15,7 +16,7 @@ from core.sql.parsing import parse_expression
 from core.sql.pivots import pivoted
 from core.sql.relations import Deciding, Item, Relation, Side, column_item, joined, labelled, made, renamed, side_of
 from core.sql.resolving import Place, Walk, first_offset, offset_of
-from core.sql.streams import HIDDEN, Delay, Mark
+from core.sql.streams import HIDDEN, Mark
 
 Ctes = Mapping[str, Relation]
 Sides = tuple[Side, ...]
