@@ -5,6 +5,7 @@ import re
 import shutil
 import tempfile
 import uuid
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -139,7 +140,9 @@ def _started(frame: Any, facts: Verdict, plan: str, scratch: Path) -> Verdict:
         return Verdict(refused=_reason(error))
     finally:
         if query is not None:
-            query.stop()
+            # A batch that plans does not end within the server's bound when the machine is busy; the verdict stands.
+            with suppress(Exception):
+                query.stop()
         shutil.rmtree(folder, ignore_errors=True)
 
 
