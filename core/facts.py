@@ -6,7 +6,7 @@ A text is known by its content alone, never by its path or its file's dates.
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import astuple
+from dataclasses import astuple, fields
 from typing import Any
 
 from core.problems import Problem
@@ -121,5 +121,7 @@ def _key(kind: bytes, text: str) -> bytes:
 
 def _settings(packed: str) -> Settings:
     values: list[Any] = json.loads(packed)
+    if len(values) != len(fields(Settings)):
+        raise ValueError("not the settings of this program")
     found: Any = [tuple(value) if isinstance(value, list) else value for value in values]
     return Settings(*found)

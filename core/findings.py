@@ -32,11 +32,24 @@ def findings(old: Revision, new: Revision) -> Iterator[Finding]:
     if (old.parsed is None) != (new.parsed is None):
         yield "6a", "a statement was added" if old.parsed is None else "its statement was taken away"
     elif old.parsed is not None and new.parsed is not None:
+        same = _differ_in_qualifiers(old, new)
         yield from _type_findings(old.parsed, new.parsed, new.ddl.columns)
-        yield from _source_findings(old.parsed, new.parsed)
-        yield from _meaning_findings(old.parsed, new.parsed, grown=grown)
+        yield from _source_findings(old.parsed, new.parsed, same=same)
+        if not same:
+            yield from _meaning_findings(old.parsed, new.parsed, grown=grown)
     if _plain(old.texts.dml) != _plain(new.texts.dml) or _plain(old.texts.ddl) != _plain(new.texts.ddl):
         yield "1", "the text changed"
+
+
+def _differ_in_qualifiers(old: Revision, new: Revision) -> bool:
+    """Whether two texts mean the same once every column's table is named, as far as the parents' columns are known."""
+    if old.parsed is None or new.parsed is None or old.parsed.canonical == new.parsed.canonical:
+        return False
+    if not (old.parents and new.parents):
+        return False
+    from core.sql.qualifying import qualified
+
+    return qualified(old.parsed.canonical, old.parents) == qualified(new.parsed.canonical, new.parents)
 
 
 def _column_findings(old: tuple[Column, ...], new: tuple[Column, ...]) -> Iterator[Finding]:
@@ -72,20 +85,34 @@ def _column_findings(old: tuple[Column, ...], new: tuple[Column, ...]) -> Iterat
 def _type_findings(old: Parsed, new: Parsed, declared: tuple[Column, ...]) -> Iterator[Finding]:
     """Find expressions that now write another type than the table has: Spark's file sink takes it and ruins the table.
 
-    Only what the text tells is found: a cast, or a function of one type.
+    Only what the text tells is found: casts, and functions of one type.
     """
     types = {column.name.lower(): column.type for column in declared}
     before = {column.name.lower(): column.expression for column in old.columns}
     for column in new.columns:
-        name = column.name.lower()
-        if not types.get(name) or before.get(name) in (None, column.expression):
-            continue
-        from core.sql.writing import written_type
+        name, now = column.name.lower(), column.expression
+        was = before.get(name, now)
+        if was != now and (words := _retyped(was, now, types.get(name, ""))):
+            yield "5", f"column {name}: {words}"
 
-        kind, into = written_type(column.expression), types[name]
-        fits = kind in ("", into) or (kind == "string" and into.startswith(("char", "varchar")))
-        if not fits and kind != written_type(before[name]):
-            yield "5", f"column {name}: {kind} is written into {types[name]}"
+
+def _retyped(was: str, now: str, into: str) -> str:
+    """Say how an expression may write another type than `into`, which is empty where no DDL is known."""
+    from core.sql.writing import written_type
+
+    kind, before = written_type(now), written_type(was)
+    if kind == before:
+        return ""
+    if kind and into:
+        fits = kind == into or (kind == "string" and into.startswith(("char", "varchar")))
+        return "" if fits else f"{kind} is written into {into}"
+    if not kind:
+        return f"its cast to {before} is gone, and what is written now is not known" if _casts(was) else ""
+    return f"{kind} is written, and what the table has is not known" if _casts(now) or before else ""
+
+
+def _casts(expression: str) -> bool:
+    return expression.startswith(("CAST(", "TRY_CAST("))
 
 
 def _sink_findings(old: Revision, new: Revision) -> Iterator[Finding]:
@@ -145,7 +172,7 @@ def _conf_row(key: str, *, stateful: bool) -> str:
     return "6a" if stateful else "3"
 
 
-def _source_findings(old: Parsed, new: Parsed) -> Iterator[Finding]:
+def _source_findings(old: Parsed, new: Parsed, *, same: bool) -> Iterator[Finding]:
     """Compare streamed reads by position: an unnamed source is known to a checkpoint by its number alone."""
     before = [read for read in old.reads if read.streaming]
     after = [read for read in new.reads if read.streaming]
@@ -159,7 +186,7 @@ def _source_findings(old: Parsed, new: Parsed) -> Iterator[Finding]:
     if [r.table for r in before] != [r.table for r in after]:
         yield "7c", "the streamed sources are in another order"
         return
-    if len(after) > 1 and old.pre != new.pre and _reorders(old, new):
+    if len(after) > 1 and old.pre != new.pre and not same and _reorders(old, new):
         yield "7c", "the streamed sources may stand in another order behind their WITH"
     for was, now in zip(before, after, strict=True):
         yield from _read_findings(was, now)

@@ -46,8 +46,10 @@ class Node:
     """As the DDL says; empty for rows and for columns that no DDL declares."""
     landed: bool
     """Whether others fill the table: lineage ends there."""
+    format: str = ""
+    """Of what landed: json, csv …"""
     location: str = ""
-    """Format and place of what landed, as its DDL says."""
+    """Of what landed, as its DDL says; empty where it does not say it."""
     expression: str = ""
     """What its statement writes into it; empty for rows and where others write."""
 
@@ -153,10 +155,10 @@ class Tracer:
         if table is None:
             return Node(at, "", landed=True)
         kind = next((column.type for column in table.ddl_facts.columns if column.name == at.column), "")
-        expression = "" if not at.column else self._statement(at.table).expressions.get(at.column.lower(), "")
-        ddl = table.ddl_facts
-        location = f"{ddl.format} {ddl.location}".strip() if table.external else ""
-        return Node(at, kind, landed=table.external, location=location, expression=expression)
+        expression = self._statement(at.table).expressions.get(at.column.lower(), "")
+        if not table.external:
+            return Node(at, kind, landed=False, expression=expression)
+        return Node(at, kind, landed=True, format=table.ddl_facts.format, location=table.ddl_facts.location)
 
     def _statement(self, name: TableName) -> _Statement:
         if name not in self._statements:

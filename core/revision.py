@@ -1,5 +1,6 @@
 """A statement as declared or as deployed: its texts, what they say, and what it runs on where that is known."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from core.facts import Facts
@@ -25,6 +26,8 @@ class Revision:
     """What it runs on, with its configuration; None where that is not known, and then nothing is said of it."""
     engine: str = ""
     """Version of Spark, `4.2.0`; empty where it is not known."""
+    parents: Mapping[TableName, tuple[str, ...]] = field(default_factory=dict)
+    """Columns of the tables that it reads, in lower case; a table that is not there is not known."""
 
     @property
     def hash(self) -> str:

@@ -40,16 +40,15 @@ def seconded(change: Change, answer: Answer | None, *, new: Revision, old: Revis
     if old is not None and old.parsed is not None and answer.old is not None:
         found += [f"Spark disagrees on the deployed text: {words}" for words in disagreements(old.parsed, answer.old)]
         found += [f"Spark disagrees: {words}" for words in _retyped(old, new, answer.old, answer.new)]
-    if not found:
-        change = replace(change, evidence=(*change.evidence, *_mistyped(new, answer.new)))
-    else:
+    if found:
         action = change.action if change.action is Action.START else Action.REBUILD
         return Change("6a", action, (*found, *change.evidence), classified=False, confirmed=False)
-    if change.row != "1":
-        return replace(change, confirmed=True)
-    if not answer.same:
-        return change
-    return replace(change, evidence=(*change.evidence, "same meaning, confirmed by Spark"), confirmed=True)
+    evidence = (*change.evidence, *_mistyped(new, answer.new))
+    if not change.classified or (change.row == "1" and not answer.same):
+        # What we do not know Spark cannot confirm, and what it calls different may be the same all the same.
+        return replace(change, evidence=evidence)
+    same = ("same meaning, confirmed by Spark",) if change.row == "1" else ()
+    return replace(change, evidence=(*evidence, *same), confirmed=True)
 
 
 def _retyped(old: Revision, new: Revision, before: Opinion, after: Opinion) -> Iterator[str]:

@@ -183,7 +183,19 @@ class Situation:
         old = self.old_revision(table)
         if old is None:
             return unproven("the deployed texts cannot be read")
-        return classify(old, new)
+        before, after = self._parents(old, deployed=True), self._parents(new, deployed=False)
+        return classify(replace(old, parents=before), replace(new, parents=after))
+
+    def _parents(self, revision: Revision, *, deployed: bool) -> dict[TableName, tuple[str, ...]]:
+        """Give the columns of what a revision reads, as far as they are known: as deployed, or as declared."""
+        found = {}
+        for table in {read.table for read in revision.parsed.reads} if revision.parsed is not None else ():
+            known = self.old_revision(table) if deployed and self.seen(table).deployed is not None else None
+            declared = self.declared(table)
+            ddl = known.ddl if known is not None else declared.ddl_facts if declared is not None else None
+            if ddl is not None:
+                found[table] = tuple(column.name.lower() for column in ddl.columns)
+        return found
 
     def _seconded(self, table: TableName, change: Change) -> Change:
         new, old = self.revision(table), self.old_revision(table)

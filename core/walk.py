@@ -371,5 +371,5 @@ class _Walk:
             return
         if row in ("3", "6c", "14") and declared.facts.stateful:
             self.found.warn(reader, f"keeps state, and aggregates across the seam in {table}")
-        if row == "4" and any(column.expression.endswith("*") for column in declared.facts.columns):
+        if row == "4" and any(column.name == "*" for column in declared.facts.columns):
             self.found.warn(reader, f"selects * and would write the new column of {table} at its next restart")

@@ -14,7 +14,7 @@ from sqlglot.errors import ErrorLevel
 
 from core.sql.functions import plain
 from core.sql.lexing import Misread
-from core.sql.unfolding import number, unfold
+from core.sql.unfolding import is_pure, number, unfold
 
 _PLAIN = re.compile(r"[a-z_][a-z0-9_]*\Z")
 # Words that sqlglot's Spark reads as no name without back-ticks; Spark itself would take some of them.
@@ -66,9 +66,12 @@ def _needs_no_quotes(name: Any) -> bool:
 
 def normalise(tree: Any) -> Any:
     """Bring a whole tree into its canonical form, in place where possible; names must be resolved before."""
+    queries = 0
     for node in tree.walk():
         node.comments = None
-        if isinstance(node, exp.Identifier):
+        if isinstance(node, exp.Select):
+            queries += 1
+        elif isinstance(node, exp.Identifier):
             _fold(node)
         elif isinstance(node, exp.Anonymous) and isinstance(node.this, str):
             node.set("this", plain(node.this))
@@ -76,11 +79,11 @@ def normalise(tree: Any) -> Any:
             node.this.set("this", node.this.name.lower())
         elif isinstance(node, exp.WindowSpec) and node.args.get("kind"):
             node.set("kind", str(node.args["kind"]).upper())
-    if isinstance(tree, exp.Query):
+    if queries > 1:
         unfold(tree)
     for node in reversed(list(tree.walk())):
         tree = _simplified(node, tree)
-    if isinstance(tree, exp.Query):
+    if queries > 1:
         # Terms that were sorted may hold queries of their own.
         number(tree)
     return tree
@@ -202,7 +205,11 @@ def _sorted_terms(node: Any) -> Any:
             waiting.append(each.this)
         else:
             found.append(each)
-    ordered = sorted({sql_of(each): each for each in found}.items(), key=_place)
+    written = [(sql_of(each), each) for each in found]
+    # A random term twice is another condition than once.
+    once = {text: each for text, each in written if is_pure(each)}
+    again = [(text, each) for text, each in written if text not in once]
+    ordered = sorted([*once.items(), *again], key=_place)
     if len(ordered) == 1:
         return ordered[0][1]
     result = _wrapped(ordered[0][1])

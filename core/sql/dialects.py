@@ -4,10 +4,11 @@ Each was refused by Spark 4.2.0 (run), except time travel, which it knows for ta
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from sqlglot import Token, TokenType
 
-from core.sql.lexing import Misread, is_word
+from core.sql.lexing import BRACKETS, Misread, is_word
 
 _BY_WINDOW = "write GROUP BY window(ts, '5 minutes')"
 _FUNCTIONS = {
@@ -31,12 +32,12 @@ _NOW = "write a plain JOIN, which reads the table as it is when the statement st
 
 def check_dialect(tokens: Sequence[Token]) -> None:
     """Raise Misread for the first construct of another engine's SQL."""
-    for index, token in enumerate(tokens):
-        after = tokens[index + 1] if index + 1 < len(tokens) else None
-        if after is None or token.token_type in (TokenType.STRING, TokenType.IDENTIFIER):
+    for index, (token, after) in enumerate(pairwise(tokens)):
+        kind, opens = token.token_type, after.token_type is TokenType.L_PAREN
+        if kind in _NO_WORDS or (kind is TokenType.VAR and not opens and str(token.text)[:1] not in _FIRST_LETTERS):
             continue
         word = str(token.text).upper()
-        if after.token_type is TokenType.L_PAREN and not _names_a_table(tokens, index):
+        if opens and not _names_a_table(tokens, index):
             _check_function(word, token)
         if word in _FIRST_WORDS:
             _check_phrase(word, token, tokens[index + 1 : index + 4])
@@ -54,6 +55,10 @@ def statement_set(tokens: Sequence[Token]) -> Misread | None:
 
 
 _FIRST_WORDS = frozenset(words[0] for words, _ in _PHRASES) | {"FOR"}
+_FIRST_LETTERS = frozenset(letter for word in _FIRST_WORDS for letter in (word[0], word[0].lower()))
+_NO_WORDS = frozenset(
+    (TokenType.STRING, TokenType.IDENTIFIER, TokenType.COMMA, TokenType.DOT, TokenType.NUMBER, *BRACKETS)
+)
 
 
 def _names_a_table(tokens: Sequence[Token], index: int) -> bool:

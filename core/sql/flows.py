@@ -32,6 +32,8 @@ class Found:
 
     reads: list[TableRead] = field(default_factory=list)
     misread: list[Misread] = field(default_factory=list)
+    numbering: list[Misread] = field(default_factory=list)
+    """Calls that number rows, which Spark refuses anywhere in a statement that streams."""
 
 
 def qualified(flow: Flow, alias: str) -> Flow:
@@ -40,12 +42,15 @@ def qualified(flow: Flow, alias: str) -> Flow:
     return replace(flow, event_times=names)
 
 
-def renamed(flow: Flow, alias: Any) -> Flow:
+def renamed(flow: Flow, alias: Any, found: Found) -> Flow:
     """Give the columns the names of a list behind an alias; where their order is unknown, no event time is known."""
     columns = [column.name for column in alias.columns] if isinstance(alias, exp.TableAlias) else []
     if not columns:
         return flow
     old = flow.outputs or ()
+    if flow.outputs is not None and len(columns) != len(old):
+        summary = f"{len(columns)} names stand behind {len(old)} columns"
+        found.misread.append(refused(summary, "name each column once", alias, "ASSIGNMENT_ARITY_MISMATCH"))
     events = frozenset(new for new, name in zip(columns, old, strict=False) if name in flow.event_times)
     return replace(flow, event_times=events, outputs=tuple(columns))
 

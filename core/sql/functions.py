@@ -22,6 +22,13 @@ _AGGREGATES = """
     tuple_union_agg_integer var_pop var_samp variance
 """
 AGGREGATES = frozenset(_AGGREGATES.split())
+GENERATORS = frozenset(
+    (
+        *("explode", "explode_outer", "posexplode", "posexplode_outer", "inline", "inline_outer"),
+        *("stack", "json_tuple", "variant_explode"),
+    )
+)
+"""Functions that give several columns, or a column with a name of its own."""
 # Table functions of Spark 4.2.0 that read no table.
 TABLE_FUNCTIONS = frozenset(
     (

@@ -1,6 +1,7 @@
 """Where a statement's columns and rows come from, as frozen values that need no parser to read.
 
-Two kinds are kept apart: a *value* flows into a column; a *condition* decides which rows or groups there are.
+Two kinds are kept apart: a *value* flows into a column; a *condition* decides which rows or groups there are. A test of
+CASE is a value: it picks a value for its own row. FILTER, PARTITION BY and ORDER BY of a window are conditions.
 """
 
 from dataclasses import dataclass

@@ -33,13 +33,14 @@ def joined(join: Any, left: Flow, right: Flow, select: Any, found: Found) -> Flo
     if where is not None and not join.side:
         # Spark pushes the WHERE of an inner join into its condition.
         met += [each for term in terms(where.this) for each in _with_common(term)]
-    keys = [each for each in met if _is_join_key(each)]
+    aliases = _aliases_of(join)
+    keys = [each for each in met if _is_join_key(each, aliases)]
     if not (keys or using or "NATURAL" in words):
         remedy = "write ON left.key = right.key"
         found.misread.append(refused("a join of two streams needs an equality", remedy, join, _NO_EQUALITY))
     elif "CROSS" in words and not join.meta.get("comma"):
         found.misread.append(refused("CROSS JOIN of two streams is refused by Spark", "write JOIN … ON …", join, ""))
-    _Sides(join, left, right).check(words, met, using, found)
+    _Sides(join, left, right).check(words, met, keys, using, found)
     detail = words or "INNER"
     if met:
         detail += f" ON {' AND '.join(sorted({sql_of(each) for each in met}))}"
@@ -63,10 +64,9 @@ class _Sides:
         self._join = join
         self._left = left.event_times
         self._right = right.event_times
-        inside = join.this.find_all(exp.Table, exp.Subquery) if not join.this.alias else [join.this]
-        self._aliases = {each.alias for each in inside}
+        self._aliases = _aliases_of(join)
 
-    def check(self, words: str, met: list[Any], using: tuple[str, ...], found: Found) -> None:
+    def check(self, words: str, met: list[Any], keys: list[Any], using: tuple[str, ...], found: Found) -> None:
         """Say which outer and semi joins Spark refuses: the state of an outer side must end some time."""
         join = self._join
         if "ANTI" in words:
@@ -79,16 +79,15 @@ class _Sides:
         if not (self._left or self._right):
             summary = f"{name} of two streams needs a watermark"
             found.misread.append(refused(summary, "write WATERMARK … DELAY OF … on both sides", join))
-        elif not (self._by_key(met, using) or self._by_range(words, met)):
+        elif not (self._by_key(keys, using) or self._by_range(words, met)):
             remedy = "add to ON: equal event times, or a range between them that ends the kept side's waiting"
             summary = f"{name} of two streams needs a condition on event time"
             found.misread.append(refused(summary, remedy, join))
 
-    def _by_key(self, met: list[Any], using: tuple[str, ...]) -> bool:
+    def _by_key(self, keys: list[Any], using: tuple[str, ...]) -> bool:
         """Whether an event time is a key of the join."""
         if any(name.rpartition(".")[2] in using for name in self._left | self._right):
             return True
-        keys = [term for term in met if _is_join_key(term)]
         return any(self._is_event(side) for term in keys for side in (term.this, term.expression))
 
     def _by_range(self, words: str, met: list[Any]) -> bool:
@@ -154,20 +153,27 @@ def _with_common(term: Any) -> list[Any]:
     return [term, *(part for text, part in arms[0].items() if all(text in arm for arm in arms))]
 
 
-def _is_join_key(term: Any) -> bool:
-    """Whether a term equates columns of two sources, as far as the qualifiers tell."""
+def _aliases_of(join: Any) -> set[str]:
+    """Give the aliases of what is joined: more than one where brackets hold several tables."""
+    inside = [join.this] if join.this.alias else join.this.find_all(exp.Table, exp.Subquery)
+    return {each.alias for each in inside}
+
+
+def _is_join_key(term: Any, joined: set[str]) -> bool:
+    """Whether a term equates columns of what is joined with columns of the rest, as far as the qualifiers tell."""
     if not isinstance(term, (exp.EQ, exp.NullSafeEQ)):
         return False
     left, right = ({column.table for column in side.find_all(exp.Column)} for side in (term.this, term.expression))
-    return bool(left and right) and (not left & right or left == {""})
+    if "" in left | right:
+        return bool(left and right) and (not left & right or left == {""})
+    return any(one and other and one <= joined and not other & joined for one, other in ((left, right), (right, left)))
 
 
 def _check_lateral(join: Any, found: Found) -> None:
     lateral = join.this
     if not isinstance(lateral, exp.Lateral):
         return
-    on = join.args.get("on")
-    if on is not None and on != exp.true():
+    if join.meta.get("on"):
         remedy = "write the condition into WHERE"
         summary = "LATERAL with ON beside a stream is a join that keeps state"
         found.misread.append(refused(summary, remedy, join, _WITHOUT_WATERMARK, subject="LATERAL"))

@@ -30,6 +30,7 @@ _BREAK = re.compile(r"\n")
 _SIDE_BY_SIDE = re.compile(r"""['"]['"]""")
 """Two strings without a space between them, or an empty one."""
 _DIALECT = Spark()
+BRACKETS = (TokenType.L_PAREN, TokenType.R_PAREN)
 _OPENING = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE})
 _CLOSING = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE})
 

@@ -115,11 +115,16 @@ def _with(query: Any, ctes: Scope, outer: list[Scope], names: Names) -> Scope:
 
 def _select(select: Any, ctes: Scope, outer: list[Scope], names: Names) -> None:
     scope: Scope = {}
+    if (into := select.args.get("into")) is not None:
+        remedy = "write INSERT INTO t SELECT …"
+        raise Misread("SELECT … INTO is not SQL of Spark", remedy, _offset(into), subject="INTO")
     from_, joins = select.args.get("from_"), select.args.get("joins") or []
     leaves: list[Any] = []
     inside: list[Any] = []
     for join in joins:
-        join.meta["comma"] = join.kind == "CROSS" and not _crosses(join, names.marks)
+        before = _connector(join, names.marks) if join.kind == "CROSS" or isinstance(join.this, exp.Lateral) else None
+        join.meta["comma"] = before is not None and not before[1]
+        join.meta["on"] = before is not None and before[0] in names.marks.with_on
     for root in [*([from_.this] if from_ is not None else []), *(join.this for join in joins)]:
         _spread(root, leaves, inside)
     laterals = [*(select.args.get("laterals") or []), *(each for each in inside if isinstance(each, exp.Lateral))]
@@ -140,6 +145,9 @@ def _select(select: Any, ctes: Scope, outer: list[Scope], names: Names) -> None:
 
 def _spread(source: Any, leaves: list[Any], inside: list[Any]) -> None:
     """Collect what a source is made of when brackets stand around tables and joins."""
+    if not isinstance(source, (exp.Table, exp.Subquery, exp.Lateral, exp.Values)):
+        # sqlglot takes FROM FROM (SELECT …) for a query without brackets, and loses what it reads.
+        raise Misread("a table is missing after FROM or JOIN", "write its name, or a query in brackets", -1)
     bracketed = isinstance(source, exp.Subquery) and not source.alias and not isinstance(source.this, exp.Query)
     bracketed = bracketed or (isinstance(source, exp.Subquery) and not source.alias and _holds_tables(source.this))
     if bracketed:
@@ -152,10 +160,10 @@ def _spread(source: Any, leaves: list[Any], inside: list[Any]) -> None:
     inside.extend(source.args.get("laterals") or [])
 
 
-def _crosses(join: Any, marks: Marks) -> bool:
-    """Whether CROSS JOIN is written, not a comma: what stands last before the first name."""
-    before = [cross for start, cross in marks.connectors if start < _offset(join.this)]
-    return bool(before) and before[-1]
+def _connector(join: Any, marks: Marks) -> tuple[int, bool] | None:
+    """Find the word or comma that joins: what stands last before the first name."""
+    start = _offset(join.this)
+    return next((each for each in reversed(marks.connectors) if each[0] < start), None)
 
 
 def _holds_tables(node: Any) -> bool:
@@ -208,6 +216,9 @@ def _table(table: Any, ctes: Scope, names: Names) -> None:
     implied = names.every_table_streams and not mark.streaming
     if implied:
         mark = replace(mark, streaming=True)
+    elif not mark.streaming and mark.watermark is not None:
+        # Spark drops a watermark over a table without a word (4.2.0, run).
+        mark = replace(mark, watermark=None)
     name = ".".join(part.name for part in (*before, identifier))
     start = int((before or [identifier])[0].meta.get("start", start))
     names.reads.append(TableRead(name, mark, alias, start, end, alias_at, len(before) + 1, implied))

@@ -11,6 +11,7 @@ from sqlglot import exp
 
 from core.sql.canonical import sql_of
 from core.sql.flows import Flow, Found, is_event_time, no_watermark, qualified, refused, renamed
+from core.sql.functions import GENERATORS
 from core.sql.grouping import (
     TIME_WINDOWS,
     WATERMARK_REMEDY,
@@ -27,7 +28,10 @@ from core.sql.values import Operator
 
 def flow_of(query: Any, found: Found) -> Flow:
     """Follow a resolved and normalised query; what Spark would refuse is added to `found.misread`."""
-    return _query(query, {}, found)
+    flow = _query(query, {}, found)
+    if flow.streaming:
+        found.misread += found.numbering
+    return flow
 
 
 def _query(query: Any, ctes: dict[str, Flow], found: Found) -> Flow:
@@ -36,7 +40,7 @@ def _query(query: Any, ctes: dict[str, Flow], found: Found) -> Flow:
         ctes = dict(ctes)
         for cte in with_.expressions:
             # Spark checks a part of WITH even where nothing reads it.
-            ctes[cte.alias] = renamed(_query(cte.this, ctes, found), cte.args.get("alias"))
+            ctes[cte.alias] = renamed(_query(cte.this, ctes, found), cte.args.get("alias"), found)
     if isinstance(query, exp.Subquery):
         return _ends(query, _query(query.this, ctes, found), found)
     if isinstance(query, exp.SetOperation):
@@ -62,9 +66,20 @@ def _ends(query: Any, flow: Flow, found: Found) -> Flow:
         offset = query.args["offset"]
         found.misread.append(refused("OFFSET cannot be streamed", "remove OFFSET", offset, subject="OFFSET"))
     limit = query.args.get("limit")
-    if limit is not None and sql_of(limit.expression).lower() != "all":
-        flow = replace(flow, operators=(*flow.operators, Operator("limit", (), sql_of(limit.expression))))
+    if limit is not None:
+        flow = _limited(query, flow, sql_of(limit.expression).lower())
     return flow
+
+
+def _limited(query: Any, flow: Flow, limit: str) -> Flow:
+    """Count the rows; Spark keeps nothing for ALL and 0, and one of two limits over each other (4.2.0, run)."""
+    if limit in ("all", "0"):
+        return flow
+    below = flow.operators
+    between = ("where", "group", "having", "distinct", "joins", "laterals")
+    if below and below[-1].kind == "limit" and not any(query.args.get(key) for key in between):
+        limit, below = f"least({below[-1].detail}, {limit})", below[:-1]
+    return replace(flow, operators=(*below, Operator("limit", (), limit)))
 
 
 def _set_operation(query: Any, ctes: dict[str, Flow], found: Found) -> Flow:
@@ -105,6 +120,9 @@ def _combined(query: Any, left: Flow, right: Flow, found: Found, *, distinct: bo
             remedy = f"write UNION ALL, or {WATERMARK_REMEDY}"
             what = "UNION without ALL" if union else word
             found.misread.append(no_watermark(query, what, remedy))
+        if union and left.operators and left.operators[-1] == Operator("deduplicate", (), "union"):
+            # Spark makes one of UNION over UNION (4.2.0, run).
+            flow = replace(flow, operators=(*left.operators[:-1], *right.operators))
         flow = replace(flow, operators=(*flow.operators, Operator("deduplicate", (), word.lower())))
     return flow
 
@@ -151,7 +169,7 @@ def _source(source: Any, ctes: dict[str, Flow], found: Found) -> Flow:
     if flow.streaming and source.args.get("sample") is not None:
         found.misread.append(refused("a stream cannot be sampled", "write WHERE rand() < 0.1", source))
     flow = _pivoted(source, _marked(flow, mark, source, found), found)
-    flow = qualified(renamed(flow, source.args.get("alias")), source.alias)
+    flow = qualified(renamed(flow, source.args.get("alias"), found), source.alias)
     return _with_joins(source, flow, ctes, found)
 
 
@@ -217,7 +235,8 @@ def _projected(select: Any, flow: Flow) -> Flow:
         inner = each.unalias()
         windows = isinstance(inner, exp.Anonymous) and str(inner.this) in (*TIME_WINDOWS, "window_time")
         name = each.alias_or_name or (str(inner.this) if windows else "")
-        outputs.append("*" if _is_star(inner) else name)
+        generates = isinstance(inner, exp.Anonymous) and str(inner.this) in GENERATORS
+        outputs.append("*" if _is_star(inner) or generates else name)
         if _is_star(inner):
             names |= _starred(inner, flow)
         elif is_event_time(inner, flow):
@@ -258,9 +277,9 @@ def _check_subqueries(select: Any, flow: Flow, ctes: dict[str, Flow], found: Fou
                 summary = "a stream cannot stand in a subquery of an expression"
                 found.misread.append(refused(summary, remedy, each, condition))
         else:
-            if flow.streaming and isinstance(each, exp.Anonymous) and each.this == "monotonically_increasing_id":
+            if isinstance(each, exp.Anonymous) and each.this == "monotonically_increasing_id":
                 remedy = "use uuid(), or a key of the row"
-                found.misread.append(refused(f"{each.this} cannot be streamed", remedy, select))
+                found.numbering.append(refused(f"{each.this} cannot stand beside a stream", remedy, select))
             waiting.extend(each.iter_expressions())
 
 

@@ -5,6 +5,7 @@ through an aggregate and drops aggregates that nobody reads (optimised plans of 
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +35,9 @@ class Parts:
 
 def parts_of(query: Any, operators: tuple[Operator, ...]) -> Parts:
     """Write the canonical texts of a resolved, normalised query; the query is used up."""
-    marked = [node for node in query.walk() if "entry" in node.meta or "mark" in node.meta]
+    # Whatever was read or marked has an alias by now; asking every node for its meta would give each a dictionary.
+    aliased = [node for node in query.walk() if node.args.get("alias") is not None]
+    marked = [node for node in aliased if "entry" in node.meta or "mark" in node.meta]
     for node in marked:
         if "entry" in node.meta:
             _name(node)
@@ -118,22 +121,33 @@ def _lift(query: Any, operators: tuple[Operator, ...]) -> str:
     inner = _only_source(query)
     if inner is None or not aggregating(inner) or any(inner.args.get(key) is not None for key in _ABOVE_ONLY):
         return ""
-    used = sorted({column.name for column in query.find_all(exp.Column) if column.parent_select is query})
+    used = {column.parts[0].name for column in query.find_all(exp.Column) if column.parent_select is query}
     if any(each.find(exp.Star) is not None for each in query.expressions):
-        used = ["*"]
+        used |= {each.alias_or_name for each in inner.expressions}
     computed = {each.alias_or_name for each in inner.expressions if aggregates_in(each)}
     above = _lift_terms(query, "where", computed)
     outputs = ", ".join(sql_of(each) for each in query.expressions)
-    query.set("expressions", [exp.column(name) if name != "*" else exp.Star() for name in used])
-    return f"SELECT {outputs} FROM ({_lift_aggregate(inner)})" + _conditions("WHERE", above)
+    query.set("expressions", [exp.column(name) for name in sorted(used)])
+    # Spark keeps no aggregate that nobody uses, and pushes what is left of WHERE below the state.
+    kept = [call for each in inner.expressions if each.alias_or_name in used for call in aggregates_in(each)]
+    kept += _named_in(query.args.get("where"), inner.expressions)
+    return f"SELECT {outputs} FROM ({_lift_aggregate(inner, kept)})" + _conditions("WHERE", above)
 
 
-def _lift_aggregate(select: Any) -> str:
-    """Take projection and aggregate conditions; keys and aggregates themselves are part of `state`."""
+def _lift_aggregate(select: Any, kept: Sequence[Any] = ()) -> str:
+    """Take projection and aggregate conditions; keys and aggregates are part of `state`, and `kept` stays below too."""
     above = _lift_terms(select, "having", _named_aggregates(select))
+    below = {sql_of(each): each.copy() for each in (*kept, *_named_in(select.args.get("having"), select.expressions))}
     outputs = ", ".join(sql_of(each) for each in select.expressions)
-    select.set("expressions", [exp.Star()])
+    select.set("expressions", [below[text] for text in sorted(below)] or [exp.Star()])
     return f"SELECT {outputs} FROM state" + _conditions("HAVING", above)
+
+
+def _named_in(condition: Any, outputs: Sequence[Any]) -> list[Any]:
+    """List the outputs that a condition may mean by their names."""
+    columns = condition.find_all(exp.Column) if condition is not None else ()
+    names = {column.parts[0].name for column in columns}
+    return [each for each in outputs if isinstance(each, exp.Alias) and each.alias in names]
 
 
 def _conditions(word: str, lifted: list[str]) -> str:

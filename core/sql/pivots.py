@@ -4,6 +4,7 @@ from typing import Any
 
 from sqlglot import exp
 
+from core.sql.canonical import sql_of
 from core.sql.functions import PREFIX
 from core.sql.relations import Deciding, Item, Relation, add_origins, all_origins, made, side_of
 from core.sql.resolving import Place, Walk, first_offset
@@ -16,12 +17,12 @@ def pivoted(pivot: Any, relation: Relation, walk: Walk) -> Relation:
     single = len(fields) == 1 and isinstance(fields[0], exp.In)
     if single and pivot.args.get("unpivot"):
         found = _unpivoted(pivot, fields[0], relation, place, walk)
-    elif single and isinstance(fields[0].this, exp.Column):
+    elif single and pivot.args.get("columns"):
         found = _pivoted(pivot, fields[0], relation, place, walk)
     else:
         found = None
     if found is None:
-        reason = "a PIVOT over several columns is not followed"
+        reason = "this form of PIVOT or UNPIVOT is not followed"
         walk.miss("PIVOT", reason, "PIVOT", first_offset(pivot))
         found = Relation([], relation.deciding, relation.tables, reason)
     found.shown, found.written = relation.shown, relation.written
@@ -29,7 +30,7 @@ def pivoted(pivot: Any, relation: Relation, walk: Walk) -> Relation:
 
 
 def _pivoted(pivot: Any, field: Any, relation: Relation, place: Place, walk: Walk) -> Relation:
-    key = walk.item(field.this, place)
+    key = made("", [walk.item(each, place) for each in _keys(field.this)], sql_of(field.this))
     aggregates = [each.unalias() if isinstance(each, exp.Alias) else each for each in pivot.expressions]
     values = [walk.item(each, place) for each in aggregates]
     used = set(all_origins(key)).union(*(all_origins(each) for each in values))
@@ -43,6 +44,11 @@ def _pivoted(pivot: Any, field: Any, relation: Relation, place: Place, walk: Wal
         items.append(item)
     grouping = Deciding("PIVOT", made("", [*groups, key], key.expression))
     return Relation(items, {**relation.deciding, grouping: None}, relation.tables, relation.missing)
+
+
+def _keys(node: Any) -> list[Any]:
+    """List the columns of `FOR a` or `FOR (a, b)`."""
+    return list(node.expressions) if isinstance(node, exp.Tuple) else [node]
 
 
 def _unpivoted(pivot: Any, field: Any, relation: Relation, place: Place, walk: Walk) -> Relation | None:

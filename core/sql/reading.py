@@ -16,27 +16,15 @@ from core.problems import Problem, Severity
 from core.sql.canonical import normalise, sql_of
 from core.sql.dialects import check_dialect, statement_set
 from core.sql.flows import Found
+from core.sql.functions import GENERATORS
 from core.sql.headers import PLACED, REMEDY, Header, header_of
-from core.sql.lexing import Misread, Source, open_source, statements_of, tokens_of
+from core.sql.lexing import Misread, Source, end_of, open_source, statements_of, tokens_of
 from core.sql.naming import Names, TableRead, resolve
 from core.sql.operators import flow_of
 from core.sql.parsing import parse_query, too_deep
-from core.sql.parts import parts_of
+from core.sql.parts import Parts, parts_of
 from core.sql.streams import take_out
 from core.sql.values import Column, Parsed, Read, Verb, Watermark
-
-_GENERATORS = (
-    "explode",
-    "explode_outer",
-    "posexplode",
-    "posexplode_outer",
-    "inline",
-    "inline_outer",
-    "stack",
-    "json_tuple",
-    "variant_explode",
-)
-"""Functions that give several columns, or a column with a name of its own."""
 
 
 @dataclass(slots=True)
@@ -133,11 +121,16 @@ def _read(statement: list[Token], source: Source, reading: _Reading, *, every_ta
     reading.misread += found.misread
     reading.rules += _rules(header, names)
     reading.misread += _named_twice(names)
+    reading.misread += _read_both_ways(names)
     if header.verb is Verb.INSERT and not (flow.streaming or found.misread or header.rules):
         reading.rules.append(_nothing_streams(statement, names))
     if header.verb not in (Verb.INSERT, Verb.SELECT) and any(read.streaming for read in reads):
         reading.misread.append(_executed_as_batch(header, names))
     parts = parts_of(query, flow.operators)
+    if header.verb is Verb.MERGE:
+        # The query stands for what is read; what is written under which condition is told by the words alone.
+        words = " ".join(source.text[token.start : end_of(token)] for token in statement)
+        outputs, parts = (), Parts(words, "", words, "")
     return Parsed(
         writes=TableName(header.target.text if header.target else ""),
         select=header.text(source),
@@ -178,7 +171,6 @@ def _rules(header: Header, names: Names) -> Iterator[Misread]:
         yield from _name_rule(header.target.text, len(header.target.parts), header.target.start)
     for read in names.reads:
         yield from _name_rule(read.name, read.parts, read.start)
-    yield from _read_both_ways(names)
 
 
 def _name_rule(name: str, parts: int, start: int) -> Iterator[Misread]:
@@ -220,7 +212,7 @@ def _output_name(node: Any, text: str) -> str:
     """Name an output as Spark does; a generator without an alias stands for columns that only its argument tells."""
     if _is_named(node):
         return str(node.alias_or_name)
-    if isinstance(node, exp.Anonymous) and str(node.this) in _GENERATORS:
+    if isinstance(node, exp.Anonymous) and str(node.this) in GENERATORS:
         return "*"
     return text.lower()
 

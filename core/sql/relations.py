@@ -3,7 +3,7 @@
 Names are in lower case here: Spark's names ignore case. An item never changes once another one uses it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -48,7 +48,8 @@ class Deciding:
 
     def value(self) -> Condition:
         """Freeze it."""
-        inputs = tuple(_input(self.item, origin, Kind.CONDITION) for origin in sorted(all_origins(self.item)))
+        steps = _steps(self.item)
+        inputs = tuple(_input(self.item, at, Kind.CONDITION, steps) for at in sorted(all_origins(self.item)))
         return Condition(self.clause, self.item.expression, inputs, self.item.offset)
 
 
@@ -69,10 +70,14 @@ class Relation:
     """Alias or name as it is written, in lower case."""
     hidden: tuple[Item, ...] = ()
     """Columns that are there when they are named, and that `*` leaves out."""
+    _by_name: dict[str, list[Item]] = field(default_factory=dict)
 
     def named(self, name: str) -> list[Item]:
         """List the columns of a name."""
-        return [item for item in self.items if item.name == name] or [i for i in self.hidden if i.name == name]
+        if not self._by_name:
+            for item in self.items:
+                self._by_name.setdefault(item.name, []).append(item)
+        return self._by_name.get(name) or [item for item in self.hidden if item.name == name]
 
 
 @dataclass(slots=True)
@@ -85,6 +90,7 @@ class Side:
     """What `*` and a bare name mean, with the alias it comes from; empty for a column that USING merged."""
     named: dict[str, Item] = field(default_factory=dict)
     """What Spark adds without being asked: `window` where a SELECT groups by one, and earlier aliases of a SELECT."""
+    _by_name: dict[str, list[tuple[str, Item]]] = field(default_factory=dict)
 
     def deciding(self) -> dict[Deciding, None]:
         """Collect what decides the rows of the sources."""
@@ -94,11 +100,13 @@ class Side:
         """Collect the tables under the sources."""
         return {table: None for relation in self.relations.values() for table in relation.tables}
 
-    def bare(self, name: str) -> list[Item]:
-        """List what a name without qualifier can be."""
-        found = [item for _, item in self.visible if item.name == name]
-        hidden = (item for each in self.relations.values() for item in each.hidden)
-        return found or [item for item in hidden if item.name == name]
+    def bare(self, name: str) -> list[tuple[str, Item]]:
+        """List what a name without qualifier can be, each with the alias that it comes from."""
+        if not self._by_name:
+            for alias, item in self.visible:
+                self._by_name.setdefault(item.name, []).append((alias, item))
+        hidden = ((alias, item) for alias, each in self.relations.items() for item in each.hidden)
+        return self._by_name.get(name) or [(alias, item) for alias, item in hidden if item.name == name]
 
     def missing(self) -> str:
         """Say why a bare name may be a column that we do not know; empty when it cannot."""
@@ -234,15 +242,16 @@ def field_of(item: Item, path: Iterable[str]) -> Item | None:
 
 def inputs_of(item: Item) -> tuple[Input, ...]:
     """List what an output stands on: values first, then conditions that are no values, each sorted."""
-    values = [_input(item, origin, Kind.VALUE) for origin in sorted(item.values)]
+    steps = _steps(item)
+    values = [_input(item, origin, Kind.VALUE, steps) for origin in sorted(item.values)]
     others = sorted(origin for origin in item.conditions if origin not in item.values)
-    return (*values, *(_input(item, origin, Kind.CONDITION) for origin in others))
+    return (*values, *(_input(item, origin, Kind.CONDITION, steps) for origin in others))
 
 
-def _input(item: Item, origin: Origin, kind: Kind) -> Input:
+def _input(item: Item, origin: Origin, kind: Kind, steps: Mapping[Origin, Mapping[Step, None]]) -> Input:
     paths = item.values.get(origin, frozenset()) | item.conditions.get(origin, frozenset())
-    whole = "" in paths
-    return Input(origin, kind, _text(item, origin), () if whole else tuple(sorted(paths)), _through(item, origin))
+    fields = () if "" in paths else tuple(sorted(paths))
+    return Input(origin, kind, _text(item, origin), fields, tuple(steps.get(origin, ())))
 
 
 def _text(item: Item, origin: Origin) -> str:
@@ -253,16 +262,17 @@ def _text(item: Item, origin: Origin) -> str:
     return " | ".join(dict.fromkeys(_text(each, origin) for each in near)) or item.expression
 
 
-def _through(item: Item, origin: Origin) -> tuple[Step, ...]:
-    """List the named steps between an item and an origin, nearest first."""
-    found: dict[Step, None] = {}
+def _steps(item: Item) -> dict[Origin, dict[Step, None]]:
+    """Collect, by origin, the named steps between an item and what it stands on, nearest first."""
+    found: dict[Origin, dict[Step, None]] = {}
     seen: set[int] = set()
     waiting = list(item.uses)
     for each in waiting:
-        if id(each) in seen or (origin not in each.values and origin not in each.conditions):
+        if id(each) in seen:
             continue
         seen.add(id(each))
         if each.label:
-            found[Step(each.label, _text(each, origin))] = None
+            for origin in {**each.values, **each.conditions}:
+                found.setdefault(origin, {})[Step(each.label, _text(each, origin))] = None
         waiting.extend(each.uses)
-    return tuple(found)
+    return found

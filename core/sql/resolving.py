@@ -188,10 +188,10 @@ class Walk:
                 found, rest = relation.named(parts[1].name.lower()), parts[2:]
                 if not found and not relation.missing:
                     # Spark falls back from the source to a struct of its name.
-                    found, rest = side.bare(relation.written), parts[1:]
+                    found, rest = [item for _, item in side.bare(relation.written)], parts[1:]
                 missing = relation.missing
             else:
-                found, rest = side.bare(bare), parts[1:]
+                found, rest = [item for _, item in side.bare(bare)], parts[1:]
                 if not found and bare in side.named:
                     found = [side.named[bare]]
                 missing = side.missing()
@@ -293,7 +293,7 @@ def _show(column: Any, side: Side, *, outer: bool) -> None:
     if len(parts) > 1 and first in side.relations:
         parts = parts[1:] if not several else [exp.to_identifier(side.relations[first].shown), *parts[1:]]
     elif several and len(parts) < 4:
-        alias = next((alias for alias, item in side.visible if item.name == first.lower() and alias), "")
+        alias = next((alias for alias, _ in side.bare(first.lower()) if alias), "")
         parts = [exp.to_identifier(side.relations[alias].shown), *parts] if alias else parts
     for key, part in zip(("this", "table", "db", "catalog"), [*reversed(parts), None, None, None], strict=False):
         column.set(key, part)

@@ -7,6 +7,7 @@ from sqlglot import exp
 
 from core.names import parse_table_name
 from core.sql.canonical import sql_of
+from core.sql.clauses import Delay
 from core.sql.functions import plain
 from core.sql.generators import generated
 from core.sql.lexing import open_source, tokens_of
@@ -15,7 +16,7 @@ from core.sql.parsing import parse_expression
 from core.sql.pivots import pivoted
 from core.sql.relations import Deciding, Item, Relation, Side, column_item, joined, labelled, made, renamed, side_of
 from core.sql.resolving import Place, Walk, first_offset, offset_of
-from core.sql.streams import HIDDEN, Delay, Mark
+from core.sql.streams import HIDDEN, Mark
 
 Ctes = Mapping[str, Relation]
 Sides = tuple[Side, ...]
@@ -136,7 +137,7 @@ class Sources:
         offset = next((offset_of(each) for each in join.args.get("using") or [] if each.name.lower() == name), 0)
         pair: list[Item] = []
         for side in sides:
-            found = side.bare(name)
+            found = [item for _, item in side.bare(name)]
             if len(found) != 1:
                 reason = "it is ambiguous on a side of USING" if found else "a side of USING has no such column"
                 self.walk.miss(name, side.missing() or reason, "JOIN", offset)

@@ -2,14 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-from sqlglot import Token, TokenType, exp
+from sqlglot import Token, TokenType
 
-from core.sql.canonical import normalise, sql_of
-from core.sql.lexing import Misread, closing, end_of, is_word, word_of
-from core.sql.options import unknown_option
-from core.sql.parsing import parse_expression
+from core.sql.clauses import Delay, options_in, source_name, watermark_at
+from core.sql.lexing import BRACKETS, Misread, closing, end_of, is_word, word_of
 
 HIDDEN = "hg_w_"
 """Prefix of the alias that carries a watermark of what is not `STREAM t`; the digits after it index `hidden`."""
@@ -53,34 +50,15 @@ _ENDS = (
     "FROM",
     "OUTER",
 )
-_TURNING = frozenset(_ENDS) - {"LATERAL", "OUTER", "TABLESAMPLE", "PIVOT", "UNPIVOT"}
+_END_WORDS = frozenset(_ENDS)
+_TURNING = _END_WORDS - {"LATERAL", "OUTER", "TABLESAMPLE", "PIVOT", "UNPIVOT"}
 """Words that end FROM."""
 _NAMING = ("from", "on")
 """Clauses in which every token counts."""
-_TURNS = frozenset(
-    {
-        TokenType.SELECT,
-        TokenType.FROM,
-        TokenType.JOIN,
-        TokenType.COMMA,
-        TokenType.L_PAREN,
-        TokenType.R_PAREN,
-    }
-)
+_TURNS = frozenset((TokenType.SELECT, TokenType.FROM, TokenType.JOIN, TokenType.COMMA, *BRACKETS))
 """What counts in every other clause."""
 _LONGEST_TIME = 100
 """Tokens between WATERMARK and DELAY: an expression for the event time."""
-
-
-@dataclass(frozen=True, slots=True)
-class Delay:
-    """A WATERMARK clause; both texts are canonical."""
-
-    text: str
-    """`ts`, or `to_timestamp(k) AS z`."""
-    name: str
-    """The column that carries event time from here on; empty when an expression has no name."""
-    delay: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +85,8 @@ class Marks:
     """What is readable and still wrong: unknown options."""
     connectors: list[tuple[int, bool]] = field(default_factory=list)
     """Offsets of FROM, JOIN and commas in FROM, and whether it is CROSS JOIN: sqlglot takes a comma for one."""
+    with_on: set[int] = field(default_factory=set)
+    """Offsets of those that an ON follows: sqlglot writes ON TRUE behind LATERAL by itself."""
 
 
 @dataclass(slots=True)
@@ -116,6 +96,8 @@ class _Level:
     clause: str = ""
     selects: bool = False
     expects: bool = False
+    connector: int = -1
+    """Offset of the last FROM, JOIN or comma of this level."""
 
 
 def take_out(tokens: Sequence[Token]) -> Marks:
@@ -149,6 +131,9 @@ def take_out(tokens: Sequence[Token]) -> Marks:
             _step(level, tokens, index)
             if level.expects:
                 marks.connectors.append((int(token.start), is_word(tokens[index - 1], "CROSS")))
+                level.connector = int(token.start)
+            elif token.token_type is TokenType.ON:
+                marks.with_on.add(level.connector)
         marks.tokens.append(token)
         index += 1
     return marks
@@ -208,10 +193,12 @@ def _delays(tokens: Sequence[Token], index: int) -> bool:
             depth -= 1
             if depth < 0:
                 return False
-        elif depth == 0 and is_word(tokens[at], "DELAY") and at + 1 < len(tokens) and is_word(tokens[at + 1], "OF"):
-            return True
-        elif depth == 0 and is_word(tokens[at], *_ENDS):
-            return False
+        elif depth == 0:
+            word = word_of(tokens[at])
+            if word == "DELAY" and at + 1 < len(tokens) and is_word(tokens[at + 1], "OF"):
+                return True
+            if word in _END_WORDS:
+                return False
     return False
 
 
@@ -263,7 +250,7 @@ def _take_table(tokens: Sequence[Token], index: int, marks: Marks) -> int:
     """Take the options of `t WITH (…)`; the name's tokens stay."""
     last = _name_end(tokens, index)
     end = closing(tokens, last + 2)
-    options = _options(tokens[last + 3 : end], marks)
+    options = options_in(tokens[last + 3 : end], marks.misread)
     marks.tokens.extend(tokens[index : last + 1])
     marks.by_start[tokens[last].start] = Mark(options=options, end=end_of(tokens[end]))
     return end + 1
@@ -274,115 +261,23 @@ def _take_clauses(tokens: Sequence[Token], index: int, marks: Marks) -> tuple[Ma
     name, watermark = "", None
     if index + 1 < len(tokens) and is_word(tokens[index], "WITH") and tokens[index + 1].token_type is TokenType.L_PAREN:
         end = closing(tokens, index + 1)
-        options = _options(tokens[index + 2 : end], marks)
+        options = options_in(tokens[index + 2 : end], marks.misread)
         index = end + 1
     if index + 2 < len(tokens) and is_word(tokens[index], "IDENTIFIED") and is_word(tokens[index + 1], "BY"):
-        name = _source_name(tokens[index + 2])
+        name = source_name(tokens[index + 2])
         index += 3
     elif index + 1 < len(tokens) and is_word(tokens[index], "IDENTIFIED BY"):
-        name = _source_name(tokens[index + 1])
+        name = source_name(tokens[index + 1])
         index += 2
     if index < len(tokens) and is_word(tokens[index], "WATERMARK") and _delays(tokens, index):
-        watermark, index = _watermark(tokens, index)
+        watermark, index = watermark_at(tokens, index)
     return Mark(True, options, name, watermark), index
-
-
-def _source_name(token: Token) -> str:
-    if token.token_type is TokenType.STRING:
-        raise Misread(
-            "a source's name is no string",
-            "write IDENTIFIED BY name",
-            token.start,
-            subject=str(token.text),
-            condition="PARSE_SYNTAX_ERROR",
-        )
-    return str(token.text)
-
-
-def _options(tokens: Sequence[Token], marks: Marks) -> tuple[tuple[str, str], ...]:
-    """Read `'k'='v', a.b = 1, c 2`, the forms that Spark takes."""
-    found: list[tuple[str, str]] = []
-    index = 0
-    while index < len(tokens):
-        start, key = index, str(tokens[index].text)
-        index += 1
-        while index + 1 < len(tokens) and tokens[index].token_type is TokenType.DOT:
-            key += f".{tokens[index + 1].text}"
-            index += 2
-        if index < len(tokens) and tokens[index].token_type is TokenType.EQ:
-            index += 1
-        if index >= len(tokens) or tokens[index].token_type is TokenType.COMMA:
-            raise Misread("this option has no value", "write 'name'='value'", tokens[start].start, subject=key)
-        found.append((key, str(tokens[index].text)))
-        index += 1
-        if (remedy := unknown_option(key)) is not None:
-            summary = f"{key} is not an option of a streaming read"
-            marks.misread.append(Misread(summary, remedy, tokens[start].start, subject=key))
-        if index < len(tokens):
-            if tokens[index].token_type is not TokenType.COMMA:
-                raise Misread("the options cannot be read", "write 'name'='value', …", tokens[index].start)
-            index += 1
-    return tuple(found)
-
-
-def _watermark(tokens: Sequence[Token], index: int) -> tuple[Delay, int]:
-    """Read `WATERMARK expression [AS name] DELAY OF INTERVAL …`, the index at WATERMARK."""
-    start = index
-    index += 1
-    depth, first = 0, index
-    while depth or not (is_word(tokens[index], "DELAY") and is_word(tokens[index + 1], "OF")):
-        depth += (tokens[index].token_type is TokenType.L_PAREN) - (tokens[index].token_type is TokenType.R_PAREN)
-        index += 1
-    expression = tokens[first:index]
-    index += 2
-    if not expression or index >= len(tokens) or not is_word(tokens[index], "INTERVAL"):
-        raise Misread(
-            "this WATERMARK cannot be read",
-            "write WATERMARK column DELAY OF INTERVAL 1 MINUTE",
-            tokens[start].start,
-            subject="WATERMARK",
-        )
-    delay, index = _interval(tokens, index + 1)
-    if not delay:
-        raise Misread(
-            "this delay cannot be read", "write DELAY OF INTERVAL 1 MINUTE", tokens[start].start, subject="WATERMARK"
-        )
-    tree, name = _column_or_expression(expression)
-    text = sql_of(normalise(tree))
-    if isinstance(tree, exp.Column) and not name:
-        name = tree.name
-    elif name:
-        text = f"{text} AS {name}"
-    return Delay(text, name, delay), index
-
-
-def _column_or_expression(tokens: Sequence[Token]) -> tuple[Any, str]:
-    """Read the event time; nearly always it is a column's name, which needs no parser."""
-    if len(tokens) == 1 and tokens[0].token_type is TokenType.VAR:
-        return exp.Column(this=exp.Identifier(this=str(tokens[0].text), quoted=False)), ""
-    return parse_expression(tokens)
-
-
-def _interval(tokens: Sequence[Token], index: int) -> tuple[str, int]:
-    """Read `1 MINUTE 30 SECONDS` or `'1:30' MINUTE TO SECOND` as `1 minute 30 second`."""
-    words: list[str] = []
-    while index + 1 < len(tokens):
-        sign = "-" if tokens[index].token_type is TokenType.DASH else ""
-        value = index + 1 if sign else index
-        if tokens[value].token_type not in (TokenType.NUMBER, TokenType.STRING) or value + 1 >= len(tokens):
-            break
-        words += [sign + str(tokens[value].text).strip(), str(tokens[value + 1].text).lower().rstrip("s")]
-        index = value + 2
-        if index + 1 < len(tokens) and is_word(tokens[index], "TO"):
-            words += ["to", str(tokens[index + 1].text).lower().rstrip("s")]
-            index += 2
-    return " ".join(words), index
 
 
 def _take_hidden(tokens: Sequence[Token], index: int, marks: Marks) -> int:
     """Take the WATERMARK of a subquery or a plain table; it travels in the alias, which positions cannot carry."""
     start = tokens[index]
-    watermark, index = _watermark(tokens, index)
+    watermark, index = watermark_at(tokens, index)
     end, alias = end_of(tokens[index - 1]), ""
     if index < len(tokens) and tokens[index].token_type is TokenType.ALIAS:
         index += 1

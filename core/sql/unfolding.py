@@ -38,11 +38,12 @@ def unfold(query: Any) -> None:
 
 def _inline(query: Any) -> None:
     """Put every part of WITH that is read once, under a plain name, where it is read."""
+    withs = list(query.find_all(exp.With))
     readers: dict[str, list[Any]] = {}
-    for table in query.find_all(exp.Table):
+    for table in query.find_all(exp.Table) if withs else ():
         if "cte" in table.meta:
             readers.setdefault(table.meta["cte"], []).append(table)
-    for with_ in list(query.find_all(exp.With)):
+    for with_ in withs:
         for cte in list(with_.expressions):
             found = readers.get(cte.alias, [])
             if len(found) == 1 and _is_plain(found[0], {"this", "alias"}) and not cte.args["alias"].args.get("columns"):
@@ -90,7 +91,7 @@ def _outputs(inner: Any) -> dict[str, Any] | None:
     found: dict[str, Any] = {}
     for each in inner.expressions:
         value = each.this if isinstance(each, exp.Alias) else each
-        if not isinstance(each, (exp.Alias, exp.Column)) or not _is_pure(value):
+        if not isinstance(each, (exp.Alias, exp.Column)) or not is_pure(value):
             return None
         if each.alias_or_name in found:
             return None
@@ -193,6 +194,8 @@ def _aliases(query: Any) -> list[Any]:
     waiting = [query]
     while waiting:
         node = waiting.pop()
+        if isinstance(node, (exp.Column, exp.Identifier, exp.Literal)):
+            continue
         if isinstance(node, exp.TableAlias):
             found.append(node)
         children = list(node.iter_expressions())
@@ -207,7 +210,8 @@ def _is_plain(node: Any, keys: frozenset[str] | set[str]) -> bool:
     return all(key in keys or value is None or value is False or value == [] for key, value in node.args.items())
 
 
-def _is_pure(value: Any) -> bool:
+def is_pure(value: Any) -> bool:
+    """Whether a value surely depends on its columns alone, and is one value for a row."""
     for each in value.walk():
         if isinstance(each, exp.Anonymous):
             if str(each.this).lower() not in _PURE:

@@ -5,6 +5,7 @@ Whoever asks waits in a thread of their own, with a bound; stops and starts go b
 
 import json
 import logging
+import threading
 import time
 from collections.abc import Sequence
 
@@ -16,6 +17,10 @@ log = logging.getLogger(__name__)
 
 LONGEST_S = 60.0
 """What an asker can ask for; a first question takes seconds, later ones tenths of a second."""
+
+
+LEAST_S = 0.5
+"""With less than this left no further question is begun."""
 
 
 class Opinions:
@@ -38,7 +43,7 @@ class Opinions:
             unanswered = [q for q in questions if (answer := found[q.key]) is None or answer.engine != engine]
             for question in {question.key: question for question in unanswered}.values():
                 left = ends_at - time.monotonic()
-                if left <= 0:
+                if left <= LEAST_S:
                     raise TryAgain(f"Spark did not get to all of them within {seconds:.3g} s")
                 try:
                     found[question.key] = self._put(question, left)
@@ -46,7 +51,9 @@ class Opinions:
                     why = why or error.summary
         except TryAgain as error:
             why = error.summary
-        finally:
+            # Whoever asked has waited long enough for a pool that is slow.
+            threading.Thread(target=self._clear, name="clear opinions", daemon=True).start()
+        else:
             self._clear()
         return tuple(found[question.key] for question in questions), why
 

@@ -70,7 +70,8 @@ def without_ids(plan: str) -> str:
 
 def refusal_of(message: str, error_class: str) -> Refusal:
     """Give a refusal whose places are those of the statement itself, which was sent on the line after a bracket."""
-    return Refusal(error_class, re.sub(r"\bline (\d+)", lambda found: f"line {max(1, int(found[1]) - 1)}", message))
+    words = re.sub(r"\.?; (?=line \d)", ", ", message)
+    return Refusal(error_class, re.sub(r"\bline (\d+)", lambda found: f"line {max(1, int(found[1]) - 1)}", words))
 
 
 def _nodes(plan: str) -> Iterator[str]:

@@ -99,6 +99,7 @@ def _plans(folder: Path, tables: int, runs: int) -> Iterator[str]:
     texts = project_texts(tables)
     files = write(texts, project)
     environ = _environ(home)
+    _run(("help",), project, environ)
     statements = [path for path in sorted(texts) if "/dml." in path]
     middle = statements[len(statements) // 2]
     one = ("plan", Path(middle).name.split(".")[1], "--offline")
@@ -204,8 +205,11 @@ def _timed(act: Callable[[], object]) -> Taken:
 
 
 def _environ(home: Path) -> dict[str, str]:
+    """Give a home of its own, and Python's compiled files, which an installed program has: the first run makes them."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("HEADGATE_")}
-    return {**kept, "HEADGATE_HOME": str(home), "PYTHONPATH": str(ROOT)}
+    kept.pop("PYTHONDONTWRITEBYTECODE", None)
+    compiled = str(home.parent / "compiled")
+    return {**kept, "HEADGATE_HOME": str(home), "PYTHONPATH": str(ROOT), "PYTHONPYCACHEPREFIX": compiled}
 
 
 def _row(what: str, files: int, bound: float | None, taken: list[Taken]) -> str:

@@ -84,6 +84,13 @@ def test_a_damaged_fact_is_read_again(damage: str) -> None:
     assert read_project(texts(), Facts(dict.fromkeys(first.take_fresh(), damage))) == wanted
 
 
+def test_settings_of_another_length_are_read_again() -> None:
+    first = Facts()
+    wanted = first.settings("owner: x", "a.yml", Settings(), [])
+    known = dict.fromkeys(first.take_fresh(), "[]")
+    assert Facts(known).settings("owner: x", "a.yml", Settings(), []) == wanted
+
+
 def test_settings_differ_by_the_defaults_they_are_read_over() -> None:
     facts = Facts()
     one = facts.settings("owner: x", "a.yml", Settings(trigger="5 seconds"), [])

@@ -110,6 +110,13 @@ def test_a_declared_column_that_the_statement_does_not_write_is_a_gap() -> None:
     ]
 
 
+def test_a_star_without_some_columns_is_a_valid_statement_and_is_followed() -> None:
+    starred = "INSERT INTO counted SELECT * EXCEPT (id, amount), 1 AS n FROM STREAM kept"
+    found = traced("counted", counted=starred)
+    assert shown(found)[0] == "kept.kind -> counted.kind"
+    assert found.gaps == ()
+
+
 def test_only_statements_on_the_way_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     import core.sql.lineage as reading
 

@@ -19,12 +19,13 @@ DML = (
 READER = "INSERT INTO b SELECT DISTINCT k, ts FROM STREAM a WATERMARK ts DELAY OF INTERVAL 1 MINUTE"
 
 
-def planned(dml: str, ddl: str = DDL) -> Plan:
+def planned(dml: str, ddl: str = DDL, *, old: str = DML) -> Plan:
     """Plan an edit of the running aggregate."""
     found, problems = read_project(
         {
             "headgate.yml": MANIFEST,
             "pipelines/sources/p/src/sql-scripts/ddl.src.sql": SRC,
+            "pipelines/sources/p/dim/sql-scripts/ddl.dim.sql": "CREATE TABLE dim (id BIGINT) USING json LOCATION 'dim'",
             "pipelines/facts/p/a/sql-scripts/ddl.a.sql": ddl,
             "pipelines/facts/p/a/sql-scripts/dml.a.sql": dml,
             "pipelines/facts/p/b/sql-scripts/ddl.b.sql": "CREATE TABLE b (k STRING, ts TIMESTAMP) USING parquet",
@@ -34,7 +35,8 @@ def planned(dml: str, ddl: str = DDL) -> Plan:
     assert found is not None, problems
     observed = {
         T("src"): Observed("running"),
-        T("a"): Observed("running", deployed=Texts(DDL, DML, "trigger: 10 seconds\n")),
+        T("dim"): Observed("running"),
+        T("a"): Observed("running", deployed=Texts(DDL, old, "trigger: 10 seconds\n")),
         T("b"): Observed("running"),
     }
     return make_plan(found, "dev", observed, Request(tables=(T("a"),)))
@@ -59,6 +61,14 @@ def test_another_watermark_delay_must_be_acknowledged_by_the_plans_name() -> Non
     assert (actions(found)["a"], steps(found)) == ("restart", ["restart a@1"])
     assert (confirmation_for_plan(found).level, confirmation_for_plan(found).text) == ("C3", f"dev {found.hash[:4]}")
     assert "keeps windows that its old watermark closed" in found.warnings[0].summary
+
+
+def test_qualifiers_are_no_change_where_the_columns_of_all_parents_are_declared() -> None:
+    joined = DML.replace("GROUP BY k", "JOIN dim ON dim.id = src.v GROUP BY k")
+    named = joined.replace("SELECT k", "SELECT src.k").replace("sum(v)", "sum(src.v)").replace("BY k", "BY src.k")
+    other = joined.replace("SELECT k", "SELECT dim.k").replace("BY k", "BY dim.k")
+    assert actions(planned(named, old=joined))["a"] == "record"
+    assert actions(planned(other, old=joined))["a"] == "rebuild"
 
 
 @pytest.mark.parametrize(

@@ -105,6 +105,13 @@ def test_disagreement_is_the_worst_row_and_is_seen_everywhere(opinion: Opinion, 
     assert plan_from_json(data) == plan
 
 
+def test_agreement_on_a_change_that_is_not_known_confirms_nothing() -> None:
+    declared, observed = world(*FILTERED)
+    unknown = {**observed, T("b"): replace(observed[T("b")], deployed=None, revision="changed")}
+    found = node(planned(declared, unknown, Answer("4.2.0", AGREES)))
+    assert (found.row, found.classified, found.confirmed_by_spark) == ("6a", False, None)
+
+
 def test_disagreement_on_the_deployed_text_counts_as_well() -> None:
     other = replace(AGREES, operators=(Kept("StreamingGlobalLimit", "limit"),))
     found = node(planned(*world(*COMMENTED), Answer("4.2.0", AGREES, other, same=True)))

@@ -9,20 +9,22 @@ import sys
 import tempfile
 import time
 import uuid
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
-from agreement import report
+from agreement import compiled, report
 from corpus import Case, Verdict, cases, load, save
+from spark_verdicts import Unanswered, prepare, verdict
 
 from core.project import Pool
 from pipelines.pool import LocalPool
 from pipelines.session import Session
 
-AT_ONCE = 200
-"""Statements for one server: Spark keeps the plans of stopped queries for an hour, and a server fills up."""
+AT_ONCE = 250
+"""Cases for one server: Spark keeps the plans of stopped queries for an hour, and a server fills up."""
 
 
 def main() -> int:
@@ -30,13 +32,12 @@ def main() -> int:
     known = {} if "--all" in sys.argv else load()
     asked = [case for case in found if case.key not in known]
     for first in range(0, 0 if "--recorded" in sys.argv else len(asked), AT_ONCE):
-        known |= ask(asked[first : first + AT_ONCE])
-        save({case.key: known[case.key] for case in found if case.key in known})
+        ask(asked[first : first + AT_ONCE], found, known)
     return report(found, known)
 
 
-def ask(asked: list[Case]) -> dict[str, list[Verdict]]:
-    """Ask a server of our own."""
+def ask(asked: list[Case], found: list[Case], known: dict[str, list[Verdict]]) -> None:
+    """Ask a server of our own; each answer is saved as it comes."""
     with tempfile.TemporaryDirectory(prefix="headgate-agreement-") as folder:
         home = Path(folder)
         pool = LocalPool(home, Pool(cores=2, memory="3g"))
@@ -46,31 +47,36 @@ def ask(asked: list[Case]) -> dict[str, list[Verdict]]:
             session = Session(pool.url, pool.token, str(uuid.uuid4()))
             session.attach()
             try:
-                return answers(session, asked, home)
+                prepare(session.spark)
+                began = time.monotonic()
+                for case, verdicts in answers(session, asked, home):
+                    known[case.key] = verdicts
+                    save({each.key: known[each.key] for each in found if each.key in known})
+                print(f"Spark was asked about {len(asked)} cases in {time.monotonic() - began:.0f} s", flush=True)
             finally:
                 session.close()
         finally:
             pool.end()
 
 
-def answers(session: Session, asked: list[Case], home: Path) -> dict[str, list[Verdict]]:
-    from spark_verdicts import prepare, verdict
+def answers(session: Session, asked: list[Case], home: Path) -> Iterator[tuple[Case, list[Verdict]]]:
+    """Ask about several cases at once, and say which have no answer."""
 
-    spark = session.spark
-    prepare(spark)
-    began = time.monotonic()
+    def answer(case: Case) -> tuple[Case, list[Verdict]]:
+        return case, [verdict(session.spark, each, home) for each in spark_texts(case)]
+
     with ThreadPoolExecutor(4) as threads:
-        found = list(threads.map(lambda case: [verdict(spark, each, home) for each in spark_texts(case)], asked))
-    print(f"Spark answered {sum(map(len, found))} statements in {time.monotonic() - began:.0f} s", flush=True)
-    return {case.key: verdicts for case, verdicts in zip(asked, found, strict=True)}
+        for future in as_completed([threads.submit(answer, case) for case in asked]):
+            try:
+                yield future.result()
+            except Unanswered as silence:
+                print(f"no answer: {silence}", flush=True)
 
 
 def spark_texts(case: Case) -> list[str]:
     """Give the statements as Spark is asked; where every table is a stream, as we compile them."""
     if case.reads == "batch":
         return case.statements
-    from agreement import compiled
-
     return [compiled(each) for each in case.statements]
 
 

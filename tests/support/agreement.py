@@ -120,12 +120,17 @@ def _ours(text: str, reads: str) -> Verdict:
 
 
 def _watermarks(parsed: Parsed) -> list[tuple[str, str]]:
-    marks = [read.watermark for read in parsed.reads if read.watermark is not None]
-    return [(mark.column.rpartition(" AS ")[2], mark.delay) for mark in marks]
+    """Read the clauses out of the canonical text: one may stand over a subquery too."""
+    units = "microsecond|millisecond|second|minute|hour|day|week|month|year"
+    clauses = re.findall(
+        rf"WATERMARK (.+?) DELAY OF (?:INTERVAL )?((?:\S+ (?:{units})(?: to \w+)? ?)+)", parsed.canonical
+    )
+    return [(text.rpartition(" AS ")[2], delay.strip()) for text, delay in clauses]
 
 
 def _unknown(parsed: Parsed) -> str:
     """Say what a project's checks say of its tables: unknown ones, and streams over views."""
+    streamed = {_plain(read.table) for read in parsed.reads if read.streaming}
     for read in parsed.reads:
         if read.table.rpartition(".")[0] not in ("", "default", "spark_catalog.default") and read.table not in VIEWS:
             return f"{read.table} is declared by no DDL"
@@ -133,6 +138,8 @@ def _unknown(parsed: Parsed) -> str:
             return f"{read.table} is declared by no DDL"
         if read.streaming and read.table == parsed.writes:
             return f"{read.table} feeds itself"
+        if not read.streaming and streamed & BELOW.get(_plain(read.table), frozenset()):
+            return f"{read.table} is a view of what is streamed beside it, which Spark confuses"
         if read.streaming and _plain(read.table) in VIEWS:
             return f"{read.table} is a view, which nothing can stream"
         if read.table in DDLS and (wrong := wrong_watermark(read, DDLS[read.table])) is not None:
@@ -150,15 +157,25 @@ def _names(word: str) -> set[str]:
 
 
 TABLES, VIEWS = _names("TABLE"), _names("VIEW")
+BELOW = {
+    found[1].strip("`"): frozenset(
+        str(read.table) for parsed in read_any(found[2], "v.sql")[0] for read in parsed.reads
+    )
+    for text in tables()
+    if (found := re.match(r"CREATE (?:TEMPORARY )?VIEW (`[^`]+`|\w+) AS (.*)", text)) is not None
+}
+"""What each view reads. A project declares no views."""
 DDLS = {ddl.table: ddl for text in tables() if (ddl := read_ddl(text, "ddl.sql")[0]) is not None}
 
 
 def _differences(key: str, one: Verdict, other: Verdict) -> list[Difference]:
+    if other.note == NO_MERGE:
+        return [] if one.reads or not one.refused else [Difference(key, "read", one.refused, "parses it")]
     if bool(one.refused) != bool(other.refused):
         if one.refused:
             return [Difference(key, "refused", f"refused: {one.refused}", f"accepts it, {list(other.operators)}")]
         return [Difference(key, "refused", "accepted", f"refuses: {other.refused}", unsafe=True)]
-    if one.refused or other.note == NO_MERGE:
+    if one.refused:
         return []
     found = []
     for what in ("operators", "reads", "options", "watermarks", "writes", "columns"):

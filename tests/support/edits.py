@@ -1,7 +1,7 @@
 """Pairs of an old and a new revision, as fixtures/plans hold them: `## name`, old, ----, new, ====, expected.
 
 A side is the DDL in one line, then the DML; `…` stands for what the old side has. Lines that begin with `yml:`, `pool:`
-(a name, or key=value of its configuration) and `engine:` are no SQL.
+(a name, or key=value of its configuration), `engine:` and `parent:` (a table and its columns) are no SQL.
 """
 
 from dataclasses import dataclass, replace
@@ -14,6 +14,7 @@ from core.project import Pool, Settings
 from core.revision import Revision, read_revision
 
 PLANS = Path(__file__).parents[1] / "fixtures" / "plans"
+WORDS = ("yml: ", "pool: ", "engine: ", "parent: ")
 YML = settings_as_text(Settings())
 
 
@@ -52,8 +53,8 @@ def revision(texts: Texts) -> Revision:
 
 def _side(side: str, before: Texts) -> Revision:
     lines = side.strip().splitlines()
-    told = [tuple(line.split(": ", 1)) for line in lines if line.startswith(("yml: ", "pool: ", "engine: "))]
-    ddl, *dml = [line for line in lines if not line.startswith(("yml: ", "pool: ", "engine: "))]
+    told = [tuple(line.split(": ", 1)) for line in lines if line.startswith(WORDS)]
+    ddl, *dml = [line for line in lines if not line.startswith(WORDS)]
     yml = "\n".join(text for word, text in told if word == "yml")
     texts = Texts(
         before.ddl if ddl == "…" else ddl, before.dml if dml == ["…"] else "\n".join(dml), f"{yml}\n" if yml else YML
@@ -62,4 +63,5 @@ def _side(side: str, before: Texts) -> Revision:
     conf = tuple((key, value) for key, equals, value in (text.partition("=") for text in pools) if equals)
     name = next((text for text in pools if "=" not in text), "local")
     engine = next((text for word, text in told if word == "engine"), "")
-    return replace(revision(texts), pool=Pool(name=name, conf=conf), engine=engine)
+    parents = {TableName(text.split()[0]): tuple(text.split()[1:]) for word, text in told if word == "parent"}
+    return replace(revision(texts), pool=Pool(name=name, conf=conf), engine=engine, parents=parents)

@@ -135,7 +135,7 @@ class FakeOperations:
         edge = Edge(source, target, Kind.VALUE, "SELECT", text, (), (), f"dml.{table}.sql", 2)
         nodes = (
             ColumnNode(target, "string", landed=False, expression=text),
-            ColumnNode(source, "string", landed=True, location="json in"),
+            ColumnNode(source, "string", landed=True, format="json", location="in"),
         )
         up = Lineage(target, "up", nodes, (edge,), ())
         return ColumnFacts(names, chosen, up, Lineage(target, "down", nodes[:1], (), ()))

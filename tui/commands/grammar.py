@@ -225,7 +225,7 @@ def _plan(parser: Parser) -> None:
 def _sql(parser: Parser) -> None:
     parser.add_argument("file", metavar="FILE|-", help="a file of SQL, REV:path for one in git, or - for stdin")
     parser.add_argument(
-        "--reads", choices=("stream", "batch"), default="batch", help="what a table without STREAM is read as (batch)"
+        "--reads", choices=("stream", "batch"), help="what a table without STREAM is read as (what the project says)"
     )
     _spark(parser)
 

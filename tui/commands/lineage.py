@@ -36,15 +36,15 @@ def as_json(found: "Lineage", project: str) -> dict[str, Any]:
     """Give `headgate.lineage/1`; fields may be added within /1, never changed.
 
     `{"format", "project", "root": {"table", "column"}, "direction": "up"|"down",
-    "nodes": [{"table", "column", "type", "kind": "column"|"rows"|"landed", "location",
-    "expression"}],
+    "nodes": [{"table", "column", "type", "kind": "column"|"rows"|"landed", "format",
+    "location", "expression"}],
     "edges": [{"from": {"table", "column"}, "to": {"table", "column"}, "kind": "value"|"condition", "clause",
     "expression", "fields": ["path in a struct"], "through": [{"name", "expression"}], "file", "line"}],
     "unresolved": [{"table", "column", "name", "reason", "file", "line"}]}`.
 
     A column of null stands for the rows of a table, in the root for all of its columns. `kind` landed: others fill the
-    table. Edges point as rows flow, in both directions of asking. A column depends on the rows of its table besides its
-    own edges. Nodes come in the order in which they are reached, edges by their target.
+    table, with files of that format at that location. Edges point as rows flow, in both directions of asking. A column
+    depends on the rows of its table besides its own edges. Nodes and edges come in the order in which they are reached.
     """
 
     def place(at: Any) -> dict[str, Any]:
@@ -60,6 +60,7 @@ def as_json(found: "Lineage", project: str) -> dict[str, Any]:
                 **place(node.at),
                 "type": node.type or None,
                 "kind": "landed" if node.landed else "column" if node.at.column else "rows",
+                "format": node.format or None,
                 "location": node.location or None,
                 "expression": node.expression or None,
             }

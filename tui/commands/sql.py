@@ -21,7 +21,7 @@ def sql(context: Context) -> int:
     """Print what the statements of a text read, keep and write; 2 when one of them has an error."""
     args, voice = context.args, context.voice
     source = revisions.open_source(args.file, context.cwd)
-    found, problems = revisions.read_text(source, every_table_streams=args.reads == "stream")
+    found, problems = revisions.read_text(source, args.reads)
     prints = revisions.fingerprints(source, found, getattr(args, "env", None))
     answers = seconding.opinions(context.operations, source, found) if args.spark else ()
     if voice.as_json:

@@ -166,9 +166,9 @@ def submit(
     wanted = once(request)
 
     def planned() -> Plan:
-        observed, answers = observe(reader), reader.opinions()
+        observed, said = observe(reader), reader.opinions()
         refuse_unknown(declared.project, observed, wanted)
-        found = compute(declared.project, place.environment, observed, wanted, facts, answers=answers)
+        found = compute(declared.project, place.environment, observed, wanted, facts, answers=said)
         refuse(found)
         return found
 

@@ -3,7 +3,7 @@
 import posixpath
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -36,6 +36,8 @@ class Source:
     text: str
     beside: Callable[[str], str | None] = field(repr=False)
     """Give the text at a path of the same folder or revision, None where there is none."""
+    ddl_below: Callable[[str], Mapping[str, str]] = field(repr=False, default=lambda folder: {})
+    """Give the paths of DDL files, below a folder or in the whole revision, by the tables that they are named for."""
 
 
 def open_source(name: str, cwd: str) -> Source:
@@ -44,27 +46,24 @@ def open_source(name: str, cwd: str) -> Source:
         return Source("stdin", "stdin", _decoded(sys.stdin.buffer.read(), "stdin"), lambda path: None)
     file = Path(cwd, name)
     if file.is_file():
-        return Source(name, file.as_posix(), _decoded(_read(file), name), _from_folder)
+        return Source(name, file.as_posix(), _decoded(_read(file), name), _from_folder, _ddl_of_folder)
     revision, colon, path = name.partition(":")
     if colon and revision and not revision.startswith("-"):
         text = _from_git(cwd, revision, path)
-        return Source(name, path, text, lambda other: _or_none(cwd, revision, other))
+        return Source(
+            name, path, text, lambda other: _or_none(cwd, revision, other), lambda _: _ddl_of_git(cwd, revision)
+        )
     raise UsageError(f"{name} is not a file", remedy="give a file of SQL, - for stdin, or REV:path for one in git")
 
 
 def manifest_beside(source: Source) -> Manifest | None:
     """Read the nearest headgate.yml upwards of a source; None where there is none that can be read."""
-    folder = posixpath.dirname(source.path)
-    while True:
-        text = source.beside(posixpath.join(folder, MANIFEST))
-        if text is not None:
-            problems: list[Problem] = []
-            manifest = read_manifest(text, problems)
-            return None if any(problem.severity is Severity.ERROR for problem in problems) else manifest
-        parent = posixpath.dirname(folder)
-        if parent == folder or not folder:
-            return None
-        folder = parent
+    text = source.beside(posixpath.join(_project_of(source) or "", MANIFEST))
+    if text is None:
+        return None
+    problems: list[Problem] = []
+    manifest = read_manifest(text, problems)
+    return None if any(problem.severity is Severity.ERROR for problem in problems) else manifest
 
 
 def pool_beside(source: Source, environment: str | None) -> Pool | None:
@@ -97,7 +96,8 @@ def read_revisions(source: Source, environment: str | None) -> tuple[dict[TableN
             problems += wrong
             ddl = declared or ddl
         settings = read_settings(texts.yml, f"{parsed.writes}.yml beside {source.name}", defaults, problems)
-        found[parsed.writes] = Revision(parsed.writes, texts, parsed, ddl, settings, pool)
+        parents = _parents(source, parsed)
+        found[parsed.writes] = Revision(parsed.writes, texts, parsed, ddl, settings, pool, parents=parents)
     return found, tuple(problems)
 
 
@@ -111,9 +111,11 @@ def with_comparable_columns(
     return before, after
 
 
-def read_text(source: Source, *, every_table_streams: bool) -> tuple[tuple[Parsed, ...], tuple[Problem, ...]]:
-    """Read whatever statements a text holds, with its Problems."""
-    return read_any(source.text, source.name, every_table_streams=every_table_streams)
+def read_text(source: Source, reads: str | None) -> tuple[tuple[Parsed, ...], tuple[Problem, ...]]:
+    """Read whatever statements a text holds, with its Problems; without `reads`, as the settings beside it say."""
+    manifest = manifest_beside(source) if reads is None else None
+    wanted = reads or _first_settings(source, manifest.defaults if manifest else Settings()).reads
+    return read_any(source.text, source.name, every_table_streams=wanted == "stream")
 
 
 def fingerprints(source: Source, found: Sequence[Parsed], environment: str | None) -> list[dict[str, str | None]]:
@@ -152,6 +154,47 @@ def _implied(revision: Revision) -> Revision:
     return replace(revision, ddl=TableDdl(revision.table, named, ""))
 
 
+def _project_of(source: Source) -> str | None:
+    """Give the nearest folder upwards that has a headgate.yml; empty is the top of a repository."""
+    folder = posixpath.dirname(source.path)
+    while source.beside(posixpath.join(folder, MANIFEST)) is None:
+        parent = posixpath.dirname(folder)
+        if parent == folder or not folder:
+            return None
+        folder = parent
+    return folder
+
+
+def _parents(source: Source, parsed: Parsed) -> dict[TableName, tuple[str, ...]]:
+    """Give the columns of what a statement reads, from the DDL files of the project that it is in."""
+    folder = _project_of(source)
+    paths = source.ddl_below(folder) if folder is not None else {}
+    found: dict[TableName, tuple[str, ...]] = {}
+    for table in {read.table for read in parsed.reads if read.table in paths}:
+        ddl, _ = read_ddl(source.beside(paths[table]) or "", paths[table])
+        if ddl is not None:
+            found[table] = tuple(column.name.lower() for column in ddl.columns)
+    return found
+
+
+def _ddl_of_folder(folder: str) -> dict[str, str]:
+    return _by_table(path.as_posix() for path in Path(folder, "pipelines").rglob("ddl.*.sql"))
+
+
+def _ddl_of_git(cwd: str, revision: str) -> dict[str, str]:
+    listed = _git(cwd, "ls-tree", "-r", "--full-tree", "--name-only", "-z", revision)
+    return _by_table(listed.decode("utf-8", "replace").split("\0"))
+
+
+def _by_table(paths: Iterable[str]) -> dict[str, str]:
+    names = {path: posixpath.basename(path) for path in paths}
+    return {
+        name.removeprefix("ddl.").removesuffix(".sql").lower(): path
+        for path, name in sorted(names.items())
+        if name.startswith("ddl.") and name.endswith(".sql")
+    }
+
+
 def _texts(source: Source, table: TableName) -> Texts:
     folder = posixpath.dirname(source.path)
     above = posixpath.dirname(folder) if posixpath.basename(folder) == "sql-scripts" else folder
@@ -181,9 +224,16 @@ def _from_folder(path: str) -> str | None:
 
 
 def _from_git(cwd: str, revision: str, path: str) -> str:
+    content = _git(cwd, "show", f"{revision}:{path}")
+    return _decoded(content, f"{revision}:{path}")
+
+
+def _git(cwd: str, command: str, *words: str) -> bytes:
+    """Ask git; raises UsageError with its own words."""
+    options = words[:-1]
     try:
         done = subprocess.run(
-            ["git", "show", "--end-of-options", f"{revision}:{path}"],
+            ["git", command, *options, "--end-of-options", words[-1]],
             cwd=cwd,
             capture_output=True,
             stdin=subprocess.DEVNULL,
@@ -193,13 +243,13 @@ def _from_git(cwd: str, revision: str, path: str) -> str:
     except FileNotFoundError as error:
         raise UsageError("git is not installed", remedy="install git, or give a file") from error
     except subprocess.TimeoutExpired as error:
-        raise UsageError(f"git did not give {revision}:{path} within {_GIT_S:.0f} s", remedy="try again") from error
+        raise UsageError(f"git did not give {words[-1]} within {_GIT_S:.0f} s", remedy="try again") from error
     if done.returncode:
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()
         why = said[0].removeprefix("fatal: ") if said else "git gave no reason"
         remedy = "REV:path counts from the top of the repository, REV:./path from here"
-        raise UsageError(f"{revision}:{path} is neither a file nor in git: {why}", remedy=remedy)
-    return _decoded(done.stdout, f"{revision}:{path}")
+        raise UsageError(f"{words[-1]} is neither a file nor in git: {why}", remedy=remedy)
+    return done.stdout
 
 
 def _or_none(cwd: str, revision: str, path: str) -> str | None:

@@ -33,8 +33,9 @@ def column_lines(facts: ColumnFacts | None, width: int) -> tuple[Line, ...]:
     if facts.up is None or facts.down is None:
         return (EMPTY, head, *wrap(facts.missing, width - 1, Tone.CHANGING, "   "))
     decided = [
-        line(("   " + left(each.table, 24), Tone.PLAIN), (f" {each.clause} {each.expression}", Tone.DIM))
+        row
         for each in deciders(facts.up)
+        for row in _folded("   " + left(each.table, 24), f"{each.clause} {each.expression}", Tone.PLAIN, width)
     ]
     gaps = dict.fromkeys(gap_line(gap) for found in (facts.up, facts.down) for gap in found.gaps)
     return (
@@ -44,7 +45,7 @@ def column_lines(facts: ColumnFacts | None, width: int) -> tuple[Line, ...]:
         *_way(facts.up, "STANDS ON", width),
         *_way(facts.down, "FEEDS", width),
         *((EMPTY, line((" ROWS DECIDED BY", Tone.DIM))) if decided else ()),
-        *(fit(each, width) for each in decided),
+        *decided,
         *((EMPTY, line((" NOT FOLLOWED", Tone.CHANGING))) if gaps else ()),
         *(each for gap in gaps for each in wrap(gap, width - 1, Tone.CHANGING, "   ")),
     )
@@ -75,15 +76,21 @@ def _way(found: "Lineage", word: str, width: int) -> tuple[Line, ...]:
         return (EMPTY, head, line(f"   {nothing}", (f"   = {text}" if text and word == "STANDS ON" else "", Tone.DIM)))
     names = [_name(branch) for branch in branches]
     room = min(max(width_of(name) for name in names) + 2, width // 2)
-    return (EMPTY, head, *(_row(branch, room, width) for branch in branches))
+    return (EMPTY, head, *(row for branch in branches for row in _rows(branch, room, width)))
 
 
-def _row(branch: Branch, room: int, width: int) -> Line:
-    text = "shown above" if branch.note == "again" else f"= {branch.expression}" if branch.expression else ""
-    tone = Tone.DIM if branch.note == "via" else Tone.PLAIN
+def _rows(branch: Branch, room: int, width: int) -> tuple[Line, ...]:
+    text = "shown above" if branch.note == "again" else f"= {branch.expression}" if branch.expression else branch.place
     if width >= _NARROW:
-        text = f"{left(branch.type, 12)} {left(branch.place, 32)} {text}"
-    return fit(line((left(_name(branch), room), tone), (f" {text or branch.place}", Tone.DIM)), width)
+        text = f"{left(branch.type, 12)} {left(branch.place, 32)} {text if text != branch.place else ''}".rstrip()
+    return _folded(left(_name(branch), room), text, Tone.DIM if branch.note == "via" else Tone.PLAIN, width)
+
+
+def _folded(start: str, text: str, tone: Tone, width: int) -> tuple[Line, ...]:
+    """Put a text behind its start, or on lines of its own below it where it does not fit."""
+    if width_of(start) + 1 + width_of(text) <= width:
+        return (line((start, tone), (f" {text}", Tone.DIM)),)
+    return (fit(line((start, tone)), width), *wrap(text, width - 1, Tone.DIM, "        "))
 
 
 def _name(branch: Branch) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from core.sql.inputs import Kind, Origin
 from tui.presentation.layers import Layers, layered
-from tui.presentation.lineage import deciders, gap_line, name_of
+from tui.presentation.lineage import deciders, gap_line, landed_as, name_of
 
 if TYPE_CHECKING:
     from core.lineage import Edge, Lineage, Node
@@ -109,9 +109,7 @@ def _root_name(found: "Lineage") -> str:
 def _boxes(found: "Lineage") -> dict[str, _Box]:
     boxes: dict[str, _Box] = {}
     for node in found.nodes:
-        box = boxes.setdefault(
-            str(node.at.table), _Box(str(node.at.table), f"landed: {node.location}" if node.landed else "")
-        )
+        box = boxes.setdefault(str(node.at.table), _Box(str(node.at.table), landed_as(node) if node.landed else ""))
         if node.at.column:
             box.nodes.append(node)
     for each in deciders(found):

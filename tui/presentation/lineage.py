@@ -93,6 +93,11 @@ def gap_line(gap: "Gap") -> str:
     return f"{at}: {gap.name} is not followed: {gap.reason}  ({place_of(gap.path, gap.line)})"
 
 
+def landed_as(node: "Node") -> str:
+    """Say where what others fill comes from."""
+    return f"landed: {node.format} {node.location}".rstrip(" :")
+
+
 def name_of(at: Origin) -> str:
     """Name a node as a person would."""
     return f"{at.table}.{at.column}" if at.column else f"rows of {at.table}"
@@ -110,9 +115,7 @@ def _row(depth: int, node: "Node", edge: "Edge | None", following: "Sequence[Edg
         text = edge.expression if edge.clause == "SELECT" else f"{edge.clause} {edge.expression}"
         return Branch(depth, name_of(node.at), node.type, place_of(edge.path, edge.line), text, note)
     place = (
-        f"landed: {node.location}"
-        if node.landed
-        else (place_of(following[0].path, following[0].line) if following and up else "")
+        landed_as(node) if node.landed else (place_of(following[0].path, following[0].line) if following and up else "")
     )
     fields = "".join(f".{path}" for path in edge.fields[:1]) if edge is not None else ""
     more = " …" if edge is not None and len(edge.fields) > 1 else ""

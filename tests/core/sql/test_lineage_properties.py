@@ -100,3 +100,12 @@ def test_a_deleted_or_doubled_word_is_followed_or_said_and_never_raises(
     except AssertionError:
         return  # The reader refuses it, with a Problem: its own properties are tested beside it.
     assert found == followed(" ".join(words))
+
+
+def test_a_wide_call_and_a_long_chain_of_parts_keep_their_steps() -> None:
+    columns = "concat(id, order_id, method, amount, paid_at)"
+    parts = ", ".join(f"w{n} AS (SELECT x AS x FROM w{n - 1})" for n in range(1, 30))
+    found = followed(f"WITH w0 AS (SELECT {columns} AS x FROM STREAM payments), {parts} SELECT x FROM w29")
+    (output,) = found.outputs
+    assert [each.origin.column for each in output.inputs] == ["amount", "id", "method", "order_id", "paid_at"]
+    assert [step.name for step in output.inputs[0].through] == [f"w{n}.x" for n in range(29, -1, -1)]

@@ -60,6 +60,27 @@ def test_an_edit_above_an_aggregate_is_post_only_where_spark_leaves_it(find: str
     assert changed(OUTER, OUTER.replace(find, put, 1)) == parts
 
 
+NAMED = f"SELECT k AS n, id AS i, sum(v) AS s, max(w) AS m FROM STREAM a {AGED} GROUP BY k, id, ts"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        # What is left of WHERE or HAVING is pushed below the state: there it means another key.
+        (f"SELECT n, s, m FROM ({NAMED}) WHERE i > 1", ("k AS n, id AS i", "id AS n, k AS i")),
+        (f"{NAMED} HAVING i > 1", ("k AS n, id AS i", "id AS n, k AS i")),
+        # Spark keeps the state of the aggregates that are used alone.
+        (f"SELECT n, s FROM ({NAMED})", ("sum(v) AS s, max(w) AS m", "sum(v) AS m, max(w) AS s")),
+    ],
+)
+def test_a_name_that_changes_its_meaning_below_the_state_is_pre(old: str, new: tuple[str, str]) -> None:
+    assert "pre" in changed(old, old.replace(*new))
+
+
+def test_names_above_the_state_are_post() -> None:
+    assert changed(NAMED, NAMED.replace("k AS n, id AS i", "id AS n, k AS i")) == {"canonical", "post"}
+
+
 def test_all_of_a_stateless_statement_is_pre() -> None:
     parsed = read("SELECT i FROM STREAM a WITH (maxFilesPerTrigger=1) WHERE i > 1")
     assert (parsed.state, parsed.pre, parsed.post) == ("", "SELECT i FROM STREAM a AS _t1 WHERE 1 < i", "")

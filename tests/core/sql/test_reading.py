@@ -247,6 +247,12 @@ def test_any_statement_says_what_it_reads_and_writes(text: str, reads: str, writ
     assert read_statements(text, "q.sql")[0] == ()
 
 
+def test_merges_that_write_otherwise_are_told_apart() -> None:
+    merge = "MERGE INTO t USING a ON t.i = a.i WHEN MATCHED THEN "
+    (deleting,), (updating,) = (read_any(merge + what, "q.sql")[0] for what in ("DELETE", "UPDATE SET *"))
+    assert deleting.canonical != updating.canonical and deleting.columns == ()
+
+
 @pytest.mark.parametrize(
     ("select", "condition"),
     [
@@ -302,3 +308,9 @@ def test_deep_nesting_ends_in_a_result_or_a_problem(shape: str) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30)
     assert done.returncode == 0, done.stderr[-500:]
+
+
+def test_select_into_is_refused_where_it_stands() -> None:
+    found, (problem,) = read_statements("INSERT INTO t SELECT id INTO k FROM STREAM a", "f.sql")
+    assert found == () and problem.summary == "SELECT … INTO is not SQL of Spark"
+    assert problem.where and problem.where.column == 30

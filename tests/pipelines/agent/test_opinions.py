@@ -1,6 +1,7 @@
 """The agent's opinions: asked once, again for another engine, bounded, and never in the way."""
 
 import json
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,9 @@ def test_asking_without_time_asks_nothing(world: World, pool: ScriptedPool) -> N
 def test_what_was_made_is_dropped_each_time(world: World, pool: ScriptedPool, said: Answer | TryAgain) -> None:
     pool.answers = {ONE.key: said}
     Opinions(world).ask([ONE], 5.0)
+    for thread in threading.enumerate():
+        if thread.name == "clear opinions":
+            thread.join(10)
     assert pool.cleared == 1
 
 

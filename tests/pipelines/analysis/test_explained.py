@@ -70,4 +70,5 @@ def test_exception_in_place_of_a_plan_is_a_failure_and_a_plan_is_none() -> None:
 
 
 def test_places_in_a_refusal_are_those_of_the_statement() -> None:
-    assert refusal_of("no column x; line 3 pos 7", "C").message == "no column x; line 2 pos 7"
+    assert refusal_of("no column x.; line 3 pos 7", "C").message == "no column x, line 2 pos 7"
+    assert refusal_of("near 'x' (line 2, pos 1)", "C").message == "near 'x' (line 1, pos 1)"

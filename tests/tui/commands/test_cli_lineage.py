@@ -37,7 +37,7 @@ def test_json_has_the_documented_shape(folder: Path, capsys: pytest.CaptureFixtu
         ("landed", "kind", "landed"), ("a", None, "rows"), ("landed", None, "landed"),
     ]  # fmt: skip
     assert found["nodes"][3] == {
-        "table": "landed", "column": "kind", "type": "string", "kind": "landed", "location": "json in",
+        "table": "landed", "column": "kind", "type": "string", "kind": "landed", "format": "json", "location": "in",
         "expression": None,
     }  # fmt: skip
     assert found["edges"][0] == {

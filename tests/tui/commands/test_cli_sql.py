@@ -68,6 +68,14 @@ def test_sql_reads_stdin_and_takes_every_table_as_a_stream(
         assert [read["streaming"] for read in json.loads(capsys.readouterr().out)["reads"]] == [streaming]
 
 
+def test_sql_reads_as_the_project_says(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = folder / "pipelines/facts/p/b/sql-scripts/dml.b.sql"
+    place.write_text("INSERT INTO b SELECT id, kind FROM a")
+    (place.parents[1] / "b.yml").write_text("reads: stream\n")
+    assert run(capsys, "sql", str(place))["reads"][0]["streaming"]
+    assert not run(capsys, "sql", str(place), "--reads", "batch")["reads"][0]["streaming"]
+
+
 def test_sql_of_several_statements_gives_them_together_and_one_by_one(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -99,6 +107,15 @@ def test_a_fingerprint_of_what_lies_beside_is_there(here: Path, capsys: pytest.C
         (f"{ROWS} -- all", "1", "record", ["the text changed"]),
         (f"{ROWS} WHERE v > 1", "3", "restart", ["filter added: 1 < v"]),
         (ROWS.replace("id, v", "id"), "5", "rebuild", ["column v is gone", "column removed: v"]),
+        (
+            ROWS.replace("id, v", "id, CAST(v AS STRING) AS v"),
+            "5",
+            "rebuild",
+            [
+                "column v: string is written, and what the table has is not known",
+                "column v: v → CAST(v AS STRING)",
+            ],
+        ),
         (ROWS.replace("INTO t", "INTO u"), "8", "rebuild", ["table: t → u"]),
     ],
 )
@@ -138,6 +155,18 @@ def test_diff_reads_a_text_of_another_revision_from_git(here: Path, capsys: pyte
         found = run(capsys, "diff", f"HEAD:{path}", "t/sql-scripts/dml.t.sql")
         assert (found["row"], found["evidence"][0]) == ("4", "column k string is added")
     assert run(capsys, "diff", "HEAD:nowhere.sql", "t/sql-scripts/dml.t.sql", code=2)["error"]["class"] == "UsageError"
+
+
+def test_diff_knows_the_columns_of_parents_that_the_project_declares(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = folder / "pipelines/facts/p/b/sql-scripts"
+    old = "INSERT INTO b SELECT a.id, wide FROM STREAM a JOIN more ON a.id = more.id"
+    write(place, old=old, new=old.replace("wide", "more.wide"))
+    assert run(capsys, "diff", str(place / "old.sql"), str(place / "new.sql"))["row"] == "3"
+    ddl = "CREATE TABLE more (id BIGINT, wide STRING) USING json LOCATION 'more'"
+    write(folder / "pipelines/sources/p/more/sql-scripts", **{"ddl.more": ddl})
+    assert run(capsys, "diff", str(place / "old.sql"), str(place / "new.sql"))["row"] == "1"
 
 
 def test_diff_of_several_statements_names_the_worst_first(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,116 @@
+"""What stands in the clauses of a streaming read: options, the source's name, the watermark and its delay."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlglot import Token, TokenType, exp
+
+from core.sql.canonical import normalise, sql_of
+from core.sql.lexing import Misread, is_word
+from core.sql.options import unknown_option
+from core.sql.parsing import parse_expression
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """A WATERMARK clause; both texts are canonical."""
+
+    text: str
+    """`ts`, or `to_timestamp(k) AS z`."""
+    name: str
+    """The column that carries event time from here on; empty when an expression has no name."""
+    delay: str
+
+
+def options_in(tokens: Sequence[Token], misread: list[Misread]) -> tuple[tuple[str, str], ...]:
+    """Read `'k'='v', a.b = 1, c 2`, the forms that Spark takes; unknown ones are added to `misread`."""
+    found: list[tuple[str, str]] = []
+    index = 0
+    while index < len(tokens):
+        start, key = index, str(tokens[index].text)
+        index += 1
+        while index + 1 < len(tokens) and tokens[index].token_type is TokenType.DOT:
+            key += f".{tokens[index + 1].text}"
+            index += 2
+        if index < len(tokens) and tokens[index].token_type is TokenType.EQ:
+            index += 1
+        if index >= len(tokens) or tokens[index].token_type is TokenType.COMMA:
+            raise Misread("this option has no value", "write 'name'='value'", tokens[start].start, subject=key)
+        found.append((key, str(tokens[index].text)))
+        index += 1
+        if (remedy := unknown_option(key)) is not None:
+            summary = f"{key} is not an option of a streaming read"
+            misread.append(Misread(summary, remedy, tokens[start].start, subject=key))
+        if index < len(tokens):
+            if tokens[index].token_type is not TokenType.COMMA:
+                raise Misread("the options cannot be read", "write 'name'='value', …", tokens[index].start)
+            index += 1
+    return tuple(found)
+
+
+def source_name(token: Token) -> str:
+    """Read the name behind IDENTIFIED BY."""
+    if token.token_type is TokenType.STRING:
+        raise Misread(
+            "a source's name is no string",
+            "write IDENTIFIED BY name",
+            token.start,
+            subject=str(token.text),
+            condition="PARSE_SYNTAX_ERROR",
+        )
+    return str(token.text)
+
+
+def watermark_at(tokens: Sequence[Token], index: int) -> tuple[Delay, int]:
+    """Read `WATERMARK expression [AS name] DELAY OF INTERVAL …`, the index at WATERMARK."""
+    start = index
+    index += 1
+    depth, first = 0, index
+    while depth or not (is_word(tokens[index], "DELAY") and is_word(tokens[index + 1], "OF")):
+        depth += (tokens[index].token_type is TokenType.L_PAREN) - (tokens[index].token_type is TokenType.R_PAREN)
+        index += 1
+    expression = tokens[first:index]
+    index += 2
+    if not expression or index >= len(tokens) or not is_word(tokens[index], "INTERVAL"):
+        raise Misread(
+            "this WATERMARK cannot be read",
+            "write WATERMARK column DELAY OF INTERVAL 1 MINUTE",
+            tokens[start].start,
+            subject="WATERMARK",
+        )
+    delay, index = _interval(tokens, index + 1)
+    if not delay:
+        raise Misread(
+            "this delay cannot be read", "write DELAY OF INTERVAL 1 MINUTE", tokens[start].start, subject="WATERMARK"
+        )
+    tree, name = _column_or_expression(expression)
+    text = sql_of(normalise(tree))
+    if isinstance(tree, exp.Column) and not name:
+        name = tree.name
+    elif name:
+        text = f"{text} AS {name}"
+    return Delay(text, name, delay), index
+
+
+def _column_or_expression(tokens: Sequence[Token]) -> tuple[Any, str]:
+    """Read the event time; nearly always it is a column's name, which needs no parser."""
+    if len(tokens) == 1 and tokens[0].token_type is TokenType.VAR:
+        return exp.Column(this=exp.Identifier(this=str(tokens[0].text), quoted=False)), ""
+    return parse_expression(tokens)
+
+
+def _interval(tokens: Sequence[Token], index: int) -> tuple[str, int]:
+    """Read `1 MINUTE 30 SECONDS` or `'1:30' MINUTE TO SECOND` as `1 minute 30 second`."""
+    words: list[str] = []
+    while index + 1 < len(tokens):
+        sign = "-" if tokens[index].token_type is TokenType.DASH else ""
+        value = index + 1 if sign else index
+        if tokens[value].token_type not in (TokenType.NUMBER, TokenType.STRING) or value + 1 >= len(tokens):
+            break
+        words += [sign + str(tokens[value].text).strip(), str(tokens[value + 1].text).lower().rstrip("s")]
+        index = value + 2
+        if index + 1 < len(tokens) and is_word(tokens[index], "TO"):
+            words += ["to", str(tokens[index + 1].text).lower().rstrip("s")]
+            index += 2
+    return " ".join(words), index

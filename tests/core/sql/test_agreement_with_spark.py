@@ -1,0 +1,36 @@
+"""A part of the corpus, asked again: Spark still says what was recorded of it."""
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from corpus import Case, cases, load
+from spark_verdicts import prepare, verdict
+
+from pipelines.pool import LocalPool
+from pipelines.session import Session
+
+pytestmark = pytest.mark.spark
+
+ASKED = [case for case in cases() if case.reads == "batch" and case.construct not in ("part_names", "quoted_names")][
+    ::40
+]
+"""Every fortieth case: they take about half a second each."""
+
+
+@pytest.fixture(scope="module")
+def corpus(pool: LocalPool) -> Iterator[Session]:
+    """A session of its own, with the tables of the corpus in a database of its own."""
+    session = Session(pool.url, pool.token, str(uuid.uuid4()))
+    session.attach()
+    session.spark.sql("CREATE DATABASE IF NOT EXISTS corpus")
+    session.spark.sql("USE corpus")
+    prepare(session.spark)
+    yield session
+    session.close()
+
+
+@pytest.mark.parametrize("case", ASKED, ids=lambda case: case.key)
+def test_spark_says_what_was_recorded(corpus: Session, tmp_path: Path, case: Case) -> None:
+    assert [verdict(corpus.spark, each, tmp_path) for each in case.statements] == load()[case.key]
