@@ -4,6 +4,7 @@ What is taken apart here means the same wherever it stands, also for the layout 
 a join stays, because the order of its columns is the order in which the join keeps them.
 """
 
+from itertools import islice
 from typing import Any
 
 from sqlglot import exp
@@ -23,6 +24,8 @@ _PLAIN = (
     exp.Cast, exp.TryCast, exp.DataType, exp.DataTypeParam, exp.ColumnDef, exp.Case, exp.If, exp.Interval, exp.Var,
     exp.Coalesce, exp.Bracket, exp.In,
 )  # fmt: skip
+LONGEST = 40
+"""Nodes of a value that is still written in the place of its name."""
 _INNER = frozenset(("expressions", "from_", "where"))
 _OUTER = _INNER | {"group", "having", "distinct", "limit"}
 _CLAUSES = {"with_": 0, "from_": 1, "joins": 2, "laterals": 3}
@@ -91,12 +94,17 @@ def _outputs(inner: Any) -> dict[str, Any] | None:
     found: dict[str, Any] = {}
     for each in inner.expressions:
         value = each.this if isinstance(each, exp.Alias) else each
-        if not isinstance(each, (exp.Alias, exp.Column)) or not is_pure(value):
+        if not isinstance(each, (exp.Alias, exp.Column)) or not is_pure(value) or _is_long(value):
             return None
         if each.alias_or_name in found:
             return None
         found[each.alias_or_name] = value
     return found
+
+
+def _is_long(value: Any) -> bool:
+    """Whether a value is too long to be written wherever it is named: a chain of parts would double it at each."""
+    return len(list(islice(value.walk(), LONGEST + 1))) > LONGEST
 
 
 def _can_replace(select: Any, inner: Any, stands_for: dict[str, Any]) -> bool:

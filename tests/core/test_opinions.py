@@ -28,7 +28,8 @@ def opinion(verdict: Verdict) -> Opinion:
 def compared(case: Case, verdicts: list[Verdict]) -> list[tuple[Parsed, Opinion]]:
     """Pair what a plan could hold: statements that we read without a Problem, and that stream."""
     found, problems = read_any(case.text, "q.sql", every_table_streams=case.reads == "stream")
-    if problems or len(found) != len(verdicts):
+    refused = any(ours.refused for ours in agreement.ours(case))
+    if problems or refused or len(found) != len(verdicts):
         return []
     pairs = zip(found, map(opinion, verdicts), strict=True)
     return [(parsed, said) for parsed, said in pairs if any(read.streaming for read in parsed.reads)]

@@ -1,11 +1,13 @@
 """A part of the corpus, asked again: Spark still says what was recorded of it."""
 
+import re
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from corpus import Case, cases, load
+from corpus import Case, Verdict, cases, load
 from spark_verdicts import prepare, verdict
 
 from pipelines.pool import LocalPool
@@ -33,4 +35,10 @@ def corpus(pool: LocalPool) -> Iterator[Session]:
 
 @pytest.mark.parametrize("case", ASKED, ids=lambda case: case.key)
 def test_spark_says_what_was_recorded(corpus: Session, tmp_path: Path, case: Case) -> None:
-    assert [verdict(corpus.spark, each, tmp_path) for each in case.statements] == load()[case.key]
+    said = [verdict(corpus.spark, each, tmp_path) for each in case.statements]
+    assert [classless(each) for each in said] == [classless(each) for each in load()[case.key]]
+
+
+def classless(said: Verdict) -> Verdict:
+    """Leave out an error class that has no name of its own."""
+    return replace(said, refused=re.sub(r"^_LEGACY_ERROR_TEMP_\d+: ", "", said.refused)[:100])

@@ -49,3 +49,14 @@ def test_every_place_has_the_line_that_counting_gives(text: str) -> None:
     assert [source.line(at) for at in range(len(text) + 1)] == [
         text[:at].count("\n") + 1 for at in range(len(text) + 1)
     ]
+
+
+def test_a_chain_of_parts_that_build_on_each_other_grows_with_its_length_alone() -> None:
+    def canonical(parts: int) -> str:
+        chain = ", ".join(f"c{n} AS (SELECT id, v + v AS v FROM c{n - 1} WHERE v > {n})" for n in range(1, parts))
+        text = f"INSERT INTO t WITH c0 AS (SELECT id, v FROM STREAM orders), {chain} SELECT id, v FROM c{parts - 1}"
+        (found,), problems = read_statements(text, "dml.t.sql")
+        assert not problems
+        return found.canonical
+
+    assert len(canonical(80)) < 3 * len(canonical(40))
