@@ -338,7 +338,7 @@ def _expected(course: _Course, trigger_s: float, *, working: bool) -> tuple[floa
         return noise, noise
     # The newest batch counts up to three triggers: a longer one may be the first of an overload.
     batch_s = max(median(course.batches_s), min(course.batches_s[-1], 3 * trigger_s))
-    return noise, max(1.0, course.arriving() * (batch_s + blur_s) * 1.3)
+    return noise, max(1.0, course.arriving() * (batch_s + blur_s) * 1.4)
 
 
 def _after_commits(course: _Course, trigger_s: float, *, working: bool) -> list[tuple[float, float]]:
