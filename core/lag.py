@@ -127,12 +127,13 @@ def verdict(
     previous: str = Trend.UNKNOWN,
     commit_age_s: float | None = None,
     watermark_age_s: float | None = None,
+    by_files: bool = False,
 ) -> Verdict:
     """Judge where a statement's lag is going, from samples about `interval_s` apart, oldest first.
 
     `previous` is the last word said of it: it takes more to leave `growing` or `draining` than to stay.
     `commit_age_s` is since the newest commit, None when nothing was committed; `watermark_age_s` is since the watermark
-    last moved, None without one.
+    last moved, None without one. `by_files` says that a batch is limited in files: then files tell how long it takes.
     """
     course = _course(samples, now, interval_s)
     if course is None:
@@ -140,7 +141,7 @@ def verdict(
     if gone := [parent.table for parent in parents if parent.missing]:
         return Verdict(Trend.STARVED, reason=f"{', '.join(gone)} is gone or was replaced")
     working = state in _WORKING
-    movement = _movement(course, trigger_s, previous, working=working)
+    movement = _movement(course, trigger_s, previous, working=working, by_files=by_files)
     if (why := _starving(parents, course)) and not _works_off(movement, trigger_s, previous):
         return Verdict(Trend.STARVED, reason=why)
     if working and (why := _stalling(course, trigger_s, commit_age_s, watermark_age_s)):
@@ -159,6 +160,8 @@ class _Course:
     at: tuple[float, ...]
     lag: tuple[float, ...]
     """Rows, or files where rows are not known."""
+    files: tuple[float, ...]
+    """Files, empty where one of the samples does not know them."""
     in_rows: bool
     came: tuple[float, ...]
     """Ever produced, counted from the first sample."""
@@ -205,6 +208,7 @@ def _course(samples: Sequence[Sample], now: float, interval_s: float) -> _Course
     return _Course(
         at=at,
         lag=lag,
+        files=tuple(float(sample.lag_files) for sample in row if sample.lag_files is not None),
         in_rows=in_rows,
         came=came,
         went=went,
@@ -301,7 +305,7 @@ def _stalling(course: _Course, trigger_s: float, commit_age_s: float | None, wat
     return ""
 
 
-def _movement(course: _Course, trigger_s: float, previous: str, *, working: bool) -> Verdict:
+def _movement(course: _Course, trigger_s: float, previous: str, *, working: bool, by_files: bool) -> Verdict:
     """Tell growing, draining and steady apart by the last leg of the lag right after commits."""
     if course.counted or not working:
         points = _after_commits(course, trigger_s, working=working)
@@ -312,7 +316,8 @@ def _movement(course: _Course, trigger_s: float, previous: str, *, working: bool
     if len(points) < 2:
         return Verdict(Trend.STEADY, reason="lag does not change beyond noise")
     leg = _last_leg(points, noise)
-    slope = _slope([point for point in leg if point[0] >= min(leg[-1][0] - _RATE_S, leg[-4:][0][0])])
+    recent = [point for point in leg if point[0] >= min(leg[-1][0] - _RATE_S, leg[-4:][0][0])]
+    slope = _slope(recent)
     change = leg[-1][1] - leg[0][1]
     # One burst is no trend: a rise that is mostly its largest step waits for the next, unless that takes too long.
     burst = max((after[1] - before[1] for before, after in pairwise(leg)), default=0.0)
@@ -324,10 +329,20 @@ def _movement(course: _Course, trigger_s: float, previous: str, *, working: bool
     if lag > backlog * kept and slope > 0 and change > noise * kept and in_steps:
         return Verdict(Trend.GROWING, rate, reason=f"lag rises by {slope:.3g}/s")
     if lag > backlog * kept and slope < 0 and -change > noise * kept:
+        left_s = _seconds_left(course, recent, by_files=by_files)
         # The last batch is half full on average, and takes its turn all the same.
-        eta_s = max(0.0, lag / -slope + trigger_s / 2 - (course.at[-1] - leg[-1][0]))
+        eta_s = max(0.0, left_s + trigger_s / 2 - (course.at[-1] - leg[-1][0]))
         return Verdict(Trend.DRAINING, rate, round(eta_s, 1), reason=f"lag falls by {-slope:.3g}/s")
     return Verdict(Trend.STEADY, reason="lag does not change beyond noise")
+
+
+def _seconds_left(course: _Course, recent: Sequence[tuple[float, float]], *, by_files: bool) -> float:
+    """Give how long a falling lag takes; by its files, a batch takes as long when there are half the rows in them."""
+    files = dict(zip(course.at, course.files, strict=False)) if len(course.files) == len(course.at) else {}
+    of_files = [(at, files[at]) for at, _ in recent if at in files]
+    if by_files and (slope := _slope(of_files)) < 0:
+        return of_files[-1][1] / -slope
+    return recent[-1][1] / -_slope(recent)
 
 
 def _expected(course: _Course, trigger_s: float, *, working: bool) -> tuple[float, float]:
@@ -338,7 +353,7 @@ def _expected(course: _Course, trigger_s: float, *, working: bool) -> tuple[floa
         return noise, noise
     # The newest batch counts up to three triggers: a longer one may be the first of an overload.
     batch_s = max(median(course.batches_s), min(course.batches_s[-1], 3 * trigger_s))
-    return noise, max(1.0, course.arriving() * (batch_s + blur_s) * 1.3)
+    return noise, max(1.0, course.arriving() * (batch_s + blur_s) * 1.4)
 
 
 def _after_commits(course: _Course, trigger_s: float, *, working: bool) -> list[tuple[float, float]]:

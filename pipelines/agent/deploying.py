@@ -11,7 +11,7 @@ from core.project import Environment, Settings
 from core.sql.compiling import compile_ddl, compile_select
 from core.sql.ddl import read_ddl
 from core.sql.reading import read_statements
-from core.sql.values import Parsed, TableDdl
+from core.sql.values import Parsed, Read, TableDdl
 from core.vocabulary import State, Wanted
 from state.rows import Deployment
 
@@ -92,12 +92,12 @@ def column_types(texts: Texts, table: TableName) -> tuple[tuple[str, str], ...]:
     return tuple((column.name, column.type) for column in _ddl(texts, table).columns)
 
 
-def streamed_sources(deployment: Deployment) -> tuple[TableName, ...]:
-    """Tables that a deployment streams, in the order of its SQL: Spark numbers `sources/<i>` so (seen on 4.2.0)."""
+def streamed_reads(deployment: Deployment) -> tuple[Read, ...]:
+    """What a deployment streams, in the order of its SQL: Spark numbers `sources/<i>` so (seen on 4.2.0)."""
     if deployment.external:
         return ()
     statement = _statement(deployment.texts, deployment.table)
-    return tuple(read.table for read in statement.reads if read.streaming)
+    return tuple(read for read in statement.reads if read.streaming)
 
 
 def _ddl(texts: Texts, table: TableName) -> TableDdl:

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from core.lag import ParentHealth, Verdict, total, verdict
 from core.names import TableName, query_name
 from core.ports import Position, Query
+from core.sql.values import Read
 from core.triggers import trigger_s
 from core.vocabulary import State, Wanted
-from pipelines.agent.deploying import streamed_sources
+from pipelines.agent.deploying import streamed_reads
 from pipelines.agent.world import World
 from pipelines.progress import decode
 from state.rows import Deployment, Measurement, SampleRow
@@ -46,7 +47,7 @@ class Measurer:
     def __init__(self, world: World) -> None:
         self._world = world
         self._history: dict[tuple[TableName, int], History] = {}
-        self._sources: dict[tuple[TableName, int, str], tuple[TableName, ...]] = {}
+        self._reads: dict[tuple[TableName, int, str], tuple[Read, ...]] = {}
 
     def round(self, deployments: tuple[Deployment, ...], queries: tuple[Query, ...]) -> None:
         """Measure once and write everything in one transaction."""
@@ -75,7 +76,7 @@ class Measurer:
         """Let go of versions that are no more; an agent lives for months."""
         for key in self._history.keys() - by_version.keys():
             del self._history[key]
-        self._sources = {key: found for key, found in self._sources.items() if key[:2] in by_version}
+        self._reads = {key: found for key, found in self._reads.items() if key[:2] in by_version}
 
     def _measure(
         self, deployment: Deployment, by_version: dict[tuple[TableName, int], Deployment], query: Query | None
@@ -142,15 +143,18 @@ class Measurer:
     def _positions(
         self, deployment: Deployment, by_version: dict[tuple[TableName, int], Deployment]
     ) -> tuple[Position, ...]:
-        key = (deployment.table, deployment.version, deployment.revision)
-        if key not in self._sources:
-            self._sources[key] = streamed_sources(deployment)
         version_by_parent = {binding.parent: binding.version for binding in deployment.bindings if binding.streamed}
         sources = []
-        for ordinal, parent in enumerate(self._sources[key]):
-            found = by_version.get((parent, version_by_parent.get(parent, 0)))
-            sources.append((ordinal, parent, found.folder if found else "", found.format if found else ""))
+        for ordinal, read in enumerate(self._reads_of(deployment)):
+            found = by_version.get((read.table, version_by_parent.get(read.table, 0)))
+            sources.append((ordinal, read.table, found.folder if found else "", found.format if found else ""))
         return self._world.files.lag(deployment.checkpoint, tuple(sources))
+
+    def _reads_of(self, deployment: Deployment) -> tuple[Read, ...]:
+        key = (deployment.table, deployment.version, deployment.revision)
+        if key not in self._reads:
+            self._reads[key] = streamed_reads(deployment)
+        return self._reads[key]
 
     def _judge(
         self,
@@ -186,7 +190,12 @@ class Measurer:
             previous=history.previous,
             commit_age_s=now - found.committed_at if found and found.committed_at else None,
             watermark_age_s=now - history.watermark_at if history.watermark_at else None,
+            by_files=any(_is_limited_in_files(read) for read in self._reads_of(deployment)),
         )
+
+
+def _is_limited_in_files(read: Read) -> bool:
+    return any(key.lower() == "maxfilespertrigger" for key, _ in read.options)
 
 
 def _sum(values: Iterable[int | None]) -> int | None:

@@ -32,6 +32,9 @@ PARENT = "src_orders__v1"
 
 EVERY_S = 2.0
 
+GRAIN_S = 15.0
+"""A batch and two samples: nothing finer can be known of when a backlog ends."""
+
 WORKED_OFF = 60
 """Rows: at 8 orders/s about one batch of its parent."""
 
@@ -165,13 +168,14 @@ def eta(seen: list[Seen]) -> str:
     if drained is None or (calls[0].lag_rows or 0) < 5 * WORKED_OFF:
         return ""
     half = (calls[0].at + drained) / 2
-    errors = sorted((one.eta_s or 0) / (drained - one.at) - 1 for one in calls if half <= one.at < drained)
+    late = [one for one in calls if half <= one.at < drained]
+    errors = sorted((one.eta_s or 0) / (drained - one.at) - 1 for one in late)
     if not errors:
         return ""
-    wide = sum(abs(error) > 0.3 for error in errors)
+    wide = sum(abs((one.eta_s or 0) - (drained - one.at)) > max(0.3 * (drained - one.at), GRAIN_S) for one in late)
     return (
         f"; worked off at {drained:.0f} s, ETA error {errors[0]:+.0%} to {errors[-1]:+.0%},"
-        f" median {errors[len(errors) // 2]:+.0%}, {wide} of {len(errors)} beyond 30 %"
+        f" median {errors[len(errors) // 2]:+.0%}, {wide} of {len(errors)} beyond 30 % and {GRAIN_S:.0f} s"
     )
 
 
