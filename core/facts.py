@@ -28,7 +28,7 @@ class Facts:
     """
 
     def __init__(self, known: Mapping[bytes, str] | None = None) -> None:
-        self._known = known or {}
+        self._known = dict(known or {})
         self._values: dict[bytes, Any] = {}
         self._fresh: dict[bytes, str] = {}
 
@@ -40,6 +40,11 @@ class Facts:
         """Give, once, what was read newly: packed, by key; a cache adds it to what it gave as known."""
         fresh, self._fresh = self._fresh, {}
         return fresh
+
+    def add(self, read: Mapping[bytes, str]) -> None:
+        """Take in what others have read newly, as their `take_fresh` gave it."""
+        self._known.update(read)
+        self._fresh.update(read)
 
     def ddl(self, text: str, path: str) -> tuple[int | None, TableDdl | None, tuple[Problem, ...]]:
         """Give the line of CREATE VIEW (None for a table), the table, and Problems placed in `path`."""
@@ -61,11 +66,16 @@ class Facts:
         self._keep(key, found)
         return None, found[1], found[2]
 
+    def has_statements(self, text: str, *, every_table_streams: bool = False) -> bool:
+        """Whether a dml text is known."""
+        key = _statements_key(text, every_table_streams)
+        return key in self._values or key in self._known
+
     def statements(
         self, text: str, path: str, *, every_table_streams: bool = False
     ) -> tuple[tuple[Parsed, ...], tuple[Problem, ...]]:
         """Give the statements of a dml text, and Problems placed in `path`."""
-        key = _key(b"dml stream" if every_table_streams else b"dml", text)
+        key = _statements_key(text, every_table_streams)
         found: tuple[str, tuple[Parsed, ...], tuple[Problem, ...]] | None = self._value(key, path)
         if found is None and key in self._known:
             found = self._unpacked(key, lambda packed: (path, *unpack_statements(packed, text, path)))
@@ -117,6 +127,10 @@ class Facts:
 
 def _key(kind: bytes, text: str) -> bytes:
     return hashlib.sha256(kind + b"\0" + text.encode("utf-8", "surrogatepass")).digest()
+
+
+def _statements_key(text: str, every_table_streams: bool) -> bytes:
+    return _key(b"dml stream" if every_table_streams else b"dml", text)
 
 
 def _settings(packed: str) -> Settings:

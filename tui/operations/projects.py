@@ -137,6 +137,8 @@ class ProjectReader:
             files = read_files(self._place.folder, self._files)
             if self._kept is None or files is not self._files:
                 self._files = files
+                if self._kept is None:
+                    self._read_ahead(files.texts)
                 try:
                     project, warnings = parse(self._place, files.texts, self.facts)
                     self._kept = Declaration(files.texts, project, warnings)
@@ -146,6 +148,11 @@ class ProjectReader:
                 finally:
                     self.save_facts()
             return self._kept
+
+    def _read_ahead(self, texts: Mapping[str, str]) -> None:
+        from tui.operations.ahead import read_ahead
+
+        read_ahead(texts, self.facts)
 
     @cached_property
     def facts(self) -> "Facts":
