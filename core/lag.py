@@ -26,16 +26,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
-from typing import Protocol
 
+from core.course import Course, Sample, course_of
 from core.names import TableName
 from core.ports import Position
 from core.vocabulary import State, Trend
 
-ENOUGH = 6
-"""Samples in a row below which nothing is said."""
-
-_HOLE = 3.0
 _LOOK_BACK_S = 300.0
 _RATE_S = 120.0
 _BROKEN = frozenset({State.ABSENT, State.STOPPED, State.FAILED})
@@ -54,25 +50,6 @@ class Lag:
     oldest_s: float | None
     missing: tuple[TableName, ...]
     """Sources that are gone or were replaced."""
-
-
-class Sample(Protocol):
-    """What is read of a sample; `state.rows.SampleRow` is one."""
-
-    @property
-    def at(self) -> float: ...
-    @property
-    def lag_rows(self) -> int | None: ...
-    @property
-    def lag_files(self) -> int | None: ...
-    @property
-    def in_rows_s(self) -> float | None: ...
-    @property
-    def batch_ms(self) -> int | None: ...
-    @property
-    def produced_rows(self) -> int | None: ...
-    @property
-    def consumed_rows(self) -> int | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +112,7 @@ def verdict(
     `commit_age_s` is since the newest commit, None when nothing was committed; `watermark_age_s` is since the watermark
     last moved, None without one. `by_files` says that a batch is limited in files: then files tell how long it takes.
     """
-    course = _course(samples, now, interval_s)
+    course = course_of(samples, now, interval_s)
     if course is None:
         return Verdict(Trend.UNKNOWN, reason="too few samples in a row")
     if gone := [parent.table for parent in parents if parent.missing]:
@@ -153,115 +130,7 @@ def verdict(
     return movement
 
 
-@dataclass(frozen=True, slots=True)
-class _Course:
-    """The newest row of samples without a hole, as parallel series, oldest first."""
-
-    at: tuple[float, ...]
-    lag: tuple[float, ...]
-    """Rows, or files where rows are not known."""
-    files: tuple[float, ...]
-    """Files, empty where one of the samples does not know them."""
-    in_rows: bool
-    came: tuple[float, ...]
-    """Ever produced, counted from the first sample."""
-    went: tuple[float, ...]
-    """Ever consumed, counted from the first sample."""
-    taking: float
-    """Rows per second that the newest batches took, as Spark says; 0 when not known or lag is in files."""
-    counted: bool
-    """Whether `came` and `went` are counters, not guessed from what lag rose and fell between samples."""
-    batches_s: tuple[float, ...]
-    """How long the newest batch took, at each of the newest samples."""
-    came_at: float
-    """When something came last; the first sample's time when nothing did."""
-    usual_gap_s: float
-    """Between two samples that saw something come."""
-    interval_s: float
-
-    def arriving(self) -> float:
-        """Units per second that came lately: the middle one of the last three sightings, so that one burst is none."""
-        seen = [n for n in range(1, len(self.at)) if self.came[n] > self.came[n - 1]]
-        rates = [
-            (self.came[n] - self.came[n - 1]) / min(self.at[n] - self.at[before], 2 * self.usual_gap_s)
-            for before, n in zip([0, *seen], seen, strict=False)
-        ]
-        missed = (self.at[-1] - self.came_at) / self.usual_gap_s
-        rates += [0.0] * int(missed - 1)
-        return median(rates[-3:]) if rates else 0.0
-
-
-def _course(samples: Sequence[Sample], now: float, interval_s: float) -> _Course | None:
-    if not samples or now - samples[-1].at > _HOLE * interval_s:
-        return None
-    in_rows = samples[-1].lag_rows is not None
-    row = _unbroken(samples, interval_s, in_rows=in_rows)
-    if len(row) < ENOUGH:
-        return None
-    lag = tuple(float(_amount(sample, in_rows=in_rows) or 0) for sample in row)
-    at = tuple(sample.at for sample in row)
-    came, went = _counters(row, lag, in_rows=in_rows)
-    seen = [n for n in range(1, len(at)) if came[n] > came[n - 1]]
-    gaps = [at[after] - at[before] for before, after in pairwise(seen)]
-    batches = tuple(sample.batch_ms / 1000 for sample in row[-24:] if sample.batch_ms is not None)
-    taking = [sample.in_rows_s for sample in row[-4:] if in_rows and sample.in_rows_s is not None]
-    return _Course(
-        at=at,
-        lag=lag,
-        files=tuple(float(sample.lag_files) for sample in row if sample.lag_files is not None),
-        in_rows=in_rows,
-        came=came,
-        went=went,
-        taking=median(taking) if taking else 0.0,
-        counted=in_rows and row[-1].produced_rows is not None and row[-1].consumed_rows is not None,
-        batches_s=batches or (0.0,),
-        came_at=at[seen[-1]] if seen else at[0],
-        usual_gap_s=max(interval_s, median(gaps)) if gaps else interval_s,
-        interval_s=interval_s,
-    )
-
-
-def _amount(sample: Sample, *, in_rows: bool) -> int | None:
-    return sample.lag_rows if in_rows else sample.lag_files
-
-
-def _unbroken(samples: Sequence[Sample], interval_s: float, *, in_rows: bool) -> Sequence[Sample]:
-    start = len(samples)
-    for n in range(len(samples) - 1, -1, -1):
-        if _amount(samples[n], in_rows=in_rows) is None:
-            break
-        if n + 1 < len(samples) and not _follows(samples[n], samples[n + 1], interval_s):
-            break
-        start = n
-    return samples[start:]
-
-
-def _follows(before: Sample, after: Sample, interval_s: float) -> bool:
-    if not 0 < after.at - before.at <= _HOLE * interval_s:
-        return False
-    counters = ((before.produced_rows, after.produced_rows), (before.consumed_rows, after.consumed_rows))
-    return all(old is None or new is None or old <= new for old, new in counters)
-
-
-def _counters(
-    row: Sequence[Sample], lag: tuple[float, ...], *, in_rows: bool
-) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Take the counters of the samples; without them what lag rose came, and what it fell went."""
-    came, went = [0.0], [0.0]
-    for n in range(1, len(row)):
-        produced = _step(row[n - 1].produced_rows, row[n].produced_rows) if in_rows else None
-        consumed = _step(row[n - 1].consumed_rows, row[n].consumed_rows) if in_rows else None
-        change = lag[n] - lag[n - 1]
-        came.append(came[-1] + (max(change, 0.0) if produced is None else produced))
-        went.append(went[-1] + (max(-change, 0.0) if consumed is None else consumed))
-    return tuple(came), tuple(went)
-
-
-def _step(before: int | None, after: int | None) -> float | None:
-    return None if before is None or after is None else float(after - before)
-
-
-def _starving(parents: Sequence[ParentHealth], course: _Course) -> str:
+def _starving(parents: Sequence[ParentHealth], course: Course) -> str:
     for parent in parents:
         if parent.external:
             continue
@@ -283,7 +152,7 @@ def _works_off(movement: Verdict, trigger_s: float, previous: str) -> bool:
     return previous == Trend.DRAINING or (movement.eta_s or 0.0) > max(15.0, 3 * trigger_s)
 
 
-def _stalling(course: _Course, trigger_s: float, commit_age_s: float | None, watermark_age_s: float | None) -> str:
+def _stalling(course: Course, trigger_s: float, commit_age_s: float | None, watermark_age_s: float | None) -> str:
     went_at = max((n for n in range(1, len(course.at)) if course.went[n] > course.went[n - 1]), default=0)
     age_s = course.at[-1] - course.at[went_at] if commit_age_s is None else commit_age_s
     # Something must have been pending all that time: an old commit of an idle statement says nothing.
@@ -305,7 +174,7 @@ def _stalling(course: _Course, trigger_s: float, commit_age_s: float | None, wat
     return ""
 
 
-def _movement(course: _Course, trigger_s: float, previous: str, *, working: bool, by_files: bool) -> Verdict:
+def _movement(course: Course, trigger_s: float, previous: str, *, working: bool, by_files: bool) -> Verdict:
     """Tell growing, draining and steady apart by the last leg of the lag right after commits."""
     if course.counted or not working:
         points = _after_commits(course, trigger_s, working=working)
@@ -336,7 +205,7 @@ def _movement(course: _Course, trigger_s: float, previous: str, *, working: bool
     return Verdict(Trend.STEADY, reason="lag does not change beyond noise")
 
 
-def _seconds_left(course: _Course, recent: Sequence[tuple[float, float]], *, by_files: bool) -> float:
+def _seconds_left(course: Course, recent: Sequence[tuple[float, float]], *, by_files: bool) -> float:
     """Give how long a falling lag takes; by its files, a batch takes as long when there are half the rows in them."""
     files = dict(zip(course.at, course.files, strict=False)) if len(course.files) == len(course.at) else {}
     of_files = [(at, files[at]) for at, _ in recent if at in files]
@@ -345,7 +214,7 @@ def _seconds_left(course: _Course, recent: Sequence[tuple[float, float]], *, by_
     return recent[-1][1] / -_slope(recent)
 
 
-def _expected(course: _Course, trigger_s: float, *, working: bool) -> tuple[float, float]:
+def _expected(course: Course, trigger_s: float, *, working: bool) -> tuple[float, float]:
     """Give the noise, and what may be pending right after a commit while the statement keeps up."""
     blur_s = max(course.interval_s, course.usual_gap_s)
     noise = max(1.0, course.arriving() * blur_s)
@@ -356,7 +225,7 @@ def _expected(course: _Course, trigger_s: float, *, working: bool) -> tuple[floa
     return noise, max(1.0, course.arriving() * (batch_s + blur_s) * 1.4)
 
 
-def _after_commits(course: _Course, trigger_s: float, *, working: bool) -> list[tuple[float, float]]:
+def _after_commits(course: Course, trigger_s: float, *, working: bool) -> list[tuple[float, float]]:
     first = next(n for n in range(len(course.at)) if course.at[n] >= course.at[-1] - _LOOK_BACK_S)
     every = range(max(1, first), len(course.at))
     commits = [n for n in every if course.went[n] > course.went[n - 1]]
@@ -374,7 +243,7 @@ def _after_commits(course: _Course, trigger_s: float, *, working: bool) -> list[
     return points
 
 
-def _lowest(course: _Course, trigger_s: float) -> tuple[list[tuple[float, float]], float]:
+def _lowest(course: Course, trigger_s: float) -> tuple[list[tuple[float, float]], float]:
     """Without counters: the lowest lag of each stretch that holds a commit, and how much lag swings in one."""
     width = trigger_s + 2 * course.interval_s
     stretches: dict[int, list[tuple[float, float]]] = {}
