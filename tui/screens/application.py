@@ -247,8 +247,8 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
             message.page.take(message.what)
 
     def _show_newest(self) -> None:
-        """Show the newest world on the screen in front, in one frame."""
-        page = self.screen
+        """Show the newest world on the screen in front, in one frame; a timer may come when all screens are gone."""
+        page = self.screen if self.screen_stack else None
         if not isinstance(page, Page):
             return
         self._page = page
