@@ -158,8 +158,9 @@ class Reading:
         self._upto = upto
         self._early.clear()
         self.pending = {path: file for path, file in files.items() if path not in consumed}
-        # Files of a plain folder may be cleaned up behind a reader; the log of a table forgets nothing.
-        keeps_all = self.source.logged or self.source.is_table
+        # Lines that landed may be cleaned up behind a reader; the log of a table forgets nothing, and a late task of
+        # a writer that was stopped makes the folder of a table that is gone once more, empty (seen on 4.2.0).
+        keeps_all = self.source.logged or self.source.is_table or self.source.format == "parquet"
         self.replaced = bool(consumed) and keeps_all and consumed.isdisjoint(files)
 
 

@@ -156,13 +156,15 @@ def test_a_parent_that_was_replaced_is_missing(tmp_path: Path) -> None:
     assert _measurer(tmp_path)(done).missing
 
 
-def test_an_empty_table_that_took_the_place_of_the_parent_is_missing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("note", [True, False], ids=["a table", "a folder that a late task made"])
+def test_an_empty_table_that_took_the_place_of_the_parent_is_missing(tmp_path: Path, note: bool) -> None:
     table, consumer, measure = _pair(tmp_path)
     done = consumer.plan(table.write())
     measure(done)
     os.rename(table.folder, tmp_path / "trash")
     table.folder.mkdir()
-    table.folder.joinpath("_headgate.json").write_text("{}")
+    if note:
+        table.folder.joinpath("_headgate.json").write_text("{}")
     assert measure(done).missing
     assert _measurer(tmp_path)(done).missing
 
