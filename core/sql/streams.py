@@ -199,6 +199,9 @@ def _delays(tokens: Sequence[Token], index: int) -> bool:
                 return True
             if word in _END_WORDS:
                 return False
+            # The word again and again: a column may have that name, and be looked for once.
+            if word == "WATERMARK" and at > index + 1 and word_of(tokens[at - 1]) == "WATERMARK":
+                return False
     return False
 
 
