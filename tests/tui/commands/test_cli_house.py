@@ -6,14 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commandline import written
 
 from core.errors import Refused
 from tui.commands import edge
-
-
-def written(words: list[str], capsys: pytest.CaptureFixture[str]) -> Any:
-    assert edge.run([*words, "--json"]) == 0
-    return json.loads(capsys.readouterr().out)
 
 
 def test_a_new_project_can_be_planned_at_once(
