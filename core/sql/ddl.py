@@ -70,6 +70,7 @@ def _read(tokens: list[Token], source: Source) -> TableDdl:
     if not clauses.format:
         remedy = "add USING parquet (or the format it has) after the columns"
         raise Misread("the table has no format", remedy, tokens[end].start, subject=table)
+    _take_path(clauses, tokens[0])
     names = [column.name.lower() for column in columns]
     for name in clauses.partitioning:
         if name.lower() not in names:
@@ -182,6 +183,18 @@ def _clause(tokens: Sequence[Token], index: int, clauses: _Clauses) -> int:
             remedy = "allowed: USING, OPTIONS, PARTITIONED BY, LOCATION, COMMENT, TBLPROPERTIES"
             raise Misread(f"{word[:30]} cannot be read here", remedy, token.start, subject=word[:30])
     return index + length + 1
+
+
+def _take_path(clauses: _Clauses, first: Token) -> None:
+    """Take `OPTIONS (path '…')` for LOCATION, as Spark does; it refuses both (4.2.0, AstBuilder.cleanTableOptions)."""
+    paths = [value for key, value in clauses.options if key.lower() == "path"]
+    if not paths:
+        return
+    if clauses.location or len(paths) > 1:
+        remedy = "write LOCATION alone"
+        raise Misread("the table's location is there twice, in OPTIONS as path", remedy, first.start, subject="path")
+    clauses.location = paths[0]
+    clauses.options = tuple(pair for pair in clauses.options if pair[0].lower() != "path")
 
 
 def _names(tokens: Sequence[Token]) -> tuple[str, ...]:

@@ -30,6 +30,18 @@ def test_all_clauses_are_read_in_any_order() -> None:
     )
 
 
+@pytest.mark.parametrize("options", ["path '/landing'", "'PATH' = '/landing', multiLine true"])
+def test_a_path_among_the_options_is_the_location(options: str) -> None:
+    ddl, problems = read_ddl(f"CREATE TABLE t (x INT) USING json OPTIONS ({options})", "f.sql")
+    assert problems == () and ddl is not None
+    assert (ddl.location, [key for key, _ in ddl.options]) == ("/landing", ["multiLine"] if "multi" in options else [])
+
+
+def test_a_location_that_is_there_twice_is_refused_as_spark_does() -> None:
+    ddl, (problem,) = read_ddl("CREATE TABLE t (x INT) USING json OPTIONS (path '/a') LOCATION '/a'", "f.sql")
+    assert ddl is None and problem.summary == "the table's location is there twice, in OPTIONS as path"
+
+
 @pytest.mark.parametrize(
     ("written", "normal"),
     [
