@@ -85,6 +85,9 @@ def watermark_at(tokens: Sequence[Token], index: int) -> tuple[Delay, int]:
             "this delay cannot be read", "write DELAY OF INTERVAL 1 MINUTE", tokens[start].start, subject="WATERMARK"
         )
     tree, name = _column_or_expression(expression)
+    if tree.find(exp.Query) is not None:
+        remedy = "write a column of the table, or an expression over its columns"
+        raise Misread("a query cannot stand in WATERMARK", remedy, tokens[start].start, subject="WATERMARK")
     text = sql_of(normalise(tree))
     if isinstance(tree, exp.Column) and not name:
         name = tree.name

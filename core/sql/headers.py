@@ -10,6 +10,7 @@ from itertools import pairwise
 from sqlglot import Token, TokenType
 
 from core.sql.lexing import Misread, Source, closing, end_of, is_word
+from core.sql.table_words import FROM_FIRST
 from core.sql.values import Verb
 
 REMEDY = "write INSERT INTO <table> SELECT …"
@@ -77,7 +78,7 @@ def header_of(tokens: list[Token]) -> Header:
         return Header(Verb.SELECT, None, (), _selecting(tokens), ((tokens[0].start, end_of(tokens[-1])),), ())
     word = str(first.text).upper()
     if word == "FROM":
-        raise Misread("FROM before SELECT is not read here", "write SELECT … FROM …", first.start, subject="FROM")
+        raise Misread(*FROM_FIRST, first.start, subject="FROM")
     not_streaming = f"{word} is not a streaming statement"
     summary = (
         not_streaming if word in ("UPDATE", "DELETE") else f"a dml file holds INSERT INTO … SELECT, not {short(first)}"
@@ -129,12 +130,25 @@ def _insert(tokens: list[Token], at: int) -> Header:
         while after < len(tokens) and not _opens_query(tokens, after):
             after = closing(tokens, after) + 1 if tokens[after].token_type is TokenType.L_PAREN else after + 1
     if after >= len(tokens) or not _opens_query(tokens, after):
-        place = tokens[min(after, len(tokens) - 1)]
-        raise Misread("SELECT is missing after INSERT INTO", REMEDY, place.start, subject=target.text)
+        raise _no_query(tokens, after, target)
     if is_word(tokens[after], "VALUES"):
         rules.append(Misread("SELECT is missing after INSERT INTO", REMEDY, tokens[after].start, subject=target.text))
     query = tokens[:at] + _selecting(tokens[after:])
     return Header(verb, target, columns, query, _pieces(tokens, at, after), tuple(rules))
+
+
+def _no_query(tokens: Sequence[Token], after: int, target: Name) -> Misread:
+    """Say what stands in place of the SELECT, and how Spark's other ways to name what is read are written here."""
+    place = tokens[min(after, len(tokens) - 1)]
+    named = tokens[after + 1 : after + (3 if is_word(tokens[min(after + 1, len(tokens) - 1)], "STREAM") else 2)]
+    read = " ".join(str(token.text) for token in named) or "<table>"
+    if is_word(place, "TABLE"):
+        remedy = f"write INSERT INTO {target.text} SELECT * FROM {read}"
+        return Misread("TABLE in place of a SELECT is not read here", remedy, place.start, subject=target.text)
+    if is_word(place, "FROM"):
+        remedy = f"write INSERT INTO {target.text} SELECT … FROM {read}"
+        return Misread(FROM_FIRST[0], remedy, place.start, subject=target.text)
+    return Misread("SELECT is missing after INSERT INTO", REMEDY, place.start, subject=target.text)
 
 
 def _create(tokens: list[Token], at: int) -> Header:

@@ -11,6 +11,7 @@ from sqlglot import exp
 
 from core.sql.canonical import sql_of, terms
 from core.sql.flows import Flow, Found, refused
+from core.sql.from_clause import sources_of
 from core.sql.values import Operator
 
 _NO_EQUALITY = "_LEGACY_ERROR_TEMP_1181"
@@ -19,11 +20,12 @@ _WITHOUT_WATERMARK = "UNSUPPORTED_STREAMING_OPERATOR_WITHOUT_WATERMARK"
 
 def joined(join: Any, left: Flow, right: Flow, select: Any, found: Found) -> Flow:
     """Join two flows; `select` is the SELECT whose WHERE meets the join, None inside brackets."""
-    if not (left.streaming or right.streaming):
-        return Flow()
     words = " ".join(str(join.args[key]).upper() for key in ("method", "side", "kind") if join.args.get(key))
+    outputs = _outputs(join, words, left, right)
+    if not (left.streaming or right.streaming):
+        return Flow(outputs=outputs)
     _check_lateral(join, found)
-    flow = Flow(True, (*left.operators, *right.operators), left.event_times | right.event_times)
+    flow = Flow(True, (*left.operators, *right.operators), left.event_times | right.event_times, outputs)
     if not (left.streaming and right.streaming):
         _check_static_join(join, words, found, stream_left=left.streaming)
         return flow
@@ -46,6 +48,15 @@ def joined(join: Any, left: Flow, right: Flow, select: Any, found: Found) -> Flo
         detail += f" ON {' AND '.join(sorted({sql_of(each) for each in met}))}"
     operator = Operator("stream_join", (*using, *(sql_of(each) for each in keys)), detail)
     return replace(flow, operators=(*flow.operators, operator))
+
+
+def _outputs(join: Any, words: str, left: Flow, right: Flow) -> tuple[str, ...] | None:
+    """List the columns of both sides; None where they are not known, or USING merges some."""
+    if "SEMI" in words or "ANTI" in words:
+        return left.outputs
+    if left.outputs is None or right.outputs is None or join.args.get("using") or "NATURAL" in words:
+        return None
+    return (*left.outputs, *right.outputs)
 
 
 def check_laterals(select: Any, found: Found) -> None:
@@ -154,9 +165,8 @@ def _with_common(term: Any) -> list[Any]:
 
 
 def _aliases_of(join: Any) -> set[str]:
-    """Give the aliases of what is joined: more than one where brackets hold several tables."""
-    inside = [join.this] if join.this.alias else join.this.find_all(exp.Table, exp.Subquery)
-    return {each.alias for each in inside}
+    """Give the aliases of what is joined: more than one where it is a group."""
+    return {each.alias for each in sources_of(join.this)}
 
 
 def _is_join_key(term: Any, joined: set[str]) -> bool:

@@ -80,13 +80,10 @@ class _Reading:
             found = self.query(query.this, ctes, outer, label)
         elif isinstance(query, exp.SetOperation):
             found = self._set_operation(query, ctes, outer, label)
-        elif isinstance(query, exp.Select):
-            found = self._select(query, ctes, outer, label)
         elif isinstance(query, exp.Values):
             found = self._values(query, ctes, outer)
         else:
-            side = self.sources.read(query, ctes, outer)
-            found = Relation([item for _, item in side.visible], side.deciding(), side.tables(), side.missing())
+            found = self._select(query, ctes, outer, label)
         return found
 
     # Queries.

@@ -4,11 +4,13 @@ Spark's rules (4.2, run): the innermost CTE of a name wins, a CTE sees those bef
 case, `STREAM c` where c is a CTE silently reads the CTE.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlglot import exp
 
+from core.sql.from_clause import joined_by
 from core.sql.functions import TABLE_FUNCTIONS, plain
 from core.sql.lexing import Misread
 from core.sql.streams import HIDDEN, Mark, Marks
@@ -52,10 +54,12 @@ class Names:
         return f"_t{self.aliases}"
 
 
+_ENDS = ("order", "sort", "cluster", "distribute", "limit", "offset")
+"""Clauses behind a whole query: a set operation, VALUES or a query in brackets."""
 _UNBOUND = (exp.Placeholder, exp.Parameter, exp.SessionParameter)
 
 Scope = dict[str, str]
-"""Alias as written, in lower case, to the new one."""
+"""Alias as written, in lower case, to the new one; to nothing where the alias of brackets around it hides it."""
 
 
 def resolve(query: Any, marks: Marks, *, every_table_streams: bool = False) -> Names:
@@ -68,17 +72,33 @@ def resolve(query: Any, marks: Marks, *, every_table_streams: bool = False) -> N
 
 def _query(query: Any, ctes: Scope, outer: list[Scope], names: Names) -> None:
     ctes = _with(query, ctes, outer, names)
+    _check_limit(query)
+    if isinstance(query, exp.Select):
+        _select(query, ctes, outer, names)
+        return
     if isinstance(query, exp.Subquery):
         _query(query.this, ctes, outer, names)
     elif isinstance(query, exp.SetOperation):
         for side in _sides(query):
             _query(side, ctes, outer, names)
-        for key in ("order", "limit", "offset"):
-            _expressions(query.args.get(key), ctes, outer, {}, names, single=True)
-    elif isinstance(query, exp.Select):
-        _select(query, ctes, outer, names)
-    elif isinstance(query, exp.Table):
-        _source(query, ctes, outer, {}, names)
+    elif isinstance(query, exp.Values):
+        if query.find(exp.Column) is not None:
+            condition = "INVALID_INLINE_TABLE.CANNOT_EVALUATE_EXPRESSION_IN_INLINE_TABLE"
+            raise Misread(
+                "VALUES holds constants, no columns", "write SELECT … FROM", _offset(query), condition=condition
+            )
+        _each_expression(query.expressions, ctes, outer, names)
+    _each_expression((query.args.get(key) for key in _ENDS), ctes, outer, names)
+
+
+def _check_limit(query: Any) -> None:
+    for word in ("limit", "offset"):
+        clause = query.args.get(word)
+        held = clause.find(exp.Query, exp.Column) if clause is not None else None
+        if held is not None and held.name.upper() != "ALL":
+            condition = "INVALID_LIMIT_LIKE_EXPRESSION.IS_UNFOLDABLE"
+            summary = f"{word.upper()} takes a constant"
+            raise Misread(summary, "write a number", _offset(held), subject=word.upper(), condition=condition)
 
 
 def _sides(query: Any) -> list[Any]:
@@ -107,6 +127,7 @@ def _with(query: Any, ctes: Scope, outer: list[Scope], names: Names) -> Scope:
                 subject=written,
             )
         _query(cte.this, inner, outer, names)
+        cte.meta["written"] = written
         names.ctes += 1
         inner[written] = f"_c{names.ctes}"
         cte.args["alias"].this.set("this", inner[written])
@@ -118,22 +139,20 @@ def _select(select: Any, ctes: Scope, outer: list[Scope], names: Names) -> None:
     if (into := select.args.get("into")) is not None:
         remedy = "write INSERT INTO t SELECT …"
         raise Misread("SELECT … INTO is not SQL of Spark", remedy, _offset(into), subject="INTO")
-    from_, joins = select.args.get("from_"), select.args.get("joins") or []
-    leaves: list[Any] = []
-    inside: list[Any] = []
+    sources, joins = joined_by(select)
     for join in joins:
         before = _connector(join, names.marks) if join.kind == "CROSS" or isinstance(join.this, exp.Lateral) else None
         join.meta["comma"] = before is not None and not before[1]
         join.meta["on"] = before is not None and before[0] in names.marks.with_on
-    for root in [*([from_.this] if from_ is not None else []), *(join.this for join in joins)]:
-        _spread(root, leaves, inside)
-    laterals = [*(select.args.get("laterals") or []), *(each for each in inside if isinstance(each, exp.Lateral))]
-    for leaf in leaves:
-        _source(leaf, ctes, outer, scope, names)
+    for source in sources:
+        _source(source, ctes, outer, scope, names)
+    laterals = select.args.get("laterals") or []
     for lateral in laterals:
         _rename(lateral, scope, names)
-    single = len(leaves) + len(laterals) == 1
-    for each in [*(leaf for leaf in leaves if isinstance(leaf, exp.Lateral)), *inside, *joins]:
+    if "brackets" in select.meta:
+        select.meta["brackets"] = tuple(scope)
+    single = len(sources) + len(laterals) == 1
+    for each in [*(source for source in sources if isinstance(source, exp.Lateral)), *joins]:
         within = each.this if isinstance(each, exp.Lateral) else each.args.get("on")
         if not isinstance(within, exp.Query):
             _expressions(within, ctes, outer, scope, names, single=False)
@@ -143,34 +162,10 @@ def _select(select: Any, ctes: Scope, outer: list[Scope], names: Names) -> None:
                 _expressions(each, ctes, outer, scope, names, single=single)
 
 
-def _spread(source: Any, leaves: list[Any], inside: list[Any]) -> None:
-    """Collect what a source is made of when brackets stand around tables and joins."""
-    if not isinstance(source, (exp.Table, exp.Subquery, exp.Lateral, exp.Values)):
-        # sqlglot takes FROM FROM (SELECT …) for a query without brackets, and loses what it reads.
-        raise Misread("a table is missing after FROM or JOIN", "write its name, or a query in brackets", -1)
-    bracketed = isinstance(source, exp.Subquery) and not source.alias and not isinstance(source.this, exp.Query)
-    bracketed = bracketed or (isinstance(source, exp.Subquery) and not source.alias and _holds_tables(source.this))
-    if bracketed:
-        _spread(source.this, leaves, inside)
-    else:
-        leaves.append(source)
-    for join in source.args.get("joins") or []:
-        inside.append(join)
-        _spread(join.this, leaves, inside)
-    inside.extend(source.args.get("laterals") or [])
-
-
 def _connector(join: Any, marks: Marks) -> tuple[int, bool] | None:
     """Find the word or comma that joins: what stands last before the first name."""
     start = _offset(join.this)
     return next((each for each in reversed(marks.connectors) if each[0] < start), None)
-
-
-def _holds_tables(node: Any) -> bool:
-    """Whether brackets hold tables, however many brackets there are, and not a SELECT."""
-    while isinstance(node, exp.Subquery):
-        node = node.this
-    return isinstance(node, exp.Table)
 
 
 def _source(source: Any, ctes: Scope, outer: list[Scope], scope: Scope, names: Names) -> None:
@@ -179,10 +174,15 @@ def _source(source: Any, ctes: Scope, outer: list[Scope], scope: Scope, names: N
         _table(source, ctes, names)
     elif isinstance(source, exp.Table):
         _check_function(source)
-    elif isinstance(source, exp.Subquery):
+        _each_expression([source.this], ctes, outer, names)
+    elif isinstance(source, (exp.Subquery, exp.Values)):
         _query(source, ctes, outer, names)
+        for hidden in source.this.meta.get("brackets", ()) if isinstance(source.this, exp.Select) else ():
+            scope.setdefault(hidden, "")
     elif isinstance(source, exp.Lateral) and isinstance(source.this, exp.Query):
         _query(source.this, ctes, [*outer, scope], names)
+    for pivot in source.args.get("pivots") or []:
+        _each_expression([*pivot.expressions, *(pivot.args.get("fields") or [])], ctes, outer, names)
     _rename(source, scope, names)
 
 
@@ -238,14 +238,15 @@ def _check_function(table: Any) -> None:
         remedy = "write the table's name, or a function of Spark such as range(10)"
         condition = "UNRESOLVABLE_TABLE_VALUED_FUNCTION"
         raise Misread(f"{name} is no table function of Spark", remedy, place, subject=name, condition=condition)
+    if name == "range" and inner.find(exp.Query) is not None:
+        remedy = "write numbers"
+        raise Misread("range takes constants, no query", remedy, place, subject=name, condition="NON_FOLDABLE_ARGUMENT")
 
 
 def _rename(source: Any, scope: Scope, names: Names) -> None:
     """Give a source its new alias, and its read the watermark that travelled in the alias."""
     written = source.alias or (source.name if isinstance(source, exp.Table) else "")
     alias = source.args.get("alias")
-    for pivot in source.args.get("pivots") or []:
-        pivot.meta["named"] = bool(pivot.alias) and not pivot.args.get("unpivot")
     if written.startswith(HIDDEN):
         index, _, written = written[len(HIDDEN) :].partition("_")
         if "entry" not in source.meta:
@@ -268,6 +269,12 @@ def _rename(source: Any, scope: Scope, names: Names) -> None:
         alias.set("this", exp.to_identifier(new))
 
 
+def _each_expression(nodes: Iterable[Any], ctes: Scope, outer: list[Scope], names: Names) -> None:
+    """Resolve what stands in expressions that see no source."""
+    for node in nodes:
+        _expressions(node, ctes, outer, {}, names, single=True)
+
+
 def _expressions(node: Any, ctes: Scope, outer: list[Scope], scope: Scope, names: Names, *, single: bool) -> None:
     """Rename the qualifiers in everything below a node; queries inside see this scope as an outer one."""
     waiting = [node] if isinstance(node, exp.Expression) else []
@@ -283,6 +290,10 @@ def _expressions(node: Any, ctes: Scope, outer: list[Scope], scope: Scope, names
         if isinstance(each, _UNBOUND):
             summary = "a parameter stands here, and nothing gives it a value"
             raise Misread(summary, "write the value", -1, subject=str(each.name), condition="UNBOUND_SQL_PARAMETER")
+        if isinstance(each, exp.Lambda) and each.find(exp.Query) is not None:
+            condition = "UNSUPPORTED_SUBQUERY_EXPRESSION_CATEGORY.HIGHER_ORDER_FUNCTION"
+            remedy = "join the table, and use its column inside"
+            raise Misread("a query cannot stand inside a lambda function", remedy, _offset(each), condition=condition)
         if isinstance(each, exp.Lateral):
             waiting.append(each.this)
         elif not isinstance(each, (exp.Identifier, exp.Literal)):
@@ -303,6 +314,10 @@ def _column(column: Any, outer: list[Scope], scope: Scope, names: Names, *, sing
             break
     if found is None:
         return
+    if not found:
+        remedy = f"write it by the name that stands behind the brackets, or without {qualifier}"
+        summary = f"{qualifier} is hidden by the brackets around it"
+        raise Misread(summary, remedy, _offset(column), subject=qualifier, condition="UNRESOLVED_COLUMN")
     if found in names.unnamed:
         names.qualifying.add(names.unnamed[found])
     after = parts[count:]

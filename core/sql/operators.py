@@ -11,6 +11,7 @@ from sqlglot import exp
 
 from core.sql.canonical import sql_of
 from core.sql.flows import Flow, Found, is_event_time, no_watermark, qualified, refused, renamed
+from core.sql.from_clause import is_group
 from core.sql.functions import GENERATORS
 from core.sql.grouping import (
     TIME_WINDOWS,
@@ -39,19 +40,25 @@ def _query(query: Any, ctes: dict[str, Flow], found: Found) -> Flow:
     if with_ is not None:
         ctes = dict(ctes)
         for cte in with_.expressions:
-            # Spark checks a part of WITH even where nothing reads it.
+            known = len(found.misread)
             ctes[cte.alias] = renamed(_query(cte.this, ctes, found), cte.args.get("alias"), found)
+            if len(found.misread) > known and not _is_read(cte, query):
+                for each in found.misread[known:]:
+                    part = f"{cte.meta['written']}, a part of WITH that nothing reads"
+                    each.summary += f", in {part}: Spark checks it all the same"
     if isinstance(query, exp.Subquery):
         return _ends(query, _query(query.this, ctes, found), found)
     if isinstance(query, exp.SetOperation):
         flow = _set_operation(query, ctes, found)
     elif isinstance(query, exp.Select):
         flow = _select(query, ctes, found)
-    elif isinstance(query, exp.Table):
-        return _source(query, ctes, found)
     else:
         return Flow()
     return _ends(query, flow, found)
+
+
+def _is_read(cte: Any, query: Any) -> bool:
+    return any(table.meta.get("cte") == cte.alias for table in query.find_all(exp.Table))
 
 
 def _ends(query: Any, flow: Flow, found: Found) -> Flow:
@@ -98,9 +105,12 @@ def _set_operation(query: Any, ctes: dict[str, Flow], found: Found) -> Flow:
 
 
 def _combined(query: Any, left: Flow, right: Flow, found: Found, *, distinct: bool) -> Flow:
-    if not (left.streaming or right.streaming):
-        return Flow()
     word = type(query).__name__.upper()
+    if left.outputs is not None and right.outputs is not None and len(left.outputs) != len(right.outputs):
+        summary = f"the sides of {word} have {len(left.outputs)} and {len(right.outputs)} columns"
+        found.misread.append(refused(summary, "select as many on both sides", query, "NUM_COLUMNS_MISMATCH"))
+    if not (left.streaming or right.streaming):
+        return Flow(outputs=left.outputs)
     union = isinstance(query, exp.Union)
     # EXCEPT is an anti join, with a table one that keeps nothing, and then a DISTINCT (optimised plan of 4.2.0).
     anti = isinstance(query, exp.Except) and distinct and not right.streaming
@@ -146,7 +156,12 @@ def _select(select: Any, ctes: dict[str, Flow], found: Found) -> Flow:
 
 
 def _source(source: Any, ctes: dict[str, Flow], found: Found) -> Flow:
-    """Follow one thing in FROM, with the joins that stand in its brackets; event times come under its alias."""
+    """Follow one source or group; event times come under the alias."""
+    if is_group(source):
+        flow = _source(source.this, ctes, found)
+        for join in source.this.args["joins"]:
+            flow = joined(join, flow, _source(join.this, ctes, found), None, found)
+        return flow
     mark: Mark | None = source.meta.get("mark")
     if isinstance(source, exp.Table):
         entry: TableRead | None = source.meta.get("entry")
@@ -155,13 +170,7 @@ def _source(source: Any, ctes: dict[str, Flow], found: Found) -> Flow:
         else:
             flow = ctes.get(str(source.meta.get("cte", "")), Flow())
     elif isinstance(source, exp.Subquery):
-        inner = source.this
-        if _is_table(inner):
-            flow = _source(inner, ctes, found)
-            if not source.alias:
-                return _with_joins(source, flow, ctes, found)
-        else:
-            flow = _query(source, ctes, found)
+        flow = _query(source, ctes, found)
     elif isinstance(source, exp.Lateral) and isinstance(source.this, exp.Query):
         flow = _query(source.this, ctes, found)
     else:
@@ -169,26 +178,14 @@ def _source(source: Any, ctes: dict[str, Flow], found: Found) -> Flow:
     if flow.streaming and source.args.get("sample") is not None:
         found.misread.append(refused("a stream cannot be sampled", "write WHERE rand() < 0.1", source))
     flow = _pivoted(source, _marked(flow, mark, source, found), found)
-    flow = qualified(renamed(flow, source.args.get("alias"), found), source.alias)
-    return _with_joins(source, flow, ctes, found)
-
-
-def _with_joins(source: Any, flow: Flow, ctes: dict[str, Flow], found: Found) -> Flow:
-    for join in source.args.get("joins") or []:
-        flow = joined(join, flow, _source(join.this, ctes, found), None, found)
-    return flow
+    return qualified(renamed(flow, source.args.get("alias"), found), source.alias)
 
 
 def _pivoted(source: Any, flow: Flow, found: Found) -> Flow:
     """PIVOT groups by all columns that it does not name, and keeps two aggregates for that (4.2.0, run)."""
     for pivot in source.args.get("pivots") or []:
-        if pivot.args.get("unpivot"):
+        if pivot.args.get("unpivot") or not flow.streaming:
             flow = replace(flow, outputs=None)
-            continue
-        if pivot.meta.get("named"):
-            remedy = "put it into brackets: (SELECT * FROM … PIVOT (…)) AS p"
-            found.misread.append(refused("PIVOT cannot have an alias", remedy, source, "PARSE_SYNTAX_ERROR"))
-        if not flow.streaming:
             continue
         named = {column.name for column in pivot.find_all(exp.Column)}
         events = frozenset(name for name in flow.event_times if name.rpartition(".")[2] not in named)
@@ -205,15 +202,13 @@ def _pivoted(source: Any, flow: Flow, found: Found) -> Flow:
     return flow
 
 
-def _is_table(node: Any) -> bool:
-    while isinstance(node, exp.Subquery):
-        node = node.this
-    return isinstance(node, exp.Table)
-
-
 def _marked(flow: Flow, mark: Mark | None, source: Any, found: Found) -> Flow:
     """Add the watermark that stands behind a source."""
     if mark is None or mark.watermark is None:
+        return flow
+    if not flow.streaming:
+        # Spark drops a watermark over what does not stream (4.2.0, EliminateEventTimeWatermark).
+        source.meta.pop("mark", None)
         return flow
     name = mark.watermark.name
     if not name:
@@ -221,7 +216,8 @@ def _marked(flow: Flow, mark: Mark | None, source: Any, found: Found) -> Flow:
         condition = "REQUIRES_EXPLICIT_NAME_IN_WATERMARK_CLAUSE"
         found.misread.append(refused("the watermark's expression has no name", remedy, source, condition))
         return flow
-    return replace(flow, event_times=flow.event_times | {name})
+    added = mark.watermark.text.endswith(f" AS {name}")
+    return replace(flow, event_times=flow.event_times | {name}, outputs=None if added else flow.outputs)
 
 
 def _projected(select: Any, flow: Flow) -> Flow:
@@ -236,7 +232,10 @@ def _projected(select: Any, flow: Flow) -> Flow:
         windows = isinstance(inner, exp.Anonymous) and str(inner.this) in (*TIME_WINDOWS, "window_time")
         name = each.alias_or_name or (str(inner.this) if windows else "")
         generates = isinstance(inner, exp.Anonymous) and str(inner.this) in GENERATORS
-        outputs.append("*" if _is_star(inner) or generates else name)
+        if type(inner) is exp.Star and flow.outputs is not None and not select.args.get("laterals"):
+            outputs += [each for each in flow.outputs if each not in _left_out(inner)]
+        else:
+            outputs.append("*" if _is_star(inner) or generates else name)
         if _is_star(inner):
             names |= _starred(inner, flow)
         elif is_event_time(inner, flow):
@@ -254,9 +253,12 @@ def _windows_of_keys(select: Any, flow: Flow) -> set[str]:
 def _starred(star: Any, flow: Flow) -> set[str]:
     """Give the event times that `*`, `t.*` or `* EXCEPT (…)` lets through."""
     alias = star.table if isinstance(star, exp.Column) else ""
-    left_out = {each.name for each in (star.this if alias else star).args.get("except_") or []}
     below = [name for name in flow.event_times if not alias or name.startswith(f"{alias}.")]
-    return {name.rpartition(".")[2] for name in below} - left_out
+    return {name.rpartition(".")[2] for name in below} - _left_out(star.this if alias else star)
+
+
+def _left_out(star: Any) -> set[str]:
+    return {each.name for each in star.args.get("except_") or []}
 
 
 def _is_star(node: Any) -> bool:

@@ -7,6 +7,7 @@ from sqlglot import Token, TokenType, exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, SqlglotError
 
+from core.sql.from_clause import shape
 from core.sql.functions import with_plain_functions
 from core.sql.lexing import Misread
 
@@ -17,7 +18,10 @@ _REMEDY = "correct it as Spark SQL"
 
 
 def parse_query(tokens: Sequence[Token], text: str) -> Any:
-    """Parse one query out of which the streaming clauses were taken; `text` is the whole file, for places."""
+    """Parse one query out of which the streaming clauses were taken, its FROM clauses in one shape.
+
+    `text` is the whole file, for places.
+    """
     start = tokens[0].start if tokens else 0
     for token in tokens:
         if token.token_type is TokenType.PIPE_GT:
@@ -32,6 +36,7 @@ def parse_query(tokens: Sequence[Token], text: str) -> Any:
         raise Misread("the SQL cannot be read", _REMEDY, start) from error
     if len(trees) != 1 or not isinstance(trees[0], exp.Query):
         raise Misread("the SELECT cannot be read", _REMEDY, start)
+    shape(trees[0])
     return trees[0]
 
 

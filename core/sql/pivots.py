@@ -1,5 +1,6 @@
 """PIVOT and UNPIVOT: the columns that they give, and what they group by (4.2, analysis/PivotTransformer.scala)."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from sqlglot import exp
@@ -10,10 +11,10 @@ from core.sql.relations import Deciding, Item, Relation, add_origins, all_origin
 from core.sql.resolving import Place, Walk, first_offset
 
 
-def pivoted(pivot: Any, relation: Relation, walk: Walk) -> Relation:
+def pivoted(pivot: Any, relation: Relation, ctes: Mapping[str, Relation], walk: Walk) -> Relation:
     """Give the relation behind a PIVOT or UNPIVOT; what is not followed is said."""
     fields = pivot.args.get("fields") or []
-    place = Place((side_of("", relation),), "PIVOT")
+    place = Place((side_of("", relation),), "PIVOT", ctes)
     single = len(fields) == 1 and isinstance(fields[0], exp.In)
     if single and pivot.args.get("unpivot"):
         found = _unpivoted(pivot, fields[0], relation, place, walk)

@@ -14,6 +14,7 @@ from core.errors import BadName
 from core.names import TableName, parse_table_name
 from core.problems import Problem, Severity
 from core.sql.canonical import normalise, sql_of
+from core.sql.completeness import tables_in, unread
 from core.sql.dialects import check_dialect, statement_set
 from core.sql.flows import Found
 from core.sql.functions import GENERATORS
@@ -111,7 +112,9 @@ def _read(statement: list[Token], source: Source, reading: _Reading, *, every_ta
     marks = take_out(header.query)
     reading.rules += marks.misread
     query = parse_query(marks.tokens, source.text)
+    tables = tables_in(query)
     names = resolve(query, marks, every_table_streams=every_table_streams)
+    reading.misread += unread(tables, marks)
     reads = tuple(_read_value(each, names, header, source) for each in names.reads)
     query = normalise(query)
     outputs = _columns(query)

@@ -8,6 +8,7 @@ from sqlglot import exp
 from core.names import parse_table_name
 from core.sql.canonical import sql_of
 from core.sql.clauses import Delay
+from core.sql.from_clause import is_group
 from core.sql.functions import plain
 from core.sql.generators import generated
 from core.sql.lexing import open_source, tokens_of
@@ -40,17 +41,14 @@ class Sources:
         self._columns: dict[str, list[Item] | None] = {}
 
     def read(self, root: Any, ctes: Ctes, outer: Sides) -> Side:
-        """Read a source with the joins and lateral views that stand in its brackets."""
-        if isinstance(root, exp.Subquery) and "written" not in root.meta and _holds_tables(root.this):
+        """Read a source or group."""
+        if is_group(root):
             side = self.read(root.this, ctes, outer)
-        else:
-            relation = self._source(root, ctes, outer)
-            side = side_of(root.alias, relation)
-            _hide_alias(root)
-        for join in root.args.get("joins") or []:
-            side = self.join(side, join, ctes, outer)
-        for lateral in root.args.get("laterals") or []:
-            side = self.lateral(side, lateral, ctes, outer)
+            for join in root.this.args["joins"]:
+                side = self.join(side, join, ctes, outer)
+            return side
+        side = side_of(root.alias, self._source(root, ctes, outer))
+        _hide_alias(root)
         return side
 
     def _source(self, source: Any, ctes: Ctes, outer: Sides) -> Relation:
@@ -76,7 +74,7 @@ class Sources:
         relation.shown, relation.written = relation.shown or written or "subquery", written
         relation = self._watermarked(source.meta.get("mark") or (entry.mark if entry else None), source, relation, ctes)
         for pivot in source.args.get("pivots") or []:
-            relation = pivoted(pivot, relation, self.walk)
+            relation = pivoted(pivot, relation, ctes, self.walk)
         return renamed(relation, source.args.get("alias"), written)
 
     def _table(self, entry: TableRead) -> Relation:
@@ -195,13 +193,6 @@ def exploded(call: Any, relation: Relation, clause: str, deciding: dict[Deciding
     found = made("", relation.items, sql_of(call))
     found.offset = first_offset(call)
     deciding[Deciding(clause, found)] = None
-
-
-def _holds_tables(node: Any) -> bool:
-    """Whether brackets hold tables, however many brackets there are, and not a SELECT."""
-    while isinstance(node, exp.Subquery):
-        node = node.this
-    return isinstance(node, exp.Table)
 
 
 def _column_aliases(source: Any) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from sqlglot import Token, TokenType
 
 from core.sql.clauses import Delay, options_in, source_name, watermark_at
 from core.sql.lexing import BRACKETS, Misread, closing, end_of, is_word, word_of
+from core.sql.table_words import FROM_FIRST, begins_query, names_table, with_selected_tables
 
 HIDDEN = "hg_w_"
 """Prefix of the alias that carries a watermark of what is not `STREAM t`; the digits after it index `hidden`."""
@@ -85,6 +86,8 @@ class Marks:
     """What is readable and still wrong: unknown options."""
     connectors: list[tuple[int, bool]] = field(default_factory=list)
     """Offsets of FROM, JOIN and commas in FROM, and whether it is CROSS JOIN: sqlglot takes a comma for one."""
+    named: list[int] = field(default_factory=list)
+    """Offsets of the names that stand where a table is read: whatever the parser makes of them, each must be read."""
     with_on: set[int] = field(default_factory=set)
     """Offsets of those that an ON follows: sqlglot writes ON TRUE behind LATERAL by itself."""
 
@@ -96,6 +99,12 @@ class _Level:
     clause: str = ""
     selects: bool = False
     expects: bool = False
+    joins: bool = False
+    """Whether these are brackets in FROM that hold no query so far."""
+    rows: bool = False
+    """Whether a comma separates rows of VALUES."""
+    pivoted: bool = False
+    """Whether a PIVOT stands behind the last source."""
     connector: int = -1
     """Offset of the last FROM, JOIN or comma of this level."""
 
@@ -103,6 +112,7 @@ class _Level:
 def take_out(tokens: Sequence[Token]) -> Marks:
     """Remove every STREAM, WITH options, IDENTIFIED BY and WATERMARK of a query; raises Misread where one is broken."""
     marks, levels, index = Marks(), [_Level()], 0
+    tokens = with_selected_tables(tokens)
     while index < len(tokens):
         token, level = tokens[index], levels[-1]
         if level.clause not in _NAMING and token.token_type not in _TURNS:
@@ -120,8 +130,10 @@ def take_out(tokens: Sequence[Token]) -> Marks:
         if level.clause == "from" and not level.expects and is_word(token, "WATERMARK") and _delays(tokens, index):
             index = _take_hidden(tokens, index, marks)
             continue
+        if level.expects and names_table(tokens, index):
+            marks.named.append(int(tokens[_name_end(tokens, index)].start))
         if token.token_type is TokenType.L_PAREN:
-            levels.append(_Level("from", True, True) if level.expects else _Level())
+            levels.append(_Level("from", True, True, True) if level.expects else _Level())
             level.expects = False
         elif token.token_type is TokenType.R_PAREN:
             if len(levels) > 1:
@@ -144,23 +156,50 @@ def _step(level: _Level, tokens: Sequence[Token], index: int) -> None:
     kind, before = tokens[index].token_type, tokens[index - 1] if index else None
     level.expects = False
     if kind is TokenType.SELECT:
-        level.clause, level.selects = "select", True
+        level.clause, level.selects, level.joins = "select", True, False
     elif kind is TokenType.FROM:
         # IS DISTINCT FROM, and FROM inside EXTRACT, TRIM and SUBSTRING, begin no clause.
         compares = is_word(before, "DISTINCT") and index > 1 and is_word(tokens[index - 2], "IS", "NOT")
+        if begins_query(tokens, index):
+            raise Misread(*FROM_FIRST, tokens[index].start, subject="FROM")
         if level.selects and not compares:
             level.clause, level.expects = "from", True
     elif kind is TokenType.JOIN and level.selects:
         level.clause, level.expects = "from", True
     elif kind is TokenType.COMMA:
-        if level.clause in _NAMING:
+        if level.clause in _NAMING and not level.rows:
+            if level.joins:
+                remedy, condition = "write CROSS JOIN, or JOIN with ON", "PARSE_SYNTAX_ERROR"
+                summary = "a comma cannot stand between tables inside brackets"
+                raise Misread(summary, remedy, tokens[index].start, condition=condition)
             level.clause, level.expects = "from", True
     elif level.clause in _NAMING:
-        word = word_of(tokens[index])
-        if word in ("ON", "USING") and level.clause == "from":
-            level.clause = "on"
-        elif word in _TURNING:
-            level.clause = "other"
+        _step_in_from(level, tokens, index)
+    level.pivoted = level.pivoted and not level.expects
+
+
+def _step_in_from(level: _Level, tokens: Sequence[Token], index: int) -> None:
+    word = word_of(tokens[index])
+    if level.rows and not is_word(tokens[index - 1], "VALUES") and tokens[index - 1].token_type is not TokenType.COMMA:
+        level.rows = False
+    if word in ("ON", "USING") and level.clause == "from":
+        if level.pivoted:
+            summary = f"{word} cannot stand behind PIVOT, which applies to all that is joined before it"
+            remedy = "put the pivoted table into brackets: JOIN (SELECT * FROM t PIVOT (…)) AS p ON …"
+            raise Misread(summary, remedy, tokens[index].start, condition="PARSE_SYNTAX_ERROR")
+        level.clause = "on"
+    elif word in _TURNING or (word == "LATERAL" and is_word(_after(tokens, index), "VIEW")):
+        level.clause = "other"
+    elif word in ("WITH", "VALUES"):
+        level.joins = False
+        level.rows = word == "VALUES"
+        level.clause = "from" if level.rows else "other"
+    elif word in ("PIVOT", "UNPIVOT"):
+        level.pivoted = True
+
+
+def _after(tokens: Sequence[Token], index: int) -> Token | None:
+    return tokens[index + 1] if index + 1 < len(tokens) else None
 
 
 def _streams(tokens: Sequence[Token], index: int) -> bool:
@@ -211,15 +250,15 @@ def _take_stream(tokens: Sequence[Token], index: int, marks: Marks) -> int:
     first = index + 2 if bracket else index + 1
     last = _name_end(tokens, first)
     after = last + 1
+    closed = not bracket or (after < len(tokens) and tokens[after].token_type is TokenType.R_PAREN)
+    if first >= len(tokens) or not names_table(tokens, first) or not closed:
+        remedy = "write STREAM t, or STREAM(t)"
+        raise Misread("STREAM takes the name of one table", remedy, tokens[index].start, subject="STREAM")
+    if is_word(_after(tokens, last), "CHANGES") and not bracket:
+        remedy = "read the table itself, or write AS before changes where it is an alias"
+        summary = "Spark reads the word CHANGES here as a change feed, which is not read here"
+        raise Misread(summary, remedy, tokens[after].start, subject="CHANGES")
     if bracket:
-        quoted = after < len(tokens) and tokens[last].token_type is TokenType.STRING
-        if quoted or after >= len(tokens) or tokens[after].token_type is not TokenType.R_PAREN:
-            raise Misread(
-                "STREAM takes the name of one table",
-                "write STREAM t, or STREAM(t)",
-                tokens[index].start,
-                subject="STREAM",
-            )
         after += 1
     mark, after = _take_clauses(tokens, after, marks)
     mark = replace(mark, end=end_of(tokens[after - 1]))

@@ -209,6 +209,8 @@ def _aliases(query: Any) -> list[Any]:
         children = list(node.iter_expressions())
         if isinstance(node, exp.Select):
             children.sort(key=lambda child: (_CLAUSES.get(child.arg_key, len(_CLAUSES)), child.arg_key))
+        elif node.args.get("joins"):
+            children.sort(key=lambda child: child.arg_key == "joins")
         waiting.extend(reversed(children))
     return found
 

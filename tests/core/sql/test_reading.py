@@ -179,7 +179,7 @@ def test_state_is_found_from_below(select: str, kinds: list[str], keys: tuple[st
         ("SELECT k FORM STREAM a", "the SQL cannot be read"),
         ("SELECT k FROM STREAM a.b.c.d", "a table's name has at most three parts"),
         ("SELECT k FROM STREAM a..b", "a part of a table's name is missing"),
-        ("SELECT k FROM STREAM a JOIN IDENTIFIER('b') b ON a.i = b.i", "identifier is no table function of Spark"),
+        ("SELECT k FROM STREAM a JOIN IDENTIFIER('b') b ON a.i = b.i", "IDENTIFIER(…) hides which table is read"),
         ("SELECT k FROM STREAM a JOIN f(1) b ON a.i = b.i", "f is no table function of Spark"),
         ("SELECT :x AS x FROM STREAM a", "a parameter stands here, and nothing gives it a value"),
         ("SELECT ${x} AS x FROM STREAM a", "a parameter stands here, and nothing gives it a value"),
