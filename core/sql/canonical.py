@@ -69,16 +69,11 @@ def normalise(tree: Any) -> Any:
     queries = 0
     for node in tree.walk():
         node.comments = None
-        if isinstance(node, exp.Select):
+        kind = node.__class__
+        if kind is exp.Select:
             queries += 1
-        elif isinstance(node, exp.Identifier):
-            _fold(node)
-        elif isinstance(node, exp.Anonymous) and isinstance(node.this, str):
-            node.set("this", plain(node.this))
-        elif isinstance(node, exp.Kwarg) and isinstance(node.this, exp.Var):
-            node.this.set("this", node.this.name.lower())
-        elif isinstance(node, exp.WindowSpec) and node.args.get("kind"):
-            node.set("kind", str(node.args["kind"]).upper())
+        elif (fold := _FOLDS.get(kind)) is not None:
+            fold(node)
     if queries > 1:
         unfold(tree)
     for node in reversed(list(tree.walk())):
@@ -107,6 +102,21 @@ def terms(condition: Any) -> list[Any]:
 def is_plain(name: str) -> bool:
     """Whether a folded name may stand without back-ticks."""
     return _PLAIN.match(name) is not None and name not in _RESERVED
+
+
+def _fold_function(call: Any) -> None:
+    if isinstance(call.this, str):
+        call.set("this", plain(call.this))
+
+
+def _fold_argument(named: Any) -> None:
+    if isinstance(named.this, exp.Var):
+        named.this.set("this", named.this.name.lower())
+
+
+def _fold_frame(window: Any) -> None:
+    if window.args.get("kind"):
+        window.set("kind", str(window.args["kind"]).upper())
 
 
 def _fold(name: Any) -> None:
@@ -238,6 +248,12 @@ def _as_it_is(node: Any) -> None:
     """Leave a node alone: `a LIKE b ESCAPE c` cannot stand with brackets around its LIKE."""
 
 
+_FOLDS: dict[type, Callable[[Any], None]] = {
+    exp.Identifier: _fold,
+    exp.Anonymous: _fold_function,
+    exp.Kwarg: _fold_argument,
+    exp.WindowSpec: _fold_frame,
+}
 _RULES: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
     (exp.Paren, _opened),
     (tuple(_FLIPPED), _flipped),

@@ -39,9 +39,15 @@ _WORDS = {"locks": "FOR UPDATE", "kind": "SELECT AS", "operation_modifiers": "a 
 _SYNTAX = "PARSE_SYNTAX_ERROR"
 
 
-def shape(tree: Any) -> None:
-    """Bring every FROM of a parsed query into one shape, in place; raise Misread for what Spark's grammar has not."""
+def shape(tree: Any, *, nested: bool = True) -> None:
+    """Bring every FROM of a parsed query into one shape, in place; raise Misread for what Spark's grammar has not.
+
+    `nested` says whether there may be a query below another one: looking for them costs a walk through the tree.
+    """
     _check_query(tree, tree)
+    if not nested and isinstance(tree, exp.Select):
+        _shape_select(tree)
+        return
     for node in reversed(list(tree.find_all(exp.Select, exp.SetOperation, exp.CTE))):
         if isinstance(node, exp.Select):
             _shape_select(node)
@@ -56,6 +62,11 @@ def is_group(source: Any) -> bool:
     return (
         isinstance(source, exp.Subquery) and isinstance(source.this, _SOURCES) and bool(source.this.args.get("joins"))
     )
+
+
+def sources_in(tree: Any) -> list[Any]:
+    """List every source below a tree, wherever it stands."""
+    return list(tree.find_all(*_SOURCES))
 
 
 def sources_of(source: Any) -> list[Any]:
@@ -194,7 +205,7 @@ def _check(node: Any) -> None:
     """Raise Misread for a clause that Spark's grammar does not have at a node."""
     allowed = _ALLOWED[type(node)]
     for key, value in node.args.items():
-        if key in allowed or value is None or value is False or value == []:
+        if not value or key in allowed:
             continue
         if key == "laterals":
             remedy = "write it behind the brackets, or (SELECT * FROM … LATERAL VIEW …)"

@@ -20,6 +20,8 @@ WATERMARK_REMEDY = (
 def aggregates_in(node: Any) -> list[Any]:
     """List the aggregate calls below a node, in order of appearance, not those inside queries or OVER."""
     calls: list[Any] = []
+    if node is None or node.__class__ is exp.Column:
+        return calls
     waiting = [node] if isinstance(node, exp.Expression) else []
     while waiting:
         each = waiting.pop()

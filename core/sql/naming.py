@@ -45,6 +45,8 @@ class Names:
     ctes: int = 0
     unnamed: dict[str, int] = field(default_factory=dict)
     """New alias of a read without one, to the start of the read."""
+    placed: set[int] = field(default_factory=set)
+    """Offsets of all names that were found to be a table, or a part of WITH."""
     qualifying: set[int] = field(default_factory=set)
     """Starts of those reads whose bare name qualifies a column: compiled, they need it as alias."""
 
@@ -194,6 +196,8 @@ def _table(table: Any, ctes: Scope, names: Names) -> None:
         remedy = "write catalog.database.table, or the table's name alone"
         raise Misread("a part of a table's name is missing", remedy, start or 0, subject=identifier.name)
     written = identifier.name.lower()
+    if start is not None:
+        names.placed.add(start)
     mark = names.marks.by_start.get(start, Mark())
     if written in ctes and not before:
         if mark.streaming:
@@ -280,13 +284,16 @@ def _expressions(node: Any, ctes: Scope, outer: list[Scope], scope: Scope, names
     waiting = [node] if isinstance(node, exp.Expression) else []
     while waiting:
         each = waiting.pop()
-        if isinstance(each, exp.Query):
-            _query(each, ctes, [*outer, scope], names)
+        kind = each.__class__
+        if kind is exp.Identifier or kind is exp.Literal:
             continue
-        if isinstance(each, exp.Column):
+        if kind is exp.Column:
             _column(each, outer, scope, names, single=single)
             if isinstance(each.this, exp.Identifier):
                 continue
+        if isinstance(each, exp.Query):
+            _query(each, ctes, [*outer, scope], names)
+            continue
         if isinstance(each, _UNBOUND):
             summary = "a parameter stands here, and nothing gives it a value"
             raise Misread(summary, "write the value", -1, subject=str(each.name), condition="UNBOUND_SQL_PARAMETER")
@@ -296,7 +303,7 @@ def _expressions(node: Any, ctes: Scope, outer: list[Scope], scope: Scope, names
             raise Misread("a query cannot stand inside a lambda function", remedy, _offset(each), condition=condition)
         if isinstance(each, exp.Lateral):
             waiting.append(each.this)
-        elif not isinstance(each, (exp.Identifier, exp.Literal)):
+        else:
             waiting.extend(each.iter_expressions(reverse=True))
 
 

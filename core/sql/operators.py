@@ -26,6 +26,8 @@ from core.sql.naming import TableRead
 from core.sql.streams import Mark
 from core.sql.values import Operator
 
+_LEAVES = frozenset((exp.Column, exp.Identifier, exp.Literal))
+
 
 def flow_of(query: Any, found: Found) -> Flow:
     """Follow a resolved and normalised query; what Spark would refuse is added to `found.misread`."""
@@ -270,6 +272,8 @@ def _check_subqueries(select: Any, flow: Flow, ctes: dict[str, Flow], found: Fou
     waiting = [each for key, each in _clauses(select) if key not in ("from_", "with_")]
     while waiting:
         each = waiting.pop()
+        if each.__class__ in _LEAVES:
+            continue
         if isinstance(each, exp.Join):
             waiting.extend(each.args[key] for key in ("on",) if each.args.get(key) is not None)
         elif isinstance(each, exp.Query):

@@ -14,6 +14,8 @@ from core.sql.lexing import Misread
 _DIALECT = Spark()
 _FAILURES = (SqlglotError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """What sqlglot 30.30 raises for texts that it does not expect, besides ParseError."""
+_QUERIES = frozenset((TokenType.SELECT, TokenType.VALUES, TokenType.WITH))
+"""Words of which a statement with no query below another has one at the most."""
 _REMEDY = "correct it as Spark SQL"
 
 
@@ -22,10 +24,13 @@ def parse_query(tokens: Sequence[Token], text: str) -> Any:
 
     `text` is the whole file, for places.
     """
-    start = tokens[0].start if tokens else 0
+    start, queries = tokens[0].start if tokens else 0, 0
     for token in tokens:
-        if token.token_type is TokenType.PIPE_GT:
+        kind = token.token_type
+        if kind is TokenType.PIPE_GT:
             raise Misread("the pipe syntax |> is not read here", "write SELECT … FROM … WHERE", token.start)
+        if kind in _QUERIES:
+            queries += 1
     try:
         trees = _DIALECT.parser().parse(with_plain_functions(list(tokens)), text)
     except RecursionError as error:
@@ -36,7 +41,7 @@ def parse_query(tokens: Sequence[Token], text: str) -> Any:
         raise Misread("the SQL cannot be read", _REMEDY, start) from error
     if len(trees) != 1 or not isinstance(trees[0], exp.Query):
         raise Misread("the SELECT cannot be read", _REMEDY, start)
-    shape(trees[0])
+    shape(trees[0], nested=queries > 1)
     return trees[0]
 
 

@@ -5,7 +5,7 @@ through an aggregate and drops aggregates that nobody reads (optimised plans of 
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,11 +33,9 @@ class Parts:
     post: str
 
 
-def parts_of(query: Any, operators: tuple[Operator, ...]) -> Parts:
-    """Write the canonical texts of a resolved, normalised query; the query is used up."""
-    # Whatever was read or marked has an alias by now; asking every node for its meta would give each a dictionary.
-    aliased = [node for node in query.walk() if node.args.get("alias") is not None]
-    marked = [node for node in aliased if "entry" in node.meta or "mark" in node.meta]
+def parts_of(query: Any, sources: Iterable[Any], operators: tuple[Operator, ...]) -> Parts:
+    """Write the canonical texts of a resolved, normalised query, `sources` being all below it; the query is used up."""
+    marked = [node for node in sources if "entry" in node.meta or "mark" in node.meta]
     for node in marked:
         if "entry" in node.meta:
             _name(node)

@@ -14,9 +14,10 @@ from core.errors import BadName
 from core.names import TableName, parse_table_name
 from core.problems import Problem, Severity
 from core.sql.canonical import normalise, sql_of
-from core.sql.completeness import tables_in, unread
+from core.sql.completeness import unread
 from core.sql.dialects import check_dialect, statement_set
 from core.sql.flows import Found
+from core.sql.from_clause import sources_in
 from core.sql.functions import GENERATORS
 from core.sql.headers import PLACED, REMEDY, Header, header_of
 from core.sql.lexing import Misread, Source, end_of, open_source, statements_of, tokens_of
@@ -112,11 +113,11 @@ def _read(statement: list[Token], source: Source, reading: _Reading, *, every_ta
     marks = take_out(header.query)
     reading.rules += marks.misread
     query = parse_query(marks.tokens, source.text)
-    tables = tables_in(query)
     names = resolve(query, marks, every_table_streams=every_table_streams)
-    reading.misread += unread(tables, marks)
     reads = tuple(_read_value(each, names, header, source) for each in names.reads)
     query = normalise(query)
+    sources = sources_in(query)
+    reading.misread += unread(sources, names, marks)
     outputs = _columns(query)
     _check_columns(header, outputs, reading.rules)
     found = Found(names.reads)
@@ -129,7 +130,7 @@ def _read(statement: list[Token], source: Source, reading: _Reading, *, every_ta
         reading.rules.append(_nothing_streams(statement, names))
     if header.verb not in (Verb.INSERT, Verb.SELECT) and any(read.streaming for read in reads):
         reading.misread.append(_executed_as_batch(header, names))
-    parts = parts_of(query, flow.operators)
+    parts = parts_of(query, sources, flow.operators)
     if header.verb is Verb.MERGE:
         # The query stands for what is read; what is written under which condition is told by the words alone.
         words = " ".join(source.text[token.start : end_of(token)] for token in statement)

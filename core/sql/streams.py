@@ -7,7 +7,7 @@ from sqlglot import Token, TokenType
 
 from core.sql.clauses import Delay, options_in, source_name, watermark_at
 from core.sql.lexing import BRACKETS, Misread, closing, end_of, is_word, word_of
-from core.sql.table_words import FROM_FIRST, begins_query, names_table, with_selected_tables
+from core.sql.table_words import FROM_FIRST, begins_query, is_table_query, names_table
 
 HIDDEN = "hg_w_"
 """Prefix of the alias that carries a watermark of what is not `STREAM t`; the digits after it index `hidden`."""
@@ -54,9 +54,13 @@ _ENDS = (
 _END_WORDS = frozenset(_ENDS)
 _TURNING = _END_WORDS - {"LATERAL", "OUTER", "TABLESAMPLE", "PIVOT", "UNPIVOT"}
 """Words that end FROM."""
+_IN_FROM = _TURNING | {"ON", "USING", "LATERAL", "WITH", "VALUES", "PIVOT", "UNPIVOT"}
+"""Words that mean something to who follows the clauses of FROM."""
 _NAMING = ("from", "on")
 """Clauses in which every token counts."""
-_TURNS = frozenset((TokenType.SELECT, TokenType.FROM, TokenType.JOIN, TokenType.COMMA, *BRACKETS))
+_ALL = ((TokenType.SELECT, "SELECT"), (TokenType.STAR, "*"), (TokenType.FROM, "FROM"))
+"""What `TABLE t` says in one word."""
+_TURNS = frozenset((TokenType.SELECT, TokenType.TABLE, TokenType.FROM, TokenType.JOIN, TokenType.COMMA, *BRACKETS))
 """What counts in every other clause."""
 _LONGEST_TIME = 100
 """Tokens between WATERMARK and DELAY: an expression for the event time."""
@@ -112,11 +116,17 @@ class _Level:
 def take_out(tokens: Sequence[Token]) -> Marks:
     """Remove every STREAM, WITH options, IDENTIFIED BY and WATERMARK of a query; raises Misread where one is broken."""
     marks, levels, index = Marks(), [_Level()], 0
-    tokens = with_selected_tables(tokens)
     while index < len(tokens):
         token, level = tokens[index], levels[-1]
         if level.clause not in _NAMING and token.token_type not in _TURNS:
             marks.tokens.append(token)
+            index += 1
+            continue
+        if token.token_type is TokenType.TABLE and is_table_query(tokens, index):
+            marks.tokens += [
+                Token(kind, text, token.line, token.col, token.start, token.end, []) for kind, text in _ALL
+            ]
+            level.clause, level.selects, level.expects, level.joins = "from", True, True, False
             index += 1
             continue
         if level.expects and is_word(token, "STREAM") and _streams(tokens, index):
@@ -180,6 +190,8 @@ def _step(level: _Level, tokens: Sequence[Token], index: int) -> None:
 
 def _step_in_from(level: _Level, tokens: Sequence[Token], index: int) -> None:
     word = word_of(tokens[index])
+    if word not in _IN_FROM and not level.rows:
+        return
     if level.rows and not is_word(tokens[index - 1], "VALUES") and tokens[index - 1].token_type is not TokenType.COMMA:
         level.rows = False
     if word in ("ON", "USING") and level.clause == "from":

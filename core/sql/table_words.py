@@ -43,26 +43,15 @@ def begins_query(tokens: Sequence[Token], index: int) -> bool:
     return tokens[index - 1].token_type is TokenType.L_PAREN and not _is_argument(tokens, index)
 
 
-def with_selected_tables(tokens: Sequence[Token]) -> Sequence[Token]:
-    """Write `SELECT * FROM t` for every query `TABLE t`; raise Misread where a table is the argument of a function."""
-    if not any(token.token_type is TokenType.TABLE for token in tokens):
-        return tokens
-    found: list[Token] = []
-    for index, token in enumerate(tokens):
-        after = tokens[index + 1] if index + 1 < len(tokens) else None
-        if token.token_type is not TokenType.TABLE or after is None:
-            found.append(token)
-        elif _is_argument(tokens, index) and (after.token_type is TokenType.L_PAREN or is_name(after)):
-            remedy = "write the query in FROM, and call the function on its columns"
-            raise Misread(
-                "a table as the argument of a function is not read here", remedy, token.start, subject="TABLE"
-            )
-        elif begins_query(tokens, index) and is_name(after) and not is_word(after, "AS"):
-            words = ((TokenType.SELECT, "SELECT"), (TokenType.STAR, "*"), (TokenType.FROM, "FROM"))
-            found += [Token(kind, text, token.line, token.col, token.start, token.end, []) for kind, text in words]
-        else:
-            found.append(token)
-    return found
+def is_table_query(tokens: Sequence[Token], index: int) -> bool:
+    """Return whether the word TABLE here begins the query `TABLE t`; raise Misread for the argument of a function."""
+    token, after = tokens[index], tokens[index + 1] if index + 1 < len(tokens) else None
+    if after is None or is_word(after, "AS") or not (is_name(after) or after.token_type is TokenType.L_PAREN):
+        return False
+    if _is_argument(tokens, index):
+        remedy = "write the query in FROM, and call the function on its columns"
+        raise Misread("a table as the argument of a function is not read here", remedy, token.start, subject="TABLE")
+    return after.token_type is not TokenType.L_PAREN and begins_query(tokens, index)
 
 
 def _is_argument(tokens: Sequence[Token], index: int) -> bool:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from core.sql.canonical import normalise
+from core.sql.from_clause import sources_in
 from core.sql.lexing import open_source, tokens_of
 from core.sql.naming import resolve
 from core.sql.parsing import parse_query
@@ -29,7 +30,8 @@ def canonical(sql: str) -> str:
     marks = take_out(tokens_of(open_source(sql, "q.sql")))
     query = parse_query(marks.tokens, sql)
     resolve(query, marks)
-    return parts_of(normalise(query), ()).canonical
+    query = normalise(query)
+    return parts_of(query, sources_in(query), ()).canonical
 
 
 @pytest.mark.parametrize(("title", "left", "right"), pairs("equal.txt"), ids=lambda value: value[:40])

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from core.problems import Severity
-from core.sql import reading
+from core.sql import completeness, reading
 from core.sql.reading import read_any, read_statements
+from core.sql.streams import Marks
 
 FIXTURE = Path(__file__).parents[2] / "fixtures/sql/places.txt"
 BLOCKS = FIXTURE.read_text(encoding="utf-8").split("\n\n")
@@ -80,13 +81,17 @@ def test_what_spark_refuses_is_refused_below_brackets(select: str, summary: str)
 
 
 def test_what_the_parser_takes_for_a_table_and_nobody_reads_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "resolve", lambda query, marks, **_: reading.Names(marks))
-    _, problems = read_any("SELECT * FROM STREAM a JOIN b ON a.i = b.i", "q.sql")
+    monkeypatch.setattr(reading, "resolve", lambda query, marks, **_: reading.Names(Marks()))
+    monkeypatch.setattr(reading, "take_out", lambda tokens: Marks(list(tokens)))
+    _, problems = read_any("SELECT * FROM a JOIN b ON a.i = b.i", "q.sql")
     places = [problem.where.column for problem in problems if "not understood" in problem.summary and problem.where]
-    assert places == [22, 29]
+    assert places == [15, 22]
 
 
 def test_a_name_that_the_parser_drops_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "tables_in", lambda query: [])
+    select = completeness.exp.maybe_parse("SELECT 1 FROM x AS x", dialect="spark")
+    monkeypatch.setattr(reading, "parse_query", lambda tokens, text: select)
+    monkeypatch.setattr(reading, "resolve", lambda query, marks, **_: reading.Names(marks))
     _, problems = read_any("SELECT * FROM (STREAM a JOIN b USING (i)) t", "q.sql")
-    assert sum("not understood" in problem.summary for problem in problems) == 2
+    places = [problem.where.column for problem in problems if "not understood" in problem.summary and problem.where]
+    assert places[-2:] == [23, 30]
