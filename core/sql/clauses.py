@@ -11,6 +11,8 @@ from core.sql.lexing import Misread, is_word
 from core.sql.options import unknown_option
 from core.sql.parsing import parse_expression
 
+_OPTION_VALUES = (TokenType.STRING, TokenType.NUMBER)
+
 
 @dataclass(frozen=True, slots=True)
 class Delay:
@@ -27,6 +29,8 @@ def options_in(tokens: Sequence[Token], misread: list[Misread]) -> tuple[tuple[s
     """Read `'k'='v', a.b = 1, c 2`, the forms that Spark takes; unknown ones are added to `misread`."""
     found: list[tuple[str, str]] = []
     index = 0
+    if not tokens:
+        raise Misread("no option stands in the brackets of WITH", "write WITH ('name'='value')", -1)
     while index < len(tokens):
         start, key = index, str(tokens[index].text)
         index += 1
@@ -37,6 +41,10 @@ def options_in(tokens: Sequence[Token], misread: list[Misread]) -> tuple[tuple[s
             index += 1
         if index >= len(tokens) or tokens[index].token_type is TokenType.COMMA:
             raise Misread("this option has no value", "write 'name'='value'", tokens[start].start, subject=key)
+        if tokens[index].token_type not in _OPTION_VALUES and not is_word(tokens[index], "TRUE", "FALSE"):
+            way = "write 'name'='value'"
+            condition = "PARSE_SYNTAX_ERROR"
+            raise Misread("an option's value is no name", way, tokens[index].start, subject=key, condition=condition)
         found.append((key, str(tokens[index].text)))
         index += 1
         if (remedy := unknown_option(key)) is not None:
@@ -49,8 +57,11 @@ def options_in(tokens: Sequence[Token], misread: list[Misread]) -> tuple[tuple[s
     return tuple(found)
 
 
-def source_name(token: Token) -> str:
-    """Read the name behind IDENTIFIED BY."""
+def source_name(token: Token, after: Token | None) -> str:
+    """Read the name behind IDENTIFIED BY; `after` is what follows it."""
+    if after is not None and after.token_type is TokenType.DOT:
+        summary = "a source's name has one part"
+        raise Misread(summary, "write IDENTIFIED BY name", token.start, condition="PARSE_SYNTAX_ERROR")
     if token.token_type is TokenType.STRING:
         raise Misread(
             "a source's name is no string",

@@ -15,7 +15,9 @@ from core.sql.streams import Marks
 
 def unread(sources: Iterable[Any], names: Names, marks: Marks) -> Iterator[Misread]:
     """Refuse each table that is neither read nor a part of WITH; `sources` are those of the tree, names resolved."""
-    lost = {start for start in (*marks.named, *marks.by_start) if start not in names.placed}
+    named = {*marks.named, *marks.by_start}
+    # What the words do not show is SQL of another engine: `WHERE a = b, c` joins c for sqlglot.
+    lost = named ^ names.placed
     for source in sources:
         if isinstance(source, exp.Table) and isinstance(source.this, exp.Identifier) and not _is_read(source):
             lost.add(int(source.this.meta.get("start", -1)))

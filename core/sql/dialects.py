@@ -4,11 +4,10 @@ Each was refused by Spark 4.2.0 (run), except time travel, which it knows for ta
 """
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 from sqlglot import Token, TokenType
 
-from core.sql.lexing import BRACKETS, Misread, is_word
+from core.sql.lexing import Misread, is_word
 
 _BY_WINDOW = "write GROUP BY window(ts, '5 minutes')"
 _FUNCTIONS = {
@@ -21,6 +20,7 @@ _FUNCTIONS = {
     "UNNEST": "write LATERAL explode(…) AS t(c), or LATERAL VIEW explode(…) t AS c",
     "MATCH_RECOGNIZE": "write a self join with a range of time, or collect_list(…) over a window",
 }
+_WINDOWS = ("TUMBLE", "HOP", "SESSION", "CUMULATE")
 _OF_A_WINDOW = ("_START", "_END", "_ROWTIME", "_PROCTIME")
 _PHRASES = (
     (("LATERAL", "TABLE"), "write LATERAL explode(…) AS t(c), or LATERAL VIEW explode(…) t AS c"),
@@ -30,17 +30,15 @@ _PHRASES = (
 _NOW = "write a plain JOIN, which reads the table as it is when the statement starts; by time, join two streams"
 
 
-def check_dialect(tokens: Sequence[Token]) -> None:
-    """Raise Misread for the first construct of another engine's SQL."""
-    for index, (token, after) in enumerate(pairwise(tokens)):
-        kind, opens = token.token_type, after.token_type is TokenType.L_PAREN
-        if kind in _NO_WORDS or (kind is TokenType.VAR and not opens and str(token.text)[:1] not in _FIRST_LETTERS):
-            continue
-        word = str(token.text).upper()
-        if opens and not _names_a_table(tokens, index):
-            _check_function(word, token)
-        if word in _FIRST_WORDS:
-            _check_phrase(word, token, tokens[index + 1 : index + 4])
+def foreign(tokens: Sequence[Token], index: int) -> Misread | None:
+    """Return what is wrong where one of `FOREIGN` stands; None where it is a name or SQL of Spark."""
+    word = str(tokens[index].text).upper()
+    after = tokens[index + 1 : index + 4]
+    calls = word in _CALLED and bool(after) and after[0].token_type is TokenType.L_PAREN
+    if calls and not _names_a_table(tokens, index):
+        name = next((word.removesuffix(end) for end in _OF_A_WINDOW if word.endswith(end)), word)
+        return Misread(f"{word} is not SQL of Spark", _FUNCTIONS[name], tokens[index].start, subject=word)
+    return _phrase(word, tokens[index], after) if after else None
 
 
 def statement_set(tokens: Sequence[Token]) -> Misread | None:
@@ -54,30 +52,23 @@ def statement_set(tokens: Sequence[Token]) -> Misread | None:
     return Misread(f"{construct} is not SQL of Spark", remedy, tokens[0].start, subject=construct)
 
 
-_FIRST_WORDS = frozenset(words[0] for words, _ in _PHRASES) | {"FOR"}
-_FIRST_LETTERS = frozenset(letter for word in _FIRST_WORDS for letter in (word[0], word[0].lower()))
-_NO_WORDS = frozenset(
-    (TokenType.STRING, TokenType.IDENTIFIER, TokenType.COMMA, TokenType.DOT, TokenType.NUMBER, *BRACKETS)
-)
-
-
 def _names_a_table(tokens: Sequence[Token], index: int) -> bool:
     """Whether a bracket after this word opens the column list of an alias or of a part of WITH."""
     before = tokens[index - 1] if index else None
     return is_word(before, "AS", "WITH", "INTO") or (before is not None and before.token_type is TokenType.DOT)
 
 
-def _check_function(word: str, token: Token) -> None:
-    name = next((word.removesuffix(end) for end in _OF_A_WINDOW if word.endswith(end)), word)
-    if word in _FUNCTIONS or (name != word and name in ("TUMBLE", "HOP", "SESSION", "CUMULATE")):
-        raise Misread(f"{word} is not SQL of Spark", _FUNCTIONS[name], token.start, subject=word)
-
-
-def _check_phrase(word: str, token: Token, after: Sequence[Token]) -> None:
+def _phrase(word: str, token: Token, after: Sequence[Token]) -> Misread | None:
     for words, remedy in _PHRASES:
         if word == words[0] and is_word(after[0], words[1]):
             construct = " ".join(words)
-            raise Misread(f"{construct} is not SQL of Spark", remedy, token.start, subject=construct)
+            return Misread(f"{construct} is not SQL of Spark", remedy, token.start, subject=construct)
     if word == "FOR" and is_word(after[0], "SYSTEM_TIME") and is_word(after[1] if len(after) > 1 else None, "AS"):
         construct = "FOR SYSTEM_TIME AS OF"
-        raise Misread(f"{construct} cannot be streamed by Spark", _NOW, token.start, subject=construct)
+        return Misread(f"{construct} cannot be streamed by Spark", _NOW, token.start, subject=construct)
+    return None
+
+
+_CALLED = frozenset((*_FUNCTIONS, *(f"{name}{end}" for name in _WINDOWS for end in _OF_A_WINDOW)))
+FOREIGN = _CALLED | {words[0] for words, _ in _PHRASES} | {"FOR"}
+"""Words, in upper case, that may begin a construct of another engine."""

@@ -33,8 +33,18 @@ _ALLOWED: dict[type, frozenset[str]] = {
     ),
 }
 """What a node may carry in Spark's grammar; sqlglot reads the clauses of other engines in the same places."""
-_JOIN_WORDS = frozenset(("INNER", "CROSS", "OUTER", "SEMI", "ANTI", "NATURAL", "LEFT", "RIGHT", "FULL"))
-_WORDS = {"locks": "FOR UPDATE", "kind": "SELECT AS", "operation_modifiers": "a word after SELECT"}
+_JOINS = frozenset(
+    f"{method}{kind}".strip()
+    for method in ("", "NATURAL ")
+    for kind in (
+        *("", "INNER", "CROSS", "LEFT", "LEFT OUTER", "RIGHT", "RIGHT OUTER", "FULL", "FULL OUTER"),
+        *("SEMI", "ANTI", "LEFT SEMI", "LEFT ANTI"),
+    )
+    if (method, kind) != ("NATURAL ", "CROSS")
+)
+"""What may stand before JOIN."""
+_LATERAL_JOINS = frozenset(("", "INNER", "CROSS", "LEFT", "LEFT OUTER"))
+_WORDS = {"locks": "FOR UPDATE", "kind": "SELECT AS", "operation_modifiers": "a word after SELECT", "when": "AT"}
 """What clauses are called where sqlglot has another word."""
 _SYNTAX = "PARSE_SYNTAX_ERROR"
 
@@ -113,6 +123,12 @@ def _shape_select(select: Any) -> None:
         raise _refused("DISTINCT ON", select, "write DISTINCT, or GROUP BY with first(…)")
     for lateral in select.args.get("laterals") or []:
         _check_lateral(lateral)
+        named = lateral.args.get("alias")
+        if not lateral.args.get("view"):
+            raise _refused("LATERAL behind FROM", lateral, "write a comma before LATERAL, or LATERAL VIEW")
+        if named is None or not (named.name or named.columns):
+            remedy = "write LATERAL VIEW explode(…) t AS c"
+            raise Misread("LATERAL VIEW has no name", remedy, first_offset(lateral), condition=_SYNTAX)
     from_, joins = select.args.get("from_"), select.args.get("joins") or []
     if from_ is None:
         if joins:
@@ -154,9 +170,7 @@ def _opened(node: Any) -> tuple[Any, list[Any]]:
 def _shape_join(join: Any) -> list[Any]:
     """Shape what is joined; return the PIVOTs behind it, which apply to all that is joined so far."""
     _check(join)
-    words = {str(join.args[key]).upper() for key in ("method", "side", "kind") if join.args.get(key)}
-    if not words <= _JOIN_WORDS:
-        raise _refused(f"{' '.join(sorted(words - _JOIN_WORDS))} JOIN", join, "write JOIN … ON …")
+    _check_join(join)
     pivots = join.args.pop("pivots", None) or []
     if isinstance(join.this, _SOURCES):
         if join.this.args.get("joins"):
@@ -171,10 +185,32 @@ def _shape_join(join: Any) -> list[Any]:
     return pivots
 
 
+def _check_join(join: Any) -> None:
+    words = " ".join(str(join.args[key]).upper() for key in ("method", "side", "kind") if join.args.get(key))
+    if words not in _JOINS:
+        raise _refused(f"{words} JOIN", join, "write JOIN … ON …")
+    if isinstance(join.this, exp.Lateral) and words not in _LATERAL_JOINS:
+        summary, condition = f"{words} JOIN LATERAL is not SQL of Spark", "INVALID_LATERAL_JOIN_TYPE"
+        raise Misread(summary, "write LEFT JOIN LATERAL", first_offset(join), condition=condition)
+    if isinstance(join.this, exp.Lateral) and join.args.get("using"):
+        condition = "UNSUPPORTED_FEATURE.LATERAL_JOIN_USING"
+        raise Misread("JOIN LATERAL takes no USING", "write ON", first_offset(join), condition=condition)
+    if "NATURAL" not in words:
+        return
+    if join.args.get("using") or join.args.get("on") is not None:
+        remedy = "remove the condition: NATURAL compares the columns of one name"
+        raise Misread("NATURAL JOIN takes no condition", remedy, first_offset(join), condition=_SYNTAX)
+    if "SEMI" in words or "ANTI" in words:
+        raise Misread(f"{words} JOIN is refused by Spark", "write USING (…)", first_offset(join), condition="")
+
+
 def _pivoted(source: Any, pivots: list[Any]) -> Any:
     """Put PIVOTs behind a source; one with a name makes a query of what stands before it."""
     waiting: list[Any] = []
     for pivot in pivots:
+        values = [value for each in pivot.args.get("fields") or [] for value in each.expressions]
+        if any(isinstance(value, (exp.Select, exp.SetOperation)) for value in values):
+            raise Misread("PIVOT takes no query", "list the values", first_offset(pivot), condition=_SYNTAX)
         alias = pivot.args.pop("alias", None)
         waiting.append(pivot)
         source.set("pivots", waiting)
@@ -227,5 +263,5 @@ def _check_lateral(lateral: Any) -> None:
 
 def _refused(what: str, node: Any, remedy: str) -> Misread:
     """Make the refusal of a clause that is not understood, named by the words of SQL."""
-    words = _WORDS.get(what, what).upper()
+    words = _WORDS.get(what, what).upper().replace("_", " ")
     return Misread(f"this part is not understood: {words}", remedy, first_offset(node), condition=_SYNTAX)

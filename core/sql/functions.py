@@ -34,6 +34,7 @@ TABLE_FUNCTIONS = frozenset(
     (
         *("range", "explode", "explode_outer", "posexplode", "posexplode_outer", "inline", "inline_outer"),
         *("stack", "json_tuple", "variant_explode", "variant_explode_outer", "collations", "sql_keywords"),
+        "python_worker_logs",
     )
 )
 PREFIX = "hg_f_"

@@ -5,34 +5,26 @@ Everything that Spark reads tables for has a header here; what a pipeline cannot
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from sqlglot import Token, TokenType
 
 from core.sql.lexing import Misread, Source, closing, end_of, is_word
-from core.sql.table_words import FROM_FIRST
+from core.sql.merge import merge_query
+from core.sql.table_words import FROM_FIRST, SELECT_ALL, Name, name_at, word_at
 from core.sql.values import Verb
 
 REMEDY = "write INSERT INTO <table> SELECT …"
 PLACED = "write the table's name alone: headgate places tables itself"
 _OPENING = ("SELECT", "WITH", "VALUES")
+_QUERIES = ("SELECT", "FROM", "TABLE")
+"""Words of a query that stands where none is looked for."""
 
 
-@dataclass(frozen=True, slots=True)
-class Name:
-    """A table's name as it is written, with the parts before it."""
-
-    parts: tuple[Token, ...]
-
-    @property
-    def text(self) -> str:
-        """All parts in lower case, without back-ticks."""
-        return ".".join(str(part.text) for part in self.parts).lower()
-
-    @property
-    def start(self) -> int:
-        """Offset in the file."""
-        return int(self.parts[0].start)
+_CREATING = tuple(
+    f"{words} TABLE{exists}"
+    for exists in (" IF NOT EXISTS", "")
+    for words in ("CREATE", "CREATE OR REPLACE", "REPLACE", "CREATE EXTERNAL")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,13 +114,20 @@ def _insert(tokens: list[Token], at: int) -> Header:
         after += 1
     if after >= len(tokens):
         raise Misread("the table's name is missing after INSERT INTO", REMEDY, first.start)
-    target, after = _name(tokens, after)
+    target, after = name_at(tokens, after)
     columns, after = _column_list(tokens, after)
     if after < len(tokens) and is_word(tokens[after], "BY", "PARTITION", "REPLACE"):
         remedy = "remove it: a stream writes columns by name, and partitions by the DDL"
-        rules.append(Misread(f"{short(tokens[after])} cannot stand after INSERT INTO t", remedy, tokens[after].start))
+        rule = Misread(f"{short(tokens[after])} cannot stand after INSERT INTO t", remedy, tokens[after].start)
+        skipped = after
         while after < len(tokens) and not _opens_query(tokens, after):
             after = closing(tokens, after) + 1 if tokens[after].token_type is TokenType.L_PAREN else after + 1
+        if is_word(tokens[skipped], "REPLACE") or any(is_word(each, *_QUERIES) for each in tokens[skipped:after]):
+            # A condition may read tables of its own.
+            raise rule
+        if is_word(tokens[skipped], "BY") and not (after == skipped + 2 and is_word(tokens[skipped + 1], "NAME")):
+            raise Misread("NAME is missing after BY", remedy, tokens[skipped].start, condition="PARSE_SYNTAX_ERROR")
+        rules.append(rule)
     if after >= len(tokens) or not _opens_query(tokens, after):
         raise _no_query(tokens, after, target)
     if is_word(tokens[after], "VALUES"):
@@ -153,57 +152,31 @@ def _no_query(tokens: Sequence[Token], after: int, target: Name) -> Misread:
 
 def _create(tokens: list[Token], at: int) -> Header:
     """Split `CREATE [OR REPLACE] TABLE [IF NOT EXISTS] t … [AS] query`."""
-    first, after = tokens[at], at + 1
-    words = [str(token.text).upper() for token in tokens[at : at + 8]]
-    rule = Misread("CREATE belongs into the ddl file", REMEDY, first.start, subject="CREATE")
-    if "TABLE" not in words:
+    rule = Misread("CREATE belongs into the ddl file", REMEDY, tokens[at].start, subject="CREATE")
+    words = " ".join(str(token.text).upper() for token in tokens[at : at + 7])
+    opening = next((each for each in _CREATING if f"{words} ".startswith(f"{each} ")), "")
+    after = at + len(opening.split())
+    if not opening or after >= len(tokens):
         raise rule
-    after = at + words.index("TABLE") + 1
-    if after + 3 < len(tokens) and [str(token.text).upper() for token in tokens[after : after + 3]] == [
-        "IF",
-        "NOT",
-        "EXISTS",
-    ]:
-        after += 3
-    if after >= len(tokens):
-        raise rule
-    target, after = _name(tokens, after)
+    target, after = name_at(tokens, after)
+    skipped = after
     while after < len(tokens):
         if is_word(tokens[after], "AS") or _opens_query(tokens, after):
             break
         after = closing(tokens, after) + 1 if tokens[after].token_type is TokenType.L_PAREN else after + 1
+    held = any(is_word(each, *_QUERIES) for each in tokens[skipped:after])
     if after < len(tokens) and is_word(tokens[after], "AS"):
         after += 1
-    if after >= len(tokens) or not _opens_query(tokens, after):
+    columns = skipped < len(tokens) and tokens[skipped].token_type is TokenType.L_PAREN
+    if held or columns or after >= len(tokens) or not _opens_query(tokens, after):
         raise rule
-    return Header(Verb.CREATE, target, (), tokens[after:], ((tokens[after].start, end_of(tokens[-1])),), (rule,))
+    query = _selecting(tokens[after:])
+    return Header(Verb.CREATE, target, (), query, ((tokens[after].start, end_of(tokens[-1])),), (rule,))
 
 
 def _merge(tokens: list[Token], at: int) -> Header:
-    """Turn `[WITH …] MERGE INTO t USING s ON c WHEN …` into `[WITH …] SELECT 1 FROM s WHERE c AND EXISTS (…) …`."""
-    first = tokens[at]
-    remedy = "write MERGE INTO <table> USING <table or query> ON … WHEN …"
-    into = next((index for index in range(at, min(at + 5, len(tokens))) if is_word(tokens[index], "INTO")), 0)
-    if not into or into + 1 >= len(tokens):
-        raise Misread("INTO is missing after MERGE", remedy, first.start, subject="MERGE")
-    target, after = _name(tokens, into + 1)
-    using = _word_at(tokens, after, "USING")
-    on = _word_at(tokens, using + 1, "ON")
-    when = _word_at(tokens, on + 1, "WHEN")
-    if not (after <= using < on < when < len(tokens)) or on == using + 1 or when == on + 1:
-        raise Misread("MERGE cannot be read: USING, ON or WHEN is missing", remedy, first.start, subject="MERGE")
-    words = [
-        _word(TokenType.SELECT, "SELECT", first),
-        _word(TokenType.NUMBER, "1", first),
-        _word(TokenType.FROM, "FROM", first),
-    ]
-    condition = [_word(TokenType.L_PAREN, "(", first), *tokens[on + 1 : when], _word(TokenType.R_PAREN, ")", first)]
-    query = [*tokens[:at], *words, *tokens[using + 1 : on], _word(TokenType.WHERE, "WHERE", first), *condition]
-    for opened, inside in pairwise(range(when, len(tokens))):
-        if tokens[opened].token_type is TokenType.L_PAREN and is_word(tokens[inside], "SELECT", "WITH"):
-            query += [_word(TokenType.AND, "AND", first), _word(TokenType.EXISTS, "EXISTS", first)]
-            query += tokens[opened : closing(tokens, opened) + 1]
-    rule = Misread("MERGE is not a streaming statement", REMEDY, first.start, subject="MERGE")
+    target, query = merge_query(tokens, at)
+    rule = Misread("MERGE is not a streaming statement", REMEDY, tokens[at].start, subject="MERGE")
     return Header(Verb.MERGE, target, (), query, ((tokens[0].start, end_of(tokens[-1])),), (rule,))
 
 
@@ -211,32 +184,7 @@ def _selecting(tokens: list[Token]) -> list[Token]:
     """Write SELECT * FROM before VALUES that stand alone."""
     if not is_word(tokens[0], "VALUES"):
         return tokens
-    words = ((TokenType.SELECT, "SELECT"), (TokenType.STAR, "*"), (TokenType.FROM, "FROM"))
-    return [*(_word(kind, text, tokens[0]) for kind, text in words), *tokens]
-
-
-def _word(kind: TokenType, text: str, at: Token) -> Token:
-    return Token(kind, text, at.line, at.col, at.start, at.end, [])
-
-
-def _word_at(tokens: Sequence[Token], start: int, word: str) -> int:
-    """Find a word outside brackets; the number of tokens when it is not there."""
-    index = start
-    while index < len(tokens) and not is_word(tokens[index], word):
-        index = closing(tokens, index) + 1 if tokens[index].token_type is TokenType.L_PAREN else index + 1
-    return index
-
-
-def _name(tokens: Sequence[Token], at: int) -> tuple[Name, int]:
-    """Read `[catalog.][database.]table`."""
-    parts = [tokens[at]]
-    at += 1
-    if is_word(parts[0], "IDENTIFIER") and at < len(tokens) and tokens[at].token_type is TokenType.L_PAREN:
-        raise Misread("IDENTIFIER(…) hides which table is written", "write the table's name", parts[0].start)
-    while at + 1 < len(tokens) and tokens[at].token_type is TokenType.DOT:
-        parts.append(tokens[at + 1])
-        at += 2
-    return Name(tuple(parts)), at
+    return [*(word_at(kind, text, tokens[0]) for kind, text in SELECT_ALL), *tokens]
 
 
 def _column_list(tokens: list[Token], after: int) -> tuple[tuple[Token, ...], int]:

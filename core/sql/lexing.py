@@ -23,7 +23,7 @@ MOST_BARE_JOINS = 12
 MOST_INDEXES = 10_000
 """`a[0][0]…`: each is a level of sqlglot's own recursion, which ended the process at 70,000."""
 _AROUND = 30
-_PIECES = re.compile(
+PIECES = re.compile(
     r"""--[^\n]*|/\*.*?\*/|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`|(?P<open>['"`]|/\*)""", re.DOTALL
 )
 _BREAK = re.compile(r"\n")
@@ -182,7 +182,7 @@ def _close_string(found: list[Token], texts: list[str]) -> None:
 
 def _unclosed(text: str) -> int:
     """Find what is opened and never closed; sqlglot does not say where."""
-    return next((found.start() for found in _PIECES.finditer(text) if found["open"]), 0)
+    return next((found.start() for found in PIECES.finditer(text) if found["open"]), 0)
 
 
 def _may_be_deep(text: str) -> bool:

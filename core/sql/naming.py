@@ -119,8 +119,13 @@ def _with(query: Any, ctes: Scope, outer: list[Scope], names: Names) -> Scope:
     if with_ is None:
         return ctes
     inner = dict(ctes)
+    own: set[str] = set()
     for cte in with_.expressions:
         written = cte.alias.lower()
+        if written in own:
+            summary, remedy = f"two parts of WITH are called {written}", "give each a name of its own"
+            raise Misread(summary, remedy, _offset(cte), subject=written, condition="DUPLICATED_CTE_NAMES")
+        own.add(written)
         if with_.args.get("recursive"):
             raise Misread(
                 "a recursive WITH cannot be streamed",
@@ -154,10 +159,12 @@ def _select(select: Any, ctes: Scope, outer: list[Scope], names: Names) -> None:
     if "brackets" in select.meta:
         select.meta["brackets"] = tuple(scope)
     single = len(sources) + len(laterals) == 1
-    for each in [*(source for source in sources if isinstance(source, exp.Lateral)), *joins]:
-        within = each.this if isinstance(each, exp.Lateral) else each.args.get("on")
-        if not isinstance(within, exp.Query):
-            _expressions(within, ctes, outer, scope, names, single=False)
+    called = (source.this for source in sources if isinstance(source, exp.Lateral))
+    for within in (
+        *(each for each in called if not isinstance(each, exp.Query)),
+        *(join.args.get("on") for join in joins),
+    ):
+        _expressions(within, ctes, outer, scope, names, single=False)
     for key, value in select.args.items():
         if key not in ("from_", "joins", "with_"):
             for each in value if isinstance(value, list) else [value]:
@@ -239,9 +246,10 @@ def _check_function(table: Any) -> None:
         )
     name = plain(inner.name) if isinstance(inner, exp.Anonymous) else type(inner).__name__.lower()
     if name not in TABLE_FUNCTIONS:
-        remedy = "write the table's name, or a function of Spark such as range(10)"
+        remedy = "write the tables that it reads, or a function of Spark such as range(10)"
+        summary = f"{name} is not one of Spark's own table functions, and may read tables unseen"
         condition = "UNRESOLVABLE_TABLE_VALUED_FUNCTION"
-        raise Misread(f"{name} is no table function of Spark", remedy, place, subject=name, condition=condition)
+        raise Misread(summary, remedy, place, subject=name, condition=condition)
     if name == "range" and inner.find(exp.Query) is not None:
         remedy = "write numbers"
         raise Misread("range takes constants, no query", remedy, place, subject=name, condition="NON_FOLDABLE_ARGUMENT")
@@ -301,6 +309,11 @@ def _expressions(node: Any, ctes: Scope, outer: list[Scope], scope: Scope, names
             condition = "UNSUPPORTED_SUBQUERY_EXPRESSION_CATEGORY.HIGHER_ORDER_FUNCTION"
             remedy = "join the table, and use its column inside"
             raise Misread("a query cannot stand inside a lambda function", remedy, _offset(each), condition=condition)
+        if kind is exp.WindowSpec and any(isinstance(each.args.get(key), exp.Query) for key in ("start", "end")):
+            remedy = "write a number"
+            raise Misread(
+                "the frame of a window takes no query", remedy, _offset(each), condition="_LEGACY_ERROR_TEMP_0064"
+            )
         if isinstance(each, exp.Lateral):
             waiting.append(each.this)
         else:

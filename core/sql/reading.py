@@ -15,7 +15,7 @@ from core.names import TableName, parse_table_name
 from core.problems import Problem, Severity
 from core.sql.canonical import normalise, sql_of
 from core.sql.completeness import unread
-from core.sql.dialects import check_dialect, statement_set
+from core.sql.dialects import statement_set
 from core.sql.flows import Found
 from core.sql.from_clause import sources_in
 from core.sql.functions import GENERATORS
@@ -26,6 +26,7 @@ from core.sql.operators import flow_of
 from core.sql.parsing import parse_query, too_deep
 from core.sql.parts import Parts, parts_of
 from core.sql.streams import take_out
+from core.sql.syntax import check_syntax, check_text
 from core.sql.values import Column, Parsed, Read, Verb, Watermark
 
 
@@ -84,6 +85,7 @@ def read_any(
 
 def _readings(source: Source, *, every_table_streams: bool) -> Iterator[_Reading]:
     try:
+        check_text(source)
         tokens = tokens_of(source)
     except Misread as failure:
         yield _Reading(0, None, [failure])
@@ -107,7 +109,7 @@ def _readings(source: Source, *, every_table_streams: bool) -> Iterator[_Reading
 
 
 def _read(statement: list[Token], source: Source, reading: _Reading, *, every_table_streams: bool) -> Parsed:
-    check_dialect(statement)
+    check_syntax(statement, source)
     header = header_of(statement)
     reading.rules += header.rules
     marks = take_out(header.query)

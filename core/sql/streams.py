@@ -7,7 +7,7 @@ from sqlglot import Token, TokenType
 
 from core.sql.clauses import Delay, options_in, source_name, watermark_at
 from core.sql.lexing import BRACKETS, Misread, closing, end_of, is_word, word_of
-from core.sql.table_words import FROM_FIRST, begins_query, is_table_query, names_table
+from core.sql.table_words import FROM_FIRST, SELECT_ALL, begins_query, is_table_query, name_end, names_table, word_at
 
 HIDDEN = "hg_w_"
 """Prefix of the alias that carries a watermark of what is not `STREAM t`; the digits after it index `hidden`."""
@@ -58,8 +58,6 @@ _IN_FROM = _TURNING | {"ON", "USING", "LATERAL", "WITH", "VALUES", "PIVOT", "UNP
 """Words that mean something to who follows the clauses of FROM."""
 _NAMING = ("from", "on")
 """Clauses in which every token counts."""
-_ALL = ((TokenType.SELECT, "SELECT"), (TokenType.STAR, "*"), (TokenType.FROM, "FROM"))
-"""What `TABLE t` says in one word."""
 _TURNS = frozenset((TokenType.SELECT, TokenType.TABLE, TokenType.FROM, TokenType.JOIN, TokenType.COMMA, *BRACKETS))
 """What counts in every other clause."""
 _LONGEST_TIME = 100
@@ -107,6 +105,8 @@ class _Level:
     """Whether these are brackets in FROM that hold no query so far."""
     rows: bool = False
     """Whether a comma separates rows of VALUES."""
+    viewed: bool = False
+    """Whether a LATERAL VIEW stands behind the sources, with which FROM ends."""
     pivoted: bool = False
     """Whether a PIVOT stands behind the last source."""
     connector: int = -1
@@ -123,9 +123,7 @@ def take_out(tokens: Sequence[Token]) -> Marks:
             index += 1
             continue
         if token.token_type is TokenType.TABLE and is_table_query(tokens, index):
-            marks.tokens += [
-                Token(kind, text, token.line, token.col, token.start, token.end, []) for kind, text in _ALL
-            ]
+            marks.tokens += [word_at(kind, text, token) for kind, text in SELECT_ALL]
             level.clause, level.selects, level.expects, level.joins = "from", True, True, False
             index += 1
             continue
@@ -141,7 +139,7 @@ def take_out(tokens: Sequence[Token]) -> Marks:
             index = _take_hidden(tokens, index, marks)
             continue
         if level.expects and names_table(tokens, index):
-            marks.named.append(int(tokens[_name_end(tokens, index)].start))
+            marks.named.append(int(tokens[name_end(tokens, index)].start))
         if token.token_type is TokenType.L_PAREN:
             levels.append(_Level("from", True, True, True) if level.expects else _Level())
             level.expects = False
@@ -166,7 +164,7 @@ def _step(level: _Level, tokens: Sequence[Token], index: int) -> None:
     kind, before = tokens[index].token_type, tokens[index - 1] if index else None
     level.expects = False
     if kind is TokenType.SELECT:
-        level.clause, level.selects, level.joins = "select", True, False
+        level.clause, level.selects, level.joins, level.viewed = "select", True, False, False
     elif kind is TokenType.FROM:
         # IS DISTINCT FROM, and FROM inside EXTRACT, TRIM and SUBSTRING, begin no clause.
         compares = is_word(before, "DISTINCT") and index > 1 and is_word(tokens[index - 2], "IS", "NOT")
@@ -175,6 +173,10 @@ def _step(level: _Level, tokens: Sequence[Token], index: int) -> None:
         if level.selects and not compares:
             level.clause, level.expects = "from", True
     elif kind is TokenType.JOIN and level.selects:
+        if level.viewed:
+            remedy = "write the join before LATERAL VIEW, or LATERAL in FROM"
+            summary = "a join cannot stand behind LATERAL VIEW"
+            raise Misread(summary, remedy, tokens[index].start, condition="PARSE_SYNTAX_ERROR")
         level.clause, level.expects = "from", True
     elif kind is TokenType.COMMA:
         if level.clause in _NAMING and not level.rows:
@@ -201,7 +203,7 @@ def _step_in_from(level: _Level, tokens: Sequence[Token], index: int) -> None:
             raise Misread(summary, remedy, tokens[index].start, condition="PARSE_SYNTAX_ERROR")
         level.clause = "on"
     elif word in _TURNING or (word == "LATERAL" and is_word(_after(tokens, index), "VIEW")):
-        level.clause = "other"
+        level.clause, level.viewed = "other", level.viewed or word == "LATERAL"
     elif word in ("WITH", "VALUES"):
         level.joins = False
         level.rows = word == "VALUES"
@@ -217,10 +219,11 @@ def _after(tokens: Sequence[Token], index: int) -> Token | None:
 def _streams(tokens: Sequence[Token], index: int) -> bool:
     """Whether the word STREAM here is the keyword, not a table called stream."""
     after = tokens[index + 1] if index + 1 < len(tokens) else None
-    if after is None or is_word(after, *_ENDS) or is_word(after, "ON", "USING", "JOIN", "INNER", "CROSS"):
+    if after is None:
         return False
-    if is_word(after, *_NOT_AFTER_STREAM):
-        # Spark 4.2 reads `FROM stream AS x` and `FROM stream LEFT JOIN y` as a stream of tables called AS and LEFT.
+    if is_word(after, *_NOT_AFTER_STREAM) or is_word(after, *_ENDS):
+        # Spark 4.2 reads `FROM stream AS x`, `FROM stream LEFT JOIN y` and `FROM stream WHERE a` as streams of tables
+        # called AS, LEFT and WHERE; it goes on trying where the rest of the text makes no sense then.
         raise Misread(
             "Spark reads the word stream here as the keyword STREAM",
             "write the table's name in back-ticks: `stream`",
@@ -260,7 +263,7 @@ def _take_stream(tokens: Sequence[Token], index: int, marks: Marks) -> int:
     """Take `STREAM t …` or `STREAM(t) …`; the name's tokens stay."""
     bracket = tokens[index + 1].token_type is TokenType.L_PAREN
     first = index + 2 if bracket else index + 1
-    last = _name_end(tokens, first)
+    last = name_end(tokens, first)
     after = last + 1
     closed = not bracket or (after < len(tokens) and tokens[after].token_type is TokenType.R_PAREN)
     if first >= len(tokens) or not names_table(tokens, first) or not closed:
@@ -278,20 +281,19 @@ def _take_stream(tokens: Sequence[Token], index: int, marks: Marks) -> int:
     marks.by_start[tokens[last].start] = mark
     if after < len(tokens) and is_word(tokens[after], "TABLESAMPLE"):
         raise Misread("a streaming read cannot be sampled", "remove TABLESAMPLE", tokens[after].start)
+    if after < len(tokens) and tokens[after].token_type is TokenType.STRING:
+        remedy = "write it in back-ticks"
+        raise Misread("an alias is no string", remedy, tokens[after].start, condition="PARSE_SYNTAX_ERROR")
+    travels = after < len(tokens) and is_word(tokens[after], "VERSION", "TIMESTAMP", "FOR")
+    if travels and is_word(_after(tokens, after), "AS", "VERSION", "TIMESTAMP", "SYSTEM_VERSION", "SYSTEM_TIME"):
+        remedy = "write WITH ('startingVersion' = '…') where the table keeps versions"
+        raise Misread("a stream has no time travel", remedy, tokens[after].start, condition="PARSE_SYNTAX_ERROR")
     return after
-
-
-def _name_end(tokens: Sequence[Token], first: int) -> int:
-    """Find the last part of a dotted name."""
-    last = first
-    while last + 2 < len(tokens) and tokens[last + 1].token_type is TokenType.DOT:
-        last += 2
-    return last
 
 
 def _has_options(tokens: Sequence[Token], index: int) -> bool:
     """Whether a table that is read without STREAM has options."""
-    after = _name_end(tokens, index) + 1
+    after = name_end(tokens, index) + 1
     return (
         after + 1 < len(tokens)
         and is_word(tokens[after], "WITH")
@@ -302,7 +304,7 @@ def _has_options(tokens: Sequence[Token], index: int) -> bool:
 
 def _take_table(tokens: Sequence[Token], index: int, marks: Marks) -> int:
     """Take the options of `t WITH (…)`; the name's tokens stay."""
-    last = _name_end(tokens, index)
+    last = name_end(tokens, index)
     end = closing(tokens, last + 2)
     options = options_in(tokens[last + 3 : end], marks.misread)
     marks.tokens.extend(tokens[index : last + 1])
@@ -318,10 +320,10 @@ def _take_clauses(tokens: Sequence[Token], index: int, marks: Marks) -> tuple[Ma
         options = options_in(tokens[index + 2 : end], marks.misread)
         index = end + 1
     if index + 2 < len(tokens) and is_word(tokens[index], "IDENTIFIED") and is_word(tokens[index + 1], "BY"):
-        name = source_name(tokens[index + 2])
+        name = source_name(tokens[index + 2], _after(tokens, index + 2))
         index += 3
     elif index + 1 < len(tokens) and is_word(tokens[index], "IDENTIFIED BY"):
-        name = source_name(tokens[index + 1])
+        name = source_name(tokens[index + 1], _after(tokens, index + 1))
         index += 2
     if index < len(tokens) and is_word(tokens[index], "WATERMARK") and _delays(tokens, index):
         watermark, index = watermark_at(tokens, index)
