@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import Any
 
-from pipelines.java import OLDEST, find_java
+from pipelines.local_pool.java_check import OLDEST_JAVA, find_java
 
 ENGINE = "4.2.0"
 """The only engine that is supported (pyproject.toml pins it)."""
@@ -29,7 +29,7 @@ def java() -> dict[str, Any]:
         "ok": found.works,
         "summary": found.summary,
         "remedy": found.remedy,
-        "facts": {"path": found.path, "home": found.home, "version": found.version, "oldest": OLDEST},
+        "facts": {"path": found.path, "home": found.home, "version": found.version, "oldest": OLDEST_JAVA},
     }
 
 

@@ -1,1 +1,1 @@
-"""The ledger: the SQLite database of one environment. The agent alone writes it; everyone else reads."""
+"""The ledger: the only package that opens SQLite."""

@@ -7,10 +7,10 @@ import sqlite3
 from collections.abc import Iterable
 from typing import Any
 
-from core.names import TableName
-from state.access import Reads, Writes, insert, upsert
-from state.encoding import record
-from state.rows import Event, Measurement, SampleRow
+from core.model.names import TableName
+from state.row_mapping import values_by_column
+from state.row_types import EventRow, Measurement, SampleRow
+from state.transactions import LedgerReads, LedgerWrites, insert, upsert
 
 _TENTHS = 10
 _EPOCH = 1_699_999_200
@@ -33,7 +33,7 @@ UNION ALL SELECT {_AGED_COLUMNS}, lag_bytes, produced_rows, consumed_rows {_FROM
 ORDER BY place"""
 
 
-class MeasurementReads(Reads):
+class MeasurementReads(LedgerReads):
     """Reads of measurements, samples and events."""
 
     def measurements(self) -> tuple[Measurement, ...]:
@@ -58,15 +58,15 @@ class MeasurementReads(Reads):
         found = self._values(_SAMPLES, (table, version, max(0, _slot(since))))
         return tuple(_sample(*values) for values in found)
 
-    def events(self, table: TableName | None = None, limit: int = 100) -> tuple[Event, ...]:
+    def events(self, table: TableName | None = None, limit: int = 100) -> tuple[EventRow, ...]:
         """List the newest events, newest first, of one table or of all."""
         if table is None:
-            return self._rows(Event, "SELECT * FROM event ORDER BY at DESC, id DESC LIMIT ?", (limit,))
+            return self._rows(EventRow, "SELECT * FROM event ORDER BY at DESC, id DESC LIMIT ?", (limit,))
         sql = 'SELECT * FROM event WHERE "table" = ? ORDER BY at DESC, id DESC LIMIT ?'
-        return self._rows(Event, sql, (table, limit))
+        return self._rows(EventRow, sql, (table, limit))
 
 
-class MeasurementWrites(MeasurementReads, Writes):
+class MeasurementWrites(MeasurementReads, LedgerWrites):
     """Writes of measurements, samples and events."""
 
     def put_measurements(self, measurements: Iterable[Measurement]) -> None:
@@ -76,7 +76,7 @@ class MeasurementWrites(MeasurementReads, Writes):
             for measurement in measurements:
                 deployment = _deployment(connection, measurement.table, measurement.version)
                 if deployment is not None:
-                    values = record(measurement, without=("table", "version"))
+                    values = values_by_column(measurement, without=("table", "version"))
                     values |= {"deployment": deployment, "changed": change}
                     upsert(connection, "measurement", values, key=("deployment",))
 
@@ -91,7 +91,7 @@ class MeasurementWrites(MeasurementReads, Writes):
                 if deployment is None:
                     continue
                 slot = _slot(sample.at)
-                values = record(sample, without=("at",)) | {"place": slot * _DEPLOYMENTS + deployment}
+                values = values_by_column(sample, without=("at",)) | {"place": slot * _DEPLOYMENTS + deployment}
                 connection.execute("INSERT OR IGNORE INTO sample_round VALUES (?)", (slot,))
                 upsert(connection, "sample", values, key=("place",))
 
@@ -108,7 +108,7 @@ class MeasurementWrites(MeasurementReads, Writes):
             connection.execute("DELETE FROM sample_round WHERE slot < ?", (oldest,))
             connection.execute("PRAGMA incremental_vacuum(1000)").fetchall()
 
-    def add_event(self, event: Event) -> int:
+    def add_event(self, event: EventRow) -> int:
         """Add an event and return its id; one with a fingerprint that its version had before counts up there.
 
         `id`, `count` and `first_at` are given by the ledger.
@@ -123,7 +123,7 @@ class MeasurementWrites(MeasurementReads, Writes):
                 ).fetchall()
                 if found:
                     return int(found[0][0])
-            values = record(event, without=("id",)) | {"count": 1, "first_at": event.at}
+            values = values_by_column(event, without=("id",)) | {"count": 1, "first_at": event.at}
             return insert(connection, "event", values)
 
     def _oldest(self, samples: str, span: int) -> int | None:

@@ -3,15 +3,15 @@
 import sqlite3
 from collections.abc import Iterable
 
-from core.errors import Refused
-from core.names import TableName
-from state.access import Reads, Writes, upsert
-from state.encoding import record
-from state.rows import Approval, PlanRow, RunRow
+from core.model.errors import Refused
+from core.model.names import TableName
+from state.row_mapping import values_by_column
+from state.row_types import ApprovalRow, PlanRow, RunRow
 from state.runs import insert_run
+from state.transactions import LedgerReads, LedgerWrites, upsert
 
 
-class PlanReads(Reads):
+class PlanReads(LedgerReads):
     """Reads of plans."""
 
     def plan(self, hash_prefix: str) -> PlanRow | None:
@@ -31,12 +31,12 @@ class PlanReads(Reads):
         """List the newest plans, newest first."""
         return self._rows(PlanRow, "SELECT * FROM plan ORDER BY created_at DESC, hash LIMIT ?", (limit,))
 
-    def approvals(self, plan_hash: str) -> tuple[Approval, ...]:
+    def approvals(self, plan_hash: str) -> tuple[ApprovalRow, ...]:
         """List who approved a plan, in the order in which they did."""
-        return self._rows(Approval, "SELECT * FROM approval WHERE plan_hash = ? ORDER BY at, uid", (plan_hash,))
+        return self._rows(ApprovalRow, "SELECT * FROM approval WHERE plan_hash = ? ORDER BY at, uid", (plan_hash,))
 
 
-class PlanWrites(PlanReads, Writes):
+class PlanWrites(PlanReads, LedgerWrites):
     """Writes of plans."""
 
     def put_plan(self, plan: PlanRow) -> None:
@@ -48,9 +48,9 @@ class PlanWrites(PlanReads, Writes):
             found = connection.execute("SELECT status, expires_at FROM plan WHERE hash = ?", (plan.hash,)).fetchone()
             if found is None or (found[0] != "applied" and plan.created_at >= found[1]):
                 connection.execute("DELETE FROM approval WHERE plan_hash = ?", (plan.hash,))
-                upsert(connection, "plan", record(plan), key=("hash",))
+                upsert(connection, "plan", values_by_column(plan), key=("hash",))
 
-    def approve(self, approval: Approval) -> None:
+    def approve(self, approval: ApprovalRow) -> None:
         """Write an approval, once for each login; refused when the plan is unknown, used, refused or expired."""
         with self._transaction() as connection:
             _refuse_taken(connection, approval.plan_hash, approval.at)

@@ -1,8 +1,10 @@
 """The registry: which versions of which tables are deployed, and the environment's own facts.
 
-A deployment is never removed; once deleted it carries `drop_after`, once its files are gone `purged_at`.
+A deployment is never removed; once deleted it carries `drop_after`, once its files are gone `purged_at`. What serves
+now is also read table by table, in one light query each, for the inventory, the report and health by product.
 """
 
+import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -10,10 +12,12 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from core.names import TableName
-from state.access import NEWEST_CHANGE, Reads, Writes, upsert
-from state.encoding import encoded, names, record
-from state.rows import Deployment, Facts, Staged
+from core.model.names import TableName
+from core.observed.deployment import Binding
+from core.reports.inventory import ServingVersion
+from state.row_mapping import field_names, sqlite_value, values_by_column
+from state.row_types import Deployment, EnvironmentRow, StagedRow
+from state.transactions import NEWEST_CHANGE, LedgerReads, LedgerWrites, upsert
 
 _DEPLOYMENT = "SELECT deployment.*, revision.texts FROM deployment JOIN revision USING (revision)"
 
@@ -63,12 +67,12 @@ _CHANGED = f"""{_LINE} WHERE d.id IN (
   SELECT id FROM deployment WHERE changed > ?1 UNION SELECT deployment FROM measurement WHERE changed > ?1)"""
 
 
-class RegistryReads(Reads):
+class RegistryReads(LedgerReads):
     """Reads of the registry."""
 
-    def facts(self) -> Facts:
+    def facts(self) -> EnvironmentRow:
         """Read the environment's own row."""
-        found = self._row(Facts, "SELECT * FROM facts")
+        found = self._row(EnvironmentRow, "SELECT * FROM facts")
         assert found, "a ledger has its facts from the transaction that made it"
         return found
 
@@ -110,12 +114,12 @@ class RegistryReads(Reads):
             found = connection.execute(_CHANGED, (change,)).fetchall() if newest > change else []
         return newest, tuple([_line(*values) for values in found])
 
-    def staged(self) -> tuple[Staged, ...]:
+    def staged(self) -> tuple[StagedRow, ...]:
         """List what all actors have staged, by actor, folder and table."""
-        return self._rows(Staged, 'SELECT * FROM staged ORDER BY actor, folder, "table"')
+        return self._rows(StagedRow, 'SELECT * FROM staged ORDER BY actor, folder, "table"')
 
 
-class RegistryWrites(RegistryReads, Writes):
+class RegistryWrites(RegistryReads, LedgerWrites):
     """Writes of the registry; what `deployments` read is kept until the next write, since nobody else writes."""
 
     _generation = 0
@@ -151,17 +155,17 @@ class RegistryWrites(RegistryReads, Writes):
     def put_deployment(self, deployment: Deployment) -> None:
         """Write a version whole; where it is active, it takes over from the version that was."""
         with self._registering() as connection:
-            texts = encoded(deployment.texts)
+            texts = sqlite_value(deployment.texts)
             connection.execute("INSERT OR IGNORE INTO revision VALUES (?, ?)", (deployment.revision, texts))
             if deployment.active:
                 self._serve(connection, deployment.table, None)
-            values = {**record(deployment, without=("texts",)), "changed": self._next_change()}
+            values = {**values_by_column(deployment, without=("texts",)), "changed": self._next_change()}
             upsert(connection, "deployment", values, key=("table", "version"))
 
     def update_deployment(self, table: TableName, version: int, **fields: object) -> None:
         """Set fields of a version by their names in Deployment; a new `texts` needs its `revision`."""
-        _only(fields, tuple(name for name in names(Deployment) if name not in ("table", "version", "active")))
-        values = {name: encoded(value) for name, value in fields.items()}
+        _only(fields, tuple(name for name in field_names(Deployment) if name not in ("table", "version", "active")))
+        values = {name: sqlite_value(value) for name, value in fields.items()}
         with self._registering() as connection:
             if texts := values.pop("texts", None):
                 connection.execute("INSERT OR IGNORE INTO revision VALUES (?, ?)", (values["revision"], texts))
@@ -196,10 +200,10 @@ class RegistryWrites(RegistryReads, Writes):
                 (at, table, version),
             )
 
-    def stage(self, staged: Staged) -> None:
+    def stage(self, staged: StagedRow) -> None:
         """Stage a table for its actor and folder; a second time replaces the verb."""
         with self._transaction() as connection:
-            upsert(connection, "staged", record(staged), key=("actor", "folder", "table"))
+            upsert(connection, "staged", values_by_column(staged), key=("actor", "folder", "table"))
 
     def unstage(self, actor: str, folder: str, tables: Iterable[TableName] | None = None) -> int:
         """Take tables from what an actor staged in a folder, None for all; returns how many were there."""
@@ -243,3 +247,40 @@ def _line(*values: Any) -> StatementLine:
 def _only(fields: Mapping[str, object], allowed: tuple[str, ...]) -> None:
     unknown = sorted(set(fields) - set(allowed))
     assert fields and not unknown, f"not among {', '.join(allowed)}: {', '.join(unknown)}"
+
+
+_SERVING = """
+SELECT d."table", d.version, d.product, d.layer, d.owner, d.format, d.external, d.stateful, d.state, d.bindings,
+  m.lag_rows, m.exact, m.trend
+FROM deployment d LEFT JOIN measurement m ON m.deployment = d.id
+WHERE d.drop_after IS NULL ORDER BY d."table", d.active, d.version"""
+
+_BINDINGS = 9
+"""Place of the bindings in a row of `_SERVING`."""
+
+_FAILURES = """
+SELECT "table", version, error_class, error FROM deployment
+WHERE drop_after IS NULL AND error_class || error <> ''"""
+
+
+class InventoryReads(LedgerReads):
+    """Reads over all tables at once, without their texts."""
+
+    def serving(self) -> Mapping[TableName, ServingVersion]:
+        """Give the active version of every table, else its newest; by name, 10 µs each."""
+        found: dict[TableName, ServingVersion] = {}
+        rows = self._values(_SERVING)
+        # One document of all bindings: a third of the time of one for each row.
+        bound = json.loads(f"[{','.join([row[_BINDINGS] for row in rows])}]")
+        # The active version comes last of a table, and stays.
+        for row, bindings in zip(rows, bound, strict=True):
+            table, version, product, layer, owner, form, external, stateful, state, _, lag, exact, trend = row
+            reads = tuple([Binding(*item) for item in bindings])
+            found[table] = ServingVersion(
+                version, state, product, layer, owner, form, external == 1, stateful == 1, reads, lag, exact != 0, trend
+            )
+        return found
+
+    def failures(self) -> Mapping[tuple[TableName, int], tuple[str, str]]:
+        """Give class and text of the last error, by table and version; versions without one are left out."""
+        return {(table, version): (kind, text) for table, version, kind, text in self._values(_FAILURES)}

@@ -4,16 +4,16 @@ import sqlite3
 from collections.abc import Iterable
 from dataclasses import replace
 
-from core.errors import Refused
-from core.names import TableName
-from state.access import Reads, Writes, upsert
-from state.encoding import Value, record
-from state.rows import RunRow, StepRow
+from core.model.errors import Refused
+from core.model.names import TableName
+from state.row_mapping import Value, values_by_column
+from state.row_types import RunRow, StepRow
+from state.transactions import LedgerReads, LedgerWrites, upsert
 
 _CONTINUED_BY = "coalesce((SELECT next.id FROM run next WHERE next.continues = run.id), '')"
 
 
-class RunReads(Reads):
+class RunReads(LedgerReads):
     """Reads of runs."""
 
     def run(self, id_prefix: str) -> RunRow | None:
@@ -43,7 +43,7 @@ class RunReads(Reads):
             )
 
 
-class RunWrites(RunReads, Writes):
+class RunWrites(RunReads, LedgerWrites):
     """Writes of runs."""
 
     def create_run(self, run: RunRow, tables: Iterable[TableName] = ()) -> None:
@@ -66,7 +66,7 @@ class RunWrites(RunReads, Writes):
     def put_step(self, run_id: str, step: StepRow) -> None:
         """Write a step whole."""
         with self._transaction() as connection:
-            upsert(connection, "step", {"run_id": run_id, **record(step)}, key=("run_id", "n"))
+            upsert(connection, "step", {"run_id": run_id, **values_by_column(step)}, key=("run_id", "n"))
 
 
 def insert_run(connection: sqlite3.Connection, run: RunRow, tables: Iterable[TableName]) -> None:
@@ -78,11 +78,11 @@ def insert_run(connection: sqlite3.Connection, run: RunRow, tables: Iterable[Tab
         _refuse_continued(connection, run.continues)
     touched = sorted({*tables, *(step.table for step in run.steps if step.table)})
     _refuse_held(connection, run.id, touched)
-    upsert(connection, "run", record(run, without=("steps", "continued_by")), key=("id",))
+    upsert(connection, "run", values_by_column(run, without=("steps", "continued_by")), key=("id",))
     for table in touched:
         connection.execute("INSERT OR IGNORE INTO run_table VALUES (?, ?)", (run.id, table))
     for step in run.steps:
-        upsert(connection, "step", {"run_id": run.id, **record(step)}, key=("run_id", "n"))
+        upsert(connection, "step", {"run_id": run.id, **values_by_column(step)}, key=("run_id", "n"))
 
 
 def _refuse_continued(connection: sqlite3.Connection, run_id: str) -> None:

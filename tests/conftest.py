@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from core.project import Pool
-from pipelines.pool import LocalPool
-from pipelines.session import Session
+from core.project.model import Pool
+from pipelines.local_pool.connect_server import LocalPool
+from pipelines.spark.session import Session
 
 # The same examples on every machine, and no clock: a busy machine is not a failure.
 settings.register_profile("headgate", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])

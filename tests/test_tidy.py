@@ -61,3 +61,25 @@ def test_top_level_holds_nothing_else() -> None:
 
 def test_tests_are_no_packages() -> None:
     assert not list((ROOT / "tests").rglob("__init__.py"))
+
+
+def test_the_map_names_every_package_by_its_docstring() -> None:
+    listed = dict(
+        re.findall(r"^\| `([\w.]+)` \| (.+) \|$", (ROOT / ".github/ARCHITECTURE.md").read_text(), re.MULTILINE)
+    )
+    found = {}
+    for path in FILES:
+        name = relative(path.parent).replace("/", ".")
+        if path.name == "__init__.py" and name not in ("core", "pipelines", "tui"):
+            whole = ast.get_docstring(ast.parse(path.read_text())) or ""
+            found[name] = " ".join(whole.split("\n\n")[0].split())
+    assert listed == found
+
+
+def test_no_two_classes_have_one_name() -> None:
+    seen: dict[str, list[str]] = {}
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                seen.setdefault(node.name, []).append(relative(path))
+    assert {name: paths for name, paths in seen.items() if len(paths) > 1} == {}

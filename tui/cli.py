@@ -23,9 +23,9 @@ def main() -> int:
         print(f"headgate {VERSION}")
         return 0
     try:
-        from tui.commands.edge import run
+        from tui.command_line.exit_codes import run_command_line
 
-        return run(sys.argv[1:])
+        return run_command_line(sys.argv[1:])
     except KeyboardInterrupt:
         # Before the command had begun, or after it had ended.
         return 130

@@ -1,1 +1,1 @@
-"""From a request to a plan: scope, walk, strategies, steps, verdicts; `planner` is the door."""
+"""From a request to a plan: scope, decisions up- and downstream, strategies, steps, guards; `planner` is the door."""

@@ -4,12 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
-from core.changes import Change
-from core.names import TableName
-from core.plan import Action, Choice, LeftBehind, Refusal, Strategy, Warned
-from core.planning.scope import Scope
-from core.planning.situation import Situation
-from core.reasons import Reason
+from core.changes.classification import Change
+from core.model.actions import Action, Strategy
+from core.model.names import TableName
+from core.model.reasons import Reason
+from core.plan.model import LeftBehind, PlanRefusal, PlanWarning
+from core.plan.request import StrategyChoice
+from core.planning.context import PlanningContext
+from core.planning.scope import PlanScope
 
 BEGINS = frozenset({Action.START, Action.RESUME, Action.RESTART, Action.REBUILD})
 """Actions that start a query."""
@@ -25,7 +27,7 @@ DEFAULT_STRATEGY = {
 }
 
 
-class Outcome(IntEnum):
+class DownstreamOutcome(IntEnum):
     """What a table's readers meet after the plan (planning.md §4), mildest first."""
 
     KEPT = 0
@@ -41,7 +43,7 @@ class Outcome(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class TableDecision:
     """What happens to one table."""
 
     action: Action
@@ -51,7 +53,7 @@ class Decision:
     strategy: str = ""
     """Empty is the action's own one."""
     at: str = ""
-    instead: "Decision | None" = None
+    instead: "TableDecision | None" = None
     """What it would be by default, where the operator chose a strategy."""
 
     @property
@@ -60,7 +62,7 @@ class Decision:
         return self.strategy or str(DEFAULT_STRATEGY.get(self.action, ""))
 
     @property
-    def default(self) -> "Decision":
+    def default(self) -> "TableDecision":
         """What it is without the operator's choice."""
         return self.instead or self
 
@@ -80,28 +82,32 @@ class Decision:
         return self.action in (Action.START, Action.REBUILD) or self.by == Strategy.SEAM
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> DownstreamOutcome:
         """What its readers meet."""
         if self.action is Action.REBUILD:
-            return _OUTCOMES.get(self.by, Outcome.CREATED)
-        return Outcome.GROWN if self.action is Action.RESTART and self.change.row == "4" else Outcome.KEPT
+            return _OUTCOMES.get(self.by, DownstreamOutcome.CREATED)
+        return (
+            DownstreamOutcome.GROWN
+            if self.action is Action.RESTART and self.change.row == "4"
+            else DownstreamOutcome.KEPT
+        )
 
 
-_OUTCOMES = {str(Strategy.KEYED): Outcome.REWRITTEN, str(Strategy.CHAIN): Outcome.CHAINED}
+_OUTCOMES = {str(Strategy.KEYED): DownstreamOutcome.REWRITTEN, str(Strategy.CHAIN): DownstreamOutcome.CHAINED}
 
 
 @dataclass(slots=True)
-class Decisions:
+class DeployDecisions:
     """A deploy as it is being decided."""
 
-    by_table: dict[TableName, Decision] = field(default_factory=dict)
+    by_table: dict[TableName, TableDecision] = field(default_factory=dict)
     left_behind: list[LeftBehind] = field(default_factory=list)
-    refusals: list[Refusal] = field(default_factory=list)
-    warnings: list[Warned] = field(default_factory=list)
+    refusals: list[PlanRefusal] = field(default_factory=list)
+    warnings: list[PlanWarning] = field(default_factory=list)
     causes: dict[TableName, dict[TableName, str]] = field(default_factory=dict)
     """Tables that brought another one along, besides what its decision names, with the evidence of each."""
 
-    def put(self, table: TableName, decision: Decision) -> None:
+    def put(self, table: TableName, decision: TableDecision) -> None:
         """Decide a table, or decide it again."""
         self.by_table[table] = decision
 
@@ -123,21 +129,21 @@ class Decisions:
 
     def refuse(self, table: TableName, summary: str, remedy: str) -> None:
         """Refuse the request because of a table."""
-        self.refusals.append(Refusal(table, summary, remedy))
+        self.refusals.append(PlanRefusal(table, summary, remedy))
 
     def warn(self, table: TableName, summary: str) -> None:
         """Say something of a table that the reviewer should know."""
-        self.warnings.append(Warned(table, summary))
+        self.warnings.append(PlanWarning(table, summary))
 
 
 @dataclass(slots=True)
-class Walk:
+class DeployWalk:
     """What every part of the walk looks at, and what it has decided."""
 
-    situation: Situation
-    scope: Scope
-    found: Decisions = field(default_factory=Decisions)
-    choices: Mapping[TableName, Choice] = field(init=False)
+    situation: PlanningContext
+    scope: PlanScope
+    found: DeployDecisions = field(default_factory=DeployDecisions)
+    choices: Mapping[TableName, StrategyChoice] = field(init=False)
     """The operator's strategies."""
 
     def __post_init__(self) -> None:

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from core.names import TableName
-from core.project import Table
+from core.model.names import TableName
+from core.project.model import Table
 
 _WINDOW = re.compile(r"(?<!_)\bwindow\(([^,]+), '([^']+)'(?:, '([^']+)')?(?:, '([^']+)')?\)")
 _SPAN = re.compile(r"(\d+) (millisecond|second|minute|hour|day|week)s?")

@@ -3,42 +3,50 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from core.figures import Room
-from core.findings import RATE_LIMITS
-from core.names import TableName, physical_name
-from core.plan import Action, Do, Guard, Node, Refusal, Request, Step, Strategy
-from core.planning.bounds import ASK, DENY, OK, WARN, Case, bounds_of
-from core.planning.situation import Situation
-from core.policy import Policy
+from core.changes.revision_diff import RATE_LIMITS
+from core.model.actions import Action, StepKind, Strategy
+from core.model.names import TableName, physical_name
+from core.observed.table_statistics import Headroom
+from core.plan.model import Guard, PlanNode, PlanRefusal, Step
+from core.plan.request import PlanRequest
+from core.planning.context import PlanningContext
+from core.planning.policy_guards import DENY, NEEDS_APPROVAL, OK, WARN, GuardInput, policy_guards
+from core.policy.model import Policy
 
 
 @dataclass(frozen=True, slots=True)
-class Verdicts:
+class GuardVerdicts:
     """What the guards say of a plan, and what follows from it."""
 
     guards: tuple[Guard, ...]
 
     @property
-    def refusals(self) -> tuple[Refusal, ...]:
+    def refusals(self) -> tuple[PlanRefusal, ...]:
         """What is denied, with its way out."""
-        return tuple(Refusal("", guard.summary, guard.remedy) for guard in self.guards if guard.verdict == DENY)
+        return tuple(PlanRefusal("", guard.summary, guard.remedy) for guard in self.guards if guard.verdict == DENY)
 
     @property
     def approvals(self) -> int:
         """How many others must approve it: one is enough for all that asks for it."""
-        return int(any(guard.verdict == ASK for guard in self.guards))
+        return int(any(guard.verdict == NEEDS_APPROVAL for guard in self.guards))
 
 
-def judge(
-    situation: Situation, request: Request, nodes: Sequence[Node], steps: Sequence[Step], *, policy: Policy, room: Room
-) -> Verdicts:
+def judge_plan(
+    situation: PlanningContext,
+    request: PlanRequest,
+    nodes: Sequence[PlanNode],
+    steps: Sequence[Step],
+    *,
+    policy: Policy,
+    room: Headroom,
+) -> GuardVerdicts:
     """Judge a plan's nodes and steps under a policy; what is declared to be protected is so too."""
-    case = Case(situation, request, nodes, steps, _protecting(situation, policy), room)
+    case = GuardInput(situation, request, nodes, steps, _protecting(situation, policy), room)
     found = (_checkpoints(case), _views(case), _readers(case), _rates(case), *_in_place(case))
-    return Verdicts((*found, *bounds_of(case)))
+    return GuardVerdicts((*found, *policy_guards(case)))
 
 
-def _protecting(situation: Situation, policy: Policy) -> Policy:
+def _protecting(situation: PlanningContext, policy: Policy) -> Policy:
     """Add what the files protect to what is recorded: a file can add protection and never take it away."""
     declared = {table for table, found in situation.project.tables.items() if found.settings.protect}
     return replace(
@@ -48,14 +56,14 @@ def _protecting(situation: Situation, policy: Policy) -> Policy:
     )
 
 
-def _checkpoints(case: Case) -> Guard:
-    created = {(step.table, step.version) for step in case.steps if step.do is Do.CREATE}
+def _checkpoints(case: GuardInput) -> Guard:
+    created = {(step.table, step.version) for step in case.steps if step.do is StepKind.CREATE}
     used = {(node.table, node.from_version) for node in case.nodes if node.from_version}
     keyed = {node.table for node in case.nodes if node.strategy == Strategy.KEYED}
     wrong = sorted(
         physical_name(step.table, step.version)
         for step in case.steps
-        if step.do is Do.START
+        if step.do is StepKind.START
         and step.table not in keyed
         and ((step.table, step.version) not in created or (step.table, step.version) in used)
     )
@@ -65,7 +73,7 @@ def _checkpoints(case: Case) -> Guard:
     return Guard("checkpoint", OK, "every new checkpoint has a new table")
 
 
-def _views(case: Case) -> Guard:
+def _views(case: GuardInput) -> Guard:
     wrong = sorted(
         f"{node.table} reads {binding.parent}"
         for node in case.nodes
@@ -78,7 +86,7 @@ def _views(case: Case) -> Guard:
     return Guard("views", OK, "every stream reads a table, none a view")
 
 
-def _readers(case: Case) -> Guard:
+def _readers(case: GuardInput) -> Guard:
     deleted = {node.table for node in case.nodes if node.action is Action.DELETE}
     left = sorted(
         node.table
@@ -91,7 +99,7 @@ def _readers(case: Case) -> Guard:
     return Guard("readers", OK, "nothing is dropped under a reader")
 
 
-def _rates(case: Case) -> Guard:
+def _rates(case: GuardInput) -> Guard:
     """Deny a rebuild that would lose rows: a watermark closes windows over history read in thin batches.
 
     What goes on from a checkpoint, or begins, loses them only if much waits, which changes by the minute.
@@ -113,7 +121,7 @@ def _rates(case: Case) -> Guard:
 _READING = frozenset({Action.REBUILD, Action.START, Action.RESUME, Action.RESTART})
 
 
-def _is_limited(situation: Situation, table: TableName) -> bool:
+def _is_limited(situation: PlanningContext, table: TableName) -> bool:
     declared = situation.declared(table)
     if declared is None or declared.facts is None:
         return False
@@ -122,7 +130,7 @@ def _is_limited(situation: Situation, table: TableName) -> bool:
     return has_rate and any(read.watermark for read in reads)
 
 
-def _in_place(case: Case) -> Iterator[Guard]:
+def _in_place(case: GuardInput) -> Iterator[Guard]:
     """Deny to mix old and new rows in one table where it, or the whole environment, is protected."""
     wrong = sorted(node.table for node in case.nodes if _is_in_place(node) and case.protects(node.table))
     if wrong:
@@ -130,5 +138,5 @@ def _in_place(case: Case) -> Iterator[Guard]:
         yield Guard("in place", DENY, words, "leave the strategy to the plan: it rebuilds beside the old version")
 
 
-def _is_in_place(node: Node) -> bool:
+def _is_in_place(node: PlanNode) -> bool:
     return node.strategy == Strategy.KEYED or (node.lowered and node.strategy == Strategy.IN_PLACE)

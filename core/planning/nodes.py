@@ -2,12 +2,15 @@
 
 from dataclasses import replace
 
-from core.names import TableName
-from core.plan import Action, Binding, Node, Texts
-from core.planning.decisions import NEEDS_TEXTS, Decision
-from core.planning.offers import Priced
-from core.planning.situation import Situation
-from core.reasons import Reason
+from core.model.actions import Action
+from core.model.names import TableName
+from core.model.reasons import Reason
+from core.observed.deployment import Binding
+from core.plan.model import PlanNode
+from core.planning.context import PlanningContext
+from core.planning.decisions import NEEDS_TEXTS, TableDecision
+from core.planning.strategy_prices import PricedOffers
+from core.project.revision import RevisionTexts
 
 _REVERSIBLE = {
     Action.RESTART: "any time",
@@ -15,16 +18,16 @@ _REVERSIBLE = {
 }
 
 
-def node_of(
-    situation: Situation,
+def changed_node(
+    situation: PlanningContext,
     table: TableName,
-    decision: Decision,
+    decision: TableDecision,
     *,
     level: int,
     version: int,
     bindings: tuple[Binding, ...],
-    priced: Priced | None,
-) -> Node:
+    priced: PricedOffers | None,
+) -> PlanNode:
     """Give what a deploy does with a table, with the texts that it will have and those that it has.
 
     What it costs is the price of the chosen strategy, the first of its offers.
@@ -33,7 +36,7 @@ def node_of(
     action = decision.action
     if declared is None:
         return replace(
-            node_kept(situation, table, level),
+            kept_node(situation, table, level),
             action=action,
             reason=decision.reason,
             because_of=decision.because_of,
@@ -41,7 +44,7 @@ def node_of(
         )
     revision = situation.revision(table)
     chosen = priced.offers[0] if priced else None
-    return Node(
+    return PlanNode(
         table=table,
         product=declared.product,
         layer=declared.layer,
@@ -68,26 +71,26 @@ def node_of(
         bindings=bindings,
         revision=revision.hash,
         texts=_texts_then(situation, table, decision),
-        old=seen.deployed or Texts() if action is not Action.KEEP else Texts(),
+        old=seen.deployed or RevisionTexts() if action is not Action.KEEP else RevisionTexts(),
         trigger=declared.settings.trigger,
         owner=declared.settings.owner,
         confirmed_by_spark=decision.change.confirmed,
     )
 
 
-def _texts_then(situation: Situation, table: TableName, decision: Decision) -> Texts:
+def _texts_then(situation: PlanningContext, table: TableName, decision: TableDecision) -> RevisionTexts:
     """Give the texts that a declared table has after the plan; none where it is only looked at."""
     if decision.action is Action.KEEP:
-        return Texts()
+        return RevisionTexts()
     deployed = situation.seen(table).deployed
     if decision.action in NEEDS_TEXTS or decision.change.row in ("1", "2") or deployed is None:
         return situation.revision(table).texts
     return deployed
 
 
-def node_deleted(situation: Situation, table: TableName, level: int) -> Node:
+def deleted_node(situation: PlanningContext, table: TableName, level: int) -> PlanNode:
     """Give what a delete does with a table, also with one that is no longer declared."""
-    node = node_kept(situation, table, level)
+    node = kept_node(situation, table, level)
     loses = ("table data", "offsets", "state") if node.stateful else ("table data", "offsets")
     return replace(
         node,
@@ -98,13 +101,13 @@ def node_deleted(situation: Situation, table: TableName, level: int) -> Node:
     )
 
 
-def node_kept(situation: Situation, table: TableName, level: int) -> Node:
+def kept_node(situation: PlanningContext, table: TableName, level: int) -> PlanNode:
     """Give a node that is kept, from what is deployed alone, with what the declaration adds where there is one."""
     seen, declared = situation.seen(table), situation.declared(table)
-    texts = seen.deployed or (situation.revision(table).texts if declared else Texts())
+    texts = seen.deployed or (situation.revision(table).texts if declared else RevisionTexts())
     old = situation.old_revision(table) if declared is None else None
     facts = declared.facts if declared else old.parsed if old else None
-    return Node(
+    return PlanNode(
         table=table,
         product=declared.product if declared else "",
         layer=declared.layer if declared else "",

@@ -4,35 +4,37 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from core.errors import UsageError
-from core.facts import Facts
-from core.figures import Room
-from core.layouts.sections import did_you_mean
-from core.names import TableName
-from core.opinions import Question
-from core.plan import PLANNER, Observed, Plan, Request
-from core.plan_json import plan_hash
-from core.planning.drafts import Draft, draft_delete, draft_deploy
-from core.planning.guards import judge
-from core.planning.outside import outside_readers
-from core.planning.scope import Scope, normal, resolve
-from core.planning.situation import Situation
-from core.planning.spares import without_spares
-from core.policy import Policy
-from core.preconditions import preconditions
-from core.project import Project
+from core.changes.spark_analysis import AnalysisQuestion
+from core.model.errors import UsageError
+from core.model.names import TableName
+from core.observed.deployment import ObservedDeployment
+from core.observed.table_statistics import Headroom
+from core.plan.codec import plan_hash
+from core.plan.model import PLANNER_VERSION, Plan
+from core.plan.preconditions import preconditions
+from core.plan.request import PlanRequest
+from core.planning.context import PlanningContext
+from core.planning.guards import judge_plan
+from core.planning.orphan_versions import without_orphans
+from core.planning.outside_readers import outside_readers
+from core.planning.plan_body import PlanBody, delete_body, deploy_body
+from core.planning.scope import PlanScope, normal_request, resolve_scope
+from core.policy.model import Policy
+from core.project.model import Project
+from core.project_files.parse_cache import ParseCache
+from core.text.wording import did_you_mean
 
 
 def make_plan(
     project: Project,
     environment: str,
-    observed: Mapping[TableName, Observed],
-    request: Request,
-    facts: Facts | None = None,
+    observed: Mapping[TableName, ObservedDeployment],
+    request: PlanRequest,
+    facts: ParseCache | None = None,
     *,
     answers: Mapping[str, str] = MappingProxyType({}),
     policy: Policy | None = None,
-    room: Room | None = None,
+    room: Headroom | None = None,
 ) -> Plan:
     """Plan a request; what cannot be done stands in `refusals`, and then there are no steps.
 
@@ -47,30 +49,30 @@ def make_plan(
             remedy=did_you_mean(environment, project.environments)
             or f"environments: {', '.join(project.environments)}",
         )
-    request = normal(request)
+    request = normal_request(request)
     if request.continues:
-        observed = without_spares(observed)
-    room = room or Room()
-    situation = Situation(
-        project, project.environments[environment], observed, facts or Facts(), answers, engine=room.engine
+        observed = without_orphans(observed)
+    room = room or Headroom()
+    situation = PlanningContext(
+        project, project.environments[environment], observed, facts or ParseCache(), answers, engine=room.engine
     )
-    scope = resolve(request, situation)
-    draft = draft_delete(situation, scope) if request.verb == "delete" else draft_deploy(situation, scope)
+    scope = resolve_scope(request, situation)
+    draft = delete_body(situation, scope) if request.verb == "delete" else deploy_body(situation, scope)
     declared = situation.environment.declared_policy(t for t, found in project.tables.items() if found.settings.protect)
     return _sealed(situation, scope, draft, policy or declared, room)
 
 
 def questions_of(
-    plan: Plan, project: Project, observed: Mapping[TableName, Observed], facts: Facts | None = None
-) -> tuple[Question, ...]:
+    plan: Plan, project: Project, observed: Mapping[TableName, ObservedDeployment], facts: ParseCache | None = None
+) -> tuple[AnalysisQuestion, ...]:
     """Give what Spark can be asked of the statements that a plan acts on, in the plan's order."""
-    situation = Situation(project, project.environments[plan.environment], observed, facts or Facts())
+    situation = PlanningContext(project, project.environments[plan.environment], observed, facts or ParseCache())
     found = (situation.question(node.table) for node in plan.nodes if node.for_spark and node.table in project.tables)
     return tuple(question for question in found if question is not None)
 
 
-def _sealed(situation: Situation, scope: Scope, draft: Draft, policy: Policy, room: Room) -> Plan:
-    verdicts = judge(situation, scope.request, draft.nodes, draft.steps, policy=policy, room=room)
+def _sealed(situation: PlanningContext, scope: PlanScope, draft: PlanBody, policy: Policy, room: Headroom) -> Plan:
+    verdicts = judge_plan(situation, scope.request, draft.nodes, draft.steps, policy=policy, room=room)
     found = {*scope.refusals, *draft.refusals, *verdicts.refusals}
     refusals = tuple(sorted(found, key=lambda r: (r.table, r.summary)))
     steps = () if refusals else tuple(draft.steps)
@@ -80,7 +82,7 @@ def _sealed(situation: Situation, scope: Scope, draft: Draft, policy: Policy, ro
         project_id=situation.project.id,
         environment=situation.environment.name,
         protected=situation.environment.protected or policy.protected,
-        planner=PLANNER,
+        planner=PLANNER_VERSION,
         request=scope.request,
         nodes=draft.nodes,
         order=tuple(dict.fromkeys(table for step in steps for table in (step.tables or (step.table,)))),

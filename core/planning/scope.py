@@ -4,15 +4,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from core.asking import CHILDREN
-from core.graph import Edge, Graph, edges_of
-from core.layouts.manifest import PATH as MANIFEST
-from core.layouts.sections import did_you_mean
-from core.names import TableName
-from core.plan import Refusal, Request, Warned
-from core.planning.situation import Situation
-from core.project import Project, Table
-from core.vocabulary import Layer
+from core.lineage.table_graph import TableEdge, TableGraph, edges_of
+from core.model.names import TableName
+from core.plan.model import PlanRefusal, PlanWarning
+from core.plan.request import CHILDREN, PlanRequest
+from core.planning.context import PlanningContext
+from core.project.model import Layer, Project, Table
+from core.project_files.manifest import MANIFEST_PATH as MANIFEST
+from core.text.wording import did_you_mean
 
 ROOT = "."
 """The project's own folder, as a scope: every table."""
@@ -26,10 +25,10 @@ Name = TypeVar("Name", bound=str)
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class PlanScope:
     """A request resolved against the project."""
 
-    request: Request
+    request: PlanRequest
     asked: Mapping[TableName, None]
     """What was named, with the rest of their statement sets, without what is excluded: sorted, and quickly found."""
     named: frozenset[TableName]
@@ -42,8 +41,8 @@ class Scope:
     excluded: frozenset[TableName]
     products: frozenset[str]
     """Products whose children may be rebuilt, or deleted."""
-    refusals: tuple[Refusal, ...]
-    warnings: tuple[Warned, ...]
+    refusals: tuple[PlanRefusal, ...]
+    warnings: tuple[PlanWarning, ...]
     members: frozenset[TableName] = field(init=False)
     """`asked`, to look a table up."""
 
@@ -57,7 +56,7 @@ class Scope:
         return table in self.members or self.request.children == "all" or product in self.products
 
 
-def normal(request: Request) -> Request:
+def normal_request(request: PlanRequest) -> PlanRequest:
     """Sort a request and drop repeats, so that the same request has the same bytes."""
     children = ",".join(sorted({word.strip() for word in request.children.split(",") if word.strip()}))
     return replace(
@@ -75,10 +74,10 @@ def normal(request: Request) -> Request:
     )
 
 
-def resolve(request: Request, situation: Situation) -> Scope:
+def resolve_scope(request: PlanRequest, situation: PlanningContext) -> PlanScope:
     """Resolve a normal request; what it names and nothing has is refused with the nearest known name."""
     tables, known = situation.project.tables, frozenset(situation.tables())
-    refusals = list(mistakes(request, situation.project, known))
+    refusals = list(request_mistakes(request, situation.project, known))
     one_by_one = {name for name in (*request.tables, *request.pipelines) if name in known}
     found = one_by_one | {name for name, table in tables.items() if _is_meant(table, request)}
     if request.everything:
@@ -88,7 +87,7 @@ def resolve(request: Request, situation: Situation) -> Scope:
     excluded = frozenset(request.exclude)
     came_with = _statement_sets(found - excluded, situation) if request.verb == "deploy" else {}
     refusals += [
-        Refusal(
+        PlanRefusal(
             name,
             f"{name} belongs to one statement set with {came_with[name]}",
             f"exclude {came_with[name]} too, or neither",
@@ -96,7 +95,7 @@ def resolve(request: Request, situation: Situation) -> Scope:
         for name in sorted(came_with)
         if name in excluded
     ]
-    return Scope(
+    return PlanScope(
         request=request,
         asked=dict.fromkeys(sorted((found | set(came_with)) - excluded)),
         named=frozenset(one_by_one - excluded) if not request.changed_since else frozenset(),
@@ -113,7 +112,7 @@ def resolve(request: Request, situation: Situation) -> Scope:
     )
 
 
-def mistakes(request: Request, project: Project, known: Collection[TableName]) -> Iterator[Refusal]:
+def request_mistakes(request: PlanRequest, project: Project, known: Collection[TableName]) -> Iterator[PlanRefusal]:
     """Give all that makes a normal request meaningless here; `known` are the tables declared or deployed."""
     named = (*request.tables, *request.exclude, *request.pipelines, *(choice.table for choice in request.choices))
     unknown = [name for name in dict.fromkeys(named) if name not in known]
@@ -129,19 +128,19 @@ def mistakes(request: Request, project: Project, known: Collection[TableName]) -
         if layer not in tuple(Layer):
             yield _unknown("layer", layer, tuple(Layer))
         elif layer not in layers:
-            yield Refusal(
+            yield PlanRefusal(
                 layer, f"there is no table of layer {layer}", f"layers with tables: {', '.join(sorted(layers))}"
             )
     for folder in request.folders:
         if not any(_is_below(table, folder) for table in project.tables.values()):
-            yield Refusal(folder, f"there is no table in {folder}", "name a folder with tables below pipelines/")
+            yield PlanRefusal(folder, f"there is no table in {folder}", "name a folder with tables below pipelines/")
     yield from _contradictions(request)
 
 
-def _contradictions(request: Request) -> Iterator[Refusal]:
+def _contradictions(request: PlanRequest) -> Iterator[PlanRefusal]:
     scopes = (request.tables, request.products, request.layers, request.folders, request.pipelines)
     if not (any(scopes) or request.everything or request.changed_since):
-        yield Refusal("", "the request names nothing", "name tables, a product, or everything")
+        yield PlanRefusal("", "the request names nothing", "name tables, a product, or everything")
     if request.verb == "delete":
         only_deploys = {
             "--changed-since": request.changed_since,
@@ -151,21 +150,23 @@ def _contradictions(request: Request) -> Iterator[Refusal]:
             "--strategy": request.choices,
         }
         for option in (option for option, given in only_deploys.items() if given):
-            yield Refusal("", f"{option} says nothing about a delete", "leave it out")
+            yield PlanRefusal("", f"{option} says nothing about a delete", "leave it out")
     elif request.pipelines:
         sinks = " ".join(request.pipelines)
-        yield Refusal(
+        yield PlanRefusal(
             "", "only a delete takes a pipeline", f"deploy its sink: headgate plan {sinks} starts what it needs"
         )
     if request.rebuild and request.keep_table:
-        yield Refusal("", "a rebuild makes a new table, and this one is to be kept", "give --rebuild or --keep-table")
+        yield PlanRefusal(
+            "", "a rebuild makes a new table, and this one is to be kept", "give --rebuild or --keep-table"
+        )
 
 
 def _sorted(values: Iterable[Name]) -> tuple[Name, ...]:
     return tuple(sorted(set(values)))
 
 
-def _is_meant(table: Table, request: Request) -> bool:
+def _is_meant(table: Table, request: PlanRequest) -> bool:
     return (
         table.product in request.products
         or table.layer in request.layers
@@ -180,7 +181,7 @@ def _is_below(table: Table, folder: str) -> bool:
     return f"{table.folder}/".startswith(f"{folder}/") or f"{folder}/".startswith(f"{table.folder}/")
 
 
-def _above(sinks: Iterable[TableName], situation: Situation) -> set[TableName]:
+def _above(sinks: Iterable[TableName], situation: PlanningContext) -> set[TableName]:
     """Give every deployed table that feeds one of the sinks."""
     found: set[TableName] = set()
     waiting = list(sinks)
@@ -192,7 +193,7 @@ def _above(sinks: Iterable[TableName], situation: Situation) -> set[TableName]:
     return found
 
 
-def _statement_sets(named: set[TableName], situation: Situation) -> dict[TableName, TableName]:
+def _statement_sets(named: set[TableName], situation: PlanningContext) -> dict[TableName, TableName]:
     """Find the statements that are deployed together with named ones: same folder, same unit."""
     named_by_folder: dict[str, TableName] = {}
     for name in sorted(named):
@@ -206,7 +207,7 @@ def _statement_sets(named: set[TableName], situation: Situation) -> dict[TableNa
     }
 
 
-def _accepted(request: Request, named: set[TableName], tables: Mapping[TableName, Table]) -> frozenset[str]:
+def _accepted(request: PlanRequest, named: set[TableName], tables: Mapping[TableName, Table]) -> frozenset[str]:
     """Give the products whose children may be touched; a list of products adds to the products of what was named."""
     if request.children == "none":
         return frozenset()
@@ -214,7 +215,7 @@ def _accepted(request: Request, named: set[TableName], tables: Mapping[TableName
     return own if request.children in CHILDREN else own | frozenset(request.children.split(","))
 
 
-def _warnings_of(request: Request, found: set[TableName], situation: Situation) -> Iterator[Warned]:
+def _warnings_of(request: PlanRequest, found: set[TableName], situation: PlanningContext) -> Iterator[PlanWarning]:
     """Say of what is excluded that it was asked for, or that nothing of the request would have touched it."""
     if not request.exclude:
         return
@@ -223,43 +224,43 @@ def _warnings_of(request: Request, found: set[TableName], situation: Situation) 
     near |= graph.ancestors(*near)
     for name in request.exclude:
         if name in request.tables:
-            yield Warned(name, "is named and excluded: it stays out")
+            yield PlanWarning(name, "is named and excluded: it stays out")
         elif name not in near and (situation.declared(name) is not None or situation.is_deployed(name)):
-            yield Warned(name, "is excluded, and nothing that is asked for has to do with it")
+            yield PlanWarning(name, "is excluded, and nothing that is asked for has to do with it")
 
 
-def _graph(situation: Situation) -> Graph:
+def _graph(situation: PlanningContext) -> TableGraph:
     """Give who reads whom, as declared and as deployed."""
     declared = (edge for table in situation.project.tables.values() for edge in edges_of(table))
     deployed = (
-        Edge(binding.parent, table, binding.streamed)
+        TableEdge(binding.parent, table, binding.streamed)
         for table in situation.tables()
         for binding in situation.bindings(table)
     )
-    return Graph((*declared, *deployed), situation.tables())
+    return TableGraph((*declared, *deployed), situation.tables())
 
 
-def _warnings_of_gone(request: Request, situation: Situation) -> Iterator[Warned]:
+def _warnings_of_gone(request: PlanRequest, situation: PlanningContext) -> Iterator[PlanWarning]:
     for name in request.gone:
         if situation.declared(name) is not None:
             continue
         since = f"was declared at {request.changed_since} and is no longer"
         if situation.is_deployed(name) and not situation.is_external(name):
-            yield Warned(name, f"{since}: to delete it, headgate plan delete {name}")
+            yield PlanWarning(name, f"{since}: to delete it, headgate plan delete {name}")
         else:
-            yield Warned(name, f"{since}, and nothing of it is deployed")
+            yield PlanWarning(name, f"{since}, and nothing of it is deployed")
 
 
-def _warnings_of_settings(request: Request, situation: Situation) -> Iterator[Warned]:
+def _warnings_of_settings(request: PlanRequest, situation: PlanningContext) -> Iterator[PlanWarning]:
     """Say what no plan carries: the agent reads it when it starts, or has it recorded."""
     since = f"of {situation.environment.name} changed since {request.changed_since}"
     for part, remedy in (("pool", RESTART), ("policy", "record it (headgate policy apply)"), ("place", RESTART)):
         keys = [key.partition(".")[2] for key in request.settings if key.startswith(f"{part}.")]
         if keys:
-            yield Warned(MANIFEST, f"the {part} {since}: {', '.join(keys)}: this plan does not carry it: {remedy}")
+            yield PlanWarning(MANIFEST, f"the {part} {since}: {', '.join(keys)}: this plan does not carry it: {remedy}")
 
 
-def _unknown(kind: str, name: str, known: Collection[str]) -> Refusal:
-    return Refusal(
+def _unknown(kind: str, name: str, known: Collection[str]) -> PlanRefusal:
+    return PlanRefusal(
         name, f"there is no {kind} {name}", did_you_mean(name, known) or f"see the {kind}s with `headgate ls`"
     )

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from core.names import TableName, physical_name, query_name
-from core.plan import Action, Do, Node, Spare, Step, Strategy
-from core.planning.retiring import OldVersion
+from core.model.actions import Action, StepKind, Strategy
+from core.model.names import TableName, physical_name, query_name
+from core.observed.deployment import OrphanVersion
+from core.plan.model import PlanNode, Step
+from core.planning.retired_versions import RetiredVersion
 
 
-class Steps:
+class StepBuilder:
     """Steps as they are numbered, with what later ones wait for."""
 
     def __init__(self) -> None:
@@ -21,7 +23,7 @@ class Steps:
 
     def add(
         self,
-        do: Do,
+        do: StepKind,
         table: TableName,
         version: int,
         after: Iterable[int],
@@ -35,7 +37,7 @@ class Steps:
         self.all.append(Step(n, do, table, version, tuple(sorted(set(after))), why, undo, tables))
         return n
 
-    def deploy(self, node: Node, *, needs_pointer: bool, spare: Spare | None = None) -> None:
+    def deploy(self, node: PlanNode, *, needs_pointer: bool, spare: OrphanVersion | None = None) -> None:
         """Add what one node needs before the swap; nodes come in topological order.
 
         `spare` is the version of a rebuild that a failed run has made already.
@@ -43,7 +45,7 @@ class Steps:
         match node.action:
             case Action.START if not node.texts.dml:
                 self._ready[node.table, 0] = self.add(
-                    Do.REGISTER, node.table, 0, (), why="the catalog does not know it", undo="none needed"
+                    StepKind.REGISTER, node.table, 0, (), why="the catalog does not know it", undo="none needed"
                 )
             case Action.START:
                 self._first(node)
@@ -64,13 +66,13 @@ class Steps:
             case _:
                 pass
 
-    def swap(self, nodes: Sequence[Node]) -> int | None:
+    def swap(self, nodes: Sequence[PlanNode]) -> int | None:
         """Add the one swap of all rebuilt nodes, sinks first; None where nothing was rebuilt."""
         rebuilt = [n for n in reversed(nodes) if n.action is Action.REBUILD and n.version != n.from_version]
         if not rebuilt:
             return None
         return self.add(
-            Do.SWAP,
+            StepKind.SWAP,
             rebuilt[0].table,
             rebuilt[0].version,
             (self._caught_up[node.table, node.version] for node in rebuilt),
@@ -79,12 +81,12 @@ class Steps:
             tables=tuple(node.table for node in rebuilt),
         )
 
-    def stop(self, old: OldVersion, readers: Sequence[TableName], after: Iterable[int], *, why: str) -> None:
+    def stop(self, old: RetiredVersion, readers: Sequence[TableName], after: Iterable[int], *, why: str) -> None:
         """Stop an old version after the versions of its readers that stop too, and those that read another one."""
         behind = [n for reader in readers for n in self._stopped.get(reader, ())]
         behind += [self._restarted[reader] for reader in readers if reader in self._restarted]
         n = self.add(
-            Do.STOP,
+            StepKind.STOP,
             old.table,
             old.version,
             (*after, *behind),
@@ -97,7 +99,7 @@ class Steps:
         """Set a version aside that never served, once it is stopped and what replaces it is there."""
         started = [n for (of, _), n in self._ready.items() if of == table]
         self.add(
-            Do.TOMBSTONE,
+            StepKind.TOMBSTONE,
             table,
             version,
             (*self._stopped.get(table, ()), *started, *((swap,) if swap else ())),
@@ -107,7 +109,7 @@ class Steps:
 
     def delete(
         self,
-        nodes: Sequence[Node],
+        nodes: Sequence[PlanNode],
         running: Mapping[TableName, Sequence[int]],
         existing: Mapping[TableName, Sequence[int]],
         readers_of: Mapping[TableName, Sequence[TableName]],
@@ -118,7 +120,7 @@ class Steps:
             behind = [n for reader in readers_of[node.table] for n in stops.get(reader, ())]
             for version in running[node.table]:
                 n = self.add(
-                    Do.STOP,
+                    StepKind.STOP,
                     node.table,
                     version,
                     behind,
@@ -128,7 +130,7 @@ class Steps:
                 stops.setdefault(node.table, []).append(n)
         pointers = {
             node.table: self.add(
-                Do.UNPOINT,
+                StepKind.UNPOINT,
                 node.table,
                 node.from_version,
                 stops[node.table],
@@ -140,7 +142,7 @@ class Steps:
         for node in nodes:
             for version in existing[node.table]:
                 self.add(
-                    Do.TOMBSTONE,
+                    StepKind.TOMBSTONE,
                     node.table,
                     version,
                     (pointers[node.table], *stops[node.table]),
@@ -148,7 +150,7 @@ class Steps:
                     undo="move the files back until they are purged",
                 )
 
-    def _needs(self, node: Node) -> tuple[int, ...]:
+    def _needs(self, node: PlanNode) -> tuple[int, ...]:
         """Give the steps that make this node's parents readable; a static side must hold its rows already."""
         found = []
         for binding in node.bindings:
@@ -158,23 +160,23 @@ class Steps:
                 found.append(ready)
         return tuple(found)
 
-    def _first(self, node: Node) -> None:
+    def _first(self, node: PlanNode) -> None:
         physical = physical_name(node.table, node.version)
         create = self._create(node, why=f"{physical} and its checkpoint are new", undo="delete it")
         self._point(node, self._start(node, create))
 
-    def _rebuild(self, node: Node) -> None:
+    def _rebuild(self, node: PlanNode) -> None:
         beside = physical_name(node.table, node.from_version)
         create = self._create(node, why=f"beside {beside}", undo="delete the new version")
         self._catch_up(node, (self._start(node, create),))
 
-    def _create(self, node: Node, *, why: str, undo: str) -> int:
-        return self.add(Do.CREATE, node.table, node.version, self._needs(node), why=why, undo=undo)
+    def _create(self, node: PlanNode, *, why: str, undo: str) -> int:
+        return self.add(StepKind.CREATE, node.table, node.version, self._needs(node), why=why, undo=undo)
 
-    def _start(self, node: Node, *after: int) -> int:
+    def _start(self, node: PlanNode, *after: int) -> int:
         """Start a version that was created; from then on it may be read."""
         start = self.add(
-            Do.START,
+            StepKind.START,
             node.table,
             node.version,
             (*after, *self._needs(node)),
@@ -184,11 +186,11 @@ class Steps:
         self._ready[node.table, node.version] = start
         return start
 
-    def _rewrite(self, node: Node) -> None:
+    def _rewrite(self, node: PlanNode) -> None:
         """Begin again in the same table: each row is upserted by its key."""
         stop = self._stop_before(node, "it begins again in the same table")
         self._ready[node.table, node.version] = self.add(
-            Do.START,
+            StepKind.START,
             node.table,
             node.version,
             (stop, *self._needs(node)),
@@ -196,7 +198,7 @@ class Steps:
             undo="none: rows that were written over stay so",
         )
 
-    def _chain(self, node: Node) -> None:
+    def _chain(self, node: PlanNode) -> None:
         """Go on in a new version where the old one ends; the pointer serves both."""
         ended = physical_name(node.table, node.from_version)
         create = self._create(node, why=f"takes what comes after {ended}", undo="delete the new version")
@@ -204,9 +206,9 @@ class Steps:
         start = self._start(node, create, stop)
         self._catch_up(node, (start,))
 
-    def _stop_before(self, node: Node, why: str) -> int:
+    def _stop_before(self, node: PlanNode, why: str) -> int:
         n = self.add(
-            Do.STOP,
+            StepKind.STOP,
             node.table,
             node.from_version,
             (),
@@ -216,12 +218,12 @@ class Steps:
         self._stopped.setdefault(node.table, []).append(n)
         return n
 
-    def _adopt(self, node: Node, spare: Spare) -> None:
+    def _adopt(self, node: PlanNode, spare: OrphanVersion) -> None:
         """Go on with the version that a failed run has made from the same texts and parents."""
         before = self._needs(node)
         if not spare.running:
             resume = self.add(
-                Do.RESUME,
+                StepKind.RESUME,
                 node.table,
                 node.version,
                 before,
@@ -232,12 +234,12 @@ class Steps:
             before = (resume,)
         self._catch_up(node, before)
 
-    def _catch_up(self, node: Node, after: tuple[int, ...]) -> None:
+    def _catch_up(self, node: PlanNode, after: tuple[int, ...]) -> None:
         above = [
             self._caught_up[b.parent, b.version] for b in node.bindings if (b.parent, b.version) in self._caught_up
         ]
         self._caught_up[node.table, node.version] = self.add(
-            Do.CATCH_UP,
+            StepKind.CATCH_UP,
             node.table,
             node.version,
             (*after, *above),
@@ -245,21 +247,26 @@ class Steps:
             undo="none needed",
         )
 
-    def _restart(self, node: Node, *, needs_pointer: bool) -> None:
+    def _restart(self, node: PlanNode, *, needs_pointer: bool) -> None:
         before = self._needs(node)
         if node.strategy == Strategy.SEAM:
             moved = ((b.parent, b.version) for b in node.bindings)
             before = (*before, *(self._caught_up[key] for key in moved if key in self._caught_up))
         if node.row == "4":
             alter = self.add(
-                Do.ALTER, node.table, node.version, (), why="the added columns", undo="none: an added column stays"
+                StepKind.ALTER,
+                node.table,
+                node.version,
+                (),
+                why="the added columns",
+                undo="none: an added column stays",
             )
             before = (*before, alter)
         if not node.texts.dml:
             self._ready[node.table, node.version] = self._record(node, after=before)
             return
         restart = self.add(
-            Do.RESTART,
+            StepKind.RESTART,
             node.table,
             node.version,
             before,
@@ -270,12 +277,12 @@ class Steps:
         if node.row == "4" or needs_pointer:
             self._point(node, restart)
 
-    def _resume(self, node: Node, *, needs_pointer: bool) -> None:
+    def _resume(self, node: PlanNode, *, needs_pointer: bool) -> None:
         before = self._needs(node)
         if node.row in ("1", "2"):
             before = (*before, self._record(node))
         resume = self.add(
-            Do.RESUME,
+            StepKind.RESUME,
             node.table,
             node.version,
             before,
@@ -286,12 +293,12 @@ class Steps:
         if needs_pointer:
             self._point(node, resume)
 
-    def _record(self, node: Node, *, after: Iterable[int] = ()) -> int:
-        return self.add(Do.RECORD, node.table, node.version, after, why=node.reason, undo="record the old text")
+    def _record(self, node: PlanNode, *, after: Iterable[int] = ()) -> int:
+        return self.add(StepKind.RECORD, node.table, node.version, after, why=node.reason, undo="record the old text")
 
-    def _point(self, node: Node, after: int) -> None:
+    def _point(self, node: PlanNode, after: int) -> None:
         self.add(
-            Do.SWAP,
+            StepKind.SWAP,
             node.table,
             node.version,
             (after,),

@@ -1,1 +1,1 @@
-"""Questions about the whole graph: inventory, hierarchy, and what stands below a table."""
+"""Questions about the whole graph: inventory, hierarchy, and what a change of a table would do downstream."""

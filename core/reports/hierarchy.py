@@ -3,18 +3,18 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from core.names import TableName
-from core.reports.inventory import Entry, Reading
+from core.model.names import TableName
+from core.reports.inventory import InventoryEntry, InventoryReading
 
-UP, DOWN = "up", "down"
+UPSTREAM, DOWNSTREAM = "up", "down"
 
 
 @dataclass(frozen=True, slots=True)
-class Branch:
+class HierarchyRow:
     """One row; rows come in the order of reading, each above what it stands on or feeds."""
 
     table: TableName
-    entry: Entry | None
+    entry: InventoryEntry | None
     """None for a table that a deployed statement reads and that is neither declared nor deployed."""
     depth: int
     """0 for the table itself."""
@@ -27,11 +27,11 @@ class Branch:
 
 
 def hierarchy(
-    entries: Mapping[TableName, Entry], root: TableName, direction: str, *, depth: int | None = None
-) -> tuple[Branch, ...]:
+    entries: Mapping[TableName, InventoryEntry], root: TableName, direction: str, *, depth: int | None = None
+) -> tuple[HierarchyRow, ...]:
     """Walk up or down from a table that is in `entries`, at most `depth` levels; linear in readings."""
     nearest = _nearest(entries, root, direction)
-    rows: list[Branch] = []
+    rows: list[HierarchyRow] = []
     expanded: set[TableName] = set()
     # An explicit stack: a chain of statements may be longer than Python's recursion allows.
     waiting = [(root, 0, True)]
@@ -41,7 +41,7 @@ def hierarchy(
         beside = _beside(entry, direction)
         again = bool(beside) and (table in expanded or level > nearest[table])
         hides = not again and level == depth
-        rows.append(Branch(table, entry, level, streamed, again, len(beside) if hides else 0))
+        rows.append(HierarchyRow(table, entry, level, streamed, again, len(beside) if hides else 0))
         if not again:
             expanded.add(table)
         if not again and not hides:
@@ -49,7 +49,7 @@ def hierarchy(
     return tuple(rows)
 
 
-def _nearest(entries: Mapping[TableName, Entry], root: TableName, direction: str) -> dict[TableName, int]:
+def _nearest(entries: Mapping[TableName, InventoryEntry], root: TableName, direction: str) -> dict[TableName, int]:
     """Give each table's distance, breadth-first."""
     found = {root: 0}
     waiting = [root]
@@ -61,7 +61,7 @@ def _nearest(entries: Mapping[TableName, Entry], root: TableName, direction: str
     return found
 
 
-def _beside(entry: Entry | None, direction: str) -> tuple[Reading, ...]:
+def _beside(entry: InventoryEntry | None, direction: str) -> tuple[InventoryReading, ...]:
     if entry is None:
         return ()
-    return entry.parents if direction == UP else entry.children
+    return entry.parents if direction == UPSTREAM else entry.children

@@ -8,29 +8,30 @@ from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
-from core.asking import CHILDREN
-from core.errors import UsageError
-from core.facts import Facts
-from core.known import Known
-from core.layouts.sections import did_you_mean
-from core.lineage import Tracer
-from core.names import TableName, physical_name
-from core.plan import Action, Binding, Observed, OutsideReader, Refusal, Request
-from core.planning.deletes import AT_REST, decide_delete
-from core.planning.outside import outside_readers_of
-from core.planning.scope import normal, resolve
-from core.planning.situation import Situation
-from core.planning.walk import decide
-from core.project import Project
-from core.reports.closure import closure
-from core.reports.downstream import Downstream, downstream
-from core.reports.inventory import Reading
-from core.reports.uses import Use, uses_below, uses_beside
-from core.sql.inputs import Origin
-from core.vocabulary import State, Wanted
+from core.lineage.column_lineage import LineageTracer
+from core.lineage.column_usage import ColumnUse, column_uses_downstream, column_uses_of_readers
+from core.model.actions import Action
+from core.model.errors import UsageError
+from core.model.names import TableName, physical_name
+from core.model.states import State, WantedState
+from core.observed.deployment import Binding, ObservedDeployment
+from core.observed.planner_input import PlannerInput
+from core.plan.model import OutsideReader, PlanRefusal
+from core.plan.request import CHILDREN, PlanRequest
+from core.planning.context import PlanningContext
+from core.planning.delete import AT_REST, decide_delete
+from core.planning.deploy import decide_deploy
+from core.planning.outside_readers import outside_readers_of
+from core.planning.scope import normal_request, resolve_scope
+from core.project.model import Project
+from core.project_files.parse_cache import ParseCache
+from core.reports.impact_scope import DownstreamReach, affected_part, downstream_reach
+from core.reports.inventory import InventoryReading
+from core.sql.lineage.model import ColumnOrigin
+from core.text.wording import did_you_mean
 
 
-class Event(StrEnum):
+class ImpactEvent(StrEnum):
     """What would be done to the table."""
 
     REBUILT = "rebuilt"
@@ -38,7 +39,7 @@ class Event(StrEnum):
     COLUMN_LOST = "column lost"
 
 
-class Effect(StrEnum):
+class ImpactEffect(StrEnum):
     """What would happen to a reader, the most severe first."""
 
     REFUSED = "refused"
@@ -58,16 +59,16 @@ class Effect(StrEnum):
 
 
 _EFFECTS = {
-    Action.REBUILD: Effect.REBUILT,
-    Action.RESTART: Effect.RESTARTED,
-    Action.START: Effect.STARTED,
-    Action.RESUME: Effect.RESUMED,
+    Action.REBUILD: ImpactEffect.REBUILT,
+    Action.RESTART: ImpactEffect.RESTARTED,
+    Action.START: ImpactEffect.STARTED,
+    Action.RESUME: ImpactEffect.RESUMED,
 }
-_SEVERITY = {effect: place for place, effect in enumerate(Effect)}
+_SEVERITY = {effect: place for place, effect in enumerate(ImpactEffect)}
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class ReachedTable:
     """A table below the one that is asked about, or of one statement set with it."""
 
     table: TableName
@@ -77,12 +78,12 @@ class Reached:
     owner: str
     depth: int
     """Readings between it and the table; 0 for the rest of its statement set."""
-    through: tuple[Reading, ...]
+    through: tuple[InventoryReading, ...]
     """What it reads of the table and of what is below it, by name."""
     stateful: bool | None
     """None where it is no longer declared."""
     state: str
-    effect: Effect
+    effect: ImpactEffect
     why: str
     place: str = ""
     """Where it names the column, or what is made from it: `dml.orders.sql:3,7`."""
@@ -91,33 +92,33 @@ class Reached:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ImpactAnswer:
     """What would happen after one event."""
 
-    event: Event
-    request: Request | None
+    event: ImpactEvent
+    request: PlanRequest | None
     """What a plan would be asked for; None where the files must be edited first."""
-    refusals: tuple[Refusal, ...]
+    refusals: tuple[PlanRefusal, ...]
     """Why no such plan can be applied, besides readers that are refused."""
-    reached: tuple[Reached, ...]
+    reached: tuple[ReachedTable, ...]
     """The most severe first, then by depth and name."""
     outside: tuple[OutsideReader, ...]
 
     @property
     def refused(self) -> bool:
         """Whether a plan of it would be refused."""
-        return bool(self.refusals) or any(one.effect is Effect.REFUSED for one in self.reached)
+        return bool(self.refusals) or any(one.effect is ImpactEffect.REFUSED for one in self.reached)
 
 
 @dataclass(frozen=True, slots=True)
 class Impact:
     """All answers about a table, or about one of its columns."""
 
-    root: Origin
+    root: ColumnOrigin
     external: bool
     deployed: bool
     """Whether they are about what is deployed; else about all declared tables as if they ran."""
-    answers: tuple[Answer, ...]
+    answers: tuple[ImpactAnswer, ...]
     columns: Mapping[str, Mapping[TableName, str]]
     """Without a column: who uses each of them directly, and where; only of a declared table."""
 
@@ -125,12 +126,12 @@ class Impact:
 def impact_of(
     project: Project,
     environment: str,
-    known: Known,
-    root: Origin,
-    tracer: Tracer,
+    known: PlannerInput,
+    root: ColumnOrigin,
+    tracer: LineageTracer,
     *,
     children: str = "",
-    facts: Facts | None = None,
+    facts: ParseCache | None = None,
 ) -> Impact:
     """Answer what happens below a table that is declared or deployed; a column of it must be declared.
 
@@ -138,19 +139,23 @@ def impact_of(
     is declared ran. Linear in readings; besides, the statements that may use the column are parsed, unless `tracer` has
     done so before.
     """
-    deployed = known.observed.get(root.table, Observed()).state != State.ABSENT
-    part, seen = closure(project, known.observed if deployed else {}, root.table)
-    situation = Situation(
+    deployed = known.observed.get(root.table, ObservedDeployment()).state != State.ABSENT
+    part, seen = affected_part(project, known.observed if deployed else {}, root.table)
+    situation = PlanningContext(
         part,
         project.environments[environment],
         seen if deployed else as_if_running(part),
-        facts or Facts(),
+        facts or ParseCache(),
         known.answers,
         engine=known.room.engine if known.room is not None else "",
     )
-    asking = _Asking(situation, root, _children(children, project, part), downstream(situation, tracer, root.table))
-    found = (_lost(asking, uses_below(tracer, root)),) if root.column else (_rebuilt(asking), _dropped(asking))
-    beside = uses_beside(tracer, root.table) if not root.column and root.table in project.tables else {}
+    asking = _Asking(
+        situation, root, _children(children, project, part), downstream_reach(situation, tracer, root.table)
+    )
+    found = (
+        (_lost(asking, column_uses_downstream(tracer, root)),) if root.column else (_rebuilt(asking), _dropped(asking))
+    )
+    beside = column_uses_of_readers(tracer, root.table) if not root.column and root.table in project.tables else {}
     return Impact(root, situation.is_external(root.table), deployed, found, beside)
 
 
@@ -169,7 +174,7 @@ def _children(words: str, project: Project, part: Project) -> str:
     return ",".join(word for word in words.split(",") if word in near) or "product"
 
 
-def as_if_running(project: Project) -> dict[TableName, Observed]:
+def as_if_running(project: Project) -> dict[TableName, ObservedDeployment]:
     """Observe every declared table as if its declared text ran as version 1."""
     found = {}
     for name, table in project.tables.items():
@@ -177,23 +182,25 @@ def as_if_running(project: Project) -> dict[TableName, Observed]:
         bound = {Binding(r.table, 0 if project.tables[r.table].external else 1, r.streaming) for r in reads}
         bindings = tuple(sorted(bound, key=lambda b: (b.parent, b.version, not b.streamed)))
         version = 0 if table.external else 1
-        found[name] = Observed(state=State.RUNNING, version=version, highest_version=version, bindings=bindings)
+        found[name] = ObservedDeployment(
+            state=State.RUNNING, version=version, highest_version=version, bindings=bindings
+        )
     return found
 
 
 @dataclass(frozen=True, slots=True)
 class _Asking:
-    situation: Situation
-    root: Origin
+    situation: PlanningContext
+    root: ColumnOrigin
     children: str
-    below: Downstream
+    below: DownstreamReach
 
     @property
     def table(self) -> TableName:
         return self.root.table
 
 
-def _rebuilt(asking: _Asking) -> Answer:
+def _rebuilt(asking: _Asking) -> ImpactAnswer:
     """Decide a rebuild of the table; of an external one, which its maker rebuilds, a rebuild of its readers."""
     situation = asking.situation
     asked: tuple[TableName, ...] = (asking.table,)
@@ -202,21 +209,21 @@ def _rebuilt(asking: _Asking) -> Answer:
     request, refusals, effects = _rebuilding(asking, asked)
     if asking.table not in asked:
         effects |= {name: (effects[name][0], f"reads {asking.table}") for name in asked if name in effects}
-    return Answer(Event.REBUILT, request, refusals, _listed(asking, effects), _told(asking, effects))
+    return ImpactAnswer(ImpactEvent.REBUILT, request, refusals, _listed(asking, effects), _told(asking, effects))
 
 
 def _rebuilding(
     asking: _Asking, asked: tuple[TableName, ...]
-) -> tuple[Request, tuple[Refusal, ...], dict[TableName, tuple[Effect, str]]]:
+) -> tuple[PlanRequest, tuple[PlanRefusal, ...], dict[TableName, tuple[ImpactEffect, str]]]:
     """Decide a rebuild of some tables, and give what happens to each table that it meets."""
-    request = normal(Request(tables=asked, rebuild=True, children=asking.children or "product"))
+    request = normal_request(PlanRequest(tables=asked, rebuild=True, children=asking.children or "product"))
     if not asked:
         return request, (), {}
-    scope = resolve(request, asking.situation)
-    found = decide(asking.situation, scope)
-    effects: dict[TableName, tuple[Effect, str]] = {}
+    scope = resolve_scope(request, asking.situation)
+    found = decide_deploy(asking.situation, scope)
+    effects: dict[TableName, tuple[ImpactEffect, str]] = {}
     for left in found.left_behind:
-        effects[left.table] = (Effect.LEFT_BEHIND, f"stays on {left.reads}")
+        effects[left.table] = (ImpactEffect.LEFT_BEHIND, f"stays on {left.reads}")
     for table, decision in found.by_table.items():
         if decision.action in _EFFECTS:
             effects[table] = (_EFFECTS[decision.action], str(decision.reason))
@@ -228,7 +235,7 @@ def _rebuilding(
     return request, _sorted((*scope.refusals, *found.refusals)), effects
 
 
-def _lost(asking: _Asking, uses: Mapping[TableName, Use]) -> Answer:
+def _lost(asking: _Asking, uses: Mapping[TableName, ColumnUse]) -> ImpactAnswer:
     """Decide the loss of a column: the table is rebuilt (row 5), and whoever names the column is in the way.
 
     An external table stays as it is, and those who name the column are rebuilt once they do not any more.
@@ -238,22 +245,22 @@ def _lost(asking: _Asking, uses: Mapping[TableName, Use]) -> Answer:
     if asking.situation.is_external(table):
         _, _, effects = _rebuilding(asking, tuple(direct))
         remedy = "declare it under a new name and move its readers there"
-        refusals: tuple[Refusal, ...] = (Refusal(table, f"{table} is external: its maker changes it", remedy),)
+        refusals: tuple[PlanRefusal, ...] = (PlanRefusal(table, f"{table} is external: its maker changes it", remedy),)
     else:
         _, refusals, effects = _rebuilding(asking, (table,))
-    effects |= {name: (Effect.REFUSED, f"reads {column} at {place}") for name, place in direct.items()}
-    unaffected = (Effect.UNAFFECTED, f"does not use {column}")
+    effects |= {name: (ImpactEffect.REFUSED, f"reads {column} at {place}") for name, place in direct.items()}
+    unaffected = (ImpactEffect.UNAFFECTED, f"does not use {column}")
     effects |= {name: unaffected for name in asking.below.readers if name not in effects and name not in uses}
-    return Answer(Event.COLUMN_LOST, None, refusals, _listed(asking, effects, uses), _told(asking, effects))
+    return ImpactAnswer(ImpactEvent.COLUMN_LOST, None, refusals, _listed(asking, effects, uses), _told(asking, effects))
 
 
-def _dropped(asking: _Asking) -> Answer:
+def _dropped(asking: _Asking) -> ImpactAnswer:
     """Decide a delete of the table, and what would become of those that stay if it were gone all the same."""
     situation = asking.situation
-    request = normal(Request(verb="delete", tables=(asking.table,), children=asking.children))
-    scope = resolve(request, situation)
+    request = normal_request(PlanRequest(verb="delete", tables=(asking.table,), children=asking.children))
+    scope = resolve_scope(request, situation)
     found = decide_delete(situation, scope)
-    effects = {name: (Effect.DELETED, "goes with it") for name in found.tables if name != asking.table}
+    effects = {name: (ImpactEffect.DELETED, "goes with it") for name in found.tables if name != asking.table}
     gone = {asking.table, *found.tables}
     for name in sorted(asking.below.readers - effects.keys()):
         if (effect := _without(asking, name, gone)) is not None:
@@ -261,10 +268,10 @@ def _dropped(asking: _Asking) -> Answer:
     _starve(situation, effects)
     refusals = _sorted((*scope.refusals, *found.refusals))
     outside = outside_readers_of(situation, dict.fromkeys(gone, ""))
-    return Answer(Event.DROPPED, request, refusals, _listed(asking, effects), outside)
+    return ImpactAnswer(ImpactEvent.DROPPED, request, refusals, _listed(asking, effects), outside)
 
 
-def _without(asking: _Asking, name: TableName, gone: set[TableName]) -> tuple[Effect, str] | None:
+def _without(asking: _Asking, name: TableName, gone: set[TableName]) -> tuple[ImpactEffect, str] | None:
     """Say what becomes of a table that stays while what it is bound to goes; None where that stays."""
     situation = asking.situation
     lost = {binding.parent: binding.streamed for binding in situation.bindings(name) if binding.parent in gone}
@@ -273,46 +280,46 @@ def _without(asking: _Asking, name: TableName, gone: set[TableName]) -> tuple[Ef
         return None
     if situation.is_external(asking.table):
         if any(lost.values()):
-            return Effect.STARVED, f"would read nothing more of {names}"
-        return Effect.STRANDED, f"could not be started again without {names}"
+            return ImpactEffect.STARVED, f"would read nothing more of {names}"
+        return ImpactEffect.STRANDED, f"could not be started again without {names}"
     if _is_at_rest(situation, name):
-        return Effect.STRANDED, f"is stopped and reads {names}: it could not go on from its checkpoint"
-    return Effect.REFUSED, f"reads {names}"
+        return ImpactEffect.STRANDED, f"is stopped and reads {names}: it could not go on from its checkpoint"
+    return ImpactEffect.REFUSED, f"reads {names}"
 
 
-def _starve(situation: Situation, effects: dict[TableName, tuple[Effect, str]]) -> None:
+def _starve(situation: PlanningContext, effects: dict[TableName, tuple[ImpactEffect, str]]) -> None:
     """Give what streams a table that would write nothing more, at every depth."""
     waiting = [name for name, (effect, _) in sorted(effects.items()) if effect in _DRY]
     for parent in waiting:
         for child in situation.readers(parent):
             streams = any(b.streamed for b in situation.bindings(child) if b.parent == parent)
             if streams and child not in effects:
-                effects[child] = (Effect.STARVED, f"would read nothing more of {parent}")
+                effects[child] = (ImpactEffect.STARVED, f"would read nothing more of {parent}")
                 waiting.append(child)
 
 
-def _is_at_rest(situation: Situation, name: TableName) -> bool:
+def _is_at_rest(situation: PlanningContext, name: TableName) -> bool:
     seen = situation.seen(name)
-    return seen.state in AT_REST and seen.wanted == Wanted.STOPPED
+    return seen.state in AT_REST and seen.wanted == WantedState.STOPPED
 
 
-_DRY = frozenset({Effect.REFUSED, Effect.STARVED})
+_DRY = frozenset({ImpactEffect.REFUSED, ImpactEffect.STARVED})
 """What would write nothing more once what it reads is gone."""
 
 
 def _listed(
     asking: _Asking,
-    effects: Mapping[TableName, tuple[Effect, str]],
-    uses: Mapping[TableName, Use] = MappingProxyType({}),
-) -> tuple[Reached, ...]:
+    effects: Mapping[TableName, tuple[ImpactEffect, str]],
+    uses: Mapping[TableName, ColumnUse] = MappingProxyType({}),
+) -> tuple[ReachedTable, ...]:
     situation, found = asking.situation, []
     for name, depth in asking.below.depth.items():
         declared, use = situation.declared(name), uses.get(name)
         effect, why = effects.get(name, _NOTHING if situation.is_deployed(name) else _ABSENT)
-        if name == asking.table or (name not in asking.below.readers and effect is Effect.UNAFFECTED):
+        if name == asking.table or (name not in asking.below.readers and effect is ImpactEffect.UNAFFECTED):
             continue
         found.append(
-            Reached(
+            ReachedTable(
                 table=name,
                 product=declared.product if declared else "",
                 layer=str(declared.layer) if declared else "",
@@ -330,17 +337,17 @@ def _listed(
     return tuple(sorted(found, key=lambda one: (_SEVERITY[one.effect], one.depth, one.table)))
 
 
-_NOTHING = (Effect.UNAFFECTED, "reads what stays")
-_ABSENT = (Effect.UNAFFECTED, "is not deployed")
+_NOTHING = (ImpactEffect.UNAFFECTED, "reads what stays")
+_ABSENT = (ImpactEffect.UNAFFECTED, "is not deployed")
 
 
-def _told(asking: _Asking, effects: Mapping[TableName, tuple[Effect, str]]) -> tuple[OutsideReader, ...]:
+def _told(asking: _Asking, effects: Mapping[TableName, tuple[ImpactEffect, str]]) -> tuple[OutsideReader, ...]:
     """Give who reads, outside, the table that is rebuilt or one that is rebuilt for it."""
     situation = asking.situation
-    rebuilt = {name for name, (effect, _) in effects.items() if effect is Effect.REBUILT} | {asking.table}
+    rebuilt = {name for name, (effect, _) in effects.items() if effect is ImpactEffect.REBUILT} | {asking.table}
     own = (name for name in rebuilt if not situation.is_external(name))
     return outside_readers_of(situation, {name: physical_name(name, situation.next_version(name)) for name in own})
 
 
-def _sorted(refusals: Iterable[Refusal]) -> tuple[Refusal, ...]:
+def _sorted(refusals: Iterable[PlanRefusal]) -> tuple[PlanRefusal, ...]:
     return tuple(sorted(set(refusals), key=lambda refusal: (refusal.table, refusal.summary)))

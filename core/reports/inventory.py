@@ -6,22 +6,21 @@ A reading counts when a statement is declared with it or still bound to it: what
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from core.names import TableName
-from core.plan import Binding
-from core.project import Project, Table
-from core.vocabulary import Layer
+from core.model.names import TableName
+from core.observed.deployment import Binding
+from core.project.model import Layer, Project, Table
 
 SINKS = frozenset({Layer.FACT, Layer.VIEW})
 """Layers whose tables are made for people and programs outside: nothing has to read them here."""
 
 
 @dataclass(frozen=True, slots=True)
-class Serving:
+class ServingVersion:
     """The version of a table that serves, else its newest; figures are None where nothing was measured."""
 
     version: int
     state: str
-    """Of `core.vocabulary.State`."""
+    """Of `core.model.states.State`."""
     product: str
     layer: str
     owner: str
@@ -35,7 +34,7 @@ class Serving:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class InventoryReading:
     """One parent of a table, or one child."""
 
     table: TableName
@@ -44,7 +43,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class InventoryEntry:
     """One table."""
 
     table: TableName
@@ -59,14 +58,14 @@ class Entry:
     """Of the project, with forward slashes; empty where the table is only deployed."""
     files: tuple[str, ...]
     """DDL, then the statement."""
-    parents: tuple[Reading, ...]
+    parents: tuple[InventoryReading, ...]
     """By name."""
-    children: tuple[Reading, ...]
+    children: tuple[InventoryReading, ...]
     """By name."""
     products: tuple[str, ...]
     """Of its readers, sorted, without its own."""
     declared: bool
-    serving: Serving | None
+    serving: ServingVersion | None
     """None where it is not deployed, or no ledger is there."""
 
     @property
@@ -76,7 +75,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class InventorySelection:
     """Which tables are wanted; what is asked for must all hold."""
 
     products: tuple[str, ...] = ()
@@ -85,7 +84,7 @@ class Selection:
     single_reader: bool = False
     cross_product: bool = False
 
-    def takes(self, entry: Entry) -> bool:
+    def takes(self, entry: InventoryEntry) -> bool:
         """Whether a table is wanted."""
         return (
             (not self.products or entry.product in self.products)
@@ -95,21 +94,21 @@ class Selection:
         )
 
 
-def inventory_of(project: Project, serving: Mapping[TableName, Serving]) -> tuple[Entry, ...]:
+def inventory_of(project: Project, serving: Mapping[TableName, ServingVersion]) -> tuple[InventoryEntry, ...]:
     """List every table that is declared or deployed, by name."""
     names = sorted({*project.tables, *serving})
-    parents: dict[TableName, tuple[Reading, ...]] = {}
-    children: dict[TableName, list[Reading]] = {}
+    parents: dict[TableName, tuple[InventoryReading, ...]] = {}
+    children: dict[TableName, list[InventoryReading]] = {}
     product: dict[TableName, str] = {}
     for name in names:
         declared, deployed = project.tables.get(name), serving.get(name)
         bound = _bound(deployed) if deployed is not None else {}
         readings = bound if declared is None else _declared_reads(declared)
-        parents[name] = tuple([Reading(parent, streamed) for parent, streamed in sorted(readings.items())])
+        parents[name] = tuple([InventoryReading(parent, streamed) for parent, streamed in sorted(readings.items())])
         product[name] = declared.product if declared is not None else serving[name].product
         # A version that still runs may read what its new text does not.
         for parent, streamed in (bound | readings).items():
-            children.setdefault(parent, []).append(Reading(name, streamed))
+            children.setdefault(parent, []).append(InventoryReading(name, streamed))
     found = []
     for name in names:
         declared, readers = project.tables.get(name), tuple(children.get(name, ()))
@@ -121,7 +120,7 @@ def inventory_of(project: Project, serving: Mapping[TableName, Serving]) -> tupl
     return tuple(found)
 
 
-def select(entries: Iterable[Entry], selection: Selection) -> tuple[Entry, ...]:
+def select(entries: Iterable[InventoryEntry], selection: InventorySelection) -> tuple[InventoryEntry, ...]:
     """Keep the tables that are wanted, in their order."""
     return tuple(entry for entry in entries if selection.takes(entry))
 
@@ -134,7 +133,7 @@ def _declared_reads(table: Table) -> dict[TableName, bool]:
     return found
 
 
-def _bound(serving: Serving) -> dict[TableName, bool]:
+def _bound(serving: ServingVersion) -> dict[TableName, bool]:
     found: dict[TableName, bool] = {}
     for binding in serving.reads:
         found[binding.parent] = binding.streamed or found.get(binding.parent, False)
@@ -143,12 +142,12 @@ def _bound(serving: Serving) -> dict[TableName, bool]:
 
 def _declared(
     table: Table,
-    parents: tuple[Reading, ...],
-    children: tuple[Reading, ...],
+    parents: tuple[InventoryReading, ...],
+    children: tuple[InventoryReading, ...],
     products: tuple[str, ...],
-    serving: Serving | None,
-) -> Entry:
-    return Entry(
+    serving: ServingVersion | None,
+) -> InventoryEntry:
+    return InventoryEntry(
         table=table.name,
         product=table.product,
         layer=table.layer,
@@ -168,12 +167,12 @@ def _declared(
 
 def _deployed(
     name: TableName,
-    parents: tuple[Reading, ...],
-    children: tuple[Reading, ...],
+    parents: tuple[InventoryReading, ...],
+    children: tuple[InventoryReading, ...],
     products: tuple[str, ...],
-    serving: Serving,
-) -> Entry:
-    return Entry(
+    serving: ServingVersion,
+) -> InventoryEntry:
+    return InventoryEntry(
         table=name,
         product=serving.product,
         layer=serving.layer,

@@ -1,1 +1,1 @@
-"""Streaming Spark SQL, read once into values; the only user of sqlglot."""
+"""Streaming Spark SQL read once into values; the only user of sqlglot."""

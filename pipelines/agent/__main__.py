@@ -11,17 +11,17 @@ import uuid
 from pathlib import Path
 from typing import IO
 
-from core.errors import HeadgateError, InvalidProject, Refused
-from core.home import locations
-from core.layouts.manifest import PATH, Manifest, read_manifest
-from core.problems import Problem
-from core.project import Environment
-from pipelines.agent.agent import Agent
-from pipelines.agent.deploying import Ground
-from pipelines.agent.policy import record_first
-from pipelines.checkpoints import FileCheckpoints
-from state.rows import Facts
-from state.store import create_or_open
+from core.ipc.environment_paths import environment_paths
+from core.model.errors import HeadgateError, InvalidProject, Refused
+from core.model.problems import Problem
+from core.project.model import Environment
+from core.project_files.manifest import MANIFEST_PATH, Manifest, read_manifest
+from pipelines.agent.daemon import Agent
+from pipelines.agent.deployment_compiler import EnvironmentLayout
+from pipelines.agent.requests.policy_enforcement import record_first
+from pipelines.storage.checkpoints import FileCheckpoints
+from state.ledger import create_or_open
+from state.row_types import EnvironmentRow
 
 log = logging.getLogger("headgate.agent")
 
@@ -42,7 +42,7 @@ def main() -> int:
 
 def _serve(folder: Path, name: str) -> int:
     manifest, environment = _declared(folder, name)
-    places = locations(
+    places = environment_paths(
         os.environ, os.getuid(), project=manifest.name, project_id=manifest.id, environment=environment.name
     )
     os.makedirs(places.home, mode=0o2750, exist_ok=True)
@@ -50,7 +50,7 @@ def _serve(folder: Path, name: str) -> int:
     logging.basicConfig(
         filename=places.agent_log, level=logging.INFO, format="%(asctime)s %(levelname)s %(threadName)s %(message)s"
     )
-    facts = Facts(
+    facts = EnvironmentRow(
         ledger_id=str(uuid.uuid4()), project_id=manifest.id, project=manifest.name, environment=environment.name,
         protected=environment.protected, agent_pid=None, agent_started_at=None, agent_seen_at=None,
         pool=environment.pool.name, pool_state="off", pool_detail="", pool_generation=0, session_id="",
@@ -63,7 +63,7 @@ def _serve(folder: Path, name: str) -> int:
             places=places,
             folder=str(folder),
             manifest=manifest,
-            ground=Ground(data, environment),
+            ground=EnvironmentLayout(data, environment),
             ledger=ledger,
             files=FileCheckpoints(ledger_id),
         )
@@ -78,9 +78,11 @@ def _serve(folder: Path, name: str) -> int:
 
 def _declared(folder: Path, name: str) -> tuple[Manifest, Environment]:
     try:
-        text = (folder / PATH).read_text()
+        text = (folder / MANIFEST_PATH).read_text()
     except OSError as error:
-        raise InvalidProject(f"{folder / PATH} cannot be read: {error.strerror}", remedy="check --project") from error
+        raise InvalidProject(
+            f"{folder / MANIFEST_PATH} cannot be read: {error.strerror}", remedy="check --project"
+        ) from error
     problems: list[Problem] = []
     manifest = read_manifest(text, problems)
     environment = next((e for e in manifest.environments if e.name == name), None)

@@ -4,16 +4,16 @@ import logging
 from dataclasses import dataclass
 from functools import partial
 
-from core.errors import EngineRefused, HeadgateError, LedgerUnavailable, PoolUnreachable, TryAgain
-from core.freshness import Signs, catches_up, lateness, silent_s, usual_batch_s
-from core.names import TableName, query_name, split_query
-from core.ports import Query
-from core.triggers import trigger_s
-from core.vocabulary import State, Wanted
-from pipelines.agent.starting import fail, mark_stopped, start, stop
-from pipelines.agent.world import CALL_S, LOOK_S, Engine, Pool, World
-from state.emergency import EmergencyJournal
-from state.rows import Deployment
+from core.lag.liveness import LivenessSigns, allowed_silence_s, is_catch_up_batch, usual_batch_s, why_not_live
+from core.lag.triggers import trigger_s
+from core.model.errors import EngineRefused, HeadgateError, LedgerUnavailable, PoolUnreachable, TryAgain
+from core.model.names import TableName, query_name, split_query
+from core.model.states import State, WantedState
+from core.ports.spark import ReportedQuery
+from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext, EnginePorts, PoolClient
+from pipelines.agent.deployment_lifecycle import fail, mark_stopped, start, stop
+from state.emergency_journal import EmergencyJournal
+from state.row_types import Deployment
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ USUAL_S = 900.0
 
 
 @dataclass(frozen=True, slots=True)
-class Before:
+class BeforeRound:
     """What was known when the pool was asked."""
 
     deployments: tuple[Deployment, ...]
@@ -34,20 +34,20 @@ class Before:
 class Reconciler:
     """Compares the registry with the pool, round by round."""
 
-    world: World
+    world: AgentContext
     emergency: EmergencyJournal
 
-    def restore(self, pool: Pool) -> None:
+    def restore(self, pool: PoolClient) -> None:
         """Give the pool the catalog of the registry: tables, then pointers. Idempotent; what is there stays."""
         ground = self.world.ground
         for deployment in self.world.ledger.deployments():
             table, version = deployment.table, deployment.version
             if deployment.run_id:
-                pool.call(LOOK_S, partial(_expect, deployment))
+                pool.call(READ_CALL_S, partial(_expect, deployment))
             name = ground.catalog_name(table, version)
-            pool.call(CALL_S, partial(_create, name, deployment.compiled_ddl))
+            pool.call(WRITE_CALL_S, partial(_create, name, deployment.compiled_ddl))
             if deployment.active and not deployment.external:
-                pool.call(CALL_S, partial(_point, ground.pointer_name(table), name, deployment.columns))
+                pool.call(WRITE_CALL_S, partial(_point, ground.pointer_name(table), name, deployment.columns))
 
     def apply_emergencies(self) -> None:
         """Take the intents that the ledger could not take, before anything is reconciled."""
@@ -62,10 +62,10 @@ class Reconciler:
                     # Of a ledger that was moved away: no round may fail on it for ever.
                     log.warning("the emergency journal names %s v%s, which is not in the ledger", table, version)
                     continue
-                self.world.ledger.update_deployment(table, version, wanted=Wanted.STOPPED)
+                self.world.ledger.update_deployment(table, version, wanted=WantedState.STOPPED)
                 log.info("took the stop of %s from the emergency journal", query_name(table, version))
 
-    def round(self, before: Before, queries: tuple[Query, ...], ended: tuple[Query, ...]) -> None:
+    def round(self, before: BeforeRound, queries: tuple[ReportedQuery, ...], ended: tuple[ReportedQuery, ...]) -> None:
         """Reconcile once: the registry as it was before the pool was asked, with what the pool answered.
 
         A version that was started or stopped meanwhile is left to the next round.
@@ -87,8 +87,8 @@ class Reconciler:
                 self._absent(deployment, over.get(name))
         self._unknown(active, deployments)
 
-    def _running(self, deployment: Deployment, query: Query) -> None:
-        if deployment.wanted == Wanted.STOPPED:
+    def _running(self, deployment: Deployment, query: ReportedQuery) -> None:
+        if deployment.wanted == WantedState.STOPPED:
             self._stop_again(deployment)
             return
         late = self._lateness(deployment, query)
@@ -107,30 +107,30 @@ class Reconciler:
         if changes:
             self.world.ledger.update_deployment(deployment.table, deployment.version, **changes)
 
-    def _lateness(self, deployment: Deployment, query: Query) -> str:
+    def _lateness(self, deployment: Deployment, query: ReportedQuery) -> str:
         """Say why an active query is not running; one that was heard of lately is, and costs nothing to judge."""
         trigger = trigger_s(deployment.trigger)
-        if query.heard_s is None or query.heard_s <= silent_s(trigger):
+        if query.heard_s is None or query.heard_s <= allowed_silence_s(trigger):
             return ""
         first = query.progress is None
         in_batch = first or self._has_planned(deployment)
         if not in_batch:
             try:
-                query = self.world.pool.call(LOOK_S, lambda engine: engine.queries.look(query))
+                query = self.world.pool.call(READ_CALL_S, lambda engine: engine.queries.look(query))
             except EngineRefused:
                 return ""
             in_batch = query.trigger_active
         heard_s = query.heard_s or 0.0
         now = self.world.clock()
         samples = self.world.ledger.samples(deployment.table, deployment.version, since=now - heard_s - USUAL_S)
-        return lateness(
-            Signs(
+        return why_not_live(
+            LivenessSigns(
                 heard_s=heard_s,
                 trigger_s=trigger,
                 in_batch=in_batch,
                 waits=_waits(query),
                 usual_s=usual_batch_s(samples),
-                patient=first or catches_up(samples, now - heard_s),
+                patient=first or is_catch_up_batch(samples, now - heard_s),
             )
         )
 
@@ -142,9 +142,9 @@ class Reconciler:
             return False
         return found is not None and found.planned is not None and found.planned != found.batch
 
-    def _absent(self, deployment: Deployment, over: Query | None) -> None:
+    def _absent(self, deployment: Deployment, over: ReportedQuery | None) -> None:
         """A query that should be there and is not: failed with its error, or lost with its session: started again."""
-        if deployment.wanted == Wanted.STOPPED:
+        if deployment.wanted == WantedState.STOPPED:
             if deployment.state in (State.STOPPING, State.RUNNING, State.DEGRADED, State.STARTING):
                 mark_stopped(self.world, deployment)
                 self._event(deployment, State.STOPPED, "")
@@ -191,7 +191,7 @@ class Reconciler:
         if good != deployment.checkpoint_ok:
             self.world.ledger.update_deployment(deployment.table, deployment.version, checkpoint_ok=good)
 
-    def _unknown(self, active: dict[str, Query], deployments: tuple[Deployment, ...]) -> None:
+    def _unknown(self, active: dict[str, ReportedQuery], deployments: tuple[Deployment, ...]) -> None:
         """Queries in our session that the registry does not know are said, never stopped."""
         known = {query_name(d.table, d.version) for d in deployments}
         for name in sorted(set(active) - known):
@@ -204,19 +204,19 @@ class Reconciler:
         self.world.event("state", f"{deployment.state} → {state}", about=about, detail=detail)
 
 
-def _expect(deployment: Deployment, engine: Engine) -> None:
+def _expect(deployment: Deployment, engine: EnginePorts) -> None:
     name = query_name(deployment.table, deployment.version)
     engine.queries.expect(name, deployment.query_id, deployment.run_id)
 
 
-def _create(name: str, ddl: str, engine: Engine) -> None:
+def _create(name: str, ddl: str, engine: EnginePorts) -> None:
     engine.tables.create(name, ddl)
 
 
-def _point(pointer: str, target: str, columns: tuple[str, ...], engine: Engine) -> None:
+def _point(pointer: str, target: str, columns: tuple[str, ...], engine: EnginePorts) -> None:
     engine.tables.point(pointer, target, columns)
 
 
-def _waits(query: Query) -> bool:
+def _waits(query: ReportedQuery) -> bool:
     """Nothing is reported before a first batch: a query without input never commits one (seen on 4.2.0)."""
     return "waiting for data" in query.message.lower() or "waiting for next trigger" in query.message.lower()

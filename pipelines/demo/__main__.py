@@ -11,20 +11,20 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NoReturn
 
-from core.errors import HeadgateError, InvalidProject, UsageError
-from pipelines.demo.changes import CHANGES, change_project
-from pipelines.demo.generator import (
+from core.model.errors import HeadgateError, InvalidProject, UsageError
+from pipelines.demo.data_folder import DemoDataFolder, lock_holder, open_folder, read_object
+from pipelines.demo.event_generator import (
     FREE_BYTES_MIN,
     HOURS_MAX,
     Bursts,
     Feeds,
-    Limits,
+    GeneratorLimits,
     feeds_from_json,
     generate,
 )
-from pipelines.demo.landing import Folder, lander, open_folder, read_object
-from pipelines.demo.project import copy_sample, purge_list
-from pipelines.demo.settle import ROUNDS, how_many_rounds, land_closing, land_rest, stop_feeds
+from pipelines.demo.sample_changes import CHANGES, change_project
+from pipelines.demo.sample_copy import copy_sample, purge_list
+from pipelines.demo.window_settling import ROUNDS, how_many_rounds, land_closing, land_rest, stop_feeds
 
 
 class _Parser(argparse.ArgumentParser):
@@ -90,10 +90,10 @@ def _do(given: argparse.Namespace) -> dict[str, Any]:
     if given.data is None:
         raise UsageError("no data folder is given", remedy="add --data DIR")
     if given.status:
-        folder = Folder(Path(given.data).expanduser().absolute())
-        return {"pid_alive": lander(folder), "last": read_object(folder.status)}
+        folder = DemoDataFolder(Path(given.data).expanduser().absolute())
+        return {"pid_alive": lock_holder(folder), "last": read_object(folder.status)}
     if given.stop:
-        return {"stopped": stop_feeds(Folder(Path(given.data).expanduser().absolute()))}
+        return {"stopped": stop_feeds(DemoDataFolder(Path(given.data).expanduser().absolute()))}
     return _settle(given) if given.settle else _generate(given)
 
 
@@ -112,7 +112,7 @@ def _generate(given: argparse.Namespace) -> dict[str, Any]:
         _WallClock(),
         feeds=_feeds(given, read_object(folder.control)),
         seed=given.seed,
-        limits=Limits(given.hours, given.min_free_bytes),
+        limits=GeneratorLimits(given.hours, given.min_free_bytes),
     )
 
 
@@ -141,7 +141,9 @@ def _settle(given: argparse.Namespace) -> dict[str, Any]:
 def _rounds(project: str | None) -> int:
     if project is None:
         return ROUNDS
-    from core.layouts import read_project  # Here, so that the generator does not hold the SQL parser for two hours.
+    from core.project_files.loader import (
+        read_project,  # Here, so that the generator does not hold the SQL parser for two hours.
+    )
 
     root = Path(project).expanduser()
     paths = [root / "headgate.yml", *root.glob("pipelines/**/*.sql"), *root.glob("pipelines/**/*.yml")]

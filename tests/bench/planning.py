@@ -12,23 +12,24 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 
-from core.graph import edges_of
-from core.layouts import read_project
-from core.names import TableName
-from core.plan import Observed, Request
+from core.lineage.table_graph import edges_of
+from core.model.names import TableName
+from core.observed.deployment import ObservedDeployment
+from core.plan.request import PlanRequest
 from core.planning.planner import make_plan
-from core.project import Project
-from tests.bench.projects import layered_texts, project_texts
-from tests.core.declaring import deployed
-from tui.commands.collecting import seldom
+from core.project.model import Project
+from core.project_files.loader import read_project
+from tests.bench.generated_projects import layered_texts, project_texts
+from tests.support.domain_builders import deployed
+from tui.project_folder.parsing_performance import rare_garbage_collection
 
 BOUND_S = {"10,000 tables": 0.5, "24 layers of 4": 0.05}
 REQUESTS = (
-    ("all, nothing deployed", Request(everything=True)),
-    ("all, all of it runs", Request(everything=True)),
-    ("all, made anew", Request(everything=True, rebuild=True)),
-    ("all, deleted", Request(verb="delete", everything=True)),
-    ("the first table made anew, with all below", Request(rebuild=True, children="all")),
+    ("all, nothing deployed", PlanRequest(everything=True)),
+    ("all, all of it runs", PlanRequest(everything=True)),
+    ("all, made anew", PlanRequest(everything=True, rebuild=True)),
+    ("all, deleted", PlanRequest(verb="delete", everything=True)),
+    ("the first table made anew, with all below", PlanRequest(rebuild=True, children="all")),
 )
 
 
@@ -48,7 +49,7 @@ def main(arguments: list[str]) -> int:
         project, problems = read_project(texts)
         assert project is not None, problems[:3]
         gc.collect()
-        with seldom():
+        with rare_garbage_collection():
             for line in _rows(graph, project, runs):
                 print(line, flush=True)
     mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
@@ -63,8 +64,8 @@ def _rows(graph: str, project: Project, runs: int) -> Iterator[str]:
     there = as_in_a_ledger(project)
     first = next(name for name, table in project.tables.items() if table.facts is not None)
     for what, request in REQUESTS:
-        asked = request if request.everything else Request(tables=(first,), rebuild=True, children="all")
-        observed: Mapping[TableName, Observed] = {} if "nothing" in what else there
+        asked = request if request.everything else PlanRequest(tables=(first,), rebuild=True, children="all")
+        observed: Mapping[TableName, ObservedDeployment] = {} if "nothing" in what else there
         plan = make_plan(project, "dev", observed, asked)
         taken = []
         for _ in range(runs):
@@ -81,7 +82,7 @@ def _rows(graph: str, project: Project, runs: int) -> Iterator[str]:
         )
 
 
-def as_in_a_ledger(project: Project) -> dict[TableName, Observed]:
+def as_in_a_ledger(project: Project) -> dict[TableName, ObservedDeployment]:
     """Observe everything as running, with the texts, versions and bindings that a ledger has."""
     bindings = {str(name): 0 if table.external else 1 for name, table in project.tables.items()}
     return {name: deployed(table, bindings=bindings) for name, table in project.tables.items()}

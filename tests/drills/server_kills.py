@@ -16,11 +16,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
-from driven import Impatient, alive, until
-from exactness import finish
-from pizzeria import Pizzeria
+from exact_results import finish
+from live_project import Impatient, alive, until
+from pizzeria_demo import Pizzeria
 
-from pipelines.demo.reference import Rules
+from pipelines.demo.expected_results import ExpectedRules
 
 BACK_S = 240.0
 RATE = "4"
@@ -38,7 +38,7 @@ def main() -> int:
     try:
         demo.begin("--rate", RATE)
         bad = sum(not kill(demo, number + 1, moments.uniform(0, MOMENT_S)) for number in range(kills))
-        bad += finish(demo, Rules())
+        bad += finish(demo, ExpectedRules())
         print(f"{kills} kills with seed {seed}: {bad} things are wrong")
         return 1 if bad else 0
     finally:

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tiny import DML, Tiny, alive, tiny_that_runs, until
+from tiny_project import DML, Tiny, alive, tiny_that_runs, until
 
-from state.schema import SCHEMA
-from tui.client import Client
+from state.migrations import SCHEMA_VERSION
+from tui.agent_client.socket_client import AgentClient
 
 pytestmark = pytest.mark.spark
 
@@ -116,7 +116,7 @@ def test_a_rebuild_holds_the_same_rows_beside_the_old_version(tiny: Tiny) -> Non
 def test_landed_files_that_are_gone_are_what_a_rebuild_would_miss(tiny: Tiny) -> None:
     first, *_ = sorted((tiny.folder / "data/landing").glob("*.json"))
     first.unlink()
-    agent = Client(json.loads(tiny.done("doctor", "--paths", "--json"))["socket"], ledger=SCHEMA)
+    agent = AgentClient(json.loads(tiny.done("doctor", "--paths", "--json"))["socket"], ledger=SCHEMA_VERSION)
     assert agent.call("measure", {"tables": ["kept", "marked"]})["unmeasured"] == []
     kept, marked = (json.loads(tiny.done("show", table, "--json"))["figures"] for table in ("kept", "marked"))
     assert (kept["rows"], kept["exact"], kept["gone"]) == (tiny.landed, True, 1)

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from core.names import TableName
-from core.plan import Binding, Texts
-from state.rows import Deployment, Facts
-from state.store import Ledger, create_or_open
+from core.model.names import TableName
+from core.observed.deployment import Binding
+from core.project.revision import RevisionTexts
+from state.ledger import Ledger, create_or_open
+from state.row_types import Deployment, EnvironmentRow
 
-FACTS = Facts(
+FACTS = EnvironmentRow(
     ledger_id="9f2c", project_id="0b8e", project="pizzeria", environment="dev", protected=False, agent_pid=None,
     agent_started_at=None, agent_seen_at=None, pool="local", pool_state="off", pool_detail="", pool_generation=0,
     session_id="",
@@ -21,10 +22,11 @@ FACTS = Facts(
 def made(table: str, version: int = 1, **fields: Any) -> Deployment:
     every = dict(
         table=TableName(table), version=version, product="sales", layer="fact", owner="ana", revision=f"rev {table}",
-        texts=Texts("CREATE …", "INSERT …", "trigger: 5 seconds"), compiled="SELECT 'é'", compiled_ddl="CREATE …",
-        columns=("id", "at"), format="parquet", folder="/data/t", checkpoint="/data/c", checkpoint_id="id-1",
-        trigger="5 seconds", mode="append", stateful=True, wanted="running", state="running", state_since=12.25,
-        active=True, bindings=(Binding(TableName("orders"), 3, True), Binding(TableName("pizzas"), 0, False)),
+        texts=RevisionTexts("CREATE …", "INSERT …", "trigger: 5 seconds"), compiled="SELECT 'é'",
+        compiled_ddl="CREATE …", columns=("id", "at"), format="parquet", folder="/data/t", checkpoint="/data/c",
+        checkpoint_id="id-1", trigger="5 seconds", mode="append", stateful=True, wanted="running", state="running",
+        state_since=12.25, active=True,
+        bindings=(Binding(TableName("orders"), 3, True), Binding(TableName("pizzas"), 0, False)),
         query_id="q", run_id="r", restarts=2, error_class="DIVIDE_BY_ZERO", error="by zero", started_at=13.5,
         created_at=11.0, plan_hash="abcd", drop_after=None, trash="", external=False,
     )  # fmt: skip
@@ -32,7 +34,7 @@ def made(table: str, version: int = 1, **fields: Any) -> Deployment:
 
 
 @pytest.fixture
-def facts() -> Facts:
+def facts() -> EnvironmentRow:
     return FACTS
 
 

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
-from core.names import TableName
-from state.rows import Deployment, Event, SampleRow
-from state.store import Ledger, Reader
+from core.model.names import TableName
+from state.ledger import Ledger, LedgerReader
+from state.row_types import Deployment, EventRow, SampleRow
 
 ORDERS, PAYMENTS = TableName("orders"), TableName("payments")
 START = 1_800_000_000.0
@@ -38,7 +38,7 @@ def test_samples_are_read_by_version_and_time(ledger: Ledger, path: Path, deploy
     ledger.put_deployment(deployment("orders", 2))
     ledger.add_samples([(ORDERS, 1, sample(START)), (ORDERS, 2, sample(START)), (PAYMENTS, 1, sample(START + 5))])
     ledger.add_samples([(ORDERS, 1, sample(START + 5)), (ORDERS, 9, sample(START))])
-    with Reader(path) as reader:
+    with LedgerReader(path) as reader:
         assert reader.samples(ORDERS, 1) == (sample(START), sample(START + 5))
         assert reader.samples(ORDERS, 1, since=START + 5) == (sample(START + 5),)
         assert reader.samples(ORDERS, 2) == (sample(START),)
@@ -124,7 +124,7 @@ def test_ten_thousand_statements_and_a_week_of_samples_stay_under_one_gigabyte(
 
 def test_exceptions_of_one_fingerprint_count_up_and_others_stand_alone(ledger: Ledger) -> None:
     def failed(at: float, table: str, fingerprint: str, kind: str = "exception") -> int:
-        return ledger.add_event(Event(0, at, table, 1, kind, "S", f"at {at}", fingerprint))
+        return ledger.add_event(EventRow(0, at, table, 1, kind, "S", f"at {at}", fingerprint))
 
     first = failed(1.0, "orders", "zero")
     assert failed(5.0, "orders", "zero") == first

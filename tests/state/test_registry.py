@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from core.names import TableName
-from state.rows import Deployment, Measurement, Staged
-from state.store import Ledger, Reader
+from core.model.names import TableName
+from state.ledger import Ledger, LedgerReader
+from state.row_types import Deployment, Measurement, StagedRow
 
 ORDERS, FACTS_TABLE = TableName("orders"), TableName("fct_orders")
 Made = Callable[..., Deployment]
@@ -51,7 +51,7 @@ def test_deleted_version_is_listed_only_when_asked_and_its_number_is_never_used_
 def test_console_is_given_what_changed_and_nothing_else(ledger: Ledger, path: Path, deployment: Made) -> None:
     for table in ("a", "b", "c"):
         ledger.put_deployment(deployment(table))
-    with Reader(path) as reader:
+    with LedgerReader(path) as reader:
         change, lines = reader.changed_since(0)
         assert [line.table for line in lines] == ["a", "b", "c"]
         assert reader.changed_since(change) == (change, ())
@@ -64,7 +64,7 @@ def test_console_is_given_what_changed_and_nothing_else(ledger: Ledger, path: Pa
 
 
 def test_data_version_differs_exactly_after_something_was_written(ledger: Ledger, path: Path, deployment: Made) -> None:
-    with Reader(path) as reader:
+    with LedgerReader(path) as reader:
         before = reader.data_version()
         assert reader.data_version() == before
         ledger.put_deployment(deployment("a"))
@@ -89,7 +89,7 @@ def test_unknown_field_or_version_is_a_bug_and_says_so(ledger: Ledger, deploymen
 
 def test_staged_tables_belong_to_their_actor_and_folder(ledger: Ledger) -> None:
     for actor, folder, table in (("ana", "/p", "a"), ("ana", "/p", "b"), ("bob", "/p", "a"), ("ana", "/q", "a")):
-        ledger.stage(Staged(actor, folder, TableName(table), "deploy", 1.0))
+        ledger.stage(StagedRow(actor, folder, TableName(table), "deploy", 1.0))
     assert ledger.unstage("ana", "/p", [TableName("a"), TableName("z")]) == 1
     assert [(s.actor, s.folder, s.table) for s in ledger.staged()] == [
         ("ana", "/p", "b"), ("ana", "/q", "a"), ("bob", "/p", "a"),
@@ -99,6 +99,6 @@ def test_staged_tables_belong_to_their_actor_and_folder(ledger: Ledger) -> None:
 
 
 def test_reading_imports_neither_sqlite_utils_nor_the_parsers() -> None:
-    script = "import sys, state.store; print(*{'sqlite_utils', 'sqlglot', 'networkx', 'yaml'} & set(sys.modules))"
+    script = "import sys, state.ledger; print(*{'sqlite_utils', 'sqlglot', 'networkx', 'yaml'} & set(sys.modules))"
     found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == ""

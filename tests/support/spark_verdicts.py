@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from corpus import NO_MERGE, Verdict, tables
 from pyspark.sql.connect.session import SparkSession
+from sql_corpus import NO_MERGE, Verdict, tables
 
 ROW = {
     "orders": "1, 'x', 2.0, 'paid', TIMESTAMP'2024-01-01 00:00:00', array(struct('s', 1)), array('t'), map('k', 'v'), "
@@ -129,6 +129,9 @@ def _started(frame: Any, facts: Verdict, plan: str, scratch: Path) -> Verdict:
     try:
         writer = frame.writeStream.format("noop").outputMode("append").queryName(f"q{uuid.uuid4().hex}")
         query = writer.option("checkpointLocation", str(folder)).trigger(availableNow=True).start()
+        if plan.partition("== Physical Plan ==")[0].count("EventTimeWatermark") > 1:
+            # A watermark over another one is refused with the first batch only.
+            _run(query)
         if explained:
             kept = [OPERATORS[name] for name in re.findall(rf"\b(?:{'|'.join(OPERATORS)})\b", physical)]
         else:

@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 
-from core import frames
-from core.errors import HeadgateError
-from core.names import TableName
-from core.plan import Binding, Texts
-from state.rows import Deployment, Facts, Measurement
-from state.schema import SCHEMA
-from state.store import Ledger, create_or_open
-from tui.operations.environments import Place, find_place
+from core.ipc import framing
+from core.model.errors import HeadgateError
+from core.model.names import TableName
+from core.observed.deployment import Binding
+from core.project.revision import RevisionTexts
+from state.ledger import Ledger, create_or_open
+from state.migrations import SCHEMA_VERSION
+from state.row_types import Deployment, EnvironmentRow, Measurement
+from tui.project_folder.environment_selection import SelectedEnvironment, select_environment
 
 MANIFEST = """\
 project: shop
@@ -47,7 +48,7 @@ class ScriptedAgent:
 
     path: str
     hello: dict[str, Any] = field(
-        default_factory=lambda: {"program": "0.1.0", "protocol": frames.PROTOCOL, "ledger": SCHEMA, "pid": 1}
+        default_factory=lambda: {"program": "0.1.0", "protocol": framing.PROTOCOL, "ledger": SCHEMA_VERSION, "pid": 1}
     )
     script: dict[str, Any] = field(default_factory=dict)
     heard: list[dict[str, Any]] = field(default_factory=list)
@@ -81,7 +82,7 @@ class ScriptedAgent:
         with connection, connection.makefile("rb") as incoming:
             if _read(incoming) is None:
                 return
-            connection.sendall(frames.encode({"hello": self.hello}))
+            connection.sendall(framing.encode_frame({"hello": self.hello}))
             request = _read(incoming)
             if request is None:
                 return
@@ -89,7 +90,7 @@ class ScriptedAgent:
             if request["op"] in self.silent:
                 self.released.wait()
                 return
-            connection.sendall(frames.encode(self._answer(request)))
+            connection.sendall(framing.encode_frame(self._answer(request)))
 
     def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
         answer = self.script.get(request["op"], {})
@@ -100,8 +101,12 @@ class ScriptedAgent:
 
 
 def _read(incoming: Any) -> dict[str, Any] | None:
-    header = incoming.read(frames.HEADER)
-    return frames.decode(incoming.read(frames.length(header))) if len(header) == frames.HEADER else None
+    header = incoming.read(framing.FRAME_HEADER)
+    return (
+        framing.decode_frame(incoming.read(framing.frame_length(header)))
+        if len(header) == framing.FRAME_HEADER
+        else None
+    )
 
 
 @pytest.fixture
@@ -119,12 +124,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def place(folder: Path, tmp_path: Path) -> Place:
-    return find_place({"HEADGATE_HOME": str(tmp_path / "home")}, str(folder))
+def place(folder: Path, tmp_path: Path) -> SelectedEnvironment:
+    return select_environment({"HEADGATE_HOME": str(tmp_path / "home")}, str(folder))
 
 
 @pytest.fixture
-def agent(place: Place) -> Iterator[ScriptedAgent]:
+def agent(place: SelectedEnvironment) -> Iterator[ScriptedAgent]:
     """An agent on the place's socket."""
     scripted = ScriptedAgent(place.where.socket)
     scripted.serve()
@@ -133,9 +138,9 @@ def agent(place: Place) -> Iterator[ScriptedAgent]:
 
 
 @pytest.fixture
-def ledger(place: Place) -> Iterator[Ledger]:
+def ledger(place: SelectedEnvironment) -> Iterator[Ledger]:
     """The place's ledger, open for writing, served by an agent that is alive."""
-    facts = Facts(
+    facts = EnvironmentRow(
         ledger_id="9f2c", project_id=place.project_id, project=place.project, environment=place.environment,
         protected=False, agent_pid=1, agent_started_at=1.0, agent_seen_at=None, pool="local", pool_state="up",
         pool_detail="", pool_generation=1, session_id="s",
@@ -159,7 +164,7 @@ def measured() -> Callable[..., Measurement]:
 def _deployed(table: str, *, reads: str = "landed", **fields: Any) -> Deployment:
     version = 0 if reads == "landed" else 1
     every: dict[str, Any] = dict(
-        table=TableName(table), version=1, product="p", layer="fact", owner="", revision="rev", texts=Texts(),
+        table=TableName(table), version=1, product="p", layer="fact", owner="", revision="rev", texts=RevisionTexts(),
         compiled="SELECT", compiled_ddl="CREATE", columns=("id", "kind"), format="parquet", folder="/t",
         checkpoint="/c", checkpoint_id="id", trigger="5 seconds", mode="append", stateful=False, wanted="running",
         state="running", state_since=1.0, active=True, bindings=(Binding(TableName(reads), version, True),),

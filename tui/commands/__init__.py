@@ -1,1 +1,1 @@
-"""The command line: one module per group of commands, imported only when one of them runs."""
+"""The commands of the command line, one module per command or group; each is imported only when it runs."""

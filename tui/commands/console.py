@@ -5,13 +5,13 @@ import os
 import sys
 from collections.abc import Callable
 
-from core.errors import HeadgateError, LedgerUnavailable, Refused, UsageError
-from tui.commands.context import Context
-from tui.operations.bound import Operations
-from tui.operations.environments import find_place
+from core.model.errors import HeadgateError, LedgerUnavailable, Refused, UsageError
+from tui.command_line.context import CommandContext
+from tui.project_folder.environment_selection import select_environment
+from tui.services.environment_service import EnvironmentService
 
 
-def console(context: Context) -> int:
+def console(context: CommandContext) -> int:
     """Open the console; it is opened without an agent as well, on the last known state."""
     require_terminal(context)
     try:
@@ -24,7 +24,7 @@ def console(context: Context) -> int:
     return open_console(context)
 
 
-def require_terminal(context: Context) -> None:
+def require_terminal(context: CommandContext) -> None:
     """Raise UsageError where the console could not be drawn."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("the console needs a terminal", remedy="headgate ls; headgate --help lists the commands")
@@ -32,10 +32,10 @@ def require_terminal(context: Context) -> None:
         raise UsageError("this terminal has no full screen (TERM)", remedy="set TERM, for example xterm-256color")
 
 
-def open_console(context: Context, *, offer_down: Callable[[], object] | None = None) -> int:
+def open_console(context: CommandContext, *, offer_down: Callable[[], object] | None = None) -> int:
     """Run the Textual application until it is left; `offer_down` is called when everything is to be stopped."""
-    from tui.app import run_console
-    from tui.screens.answers import Answers
+    from tui.screens.backend import ConsoleBackend
+    from tui.screens.startup import run_console
 
     operations = context.operations
     while True:
@@ -43,7 +43,7 @@ def open_console(context: Context, *, offer_down: Callable[[], object] | None = 
         if not os.path.exists(place.where.ledger):
             raise LedgerUnavailable(f"{place.title} was never started", remedy=f"headgate up --env {place.environment}")
         left = run_console(
-            Answers(operations),
+            ConsoleBackend(operations),
             project=place.project,
             environment=place.environment,
             protected=place.protected,
@@ -54,11 +54,11 @@ def open_console(context: Context, *, offer_down: Callable[[], object] | None = 
         if isinstance(left, int):
             return left
         operations.close()
-        there = find_place(context.environ, context.cwd, project=place.folder, environment=left)
-        operations = Operations(there, context.environ)
+        there = select_environment(context.environ, context.cwd, project=place.folder, environment=left)
+        operations = EnvironmentService(there, context.environ)
 
 
-def _user(operations: Operations) -> str:
+def _user(operations: EnvironmentService) -> str:
     """Name the user as the agent does, which stages under that name; without one, as the system does."""
     try:
         return operations.actor()

@@ -5,16 +5,18 @@ import os
 import time
 from collections.abc import Sequence
 
-from core.errors import HeadgateError, UsageError
-from core.plan import Do, Request
-from core.vocabulary import Wanted
+from core.model.actions import StepKind
+from core.model.errors import HeadgateError, UsageError
+from core.model.states import WantedState
+from core.plan.request import PlanRequest
 from state.registry import StatementLine
+from tui.agent_client import agent_process
+from tui.command_line.context import CommandContext
 from tui.commands import console
-from tui.commands.context import Context
-from tui.commands.doctor import lines_of
-from tui.commands.executing import follow
-from tui.operations import agents, demos, health, teardown
-from tui.presentation.figures import short_number
+from tui.commands.doctor import check_lines
+from tui.commands.runs import follow_run
+from tui.presentation.styling.value_formatting import short_number
+from tui.services import demo_project, doctor_checks, teardown
 
 ROWS_S = 900.0
 SETTLE_S = 600.0
@@ -23,7 +25,7 @@ MORE_ROUNDS = 2
 """Rounds that are added while a window is still open."""
 
 
-def demo(context: Context) -> int:
+def demo(context: CommandContext) -> int:
     """Run the demo, settle it, or change one of its statements."""
     words = context.args.words
     if words and words[0] == "settle":
@@ -37,24 +39,24 @@ def demo(context: Context) -> int:
     return _run(context, _folder(context, words))
 
 
-def _run(context: Context, folder: str) -> int:
+def _run(context: CommandContext, folder: str) -> int:
     args, voice = context.args, context.voice
     with_console = not (args.no_console or voice.as_json)
     if with_console:
         console.require_terminal(context)
     began = time.monotonic()
-    running = demos.exists(folder) and agents.answers(_at(context, folder).operations.client)
+    running = demo_project.is_demo_folder(folder) and agent_process.is_listening(_at(context, folder).operations.client)
     if not running and not _healthy(context, folder, terminal=with_console):
         return 1
-    made = demos.copy(folder, context.environ)
+    made = demo_project.copy_sample(folder, context.environ)
     bound = _at(context, str(made["folder"]))
     place, operations = bound.place, bound.operations
     voice.say(f"{place.title}  ({place.folder}, {'made' if made['made'] else 'found'})")
-    agents.make_home(place)
+    agent_process.make_home(place)
     log = f"{place.where.home}/generator.log"
-    if demos.start_generator(place, bound.environ, rate=args.rate, log=log):
+    if demo_project.start_generator(place, bound.environ, rate=args.rate, log=log):
         voice.say("the feeds run: orders land every second, for two hours or until `headgate down`")
-    if agents.ensure(place, operations.client, bound.environ, progress=voice.progress):
+    if agent_process.ensure_running(place, operations.client, bound.environ, progress=voice.progress):
         voice.say(f"agent and pool are up after {time.monotonic() - began:.1f} s")
     else:
         voice.say(f"attached to what runs already, in {time.monotonic() - began:.1f} s")
@@ -65,8 +67,8 @@ def _run(context: Context, folder: str) -> int:
     return _console(bound)
 
 
-def _healthy(context: Context, folder: str, *, terminal: bool) -> bool:
-    checks = [c for c in health.check_machine(context.environ, folder) if terminal or c.name != "terminal"]
+def _healthy(context: CommandContext, folder: str, *, terminal: bool) -> bool:
+    checks = [c for c in doctor_checks.check_machine(context.environ, folder) if terminal or c.name != "terminal"]
     failed = [check for check in checks if not check.ok]
     if not failed:
         return True
@@ -74,11 +76,11 @@ def _healthy(context: Context, folder: str, *, terminal: bool) -> bool:
         error = HeadgateError(failed[0].summary, remedy=failed[0].remedy)
         context.voice.data({"error": error.as_json(), "checks": [check.as_json() for check in checks]})
     else:
-        context.voice.say("\n".join(lines_of(checks)))
+        context.voice.say("\n".join(check_lines(checks)))
     return False
 
 
-def _first_plan(context: Context) -> str:
+def _first_plan(context: CommandContext) -> str:
     """Deploy everything once; returns the run that is under way, empty when all was deployed before."""
     operations, voice = context.operations, context.voice
     under_way = operations.reader.open_runs()
@@ -87,7 +89,7 @@ def _first_plan(context: Context) -> str:
     if any(not d.external for d in operations.reader.deployments(include_deleted=True)):
         return ""
     # The sample's statements are known to Spark: asking again would only put off their first rows.
-    submitted = operations.submit(Request(everything=True), asking_s=0)
+    submitted = operations.submit(PlanRequest(everything=True), asking_s=0)
     run_id = operations.apply(submitted.plan.hash, confirm=submitted.confirm)
     voice.say(
         f"first plan {submitted.plan.hash[:4]}: {len(submitted.plan.order)} tables, {len(submitted.plan.steps)} steps; "
@@ -96,7 +98,7 @@ def _first_plan(context: Context) -> str:
     return run_id
 
 
-def _until_rows(context: Context, run_id: str, began: float) -> int:
+def _until_rows(context: CommandContext, run_id: str, began: float) -> int:
     operations, voice = context.operations, context.voice
 
     def tell(line: StatementLine) -> None:
@@ -104,7 +106,7 @@ def _until_rows(context: Context, run_id: str, began: float) -> int:
         voice.say(f"  {line.table} has processed rows after {time.monotonic() - began:.0f} s{rows}")
 
     expected = _expected(context, run_id)
-    demos.wait_for_rows(operations, expected, tell=tell, progress=voice.progress, seconds=ROWS_S)
+    demo_project.wait_for_rows(operations, expected, tell=tell, progress=voice.progress, seconds=ROWS_S)
     if run_id:
         # The last statements may have rows before the run has written its own end.
         code = follow_quietly(context, run_id)
@@ -121,26 +123,26 @@ def _until_rows(context: Context, run_id: str, began: float) -> int:
     return 0
 
 
-def _expected(context: Context, run_id: str) -> frozenset[str]:
+def _expected(context: CommandContext, run_id: str) -> frozenset[str]:
     """Name the statements that must have rows: those that run, and those that the first plan starts."""
     operations = context.operations
     lines = operations.snapshot().serving
-    running = {str(line.table) for line in lines if not line.external and line.wanted == Wanted.RUNNING}
+    running = {str(line.table) for line in lines if not line.external and line.wanted == WantedState.RUNNING}
     if not run_id:
         return frozenset(running)
     plan = operations.plan(operations.run(run_id).plan_hash)
-    return frozenset(running | {str(step.table) for step in plan.steps if step.do is Do.START})
+    return frozenset(running | {str(step.table) for step in plan.steps if step.do is StepKind.START})
 
 
-def follow_quietly(context: Context, run_id: str) -> int:
+def follow_quietly(context: CommandContext, run_id: str) -> int:
     """Wait for a run's end without its report; 1 when it did not end done."""
     while (row := context.operations.run(run_id)).state not in ("done", "failed", "cancelled"):
-        context.voice.progress(agents.Wait(f"run {run_id}", 0.0, 0.0))
+        context.voice.progress(agent_process.WaitProgress(f"run {run_id}", 0.0, 0.0))
         time.sleep(0.2)
-    return 0 if row.state == "done" else follow(context, run_id)
+    return 0 if row.state == "done" else follow_run(context, run_id)
 
 
-def _console(context: Context) -> int:
+def _console(context: CommandContext) -> int:
     def stop_everything() -> None:
         ended = teardown.end_all(
             context.place,
@@ -159,19 +161,19 @@ def _console(context: Context) -> int:
     return code
 
 
-def _settle(context: Context) -> int:
+def _settle(context: CommandContext) -> int:
     voice, operations = context.voice, context.operations
     context.announce()
-    rounds = demos.rounds_of(operations.project())
+    rounds = demo_project.rounds_of(operations.project())
     began = time.monotonic()
-    settled: list[demos.Round] = []
+    settled: list[demo_project.SettledRound] = []
     open_still: list[str] = []
     while len(settled) < rounds or (open_still and len(settled) < rounds + MORE_ROUNDS):
         last = len(settled) >= rounds - 1
-        one = demos.settle_round(operations, context.environ, voice.progress, last=last, seconds=SETTLE_S)
+        one = demo_project.settle_round(operations, context.environ, voice.progress, last=last, seconds=SETTLE_S)
         settled.append(one)
         voice.say(f"closing round {len(settled)} of {rounds} is worked off after {one.took_s:.0f} s")
-        open_still = demos.not_closed(operations, settled[0].closed_when_watermark_reaches) if last else []
+        open_still = demo_project.not_closed(operations, settled[0].closed_when_watermark_reaches) if last else []
     if open_still:
         raise HeadgateError(f"windows are still open in {', '.join(open_still)}", remedy="headgate demo settle again")
     took = time.monotonic() - began
@@ -184,14 +186,16 @@ def _settle(context: Context) -> int:
     return 0
 
 
-def _change(context: Context, words: Sequence[str]) -> int:
-    if not words or words[0] not in demos.CHANGES:
+def _change(context: CommandContext, words: Sequence[str]) -> int:
+    if not words or words[0] not in demo_project.CHANGES:
         said = f"{words[0]!r} is not a change" if words else "which change?"
-        raise UsageError(said, remedy=f"headgate demo change {'|'.join(demos.CHANGES)}")
+        raise UsageError(said, remedy=f"headgate demo change {'|'.join(demo_project.CHANGES)}")
     bound = _inside(context, words[1:])
     bound.announce()
     command = ["--change", words[0], "--project", bound.place.folder]
-    answer = demos.child([*command, *(["--with-readers"] if context.args.with_readers else [])], bound.environ)
+    answer = demo_project.run_demo_child(
+        [*command, *(["--with-readers"] if context.args.with_readers else [])], bound.environ
+    )
     voice = context.voice
     if voice.as_json:
         voice.data(answer)
@@ -206,27 +210,27 @@ def _change(context: Context, words: Sequence[str]) -> int:
     return 0
 
 
-def _folder(context: Context, words: Sequence[str]) -> str:
+def _folder(context: CommandContext, words: Sequence[str]) -> str:
     """Give the demo's folder from where we are: the child that copies the sample works in /."""
     given = words[0] if words else context.args.folder
     return (
         os.path.abspath(os.path.join(context.cwd, os.path.expanduser(given)))
         if given
-        else demos.default_folder(context.cwd)
+        else demo_project.default_folder(context.cwd)
     )
 
 
-def _inside(context: Context, words: Sequence[str]) -> Context:
+def _inside(context: CommandContext, words: Sequence[str]) -> CommandContext:
     if len(words) > 1:
         raise UsageError(f"{words[1]!r} is one word too many", remedy="headgate demo --help has examples")
     folder = _folder(context, words)
-    if not demos.exists(folder):
+    if not demo_project.is_demo_folder(folder):
         raise UsageError(f"{folder} is not a demo of ours", remedy="make it: headgate demo; or name it: --folder DIR")
     return _at(context, folder)
 
 
-def _at(context: Context, folder: str) -> Context:
+def _at(context: CommandContext, folder: str) -> CommandContext:
     """Bind to the demo's own folder and its default environment, whatever HEADGATE_PROJECT says."""
     environ = {k: v for k, v in context.environ.items() if k not in ("HEADGATE_PROJECT", "HEADGATE_ENV")}
     args = argparse.Namespace(**{**vars(context.args), "project": folder, "env": None})
-    return Context(args, context.voice, environ)
+    return CommandContext(args, context.voice, environ)

@@ -3,35 +3,35 @@
 from collections.abc import Sequence
 from typing import Any
 
-from core.errors import UsageError
-from tui.commands.context import Context
-from tui.operations import health
-from tui.operations.environments import Place
-from tui.operations.health import Check
+from core.model.errors import UsageError
+from tui.command_line.context import CommandContext
+from tui.project_folder.environment_selection import SelectedEnvironment
+from tui.services import doctor_checks
+from tui.services.doctor_checks import DoctorCheck
 
 
-def doctor(context: Context) -> int:
+def doctor(context: CommandContext) -> int:
     """Check machine and environment; without a project, the machine alone."""
     place = _place(context)
     if context.args.paths:
         return _paths(context, place)
-    checks = list(health.check_machine(context.environ, place.data if place else context.cwd))
+    checks = list(doctor_checks.check_machine(context.environ, place.data if place else context.cwd))
     if place:
-        checks += [health.check_home(place), health.check_agent(place, context.operations.client)]
-        checks += [health.check_pool(place), health.check_ledger(place)]
-        logout = health.check_logout(place)
+        checks += [doctor_checks.check_home(place), doctor_checks.check_agent(place, context.operations.client)]
+        checks += [doctor_checks.check_pool(place), doctor_checks.check_ledger(place)]
+        logout = doctor_checks.check_logout(place)
         checks += [logout] if logout else []
     failed = [check for check in checks if not check.ok]
     if context.voice.as_json:
         context.voice.data({"ok": not failed, "checks": [check.as_json() for check in checks]})
     else:
-        context.voice.print(lines_of(checks))
+        context.voice.print(check_lines(checks))
         if place is None:
             context.voice.say("no project here: home, agent, pool and ledger were not checked")
     return 1 if failed else 0
 
 
-def lines_of(checks: Sequence[Check]) -> list[str]:
+def check_lines(checks: Sequence[DoctorCheck]) -> list[str]:
     """Write one line a check, and one more for its remedy."""
     lines = []
     for check in checks:
@@ -42,7 +42,7 @@ def lines_of(checks: Sequence[Check]) -> list[str]:
     return lines
 
 
-def _place(context: Context) -> Place | None:
+def _place(context: CommandContext) -> SelectedEnvironment | None:
     try:
         return context.place
     except UsageError:
@@ -51,7 +51,7 @@ def _place(context: Context) -> Place | None:
         return None
 
 
-def _paths(context: Context, place: Place | None) -> int:
+def _paths(context: CommandContext, place: SelectedEnvironment | None) -> int:
     place = place or context.place
     where = place.where
     paths: dict[str, Any] = {

@@ -3,15 +3,15 @@
 It is no option of `ls`: its lines, its data and what it counts are products and layers, not statements.
 """
 
-from core.errors import UsageError
-from tui.commands.conditions import parse_conditions
-from tui.commands.context import Context
-from tui.commands.looking import freshness, judge
-from tui.commands.voice import table
-from tui.presentation.health import HEAD, RIGHT, as_json, failing_rows, health_by_product, rows
+from core.model.errors import UsageError
+from tui.command_line.context import CommandContext
+from tui.command_line.fail_on import parse_conditions
+from tui.command_line.output import format_table
+from tui.command_line.statement_output import check_fail_on, data_age_line
+from tui.presentation.reports.product_health import HEAD, RIGHT, as_json, failing_rows, health_by_product, rows
 
 
-def health(context: Context) -> int:
+def health(context: CommandContext) -> int:
     """Sum up products and their layers; 1 when `--fail-on` matches a statement of theirs."""
     import difflib
 
@@ -41,8 +41,10 @@ def health(context: Context) -> int:
             }
         )
     else:
-        voice.print(table(HEAD, rows(found), right=RIGHT))
+        voice.print(format_table(HEAD, rows(found), right=RIGHT))
         if failing := failing_rows(found, snapshot.at):
-            voice.print(["", *table(("FAILING", "VER", "PRODUCT", "STATE", "LAST ERROR"), failing, right=("VER",))])
-        voice.say(freshness(context, snapshot, lines))
-    return judge(context, conditions, lines)
+            voice.print(
+                ["", *format_table(("FAILING", "VER", "PRODUCT", "STATE", "LAST ERROR"), failing, right=("VER",))]
+            )
+        voice.say(data_age_line(context, snapshot, lines))
+    return check_fail_on(context, conditions, lines)

@@ -3,24 +3,29 @@
 import os
 import shutil
 
-from core.asking import parse_children
-from core.errors import LedgerUnavailable
-from core.known import Known
-from tui.commands.collecting import seldom
-from tui.commands.context import Context
-from tui.operations import acts, plans
-from tui.presentation.impact import about, as_json, column_lines, lines
+from core.model.errors import LedgerUnavailable
+from core.observed.planner_input import PlannerInput
+from core.plan.request import parse_children
+from tui.agent_client import agent_commands
+from tui.command_line.context import CommandContext
+from tui.presentation.reports.impact import about, as_json, column_lines, lines
+from tui.project_folder.parsing_performance import rare_garbage_collection
+from tui.services import planner_input
 
 
-@seldom()
-def impact(context: Context) -> int:
+@rare_garbage_collection()
+def impact(context: CommandContext) -> int:
     """Answer for a table, or for one of its columns; the answers are what plans of the same requests decide."""
     args, voice = context.args, context.voice
-    known = plans.known_from_file(args.observed, context.place.environment) if args.observed else _known(context)
+    known = (
+        planner_input.planner_input_from_file(args.observed, context.place.environment)
+        if args.observed
+        else _known(context)
+    )
     children = parse_children(args.children) if args.children is not None else ""
     found = context.operations.impact(args.column, known, children=children)
     commands = {
-        str(answer.event): acts.plan_line(context.place, answer.request)
+        str(answer.event): agent_commands.plan_command(context.place, answer.request)
         for answer in found.answers
         if answer.request is not None
     }
@@ -38,11 +43,11 @@ def impact(context: Context) -> int:
     return 0
 
 
-def _known(context: Context) -> Known:
+def _known(context: CommandContext) -> PlannerInput:
     """Give what the ledger knows; nothing where the environment was never started."""
     try:
-        return plans.known(context.operations.reader)
+        return planner_input.planner_input(context.operations.reader)
     except LedgerUnavailable:
         if os.path.exists(context.place.where.ledger):
             raise
-        return Known()
+        return PlannerInput()

@@ -3,29 +3,29 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from core.differences import counted
-from core.errors import UsageError
-from tui.commands.collecting import seldom
-from tui.commands.context import Context
-from tui.commands.voice import table
-from tui.presentation.hierarchy import kind_of, state_of, version_of
+from core.model.errors import UsageError
+from core.text.wording import counted
+from tui.command_line.context import CommandContext
+from tui.command_line.output import format_table
+from tui.presentation.reports.table_hierarchy import kind_of, state_of, version_of
+from tui.project_folder.parsing_performance import rare_garbage_collection
 
 if TYPE_CHECKING:
-    from core.reports.inventory import Entry
+    from core.reports.inventory import InventoryEntry
 
 MOST_READERS = 3
 """Readers that a line names."""
 
 
-@seldom()
-def inventory(context: Context) -> int:
+@rare_garbage_collection()
+def inventory(context: CommandContext) -> int:
     """List the tables that the arguments ask for."""
-    from core.reports.inventory import Selection, select
+    from core.reports.inventory import InventorySelection, select
 
     args, voice = context.args, context.voice
     every = context.operations.inventory()
     _refuse_unknown(args.product, every)
-    selection = Selection(tuple(args.product), args.unused, args.single_reader, args.cross_product)
+    selection = InventorySelection(tuple(args.product), args.unused, args.single_reader, args.cross_product)
     found = select(every, selection)
     if voice.as_json:
         voice.data(
@@ -38,13 +38,13 @@ def inventory(context: Context) -> int:
         )
         return 0
     head = ("TABLE", "PRODUCT", "LAYER", "FORMAT", "KIND", "VER", "STATE", "READS", "READ BY")
-    voice.print(table(head, [_row(entry) for entry in found], right=("VER", "READS")))
+    voice.print(format_table(head, [_row(entry) for entry in found], right=("VER", "READS")))
     deployed = sum(entry.serving is not None for entry in found)
     voice.say(f"{context.place.title}: {len(found)} of {counted(len(every), 'table')}, {deployed} deployed")
     return 0
 
 
-def as_json(entry: "Entry") -> dict[str, Any]:
+def as_json(entry: "InventoryEntry") -> dict[str, Any]:
     """Give one table of `headgate.inventory/1`; fields may be added within /1, never changed. Not known is null."""
     serving = entry.serving
     return {
@@ -66,7 +66,7 @@ def as_json(entry: "Entry") -> dict[str, Any]:
     }
 
 
-def _row(entry: "Entry") -> tuple[str, ...]:
+def _row(entry: "InventoryEntry") -> tuple[str, ...]:
     more = len(entry.children) - MOST_READERS
     readers = ", ".join(child.table for child in entry.children[:MOST_READERS]) + (f" +{more}" if more > 0 else "")
     return (
@@ -82,9 +82,9 @@ def _row(entry: "Entry") -> tuple[str, ...]:
     )
 
 
-def _refuse_unknown(products: Iterable[str], entries: "Iterable[Entry]") -> None:
+def _refuse_unknown(products: Iterable[str], entries: "Iterable[InventoryEntry]") -> None:
     """Raise UsageError for a product of no table, with the nearest that has one."""
-    from core.layouts.sections import did_you_mean
+    from core.text.wording import did_you_mean
 
     known = sorted({entry.product for entry in entries})
     for product in products:

@@ -3,24 +3,24 @@
 import os
 from typing import TYPE_CHECKING, Any
 
-from tui.commands.context import Context
-from tui.commands.voice import table
-from tui.operations.writing import write_whole
-from tui.presentation.lineage import Branch, deciders, gap_line, name_of, tree
+from tui.command_line.context import CommandContext
+from tui.command_line.output import format_table
+from tui.presentation.reports.column_lineage import LineageTreeRow, gap_line, name_of, row_conditions, tree
+from tui.project_folder.user_named_files import write_whole
 
 if TYPE_CHECKING:
-    from core.lineage import Lineage
+    from core.lineage.column_lineage import ColumnLineage
 
 
-def lineage(context: Context) -> int:
+def lineage(context: CommandContext) -> int:
     """Print or draw the lineage of a column, or of every column of a table."""
     args, voice = context.args, context.voice
     found = context.operations.lineage(args.column, "down" if args.down else "up")
     for path, html in ((args.svg, False), (args.html, True)):
         if path:
-            from tui.presentation.drawing import drawing, page
+            from tui.presentation.diagrams.lineage_svg import lineage_html, lineage_svg
 
-            write_whole(os.path.join(context.cwd, path), page(found) if html else drawing(found))
+            write_whole(os.path.join(context.cwd, path), lineage_html(found) if html else lineage_svg(found))
             voice.say(f"written: {path}")
     if voice.as_json:
         voice.data(as_json(found, context.place.project))
@@ -31,7 +31,7 @@ def lineage(context: Context) -> int:
     return 0
 
 
-def as_json(found: "Lineage", project: str) -> dict[str, Any]:
+def as_json(found: "ColumnLineage", project: str) -> dict[str, Any]:
     """Give `headgate.lineage/1`; fields may be added within /1, never changed.
 
     `{"format", "project", "root": {"table", "column"}, "direction": "up"|"down",
@@ -86,12 +86,12 @@ def as_json(found: "Lineage", project: str) -> dict[str, Any]:
     }
 
 
-def _text(found: "Lineage") -> list[str]:
+def _text(found: "ColumnLineage") -> list[str]:
     rows = [_cells(branch) for branch in tree(found)]
-    lines = table(("COLUMN", "TYPE", "FILE", "EXPRESSION"), rows)
-    decided = [(each.table, each.place, each.clause, each.expression) for each in deciders(found)]
+    lines = format_table(("COLUMN", "TYPE", "FILE", "EXPRESSION"), rows)
+    decided = [(each.table, each.place, each.clause, each.expression) for each in row_conditions(found)]
     if decided and found.direction == "up":
-        lines += ["", *table(("ROWS OF", "FILE", "DECIDED BY", "EXPRESSION"), decided)]
+        lines += ["", *format_table(("ROWS OF", "FILE", "DECIDED BY", "EXPRESSION"), decided)]
     if found.gaps:
         lines += ["", "NOT FOLLOWED", *(gap_line(gap) for gap in found.gaps)]
     if len(rows) == 1 and not found.gaps:
@@ -100,7 +100,7 @@ def _text(found: "Lineage") -> list[str]:
     return lines
 
 
-def _cells(branch: Branch) -> tuple[str, ...]:
+def _cells(branch: LineageTreeRow) -> tuple[str, ...]:
     mark = f"{branch.note} " if branch.note in ("if", "via") else ""
     text = "(above)" if branch.note == "again" else branch.expression
     return ("  " * branch.depth + mark + branch.name, branch.type, branch.place, text)

@@ -3,31 +3,31 @@
 import time
 from collections.abc import Mapping
 
-from core.confirmation import confirmation_for_policy
-from core.errors import Refused
-from core.freeze import frozen
-from core.policy import Policy, policy_as_json
-from state.policy import IN_FORCE
-from state.store import Reader
-from tui.commands.context import Context
-from tui.commands.voice import table
-from tui.operations import policy as operations
-from tui.operations.environments import has_ledger
-from tui.operations.policy import Policies, Recorded
+from core.model.errors import Refused
+from core.plan.confirmation import confirmation_for_policy
+from core.policy.freeze_windows import frozen_until
+from core.policy.model import Policy, policy_as_json
+from state.ledger import LedgerReader
+from state.recorded_policy import IN_FORCE
+from tui.command_line.context import CommandContext
+from tui.command_line.output import format_table
+from tui.project_folder.environment_selection import has_ledger
+from tui.services import policy as operations
+from tui.services.policy import EnvironmentPolicies, RecordedPolicy
 
 NO_RULES = "no rules: nothing is bounded, everybody may operate and approve"
 
 
-def policy(context: Context) -> int:
+def policy(context: CommandContext) -> int:
     """Show what is declared beside what is recorded, or change what is recorded."""
     return {"show": _show, "apply": _apply, "approve": _approve}[context.args.act](context)
 
 
-def _show(context: Context) -> int:
+def _show(context: CommandContext) -> int:
     declared, _ = operations.read_declared(context.place)
     found = operations.read_policies(declared, _reader(context))
     rules = found.in_force.policy if found.in_force else declared
-    now_frozen = frozen(rules.freeze, time.time())
+    now_frozen = frozen_until(rules.freeze, time.time())
     if context.voice.as_json:
         context.voice.data(
             {
@@ -48,7 +48,7 @@ def _show(context: Context) -> int:
     return 0
 
 
-def _apply(context: Context) -> int:
+def _apply(context: CommandContext) -> int:
     context.announce()
     declared, texts = operations.read_declared(context.place)
     found = operations.read_policies(declared, _reader(context))
@@ -64,7 +64,7 @@ def _apply(context: Context) -> int:
     return _answered(context, operations.apply(place, client, declared, texts, confirm=confirm))
 
 
-def _approve(context: Context) -> int:
+def _approve(context: CommandContext) -> int:
     context.announce()
     place = context.place
     found = operations.read_policies(None, context.operations.reader)
@@ -77,7 +77,7 @@ def _approve(context: Context) -> int:
     return _answered(context, operations.approve(place, context.operations.client, digest, confirm=confirm))
 
 
-def _answered(context: Context, answer: Mapping[str, object]) -> int:
+def _answered(context: CommandContext, answer: Mapping[str, object]) -> int:
     if context.voice.as_json:
         context.voice.data(answer)
     elif not answer.get("changed"):
@@ -89,12 +89,12 @@ def _answered(context: Context, answer: Mapping[str, object]) -> int:
     return 0
 
 
-def _reader(context: Context) -> Reader | None:
+def _reader(context: CommandContext) -> LedgerReader | None:
     """Open the ledger; None where the environment was never started."""
     return context.operations.reader if has_ledger(context.place) else None
 
 
-def _columns(found: Policies) -> dict[str, Policy]:
+def _columns(found: EnvironmentPolicies) -> dict[str, Policy]:
     columns = {"IN FORCE": found.in_force.policy} if found.in_force else {}
     columns |= {"WAITS": found.waits.policy} if found.waits else {}
     return columns | ({"DECLARED": found.declared} if found.declared else {})
@@ -104,22 +104,22 @@ def _beside(columns: dict[str, Policy]) -> list[str]:
     rows = operations.comparison(columns)
     # One mark for what differs, so that a long list of names need not be compared by eye.
     marked = [(row[0] + ("" if len(set(row[1:])) == 1 else " *"), *row[1:]) for row in rows]
-    return table(("RULE", *columns), marked) if rows else [NO_RULES]
+    return format_table(("RULE", *columns), marked) if rows else [NO_RULES]
 
 
-def _who(found: Policies) -> list[str]:
+def _who(found: EnvironmentPolicies) -> list[str]:
     lines = [_recorded("in force", found.in_force)] if found.in_force else ["nothing is recorded yet"]
     return lines + ([_recorded("waits", found.waits)] if found.waits else [])
 
 
-def _recorded(status: str, found: Recorded) -> str:
+def _recorded(status: str, found: RecordedPolicy) -> str:
     row = found.row
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(row.in_force_at or row.at))
     approved = f", approved by {row.approver}" if row.approver else ""
     return f"{row.digest} {status} since {when}, by {row.actor}{approved}"
 
 
-def _next(found: Policies) -> str:
+def _next(found: EnvironmentPolicies) -> str:
     if found.waits:
         row = found.waits.row
         return f"policy {row.digest} waits for another login than {row.actor}: headgate policy approve"

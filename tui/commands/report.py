@@ -4,48 +4,48 @@ import os
 import shutil
 from typing import TYPE_CHECKING, Any
 
-from core.errors import UsageError
-from tui.commands.collecting import seldom
-from tui.commands.context import Context
-from tui.commands.voice import table
-from tui.operations import inventory
-from tui.operations.writing import write_whole
-from tui.presentation.hierarchy import nested, rows
+from core.model.errors import UsageError
+from tui.command_line.context import CommandContext
+from tui.command_line.output import format_table
+from tui.presentation.reports.table_hierarchy import nested, rows
+from tui.project_folder.parsing_performance import rare_garbage_collection
+from tui.project_folder.user_named_files import write_whole
+from tui.services import inventory_lineage
 
 if TYPE_CHECKING:
-    from core.reports.hierarchy import Branch
+    from core.reports.hierarchy import HierarchyRow
 
 MOST_LEVELS = 100
 """Levels that nested data is written with: readers of JSON and YAML recurse too."""
 
 
-@seldom()
-def report(context: Context) -> int:
+@rare_garbage_collection()
+def report(context: CommandContext) -> int:
     """Print or draw the hierarchy of a table: upwards and downwards where neither is asked for."""
     args, voice = context.args, context.voice
     if args.yaml and voice.as_json:
         raise UsageError("--json and --yaml are two forms of the same data", remedy="ask for one of them")
     entries = context.operations.inventory()
     ways = [way for way, asked in (("up", args.up), ("down", args.down)) if asked] or ["up", "down"]
-    trees = [(way, inventory.hierarchy(entries, args.table, way, depth=args.depth)) for way in ways]
+    trees = [(way, inventory_lineage.table_hierarchy(entries, args.table, way, depth=args.depth)) for way in ways]
     if args.svg:
-        from tui.presentation.chart import chart
+        from tui.presentation.diagrams.hierarchy_svg import hierarchy_svg
 
-        write_whole(os.path.join(context.cwd, args.svg), chart(trees))
+        write_whole(os.path.join(context.cwd, args.svg), hierarchy_svg(trees))
         voice.say(f"written: {args.svg}")
     if voice.as_json:
         voice.data(as_data(trees, context))
     elif args.yaml:
-        from core.layouts.documents import as_yaml
+        from core.text.yaml_writer import as_yaml
 
         voice.print(as_yaml(as_data(trees, context)).rstrip("\n").split("\n"))
     elif not args.svg:
         head, *laid = rows(trees, shutil.get_terminal_size().columns)
-        voice.print(table(head, laid, right=("VER", "LAG")))
+        voice.print(format_table(head, laid, right=("VER", "LAG")))
     return 0
 
 
-def as_data(trees: "list[tuple[str, tuple[Branch, ...]]]", context: Context) -> dict[str, Any]:
+def as_data(trees: "list[tuple[str, tuple[HierarchyRow, ...]]]", context: CommandContext) -> dict[str, Any]:
     """Give `headgate.report/1`; fields may be added within /1, never changed. What is not known is null.
 
     `{"format", "project", "environment", "table", "product", "layer", "external", "stateful", "owner", "declared",

@@ -1,1 +1,1 @@
-"""Screens of the console: they compose, bind and forward, and never wait for anything."""
+"""Screens of the console, as a Textual application: they compose, bind and forward, and never wait for anything."""

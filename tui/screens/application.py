@@ -1,6 +1,7 @@
 """The console as an application: one poller reads in a thread, one flush shows, one override sends the cells.
 
-Nothing on the event loop waits for a file or a socket.
+Nothing on the event loop waits for a file or a socket. Leaving a console that may stop everything behind it is asked
+about here: leaving it running is the answer of Enter alone.
 """
 
 import threading
@@ -14,52 +15,70 @@ from textual.app import App
 from textual.message import Message
 from textual.screen import Screen
 
-from core.errors import HeadgateError
-from tui.display import Shadow
-from tui.presentation.banner import Place
-from tui.presentation.glyphs import choose_glyphs
-from tui.presentation.palette import choose_palette
-from tui.presentation.snapshot import Snapshot, World, make_world
-from tui.presentation.text import Tone
-from tui.screens.asks import Operations
-from tui.screens.desk import Desk
-from tui.screens.home import HomePage
-from tui.screens.leaving import ask_to_leave
-from tui.screens.page import Page
-from tui.widgets.driver import ConsoleDriver
-from tui.widgets.frames import put_update
-from tui.widgets.opening import Opening
-from tui.widgets.strips import Painter
+from core.model.errors import HeadgateError
+from tui.presentation.interaction.confirmation_dialogs import ConfirmationDialog
+from tui.presentation.screen_content.banner_footer import ConsoleIdentity
+from tui.presentation.styling.glyphs import choose_glyphs
+from tui.presentation.styling.palette import choose_palette
+from tui.presentation.styling.styled_text import Tone, line
+from tui.presentation.view.ledger_view import LedgerSnapshot, LedgerView, make_ledger_view
+from tui.screens.backend_protocol import ConsoleBackendProtocol
+from tui.screens.console_screen import ConsoleScreen
+from tui.screens.console_state import ConsoleState
+from tui.screens.home import HomeScreen
+from tui.terminal.cell_diff import ShadowScreen
+from tui.terminal.driver import ConsoleDriver
+from tui.terminal.first_picture import FirstPicture
+from tui.widgets.textual_strips import StripPainter, put_update
+
+STOP_ALL = 7001
+"""What the application returns when everything is to be stopped."""
+
+
+def ask_to_leave(page: ConsoleScreen, leave: Callable[[int], None]) -> None:
+    """Ask whether everything goes on without the console; Enter alone leaves it running, esc stays here."""
+    question = ConfirmationDialog(
+        title="LEAVE: everything runs on without this console",
+        body=(
+            line("statements, agent and the feeds of the demo go on; `headgate` opens the console again"),
+            line(("to stop them later: headgate down", Tone.DIM)),
+        ),
+        expected="stop",
+        verb="stop everything",
+        safe="leave it running",
+    )
+    page.ask(question, lambda _: leave(STOP_ALL), lambda: leave(0))
+
 
 FLUSH_S = 0.5
 """Frames from data: two a second."""
 
 
-class WorldRead(Message):
+class LedgerRead(Message):
     """The ledger was read."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: LedgerView) -> None:
         super().__init__()
         self.world = world
 
 
 @dataclass(frozen=True, slots=True)
-class Unread:
+class ReadFailure:
     """Why something could not be read; said once as long as it is the same."""
 
     words: str
 
 
-class Fetched(Message):
+class ScreenDataRead(Message):
     """What one screen alone needs was read."""
 
-    def __init__(self, page: Page, what: object) -> None:
+    def __init__(self, page: ConsoleScreen, what: object) -> None:
         super().__init__()
         self.page = page
         self.what = what
 
 
-class Finished(Message):
+class WorkFinished(Message):
     """Work in a thread is over."""
 
     def __init__(self, then: Callable[[object], None], result: object, error: HeadgateError | None) -> None:
@@ -69,7 +88,7 @@ class Finished(Message):
         self.error = error
 
 
-class Broken(Message):
+class WorkerCrashed(Message):
     """A thread met a bug of ours: it is raised on the loop, where it ends the console with its place."""
 
     def __init__(self, bug: Exception) -> None:
@@ -80,18 +99,18 @@ class Broken(Message):
 class ConsoleApp(App[int | str], inherit_bindings=False):
     """One console over one environment."""
 
-    CSS_PATH = "../console.tcss"
+    CSS_PATH = "console.tcss"
     ENABLE_COMMAND_PALETTE: ClassVar[bool] = False
     DEFAULT_MODE: ClassVar[str] = "_default"
 
     def __init__(
         self,
-        operations: Operations,
-        place: Place,
+        operations: ConsoleBackendProtocol,
+        place: ConsoleIdentity,
         *,
         environ: Mapping[str, str],
-        first: World | None = None,
-        opening: Opening | None = None,
+        first: LedgerView | None = None,
+        opening: FirstPicture | None = None,
         read_only: str = "",
         clock: Callable[[], float] = time.time,
         tick: Callable[[], float] = time.monotonic,
@@ -104,11 +123,11 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
         self.title = f"Headgate {place.project} {place.environment}"
         self.operations = operations
         self.offer_down = offer_down
-        self.desk = Desk(
+        self.desk = ConsoleState(
             operations=operations,
             place=place,
             glyphs=choose_glyphs(environ),
-            painter=Painter(choose_palette(environ)),
+            painter=StripPainter(choose_palette(environ)),
             clock=clock,
             tick=tick,
             host=self,
@@ -116,8 +135,8 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
         )
         if first is not None:
             self.desk.world = first
-        self._newest: World | None = None
-        self._fetched: Fetched | None = None
+        self._newest: LedgerView | None = None
+        self._fetched: ScreenDataRead | None = None
         """What was read and is not shown, because the screen is frozen."""
         self._holding = opening is not None and opening.shadow is not None
         """Whether the first picture stays until Home has drawn its rows."""
@@ -125,12 +144,12 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
         self._poller = threading.Thread(target=self._poll, name="console-poller", daemon=True)
         self._kick = threading.Event()
         self._over = threading.Event()
-        self._page: Page | None = None
+        self._page: ConsoleScreen | None = None
 
     # Screens.
 
     def get_default_screen(self) -> Screen[object]:
-        return HomePage(self.desk)  # type: ignore[return-value]  # Screen is invariant in what it returns
+        return HomeScreen(self.desk)  # type: ignore[return-value]  # Screen is invariant in what it returns
 
     def on_mount(self) -> None:
         self.set_interval(FLUSH_S, self._show_newest)
@@ -142,17 +161,17 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
 
     def go(self, name: str, **arguments: object) -> None:
         """Open a screen by name; its module is imported when it is first needed."""
-        from tui.screens.names import make_page
+        from tui.screens.screen_registry import make_screen
 
-        self._page = make_page(name, self.desk, arguments)
+        self._page = make_screen(name, self.desk, arguments)
         self.push_screen(self._page)
         self.kick()
 
     def command(self, text: str) -> None:
         """Run a `:` command on the screen in front."""
-        from tui.screens.commands import run_command
+        from tui.screens.colon_commands import run_command
 
-        if isinstance(self.screen, Page):
+        if isinstance(self.screen, ConsoleScreen):
             run_command(self.screen, text)
 
     def go_home(self) -> None:
@@ -169,7 +188,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
 
     def quit(self) -> None:
         """Leave; whatever runs goes on."""
-        if self.offer_down and isinstance(self.screen, Page):
+        if self.offer_down and isinstance(self.screen, ConsoleScreen):
             ask_to_leave(self.screen, self.exit)
         else:
             self.exit(0)
@@ -198,50 +217,50 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
         try:
             self._read_for_ever()
         except Exception as bug:
-            self.post_message(Broken(bug))
+            self.post_message(WorkerCrashed(bug))
 
-    def on_broken(self, message: Broken) -> None:
+    def on_worker_crashed(self, message: WorkerCrashed) -> None:
         raise message.bug
 
     def _read_for_ever(self) -> None:
-        snapshot: Snapshot | None = None
-        world: World | None = None
-        fetched: tuple[Page, object] | None = None
+        snapshot: LedgerSnapshot | None = None
+        world: LedgerView | None = None
+        fetched: tuple[ConsoleScreen, object] | None = None
         while not self._over.is_set():
             newer = self.operations.snapshot(snapshot)
             if newer is not snapshot or world is None:
-                snapshot, world = newer, make_world(newer, world)
-                self.post_message(WorldRead(world))
+                snapshot, world = newer, make_ledger_view(newer, world)
+                self.post_message(LedgerRead(world))
             page = self._page
             if page is not None:
                 what = self._fetch(page)
                 if what is not None and (fetched is None or fetched[0] is not page or fetched[1] != what):
                     fetched = (page, what)
-                    self.post_message(Fetched(page, what))
+                    self.post_message(ScreenDataRead(page, what))
             self._kick.wait(FLUSH_S)
             self._kick.clear()
 
-    def _fetch(self, page: Page) -> object:
+    def _fetch(self, page: ConsoleScreen) -> object:
         try:
             return page.fetch()
         except HeadgateError as error:
-            return Unread(f"{error.summary}. {error.remedy}".strip())
+            return ReadFailure(f"{error.summary}. {error.remedy}".strip())
 
-    def on_world_read(self, message: WorldRead) -> None:
+    def on_ledger_read(self, message: LedgerRead) -> None:
         first = self._newest is None
         self._newest = message.world
         if first:
             self._show_newest()
 
-    def on_fetched(self, message: Fetched) -> None:
+    def on_screen_data_read(self, message: ScreenDataRead) -> None:
         self._fetched = message
         if not self.desk.frozen:
             self._take_fetched(message)
             message.page.flush()
 
-    def _take_fetched(self, message: Fetched) -> None:
+    def _take_fetched(self, message: ScreenDataRead) -> None:
         self._fetched = None
-        if isinstance(message.what, Unread):
+        if isinstance(message.what, ReadFailure):
             self.desk.say(message.what.words, Tone.BAD)
         else:
             message.page.take(message.what)
@@ -249,7 +268,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
     def _show_newest(self) -> None:
         """Show the newest world on the screen in front, in one frame; a timer may come when all screens are gone."""
         page = self.screen if self.screen_stack else None
-        if not isinstance(page, Page):
+        if not isinstance(page, ConsoleScreen):
             return
         self._page = page
         if self.desk.frozen:
@@ -260,7 +279,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
             self._take_fetched(self._fetched)
         page.flush()
         # In a terminal that shrank meanwhile the rows of Home are never drawn: nothing is waited for then.
-        drawn = not isinstance(page, HomePage) or page.has_class("-small") or page.table.size.width
+        drawn = not isinstance(page, HomeScreen) or page.has_class("-small") or page.table.size.width
         if self._holding and drawn:
             self.call_after_refresh(self._release)
 
@@ -279,13 +298,13 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
             except HeadgateError as refused:
                 result, error = None, refused
             except Exception as bug:
-                self.post_message(Broken(bug))
+                self.post_message(WorkerCrashed(bug))
                 return
-            self.post_message(Finished(then, result, error))
+            self.post_message(WorkFinished(then, result, error))
 
         threading.Thread(target=run, name="console-work", daemon=True).start()
 
-    def on_finished(self, message: Finished) -> None:
+    def on_work_finished(self, message: WorkFinished) -> None:
         if message.error is not None:
             self.desk.say(f"{message.error.summary}. {message.error.remedy}".strip(), Tone.BAD)
             self.kick()
@@ -306,7 +325,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
         width, height = self.size
         shadow = self._shadow
         if shadow is None or (shadow.width, shadow.height) != (width, height):
-            shadow = self._shadow = Shadow(width, height)
+            shadow = self._shadow = ShadowScreen(width, height)
         put_update(shadow, renderable)
         if self._holding:
             return

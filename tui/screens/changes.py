@@ -9,26 +9,26 @@ from dataclasses import replace
 from textual.containers import Container
 from textual.widget import Widget
 
-from tui.presentation.changes import Change, detail, header, merge, problem_lines, row, summary
-from tui.presentation.possible import Circumstances
-from tui.presentation.text import Line, Tone, line
-from tui.screens.asks import Drift, ProjectView
-from tui.screens.desk import Desk
-from tui.screens.rows import RowsPage
-from tui.widgets.lines import Pane
+from tui.presentation.interaction.action_availability import ActionContext
+from tui.presentation.screen_content.changes import ChangeRow, detail, header, merge, problem_lines, row, summary
+from tui.presentation.styling.styled_text import Line, Tone, line
+from tui.screens.backend_protocol import ProjectView, TableDrift
+from tui.screens.console_state import ConsoleState
+from tui.screens.table_screen import TableScreen
+from tui.widgets.line_widgets import ScrollingLines
 
 
-class ChangesPage(RowsPage):
+class ChangesScreen(TableScreen):
     """Differences and the stage."""
 
     page_name = "changes"
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: ConsoleState) -> None:
         super().__init__(desk)
         self.view: ProjectView | None = None
-        self.changes: dict[str, Change] = {}
+        self.changes: dict[str, ChangeRow] = {}
         self.full = False
-        self.pane = Pane(desk.painter, id="under")
+        self.pane = ScrollingLines(desk.painter, id="under")
 
     def body(self) -> Sequence[Widget]:
         return (Container(self.table, self.pane, id="split"),)
@@ -41,7 +41,7 @@ class ChangesPage(RowsPage):
             self.view = fetched
 
     def row_ids(self) -> Sequence[str]:
-        drift = {one.table: change_of(one) for one in (self.view.drift if self.view else ())}
+        drift = {one.table: change_row_of(one) for one in (self.view.drift if self.view else ())}
         compared = self.view is not None and not self.view.missing
         rows = merge(drift, self.desk.world.snapshot.staged, compared=compared)
         self.changes = {one.table: one for one in rows}
@@ -82,7 +82,7 @@ class ChangesPage(RowsPage):
         marked = f"{len(self.desk.marks)} marked   " if self.desk.marks else ""
         return ("changes",), marked + summary(tuple(self.changes.values()), self.desk.place.user)
 
-    def circumstances(self) -> Circumstances:
+    def circumstances(self) -> ActionContext:
         mine = sum(1 for mark in self.desk.world.snapshot.staged if mark.actor == self.desk.place.user)
         return replace(super().circumstances(), staged=mine)
 
@@ -105,6 +105,6 @@ class ChangesPage(RowsPage):
         self.pane.scroll_by(-max(self.pane.size.height - 2, 1))
 
 
-def change_of(one: Drift) -> Change:
+def change_row_of(one: TableDrift) -> ChangeRow:
     """Make a row of a difference; what is staged is joined later."""
-    return Change(one.table, one.change, one.would, one.reason, one.old, one.new, one.folder, ())
+    return ChangeRow(one.table, one.change, one.would, one.reason, one.old, one.new, one.folder, ())

@@ -5,14 +5,25 @@ from collections.abc import Hashable, Sequence
 from textual.containers import Horizontal
 from textual.widget import Widget
 
-from core.differences import counted
-from core.names import TableName
-from state.rows import Measurement
-from tui.presentation.banner import nothing_lines
-from tui.presentation.filters import Filter, parse_filter
-from tui.presentation.forest import (
+from core.model.names import TableName
+from core.text.wording import counted
+from state.row_types import Measurement
+from tui.presentation.interaction.filters import Filter, parse_filter
+from tui.presentation.screen_content.banner_footer import nothing_lines
+from tui.presentation.screen_content.statement_rows import (
+    NARROW_TREE_COLUMNS,
+    RowContext,
+    TableColumn,
+    columns_for,
+    header,
+    statement_row,
+    tree_row,
+)
+from tui.presentation.styling.styled_text import Line, Tone
+from tui.presentation.view.ledger_view import LedgerView, StatementView
+from tui.presentation.view.statement_tree import (
     LAYER_NAMES,
-    Entry,
+    TreeRow,
     branches,
     by_lineage,
     by_product,
@@ -20,51 +31,40 @@ from tui.presentation.forest import (
     initially_closed,
     tables_of,
 )
-from tui.presentation.rows import (
-    NARROW_TREE_COLUMNS,
-    Column,
-    Look,
-    columns_for,
-    header,
-    statement_row,
-    tree_row,
-)
-from tui.presentation.snapshot import Statement, World
-from tui.presentation.text import Line, Tone
-from tui.screens.desk import Desk
-from tui.screens.rows import RowsPage
-from tui.widgets.lines import Pane
-from tui.widgets.table import StatusTable, with_gutter
+from tui.screens.console_state import ConsoleState
+from tui.screens.table_screen import TableScreen
+from tui.widgets.line_widgets import ScrollingLines
+from tui.widgets.row_table import RowTable, with_gutter
 
 RESTS_S = 0.4
 """The inspector follows a cursor that rests: on a slow line a held key must not draw it for every row."""
 
 
-class HomePage(RowsPage):
+class HomeScreen(TableScreen):
     """The tree."""
 
     page_name = "home"
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: ConsoleState) -> None:
         super().__init__(desk)
         self.closed: frozenset[str] | None = None
         self.lineage = False
         self.faults = False
         self.wide = False
-        self.entries: dict[str, Entry] = {}
-        self._held: dict[str, Entry] = {}
-        self._made_of: tuple[World, Hashable] | None = None
+        self.entries: dict[str, TreeRow] = {}
+        self._held: dict[str, TreeRow] = {}
+        self._made_of: tuple[LedgerView, Hashable] | None = None
         """World and shape that the rows were made of: the tree is made again only when one of them changed."""
         self._row_ids: tuple[str, ...] = ()
         self.branches: frozenset[str] = frozenset()
         """All branches of the tree by product, shown or not."""
         self.filter: Filter = parse_filter("")
         self.figures: Measurement | None = None
-        self.list = StatusTable(desk.painter, id="beside")
+        self.list = RowTable(desk.painter, id="beside")
         self.list.active = False
-        self.inspector = Pane(desk.painter, id="inspector")
-        self.below_left = Pane(desk.painter, id="below-left")
-        self.below_right = Pane(desk.painter, id="below-right")
+        self.inspector = ScrollingLines(desk.painter, id="inspector")
+        self.below_left = ScrollingLines(desk.painter, id="below-left")
+        self.below_right = ScrollingLines(desk.painter, id="below-right")
 
     def body(self) -> Sequence[Widget]:
         return (
@@ -102,7 +102,7 @@ class HomePage(RowsPage):
         self._made_of, self._row_ids = (world, self.shape()), tuple(self.entries)
         return self._row_ids
 
-    def _shows(self, statement: Statement) -> bool:
+    def _shows(self, statement: StatementView) -> bool:
         return self.filter.match(statement) and (not self.faults or statement.faulty)
 
     def wrong_filter(self) -> str:
@@ -111,7 +111,7 @@ class HomePage(RowsPage):
     def shape(self) -> Hashable:
         return (self.filter_text, self.closed, self.lineage, self.faults)
 
-    def columns(self) -> tuple[Column, ...]:
+    def columns(self) -> tuple[TableColumn, ...]:
         """Choose the tree's columns."""
         if self.has_class("-wide"):
             return NARROW_TREE_COLUMNS
@@ -120,9 +120,9 @@ class HomePage(RowsPage):
     def head(self, width: int) -> Line:
         return header(self.columns(), width)
 
-    def look(self) -> Look:
+    def look(self) -> RowContext:
         """Give what drawing a row needs."""
-        return Look(self.desk.glyphs, self.desk.clock(), stale=self.desk.fresh.stale)
+        return RowContext(self.desk.glyphs, self.desk.clock(), stale=self.desk.fresh.stale)
 
     def picture(self, row: str, width: int) -> Line:
         entry = self.entry_of(row)
@@ -140,7 +140,7 @@ class HomePage(RowsPage):
             return int(version) not in {one.version for one in self.desk.world.others.get(TableName(table), ())}
         return self.desk.world.statement(table.partition("<")[0]) is None
 
-    def entry_of(self, row: str | None) -> Entry | None:
+    def entry_of(self, row: str | None) -> TreeRow | None:
         """Find what a row shows; one that is held in its place shows what it was."""
         return self.entries.get(row or "") or self._held.get(row or "")
 
@@ -167,7 +167,7 @@ class HomePage(RowsPage):
             self._refresh_beside()
 
     def _refresh_beside(self) -> None:
-        from tui.presentation.inspector import changes_lines, event_lines, inspector_lines
+        from tui.presentation.screen_content.inspector import changes_lines, event_lines, inspector_lines
 
         width = self.list.size.width
         if not width:
@@ -252,7 +252,7 @@ class HomePage(RowsPage):
         self.do_next_tab(key)
 
 
-def _path(entry: Entry | None, *, lineage: bool) -> tuple[str, ...]:
+def _path(entry: TreeRow | None, *, lineage: bool) -> tuple[str, ...]:
     if entry is None:
         return ("lineage",) if lineage else ("all",)
     if entry.statement is not None and not lineage:

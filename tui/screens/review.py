@@ -6,13 +6,13 @@ from dataclasses import replace
 from textual.containers import Container
 from textual.widget import Widget
 
-from core.differences import counted
-from core.explain.plans import Widths, plan_lines, widths_of
-from core.plan import Node
-from tui.actions import command_line, find
-from tui.presentation.dialogs import question_about_approval, question_about_plan
-from tui.presentation.possible import Circumstances
-from tui.presentation.review import (
+from core.plan.model import PlanNode
+from core.plan.rendering import ColumnWidths, column_widths, plan_lines
+from core.text.wording import counted
+from tui.presentation.interaction.action_availability import ActionContext
+from tui.presentation.interaction.confirmation_dialogs import dialog_for_approval, dialog_for_plan
+from tui.presentation.interaction.keymap import command_of_action, find_action
+from tui.presentation.screen_content.plan_review import (
     columns,
     heading,
     losses,
@@ -24,31 +24,31 @@ from tui.presentation.review import (
     waits_for,
     why,
 )
-from tui.presentation.text import Line, Tone, line
-from tui.screens.asks import PlanView
-from tui.screens.desk import Desk
-from tui.screens.rows import RowsPage
-from tui.widgets.lines import Block, Pane
+from tui.presentation.styling.styled_text import Line, Tone, line
+from tui.screens.backend_protocol import PlanView
+from tui.screens.console_state import ConsoleState
+from tui.screens.table_screen import TableScreen
+from tui.widgets.line_widgets import GrowingLines, ScrollingLines
 
 COPIED = 100
 """Columns of a plan that is copied."""
 
 
-class ReviewPage(RowsPage):
+class ReviewScreen(TableScreen):
     """One plan."""
 
     page_name = "review"
 
-    def __init__(self, desk: Desk, *, plan_hash: str) -> None:
+    def __init__(self, desk: ConsoleState, *, plan_hash: str) -> None:
         super().__init__(desk)
         self.plan_hash = plan_hash
         self.view: PlanView | None = None
-        self.by_table: dict[str, Node] = {}
-        self.shared: tuple[int, Widths] | None = None
+        self.by_table: dict[str, PlanNode] = {}
+        self.shared: tuple[int, ColumnWidths] | None = None
         self.missing = False
         self.full = False
-        self.heading = Block(desk.painter, id="heading")
-        self.pane = Pane(desk.painter, id="under")
+        self.heading = GrowingLines(desk.painter, id="heading")
+        self.pane = ScrollingLines(desk.painter, id="under")
 
     def body(self) -> Sequence[Widget]:
         return (self.heading, Container(self.table, self.pane, id="split"))
@@ -77,10 +77,10 @@ class ReviewPage(RowsPage):
         assert self.view is not None
         return node_row(self.by_table[row], self._widths(width))
 
-    def _widths(self, width: int) -> Widths:
+    def _widths(self, width: int) -> ColumnWidths:
         """Share the width among the columns; every row of a plan of thousands asks, and its nodes never change."""
         if self.shared is None or self.shared[0] != width:
-            self.shared = (width, widths_of(tuple(self.by_table.values()), width - 1))
+            self.shared = (width, column_widths(tuple(self.by_table.values()), width - 1))
         return self.shared[1]
 
     def refresh_body(self) -> None:
@@ -111,7 +111,7 @@ class ReviewPage(RowsPage):
     def targets(self) -> tuple[str, ...]:
         return ()
 
-    def circumstances(self) -> Circumstances:
+    def circumstances(self) -> ActionContext:
         found = super().circumstances()
         if self.view is None:
             return found
@@ -145,14 +145,14 @@ class ReviewPage(RowsPage):
         assert self.view is not None
         plan, desk, place = self.view.plan, self.desk, self.desk.place
         confirmation = desk.operations.confirmation_for_plan(plan)
-        action = find("execute", self.page_name)
+        action = find_action("execute", self.page_name)
         assert action is not None
-        question = question_about_plan(
+        question = dialog_for_plan(
             hash4=plan.hash[:4],
             summary=summary_of(plan),
             losses=losses(plan),
             environment=place.title,
-            command=command_line(action, plan=plan.hash, environment=place.environment),
+            command=command_of_action(action, plan=plan.hash, environment=place.environment),
             expected=confirmation.text,
         )
 
@@ -165,15 +165,15 @@ class ReviewPage(RowsPage):
     def do_approve(self, key: str) -> None:
         assert self.view is not None
         plan, desk, place = self.view.plan, self.desk, self.desk.place
-        action = find("approve", self.page_name)
+        action = find_action("approve", self.page_name)
         assert action is not None
-        question = question_about_approval(
+        question = dialog_for_approval(
             hash4=plan.hash[:4],
             author=self.view.row.author,
             summary=summary_of(plan),
             losses=losses(plan),
             environment=place.title,
-            command=command_line(action, plan=plan.hash, environment=place.environment),
+            command=command_of_action(action, plan=plan.hash, environment=place.environment),
             expected=desk.operations.confirmation("approve", (plan.hash,)).text,
         )
 

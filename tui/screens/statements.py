@@ -2,21 +2,29 @@
 
 from collections.abc import Hashable, Sequence
 
-from tui.presentation.banner import nothing_lines
-from tui.presentation.filters import Filter, parse_filter
-from tui.presentation.rows import SORTS, Column, Look, columns_for, header, sort_key, statement_row
-from tui.presentation.snapshot import Statement
-from tui.presentation.text import Line
-from tui.screens.desk import Desk
-from tui.screens.rows import RowsPage
+from tui.presentation.interaction.filters import Filter, parse_filter
+from tui.presentation.screen_content.banner_footer import nothing_lines
+from tui.presentation.screen_content.statement_rows import (
+    SORTS,
+    RowContext,
+    TableColumn,
+    columns_for,
+    header,
+    sort_key,
+    statement_row,
+)
+from tui.presentation.styling.styled_text import Line
+from tui.presentation.view.ledger_view import StatementView
+from tui.screens.console_state import ConsoleState
+from tui.screens.table_screen import TableScreen
 
 
-class StatementsPage(RowsPage):
+class StatementsScreen(TableScreen):
     """The flat list."""
 
     page_name = "statements"
 
-    def __init__(self, desk: Desk, *, filter_text: str = "") -> None:
+    def __init__(self, desk: ConsoleState, *, filter_text: str = "") -> None:
         super().__init__(desk)
         self.filter_text = filter_text
         self.filter: Filter = parse_filter(filter_text)
@@ -32,7 +40,7 @@ class StatementsPage(RowsPage):
             shown.sort(key=sort_key(self.sort))
         return [one.table for one in shown]
 
-    def _shows(self, statement: Statement) -> bool:
+    def _shows(self, statement: StatementView) -> bool:
         return self.filter.match(statement) and (not self.faults or statement.faulty)
 
     def wrong_filter(self) -> str:
@@ -41,7 +49,7 @@ class StatementsPage(RowsPage):
     def shape(self) -> Hashable:
         return (self.filter_text, self.sort, self.faults)
 
-    def columns(self, width: int) -> tuple[Column, ...]:
+    def columns(self, width: int) -> tuple[TableColumn, ...]:
         """Choose the columns."""
         return columns_for(width, wide=self.wide)
 
@@ -49,7 +57,7 @@ class StatementsPage(RowsPage):
         return header(self.columns(width), width, self.sort)
 
     def picture(self, row: str, width: int) -> Line:
-        look = Look(self.desk.glyphs, self.desk.clock(), stale=self.desk.fresh.stale)
+        look = RowContext(self.desk.glyphs, self.desk.clock(), stale=self.desk.fresh.stale)
         statement = self.desk.world.statement(row)
         assert statement is not None
         return statement_row(statement, self.columns(width), width, look)

@@ -7,14 +7,17 @@ answers are the same, but that a change of the query is not always a clean start
 from dataclasses import dataclass
 
 import pytest
-from declared import HEAD
+from small_project import HEAD
 
-from core.layouts import read_project
-from core.plan import Do, Observed, Plan, Request
+from core.model.actions import StepKind
+from core.observed.deployment import ObservedDeployment
+from core.plan.model import Plan
+from core.plan.request import PlanRequest
 from core.planning.planner import make_plan
-from core.project import Project
-from core.revision import revision_of
-from tests.core.declaring import T, actions
+from core.project.model import Project
+from core.project_files.loader import read_project
+from core.project_files.revision_reader import revision_of
+from tests.support.domain_builders import T, actions
 
 
 @dataclass(frozen=True)
@@ -23,7 +26,7 @@ class Path:
 
     name: str
     action: str
-    steps: tuple[Do, ...]
+    steps: tuple[StepKind, ...]
     new: bool = False
     running: bool = True
     configured: bool = False
@@ -35,30 +38,33 @@ class Path:
     refused: str = ""
 
 
+BESIDE = (StepKind.CREATE, StepKind.START, StepKind.CATCH_UP, StepKind.SWAP, StepKind.STOP)
+"""Steps of a new version that is built beside the old one."""
+
+
 PATHS = (
-    Path("new: start with a clean state", "start", (Do.CREATE, Do.START, Do.SWAP), new=True),
+    Path("new: start with a clean state", "start", (StepKind.CREATE, StepKind.START, StepKind.SWAP), new=True),
     Path("running, nothing changed: do nothing", "keep", ()),
-    Path("running, configuration changed: stop, and start from its state", "restart", (Do.RESTART,), configured=True),
-    Path("running, query changed: start with a clean state, beside the old",
-         "rebuild", (Do.CREATE, Do.START, Do.CATCH_UP, Do.SWAP, Do.STOP), edited=True),
-    Path("running, both changed: as a changed query",
-         "rebuild", (Do.CREATE, Do.START, Do.CATCH_UP, Do.SWAP, Do.STOP), edited=True, configured=True),
-    Path("running, configuration changed, state missing: an error",
-         "keep", (), configured=True, found=False, refused="cannot be started"),
-    Path("running, query changed, state missing: a clean start needs none",
-         "rebuild", (Do.CREATE, Do.START, Do.CATCH_UP, Do.SWAP, Do.STOP), edited=True, found=False),
-    Path("not running, nothing changed, state found: start from the latest state",
-         "resume", (Do.RESUME,), running=False),
-    Path("not running, nothing changed, state missing: an error",
-         "keep", (), running=False, found=False, refused="cannot be started"),
-    Path("not running, configuration changed, state found: start from its state",
-         "restart", (Do.RESTART,), running=False, configured=True),
-    Path("not running, configuration changed, state missing: an error",
-         "keep", (), running=False, configured=True, found=False, refused="cannot be started"),
-    Path("not running, query changed: start with a clean state, beside the old",
-         "rebuild", (Do.CREATE, Do.START, Do.CATCH_UP, Do.SWAP, Do.STOP), running=False, edited=True),
-    Path("not running, query changed, state missing: a clean start needs none",
-         "rebuild", (Do.CREATE, Do.START, Do.CATCH_UP, Do.SWAP, Do.STOP), running=False, edited=True, found=False),
+    Path("running, configuration changed: stop, and start from its state", "restart", (StepKind.RESTART,),
+         configured=True),
+    Path("running, query changed: start with a clean state, beside the old", "rebuild", BESIDE, edited=True),
+    Path("running, both changed: as a changed query", "rebuild", BESIDE, edited=True, configured=True),
+    Path("running, configuration changed, state missing: an error", "keep", (), configured=True, found=False,
+         refused="cannot be started"),
+    Path("running, query changed, state missing: a clean start needs none", "rebuild", BESIDE, edited=True,
+         found=False),
+    Path("not running, nothing changed, state found: start from the latest state", "resume", (StepKind.RESUME,),
+         running=False),
+    Path("not running, nothing changed, state missing: an error", "keep", (), running=False, found=False,
+         refused="cannot be started"),
+    Path("not running, configuration changed, state found: start from its state", "restart", (StepKind.RESTART,),
+         running=False, configured=True),
+    Path("not running, configuration changed, state missing: an error", "keep", (), running=False, configured=True,
+         found=False, refused="cannot be started"),
+    Path("not running, query changed: start with a clean state, beside the old", "rebuild", BESIDE, running=False,
+         edited=True),
+    Path("not running, query changed, state missing: a clean start needs none", "rebuild", BESIDE, running=False,
+         edited=True, found=False),
 )  # fmt: skip
 
 
@@ -89,13 +95,13 @@ def planned(path: Path, *, rebuild: bool = False) -> Plan:
     """Plan `job` where the world is as a path says."""
     before = declared_with(minutes=5, trigger="10 seconds").tables
     after = declared_with(minutes=10 if path.edited else 5, trigger="1 minute" if path.configured else "10 seconds")
-    observed = {T("landed"): Observed("running", deployed=revision_of(before[T("landed")]).texts)}
+    observed = {T("landed"): ObservedDeployment("running", deployed=revision_of(before[T("landed")]).texts)}
     if not path.new:
-        observed[T("job")] = Observed(
+        observed[T("job")] = ObservedDeployment(
             "running" if path.running else "failed", deployed=revision_of(before[T("job")]).texts, version=1,
             checkpoint_ok=path.found, pointer="job__v1",
         )  # fmt: skip
-    return make_plan(after, "dev", observed, Request(tables=(T("job"),), rebuild=rebuild))
+    return make_plan(after, "dev", observed, PlanRequest(tables=(T("job"),), rebuild=rebuild))
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name)
@@ -117,6 +123,6 @@ def test_an_error_is_no_clean_start_and_names_the_way_out(path: Path) -> None:
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name)
 def test_a_clean_state_never_meets_the_old_table(path: Path) -> None:
     found = planned(path)
-    created = {step.version for step in found.steps if step.do is Do.CREATE and step.table == "job"}
-    begun = {step.version for step in found.steps if step.do is Do.START and step.table == "job"}
+    created = {step.version for step in found.steps if step.do is StepKind.CREATE and step.table == "job"}
+    begun = {step.version for step in found.steps if step.do is StepKind.START and step.table == "job"}
     assert begun == created and (path.new or 1 not in begun)

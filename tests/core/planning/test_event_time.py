@@ -2,10 +2,10 @@
 
 import pytest
 
-from core.layouts import read_project
-from core.names import TableName as T
+from core.model.names import TableName as T
 from core.planning.event_time import event_time_of
-from tests.core.test_layouts import MANIFEST
+from core.project_files.loader import read_project
+from tests.core.project_files.test_loader import MANIFEST
 
 WATER = "WATERMARK ts DELAY OF INTERVAL 1 MINUTE"
 

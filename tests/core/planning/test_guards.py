@@ -7,35 +7,38 @@ from typing import Any
 
 import pytest
 
-from core.facts import Facts
-from core.figures import Room
-from core.names import TableName
-from core.plan import Action, Guard, Observed, Offer, Plan, Request, Strategy
-from core.planning.guards import judge
+from core.model.actions import Action, Strategy
+from core.model.names import TableName
+from core.observed.deployment import ObservedDeployment
+from core.observed.table_statistics import Headroom
+from core.plan.model import Guard, Plan, StrategyOffer
+from core.plan.request import PlanRequest
+from core.planning.context import PlanningContext
+from core.planning.guards import judge_plan
 from core.planning.planner import make_plan
-from core.planning.situation import Situation
-from core.policy import Policy
-from core.project import Project, Settings
-from core.sql.values import Read, Watermark
-from tests.core.declaring import T, plan, project, running, table
+from core.policy.model import Policy
+from core.project.model import Project, Settings
+from core.project_files.parse_cache import ParseCache
+from core.sql.statement import TableRead, Watermark
+from tests.support.domain_builders import T, plan, project, running, table
 
 GB = 10**9
 
 
 def judged(
     declared: Project,
-    observed: dict[TableName, Observed],
-    request: Request,
+    observed: dict[TableName, ObservedDeployment],
+    request: PlanRequest,
     policy: Policy | None = None,
-    room: Room | None = None,
+    room: Headroom | None = None,
     nodes: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> dict[str, Guard]:
     """Judge the plan of a request, its nodes changed by table, under a policy; gives the guards by name."""
     found = make_plan(declared, "dev", observed, replace(request, start=""))
     assert not found.refusals, found.refusals
-    situation = Situation(declared, declared.environments["dev"], observed, Facts())
+    situation = PlanningContext(declared, declared.environments["dev"], observed, ParseCache())
     changed = tuple(replace(node, **nodes.get(node.table, {})) for node in found.nodes)
-    verdicts = judge(situation, request, changed, found.steps, policy=policy or Policy(), room=room or Room())
+    verdicts = judge_plan(situation, request, changed, found.steps, policy=policy or Policy(), room=room or Headroom())
     for guard in verdicts.guards:
         assert bool(guard.remedy) is (guard.verdict == "deny"), guard
     return {guard.name: guard for guard in verdicts.guards}
@@ -44,11 +47,11 @@ def judged(
 CHAIN = project(src="", a="src", b="a", c="b")
 
 
-def rebuild(*tables: str, children: str = "none", **more: Any) -> Request:
-    return Request(tables=tuple(map(T, tables)), rebuild=True, children=children, **more)
+def rebuild(*tables: str, children: str = "none", **more: Any) -> PlanRequest:
+    return PlanRequest(tables=tuple(map(T, tables)), rebuild=True, children=children, **more)
 
 
-def chain() -> dict[TableName, Observed]:
+def chain() -> dict[TableName, ObservedDeployment]:
     return running(CHAIN)
 
 
@@ -135,9 +138,14 @@ def test_time_to_replay_is_that_of_the_slowest(
     ],
 )
 def test_disk(needed: int | None, free: int | None, factor: float | None, verdict: str) -> None:
-    offers = (Offer("earliest", disk_bytes=needed), Offer("keyed", disk_bytes=0))
+    offers = (StrategyOffer("earliest", disk_bytes=needed), StrategyOffer("keyed", disk_bytes=0))
     found = judged(
-        CHAIN, chain(), rebuild("c"), Policy(disk_factor=factor), Room(disk_free=free), nodes={"c": {"offers": offers}}
+        CHAIN,
+        chain(),
+        rebuild("c"),
+        Policy(disk_factor=factor),
+        Headroom(disk_free=free),
+        nodes={"c": {"offers": offers}},
     )
     assert found["disk"].verdict == verdict, found["disk"]
 
@@ -159,22 +167,22 @@ def test_disk(needed: int | None, free: int | None, factor: float | None, verdic
 def test_pool_counts_both_versions_of_what_the_plan_rebuilds(
     policy: Policy, busy: float | None, verdict: str, summary: str
 ) -> None:
-    found = judged(CHAIN, chain(), rebuild("b", "c"), policy, Room(busy=busy))["pool"]
+    found = judged(CHAIN, chain(), rebuild("b", "c"), policy, Headroom(busy=busy))["pool"]
     assert found.verdict == verdict and found.summary.endswith(summary), found
 
 
 def test_pool_counts_what_does_not_run_yet_and_no_external_table() -> None:
     declared = project(src="", a="src", b="src")
-    observed = {T("a"): Observed("running")}
-    found = judged(declared, observed, Request(everything=True), Policy(max_statements=1))["pool"]
+    observed = {T("a"): ObservedDeployment("running")}
+    found = judged(declared, observed, PlanRequest(everything=True), Policy(max_statements=1))["pool"]
     assert (found.verdict, found.summary) == ("deny", "1 more statement on local would make 2; the policy allows 1")
-    quiet = judged(declared, running(declared), Request(everything=True), Policy(max_statements=1))["pool"]
+    quiet = judged(declared, running(declared), PlanRequest(everything=True), Policy(max_statements=1))["pool"]
     assert (quiet.verdict, quiet.summary) == ("ok", "no statement more on local than now")
 
 
 @pytest.mark.parametrize(("most", "verdict"), [(None, None), (34.0, "ok"), (33.0, "deny"), (100.0, "ok")])
 def test_share_of_what_runs_that_one_plan_stops(most: float | None, verdict: str | None) -> None:
-    request = Request(verb="delete", tables=(T("c"),))
+    request = PlanRequest(verb="delete", tables=(T("c"),))
     found = judged(CHAIN, chain(), request, Policy(max_stopped_percent=most)).get("stopped")
     assert (found.verdict if found else None) == verdict
 
@@ -184,24 +192,24 @@ def test_share_of_what_runs_that_one_plan_stops(most: float | None, verdict: str
     [
         (Policy(), rebuild("c"), {}, ""),
         (Policy(approve=("delete",)), rebuild("c"), {}, ""),
-        (Policy(approve=("delete",)), Request(verb="delete", tables=(T("c"),)), {}, "it deletes c"),
+        (Policy(approve=("delete",)), PlanRequest(verb="delete", tables=(T("c"),)), {}, "it deletes c"),
         (Policy(approve=("rebuild",)), rebuild("c"), {}, "it rebuilds c"),
         (Policy(approve=("swap",)), rebuild("c"), {}, "it swaps pointers"),
-        (Policy(approve=("swap",)), Request(verb="delete", tables=(T("c"),)), {}, ""),
+        (Policy(approve=("swap",)), PlanRequest(verb="delete", tables=(T("c"),)), {}, ""),
         (Policy(approve=("all",)), rebuild("c"), {}, "the policy asks it of every plan"),
-        (Policy(approve=("all",)), Request(everything=True), {}, ""),
+        (Policy(approve=("all",)), PlanRequest(everything=True), {}, ""),
         (Policy(approve_rows=10), rebuild("c"), {"c": {"replay_rows": 10}}, ""),
         (Policy(approve_rows=10), rebuild("c"), {"c": {"replay_rows": 11}}, "more than 10 rows to replay"),
         (Policy(approve_rows=10), rebuild("c"), {}, "how many rows it replays is not known"),
-        (Policy(approve_rows=10), Request(verb="delete", tables=(T("c"),)), {}, ""),
+        (Policy(approve_rows=10), PlanRequest(verb="delete", tables=(T("c"),)), {}, ""),
         (Policy(), rebuild("c"), {"c": {"lowered": True}}, "less severe than it should be: c"),
         (Policy(protected_tables=(T("c"),)), rebuild("c"), {}, "protected: c"),
-        (Policy(protected_tables=(T("c"),)), Request(verb="delete", tables=(T("c"),)), {}, "protected: c"),
+        (Policy(protected_tables=(T("c"),)), PlanRequest(verb="delete", tables=(T("c"),)), {}, "protected: c"),
         (Policy(protected_tables=(T("b"),)), rebuild("c"), {}, ""),
         (Policy(protected=True), rebuild("c"), {}, ""),
     ],
 )  # fmt: skip
-def test_what_another_must_approve(policy: Policy, request_: Request, nodes: dict[str, Any], why: str) -> None:
+def test_what_another_must_approve(policy: Policy, request_: PlanRequest, nodes: dict[str, Any], why: str) -> None:
     found = judged(CHAIN, chain(), request_, policy, nodes=nodes).get("approval")
     assert (found is not None) is bool(why), found
     assert found is None or (found.verdict, found.summary) == ("approve", f"another must approve it: {why}")
@@ -230,7 +238,9 @@ def limited(*, rate: bool, watermark: bool) -> Project:
     assert one.facts is not None
     options = (("maxFilesPerTrigger", "1"),) if rate else ()
     reads = (
-        Read(T("b"), streaming=True, options=options, watermark=Watermark("at", "1 minute") if watermark else None),
+        TableRead(
+            T("b"), streaming=True, options=options, watermark=Watermark("at", "1 minute") if watermark else None
+        ),
     )
     return project(replace(one, facts=replace(one.facts, reads=reads)), src="", a="src", b="a")
 
@@ -241,13 +251,13 @@ def limited(*, rate: bool, watermark: bool) -> Project:
         (True, True, "running", rebuild("c"), "deny"),
         (True, False, "running", rebuild("c"), "ok"),
         (False, True, "running", rebuild("c"), "ok"),
-        (True, True, "stopped", Request(tables=(T("c"),)), "warn"),
-        (True, True, "absent", Request(tables=(T("c"),)), "warn"),
-        (True, True, "running", Request(tables=(T("c"),)), "ok"),
+        (True, True, "stopped", PlanRequest(tables=(T("c"),)), "warn"),
+        (True, True, "absent", PlanRequest(tables=(T("c"),)), "warn"),
+        (True, True, "running", PlanRequest(tables=(T("c"),)), "ok"),
     ],
 )
 def test_a_rate_limit_under_a_watermark(
-    rate: bool, watermark: bool, state: str, request_: Request, verdict: str
+    rate: bool, watermark: bool, state: str, request_: PlanRequest, verdict: str
 ) -> None:
     declared = limited(rate=rate, watermark=watermark)
     found = make_plan(declared, "dev", running(declared, c=state), request_)
@@ -294,9 +304,9 @@ def test_files_add_protection_and_never_take_it_away() -> None:
 
 def test_verdicts_do_not_depend_on_what_is_outside_the_plan() -> None:
     other = project(src="", a="src", b="a", c="b", x="src", y="x")
-    one = make_plan(other, "dev", running(other), rebuild("c"), room=Room(busy=0.9))
+    one = make_plan(other, "dev", running(other), rebuild("c"), room=Headroom(busy=0.9))
     for changed in (running(other, x="failed", y="stopped"), running(other, "src", "a", "b", "c")):
-        found = make_plan(other, "dev", changed, rebuild("c"), room=Room(busy=0.2))
+        found = make_plan(other, "dev", changed, rebuild("c"), room=Headroom(busy=0.2))
         assert [(g.name, g.verdict) for g in found.guards] == [(g.name, g.verdict) for g in one.guards]
         assert found.hash == one.hash
 

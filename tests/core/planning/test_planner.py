@@ -5,16 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from core.asking import parse_choice, parse_start
-from core.errors import UsageError
-from core.explain.plans import plan_lines
-from core.explain.steps import step_line
-from core.figures import Figures
-from core.names import TableName as T
-from core.plan import Binding, Observed, Plan, Request
+from core.model.errors import UsageError
+from core.model.names import TableName as T
+from core.observed.deployment import Binding, ObservedDeployment
+from core.observed.table_statistics import TableStatistics
+from core.plan.descriptions import step_line
+from core.plan.model import Plan
+from core.plan.rendering import plan_lines
+from core.plan.request import PlanRequest, parse_choice, parse_start
 from core.planning.planner import make_plan
-from core.project import Project, Settings
-from tests.core.declaring import actions, deployed, plan, project, running, steps, table
+from core.project.model import Project, Settings
+from tests.support.domain_builders import actions, deployed, plan, project, running, steps, table
 
 FIGURES = {
     "rows": "rows", "bytes": "bytes", "rate": "rate_rows_s", "gone": "gone", "earliest": "earliest",
@@ -25,7 +26,7 @@ FIGURES = {
 FIXTURES = sorted((Path(__file__).parents[2] / "fixtures" / "plans").glob("*.plan"))
 
 
-def read_case(text: str) -> tuple[Project, dict[T, Observed], Request, str]:
+def read_case(text: str) -> tuple[Project, dict[T, ObservedDeployment], PlanRequest, str]:
     """Read a fixture: `a < src x! product=p stateful` declares, `a state=failed` observes what differs from running.
 
     `a rows=800 rate=100` says what was measured of it.
@@ -60,15 +61,19 @@ def _declared(line: str):  # type: ignore[no-untyped-def]
     return table(head.split()[0], reads, stateful="stateful" in line.split(), settings=Settings(owner=owner), **named)
 
 
-def _observed(declared: Project, name: T, known: dict[str, str], before: Observed | None) -> Observed:
+def _observed(
+    declared: Project, name: T, known: dict[str, str], before: ObservedDeployment | None
+) -> ObservedDeployment:
     reads = dict(word.split("@") for word in known.pop("reads", "").split(",") if word)
     version = int(known.pop("version", "1"))
-    base = before or Observed()
+    base = before or ObservedDeployment()
     if name in declared.tables:
         base = deployed(declared.tables[name], version=version, bindings={k: int(v) for k, v in reads.items()})
     else:
         bindings = tuple(Binding(T(parent), int(bound), True) for parent, bound in sorted(reads.items()))
-        base = Observed(state="running", version=version, highest_version=version, bindings=bindings, pointer="x")
+        base = ObservedDeployment(
+            state="running", version=version, highest_version=version, bindings=bindings, pointer="x"
+        )
     if known.get("revision") == "changed":
         base = replace(base, deployed=None)
     if "retained" in known:
@@ -82,12 +87,12 @@ def _observed(declared: Project, name: T, known: dict[str, str], before: Observe
         whole = {
             field: value if field in ("rate_rows_s", "earliest") else int(value) for field, value in measured.items()
         }
-        base = replace(base, figures=Figures(**whole))  # type: ignore[arg-type]  # by the names of its fields
+        base = replace(base, figures=TableStatistics(**whole))  # type: ignore[arg-type]  # by the names of its fields
     return replace(base, **known)
 
 
-def _request(words: list[str]) -> Request:
-    found = Request(verb=words[0])
+def _request(words: list[str]) -> PlanRequest:
+    found = PlanRequest(verb=words[0])
     rest = iter(words[1:])
     for word in rest:
         match word:
@@ -131,7 +136,7 @@ def test_the_fixtures_are_there() -> None:
 
 def test_an_unknown_environment_is_a_usage_error_with_the_nearest_name() -> None:
     with pytest.raises(UsageError, match="no environment deb") as caught:
-        make_plan(project(src=""), "deb", {}, Request(everything=True))
+        make_plan(project(src=""), "deb", {}, PlanRequest(everything=True))
     assert caught.value.remedy == "did you mean dev?"
 
 
@@ -143,7 +148,7 @@ def test_what_runs_and_has_not_changed_needs_no_step() -> None:
 
 def test_an_offline_observation_needs_only_the_state() -> None:
     declared = project(src="", a="src", b="a")
-    observed = {T("a"): Observed(state="running"), T("b"): Observed(state="stopped")}
+    observed = {T("a"): ObservedDeployment(state="running"), T("b"): ObservedDeployment(state="stopped")}
     assert steps(plan(declared, observed, "b")) == ["resume b@1"]
 
 
@@ -156,7 +161,7 @@ def test_a_statement_that_never_served_gets_its_pointer_when_it_resumes() -> Non
 
 def test_versions_that_were_used_are_never_used_again() -> None:
     declared = project(src="", a="src")
-    assert steps(plan(declared, {T("a"): Observed(highest_version=4)}, "a"))[1] == "create a@5 < 1"
+    assert steps(plan(declared, {T("a"): ObservedDeployment(highest_version=4)}, "a"))[1] == "create a@5 < 1"
 
 
 def test_a_static_side_is_read_only_once_it_has_caught_up() -> None:
@@ -185,7 +190,7 @@ def test_half_a_statement_set_is_not_deleted() -> None:
 
 
 def test_a_rate_limit_under_a_watermark_is_not_rebuilt() -> None:
-    from core.sql.values import Watermark
+    from core.sql.statement import Watermark
 
     limited = table("a", "src", stateful=True)
     read = replace(
@@ -209,7 +214,7 @@ def test_the_hash_covers_what_was_observed_inside_the_scope_and_nothing_outside(
 
 def test_a_request_says_the_same_in_any_order_and_with_repeats() -> None:
     declared = project(src="", a="src", b="src")
-    one = make_plan(declared, "dev", {}, Request(tables=(T("b"), T("a"), T("b")), children="q, p"))
+    one = make_plan(declared, "dev", {}, PlanRequest(tables=(T("b"), T("a"), T("b")), children="q, p"))
     assert one.request.tables == ("a", "b") and one.request.children == "p,q"
 
 

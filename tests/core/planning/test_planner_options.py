@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 
-from core.asking import EARLIEST, NOW
-from core.names import TableName as T
-from core.plan import Choice, Plan, Request, Strategy
-from core.plan_json import canonical, plan_as_json, request_as_json, request_from_json
+from core.model.actions import Strategy
+from core.model.names import TableName as T
+from core.plan.codec import canonical_text, plan_as_json, request_as_json, request_from_json
+from core.plan.model import Plan
+from core.plan.request import EARLIEST, NOW, PlanRequest, StrategyChoice
 from core.planning.planner import make_plan
-from tests.core.declaring import project, running, table
 from tests.core.planning.test_planner_properties import DELETE, DEPLOY, Case
-from tests.support.worlds import World
+from tests.support.domain_builders import project, running, table
+from tests.support.random_worlds import World
 
 DECLARED = project(
     table("src"),
@@ -49,15 +50,15 @@ OPTIONS: tuple[dict[str, Any], ...] = (
     {"start": "2026-09-01"},
     {"continues": "run-1"},
     {"nonce": "n"},
-    *({"choices": (Choice(T("a"), strategy),)} for strategy in Strategy),
-    {"choices": (Choice(T("b"), Strategy.PARTIAL, "2026-09-01"),)},
+    *({"choices": (StrategyChoice(T("a"), strategy),)} for strategy in Strategy),
+    {"choices": (StrategyChoice(T("b"), Strategy.PARTIAL, "2026-09-01"),)},
 )
 PAIRS = [{**one, **other} for one, other in combinations(OPTIONS, 2) if not one.keys() & other.keys()]
 VERBS = ("deploy", "delete")
 
 
 def test_every_option_of_a_request_is_tried() -> None:
-    assert {name for option in OPTIONS for name in option} == {f.name for f in fields(Request)} - {"verb"}
+    assert {name for option in OPTIONS for name in option} == {f.name for f in fields(PlanRequest)} - {"verb"}
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -77,9 +78,9 @@ def test_every_pair_of_options(verb: str) -> None:
 
 def holds(asked: dict[str, Any]) -> None:
     """Plan twice from requests in other orders; all that holds of every plan holds of this one."""
-    request = Request(**asked)
+    request = PlanRequest(**asked)
     plan, again = made(request), made(replace(request, tables=tuple(reversed(request.tables))))
-    assert canonical(plan_as_json(plan)) == canonical(plan_as_json(again)), asked
+    assert canonical_text(plan_as_json(plan)) == canonical_text(plan_as_json(again)), asked
     assert request_from_json(request_as_json(plan.request)) == plan.request, asked
     assert plan.steps or plan.refusals or all(node.action == "keep" for node in plan.nodes), asked
     assert all(refusal.summary and refusal.remedy for refusal in plan.refusals), asked
@@ -95,5 +96,5 @@ PROPERTIES = tuple(
 """Layers and folders reach other products, and a choice may be milder: that is what they are for."""
 
 
-def made(request: Request) -> Plan:
+def made(request: PlanRequest) -> Plan:
     return make_plan(DECLARED, "dev", OBSERVED, request)

@@ -11,16 +11,19 @@ from functools import cached_property
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from core.graph import edges_of
-from core.names import TableName as T
-from core.names import physical_name
-from core.plan import EXECUTABLE, Action, Binding, Do, Node, Plan, Request, Strategy
-from core.project import Project
-from core.vocabulary import State, Wanted
-from tests.core.declaring import project, running, table
-from tests.support.worlds import World, cases, times
+from core.lineage.table_graph import edges_of
+from core.model.actions import EXECUTABLE, Action, StepKind, Strategy
+from core.model.names import TableName as T
+from core.model.names import physical_name
+from core.model.states import State, WantedState
+from core.observed.deployment import Binding
+from core.plan.model import Plan, PlanNode
+from core.plan.request import PlanRequest
+from core.project.model import Project
+from tests.support.domain_builders import project, running, table
+from tests.support.random_worlds import World, cases, times
 
-BEGINS = frozenset({Do.START, Do.RESUME, Do.RESTART})
+BEGINS = frozenset({StepKind.START, StepKind.RESUME, StepKind.RESTART})
 OTHER = {str(strategy) for strategy in Strategy} - EXECUTABLE
 AT_REST = (State.STOPPED, State.FAILED, State.COMPLETED)
 
@@ -30,11 +33,11 @@ class Case:
     """A plan beside the world that it was made for."""
 
     world: World
-    request: Request
+    request: PlanRequest
     plan: Plan
 
     @cached_property
-    def nodes(self) -> dict[T, Node]:
+    def nodes(self) -> dict[T, PlanNode]:
         return {node.table: node for node in self.plan.nodes}
 
     @cached_property
@@ -50,7 +53,7 @@ class Case:
 
     @cached_property
     def begun(self) -> dict[tuple[T, int], int]:
-        return {(s.table, s.version): s.n for s in self.plan.steps if s.do in BEGINS or s.do is Do.REGISTER}
+        return {(s.table, s.version): s.n for s in self.plan.steps if s.do in BEGINS or s.do is StepKind.REGISTER}
 
     @cached_property
     def readers(self) -> dict[T, list[tuple[T, Binding]]]:
@@ -60,14 +63,14 @@ class Case:
                 found.setdefault(binding.parent, []).append((name, binding))
         return found
 
-    def does(self, *which: Do) -> Iterator[tuple[T, int]]:
+    def does(self, *which: StepKind) -> Iterator[tuple[T, int]]:
         return ((step.table, step.version) for step in self.plan.steps if step.do in which)
 
     def is_before(self, first: int, then: int) -> bool:
         return bool(self.behind[then] >> first & 1)
 
 
-def made(world: World, request: Request) -> Case:
+def made(world: World, request: PlanRequest) -> Case:
     return Case(world, request, world.plan(request))
 
 
@@ -87,7 +90,7 @@ def tell(case: Case) -> None:
 
 @given(cases())
 @settings(max_examples=times(30))
-def test_a_deploy(drawn: tuple[World, Request]) -> None:
+def test_a_deploy(drawn: tuple[World, PlanRequest]) -> None:
     case = made(*drawn)
     tell(case)
     for holds in DEPLOY:
@@ -172,7 +175,7 @@ def is_never_milder_than_a_parent_asks(case: Case) -> None:
 
 
 def ends_no_version_that_is_read_or_serves(case: Case) -> None:
-    ended = set(case.does(Do.STOP, Do.TOMBSTONE))
+    ended = set(case.does(StepKind.STOP, StepKind.TOMBSTONE))
     serving = {name: seen.version for name, seen in case.world.observed.items()}
     then = {name: seen.bindings for name, seen in case.world.observed.items()}
     for node in case.plan.nodes:
@@ -187,23 +190,23 @@ def ends_no_version_that_is_read_or_serves(case: Case) -> None:
 
 
 def makes_each_version_once_and_never_an_old_one_again(case: Case) -> None:
-    created = list(case.does(Do.CREATE))
+    created = list(case.does(StepKind.CREATE))
     assert len(created) == len(set(created))
     for table_, version in created:
         assert version > case.world.seen(table_).highest_version
-    assert set(created) == set(case.does(Do.START))
+    assert set(created) == set(case.does(StepKind.START))
 
 
 def destroys_nothing(case: Case) -> None:
     """A deploy drops no pointer, and sets aside only what never served."""
-    assert not set(case.does(Do.UNPOINT))
-    for table_, version in case.does(Do.TOMBSTONE):
+    assert not set(case.does(StepKind.UNPOINT))
+    for table_, version in case.does(StepKind.TOMBSTONE):
         seen = case.world.seen(table_)
         assert version in {spare.version for spare in seen.spare} or not seen.begun
 
 
 def does_not_touch_what_is_excluded(case: Case) -> None:
-    acted = {step.table for step in case.plan.steps if step.do is not Do.STOP}
+    acted = {step.table for step in case.plan.steps if step.do is not StepKind.STOP}
     acted |= {table for step in case.plan.steps for table in step.tables}
     assert not acted & set(case.request.exclude)
 
@@ -226,8 +229,8 @@ def touches_foreign_products_only_upwards_or_as_asked(case: Case) -> None:
 
 def swaps_everything_it_rebuilds_at_once_and_after_it_has_caught_up(case: Case) -> None:
     rebuilt = {node.table for node in case.plan.nodes if node.action is Action.REBUILD}
-    caught_up = {step.table: step.n for step in case.plan.steps if step.do is Do.CATCH_UP}
-    swaps = [step for step in case.plan.steps if step.do is Do.SWAP and set(step.tables) & rebuilt]
+    caught_up = {step.table: step.n for step in case.plan.steps if step.do is StepKind.CATCH_UP}
+    swaps = [step for step in case.plan.steps if step.do is StepKind.SWAP and set(step.tables) & rebuilt]
     if case.plan.steps and rebuilt:
         (swap,) = swaps
         assert set(swap.tables) == rebuilt == set(caught_up)
@@ -270,7 +273,7 @@ DEPLOY = (
 
 @given(cases("delete"))
 @settings(max_examples=times(20))
-def test_a_delete(drawn: tuple[World, Request]) -> None:
+def test_a_delete(drawn: tuple[World, PlanRequest]) -> None:
     case = made(*drawn)
     tell(case)
     for holds in DELETE:
@@ -278,19 +281,19 @@ def test_a_delete(drawn: tuple[World, Request]) -> None:
 
 
 def leaves_no_reader_that_runs_or_is_wanted(case: Case) -> None:
-    gone = {table_ for table_, _ in case.does(Do.TOMBSTONE)}
+    gone = {table_ for table_, _ in case.does(StepKind.TOMBSTONE)}
     for name in gone:
         for reader, _ in case.readers.get(name, ()):
             seen = case.world.seen(reader)
-            assert reader in gone or (seen.wanted == Wanted.STOPPED and seen.state in AT_REST), (name, reader)
+            assert reader in gone or (seen.wanted == WantedState.STOPPED and seen.state in AT_REST), (name, reader)
 
 
 def stops_sinks_before_sources(case: Case) -> None:
     first: dict[T, int] = {}
     for step in case.plan.steps:
-        if step.do is Do.STOP:
+        if step.do is StepKind.STOP:
             first.setdefault(step.table, step.n)
-    gone = {table_ for table_, _ in case.does(Do.TOMBSTONE)}
+    gone = {table_ for table_, _ in case.does(StepKind.TOMBSTONE)}
     for name in gone:
         for binding in case.world.seen(name).bindings:
             if binding.parent in gone:
@@ -298,20 +301,20 @@ def stops_sinks_before_sources(case: Case) -> None:
 
 
 def stops_and_unpoints_before_it_sets_aside(case: Case) -> None:
-    before = [step for step in case.plan.steps if step.do in (Do.STOP, Do.UNPOINT)]
+    before = [step for step in case.plan.steps if step.do in (StepKind.STOP, StepKind.UNPOINT)]
     for step in case.plan.steps:
-        if step.do is Do.TOMBSTONE:
+        if step.do is StepKind.TOMBSTONE:
             assert all(case.is_before(other.n, step.n) for other in before if other.table == step.table)
 
 
 def takes_no_external_table_and_begins_nothing(case: Case) -> None:
     tables = case.world.declared.tables
     assert not any(tables[step.table].external for step in case.plan.steps if step.table in tables)
-    assert {step.do for step in case.plan.steps} <= {Do.STOP, Do.UNPOINT, Do.TOMBSTONE}
+    assert {step.do for step in case.plan.steps} <= {StepKind.STOP, StepKind.UNPOINT, StepKind.TOMBSTONE}
 
 
 def keeps_what_is_excluded(case: Case) -> None:
-    assert not {table_ for table_, _ in case.does(Do.TOMBSTONE, Do.UNPOINT)} & set(case.request.exclude)
+    assert not {table_ for table_, _ in case.does(StepKind.TOMBSTONE, StepKind.UNPOINT)} & set(case.request.exclude)
 
 
 DELETE = (
@@ -341,7 +344,7 @@ def calls_for_an_edge(layers: int, width: int, what: str) -> float:
     declared = layered(layers, width)
     world = World(declared, {} if what == "start" else running(declared))
     verb = "delete" if what == "delete" else "deploy"
-    request = Request(verb=verb, everything=True, rebuild=what == "rebuild")
+    request = PlanRequest(verb=verb, everything=True, rebuild=what == "rebuild")
     world.plan(request)
     calls = 0
 

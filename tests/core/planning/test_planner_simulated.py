@@ -10,15 +10,17 @@ from dataclasses import dataclass, field, replace
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from core.drive import Control
-from core.names import TableName as T
-from core.plan import Action, Plan, Request
-from core.planning.offers import not_yet
-from core.project import Table
-from core.run import RunState, StepState
-from core.vocabulary import State, Wanted
-from tests.support.simulated import Agent, Died, Simulated, journalled
-from tests.support.worlds import EDITS, World, Written, request_of, times, world_of
+from core.model.actions import Action
+from core.model.names import TableName as T
+from core.model.states import State, WantedState
+from core.plan.model import Plan
+from core.plan.request import PlanRequest
+from core.planning.strategy_prices import not_executable_yet
+from core.project.model import Table
+from core.run.model import RunState, StepState
+from core.run.state_machine import OperatorControl
+from tests.support.random_worlds import EDITS, World, Written, request_of, times, world_of
+from tests.support.simulated_agent import Agent, Died, Simulated, journalled
 
 POINTS = 40
 """Crashes of one plan that are looked at; all of them, where there are no more."""
@@ -51,7 +53,7 @@ class Life:
         serving = sorted(key for key, row in self.pool.ledger.items() if row.active and not row.external)
         for key in chance.sample(serving, min(len(serving), chance.choice((0, 0, 1, 3)))):
             what = chance.choice(("stopped", "failed", "lost"))
-            wanted = Wanted.STOPPED if what == "stopped" else Wanted.RUNNING
+            wanted = WantedState.STOPPED if what == "stopped" else WantedState.RUNNING
             state = State.STOPPED if what == "stopped" else State.FAILED
             self.pool.queries.pop(key, None)
             self.pool.update(key, wanted=wanted, state=state)
@@ -63,12 +65,12 @@ class Life:
         """Plan something of what is there now that an agent carries out; the first plan starts everything."""
         self.round += 1
         if self.round == 1:
-            return self.look().plan(Request(everything=True, children="all"))
+            return self.look().plan(PlanRequest(everything=True, children="all"))
         self.live()
         world = self.look()
         request = request_of(self.chance, world, self.chance.choice(("deploy", "deploy", "delete")))
         plan = world.plan(request)
-        return world.plan(replace(request, choices=(), start="")) if not_yet(plan) else plan
+        return world.plan(replace(request, choices=(), start="")) if not_executable_yet(plan) else plan
 
 
 def born(seed: int, size: int) -> Life:
@@ -123,7 +125,7 @@ def test_a_failed_step_blocks_what_needs_it_and_a_retry_goes_on(life: Life, chan
         assert agent.apply() is RunState.FAILED
         blocked = journalled(life.pool, agent.run_id, StepState.BLOCKED)
         assert set(blocked) == {step.n for step in plan.steps if fails.n in behind(plan, step.n)}
-        assert agent.apply(Control("retry")) is RunState.DONE
+        assert agent.apply(OperatorControl("retry")) is RunState.DONE
         twin.settle()
         life.pool.settle()
         assert life.pool.things() == twin.things()

@@ -7,24 +7,25 @@ from typing import Any
 
 import pytest
 
-from core.explain.plans import request_words
-from core.facts import Facts
-from core.names import TableName
-from core.plan import Choice, Observed, Request
-from core.plan_json import canonical, plan_as_json, request_as_json, request_from_json
-from core.planning.scope import Scope, normal, resolve
-from core.planning.situation import Situation
-from core.project import Project
-from tests.core import declaring
-from tests.core.declaring import T
+from core.model.names import TableName
+from core.observed.deployment import ObservedDeployment
+from core.plan.codec import canonical_text, plan_as_json, request_as_json, request_from_json
+from core.plan.rendering import request_words
+from core.plan.request import PlanRequest, StrategyChoice
+from core.planning.context import PlanningContext
+from core.planning.scope import PlanScope, normal_request, resolve_scope
+from core.project.model import Project
+from core.project_files.parse_cache import ParseCache
+from tests.support import domain_builders
+from tests.support.domain_builders import T
 
-SHOP = declaring.project(
-    declaring.table("src", product="raw"),
-    declaring.table("a", "src", product="sales"),
-    declaring.table("b", "a", product="sales"),
-    declaring.table("c", "a", product="crm"),
-    declaring.table("d", "c b", product="crm"),
-    declaring.table("lone", "src", product="raw"),
+SHOP = domain_builders.project(
+    domain_builders.table("src", product="raw"),
+    domain_builders.table("a", "src", product="sales"),
+    domain_builders.table("b", "a", product="sales"),
+    domain_builders.table("c", "a", product="crm"),
+    domain_builders.table("d", "c b", product="crm"),
+    domain_builders.table("lone", "src", product="raw"),
 )
 """src → a → b, c → d, and a table beside them."""
 
@@ -48,28 +49,30 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "rebuild": {"rebuild": True},
     "keep": {"keep_table": True},
     "start": {"start": "now"},
-    "strategy": {"choices": (Choice(T("a"), "seam"),)},
+    "strategy": {"choices": (StrategyChoice(T("a"), "seam"),)},
 }
 
 
-def resolved(request: Request, project: Project = SHOP, observed: Mapping[TableName, Observed] | None = None) -> Scope:
-    situation = Situation(project, project.environments["dev"], observed or {}, Facts())
-    return resolve(normal(request), situation)
+def resolved(
+    request: PlanRequest, project: Project = SHOP, observed: Mapping[TableName, ObservedDeployment] | None = None
+) -> PlanScope:
+    situation = PlanningContext(project, project.environments["dev"], observed or {}, ParseCache())
+    return resolve_scope(normal_request(request), situation)
 
 
-def merged(*parts: dict[str, Any]) -> Request:
+def merged(*parts: dict[str, Any]) -> PlanRequest:
     """Give the request that asks for all of these together."""
     values: dict[str, Any] = {}
     for part in parts:
         for name, value in part.items():
             values[name] = (*values.get(name, ()), *value) if isinstance(value, tuple) else value
-    return Request(**values)
+    return PlanRequest(**values)
 
 
 @pytest.mark.parametrize("scope", SCOPES)
 def test_a_scope_takes_what_it_names(scope: str) -> None:
     asked, tables = SCOPES[scope]
-    found = resolved(Request(**asked))
+    found = resolved(PlanRequest(**asked))
     assert set(found.asked) == tables and found.refusals == () == found.warnings
 
 
@@ -97,29 +100,29 @@ def test_two_options_stand_beside_each_other_or_say_why_not(one: str, other: str
 
 @pytest.mark.parametrize("option", OPTIONS)
 def test_every_option_comes_back_from_json(option: str) -> None:
-    request = normal(merged(SCOPES["product"][0], SCOPES["layer"][0], SCOPES["folder"][0], OPTIONS[option]))
+    request = normal_request(merged(SCOPES["product"][0], SCOPES["layer"][0], SCOPES["folder"][0], OPTIONS[option]))
     assert request_from_json(request_as_json(request)) == request
 
 
 def test_what_a_reference_found_and_pipelines_come_back_from_json() -> None:
     found = {"changed_since": "main", "tables": (T("d"),), "gone": (T("x"),)}
     for asked in (found, {"verb": "delete", "pipelines": (T("d"),)}):
-        request = normal(merged(asked))
-        assert request_from_json(json.loads(canonical(request_as_json(request)))) == request
+        request = normal_request(merged(asked))
+        assert request_from_json(json.loads(canonical_text(request_as_json(request)))) == request
 
 
 def test_the_bytes_of_a_request_know_neither_order_nor_repetition() -> None:
     parts = [SCOPES["table"][0], SCOPES["product"][0], {"tables": (T("a"), T("b"))}, {"products": ("crm", "crm")},
              {"exclude": (T("d"), T("c"))}]  # fmt: skip
-    written = {canonical(request_as_json(normal(merged(*order)))) for order in permutations(parts)}
+    written = {canonical_text(request_as_json(normal_request(merged(*order)))) for order in permutations(parts)}
     assert len(written) == 1
 
 
 def test_a_plan_does_not_depend_on_the_order_of_its_scopes() -> None:
-    observed = declaring.running(SHOP)
+    observed = domain_builders.running(SHOP)
     asked = [{"layers": ("fact", "source")}, {"folders": ("pipelines/facts/crm", "pipelines/facts/raw")}]
     made = {
-        canonical(plan_as_json(declaring.plan(SHOP, observed, "b", **{**one, **other})))
+        canonical_text(plan_as_json(domain_builders.plan(SHOP, observed, "b", **{**one, **other})))
         for one, other in permutations(asked)
     }
     assert len(made) == 1
@@ -138,7 +141,7 @@ def test_a_plan_does_not_depend_on_the_order_of_its_scopes() -> None:
          "name a folder with tables below pipelines/"),
         ({"everything": True, "children": "slaes"}, "there is no product slaes", "did you mean sales?"),
         ({"everything": True, "exclude": (T("lonee"),)}, "there is no table lonee", "did you mean lone?"),
-        ({"everything": True, "choices": (Choice(T("lonee"), "seam"),)}, "there is no table lonee",
+        ({"everything": True, "choices": (StrategyChoice(T("lonee"), "seam"),)}, "there is no table lonee",
          "did you mean lone?"),
         ({"pipelines": (T("d"),)}, "only a delete takes a pipeline",
          "deploy its sink: headgate plan d starts what it needs"),
@@ -148,19 +151,19 @@ def test_a_plan_does_not_depend_on_the_order_of_its_scopes() -> None:
     ],
 )  # fmt: skip
 def test_what_means_nothing_here_is_refused_with_the_nearest(asked: dict[str, Any], summary: str, remedy: str) -> None:
-    refusals = resolved(Request(**asked)).refusals
+    refusals = resolved(PlanRequest(**asked)).refusals
     assert [(refusal.summary, refusal.remedy) for refusal in refusals] == [(summary, remedy)]
 
 
 def test_all_mistakes_are_told_at_once() -> None:
-    found = resolved(Request(tables=(T("x"), T("y")), products=("z",)))
+    found = resolved(PlanRequest(tables=(T("x"), T("y")), products=("z",)))
     assert [refusal.summary for refusal in found.refusals] == [
         "there is no table x", "there is no table y", "there is no product z",
     ]  # fmt: skip
 
 
 def test_of_many_unknown_names_only_the_first_are_compared_with_every_known_one() -> None:
-    refusals = resolved(Request(tables=tuple(T(f"lon{n}") for n in range(5)))).refusals
+    refusals = resolved(PlanRequest(tables=tuple(T(f"lon{n}") for n in range(5)))).refusals
     assert [refusal.remedy for refusal in refusals] == ["did you mean lone?"] * 3 + [
         "see the tables with `headgate ls`"
     ] * 2
@@ -168,11 +171,11 @@ def test_of_many_unknown_names_only_the_first_are_compared_with_every_known_one(
 
 def test_children_are_those_of_the_products_of_what_is_asked_for_and_of_accepted_ones() -> None:
     for children, products in (("product", {"sales"}), ("crm", {"sales", "crm"}), ("none", set()), ("all", {"sales"})):
-        assert resolved(Request(tables=(T("a"),), children=children)).products == products
+        assert resolved(PlanRequest(tables=(T("a"),), children=children)).products == products
 
 
 def test_what_is_excluded_is_warned_of_where_it_was_named_or_has_nothing_to_do_with_the_request() -> None:
-    found = resolved(Request(tables=(T("b"), T("d")), exclude=(T("d"), T("lone"), T("c"))))
+    found = resolved(PlanRequest(tables=(T("b"), T("d")), exclude=(T("d"), T("lone"), T("c"))))
     assert [(warned.table, warned.summary) for warned in found.warnings] == [
         ("d", "is named and excluded: it stays out"),
         ("lone", "is excluded, and nothing that is asked for has to do with it"),
@@ -181,33 +184,33 @@ def test_what_is_excluded_is_warned_of_where_it_was_named_or_has_nothing_to_do_w
 
 
 def test_only_what_was_asked_for_one_by_one_is_named() -> None:
-    assert resolved(Request(tables=(T("a"), T("b")), products=("crm",), exclude=(T("b"),))).named == {"a"}
-    assert resolved(Request(tables=(T("a"),), changed_since="main")).named == frozenset()
+    assert resolved(PlanRequest(tables=(T("a"), T("b")), products=("crm",), exclude=(T("b"),))).named == {"a"}
+    assert resolved(PlanRequest(tables=(T("a"),), changed_since="main")).named == frozenset()
 
 
 def test_a_table_that_was_stopped_on_purpose_stays_so_when_only_a_reference_found_it() -> None:
-    observed = declaring.running(SHOP, b="stopped")
-    observed[T("b")] = declaring.deployed(SHOP.tables[T("b")], state="stopped", wanted="stopped")
-    found = declaring.plan(SHOP, observed, "b", changed_since="main")
+    observed = domain_builders.running(SHOP, b="stopped")
+    observed[T("b")] = domain_builders.deployed(SHOP.tables[T("b")], state="stopped", wanted="stopped")
+    found = domain_builders.plan(SHOP, observed, "b", changed_since="main")
     assert found.empty and [w.summary for w in found.warnings] == [
         "was stopped on purpose and stays so: name it to start it"
     ]
-    assert declaring.actions(declaring.plan(SHOP, observed, "b"))["b"] == "resume"
+    assert domain_builders.actions(domain_builders.plan(SHOP, observed, "b"))["b"] == "resume"
 
 
 def test_nothing_that_changed_is_an_empty_plan_and_no_refusal() -> None:
-    found = declaring.plan(SHOP, declaring.running(SHOP), products=(), changed_since="main")
+    found = domain_builders.plan(SHOP, domain_builders.running(SHOP), products=(), changed_since="main")
     assert found.empty and not found.refusals and not found.nodes
 
 
 def test_a_request_of_a_reference_reads_like_its_command() -> None:
-    found = declaring.plan(SHOP, declaring.running(SHOP), "b", "d", changed_since="main", exclude=(T("c"),))
+    found = domain_builders.plan(SHOP, domain_builders.running(SHOP), "b", "d", changed_since="main", exclude=(T("c"),))
     assert request_words(found) == "deploy --changed-since main (2 tables) --exclude c"
 
 
 def test_a_table_that_is_gone_is_warned_of_with_how_to_delete_it() -> None:
-    observed = declaring.running(SHOP) | {T("old"): declaring.deployed(declaring.table("old", "a"))}
-    found = declaring.plan(SHOP, observed, products=(), changed_since="main", gone=(T("old"), T("never")))
+    observed = domain_builders.running(SHOP) | {T("old"): domain_builders.deployed(domain_builders.table("old", "a"))}
+    found = domain_builders.plan(SHOP, observed, products=(), changed_since="main", gone=(T("old"), T("never")))
     assert [(w.table, w.summary) for w in found.warnings] == [
         ("never", "was declared at main and is no longer, and nothing of it is deployed"),
         ("old", "was declared at main and is no longer: to delete it, headgate plan delete old"),

@@ -6,33 +6,37 @@ import pytest
 from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
-from core.errors import UsageError
-from core.known import Known
-from core.lineage import Tracer
-from core.plan import Action, Plan, Request
+from core.lineage.column_lineage import LineageTracer
+from core.model.actions import Action
+from core.model.errors import UsageError
+from core.observed.planner_input import PlannerInput
+from core.plan.model import Plan
+from core.plan.request import PlanRequest
 from core.planning.planner import make_plan
-from core.project import Project, Settings, Table
-from core.reports.impact import Answer, Effect, Event, Impact, as_if_running, impact_of
-from core.revision import revision_of
-from core.sql.inputs import Origin
-from tests.core.declaring import T, deployed, project, running, table
+from core.project.model import Project, Settings, Table
+from core.project_files.revision_reader import revision_of
+from core.reports.impact import Impact, ImpactAnswer, ImpactEffect, ImpactEvent, as_if_running, impact_of
+from core.sql.lineage.model import ColumnOrigin
 from tests.core.reports.test_inventory import sample
-from tests.support.worlds import World, worlds
+from tests.support.domain_builders import T, deployed, project, running, table
+from tests.support.random_worlds import World, worlds
 
 
 def asked(
-    declared: Project, words: str, *, children: str = "", known: Known | None = None, facts: object = None
+    declared: Project, words: str, *, children: str = "", known: PlannerInput | None = None, facts: object = None
 ) -> Impact:
     name, _, column = words.partition(".")
-    root = Origin(T(name), column)
-    return impact_of(declared, "dev", known or Known(), root, Tracer(declared), children=children, facts=facts)  # type: ignore[arg-type]  # Facts of a world.
+    root = ColumnOrigin(T(name), column)
+    return impact_of(
+        declared, "dev", known or PlannerInput(), root, LineageTracer(declared), children=children, facts=facts
+    )  # type: ignore[arg-type]  # Facts of a world.
 
 
-def of(found: Impact, event: Event) -> Answer:
+def of(found: Impact, event: ImpactEvent) -> ImpactAnswer:
     return next(answer for answer in found.answers if answer.event is event)
 
 
-def names(answer: Answer, *effects: Effect) -> set[str]:
+def names(answer: ImpactAnswer, *effects: ImpactEffect) -> set[str]:
     return {str(one.table) for one in answer.reached if one.effect in effects}
 
 
@@ -40,7 +44,7 @@ def done(plan: Plan, action: Action) -> set[str]:
     return {str(node.table) for node in plan.nodes if node.action is action}
 
 
-def shown(answer: Answer) -> list[str]:
+def shown(answer: ImpactAnswer) -> list[str]:
     """Write a line for each table: effect, depth, name, what leads to it, and the place that names the column."""
     return [
         f"{one.effect} {one.depth} {one.table} < "
@@ -70,37 +74,37 @@ def questions(draw: st.DrawFn) -> tuple[World, str, str]:
 @given(questions())
 def test_rebuilt_is_what_a_plan_of_a_rebuild_decides(question: tuple[World, str, str]) -> None:
     world, name, children = question
-    answer = of(asked(world.declared, name, children=children, known=Known(world.observed), facts=world.facts),
-                Event.REBUILT)  # fmt: skip
+    answer = of(asked(world.declared, name, children=children, known=PlannerInput(world.observed), facts=world.facts),
+                ImpactEvent.REBUILT)  # fmt: skip
     assert answer.request is not None
     if not answer.request.tables:
         event("nothing deployed reads it")
-        assert not names(answer, Effect.REBUILT, Effect.RESTARTED, Effect.LEFT_BEHIND)
+        assert not names(answer, ImpactEffect.REBUILT, ImpactEffect.RESTARTED, ImpactEffect.LEFT_BEHIND)
         return
-    request = Request(tables=answer.request.tables, rebuild=True, children=children or "product")
+    request = PlanRequest(tables=answer.request.tables, rebuild=True, children=children or "product")
     plan = world.plan(request)
     event("refused" if answer.refusals else "not refused")
-    assert names(answer, Effect.REBUILT) | {name} == done(plan, Action.REBUILD) | {name}
-    assert names(answer, Effect.RESTARTED) == done(plan, Action.RESTART) - {name}
+    assert names(answer, ImpactEffect.REBUILT) | {name} == done(plan, Action.REBUILD) | {name}
+    assert names(answer, ImpactEffect.RESTARTED) == done(plan, Action.RESTART) - {name}
     moved = {str(node.table) for node in plan.nodes if node.action not in (Action.KEEP, Action.RECORD)}
-    assert names(answer, Effect.LEFT_BEHIND) == {str(left.table) for left in plan.left_behind} - moved
+    assert names(answer, ImpactEffect.LEFT_BEHIND) == {str(left.table) for left in plan.left_behind} - moved
     assert set(answer.refusals) <= set(plan.refusals)
 
 
 @given(questions())
 def test_dropped_is_what_a_plan_of_a_delete_decides(question: tuple[World, str, str]) -> None:
     world, name, children = question
-    answer = of(asked(world.declared, name, children=children, known=Known(world.observed), facts=world.facts),
-                Event.DROPPED)  # fmt: skip
-    plan = world.plan(Request(verb="delete", tables=(T(name),), children=children))
-    assert names(answer, Effect.DELETED) == done(plan, Action.DELETE) - {name}
+    answer = of(asked(world.declared, name, children=children, known=PlannerInput(world.observed), facts=world.facts),
+                ImpactEvent.DROPPED)  # fmt: skip
+    plan = world.plan(PlanRequest(verb="delete", tables=(T(name),), children=children))
+    assert names(answer, ImpactEffect.DELETED) == done(plan, Action.DELETE) - {name}
     assert set(answer.refusals) <= set(plan.refusals)
     if any(" is external" in refusal.summary for refusal in answer.refusals):
         event("external")
         return
     read = any(" is read by " in refusal.summary and refusal.table == name for refusal in plan.refusals)
     event("read" if read else "not read")
-    refused = (one for one in answer.reached if one.effect is Effect.REFUSED)
+    refused = (one for one in answer.reached if one.effect is ImpactEffect.REFUSED)
     assert any(name in one.why.removeprefix("reads ").split(", ") for one in refused) == read
 
 
@@ -122,34 +126,34 @@ def without(made: Table, column: str) -> Table:
 @pytest.mark.parametrize("words", every_column())
 def test_a_lost_column_is_what_a_plan_of_the_edit_decides(words: str) -> None:
     declared, (name, column) = sample(), words.split(".")
-    answer = of(asked(declared, words, children="all"), Event.COLUMN_LOST)
+    answer = of(asked(declared, words, children="all"), ImpactEvent.COLUMN_LOST)
     edited = replace(declared, tables={**declared.tables, T(name): without(declared.tables[T(name)], column)})
     texts = {n: revision_of(made).texts for n, made in declared.tables.items()}
     observed = {n: replace(seen, deployed=texts[n]) for n, seen in as_if_running(declared).items()}
-    plan = make_plan(edited, "dev", observed, Request(tables=(T(name),), children="all"))
+    plan = make_plan(edited, "dev", observed, PlanRequest(tables=(T(name),), children="all"))
     told = (refusal.summary for refusal in plan.refusals if "loses column" in refusal.summary)
     readers = {summary.split(", which ")[1].split(" reads at ")[0] for summary in told}
-    assert names(answer, Effect.REFUSED) == readers
+    assert names(answer, ImpactEffect.REFUSED) == readers
     rebuilt = done(plan, Action.REBUILD) - {name}
-    assert names(answer, Effect.REBUILT) <= rebuilt <= names(answer, Effect.REBUILT, Effect.REFUSED)
+    assert names(answer, ImpactEffect.REBUILT) <= rebuilt <= names(answer, ImpactEffect.REBUILT, ImpactEffect.REFUSED)
     assert answer.refused == bool(plan.refusals)
 
 
 def test_a_rebuild_in_the_sample_takes_its_product_along_and_leaves_others_behind() -> None:
     found = asked(sample(), "int_order_items")
-    assert shown(of(found, Event.REBUILT)) == [
+    assert shown(of(found, ImpactEvent.REBUILT)) == [
         "rebuilt 1 int_priced_items < int_order_items",
         "rebuilt 2 fct_revenue < int_priced_items",
         "left behind 1 fct_kitchen_load < int_order_items",
         "left behind 2 vw_busy_windows < fct_kitchen_load",
     ]
-    assert [one.why for one in of(found, Event.REBUILT).reached][2:] == [
+    assert [one.why for one in of(found, ImpactEvent.REBUILT).reached][2:] == [
         "stays on int_order_items__v1", "stays on fct_kitchen_load__v1",
     ]  # fmt: skip
 
 
 def test_a_drop_in_the_sample_is_refused_by_its_readers_and_starves_theirs() -> None:
-    answer = of(asked(sample(), "int_order_items"), Event.DROPPED)
+    answer = of(asked(sample(), "int_order_items"), ImpactEvent.DROPPED)
     assert answer.refused and shown(answer) == [
         "refused 1 fct_kitchen_load < int_order_items",
         "refused 1 int_priced_items < int_order_items",
@@ -159,7 +163,7 @@ def test_a_drop_in_the_sample_is_refused_by_its_readers_and_starves_theirs() -> 
 
 
 def test_a_lost_column_is_followed_to_what_is_made_from_it() -> None:
-    answer = of(asked(sample(), "pizzas.price_cents", children="all"), Event.COLUMN_LOST)
+    answer = of(asked(sample(), "pizzas.price_cents", children="all"), ImpactEvent.COLUMN_LOST)
     assert shown(answer) == [
         "refused 1 int_priced_items < pizzas! @ dml.int_priced_items.sql:3 -> price_cents",
         "rebuilt 2 fct_revenue < int_priced_items @ dml.fct_revenue.sql:3 -> revenue_cents",
@@ -168,22 +172,22 @@ def test_a_lost_column_is_followed_to_what_is_made_from_it() -> None:
 
 def test_a_column_that_only_decides_rows_or_groups_is_used_and_makes_nothing() -> None:
     declared = sample()
-    where = of(asked(declared, "int_order_items.status"), Event.COLUMN_LOST).reached[0]
-    assert (where.effect, where.place, where.makes) == (Effect.REFUSED, "dml.int_priced_items.sql:6", ())
-    key = of(asked(declared, "int_priced_items.pizza_name"), Event.COLUMN_LOST).reached[0]
+    where = of(asked(declared, "int_order_items.status"), ImpactEvent.COLUMN_LOST).reached[0]
+    assert (where.effect, where.place, where.makes) == (ImpactEffect.REFUSED, "dml.int_priced_items.sql:6", ())
+    key = of(asked(declared, "int_priced_items.pizza_name"), ImpactEvent.COLUMN_LOST).reached[0]
     assert (key.table, key.place, key.makes) == ("fct_revenue", "dml.fct_revenue.sql:2,5", ("pizza_name",))
-    watermark = of(asked(declared, "int_paid_orders.paid_at"), Event.COLUMN_LOST).reached[0]
-    assert (watermark.effect, watermark.place) == (Effect.REFUSED, "dml.fct_takings.sql:5,6")
+    watermark = of(asked(declared, "int_paid_orders.paid_at"), ImpactEvent.COLUMN_LOST).reached[0]
+    assert (watermark.effect, watermark.place) == (ImpactEffect.REFUSED, "dml.fct_takings.sql:5,6")
 
 
 def test_a_reader_of_an_external_table_that_does_not_use_the_column_is_unaffected() -> None:
     c = table("c", "src", columns="note string")
     declared = project(table("src", columns="id bigint,note string"), table("a", "src"), table("b", "a"), c)
-    answer = of(asked(declared, "src.note"), Event.COLUMN_LOST)
+    answer = of(asked(declared, "src.note"), ImpactEvent.COLUMN_LOST)
     assert [(one.table, one.effect, one.why) for one in answer.reached] == [
-        ("c", Effect.REFUSED, "reads src.note at dml.c.sql:2"),
-        ("a", Effect.UNAFFECTED, "does not use src.note"),
-        ("b", Effect.UNAFFECTED, "does not use src.note"),
+        ("c", ImpactEffect.REFUSED, "reads src.note at dml.c.sql:2"),
+        ("a", ImpactEffect.UNAFFECTED, "does not use src.note"),
+        ("b", ImpactEffect.UNAFFECTED, "does not use src.note"),
     ]
     assert [refusal.summary for refusal in answer.refusals] == ["src is external: its maker changes it"]
 
@@ -192,31 +196,31 @@ def test_a_statement_set_is_rebuilt_as_one_and_readers_of_its_other_tables_with_
     declared = project(
         table("src"), table("a", "src"), table("b", "a", unit="set"), table("c", "src", unit="set"), table("d", "c")
     )
-    assert shown(of(asked(declared, "a"), Event.REBUILT)) == [
+    assert shown(of(asked(declared, "a"), ImpactEvent.REBUILT)) == [
         "rebuilt 1 b < a", "rebuilt 1 c < ", "rebuilt 2 d < c",
     ]  # fmt: skip
 
 
 def test_what_came_with_its_statement_set_and_what_reads_an_external_table_says_so() -> None:
     declared = project(table("src"), table("a", "src", unit="set"), table("b", "src", unit="set"))
-    (b,) = of(asked(declared, "a"), Event.REBUILT).reached
+    (b,) = of(asked(declared, "a"), ImpactEvent.REBUILT).reached
     assert (b.table, b.depth, b.why) == ("b", 0, "one statement set with a")
-    assert {one.why for one in of(asked(declared, "src"), Event.REBUILT).reached} == {"reads src"}
+    assert {one.why for one in of(asked(declared, "src"), ImpactEvent.REBUILT).reached} == {"reads src"}
 
 
 def test_a_static_reader_is_restarted_and_what_it_writes_goes_on() -> None:
     declared = project(src="", dim="src", a="src dim!", b="a")
-    assert shown(of(asked(declared, "dim"), Event.REBUILT)) == ["restarted 1 a < dim!", "unaffected 2 b < a"]
+    assert shown(of(asked(declared, "dim"), ImpactEvent.REBUILT)) == ["restarted 1 a < dim!", "unaffected 2 b < a"]
 
 
 def test_a_stopped_reader_lets_a_table_go_and_could_not_go_on() -> None:
     declared = project(src="", a="src", b="a")
     observed = running(declared)
     observed[T("b")] = replace(observed[T("b")], state="stopped", wanted="stopped")
-    answer = of(asked(declared, "a", known=Known(observed)), Event.DROPPED)
+    answer = of(asked(declared, "a", known=PlannerInput(observed)), ImpactEvent.DROPPED)
     assert not answer.refused
     assert [(one.effect, one.why) for one in answer.reached] == [
-        (Effect.STRANDED, "is stopped and reads a: it could not go on from its checkpoint")
+        (ImpactEffect.STRANDED, "is stopped and reads a: it could not go on from its checkpoint")
     ]
 
 
@@ -225,7 +229,8 @@ def test_what_is_fed_by_a_longer_way_than_its_nearest_is_starved_as_well() -> No
     observed = running(declared)
     observed[T("rest")] = replace(observed[T("rest")], state="stopped", wanted="stopped")
     found = {
-        str(one.table): one.effect for one in of(asked(declared, "a", known=Known(observed)), Event.DROPPED).reached
+        str(one.table): one.effect
+        for one in of(asked(declared, "a", known=PlannerInput(observed)), ImpactEvent.DROPPED).reached
     }
     assert found == {"x": "refused", "rest": "stranded", "y": "starved", "z": "starved", "both": "starved"}
 
@@ -233,17 +238,17 @@ def test_what_is_fed_by_a_longer_way_than_its_nearest_is_starved_as_well() -> No
 def test_what_is_not_deployed_is_answered_as_if_all_that_is_declared_ran() -> None:
     declared = project(src="", a="src", b="a")
     only = {T("b"): deployed(declared.tables[T("b")])}
-    assert not asked(declared, "a", known=Known(only)).deployed
-    assert shown(of(asked(declared, "a", known=Known(only)), Event.REBUILT)) == ["rebuilt 1 b < a"]
-    assert asked(declared, "b", known=Known(only)).deployed
+    assert not asked(declared, "a", known=PlannerInput(only)).deployed
+    assert shown(of(asked(declared, "a", known=PlannerInput(only)), ImpactEvent.REBUILT)) == ["rebuilt 1 b < a"]
+    assert asked(declared, "b", known=PlannerInput(only)).deployed
 
 
 def test_a_reader_that_is_declared_and_not_deployed_is_unaffected() -> None:
     declared = project(src="", a="src", b="a", c="b")
-    found = asked(declared, "a", known=Known(running(declared, "src", "a", "b")))
-    assert [(one.table, one.effect, one.why) for one in of(found, Event.REBUILT).reached] == [
-        ("b", Effect.REBUILT, of(found, Event.REBUILT).reached[0].why),
-        ("c", Effect.UNAFFECTED, "is not deployed"),
+    found = asked(declared, "a", known=PlannerInput(running(declared, "src", "a", "b")))
+    assert [(one.table, one.effect, one.why) for one in of(found, ImpactEvent.REBUILT).reached] == [
+        ("b", ImpactEffect.REBUILT, of(found, ImpactEvent.REBUILT).reached[0].why),
+        ("c", ImpactEffect.UNAFFECTED, "is not deployed"),
     ]
 
 
@@ -251,13 +256,13 @@ def test_readers_outside_are_told_of_every_new_name_and_of_a_drop() -> None:
     told = Settings(readers=("dashboard (bi-team)", "export"))
     declared = project(table("src"), table("a", "src"), table("b", "a", settings=told))
     found = asked(declared, "a")
-    assert [(o.reader, o.owner, o.before, o.after) for o in of(found, Event.REBUILT).outside] == [
+    assert [(o.reader, o.owner, o.before, o.after) for o in of(found, ImpactEvent.REBUILT).outside] == [
         ("dashboard", "bi-team", "b__v1", "b__v2"), ("export", "", "b__v1", "b__v2"),
     ]  # fmt: skip
-    plan = make_plan(declared, "dev", as_if_running(declared), Request(tables=(T("a"),), rebuild=True))
-    assert of(found, Event.REBUILT).outside == plan.readers
-    assert of(found, Event.DROPPED).outside == ()
-    gone = of(asked(declared, "b"), Event.DROPPED).outside
+    plan = make_plan(declared, "dev", as_if_running(declared), PlanRequest(tables=(T("a"),), rebuild=True))
+    assert of(found, ImpactEvent.REBUILT).outside == plan.readers
+    assert of(found, ImpactEvent.DROPPED).outside == ()
+    gone = of(asked(declared, "b"), ImpactEvent.DROPPED).outside
     assert [(o.before, o.after) for o in gone] == [("b__v1", ""), ("b__v1", "")]
 
 
@@ -274,7 +279,7 @@ def test_an_unknown_product_is_a_wrong_command_and_one_far_away_is_none() -> Non
     declared = project(table("src"), table("a", "src"), table("b", "a"), table("x", product="far"))
     with pytest.raises(UsageError, match="there is no product fat"):
         asked(declared, "a", children="fat")
-    assert shown(of(asked(declared, "a", children="far"), Event.REBUILT)) == ["rebuilt 1 b < a"]
+    assert shown(of(asked(declared, "a", children="far"), ImpactEvent.REBUILT)) == ["rebuilt 1 b < a"]
 
 
 def test_as_if_running_is_what_a_first_deploy_would_leave() -> None:

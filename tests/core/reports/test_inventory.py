@@ -5,12 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from core.layouts import read_project
-from core.plan import Binding
-from core.project import Project
-from core.reports.inventory import Entry, Reading, Selection, Serving, inventory_of, select
-from core.vocabulary import Layer
-from tests.core.declaring import T, project, table
+from core.observed.deployment import Binding
+from core.project.model import Layer, Project
+from core.project_files.loader import read_project
+from core.reports.inventory import (
+    InventoryEntry,
+    InventoryReading,
+    InventorySelection,
+    ServingVersion,
+    inventory_of,
+    select,
+)
+from tests.support.domain_builders import T, project, table
 
 SAMPLE = Path(__file__).parents[3] / "pipelines/samples/pizzeria"
 
@@ -23,17 +29,17 @@ def sample() -> Project:
     return found
 
 
-def serving(*reads: str, **known: object) -> Serving:
+def serving(*reads: str, **known: object) -> ServingVersion:
     bound = tuple(Binding(T(name), 1, True) for name in reads)
     every = {"version": 1, "state": "running", "product": "p", "layer": "fact", "owner": "", "format": "parquet"}
-    return Serving(**{**every, "external": False, "stateful": False, "reads": bound, **known})  # type: ignore[arg-type]
+    return ServingVersion(**{**every, "external": False, "stateful": False, "reads": bound, **known})  # type: ignore[arg-type]
 
 
-def by_name(entries: tuple[Entry, ...]) -> dict[str, Entry]:
+def by_name(entries: tuple[InventoryEntry, ...]) -> dict[str, InventoryEntry]:
     return {str(entry.table): entry for entry in entries}
 
 
-def names(entries: tuple[Entry, ...]) -> str:
+def names(entries: tuple[InventoryEntry, ...]) -> str:
     return " ".join(entry.table for entry in entries)
 
 
@@ -42,8 +48,8 @@ def test_the_sample_is_listed_by_name_with_what_feeds_and_reads_each_table() -> 
     assert [entry.table for entry in entries] == sorted(entry.table for entry in entries)
     items = by_name(entries)["int_priced_items"]
     assert (items.product, items.layer, items.external, items.stateful) == ("sales", Layer.INTERMEDIATE, False, False)
-    assert items.parents == (Reading(T("int_order_items"), True), Reading(T("pizzas"), False))
-    assert (items.children, items.products) == ((Reading(T("fct_revenue"), True),), ())
+    assert items.parents == (InventoryReading(T("int_order_items"), True), InventoryReading(T("pizzas"), False))
+    assert (items.children, items.products) == ((InventoryReading(T("fct_revenue"), True),), ())
     folder = "pipelines/intermediates/sales/int_priced_items"
     assert items.files == tuple(f"{folder}/sql-scripts/{kind}.int_priced_items.sql" for kind in ("ddl", "dml"))
 
@@ -51,14 +57,17 @@ def test_the_sample_is_listed_by_name_with_what_feeds_and_reads_each_table() -> 
 @pytest.mark.parametrize(
     ("selection", "expected"),
     [
-        (Selection(cross_product=True), "int_order_items pizzas src_orders"),
-        (Selection(unused=True), "dim_clients int_seated_orders"),
-        (Selection(single_reader=True, products=("crm",)), "client_changes dim_seatings table_assignments tables"),
-        (Selection(single_reader=True, cross_product=True), "pizzas"),
-        (Selection(products=("nobody",)), ""),
+        (InventorySelection(cross_product=True), "int_order_items pizzas src_orders"),
+        (InventorySelection(unused=True), "dim_clients int_seated_orders"),
+        (
+            InventorySelection(single_reader=True, products=("crm",)),
+            "client_changes dim_seatings table_assignments tables",
+        ),
+        (InventorySelection(single_reader=True, cross_product=True), "pizzas"),
+        (InventorySelection(products=("nobody",)), ""),
     ],
 )
-def test_a_selection_takes_the_tables_for_which_all_of_it_holds(selection: Selection, expected: str) -> None:
+def test_a_selection_takes_the_tables_for_which_all_of_it_holds(selection: InventorySelection, expected: str) -> None:
     assert names(select(inventory_of(sample(), {}), selection)) == expected
 
 
@@ -69,19 +78,30 @@ def test_a_fact_that_nothing_reads_is_no_unused_table_and_a_dimension_is() -> No
 
 def test_a_table_that_is_read_streamed_and_static_by_one_statement_is_one_streamed_parent() -> None:
     found = by_name(inventory_of(project(src="", a="src src!"), {}))
-    assert (found["a"].parents, found["src"].children) == ((Reading(T("src"), True),), (Reading(T("a"), True),))
+    assert (found["a"].parents, found["src"].children) == (
+        (InventoryReading(T("src"), True),),
+        (InventoryReading(T("a"), True),),
+    )
 
 
 def test_what_is_deployed_and_no_longer_declared_is_listed_and_counts_as_a_reader() -> None:
     found = by_name(inventory_of(project(src="", a="src"), {T("gone"): serving("a", product="crm")}))
     gone = found["gone"]
-    assert (gone.declared, gone.product, gone.folder, gone.parents) == (False, "crm", "", (Reading(T("a"), True),))
-    assert (found["a"].children, found["a"].products) == ((Reading(T("gone"), True),), ("crm",))
+    assert (gone.declared, gone.product, gone.folder, gone.parents) == (
+        False,
+        "crm",
+        "",
+        (InventoryReading(T("a"), True),),
+    )
+    assert (found["a"].children, found["a"].products) == ((InventoryReading(T("gone"), True),), ("crm",))
 
 
 def test_a_deployed_version_that_still_reads_what_its_text_no_longer_does_is_a_reader() -> None:
     found = by_name(inventory_of(project(src="", a="src", b="src", c="b"), {T("c"): serving("a")}))
-    assert (found["c"].parents, found["a"].children) == ((Reading(T("b"), True),), (Reading(T("c"), True),))
+    assert (found["c"].parents, found["a"].children) == (
+        (InventoryReading(T("b"), True),),
+        (InventoryReading(T("c"), True),),
+    )
 
 
 def test_products_are_those_of_other_readers_alone() -> None:

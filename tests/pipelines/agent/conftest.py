@@ -7,17 +7,18 @@ from typing import Any
 
 import pytest
 
-from core.errors import EngineRefused, HeadgateError, PoolUnreachable, TryAgain
-from core.home import Locations
-from core.names import TableName
-from core.opinions import Answer, Question
-from core.ports import Checkpoint, Position, Query, Start, unheard
-from core.project import Environment
-from pipelines.agent.deploying import Ground
-from pipelines.agent.journal import FaultPoints
-from pipelines.agent.world import Engine, World
-from state.rows import Facts
-from state.store import create_or_open
+from core.changes.spark_analysis import AnalysisAnswer, AnalysisQuestion
+from core.ipc.environment_paths import EnvironmentPaths
+from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable, TryAgain
+from core.model.names import TableName
+from core.ports.spark import QueryStart, ReportedQuery, unheard
+from core.ports.storage import CheckpointState, SourceLag
+from core.project.model import Environment
+from pipelines.agent.context import AgentContext, EnginePorts
+from pipelines.agent.deployment_compiler import EnvironmentLayout
+from pipelines.agent.fault_points import FaultPoints
+from state.ledger import create_or_open
+from state.row_types import EnvironmentRow
 
 
 @dataclass
@@ -25,14 +26,14 @@ class ScriptedPool:
     """A pool in memory: queries, tables and views by name; `refuse` maps a query's name to Spark's refusal, `answers` a
     question's key to what Spark says, `told` fields of a query as they are told, and `shown` as a look at it shows."""
 
-    running: dict[str, Start] = field(default_factory=dict)
+    running: dict[str, QueryStart] = field(default_factory=dict)
     tables: dict[str, str] = field(default_factory=dict)
     views: dict[str, str] = field(default_factory=dict)
     refuse: dict[str, EngineRefused] = field(default_factory=dict)
     starts: list[str] = field(default_factory=list)
     stops: list[str] = field(default_factory=list)
-    answers: dict[str, Answer | HeadgateError] = field(default_factory=dict)
-    asked: list[Question] = field(default_factory=list)
+    answers: dict[str, AnalysisAnswer | HeadgateError] = field(default_factory=dict)
+    asked: list[AnalysisQuestion] = field(default_factory=list)
     cleared: int = 0
     engine: str = "4.2.0"
     told: dict[str, Any] = field(default_factory=dict)
@@ -40,17 +41,17 @@ class ScriptedPool:
     looks: list[str] = field(default_factory=list)
     reachable: bool = True
 
-    def call(self, seconds: float, act: Callable[[Engine], Any]) -> Any:
+    def call(self, seconds: float, act: Callable[[EnginePorts], Any]) -> Any:
         if not self.reachable:
             raise PoolUnreachable("the pool is silent")
-        return act(Engine(_Queries(self), _Tables(self), _Analysis(self)))
+        return act(EnginePorts(_Queries(self), _Tables(self), _Analysis(self)))
 
 
 @dataclass
 class _Queries:
     pool: ScriptedPool
 
-    def start(self, start: Start) -> Query:
+    def start(self, start: QueryStart) -> ReportedQuery:
         if start.name in self.pool.refuse:
             raise self.pool.refuse[start.name]
         if start.name not in self.pool.running:
@@ -64,21 +65,21 @@ class _Queries:
         self.pool.stops.append(name)
         self.pool.running.pop(name, None)
 
-    def active(self) -> tuple[Query, ...]:
+    def active(self) -> tuple[ReportedQuery, ...]:
         return tuple(self._query(name) for name in sorted(self.pool.running))
 
-    def ended(self) -> tuple[Query, ...]:
+    def ended(self) -> tuple[ReportedQuery, ...]:
         return ()
 
     def expect(self, name: str, id: str, run_id: str) -> None:
         return
 
-    def look(self, query: Query) -> Query:
+    def look(self, query: ReportedQuery) -> ReportedQuery:
         self.pool.looks.append(query.name)
         return replace(query, **self.pool.shown)
 
-    def _query(self, name: str) -> Query:
-        known = Query(name, f"id of {name}", f"run of {name}", True, progress={"batchId": 1})
+    def _query(self, name: str) -> ReportedQuery:
+        known = ReportedQuery(name, f"id of {name}", f"run of {name}", True, progress={"batchId": 1})
         return replace(known, **self.pool.told)
 
 
@@ -119,10 +120,10 @@ class _Analysis:
     def engine(self) -> str:
         return self.pool.engine
 
-    def ask(self, question: Question) -> Answer:
+    def ask(self, question: AnalysisQuestion) -> AnalysisAnswer:
         self.pool.asked.append(question)
         answer = self.pool.answers.get(question.key, TryAgain("Spark is silent"))
-        if isinstance(answer, Answer):
+        if isinstance(answer, AnalysisAnswer):
             return answer
         raise answer
 
@@ -145,11 +146,11 @@ class ScriptedFiles:
     def prepare(self, folder: str, note: Mapping[str, Any]) -> None:
         self.folders.setdefault(folder, note)
 
-    def read(self, folder: str) -> Checkpoint | None:
+    def read(self, folder: str) -> CheckpointState | None:
         if folder not in self.folders:
             return None
         self.started.update(start.checkpoint for start in self.pool.running.values())
-        return Checkpoint(
+        return CheckpointState(
             id=f"id in {folder}" if folder in self.started else "", owner=self.owner, batch=1, planned=self.planned
         )
 
@@ -161,8 +162,8 @@ class ScriptedFiles:
             self.aside[into] = folder
             del self.folders[folder]
 
-    def lag(self, checkpoint: str, sources: tuple[tuple[int, TableName, str, str], ...]) -> tuple[Position, ...]:
-        return tuple(Position(table, 0, 0, 0, True, None) for _, table, _, _ in sources)
+    def lag(self, checkpoint: str, sources: tuple[tuple[int, TableName, str, str], ...]) -> tuple[SourceLag, ...]:
+        return tuple(SourceLag(table, 0, 0, 0, True, None) for _, table, _, _ in sources)
 
     def head(self, folder: str) -> dict[str, Any]:
         return dict(self.folders.get(folder, {}))
@@ -174,15 +175,15 @@ def pool() -> ScriptedPool:
 
 
 @pytest.fixture
-def world(tmp_path: Path, pool: ScriptedPool) -> World:
-    facts = Facts("ledger", "p-id", "p", "dev", False, None, None, None, "local", "up", "", 1, "s")
+def world(tmp_path: Path, pool: ScriptedPool) -> AgentContext:
+    facts = EnvironmentRow("ledger", "p-id", "p", "dev", False, None, None, None, "local", "up", "", 1, "s")
     ledger = create_or_open(tmp_path / "home" / "ledger.db", facts)
-    return World(
-        places=Locations(str(tmp_path / "home"), str(tmp_path / "a.sock")),
+    return AgentContext(
+        places=EnvironmentPaths(str(tmp_path / "home"), str(tmp_path / "a.sock")),
         folder=str(tmp_path),
         project_id="p-id",
         project="p",
-        ground=Ground(str(tmp_path / "data"), Environment("dev")),
+        ground=EnvironmentLayout(str(tmp_path / "data"), Environment("dev")),
         ledger=ledger,
         ledger_id="ledger",
         pool=pool,

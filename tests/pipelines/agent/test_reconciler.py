@@ -7,27 +7,28 @@ from typing import Any
 
 import pytest
 
-from core.names import TableName
-from core.plan import Binding, Texts
-from core.ports import Query, Start
-from pipelines.agent.reconciler import Before, Reconciler
-from pipelines.agent.world import World
-from state.emergency import EmergencyJournal
-from state.rows import Deployment, SampleRow
+from core.model.names import TableName
+from core.observed.deployment import Binding
+from core.ports.spark import QueryStart, ReportedQuery
+from core.project.revision import RevisionTexts
+from pipelines.agent.context import AgentContext
+from pipelines.agent.reconciler import BeforeRound, Reconciler
+from state.emergency_journal import EmergencyJournal
+from state.row_types import Deployment, SampleRow
 
 A = TableName("a")
-START = Start("a@v1", "SELECT 1", "a__v1", "parquet", "/c/a__v1", "1 second")
+START = QueryStart("a@v1", "SELECT 1", "a__v1", "parquet", "/c/a__v1", "1 second")
 
 
 @pytest.fixture
-def reconciler(world: World, tmp_path: Path) -> Reconciler:
+def reconciler(world: AgentContext, tmp_path: Path) -> Reconciler:
     return Reconciler(world, EmergencyJournal(tmp_path / "emergency.jsonl"))
 
 
-def deploy(world: World, **changed: Any) -> Deployment:
+def deploy(world: AgentContext, **changed: Any) -> Deployment:
     """Write a running a@v1 whose checkpoint is ours."""
     found = Deployment(
-        table=A, version=1, product="p", layer="fact", owner="", revision="r", texts=Texts("d", "m", ""),
+        table=A, version=1, product="p", layer="fact", owner="", revision="r", texts=RevisionTexts("d", "m", ""),
         compiled="SELECT 1", compiled_ddl="CREATE TABLE a__v1", columns=("id",), format="parquet",
         folder="/t/a__v1", checkpoint="/c/a__v1", checkpoint_id="", trigger="1 second", mode="append",
         stateful=False, wanted="running", state="running", state_since=0.0, active=True,
@@ -40,10 +41,10 @@ def deploy(world: World, **changed: Any) -> Deployment:
 
 
 def reconcile(
-    reconciler: Reconciler, *, ended: tuple[Query, ...] = (), busy: frozenset[tuple[str, int]] = frozenset()
+    reconciler: Reconciler, *, ended: tuple[ReportedQuery, ...] = (), busy: frozenset[tuple[str, int]] = frozenset()
 ) -> str:
     world = reconciler.world
-    before = Before(tuple(world.ledger.deployments()), busy)
+    before = BeforeRound(tuple(world.ledger.deployments()), busy)
     queries = world.pool.call(1.0, lambda engine: engine.queries.active())
     reconciler.round(before, queries, ended)
     found = world.deployment(A, 1)
@@ -52,7 +53,7 @@ def reconcile(
 
 
 def test_a_query_lost_with_its_session_is_started_again_and_counted(
-    world: World, pool: Any, reconciler: Reconciler
+    world: AgentContext, pool: Any, reconciler: Reconciler
 ) -> None:
     deploy(world)
     assert reconcile(reconciler) == "starting"
@@ -62,7 +63,7 @@ def test_a_query_lost_with_its_session_is_started_again_and_counted(
 
 
 def test_a_version_that_is_being_started_is_left_to_the_next_round(
-    world: World, pool: Any, reconciler: Reconciler
+    world: AgentContext, pool: Any, reconciler: Reconciler
 ) -> None:
     deploy(world)
     assert reconcile(reconciler, busy=frozenset({("a", 1)})) == "running"
@@ -72,20 +73,20 @@ def test_a_version_that_is_being_started_is_left_to_the_next_round(
 
 
 def test_a_version_that_was_started_after_the_pool_was_asked_is_left_alone(
-    world: World, pool: Any, reconciler: Reconciler
+    world: AgentContext, pool: Any, reconciler: Reconciler
 ) -> None:
     deploy(world)
-    before = Before(tuple(world.ledger.deployments()), frozenset())
+    before = BeforeRound(tuple(world.ledger.deployments()), frozenset())
     world.ledger.update_deployment(A, 1, run_id="r2")
     reconciler.round(before, (), ())
     assert pool.starts == []
 
 
 def test_a_query_that_ended_with_an_error_has_failed_and_is_not_started_again(
-    world: World, pool: Any, reconciler: Reconciler
+    world: AgentContext, pool: Any, reconciler: Reconciler
 ) -> None:
     deploy(world)
-    ended = Query("a@v1", "q", "r1", False, error_class="DIVIDE_BY_ZERO", error="Division by zero.")
+    ended = ReportedQuery("a@v1", "q", "r1", False, error_class="DIVIDE_BY_ZERO", error="Division by zero.")
     assert reconcile(reconciler, ended=(ended,)) == "failed"
     assert reconcile(reconciler) == "failed"
     assert pool.starts == []
@@ -93,7 +94,9 @@ def test_a_query_that_ended_with_an_error_has_failed_and_is_not_started_again(
     assert (event.summary, event.detail) == ("DIVIDE_BY_ZERO", "Division by zero.")
 
 
-def test_a_query_that_is_wanted_stopped_is_stopped_again(world: World, pool: Any, reconciler: Reconciler) -> None:
+def test_a_query_that_is_wanted_stopped_is_stopped_again(
+    world: AgentContext, pool: Any, reconciler: Reconciler
+) -> None:
     deployment = deploy(world)
     pool.running["a@v1"] = pool.running.get("a@v1")
     world.ledger.update_deployment(A, 1, wanted="stopped", state="stopping")
@@ -102,7 +105,7 @@ def test_a_query_that_is_wanted_stopped_is_stopped_again(world: World, pool: Any
     assert pool.stops == ["a@v1"]
 
 
-def test_a_stop_in_the_emergency_journal_is_taken_first(world: World, pool: Any, reconciler: Reconciler) -> None:
+def test_a_stop_in_the_emergency_journal_is_taken_first(world: AgentContext, pool: Any, reconciler: Reconciler) -> None:
     deploy(world)
     reconciler.emergency.append({"at": 1.0, "act": "stop", "table": "a", "version": 1})
     reconciler.apply_emergencies()
@@ -112,7 +115,7 @@ def test_a_stop_in_the_emergency_journal_is_taken_first(world: World, pool: Any,
 
 
 def test_a_stop_of_what_the_ledger_does_not_know_keeps_no_other_from_being_taken(
-    world: World, reconciler: Reconciler
+    world: AgentContext, reconciler: Reconciler
 ) -> None:
     deploy(world)
     for entry in ({"act": "stop", "table": "gone", "version": 7}, {"act": "stop"}, {"table": "a", "version": "x"}):
@@ -123,7 +126,7 @@ def test_a_stop_of_what_the_ledger_does_not_know_keeps_no_other_from_being_taken
     assert not reconciler.emergency.waits()
 
 
-def test_a_missing_checkpoint_of_a_stopped_statement_is_seen(world: World, reconciler: Reconciler) -> None:
+def test_a_missing_checkpoint_of_a_stopped_statement_is_seen(world: AgentContext, reconciler: Reconciler) -> None:
     deploy(world, wanted="stopped", state="stopped")
     del world.files.folders["/c/a__v1"]  # type: ignore[attr-defined]  # Scripted.
     reconcile(reconciler)
@@ -131,7 +134,9 @@ def test_a_missing_checkpoint_of_a_stopped_statement_is_seen(world: World, recon
     assert found is not None and not found.checkpoint_ok
 
 
-def test_a_checkpoint_of_somebody_else_is_never_started_on(world: World, pool: Any, reconciler: Reconciler) -> None:
+def test_a_checkpoint_of_somebody_else_is_never_started_on(
+    world: AgentContext, pool: Any, reconciler: Reconciler
+) -> None:
     deploy(world)
     world.files.owner = "another ledger"  # type: ignore[attr-defined]  # Scripted.
     assert reconcile(reconciler) == "failed"
@@ -148,7 +153,7 @@ def rounds_of(reconciler: Reconciler, pool: Any, *told: dict[str, Any]) -> list[
 
 
 @pytest.fixture
-def running(world: World, pool: Any) -> Deployment:
+def running(world: AgentContext, pool: Any) -> Deployment:
     """A running a@v1 whose batches take a second and read 50 rows between two samples."""
     found = deploy(world, run_id="run of a@v1")
     start = world.clock() - 300
@@ -159,7 +164,7 @@ def running(world: World, pool: Any) -> Deployment:
 
 
 def test_a_statement_that_went_silent_is_degraded_until_it_moves_and_never_restarted(
-    world: World, pool: Any, reconciler: Reconciler, running: Deployment
+    world: AgentContext, pool: Any, reconciler: Reconciler, running: Deployment
 ) -> None:
     assert rounds_of(reconciler, pool, {"heard_s": 29.0}, {"heard_s": 31.0}, {"heard_s": 95.0}) == [
         "running", "degraded", "degraded",
@@ -174,7 +179,7 @@ def test_a_statement_that_went_silent_is_degraded_until_it_moves_and_never_resta
 
 
 def test_a_batch_under_way_is_late_after_ten_of_the_usual_ones(
-    world: World, pool: Any, reconciler: Reconciler, running: Deployment
+    world: AgentContext, pool: Any, reconciler: Reconciler, running: Deployment
 ) -> None:
     world.files.planned = 2  # type: ignore[attr-defined]  # Scripted.
     heard = [{"heard_s": seconds} for seconds in (29.0, 31.0)]
@@ -209,7 +214,7 @@ def test_a_silent_statement_without_a_batch_is_looked_at_itself(
 
 
 def test_a_first_batch_is_starting_for_ten_minutes_and_late_after_them(
-    world: World, pool: Any, reconciler: Reconciler
+    world: AgentContext, pool: Any, reconciler: Reconciler
 ) -> None:
     deploy(world, state="starting", run_id="run of a@v1")
     pool.running["a@v1"] = START
@@ -220,7 +225,7 @@ def test_a_first_batch_is_starting_for_ten_minutes_and_late_after_them(
 
 
 def test_a_first_batch_after_a_restart_has_ten_of_the_usual_ones_where_they_are_longer(
-    world: World, pool: Any, reconciler: Reconciler
+    world: AgentContext, pool: Any, reconciler: Reconciler
 ) -> None:
     deploy(world, state="starting", run_id="run of a@v1")
     world.ledger.add_samples([(A, 1, SampleRow(world.clock() - 2500, 50, 1, 500, 10.0, 10.0, 200_000, 50, 50))])
@@ -231,6 +236,8 @@ def test_a_first_batch_after_a_restart_has_ten_of_the_usual_ones_where_they_are_
     ]  # fmt: skip
 
 
-def test_a_degraded_statement_that_ends_as_wanted_is_stopped(world: World, pool: Any, reconciler: Reconciler) -> None:
+def test_a_degraded_statement_that_ends_as_wanted_is_stopped(
+    world: AgentContext, pool: Any, reconciler: Reconciler
+) -> None:
     deploy(world, state="degraded", wanted="stopped")
     assert reconcile(reconciler) == "stopped"

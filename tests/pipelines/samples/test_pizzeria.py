@@ -4,14 +4,13 @@ import re
 
 import pytest
 
-from core.layouts import read_project
-from core.names import TableName
-from core.project import Project
-from core.vocabulary import Layer
-from pipelines.demo.events import LATENESS_S_MAX
-from pipelines.demo.reference import ANSWERS, BUSY_FROM, PAID_BOUND_MS, SEATED_BOUND_MS
-from pipelines.demo.sample import EVENT_TIME, FEEDS, FOLDER, dining_tables, menu
-from pipelines.demo.settle import MARGIN_MS
+from core.model.names import TableName
+from core.project.model import Layer, Project
+from core.project_files.loader import read_project
+from pipelines.demo.event_simulation import LATENESS_S_MAX
+from pipelines.demo.expected_results import BUSY_FROM, EXPECTED_TABLES, PAID_BOUND_MS, SEATED_BOUND_MS
+from pipelines.demo.sample_reference_data import EVENT_TIME, FEEDS, FOLDER, dining_tables, menu
+from pipelines.demo.window_settling import MARGIN_MS
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +31,7 @@ def test_it_has_sixteen_statements_in_three_products_and_all_layers(project: Pro
     assert len(statements) == 16
     assert {table.product for table in statements} == {"kitchen", "sales", "crm"}
     assert {table.layer for table in statements} == set(Layer)
-    assert {table.name for table in statements} == set(ANSWERS)
+    assert {table.name for table in statements} == set(EXPECTED_TABLES)
 
 
 def test_every_delay_is_longer_than_any_event_is_late_and_shorter_than_the_settling_margin(project: Project) -> None:

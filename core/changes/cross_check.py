@@ -1,0 +1,153 @@
+"""A change as Spark sees it too: what it is asked, and what its answer makes of ours."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from core.changes.classification import Change
+from core.changes.spark_analysis import (
+    AnalysedColumn,
+    AnalysedRevision,
+    AnalysedStatement,
+    AnalysisAnswer,
+    AnalysisQuestion,
+)
+from core.model.actions import Action
+from core.model.names import TableName
+from core.project.revision import Revision
+from core.sql.statement import Column, ParsedStatement
+
+KIND_IN_SPARK = {"window": "aggregate", "deduplicate": "aggregate"}
+"""Our kinds that are another one to Spark: a time window is a key, and DISTINCT an aggregate (run on 4.2.0)."""
+
+
+_LONGEST = 200
+"""Characters of a message of Spark's that stand in a plan."""
+
+
+def disagreements(parsed: ParsedStatement, opinion: AnalysedStatement) -> tuple[str, ...]:
+    """Say in words where Spark's answer differs from our reading; empty when it does not."""
+    return tuple(_disagreements(parsed, opinion))
+
+
+def _disagreements(parsed: ParsedStatement, opinion: AnalysedStatement) -> Iterator[str]:
+    if opinion.refused is not None:
+        named = f" ({opinion.refused.error_class})" if opinion.refused.error_class else ""
+        yield f"it refuses the statement{named}: {_short(opinion.refused.message)}"
+        return
+    ours = Counter((str(read.table), read.streaming) for read in parsed.reads)
+    theirs = Counter((source.table, source.streaming) for source in opinion.sources)
+    if ours != theirs:
+        yield f"it reads {_sources(theirs)}, we read {_sources(ours)}"
+    yield from _column_disagreements(parsed.columns, opinion.columns)
+    kinds = Counter(KIND_IN_SPARK.get(operator.kind, operator.kind) for operator in parsed.operators)
+    kept = Counter(operator.kind for operator in opinion.operators)
+    if kinds != kept:
+        yield f"it keeps as state {_kinds(kept)}, we found {_kinds(kinds)}"
+
+
+def _column_disagreements(ours: tuple[Column, ...], theirs: tuple[AnalysedColumn, ...]) -> Iterator[str]:
+    """Compare names by position; a star stands for any number, and an unnamed expression is named by each its way."""
+    if not ours or any(column.name == "*" for column in ours):
+        return
+    if len(ours) != len(theirs):
+        yield f"it gives {len(theirs)} columns, we read {len(ours)}"
+        return
+    for column, output in zip(ours, theirs, strict=True):
+        unnamed = column.name == column.expression.lower() and not column.name.isidentifier()
+        if not unnamed and column.name.lower() != output.name.lower():
+            yield f"it names a column {output.name}, we read {column.name}"
+
+
+def _sources(found: Counter[tuple[str, bool]]) -> str:
+    words = [f"{'STREAM ' if streaming else ''}{table}" for table, streaming in sorted(found.elements())]
+    return ", ".join(words) or "no table"
+
+
+def _kinds(found: Counter[str]) -> str:
+    return ", ".join(sorted(found.elements())) or "nothing"
+
+
+def _short(message: str) -> str:
+    return message if len(message) <= _LONGEST else f"{message[: _LONGEST - 1]}…"
+
+
+DdlOf = Callable[[TableName], str]
+"""The CREATE TABLE text of a table that a statement reads; empty where it is not known."""
+
+_NOT_PLAIN = re.compile(r"<|char\(|\bcollate\b")
+"""In a declared type: what Spark writes in another way, as struct<…> and varchar(10)."""
+
+
+def question_of(new: Revision, old: Revision | None, *, declared: DdlOf, deployed: DdlOf) -> AnalysisQuestion | None:
+    """Ask about a statement that is new (without `old`) or whose SQL changed; None where there is nothing to ask."""
+    if new.parsed is None:
+        return None
+    if old is not None and (old.texts.dml, old.texts.ddl) == (new.texts.dml, new.texts.ddl):
+        return None
+    after = _side(new.parsed, declared)
+    before = _side(old.parsed, deployed) if old is not None and old.parsed is not None else None
+    return AnalysisQuestion(after, before) if after is not None else None
+
+
+def cross_checked(change: Change, answer: AnalysisAnswer | None, *, new: Revision, old: Revision | None) -> Change:
+    """Give the change with Spark's answer; where the two disagree it is treated as the worst, row 6a.
+
+    Spark is never taken to make a change milder: that it sees no difference only confirms row 1.
+    """
+    if answer is None or new.parsed is None:
+        return change
+    found = [f"Spark disagrees: {words}" for words in disagreements(new.parsed, answer.new)]
+    if old is not None and old.parsed is not None and answer.old is not None:
+        found += [f"Spark disagrees on the deployed text: {words}" for words in disagreements(old.parsed, answer.old)]
+        found += [f"Spark disagrees: {words}" for words in _retyped(old, new, answer.old, answer.new)]
+    if found:
+        action = change.action if change.action is Action.START else Action.REBUILD
+        return Change("6a", action, (*found, *change.evidence), classified=False, confirmed=False)
+    evidence = (*change.evidence, *_mistyped(new, answer.new))
+    if not change.classified or (change.row == "1" and not answer.same):
+        # What we do not know Spark cannot confirm, and what it calls different may be the same all the same.
+        return replace(change, evidence=evidence)
+    same = ("same meaning, confirmed by Spark",) if change.row == "1" else ()
+    return replace(change, evidence=(*evidence, *same), confirmed=True)
+
+
+def _retyped(old: Revision, new: Revision, before: AnalysedStatement, after: AnalysedStatement) -> Iterator[str]:
+    """Name the columns that would come in another type into a table whose declaration did not change.
+
+    Nothing checks it: a stream writes such files beside the others, and the table cannot be read (planning.md §1).
+    """
+    declared, deployed = _declared_types(new), _declared_types(old)
+    types = {column.name.lower(): column.type for column in before.columns}
+    for column in after.columns:
+        name = column.name.lower()
+        if types.get(name, column.type) != column.type and declared.get(name) == deployed.get(name):
+            yield f"column {name} is {column.type} now and was {types[name]}, in the same table"
+
+
+def _mistyped(new: Revision, opinion: AnalysedStatement) -> Iterator[str]:
+    """Name the columns of plain types that Spark writes otherwise than the table declares them."""
+    declared = _declared_types(new)
+    for column in opinion.columns:
+        said = declared.get(column.name.lower(), "")
+        if said and not _NOT_PLAIN.search(said) and said != column.type:
+            yield f"column {column.name.lower()} is {column.type} to Spark and {said} in its table"
+
+
+def _declared_types(revision: Revision) -> dict[str, str]:
+    return {column.name.lower(): column.type for column in revision.ddl.columns}
+
+
+def _side(parsed: ParsedStatement, ddl_of: DdlOf) -> AnalysedRevision | None:
+    """Show Spark a statement under its logical names; None where a table's declaration is not known."""
+    tables = tuple((name, ddl_of(name)) for name in sorted({read.table for read in parsed.reads}))
+    return AnalysedRevision(_written(parsed), tables) if all(ddl for _, ddl in tables) else None
+
+
+def _written(parsed: ParsedStatement) -> str:
+    """Give the query with STREAM before each table that streams without it; compiling would load the parser."""
+    text = parsed.select
+    for read in sorted((read for read in parsed.reads if read.implied), key=lambda read: -read.start):
+        text = f"{text[: read.start]}STREAM {text[read.start :]}"
+    return text

@@ -1,0 +1,96 @@
+"""Fingerprints of a revision (planning.md §2): which parts of its meaning are equal, as hashes.
+
+A fingerprint may only change with what it names: classification takes the row from the set of those that differ.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+
+from core.changes.pinned_settings import is_pinned
+from core.project.model import Pool
+from core.project.revision import RevisionTexts, _hash, _plain, revision_hash
+from core.sql.comparison.builtin_functions import foreign_functions
+from core.sql.statement import ParsedStatement, TableDdl
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprints:
+    """SHA-256 of each part, in hex; equal parts have equal hashes, in any process."""
+
+    text: str
+    """The texts, byte for byte apart from line endings and byte-order marks."""
+    sem: str
+    """Everything the statement means, with options, source names and watermarks."""
+    state: str
+    pre: str
+    post: str
+    sources: str
+    """Streamed reads in text order: table, source name, options; a watermark is part of `state`."""
+    static: str
+    """Tables read as they are at the start, sorted."""
+    sink: str
+    """Target, format, partitioning, location, options, properties; empty where no DDL is known."""
+    schema: str
+    """Columns in order: name, type, whether nullable; without comments; empty where no DDL is known."""
+    settings: str
+    """The yml, as text without blank lines and comments of their own."""
+    udf: str
+    """Names of the functions that are called and are not Spark's; their bodies are declared nowhere yet."""
+    conf_pinned: str
+    """What the pool sets and a checkpoint keeps from its first start; empty where the pool is not known."""
+    conf_restartable: str
+    """What else the pool sets; empty where the pool is not known."""
+    pool: str
+    """Name and address; empty where it is not known."""
+
+    def as_json(self) -> dict[str, str | None]:
+        """Give the hashes by name, null for what is not known."""
+        return {name: value or None for name, value in asdict(self).items()}
+
+
+def fingerprint(
+    texts: RevisionTexts, parsed: ParsedStatement | None, ddl: TableDdl | None, *, runs_on: Pool | None = None
+) -> Fingerprints:
+    """Compute the fingerprints of a revision; `parsed` is None for an external table, `ddl` where there is none."""
+    streamed = [read for read in parsed.reads if read.streaming] if parsed else []
+    static = sorted({read.table for read in parsed.reads if not read.streaming}) if parsed else []
+    writes = parsed.writes if parsed else ""
+    return Fingerprints(
+        text=revision_hash(texts),
+        sem=_hash((writes, parsed.canonical, parsed.state) if parsed else ()),
+        state=_hash((parsed.state,) if parsed else ()),
+        pre=_hash((parsed.pre,) if parsed else ()),
+        post=_hash((parsed.post,) if parsed else ()),
+        sources=_hash(
+            part
+            for read in streamed
+            for part in (read.table, read.source_name, *_pairs((key.lower(), value) for key, value in read.options))
+        ),
+        static=_hash(static),
+        sink=_hash(_sink(ddl)) if ddl else "",
+        schema=_hash(_schema(ddl)) if ddl else "",
+        settings=_hash(_settings(texts.yml)),
+        udf=_hash(foreign_functions(parsed.canonical) if parsed else ()),
+        conf_pinned=_hash(_pairs(each for each in runs_on.conf if is_pinned(each[0]))) if runs_on else "",
+        conf_restartable=_hash(_pairs(each for each in runs_on.conf if not is_pinned(each[0]))) if runs_on else "",
+        pool=_hash((runs_on.name, runs_on.url or "")) if runs_on else "",
+    )
+
+
+def _sink(ddl: TableDdl) -> tuple[str, ...]:
+    parts = (ddl.table, ddl.format, *(name.lower() for name in ddl.partitioning), ddl.location)
+    return (*parts, *_pairs(ddl.options), *_pairs(ddl.properties))
+
+
+def _schema(ddl: TableDdl) -> Iterator[str]:
+    for column in ddl.columns:
+        yield from (column.name.lower(), column.type, str(column.nullable))
+
+
+def _pairs(pairs: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+    return tuple(f"{len(key)}:{key}={value}" for key, value in sorted(pairs))
+
+
+def _settings(text: str) -> tuple[str, ...]:
+    lines = (line.rstrip() for line in _plain(text).split("\n"))
+    return tuple(line for line in lines if line and not line.lstrip().startswith("#"))

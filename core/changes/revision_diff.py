@@ -1,0 +1,349 @@
+"""What differs between two revisions, each with its row of planning.md §3 and the edit in words.
+
+A finding may only be milder than row 6a where Spark surely goes on with the rows that the new text means.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from core.changes.pinned_settings import is_pinned, is_restartable
+from core.model.names import TableName
+from core.project.model import Pool, Settings
+from core.project.revision import Revision
+from core.sql.statement import Column, Operator, ParsedStatement, TableRead
+from core.text.diff import short_diff
+
+RevisionDifference = tuple[str, str]
+"""Row and words."""
+
+RATE_LIMITS = frozenset(
+    ("maxfilespertrigger", "maxbytespertrigger", "maxoffsetspertrigger", "minoffsetspertrigger", "maxcachedfiles")
+)
+"""Options of a streamed read that change how fast it is read, and nothing else; lower case."""
+
+
+def revision_differences(old: Revision, new: Revision) -> Iterator[RevisionDifference]:
+    """Give every difference; a text that differs without any other is row 1."""
+    grown = len(new.ddl.columns) > len(old.ddl.columns)
+    yield from _column_findings(old.ddl.columns, new.ddl.columns)
+    yield from _sink_findings(old, new)
+    external = old.parsed is None and new.parsed is None
+    yield from _settings_findings(old.settings, new.settings, external=external)
+    yield from _engine_findings(old, new)
+    if (old.parsed is None) != (new.parsed is None):
+        yield "6a", "a statement was added" if old.parsed is None else "its statement was taken away"
+    elif old.parsed is not None and new.parsed is not None:
+        same = _differ_in_qualifiers(old, new)
+        yield from _type_findings(old.parsed, new.parsed, new.ddl.columns)
+        yield from _source_findings(old.parsed, new.parsed, same=same)
+        if not same:
+            yield from _meaning_findings(old.parsed, new.parsed, grown=grown)
+    if _plain(old.texts.dml) != _plain(new.texts.dml) or _plain(old.texts.ddl) != _plain(new.texts.ddl):
+        yield "1", "the text changed"
+
+
+def _differ_in_qualifiers(old: Revision, new: Revision) -> bool:
+    """Whether two texts mean the same once every column's table is named, as far as the parents' columns are known."""
+    if old.parsed is None or new.parsed is None or old.parsed.canonical == new.parsed.canonical:
+        return False
+    if not (old.parents and new.parents):
+        return False
+    from core.sql.comparison.qualified_columns import with_qualified_columns
+
+    return with_qualified_columns(old.parsed.canonical, old.parents) == with_qualified_columns(
+        new.parsed.canonical, new.parents
+    )
+
+
+def _column_findings(old: tuple[Column, ...], new: tuple[Column, ...]) -> Iterator[RevisionDifference]:
+    old_by_name = {column.name.lower(): column for column in old}
+    new_by_name = {column.name.lower(): column for column in new}
+    added = [column for column in new if column.name.lower() not in old_by_name]
+    for name in old_by_name:
+        if name not in new_by_name:
+            yield "5", f"column {name} is gone"
+    for name, column in new_by_name.items():
+        was = old_by_name.get(name)
+        if was is None:
+            continue
+        if was.type != column.type:
+            yield "5", f"column {name}: {was.type} → {column.type}"
+        elif was.nullable and not column.nullable:
+            yield "5", f"column {name} may no longer be null"
+        elif was.nullable != column.nullable:
+            yield "5", f"column {name} may now be null"
+    kept = [column.name.lower() for column in new if column.name.lower() in old_by_name]
+    if kept != [name for name in old_by_name if name in new_by_name]:
+        yield "5", "the columns are in another order"
+    at_the_end = not added or [c.name for c in new[len(new) - len(added) :]] == [c.name for c in added]
+    for column in added:
+        if at_the_end and column.nullable:
+            # Without a DDL its type is not known.
+            yield "4", " ".join(filter(None, ("column", column.name.lower(), column.type, "is added")))
+        else:
+            where = "is added before others" if column.nullable else "is added and may not be null"
+            yield "5", f"column {column.name.lower()} {where}"
+
+
+def _type_findings(
+    old: ParsedStatement, new: ParsedStatement, declared: tuple[Column, ...]
+) -> Iterator[RevisionDifference]:
+    """Find expressions that now write another type than the table has: Spark's file sink takes it and ruins the table.
+
+    Only what the text tells is found: casts, and functions of one type.
+    """
+    types = {column.name.lower(): column.type for column in declared}
+    before = {column.name.lower(): column.expression for column in old.columns}
+    for column in new.columns:
+        name, now = column.name.lower(), column.expression
+        was = before.get(name, now)
+        if was != now and (words := _retyped(was, now, types.get(name, ""))):
+            yield "5", f"column {name}: {words}"
+
+
+def _retyped(was: str, now: str, into: str) -> str:
+    """Say how an expression may write another type than `into`, which is empty where no DDL is known."""
+    from core.sql.comparison.expression_types import expression_type
+
+    kind, before = expression_type(now), expression_type(was)
+    if kind == before:
+        return ""
+    if kind and into:
+        fits = kind == into or (kind == "string" and into.startswith(("char", "varchar")))
+        return "" if fits else f"{kind} is written into {into}"
+    if not kind:
+        return f"its cast to {before} is gone, and what is written now is not known" if _casts(was) else ""
+    return f"{kind} is written, and what the table has is not known" if _casts(now) or before else ""
+
+
+def _casts(expression: str) -> bool:
+    return expression.startswith(("CAST(", "TRY_CAST("))
+
+
+def _sink_findings(old: Revision, new: Revision) -> Iterator[RevisionDifference]:
+    pairs = (
+        ("table", old.table, new.table),
+        ("format", old.ddl.format, new.ddl.format),
+        ("partitioning", ", ".join(old.ddl.partitioning), ", ".join(new.ddl.partitioning)),
+        ("location", old.ddl.location, new.ddl.location),
+        ("options", _pairs(old.ddl.options), _pairs(new.ddl.options)),
+        ("properties", _pairs(old.ddl.properties), _pairs(new.ddl.properties)),
+    )
+    for name, before, after in pairs:
+        if before != after:
+            yield "8", f"{name}: {before or 'none'} → {after or 'none'}"
+    if old.settings.mode != new.settings.mode:
+        yield "9", f"mode: {old.settings.mode} → {new.settings.mode}"
+    if old.settings.key != new.settings.key:
+        yield "9", f"key: {', '.join(old.settings.key) or 'none'} → {', '.join(new.settings.key) or 'none'}"
+
+
+def _settings_findings(old: Settings, new: Settings, *, external: bool) -> Iterator[RevisionDifference]:
+    if old.trigger != new.trigger:
+        # Nothing is triggered that is filled by others: a new default of the project is no change of theirs.
+        yield "2" if external else "11a", f"trigger: {old.trigger} → {new.trigger}"
+    for name in ("owner", "runbook", "description", "tags", "static_refresh", "reads", "protect", "readers"):
+        if getattr(old, name) != getattr(new, name):
+            yield "2", f"{name} changed"
+
+
+def _engine_findings(old: Revision, new: Revision) -> Iterator[RevisionDifference]:
+    """Compare what the statement runs on, as far as both revisions know it."""
+    if old.engine and new.engine and old.engine != new.engine:
+        older = _release(new.engine) < _release(old.engine)
+        why = ": an older one may not read the checkpoint" if older else ""
+        yield "6a" if older else "13", f"Spark {old.engine} → {new.engine}{why}"
+    if old.pool is None or new.pool is None:
+        return
+    if (old.pool.name, old.pool.url) != (new.pool.name, new.pool.url):
+        yield "12", f"pool: {_named(old.pool)} → {_named(new.pool)}"
+    for what in ("cores", "memory"):
+        if old.pool.name == new.pool.name and getattr(old.pool, what) != getattr(new.pool, what):
+            yield "11a", f"{what} of pool {new.pool.name}: {getattr(old.pool, what)} → {getattr(new.pool, what)}"
+    stateful = any(each.parsed is not None and each.parsed.stateful for each in (old, new))
+    before, after = dict(old.pool.conf), dict(new.pool.conf)
+    for key in sorted({*before, *after}):
+        if before.get(key) != after.get(key):
+            # Other settings may hold a secret.
+            shown = key.startswith("spark.sql.") or is_restartable(key)
+            values = f"{before.get(key, 'its default')} → {after.get(key, 'its default')}" if shown else "another value"
+            row = _conf_row(key, stateful=stateful)
+            ignored = " will be ignored: the checkpoint keeps the old value" if row == "11b" else ""
+            yield row, f"{key}: {values}{ignored}"
+
+
+def _release(engine: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"[0-9]+", engine)[:3])
+
+
+def _conf_row(key: str, *, stateful: bool) -> str:
+    """Place a setting: what is not known to be harmless may change what the SQL says (time zone, ANSI mode)."""
+    if is_restartable(key):
+        return "11a"
+    if is_pinned(key):
+        return "11b" if stateful or key != "spark.sql.shuffle.partitions" else "11a"
+    return "6a" if stateful else "3"
+
+
+def _source_findings(old: ParsedStatement, new: ParsedStatement, *, same: bool) -> Iterator[RevisionDifference]:
+    """Compare streamed reads by position: an unnamed source is known to a checkpoint by its number alone."""
+    before = [read for read in old.reads if read.streaming]
+    after = [read for read in new.reads if read.streaming]
+    before_names, after_names = sorted(r.table for r in before), sorted(r.table for r in after)
+    if before_names != after_names:
+        gone = [name for name in before_names if after_names.count(name) < before_names.count(name)]
+        come = [name for name in after_names if before_names.count(name) < after_names.count(name)]
+        words = [*(f"- {name}" for name in dict.fromkeys(gone)), *(f"+ {name}" for name in dict.fromkeys(come))]
+        yield _moved(before, after), f"streamed sources: {' '.join(words)}"
+        return
+    if [r.table for r in before] != [r.table for r in after]:
+        yield "7c", "the streamed sources are in another order"
+        return
+    if len(after) > 1 and old.pre != new.pre and not same and _reorders(old, new):
+        yield "7c", "the streamed sources may stand in another order behind their WITH"
+    for was, now in zip(before, after, strict=True):
+        yield from _read_findings(was, now)
+
+
+def _moved(before: Sequence[TableRead], after: Sequence[TableRead]) -> str:
+    """Tell sources that came and went (7a, named 7b) from one that took another's place (7c).
+
+    A name must stay with its table: Spark 4.2.0 goes on with another table's positions, or refuses (run).
+    """
+    if all(read.source_name for read in (*before, *after)):
+        old, new = ({read.source_name: read.table for read in reads} for reads in (before, after))
+        kept = old.keys() & new.keys()
+        return "7b" if kept and all(old[name] == new[name] for name in kept) else "7c"
+    return "7c" if len(before) == len(after) else "7a"
+
+
+def _reorders(old: ParsedStatement, new: ParsedStatement) -> bool:
+    """Whether text order says nothing of the order in which Spark numbers the sources: they stand in a WITH."""
+    return any(re.match(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*with\b", p.select, re.I | re.S) for p in (old, new))
+
+
+def _read_findings(old: TableRead, new: TableRead) -> Iterator[RevisionDifference]:
+    if old.source_name != new.source_name:
+        yield "7c", f"source name of {new.table}: {old.source_name or 'none'} → {new.source_name or 'none'}"
+    # Spark compares names of options without case.
+    before, after = ({key.lower(): value for key, value in read.options} for read in (old, new))
+    written = {key.lower(): key for key, _ in (*old.options, *new.options)}
+    for key in sorted(written):
+        if before.get(key) != after.get(key):
+            row = "11a" if key in RATE_LIMITS else "7c"
+            yield row, f"{written[key]} of {new.table}: {before.get(key, 'none')} → {after.get(key, 'none')}"
+
+
+def _meaning_findings(old: ParsedStatement, new: ParsedStatement, *, grown: bool) -> Iterator[RevisionDifference]:
+    """Compare what is computed; options and names of sources are compared on their own."""
+    stateful = old.stateful or new.stateful
+    if _meaning(old) == _meaning(new):
+        if old.canonical != new.canonical and _clauses(old) == _clauses(new):
+            yield from _told("6a" if stateful else "3", old.canonical, new.canonical)
+        return
+    if not stateful:
+        if old.pre != new.pre:
+            swapped = _swapped_static(old, new)
+            yield from (("14", words) for words in swapped)
+            if not swapped:
+                yield from _told("4" if grown else "3", old.pre, new.pre)
+        else:
+            yield "3", f"watermark: {_delays(old) or 'none'} → {_delays(new) or 'none'}"
+        return
+    if old.stateful != new.stateful:
+        yield "6a", f"state: {_kinds(old.operators)} → {_kinds(new.operators)}"
+        yield from _told("6a", old.canonical, new.canonical)
+        return
+    if (old.state, old.operators, _delays(old)) != (new.state, new.operators, _delays(new)):
+        yield from _state_findings(old, new, grown=grown)
+    if old.pre != new.pre:
+        yield from _told("6b", old.pre, new.pre, where="before the state: ")
+    if old.post != new.post:
+        yield from _told("4" if grown else "6c", old.post, new.post, where="after the state: ")
+
+
+def _meaning(parsed: ParsedStatement) -> tuple[object, ...]:
+    return (parsed.pre, parsed.state, parsed.post, parsed.operators, _delays(parsed))
+
+
+def _clauses(parsed: ParsedStatement) -> tuple[object, ...]:
+    return tuple((read.table, read.streaming, read.options, read.source_name) for read in parsed.reads)
+
+
+def _swapped_static(old: ParsedStatement, new: ParsedStatement) -> tuple[str, ...]:
+    """Name the static tables that took another's place, when nothing else was edited."""
+    before, after = (
+        dict.fromkeys(read.table for read in p.reads if not read.streaming and read.table) for p in (old, new)
+    )
+    gone, come = [t for t in before if t not in after], [t for t in after if t not in before]
+    if len(gone) != len(come):
+        return ()
+    text = old.pre
+    for was, now in zip(gone, come, strict=True):
+        text = _with_table(text, was, now)
+    return tuple(f"static side: {was} → {now}" for was, now in zip(gone, come, strict=True)) if text == new.pre else ()
+
+
+def _with_table(text: str, was: TableName, now: TableName) -> str:
+    """Put one table's name for another's in canonical text, where each table stands before its alias."""
+    return re.sub(rf"\b(FROM|JOIN|,) {re.escape(was)} AS (_t\d+)\b", rf"\1 {now} AS \2", text)
+
+
+def _state_findings(old: ParsedStatement, new: ParsedStatement, *, grown: bool) -> Iterator[RevisionDifference]:
+    if old.operators == new.operators and _delays(old) != _delays(new):
+        # One restart does not both add columns and change when rows are given up.
+        row = "6d" if _watermarked(old) == _watermarked(new) and not grown else "6a"
+        yield row, f"watermark: {_waters(old)} → {_waters(new)}"
+        return
+    if [operator.kind for operator in old.operators] != [operator.kind for operator in new.operators]:
+        yield "6a", f"state: {_kinds(old.operators)} → {_kinds(new.operators)}"
+        return
+    told = False
+    for was, now in zip(old.operators, new.operators, strict=True):
+        if was.keys != now.keys:
+            told = True
+            yield "6a", f"{now.kind} keys: {', '.join(was.keys) or 'none'} → {', '.join(now.keys) or 'none'}"
+        if was.detail != now.detail:
+            told = True
+            said = short_diff(was.detail, now.detail) if now.kind == "stream_join" else ()
+            yield from (("6a", f"{now.kind}: {words}") for words in said or (f"{was.detail} → {now.detail}",))
+    if not told:
+        yield from _told("6a", old.state, new.state)
+
+
+def _told(row: str, old: str, new: str, *, where: str = "") -> Iterator[RevisionDifference]:
+    """Say an edit of canonical text by clause, else by words; what cannot be said is still a difference."""
+    # The parser is loaded only where there is something to say.
+    from core.sql.comparison.query_edits import query_edits
+
+    said = query_edits(old, new) or short_diff(old, new) or ("the meaning changed",)
+    yield from ((row, f"{where}{words}") for words in said)
+
+
+def _delays(parsed: ParsedStatement) -> str:
+    return ", ".join(f"{r.table}.{r.watermark.column} {r.watermark.delay}" for r in parsed.reads if r.watermark)
+
+
+def _waters(parsed: ParsedStatement) -> str:
+    """Give the watermarks as the state names them, those of subqueries included; for people."""
+    return ", ".join(parsed.state.split("; watermark ")[1:]).replace("STREAM ", "") or "none"
+
+
+def _watermarked(parsed: ParsedStatement) -> tuple[tuple[str, str], ...]:
+    return tuple((read.table, read.watermark.column) for read in parsed.reads if read.watermark)
+
+
+def _kinds(operators: tuple[Operator, ...]) -> str:
+    return ", ".join(operator.kind for operator in operators) or "none"
+
+
+def _named(pool: Pool) -> str:
+    return f"{pool.name} ({pool.url})" if pool.url else pool.name
+
+
+def _pairs(pairs: tuple[tuple[str, str], ...]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in sorted(pairs))
+
+
+def _plain(text: str) -> str:
+    return text.removeprefix("\ufeff").replace("\r\n", "\n")

@@ -1,1 +1,0 @@
-"""Plans in words and lines, the same for command line, console and tickets; nothing here decides anything."""

@@ -1,0 +1,81 @@
+"""Where an environment lives: the same places for console, agent and pool, computed and never created here."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+SOCKET_LIMIT = 107
+"""Bytes that a Unix socket's path may have (Linux `sun_path`, unix(7))."""
+
+
+PARSE_CACHE_FILE = "facts-1.db"
+"""The fact cache's file; another layout of its tables is another name."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentPaths:
+    """Absolute paths of one environment."""
+
+    home: str
+    """`<root>/<project>-<8 hex of the project id>/<env>`, mode 2750."""
+    socket: str
+
+    @property
+    def ledger(self) -> str:
+        return f"{self.home}/ledger.db"
+
+    @property
+    def lock(self) -> str:
+        return f"{self.home}/agent.lock"
+
+    @property
+    def agent_log(self) -> str:
+        return f"{self.home}/agent.log"
+
+    @property
+    def pool_log(self) -> str:
+        return f"{self.home}/pool.log"
+
+    @property
+    def pool_file(self) -> str:
+        return f"{self.home}/pool.json"
+
+    @property
+    def console_log(self) -> str:
+        return f"{self.home}/console.log"
+
+    @property
+    def emergency(self) -> str:
+        """Intents that the ledger could not take, one JSON object a line."""
+        return f"{self.home}/emergency.jsonl"
+
+
+def environment_paths(
+    environ: Mapping[str, str], uid: int, *, project: str, project_id: str, environment: str
+) -> EnvironmentPaths:
+    """Compute the places of an environment from the process's environment variables and user id."""
+    state = environ.get("XDG_STATE_HOME") or str(PurePosixPath(environ.get("HOME") or "/") / ".local/state")
+    root = PurePosixPath(environ.get("HEADGATE_HOME") or PurePosixPath(state) / "headgate")
+    home = root / f"{project}-{_digest(project_id, 8)}" / environment
+    # A short hashed path, because the home may be deeper than a socket's path may be long.
+    socket = f"/tmp/headgate-{uid}/{_digest(str(home), 12)}.sock"
+    return EnvironmentPaths(home=str(home), socket=socket)
+
+
+def parse_cache_path(environ: Mapping[str, str], *, project: str, project_id: str) -> str:
+    """Place a project's fact cache: below HEADGATE_HOME where that is set, else below the user's cache folder.
+
+    Empty where neither is known: nothing is kept then.
+    """
+    root = environ.get("HEADGATE_HOME")
+    if not root:
+        cache = environ.get("XDG_CACHE_HOME") or (f"{environ['HOME']}/.cache" if environ.get("HOME") else "")
+        if not cache:
+            return ""
+        root = f"{cache}/headgate"
+    return str(PurePosixPath(root) / f"{project}-{_digest(project_id, 8)}" / PARSE_CACHE_FILE)
+
+
+def _digest(text: str, length: int) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:length]

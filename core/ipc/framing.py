@@ -1,0 +1,46 @@
+"""Frames of the agent's socket: a length of four bytes, big endian, then that many bytes of JSON."""
+
+import json
+from typing import Any
+
+PROGRAM_VERSION = "0.1.0"
+"""What both sides say of themselves."""
+
+PROTOCOL = 1
+"""Raised when an old console or agent could misread the other."""
+
+FRAME_LIMIT = 64 * 1024 * 1024
+"""Bytes of the largest frame."""
+
+FRAME_HEADER = 4
+
+
+class BadFrame(ValueError):
+    """The other side sent something that is not a frame of ours."""
+
+
+def encode_frame(message: dict[str, Any]) -> bytes:
+    """Write one message; raises BadFrame when it is larger than the limit."""
+    body = json.dumps(message, separators=(",", ":"), ensure_ascii=False).encode()
+    if len(body) > FRAME_LIMIT:
+        raise BadFrame(f"{len(body):,} bytes in one message, at most {FRAME_LIMIT:,} are allowed")
+    return len(body).to_bytes(FRAME_HEADER, "big") + body
+
+
+def frame_length(header: bytes) -> int:
+    """Read the length of the frame that follows; raises BadFrame when it is over the limit."""
+    size = int.from_bytes(header, "big")
+    if size > FRAME_LIMIT:
+        raise BadFrame(f"a message of {size:,} bytes was announced, at most {FRAME_LIMIT:,} are allowed")
+    return size
+
+
+def decode_frame(body: bytes) -> dict[str, Any]:
+    """Read one message; raises BadFrame unless it is a JSON object."""
+    try:
+        message = json.loads(body)
+    except ValueError as error:
+        raise BadFrame("a message is not JSON") from error
+    if not isinstance(message, dict):
+        raise BadFrame("a message is not a JSON object")
+    return message

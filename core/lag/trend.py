@@ -1,0 +1,254 @@
+"""How far a statement is behind its inputs, and where that is going: positions → total, samples → verdict.
+
+One condition for each word; the first that holds is the word:
+
+unknown   Fewer than 6 samples in a row (a hole of more than 3 intervals, or counters that went back, begin a new row),
+          the newest sample older than 3 intervals, or no lag in it. Never with a number.
+starved   A parent is missing (gone, replaced); or a parent that is a statement is absent, stopped, failed or silent,
+          and there is no backlog left that takes more than 15 s and 3 triggers to work off. Silent: it runs, delivered
+          before, and has delivered nothing for the longer of 20 s and 6 of its usual intervals; where its own trend is
+          given, that it is stalled or starved.
+stalled   It runs, input is pending, and nothing was committed for the longest of 30 s, 3 triggers and 3 batches; or it
+          has consumed for the longer of 60 s and 6 triggers, and its watermark has not moved in all that time.
+idle      Nothing is pending, nothing came for the longer of 20 s and 2.5 usual intervals. An external source that falls
+          silent leaves its readers idle, not starved: nobody promised that it would go on.
+growing   There is a backlog, and since its last turn it rose by more than noise, not in one step. Also while stopped.
+draining  There is a backlog, and since its last turn it fell by more than noise; ETA is when it will be worked off.
+steady    None of these: what comes is worked off batch by batch, or a backlog stays as it is.
+
+Lag is a sawtooth: it rises while a batch runs and falls when it commits. So lag is compared only right after commits
+(for a stopped statement: everywhere). *Noise* is what arrives between a commit and the sample that sees it; a *backlog*
+is more than what arrives during a usual batch and that time; a *turn* is a change of direction by more than noise. How
+fast things arrive is the middle one of the last three sightings: a parent that starts again delivers one burst.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+
+from core.lag.measurement import LagSample
+from core.lag.sample_series import SampleSeries, sample_series
+from core.model.names import TableName
+from core.model.states import State, Trend
+
+_LOOK_BACK_S = 300.0
+_RATE_S = 120.0
+_BROKEN = frozenset({State.ABSENT, State.STOPPED, State.FAILED})
+_WORKING = frozenset({State.RUNNING, State.DEGRADED, State.STARTING})
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamHealth:
+    """What is known of one streamed parent."""
+
+    table: TableName
+    state: str
+    missing: bool = False
+    external: bool = False
+    silent_s: float | None = None
+    """Since its newest committed file; None when it never had one."""
+    trend: str = ""
+    """Its own trend as of the last round; empty when not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class LagTrend:
+    """Where the lag of a statement is going."""
+
+    trend: Trend
+    rate_rows_s: float | None = None
+    """Change of lag while growing or draining (then negative); None otherwise and where lag is known in files only."""
+    eta_s: float | None = None
+    """Until the backlog is worked off; only while draining."""
+    reason: str = ""
+    """One clause for people."""
+
+
+def lag_trend(
+    samples: Sequence[LagSample],
+    now: float,
+    *,
+    interval_s: float,
+    state: str,
+    parents: Sequence[UpstreamHealth],
+    trigger_s: float,
+    previous: str = Trend.UNKNOWN,
+    commit_age_s: float | None = None,
+    watermark_age_s: float | None = None,
+    by_files: bool = False,
+) -> LagTrend:
+    """Judge where a statement's lag is going, from samples about `interval_s` apart, oldest first.
+
+    `previous` is the last word said of it: it takes more to leave `growing` or `draining` than to stay.
+    `commit_age_s` is since the newest commit, None when nothing was committed; `watermark_age_s` is since the watermark
+    last moved, None without one. `by_files` says that a batch is limited in files: then files tell how long it takes.
+    """
+    course = sample_series(samples, now, interval_s)
+    if course is None:
+        return LagTrend(Trend.UNKNOWN, reason="too few samples in a row")
+    if gone := [parent.table for parent in parents if parent.missing]:
+        return LagTrend(Trend.STARVED, reason=f"{', '.join(gone)} is gone or was replaced")
+    working = state in _WORKING
+    movement = _movement(course, trigger_s, previous, working=working, by_files=by_files)
+    if (why := _starving(parents, course)) and not _works_off(movement, trigger_s, previous):
+        return LagTrend(Trend.STARVED, reason=why)
+    if working and (why := _stalling(course, trigger_s, commit_age_s, watermark_age_s)):
+        return LagTrend(Trend.STALLED, reason=why)
+    silent = [parent.silent_s for parent in parents if parent.silent_s is not None]
+    quiet_s = min(silent) if silent else course.at[-1] - course.came_at
+    if course.lag[-1] == 0 and quiet_s > max(20.0, 2.5 * course.usual_gap_s):
+        return LagTrend(Trend.IDLE, reason=f"nothing pending, nothing came for {quiet_s:.0f} s")
+    return movement
+
+
+def _starving(parents: Sequence[UpstreamHealth], course: SampleSeries) -> str:
+    for parent in parents:
+        if parent.external:
+            continue
+        if parent.state in _BROKEN:
+            return f"{parent.table} is {parent.state}"
+        bound_s = max(20.0, 6 * course.usual_gap_s)
+        if parent.trend:
+            if parent.trend in (Trend.STALLED, Trend.STARVED):
+                return f"{parent.table} is {parent.trend}"
+        elif parent.silent_s is not None and parent.silent_s > bound_s and course.came_at > course.at[0]:
+            return f"{parent.table} has been silent for {parent.silent_s:.0f} s"
+    return ""
+
+
+def _works_off(movement: LagTrend, trigger_s: float, previous: str) -> bool:
+    """Whether a backlog keeps the word draining while nothing comes: to begin with, more than the last few batches."""
+    if movement.trend is not Trend.DRAINING:
+        return False
+    return previous == Trend.DRAINING or (movement.eta_s or 0.0) > max(15.0, 3 * trigger_s)
+
+
+def _stalling(course: SampleSeries, trigger_s: float, commit_age_s: float | None, watermark_age_s: float | None) -> str:
+    went_at = max((n for n in range(1, len(course.at)) if course.went[n] > course.went[n - 1]), default=0)
+    age_s = course.at[-1] - course.at[went_at] if commit_age_s is None else commit_age_s
+    # Something must have been pending all that time: an old commit of an idle statement says nothing.
+    since = max((n for n in range(len(course.at)) if course.lag[n] == 0), default=-1) + 1
+    pending_s = course.at[-1] - course.at[since] if since < len(course.at) else 0.0
+    if min(age_s, pending_s) > max(30.0, 3 * trigger_s, 3 * max(course.batches_s)):
+        return f"input is pending, no commit for {age_s:.0f} s"
+    if watermark_age_s is None:
+        return ""
+    # Counted from the first rows read since it moved: it stands while nothing comes as well.
+    read_at = [
+        course.at[n]
+        for n in range(1, len(course.at))
+        if course.went[n] > course.went[n - 1] and course.at[n] > course.at[-1] - watermark_age_s
+    ]
+    bound_s = max(60.0, 6 * trigger_s)
+    if read_at and course.at[-1] - read_at[0] > bound_s and course.at[-1] - read_at[-1] < bound_s:
+        return f"rows are read, the watermark has not moved for {watermark_age_s:.0f} s"
+    return ""
+
+
+def _movement(course: SampleSeries, trigger_s: float, previous: str, *, working: bool, by_files: bool) -> LagTrend:
+    """Tell growing, draining and steady apart by the last leg of the lag right after commits."""
+    if course.counted or not working:
+        points = _after_commits(course, trigger_s, working=working)
+        noise, backlog = _expected(course, trigger_s, working=working)
+    else:
+        points, noise = _lowest(course, trigger_s)
+        backlog = 1.5 * noise
+    if len(points) < 2:
+        return LagTrend(Trend.STEADY, reason="lag does not change beyond noise")
+    leg = _last_leg(points, noise)
+    recent = [point for point in leg if point[0] >= min(leg[-1][0] - _RATE_S, leg[-4:][0][0])]
+    slope = _slope(recent)
+    change = leg[-1][1] - leg[0][1]
+    # One burst is no trend: a rise that is mostly its largest step waits for the next, unless that takes too long.
+    burst = max((after[1] - before[1] for before, after in pairwise(leg)), default=0.0)
+    lag = leg[-1][1]
+    kept = 0.6 if previous in (Trend.GROWING, Trend.DRAINING) else 1.0
+    rate = round(slope, 3) if course.in_rows else None
+    slow = not working or trigger_s > 2 * course.interval_s
+    in_steps = slow or change - burst > min(noise * kept, 0.4 * change)
+    if lag > backlog * kept and slope > 0 and change > noise * kept and in_steps:
+        return LagTrend(Trend.GROWING, rate, reason=f"lag rises by {slope:.3g}/s")
+    if lag > backlog * kept and slope < 0 and -change > noise * kept:
+        left_s = _seconds_left(course, recent, by_files=by_files)
+        # The last batch is half full on average, and takes its turn all the same.
+        eta_s = max(0.0, left_s + trigger_s / 2 - (course.at[-1] - leg[-1][0]))
+        return LagTrend(Trend.DRAINING, rate, round(eta_s, 1), reason=f"lag falls by {-slope:.3g}/s")
+    return LagTrend(Trend.STEADY, reason="lag does not change beyond noise")
+
+
+def _seconds_left(course: SampleSeries, recent: Sequence[tuple[float, float]], *, by_files: bool) -> float:
+    """Give how long a falling lag takes; by its files, a batch takes as long when there are half the rows in them."""
+    files = dict(zip(course.at, course.files, strict=False)) if len(course.files) == len(course.at) else {}
+    of_files = [(at, files[at]) for at, _ in recent if at in files]
+    if by_files and (slope := _slope(of_files)) < 0:
+        return of_files[-1][1] / -slope
+    return recent[-1][1] / -_slope(recent)
+
+
+def _expected(course: SampleSeries, trigger_s: float, *, working: bool) -> tuple[float, float]:
+    """Give the noise, and what may be pending right after a commit while the statement keeps up."""
+    blur_s = max(course.interval_s, course.usual_gap_s)
+    noise = max(1.0, course.arriving() * blur_s)
+    if not working:
+        return noise, noise
+    # The newest batch counts up to three triggers: a longer one may be the first of an overload.
+    batch_s = max(median(course.batches_s), min(course.batches_s[-1], 3 * trigger_s))
+    return noise, max(1.0, course.arriving() * (batch_s + blur_s) * 1.4)
+
+
+def _after_commits(course: SampleSeries, trigger_s: float, *, working: bool) -> list[tuple[float, float]]:
+    first = next(n for n in range(len(course.at)) if course.at[n] >= course.at[-1] - _LOOK_BACK_S)
+    every = range(max(1, first), len(course.at))
+    commits = [n for n in every if course.went[n] > course.went[n - 1]]
+    points = [(course.at[n], course.lag[n]) for n in commits]
+    if not working:
+        start = commits[-1] if commits else first
+        return [(course.at[n], course.lag[n]) for n in range(start, len(course.at))]
+    gaps = [course.at[b] - course.at[a] for a, b in pairwise(commits)]
+    usual_s = max(trigger_s, median(gaps) if gaps else 0.0)
+    empty = max((n for n in every if course.lag[n] == 0), default=0)
+    if commits and course.at[-1] - course.at[max(commits[-1], empty)] > 1.5 * usual_s + course.interval_s:
+        # The batch takes longer than usual: what it would leave behind, were it as big as usual.
+        usual = median(course.went[n] - course.went[n - 1] for n in commits)
+        points.append((course.at[-1], max(0.0, course.lag[-1] - usual)))
+    return points
+
+
+def _lowest(course: SampleSeries, trigger_s: float) -> tuple[list[tuple[float, float]], float]:
+    """Without counters: the lowest lag of each stretch that holds a commit, and how much lag swings in one."""
+    width = trigger_s + 2 * course.interval_s
+    stretches: dict[int, list[tuple[float, float]]] = {}
+    for at, lag in zip(course.at, course.lag, strict=True):
+        if (age := course.at[-1] - at) < _LOOK_BACK_S:
+            stretches.setdefault(-int(age // width), []).append((lag, at))
+    whole = [stretch for _, stretch in sorted(stretches.items()) if len(stretch) > 1]
+    swing = median(max(stretch)[0] - min(stretch)[0] for stretch in whole) if whole else 0.0
+    return [(at, lag) for lag, at in (min(stretch) for stretch in whole)], max(1.0, swing, course.taking * width)
+
+
+def _last_leg(points: Sequence[tuple[float, float]], noise: float) -> Sequence[tuple[float, float]]:
+    """Cut off what lies before the last turn: the last extreme from which the lag moved on by more than noise."""
+    low = high = 0
+    start, direction = 0, 0
+    for n, (_, lag) in enumerate(points):
+        if lag <= points[low][1]:
+            low = n
+        if lag >= points[high][1]:
+            high = n
+        if direction >= 0 and points[high][1] - lag > noise:
+            start, direction, low = high, -1, n
+        elif direction <= 0 and lag - points[low][1] > noise:
+            start, direction, high = low, 1, n
+    return points[start:]
+
+
+def _slope(points: Sequence[tuple[float, float]]) -> float:
+    """Theil-Sen: the median slope of all pairs, so that one odd batch does not decide."""
+    slopes = [
+        (lag - before) / (at - since)
+        for n, (since, before) in enumerate(points)
+        for at, lag in points[n + 1 :]
+        if at > since
+    ]
+    return median(slopes) if slopes else 0.0

@@ -1,0 +1,256 @@
+"""Column lineage over a project: which columns, and rows, feed which; a statement is read when the way leads over it.
+
+A node without a column stands for a table's rows. A column of a table stands on the table's rows too: that edge is not
+listed, and the way leads over it when it goes up. Rows stand on the rows of every table that their statement reads.
+"""
+
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from core.lineage.table_graph import TableGraph, table_graph
+from core.model.names import TableName
+from core.project.model import Project, Table
+from core.sql.lineage.model import ColumnOrigin, InputKind, LineageInput, LineageStep, StatementLineage
+from core.sql.statement import Column, line_of
+
+UPSTREAM, DOWNSTREAM = "up", "down"
+
+
+@dataclass(frozen=True, slots=True)
+class LineageEdge:
+    """One step of lineage, over one statement."""
+
+    source: ColumnOrigin
+    target: ColumnOrigin
+    kind: InputKind
+    clause: str
+    """SELECT, or the clause of a condition."""
+    expression: str
+    fields: tuple[str, ...]
+    """Paths inside a struct that are read; empty when the whole column is."""
+    through: tuple[LineageStep, ...]
+    """Columns of CTEs and subqueries on the way, from the target inwards."""
+    path: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class LineageNode:
+    """A column, or the rows of a table where `at.column` is empty."""
+
+    at: ColumnOrigin
+    type: str
+    """As the DDL says; empty for rows and for columns that no DDL declares."""
+    landed: bool
+    """Whether others fill the table: lineage ends there."""
+    format: str = ""
+    """Of what landed: json, csv …"""
+    location: str = ""
+    """Of what landed, as its DDL says; empty where it does not say it."""
+    expression: str = ""
+    """What its statement writes into it; empty for rows and where others write."""
+
+
+@dataclass(frozen=True, slots=True)
+class LineageGap:
+    """What could not be followed on the way; `at` is what lacks it."""
+
+    at: ColumnOrigin
+    name: str
+    reason: str
+    path: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnLineage:
+    """What was found from one column, or from all of a table."""
+
+    root: ColumnOrigin
+    """Without a column: the whole table."""
+    direction: str
+    nodes: tuple[LineageNode, ...]
+    """In the order in which they are reached."""
+    edges: tuple[LineageEdge, ...]
+    gaps: tuple[LineageGap, ...]
+
+
+@dataclass(frozen=True)
+class _StatementEdges:
+    """The edges into one table."""
+
+    by_target: Mapping[ColumnOrigin, tuple[LineageEdge, ...]]
+    by_source: Mapping[ColumnOrigin, tuple[LineageEdge, ...]]
+    gaps: Mapping[ColumnOrigin, tuple[LineageGap, ...]]
+    expressions: Mapping[str, str]
+    """By column in lower case."""
+
+
+class LineageTracer:
+    """Follows lineage in one project; each statement is read at most once."""
+
+    def __init__(self, project: Project) -> None:
+        self._project = project
+        self._statements: dict[TableName, _StatementEdges] = {}
+        self._followed: dict[TableName, StatementLineage] = {}
+
+    def trace(self, root: ColumnOrigin, direction: str) -> ColumnLineage:
+        """Follow one column, or a table without a column in `root`; its table must be declared. Linear in edges."""
+        waiting = [root] if root.column else self._whole(root.table)
+        nodes: dict[ColumnOrigin, LineageNode] = {}
+        edges: dict[LineageEdge, None] = {}
+        gaps: dict[LineageGap, None] = {}
+        for at in waiting:
+            if at in nodes:
+                continue
+            nodes[at] = self._node(at)
+            for gap in self._gaps_at(at, direction):
+                gaps[gap] = None
+            found = self._above(at) if direction == UPSTREAM else self._below(at)
+            for edge in found:
+                edges[edge] = None
+            waiting += [edge.source if direction == UPSTREAM else edge.target for edge in found]
+            if direction == UPSTREAM and at.column:
+                waiting.append(ColumnOrigin(at.table))
+        return ColumnLineage(root, direction, tuple(nodes.values()), tuple(edges), tuple(gaps))
+
+    def follow(self, table: Table) -> StatementLineage:
+        """Follow all of a table's statement, which must have one."""
+        if table.name not in self._followed:
+            from core.sql.lineage.statement_lineage import lineage_of
+
+            assert table.facts is not None, f"{table.name} is external"
+            self._followed[table.name] = lineage_of(table.facts, self._declared)
+        return self._followed[table.name]
+
+    def readers(self, table: TableName) -> tuple[Table, ...]:
+        """List the declared tables whose statements read a table, by name."""
+        return tuple(self._project.tables[child] for child in self._graph.children(table))
+
+    def tables(self) -> Collection[TableName]:
+        """List what the project declares, by name."""
+        return self._project.tables
+
+    def columns(self, table: TableName) -> tuple[Column, ...]:
+        """List a declared table's columns."""
+        return self._project.tables[table].ddl_facts.columns
+
+    def column(self, table: TableName, name: str) -> ColumnOrigin | None:
+        """Find a column by its name in any case."""
+        spelled = self._spelled(table, name)
+        return ColumnOrigin(table, spelled) if spelled is not None else None
+
+    def _whole(self, table: TableName) -> list[ColumnOrigin]:
+        return [*(ColumnOrigin(table, column.name) for column in self.columns(table)), ColumnOrigin(table)]
+
+    def _above(self, at: ColumnOrigin) -> tuple[LineageEdge, ...]:
+        return self._statement(at.table).by_target.get(at, ())
+
+    def _below(self, at: ColumnOrigin) -> tuple[LineageEdge, ...]:
+        children = self._graph.children(at.table)
+        return tuple(edge for child in children for edge in self._statement(child).by_source.get(at, ()))
+
+    def _gaps_at(self, at: ColumnOrigin, direction: str) -> tuple[LineageGap, ...]:
+        """List what may hide lineage: going down, every name of a reader that is not found could be this one."""
+        if direction == UPSTREAM:
+            return self._statement(at.table).gaps.get(at, ())
+        children = self._graph.children(at.table)
+        return tuple(gap for child in children for each in self._statement(child).gaps.values() for gap in each)
+
+    @cached_property
+    def _graph(self) -> TableGraph:
+        return table_graph(self._project)
+
+    def _node(self, at: ColumnOrigin) -> LineageNode:
+        table = self._project.tables.get(at.table)
+        if table is None:
+            return LineageNode(at, "", landed=True)
+        kind = next((column.type for column in table.ddl_facts.columns if column.name == at.column), "")
+        expression = self._statement(at.table).expressions.get(at.column.lower(), "")
+        if not table.external:
+            return LineageNode(at, kind, landed=False, expression=expression)
+        return LineageNode(at, kind, landed=True, format=table.ddl_facts.format, location=table.ddl_facts.location)
+
+    def _statement(self, name: TableName) -> _StatementEdges:
+        if name not in self._statements:
+            table = self._project.tables.get(name)
+            self._statements[name] = self._read(table) if table is not None else _StatementEdges({}, {}, {}, {})
+        return self._statements[name]
+
+    def _read(self, table: Table) -> _StatementEdges:
+        if table.facts is None or table.dml is None:
+            return _StatementEdges({}, {}, {}, {})
+        found, lines = self.follow(table), LineNumbers(table)
+        edges, gaps = self._edges(table, found, lines), self._gaps(table, found, lines)
+        expressions = {output.name: output.expression for output in found.outputs}
+        return _StatementEdges(_grouped(edges, "target"), _grouped(edges, "source"), _gathered(gaps), expressions)
+
+    def _edges(self, table: Table, found: StatementLineage, lines: "LineNumbers") -> Iterable[LineageEdge]:
+        edges: dict[LineageEdge, None] = {}
+        for output in found.outputs:
+            spelled = self._spelled(table.name, output.name)
+            target = ColumnOrigin(table.name, spelled if spelled is not None else output.name)
+            for each in output.inputs:
+                edges[_edge(each, target, "SELECT", lines, output.offset)] = None
+        for condition in found.conditions:
+            for each in condition.inputs:
+                edges[_edge(each, ColumnOrigin(table.name), condition.clause, lines, condition.offset)] = None
+        return edges
+
+    def _gaps(self, table: Table, found: StatementLineage, lines: "LineNumbers") -> Iterable[LineageGap]:
+        written = {output.name for output in found.outputs}
+        starred = False
+        for each in found.unresolved:
+            spelled = self._spelled(table.name, each.within)
+            starred = starred or each.within == "*"
+            at = ColumnOrigin(table.name, spelled or "")
+            yield LineageGap(at, each.name, each.reason, lines.path, lines.of(each.offset))
+        for column in self.columns(table.name):
+            if column.name.lower() not in written:
+                reason = "it may be in a star that cannot be followed" if starred else "the statement does not write it"
+                yield LineageGap(ColumnOrigin(table.name, column.name), column.name, reason, lines.path, lines.of(0))
+
+    def _declared(self, name: TableName) -> tuple[Column, ...] | None:
+        table = self._project.tables.get(name)
+        return table.ddl_facts.columns if table is not None else None
+
+    def _spelled(self, table: TableName, name: str) -> str | None:
+        lowered = name.lower()
+        return next((column.name for column in self.columns(table) if column.name.lower() == lowered), None)
+
+
+class LineNumbers:
+    """Offsets in a statement to lines of its file."""
+
+    def __init__(self, table: Table) -> None:
+        assert table.facts is not None and table.dml is not None
+        self.path = table.dml.path
+        self._first = line_of(table.dml.text, table.facts, 0)
+        self._breaks = [at for at, char in enumerate(table.facts.select) if char == "\n"]
+
+    def of(self, offset: int) -> int:
+        """Give the line in the file, from 1."""
+        return self._first + bisect_left(self._breaks, offset)
+
+
+def _edge(each: LineageInput, target: ColumnOrigin, clause: str, lines: LineNumbers, offset: int) -> LineageEdge:
+    line = lines.of(offset)
+    return LineageEdge(
+        each.origin, target, each.kind, clause, each.expression, each.fields, each.through, lines.path, line
+    )
+
+
+def _grouped(edges: Iterable[LineageEdge], end: str) -> Mapping[ColumnOrigin, tuple[LineageEdge, ...]]:
+    found: dict[ColumnOrigin, list[LineageEdge]] = {}
+    for edge in edges:
+        found.setdefault(getattr(edge, end), []).append(edge)
+    return {at: tuple(each) for at, each in found.items()}
+
+
+def _gathered(gaps: Iterable[LineageGap]) -> Mapping[ColumnOrigin, tuple[LineageGap, ...]]:
+    found: dict[ColumnOrigin, list[LineageGap]] = {}
+    for gap in gaps:
+        found.setdefault(gap.at, []).append(gap)
+    return {at: tuple(each) for at, each in found.items()}

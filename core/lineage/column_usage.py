@@ -1,0 +1,135 @@
+"""Who uses a column, with its lines: what names it, and what is made from it downstream; a doubt counts as a use."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from core.lineage.column_lineage import LineageTracer
+from core.model.names import TableName
+from core.project.model import Table
+from core.sql.lineage.model import ColumnOrigin, InputKind, StatementLineage
+from core.sql.statement import Column, line_of
+
+if TYPE_CHECKING:
+    from core.sql.lineage.model import ColumnOrigin, StatementLineage
+
+
+def column_reference_lines(column: str, parent: TableName, reader: Table, tables: Mapping[TableName, Table]) -> str:
+    """Say where a reader's declared text references a column of a parent: `dml.x.sql:3,7`; empty means nowhere.
+
+    The parent need not declare the column any more; `tables` are those of the project.
+    """
+    if reader.facts is None or reader.dml is None or all(read.table != parent for read in reader.facts.reads):
+        return ""
+    from core.sql.lineage.statement_lineage import lineage_of
+
+    def columns_of(name: TableName) -> tuple[Column, ...] | None:
+        declared = tables[name].ddl_facts.columns if name in tables else None
+        if name != parent or any(each.name.lower() == column.lower() for each in declared or ()):
+            return declared
+        return (*(declared or ()), Column(column, ""))
+
+    return reference_lines_in(lineage_of(reader.facts, columns_of), (column,), parent, reader)
+
+
+def reference_lines_in(found: "StatementLineage", columns: Iterable[str], parent: TableName, reader: Table) -> str:
+    """Say where a statement that was followed references any of a parent's columns; empty means nowhere."""
+    assert reader.facts is not None and reader.dml is not None, f"{reader.name} is external and reads nothing"
+    offsets = {offset for column in columns for offset in _references(column.lower(), parent, reader, found)}
+    lines = sorted({line_of(reader.dml.text, reader.facts, offset) for offset in offsets})
+    file = reader.dml.path.rpartition("/")[2]
+    return f"{file}:{','.join(map(str, lines))}" if lines else ""
+
+
+def _references(column: str, parent: TableName, reader: Table, found: "StatementLineage") -> Iterator[int]:
+    def is_it(origin: "ColumnOrigin") -> bool:
+        return origin.table == parent and origin.column.lower() == column
+
+    # A name that is not found may be this column, and a star that is not followed may hold it.
+    doubts = (each for each in found.unresolved if not found.outputs or {column, "*"} & set(each.name.split(".")))
+    named = [*(each.offset for each in found.references if is_it(each.origin)), *(each.offset for each in doubts)]
+    if not named:
+        # Where a star hands it on nothing names it, and it is read all the same while the reader declares it.
+        written = {each.name.lower() for each in reader.ddl_facts.columns}
+        flows = (each for each in found.outputs if each.name in written and any(is_it(i.origin) for i in each.inputs))
+        named = [each.offset for each in flows]
+    yield from named
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnUse:
+    """One statement's use of a column, or of what is made from it."""
+
+    place: str
+    """Where it names the column, or what is made from it: `dml.orders.sql:3,7`."""
+    direct: str
+    """Where it names the column itself; empty where it only reads what is made from it."""
+    makes: tuple[str, ...]
+    """Columns of its own that are made from it, as the DDL writes them; not those whose rows it only decides."""
+
+
+def column_uses_downstream(tracer: LineageTracer, at: ColumnOrigin) -> Mapping[TableName, ColumnUse]:
+    """Find every use of a declared column, at any depth; each statement that may use it is read once."""
+    lost: dict[TableName, set[str]] = {at.table: {at.column.lower()}}
+    places: dict[TableName, dict[TableName, str]] = {}
+    waiting = [at.table]
+    while waiting:
+        parent = waiting.pop(0)
+        for reader in tracer.readers(parent):
+            read = tracer.follow(reader)
+            place = reference_lines_in(read, sorted(lost[parent]), parent, reader)
+            if not place:
+                continue
+            places.setdefault(reader.name, {})[parent] = place
+            made = lost.setdefault(reader.name, set())
+            fresh = _made(read, parent, lost[parent]) - made
+            made |= fresh
+            # A statement is met again by another way where that makes more of its columns.
+            if fresh and reader.name not in waiting:
+                waiting.append(reader.name)
+    return {
+        table: ColumnUse(_joined(found.values()), found.get(at.table, ""), _spelled(tracer, table, lost[table]))
+        for table, found in sorted(places.items())
+    }
+
+
+def column_uses_of_readers(tracer: LineageTracer, table: TableName) -> Mapping[str, Mapping[TableName, str]]:
+    """Give for each column of a declared table the readers that use it, with the place; each statement is read once."""
+    readers = [(reader, tracer.follow(reader)) for reader in tracer.readers(table)]
+    found: dict[str, dict[TableName, str]] = {}
+    for column in tracer.columns(table):
+        places = ((reader, reference_lines_in(read, (column.name,), table, reader)) for reader, read in readers)
+        found[column.name] = {reader.name: place for reader, place in places if place}
+    return found
+
+
+def _made(found: StatementLineage, parent: TableName, columns: set[str]) -> set[str]:
+    """Give the columns that a statement makes from some of a parent's, with those that it may make from them."""
+    if not found.outputs:
+        # A statement that cannot be followed at all may make anything of it.
+        return {each.within.lower() for each in found.unresolved}
+    made = {
+        output.name
+        for output in found.outputs
+        if any(_is_one(each.origin, parent, columns) and each.kind is InputKind.VALUE for each in output.inputs)
+    }
+    doubts = {each.within.lower() for each in found.unresolved if {*columns, "*"} & set(each.name.lower().split("."))}
+    return made | {output.name for output in found.outputs if output.name in doubts or "*" in doubts}
+
+
+def _is_one(origin: ColumnOrigin, parent: TableName, columns: set[str]) -> bool:
+    return origin.table == parent and origin.column.lower() in columns
+
+
+def _spelled(tracer: LineageTracer, table: TableName, columns: Iterable[str]) -> tuple[str, ...]:
+    known = {column.name.lower(): column.name for column in tracer.columns(table)}
+    return tuple(sorted(known.get(column, column) for column in columns))
+
+
+def _joined(places: Iterable[str]) -> str:
+    """Join places of one file, `f:3` and `f:3,7`, to one."""
+    files: dict[str, set[int]] = {}
+    for place in places:
+        file, _, lines = place.rpartition(":")
+        files.setdefault(file, set()).update(map(int, lines.split(",")))
+    return "; ".join(f"{file}:{','.join(map(str, sorted(lines)))}" for file, lines in files.items())

@@ -1,0 +1,45 @@
+"""Names of tables, versions and queries, parsed once at the edge and trusted afterwards."""
+
+import re
+from typing import NewType
+
+from core.model.errors import BadName
+
+TableName = NewType("TableName", str)
+"""A logical table, lower case (Spark's catalog ignores case): letters, digits, underscore; never ends in `__v<N>`."""
+
+_TABLE = re.compile(r"[a-z_][a-z0-9_]{0,119}\Z")
+_VERSIONED = re.compile(r"(?P<table>.+)__v(?P<version>[1-9][0-9]*)\Z")
+
+
+def parse_table_name(text: str) -> TableName:
+    """Read a table name as a person writes it; raises BadName, with the rule, for anything else."""
+    name = text.strip().strip("`").lower()
+    if not _TABLE.match(name) or ("__v" in name and _VERSIONED.match(name)):
+        raise BadName(
+            f"{text!r} is not a table name",
+            remedy="use letters, digits and underscores, at most 120, not ending in __v and a number",
+        )
+    return TableName(name)
+
+
+def physical_name(table: TableName, version: int) -> str:
+    """Name the physical table of a version (1, 2, …): `orders__v3`."""
+    return f"{table}__v{version}"
+
+
+def query_name(table: TableName, version: int) -> str:
+    """Name the streaming query of a version, unique on a pool: `orders@v3`."""
+    return f"{table}@v{version}"
+
+
+def split_physical(name: str) -> tuple[TableName, int] | None:
+    """Split `orders__v3` into (`orders`, 3); None when it is not one of our physical names."""
+    found = _VERSIONED.match(name)
+    return (TableName(found["table"]), int(found["version"])) if found else None
+
+
+def split_query(name: str) -> tuple[TableName, int] | None:
+    """Split `orders@v3` into (`orders`, 3); None when it is not one of our query names."""
+    table, mark, version = name.rpartition("@v")
+    return (TableName(table), int(version)) if mark and version.isdigit() else None

@@ -1,0 +1,68 @@
+"""A deployment as it was observed: state, revision and versions of one table, its bindings and its orphan versions."""
+
+from dataclasses import dataclass
+
+from core.model.names import TableName
+from core.observed.table_statistics import TableStatistics
+from core.project.model import Pool
+from core.project.revision import RevisionTexts
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """A parent as one deployment reads it; `version` 0 is an external table."""
+
+    parent: TableName
+    version: int
+    streamed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OrphanVersion:
+    """A version that never served: its run ended before the pointer moved to it."""
+
+    version: int
+    revision: str
+    bindings: tuple[Binding, ...] = ()
+    running: bool = False
+    checkpoint_ok: bool = True
+    begun: bool = True
+    """Whether its query was ever started: one that was not has read nothing and holds nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedDeployment:
+    """What is known of a table's deployment; everything but `state` may be unknown offline."""
+
+    state: str = "absent"
+    revision: str = "same"
+    """same, changed, or the deployed revision's sha; empty is taken as the same."""
+    deployed: RevisionTexts | None = None
+    since: str = ""
+    version: int = 0
+    """The active version; 0 when none is deployed (offline: 1 is assumed when the state is not absent)."""
+    highest_version: int = 0
+    """The highest version number ever used: a rebuild takes the next one."""
+    bindings: tuple[Binding, ...] = ()
+    checkpoint_id: str = ""
+    checkpoint_ok: bool = True
+    """False when the checkpoint is missing, unreadable or not ours (row 0b)."""
+    pointer: str = ""
+    """The pointer's target, `orders__v3`; empty when there is none."""
+    table_id: str = ""
+    wanted: str = "running"
+    retained: tuple[int, ...] = ()
+    """Older versions whose query still runs because something is bound to them."""
+    kept: tuple[int, ...] = ()
+    """Every other version that exists, running or not: a delete sets all of them aside."""
+    spare: tuple[OrphanVersion, ...] = ()
+    """Other versions that never served, newest first."""
+    begun: bool = True
+    """Whether the query of `version` was ever started, or it serves."""
+    pool: Pool | None = None
+    """What the serving version was started on, as `core.changes.pinned_settings.recorded_pool` gives it, with the
+    pinned settings of its first start; None where that is not known."""
+    engine: str = ""
+    """Version of Spark that it was started on last; empty where it is not known."""
+    figures: TableStatistics | None = None
+    """What was measured of it; None where nothing was. Prices come from it, and nothing else does."""

@@ -1,0 +1,202 @@
+"""`--observed` documents ↔ what the planner takes; every mistake in a document is told at once."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+import yaml
+
+from core.model.errors import InvalidProject, UsageError
+from core.model.names import TableName
+from core.model.problems import Problem, Where
+from core.observed.deployment import ObservedDeployment
+from core.observed.document_entries import (
+    EntryReader,
+    cut,
+    entry_as_json,
+    known_fields,
+    plain_value,
+    read_answers,
+    read_entry,
+    read_headroom,
+    read_name,
+    read_policy,
+)
+from core.observed.planner_input import PlannerInput
+from core.policy.model import policy_as_json
+from core.text.wording import did_you_mean
+
+OBSERVED_FORMAT = "headgate.observed/1"
+DOCUMENT_KEYS = ("tables", "format", "environment", "answers", "policy", "room")
+"""The first is the documented contract (planning.md §7); the others make a document as exact as the ledger."""
+
+_MOST_LEVELS = 100
+"""How deep a document may be nested: it has 7 levels; libyaml ends the whole program at some 100,000."""
+_MOST_SAID = 300
+"""Letters of what a parser says."""
+_MOST_DIGITS = 100
+"""Of a number in YAML: one in base 60 takes minutes with millions of them."""
+
+_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*+"|(?P<open>[\[{])|(?P<close>[\]}])', re.S)
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def planner_input_from_text(text: str, path: str, environment: str = "") -> PlannerInput:
+    """Read a document as YAML, of which JSON is a part; raises UsageError naming `path` when it is neither.
+
+    A document that says which environment it was observed in is refused for another `environment`. A key that is
+    written twice is a Problem of InvalidProject, as what `planner_input_from_document` finds.
+    """
+    problems: list[Problem] = []
+    try:
+        document = _document(text, path, problems)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        # PyYAML lets a date that there is not, or a number of thousands of digits, out as a ValueError.
+        said = cut(" ".join(str(error).split()), _MOST_SAID)
+        raise UsageError(f"{path} cannot be read: {said}", remedy="give a YAML or JSON file") from error
+    return _known({} if document is None else document, environment, problems)
+
+
+def planner_input_from_document(document: Any, environment: str = "") -> PlannerInput:
+    """Read `tables: {name: {state, …}}`; raises InvalidProject with all Problems. A table not listed is absent."""
+    return _known(document, environment, [])
+
+
+def _known(document: Any, environment: str, problems: list[Problem]) -> PlannerInput:
+    given = EntryReader("", "the document", document if isinstance(document, Mapping) else {}, problems)
+    tables = given.values.get("tables", {})
+    if not isinstance(document, Mapping) or not (tables is None or isinstance(tables, Mapping)):
+        problems.append(
+            Problem(
+                "the document must be {tables: {name: {state: …}}}",
+                "write for example tables: {orders: {state: running}}",
+            )
+        )
+        given, tables = EntryReader("", "the document", {}, problems), {}
+    for key in given.values:
+        if key not in DOCUMENT_KEYS:
+            word = cut(key)
+            problems.append(
+                Problem(f"{word} is not a known key", did_you_mean(word, DOCUMENT_KEYS) or "take it away", None, word)
+            )
+    found = PlannerInput(_tables(tables or {}, problems), read_answers(given), read_headroom(given), read_policy(given))
+    seen_in = given.text("environment")
+    if environment and seen_in and seen_in != environment:
+        there = cut(seen_in)
+        given.wrong(f"it was observed in {there}, and the plan is for {environment}", f"plan with --env {there}")
+    if given.text("format", OBSERVED_FORMAT) != OBSERVED_FORMAT:
+        given.wrong(f"its format is not {OBSERVED_FORMAT}", "export it again with this version")
+    if problems:
+        raise InvalidProject(
+            f"the observed document is wrong: {problems[0].summary}",
+            remedy=problems[0].remedy,
+            problems=tuple(problem.as_json() for problem in problems),
+        )
+    return found
+
+
+def planner_input_as_document(known: PlannerInput, environment: str) -> dict[str, Any]:
+    """Write what `planner_input_from_document` reads as the same value."""
+    document: dict[str, Any] = {"format": OBSERVED_FORMAT, "environment": environment}
+    if known.room is not None:
+        document["room"] = known_fields(known.room)
+    if known.policy is not None:
+        document["policy"] = plain_value(policy_as_json(known.policy))
+    if known.answers:
+        document["answers"] = dict(sorted(known.answers.items()))
+    document["tables"] = {str(table): entry_as_json(seen) for table, seen in sorted(known.observed.items())}
+    return document
+
+
+def _document(text: str, path: str, problems: list[Problem]) -> Any:
+    """Read JSON as such where it is JSON: as YAML, a document of 3,000 tables takes seconds."""
+    if text.lstrip().startswith("{") and _levels(text) <= _MOST_LEVELS:
+        twice: list[Problem] = []
+        with suppress(ValueError, RecursionError):
+            document = json.loads(text, object_pairs_hook=lambda pairs: _mapping(pairs, path, twice))
+            problems += twice
+            return document
+    _refuse_deep_and_aliases(text)
+    loader = _Loader(text)
+    loader.path, loader.problems = path, problems
+    try:
+        return loader.get_single_data()
+    finally:
+        loader.dispose()
+
+
+def _levels(text: str) -> int:
+    """Count how deep brackets outside of JSON's texts are nested."""
+    deep = deepest = 0
+    for found in _BRACKETS.finditer(text):
+        deep += (found["open"] is not None) - (found["close"] is not None)
+        deepest = max(deepest, deep)
+    return deepest
+
+
+def _mapping(pairs: list[tuple[str, Any]], path: str, problems: list[Problem]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        words = Counter(word for word, _ in pairs)
+        problems += [_twice(word, "keep one of them", Where(path)) for word, times in words.items() if times > 1]
+    return found
+
+
+def _twice(word: str, remedy: str, where: Where | None) -> Problem:
+    return Problem(f"{cut(word)} is written twice", remedy, where, cut(word))
+
+
+def _refuse_deep_and_aliases(text: str) -> None:
+    """Raise ValueError by what the parser says one by one: to put it together, libyaml recurses."""
+    deep = 0
+    for event in yaml.parse(text, Loader=_LOADER):
+        deep += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        line = event.start_mark.line + 1 if event.start_mark else 1
+        if isinstance(event, yaml.AliasEvent):
+            raise ValueError(f"line {line} has an alias (*), write out what it stands for")
+        if deep > _MOST_LEVELS:
+            raise ValueError(f"line {line} is nested deeper than {_MOST_LEVELS} levels")
+
+
+class _Loader(_LOADER):  # type: ignore[misc]  # a class of PyYAML's extension, which has no types
+    """Reports keys that are written twice, and reads no endless numbers."""
+
+    path: str
+    problems: list[Problem]
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+        lines: dict[str, int] = {}
+        for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+            if isinstance(key, yaml.ScalarNode):
+                line = key.start_mark.line + 1
+                if key.value in lines:
+                    remedy = f"keep one of lines {lines[key.value]} and {line}"
+                    self.problems.append(_twice(key.value, remedy, Where(self.path, line)))
+                lines.setdefault(key.value, line)
+        return super().construct_mapping(node, deep)
+
+    def construct_number(self, node: Any) -> Any:
+        if len(node.value) > _MOST_DIGITS:
+            raise ValueError(f"line {node.start_mark.line + 1} has a number of more than {_MOST_DIGITS} digits")
+        read = self.construct_yaml_int if node.tag.endswith(":int") else self.construct_yaml_float
+        return read(node)
+
+
+for _kind in ("int", "float"):
+    _Loader.add_constructor(f"tag:yaml.org,2002:{_kind}", _Loader.construct_number)
+
+
+def _tables(tables: Mapping[Any, Any], problems: list[Problem]) -> dict[TableName, ObservedDeployment]:
+    found: dict[TableName, ObservedDeployment] = {}
+    for name, entry in tables.items():
+        table = read_name(name, problems)
+        if table in found:
+            problems.append(
+                Problem(f"{table} is written twice", "keep one of them: upper and lower case are the same", None, table)
+            )
+        elif table is not None:
+            found[table] = read_entry(table, entry, problems)
+    return dict(sorted(found.items()))

@@ -1,0 +1,349 @@
+"""The parts of an `--observed` document ↔ values: what is wrong is collected, what is left out is not known."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from datetime import date, datetime
+from typing import Any
+
+from core.model.errors import BadName
+from core.model.names import TableName, parse_table_name
+from core.model.problems import Problem
+from core.model.states import State, WantedState
+from core.observed.deployment import Binding, ObservedDeployment, OrphanVersion
+from core.observed.table_statistics import Headroom, TableStatistics
+from core.policy.model import Policy, policy_from_json
+from core.project.model import Pool
+from core.project.revision import RevisionTexts
+from core.text.wording import did_you_mean
+
+ENTRY_KEYS = tuple(field.name for field in fields(ObservedDeployment))
+"""The first four are the documented contract (planning.md §7); the others make a document as exact as the ledger."""
+
+_MOST = 2**63
+"""Above every number that is counted or measured; a longer one is no figure."""
+_SHOWN = 80
+"""Letters of a value in a sentence."""
+
+_LONGEST_NAME = 200
+"""Above the longest name of a table: what is cut is none."""
+
+_FLAGS = frozenset(("exact",))
+_TEXTS = frozenset(("engine",))
+_FRACTIONS = frozenset(("at", "earliest", "rate_rows_s", "busy"))
+"""Figures that are no whole numbers."""
+
+
+def cut(value: Any, most: int = _SHOWN) -> str:
+    """Say a value in at most `most` letters, a mapping or a list by its kind alone."""
+    if isinstance(value, Mapping | list | tuple | set):
+        return "a mapping" if isinstance(value, Mapping) else "a list"
+    try:
+        said = str(value)
+    except ValueError:  # Python writes no number of more than 4,300 digits.
+        return "an endless number"
+    return said if len(said) <= most else f"{said[: most - 1]}…"
+
+
+@dataclass(frozen=True, slots=True)
+class EntryReader:
+    """One mapping of a document, its getters report a wrong value and give the default instead."""
+
+    subject: str
+    label: str
+    """Said before each key: `orders`, `orders: pool`."""
+    values: Mapping[str, Any]
+    problems: list[Problem]
+
+    def only(self, known: tuple[str, ...]) -> None:
+        """Report unknown keys."""
+        for key in self.values:
+            if key not in known:
+                word = cut(key)
+                self.wrong(f"{word} is not a known key", did_you_mean(word, known) or f"known: {', '.join(known[:4])}")
+
+    def wrong(self, summary: str, remedy: str) -> None:
+        """Report what is wrong."""
+        self.problems.append(Problem(f"{self.label}: {summary}", remedy, None, self.subject))
+
+    def word(self, key: str, known: tuple[str, ...], default: str) -> str:
+        """Read one of a closed list."""
+        value = self.values.get(key, default)
+        if isinstance(value, str) and value in known:
+            return str(value)
+        word = cut(value)
+        self.wrong(f"{word} is not a {key}", did_you_mean(word, known) or f"one of {', '.join(known)}")
+        return default
+
+    def moment(self, key: str) -> str:
+        """Read a time: as a text, or as YAML reads one that is not in quotes."""
+        value = self.values.get(key)
+        return value.isoformat() if isinstance(value, (date, datetime)) else self.text(key)
+
+    def text(self, key: str, default: str = "") -> str:
+        """Read a text."""
+        value = self.values.get(key)
+        if value is None:
+            return default
+        if not isinstance(value, str):
+            self.wrong(f"{key} must be a text", "put it in quotes")
+            return default
+        return value
+
+    def whole(self, key: str, default: int = 0) -> int:
+        """Read a whole number of 0 or above."""
+        value = self.values.get(key, default)
+        if type(value) is not int or not 0 <= value < _MOST:
+            self.wrong(f"{key} must be a whole number", f"write {key}: 1")
+            return default
+        return value
+
+    def number(self, key: str, *, whole: bool) -> Any:
+        """Read a number of 0 or above, or nothing."""
+        value = self.values.get(key)
+        kinds = (int,) if whole else (int, float)
+        if value is not None and (type(value) not in kinds or not 0 <= value < (_MOST if whole else float("inf"))):
+            what = "a whole number" if whole else "a number"
+            self.wrong(f"{key} must be {what} of 0 or above", f"write {key}: 1, or leave it out")
+            return None
+        return value
+
+    def wholes(self, key: str) -> tuple[int, ...]:
+        """Read a list of versions."""
+        value = self.values.get(key)
+        if value is None:
+            return ()
+        if not isinstance(value, list) or not all(type(item) is int and 0 < item < _MOST for item in value):
+            self.wrong(f"{key} must be a list of versions", f"write {key}: [1]")
+            return ()
+        return tuple(sorted(set(value)))
+
+    def flag(self, key: str, default: bool = True) -> bool:
+        """Read true or false."""
+        value = self.values.get(key, default)
+        if not isinstance(value, bool):
+            self.wrong(f"{key} must be true or false", f"write {key}: {'true' if default else 'false'}")
+            return default
+        return value
+
+    def part(self, key: str, what: str) -> "EntryReader | None":
+        """Read a mapping; None where there is none."""
+        value = self.values.get(key)
+        if value is None:
+            return None
+        if not isinstance(value, Mapping):
+            self.wrong(f"{key} must be {what}", f"write {key}: {{}}, or leave it out")
+            return None
+        return EntryReader(self.subject, f"{self.label}: {key}", value, self.problems)
+
+
+def read_entry(table: TableName, entry: Any, problems: list[Problem]) -> ObservedDeployment:
+    """Read what a document says of one table: a mapping, or its state alone."""
+    if isinstance(entry, str):
+        entry = {"state": entry}
+    if not isinstance(entry, Mapping):
+        problems.append(Problem(f"{table} must be a mapping", f"write {table}: {{state: running}}", None, table))
+        return ObservedDeployment()
+    given = EntryReader(table, table, entry, problems)
+    given.only(ENTRY_KEYS)
+    return ObservedDeployment(
+        state=given.word("state", tuple(State), State.ABSENT),
+        revision=given.text("revision"),
+        deployed=_texts(given),
+        since=given.moment("since"),
+        version=given.whole("version"),
+        highest_version=given.whole("highest_version"),
+        bindings=_bindings(given),
+        checkpoint_id=given.text("checkpoint_id"),
+        checkpoint_ok=given.flag("checkpoint_ok"),
+        pointer=given.text("pointer"),
+        table_id=given.text("table_id"),
+        wanted=given.word("wanted", tuple(WantedState), WantedState.RUNNING),
+        retained=given.wholes("retained"),
+        kept=given.wholes("kept"),
+        spare=_spares(given),
+        begun=given.flag("begun"),
+        pool=_pool(given),
+        engine=given.text("engine"),
+        figures=_figures(given),
+    )
+
+
+def entry_as_json(seen: ObservedDeployment) -> dict[str, Any]:
+    """Write what `read_entry` reads as the same value, without what is not known or as usual."""
+    entry = {key: getattr(seen, key) for key in ENTRY_KEYS}
+    if seen.deployed is not None:
+        entry["deployed"] = {key: text for key, text in asdict(seen.deployed).items() if text}
+    entry["bindings"] = [asdict(binding) for binding in seen.bindings]
+    entry["spare"] = [asdict(spare) for spare in seen.spare]
+    entry["retained"], entry["kept"] = list(seen.retained), list(seen.kept)
+    entry["pool"] = {**asdict(seen.pool), "conf": dict(seen.pool.conf)} if seen.pool is not None else None
+    entry["figures"] = known_fields(seen.figures) if seen.figures is not None else None
+    usual = {
+        **{key: getattr(_USUAL, key) for key in ENTRY_KEYS},
+        "bindings": [],
+        "spare": [],
+        "retained": [],
+        "kept": [],
+    }
+    return {key: plain_value(value) for key, value in entry.items() if key == "state" or value != usual[key]}
+
+
+def plain_value(value: Any) -> Any:
+    """Write enumerations and tuples as texts and lists, at every depth."""
+    if isinstance(value, Mapping):
+        return {str(key): plain_value(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain_value(part) for part in value]
+    return str(value) if isinstance(value, str) else value
+
+
+def known_fields(figures: TableStatistics | Headroom) -> dict[str, Any]:
+    """Give what differs from nothing known."""
+    nothing = asdict(type(figures)())
+    return {key: value for key, value in asdict(figures).items() if value != nothing[key]}
+
+
+def read_headroom(given: EntryReader) -> Headroom | None:
+    """Read disk and pool."""
+    part = given.part("room", "a mapping of figures")
+    return Headroom(**_numbers(part, Headroom)) if part is not None else None
+
+
+def read_policy(given: EntryReader) -> Policy | None:
+    """Read the policy in force, as `headgate export observed` writes it."""
+    part = given.part("policy", "a policy")
+    if part is None:
+        return None
+    try:
+        policy = policy_from_json(part.values)
+        if all(_is_rule(getattr(policy, field.name), field.default) for field in fields(Policy)):
+            return policy
+    except (TypeError, ValueError, AttributeError):
+        pass
+    given.wrong("policy is not as `headgate export observed` writes it", "leave it out: the declared one is taken")
+    return None
+
+
+def read_answers(given: EntryReader) -> dict[str, str]:
+    """Read what Spark said, by the key of the question."""
+    part = given.part("answers", "a mapping of texts")
+    values = part.values if part is not None else {}
+    if not all(isinstance(text, str) for pair in values.items() for text in pair):
+        given.wrong("answers must be a mapping of texts", "leave it out: what Spark says is asked again")
+        return {}
+    return dict(values)
+
+
+def read_name(name: Any, problems: list[Problem]) -> TableName | None:
+    """Read the name of a table."""
+    try:
+        return parse_table_name(cut(name, _LONGEST_NAME))
+    except BadName as error:
+        problems.append(Problem(f"{cut(name)!r} is not a table name", error.remedy, None, cut(name)))
+        return None
+
+
+def _is_rule(value: Any, usual: Any) -> bool:
+    """Whether a value is of its rule's kind: a list of texts, a flag, or a number where there is a rule."""
+    if isinstance(usual, tuple):
+        return isinstance(value, tuple) and all(isinstance(part, str | tuple) for part in value)
+    if isinstance(usual, bool):
+        return isinstance(value, bool)
+    return value is None or type(value) in (int, float)
+
+
+_USUAL = ObservedDeployment(revision="")
+_IN_BINDING = {field.name for field in fields(Binding)}
+
+
+def _texts(given: EntryReader) -> RevisionTexts | None:
+    value = given.values.get("deployed")
+    if value is None:
+        return None
+    known = ("ddl", "dml", "yml")
+    wrong = not isinstance(value, Mapping) or any(
+        key not in known or not (text is None or isinstance(text, str)) for key, text in value.items()
+    )
+    if wrong:
+        given.wrong("deployed must hold the texts ddl, dml and yml", "write the old texts")
+        return None
+    return RevisionTexts(**{key: value.get(key) or "" for key in known})
+
+
+def _bindings(given: EntryReader) -> tuple[Binding, ...]:
+    value = given.values.get("bindings")
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(each, Mapping) and {*each} >= _IN_BINDING for each in value):
+        given.wrong("bindings must be a list of parents", "write bindings: [{parent: x, version: 1, streamed: true}]")
+        return ()
+    found = set()
+    for number, each in enumerate(value, 1):
+        part = EntryReader(given.subject, f"{given.label}: binding {number}", each, given.problems)
+        part.only(tuple(field.name for field in fields(Binding)))
+        parent = read_name(each["parent"], given.problems)
+        version, streamed = part.whole("version"), part.flag("streamed")
+        if parent is not None:
+            found.add(Binding(parent, version, streamed))
+    return tuple(sorted(found, key=lambda b: (b.parent, b.version, not b.streamed)))
+
+
+def _spares(given: EntryReader) -> tuple[OrphanVersion, ...]:
+    value = given.values.get("spare")
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(each, Mapping) and each.get("version") for each in value):
+        given.wrong("spare must be a list of versions that never served", "write spare: [{version: 2}]")
+        return ()
+    found = []
+    for number, each in enumerate(value, 1):
+        part = EntryReader(given.subject, f"{given.label}: spare {number}", each, given.problems)
+        part.only(tuple(field.name for field in fields(OrphanVersion)))
+        found.append(
+            OrphanVersion(
+                version=part.whole("version"),
+                revision=part.text("revision"),
+                bindings=_bindings(part),
+                running=part.flag("running", default=False),
+                checkpoint_ok=part.flag("checkpoint_ok"),
+                begun=part.flag("begun"),
+            )
+        )
+    return tuple(sorted(found, key=lambda spare: -spare.version))
+
+
+def _pool(given: EntryReader) -> Pool | None:
+    part = given.part("pool", "a mapping with name, url, cores, memory and conf")
+    if part is None:
+        return None
+    usual = Pool()
+    part.only(tuple(field.name for field in fields(Pool)))
+    conf = part.values.get("conf") or {}
+    if not isinstance(conf, Mapping) or not all(isinstance(text, str) for pair in conf.items() for text in pair):
+        part.wrong("conf must be a mapping of texts", "put names and values in quotes")
+        conf = {}
+    return Pool(
+        name=part.text("name", usual.name),
+        url=part.text("url") or None,
+        cores=part.whole("cores", usual.cores),
+        memory=part.text("memory", usual.memory),
+        conf=tuple(sorted(conf.items())),
+    )
+
+
+def _figures(given: EntryReader) -> TableStatistics | None:
+    part = given.part("figures", "a mapping of figures")
+    return TableStatistics(**_numbers(part, TableStatistics)) if part is not None else None
+
+
+def _numbers(part: EntryReader, kind: type[TableStatistics] | type[Headroom]) -> dict[str, Any]:
+    names = tuple(field.name for field in fields(kind))
+    part.only(names)
+    return {
+        name: part.flag(name)
+        if name in _FLAGS
+        else part.text(name)
+        if name in _TEXTS
+        else part.number(name, whole=name not in _FRACTIONS)
+        for name in names
+    }

@@ -1,0 +1,249 @@
+"""Plan ↔ JSON (planning.md §7); the canonical text is what is hashed: sorted keys, no spaces, ASCII."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import fields
+from operator import attrgetter
+from typing import Any
+
+from core.model.actions import Action, StepKind
+from core.model.errors import UsageError
+from core.model.names import TableName
+from core.observed.deployment import Binding
+from core.plan.model import (
+    PLAN_FORMAT,
+    Guard,
+    LeftBehind,
+    OutsideReader,
+    Plan,
+    PlanNode,
+    PlanRefusal,
+    PlanWarning,
+    Step,
+    StrategyOffer,
+)
+from core.plan.preconditions import is_there
+from core.plan.request import PlanRequest, StrategyChoice
+from core.project.revision import RevisionTexts
+
+
+def plan_as_json(plan: Plan) -> dict[str, Any]:
+    """Give a plan as the object that `--json` prints; unknown numbers are null. `plan_from_json` is its inverse."""
+    return {
+        "format": PLAN_FORMAT,
+        "hash": plan.hash,
+        "project_id": plan.project_id,
+        "environment": plan.environment,
+        "protected": plan.protected,
+        "planner": plan.planner,
+        "request": request_as_json(plan.request),
+        "nodes": [_node_as_json(node) for node in plan.nodes],
+        "order": list(plan.order),
+        "steps": [_flat(step) for step in plan.steps],
+        "left_behind": [_flat(left) for left in plan.left_behind],
+        "guards": [_flat(guard) for guard in plan.guards],
+        "refusals": [_flat(refusal) for refusal in plan.refusals],
+        "warnings": [_flat(warned) for warned in plan.warnings],
+        "readers": [_flat(reader) for reader in plan.readers],
+        "approvals": plan.approvals,
+        "policy": plan.policy,
+        "preconditions": {table: dict(values) for table, values in plan.preconditions.items()},
+    }
+
+
+def plan_from_json(data: Mapping[str, Any]) -> Plan:
+    """Rebuild a plan; raises UsageError for another format or a broken object. The hash is taken as it stands."""
+    if data.get("format") != PLAN_FORMAT:
+        raise UsageError(f"this is not a plan of format {PLAN_FORMAT}", remedy="plan again with this version")
+    try:
+        return Plan(
+            hash=str(data["hash"]),
+            project_id=str(data["project_id"]),
+            environment=str(data["environment"]),
+            protected=bool(data["protected"]),
+            planner=str(data["planner"]),
+            request=request_from_json(data["request"]),
+            nodes=tuple(_node_from_json(node) for node in data["nodes"]),
+            order=_names(data["order"]),
+            steps=tuple(_step_from_json(step) for step in data["steps"]),
+            left_behind=tuple(
+                LeftBehind(**{**left, "table": TableName(left["table"])}) for left in data["left_behind"]
+            ),
+            guards=tuple(Guard(**guard) for guard in data["guards"]),
+            refusals=tuple(PlanRefusal(**refusal) for refusal in data["refusals"]),
+            warnings=tuple(PlanWarning(**warned) for warned in data["warnings"]),
+            readers=tuple(
+                OutsideReader(**{**reader, "table": TableName(reader["table"])}) for reader in data.get("readers", ())
+            ),
+            approvals=int(data.get("approvals", 0)),
+            policy=str(data.get("policy", "")),
+            preconditions={TableName(table): dict(values) for table, values in data["preconditions"].items()},
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UsageError(f"this plan is damaged: {type(error).__name__} {error}", remedy="plan again") from error
+
+
+def request_as_json(request: PlanRequest) -> dict[str, Any]:
+    """Give a request as an object; what later planners added is there only where it is asked for."""
+    data = _flat(request)
+    data["choices"] = [_flat(choice) for choice in request.choices]
+    return {name: value for name, value in data.items() if value or name in _ALWAYS}
+
+
+def request_from_json(data: Mapping[str, Any]) -> PlanRequest:
+    """Rebuild a request."""
+    return PlanRequest(
+        verb=str(data["verb"]),
+        tables=_names(data["tables"]),
+        products=tuple(data["products"]),
+        everything=bool(data["everything"]),
+        children=str(data["children"]),
+        exclude=_names(data["exclude"]),
+        rebuild=bool(data["rebuild"]),
+        layers=tuple(map(str, data.get("layers", ()))),
+        folders=tuple(map(str, data.get("folders", ()))),
+        pipelines=_names(data.get("pipelines", ())),
+        changed_since=str(data.get("changed_since", "")),
+        gone=_names(data.get("gone", ())),
+        settings=tuple(map(str, data.get("settings", ()))),
+        keep_table=bool(data.get("keep_table", False)),
+        start=str(data.get("start", "")),
+        choices=tuple(
+            StrategyChoice(TableName(each["table"]), str(each["strategy"]), str(each.get("at", "")))
+            for each in data.get("choices", ())
+        ),
+        nonce=str(data.get("nonce", "")),
+        continues=str(data.get("continues", "")),
+    )
+
+
+def canonical_text(data: Mapping[str, Any]) -> str:
+    """Write an object as the one text that every process writes for it."""
+    return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def plan_hash(plan: Plan) -> str:
+    """Hash what matters of a plan: SHA-256 in hex of the canonical text without what drifts while nothing changes.
+
+    Out of it are measured figures and prices, words that only explain (evidence, what a guard says beside its
+    verdict), how far a table that is there has come, who reads what is left behind, and whether Spark, which never
+    makes a change milder, was asked.
+    """
+    denied = {guard.summary for guard in plan.guards if guard.verdict == "deny"}
+    body = {"format": PLAN_FORMAT} | {name: getattr(plan, name) for name in _HASHED[Plan]}
+    body["request"] = json.loads(canonical_text(request_as_json(plan.request)))
+    body["refusals"] = [refusal for refusal in plan.refusals if refusal.summary not in denied]
+    body["left_behind"] = [left for left in plan.left_behind if left.depth == 1]
+    body["preconditions"] = {
+        table: {name: is_there(value) if name == "state" else value for name, value in sorted(values.items())}
+        for table, values in sorted(plan.preconditions.items())
+    }
+    # Names stand in order already: the encoder asks for each object, and nothing is built and sorted before.
+    text = json.dumps(
+        dict(sorted(body.items())), separators=(",", ":"), allow_nan=False, check_circular=False, default=_hashed
+    )
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def _hashed(value: Any) -> dict[str, Any]:
+    """Write an object of a plan with what matters of it, its names in order."""
+    names, parts = _HASHED_BY_KIND[type(value)]
+    data = dict(zip(names, parts(value), strict=True))
+    if "confirmed_by_spark" in data:
+        data["confirmed_by_spark"] = data["confirmed_by_spark"] is not False
+    return data
+
+
+_LEFT_OUT = {
+    Plan: ("hash",),
+    Guard: ("summary", "remedy"),
+    PlanNode: ("evidence", "replay_rows", "replay_bytes", "eta_s", "retention"),
+    StrategyOffer: ("replay_rows", "replay_bytes", "eta_s", "disk_bytes"),
+}
+
+
+def _flat(value: Any) -> dict[str, Any]:
+    """Write a dataclass whose fields are scalars or tuples of scalars."""
+    names, parts = _FIELDS_BY_KIND[type(value)]
+    return {
+        name: part if part.__class__ in _PLAIN else _scalar(part)
+        for name, part in zip(names, parts(value), strict=True)
+    }
+
+
+def _node_as_json(node: PlanNode) -> dict[str, Any]:
+    data = _flat(node)
+    data["bindings"] = [_flat(binding) for binding in node.bindings]
+    data["offers"] = [_flat(offer) for offer in node.offers]
+    data["texts"], data["old"] = _flat(node.texts), _flat(node.old)
+    return data
+
+
+def _scalar(value: Any) -> Any:
+    """Write enumerations as plain texts and tuples as lists."""
+    if isinstance(value, str):
+        return str(value)
+    return [_scalar(part) for part in value] if isinstance(value, tuple) else value
+
+
+_ALWAYS = frozenset(("verb", "tables", "products", "everything", "children", "exclude", "rebuild", "nonce"))
+
+_PLAIN = frozenset((str, int, bool, float, type(None)))
+_NAMES_BY_KIND = {
+    kind: tuple(field.name for field in fields(kind))
+    for kind in (
+        PlanRequest,
+        StrategyChoice,
+        PlanNode,
+        StrategyOffer,
+        Step,
+        Binding,
+        RevisionTexts,
+        LeftBehind,
+        OutsideReader,
+        Guard,
+        PlanRefusal,
+        PlanWarning,
+    )
+}
+_FIELDS_BY_KIND = {kind: (names, attrgetter(*names)) for kind, names in _NAMES_BY_KIND.items()}
+"""Names of a dataclass's fields with the one call that gets them all: a plan of 3,000 tables has 20,000 objects."""
+_HASHED = {
+    kind: tuple(sorted({field.name for field in fields(kind)} - {*_LEFT_OUT.get(kind, ())}))
+    for kind in (Plan, *_NAMES_BY_KIND)
+}
+_HASHED_BY_KIND = {kind: (names, attrgetter(*names)) for kind, names in _HASHED.items()}
+
+
+def _node_from_json(data: Mapping[str, Any]) -> PlanNode:
+    return PlanNode(
+        **{
+            **data,
+            "table": TableName(data["table"]),
+            "action": Action(data["action"]),
+            "evidence": tuple(data["evidence"]),
+            "because_of": _names(data["because_of"]),
+            "loses": tuple(data["loses"]),
+            "bindings": tuple(Binding(TableName(b["parent"]), b["version"], b["streamed"]) for b in data["bindings"]),
+            "offers": tuple(StrategyOffer(**{**o, "loses": tuple(o["loses"])}) for o in data.get("offers", ())),
+            "texts": RevisionTexts(**data["texts"]),
+            "old": RevisionTexts(**data["old"]),
+        }
+    )
+
+
+def _step_from_json(data: Mapping[str, Any]) -> Step:
+    return Step(
+        **{
+            **data,
+            "do": StepKind(data["do"]),
+            "table": TableName(data["table"]),
+            "after": tuple(data["after"]),
+            "tables": _names(data["tables"]),
+        }
+    )
+
+
+def _names(names: Any) -> tuple[TableName, ...]:
+    return tuple(TableName(name) for name in names)

@@ -1,0 +1,80 @@
+"""The text that an act must be confirmed with (console.md §2): the same for console, command line and agent.
+
+It imports no planner, because it is asked while a stop waits.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from core.model.names import TableName
+from core.plan.model import Plan
+
+LARGEST_SET = 20
+"""Statements that may be acted on under one count (console.md §2)."""
+
+FREE = frozenset(("look", "mark", "stage", "unstage"))
+"""Acts that change nothing but the actor's own list."""
+
+OF_A_RUN = frozenset(("cancel", "skip"))
+"""Acts on a run, which always name it."""
+
+OF_A_PLAN = "approve"
+"""The act on a plan that is not its execution; it names the plan."""
+
+SHORT = 4
+"""Characters of a run's id, or of a plan's hash, that are typed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmation:
+    """How an act is confirmed; `text` is typed exactly, empty for C0."""
+
+    level: str
+    text: str
+
+
+def confirmation_for_act(act: str, tables: Sequence[str], protected: bool, *, environment: str = "") -> Confirmation:
+    """Give the confirmation of stop, start, restart and their like; a run's id or a plan's hash counts as its table."""
+    if act in FREE:
+        return Confirmation("C0", "")
+    names = sorted(set(tables))
+    if (act in OF_A_RUN or act == OF_A_PLAN) and names:
+        return Confirmation("C2", names[0][:SHORT])
+    if len(names) > LARGEST_SET:
+        mark = hashlib.sha256("\n".join((act, *names)).encode()).hexdigest()[:4]
+        return Confirmation("C3", f"{environment} {mark}".strip())
+    if len(names) > 1:
+        return Confirmation("C2", str(len(names)))
+    if protected:
+        return Confirmation("C2", names[0] if names else environment or act)
+    return Confirmation("C1", "yes")
+
+
+def confirmation_for_policy(act: str, digest: str, protected: bool, *, environment: str) -> Confirmation:
+    """Give the confirmation of having a policy recorded (`apply`), or of bringing one that waits into force."""
+    if act == "approve":
+        return Confirmation("C3", f"{environment} {digest[:SHORT]}")
+    return Confirmation("C2", environment) if protected else Confirmation("C1", "yes")
+
+
+def confirmation_for_plan(plan: Plan) -> Confirmation:
+    """Give the confirmation of applying a plan; external tables are not statements and do not count.
+
+    What a plan destroys, and what its reviewer must accept, is confirmed with the plan's own name; so is what another
+    must approve, which is C4.
+    """
+    if plan.approvals:
+        return Confirmation("C4", f"{plan.environment} {plan.hash[:SHORT]}")
+    acted = sorted({table for table in plan.order if not _is_external(plan, table)})
+    if plan.destructive or plan.acknowledges or len(acted) > LARGEST_SET:
+        return Confirmation("C3", f"{plan.environment} {plan.hash[:SHORT]}")
+    if len(acted) > 1:
+        return Confirmation("C2", str(len(acted)))
+    if plan.protected and acted:
+        return Confirmation("C2", acted[0])
+    return Confirmation("C1", "yes")
+
+
+def _is_external(plan: Plan, table: TableName) -> bool:
+    return any(node.table == table and node.version == 0 for node in plan.nodes)

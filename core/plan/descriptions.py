@@ -1,0 +1,215 @@
+"""Nodes and steps in words: what changes, what is done, why, what it costs, what it loses and how it is undone."""
+
+import re
+
+from core.changes.kinds import CHANGE_BY_ROW
+from core.model.actions import EXECUTABLE, Action, StepKind
+from core.model.names import TableName, physical_name, query_name
+from core.model.reasons import Reason
+from core.plan.model import Plan, PlanNode, Step, StrategyOffer
+from core.text.diff import unified_diff
+from core.text.units import short_duration, short_number, short_size
+
+GLYPH_BY_ACTION = {
+    Action.START: "+",
+    Action.RESUME: ">",
+    Action.RESTART: "~",
+    Action.REBUILD: "^",
+    Action.RECORD: ".",
+    Action.STOP: "x",
+    Action.DELETE: "-",
+    Action.KEEP: "=",
+}
+"""One character before each table of a plan, in every screen and on paper."""
+
+UNDO_BY_ACTION = {
+    Action.START: "stop",
+    Action.RESUME: "stop",
+    Action.RESTART: "plan",
+    Action.REBUILD: "swap back",
+    Action.RECORD: "plan",
+    Action.DELETE: "files",
+}
+"""The way back in a word or two: stop it, plan again, swap back, or bring the files back that were set aside."""
+
+_CHANGE_BY_REASON = {
+    Reason.READS_OLD_VERSION: "parent moved on",
+    Reason.PARENT_REWRITTEN: "parent written again",
+    Reason.PARENT_CHAINED: "parent goes on anew",
+    Reason.COLUMNS_ABOVE: "parent gets a column",
+    Reason.WITH_ITS_SET: "with its statement set",
+}
+_SPARK = {
+    False: "Spark reads it otherwise, so it is treated as the worst",
+    True: "confirmed by Spark",
+    None: "not confirmed by Spark",
+}
+_REPLAYS = frozenset({Action.START, Action.REBUILD})
+_NUMBER_AND_UNIT = re.compile(r"(?<=\d)(?=[A-Za-z])")
+
+
+def change_words(node: PlanNode) -> str:
+    """Give what changed, in a few words for the column CHANGE."""
+    if node.confirmed_by_spark is False:
+        return "Spark disagrees"
+    if node.reason in (Reason.PARENT_REBUILT, Reason.STATIC_PARENT_REBUILT):
+        own = "" if node.row in ("", "0", "14") else f", {CHANGE_BY_ROW[node.row]}"
+        return f"parent re-created{own}"
+    if node.reason in _CHANGE_BY_REASON:
+        return _CHANGE_BY_REASON[Reason(node.reason)]
+    if node.action is Action.DELETE:
+        return "delete asked for"
+    if node.action is Action.START:
+        return "new"
+    if not node.classified:
+        return "not known"
+    if node.row == "0" and node.action in (Action.RESUME, Action.REBUILD):
+        return "does not run" if node.action is Action.RESUME else "rebuild asked for"
+    return CHANGE_BY_ROW.get(node.row, node.row)
+
+
+def action_words(node: PlanNode) -> str:
+    """Give the action with its versions: `rebuild v3→v4`."""
+    if node.action is Action.REBUILD:
+        return f"rebuild v{node.from_version}→v{node.version}"
+    if node.action is Action.START and not node.version:
+        return "register"
+    if node.action is Action.START:
+        return f"start v{node.version}"
+    return str(node.action)
+
+
+def why_words(node: PlanNode) -> str:
+    """Give the strongest evidence, else the reason, with the causes for what others brought along."""
+    if node.reason in (Reason.PARENT_REBUILT, Reason.STATIC_PARENT_REBUILT):
+        kind = "stateful" if node.stateful else "stateless"
+        return f"{kind}; reads {', '.join(node.because_of)}"
+    if node.evidence:
+        return "; ".join(node.evidence)
+    return node.reason + (f": {', '.join(node.because_of)}" if node.because_of else "")
+
+
+def replay_words(node: PlanNode) -> str:
+    """Give the rows that are read again, `81 M`: `?` is not known, `-` is none."""
+    if not _is_priced(node) and node.replay_rows is None:
+        return "-"
+    return number_and_unit(short_number(node.replay_rows))
+
+
+def eta_words(node: PlanNode) -> str:
+    """Give how long it takes until it has caught up, `14 m`: `?` is not known, `-` is no time worth a mention."""
+    if not _is_priced(node) and node.eta_s is None:
+        return "-"
+    return number_and_unit(short_duration(node.eta_s))
+
+
+def undo_words(node: PlanNode) -> str:
+    """Give the way back in a word or two."""
+    return UNDO_BY_ACTION.get(node.action, "-")
+
+
+def loss_words(node: PlanNode) -> str:
+    """Say what a node loses and until when that can be undone; empty where it loses nothing."""
+    if not node.loses:
+        return ""
+    what = ", ".join(node.loses)
+    if node.action is Action.DELETE and node.reversible_until:
+        return f"{what}; files and checkpoint are kept until {node.reversible_until}"
+    return f"{what}; undone until {node.reversible_until}" if node.reversible_until else f"{what}; for good"
+
+
+def spark_words(node: PlanNode) -> str:
+    """Say what Spark makes of a new or changed statement; empty for any other node."""
+    return _SPARK[node.confirmed_by_spark] if node.for_spark or node.confirmed_by_spark is not None else ""
+
+
+def spark_word(confirmed: bool | None) -> str:
+    """Say what Spark makes of a statement."""
+    return _SPARK[confirmed]
+
+
+def offer_lines(node: PlanNode) -> tuple[str, ...]:
+    """Give what may be chosen for a node, one line for each: its price, what is lost, how it is undone."""
+    return tuple(_offer_line(offer, chosen=offer.strategy == node.strategy) for offer in node.offers)
+
+
+def node_why(plan: Plan, table: TableName) -> tuple[str, ...]:
+    """Explain one table of a plan: reason, evidence, what may be chosen, what it loses, and the diff of its texts."""
+    node = next((node for node in plan.nodes if node.table == table), None)
+    if node is None:
+        return (f"{table} is not in this plan",)
+    lines = [
+        f"{node.table}: {action_words(node)}",
+        f"  because it {node.reason}" if _is_verbal(node) else f"  because {node.reason}",
+    ]
+    if node.because_of:
+        lines.append(f"  through {', '.join(node.because_of)}")
+    lines += [f"  saw: {words}" for words in node.evidence]
+    lines += [f"  {words}" for words in (spark_words(node),) if words]
+    if node.lowered:
+        lines.append("  less severe than the default: it needs an approval")
+    if node.at:
+        lines.append(f"  begins at {node.at}")
+    if node.loses:
+        lines.append(f"  loses {loss_words(node)}")
+    elif node.reversible_until:
+        lines.append(f"  undo until: {node.reversible_until}")
+    lines += [f"  offer {line}" for line in offer_lines(node)]
+    lines += [f"  warning: {warned.summary}" for warned in plan.warnings if warned.table == table]
+    for name in ("dml", "ddl", "yml"):
+        old, new = getattr(node.old, name), getattr(node.texts, name)
+        changed = unified_diff(old, new) if node.action is not Action.DELETE and node.old.ddl else ()
+        lines += [f"  {name}.{node.table}", *(f"  {line}" for line in changed)] if changed else []
+    return tuple(line.rstrip() for line in lines)
+
+
+def number_and_unit(text: str) -> str:
+    """Write a number apart from its unit: `81M` as `81 M`."""
+    return _NUMBER_AND_UNIT.sub(" ", text)
+
+
+def _offer_line(offer: StrategyOffer, *, chosen: bool) -> str:
+    mark = " (chosen)" if chosen else "" if offer.strategy in EXECUTABLE else " (not yet)"
+    parts = [
+        f"replays {number_and_unit(short_number(offer.replay_rows))} rows",
+        f"ETA {number_and_unit(short_duration(offer.eta_s))}",
+    ]
+    parts.append(f"disk {short_size(offer.disk_bytes)}")
+    parts.append(f"loses {', '.join(offer.loses)}" if offer.loses else "loses nothing")
+    until = offer.reversible_until
+    undo = f"{offer.undo}, {'at' if until == 'any time' else 'until'} {until}" if until else offer.undo
+    parts += [f"undo: {undo}"] if undo else []
+    parts += [offer.note] if offer.note else []
+    return f"{offer.strategy}{mark}: {'; '.join(parts)}"
+
+
+def _is_priced(node: PlanNode) -> bool:
+    """Whether it reads rows again: what is begun anew, external tables aside."""
+    return node.action in _REPLAYS and node.version > 0
+
+
+def _is_verbal(node: PlanNode) -> bool:
+    """Whether the reason is a predicate of the table, not a sentence of its own."""
+    return node.reason.split(" ")[0] in ("is", "runs", "does", "says", "keeps", "still", "reads")
+
+
+def step_line(step: Step) -> str:
+    """Give one step: number, act and what it acts on."""
+    return f"{step.n:>3} {step_words(step)}" + (f"   needs {', '.join(map(str, step.after))}" if step.after else "")
+
+
+def step_words(step: Step) -> str:
+    """Give the act and its object: a physical table, a query or pointers."""
+    match step.do:
+        case StepKind.SWAP:
+            return f"swap {' '.join(step.tables)}"
+        case StepKind.START | StepKind.RESUME | StepKind.RESTART | StepKind.STOP | StepKind.CATCH_UP:
+            return f"{_words(step.do)} {query_name(step.table, step.version)}"
+        case StepKind.CREATE | StepKind.ALTER | StepKind.TOMBSTONE if step.version:
+            return f"{_words(step.do)} {physical_name(step.table, step.version)}"
+        case _:
+            return f"{_words(step.do)} {step.table}"
+
+
+def _words(do: StepKind) -> str:
+    return str(do).replace("_", " ")

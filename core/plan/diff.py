@@ -1,0 +1,199 @@
+"""Two plans compared: what the second says otherwise, node by node, in lines and as JSON; nothing is decided here."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from core.plan.codec import request_as_json
+from core.plan.descriptions import action_words
+from core.plan.model import LeftBehind, OutsideReader, Plan, PlanNode, PlanRefusal, PlanWarning, Step
+from core.text.diff import unified_diff
+from core.text.units import short_duration, short_number
+from core.text.wording import counted
+
+PLAN_DIFF_FORMAT = "headgate.plan-diff/1"
+
+FIGURES = frozenset(("replay_rows", "eta_s"))
+"""Parts that drift while nothing changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanDifference:
+    """One thing that two plans say otherwise."""
+
+    of: str
+    """plan, request, node, verdict, order, step, left behind, reader, refusal or warning."""
+    subject: str
+    """The table, guard or field; empty where there is none."""
+    part: str
+    """What of the subject: `action`, `texts.dml`; empty where it is the whole."""
+    before: str | None
+    """None where only the second plan has it."""
+    after: str | None
+    """None where only the first plan has it."""
+    lines: tuple[str, ...] = ()
+    """Of a text: its unified diff."""
+
+    @property
+    def matters(self) -> bool:
+        """Whether it is more than a figure that drifts."""
+        return self.part not in FIGURES
+
+
+def compare_plans(first: Plan, second: Plan) -> tuple[PlanDifference, ...]:
+    """List what the second plan says otherwise than the first; their hashes and nonces name them, and do not count."""
+    found = [*_fields("plan", _plan_parts(first), _plan_parts(second))]
+    found += _fields("request", _request_parts(first), _request_parts(second))
+    found += _nodes(first.nodes, second.nodes)
+    verdicts = [{guard.name: guard.verdict for guard in plan.guards} for plan in (first, second)]
+    found += _fields("verdict", *verdicts)
+    orders = [tuple(str(table) for table in plan.order) for plan in (first, second)]
+    common = set(orders[0]) & set(orders[1])
+    if [t for t in orders[0] if t in common] != [t for t in orders[1] if t in common]:
+        found.append(PlanDifference("order", "", "", " ".join(orders[0]), " ".join(orders[1])))
+    found += _listed("step", map(_step, first.steps), map(_step, second.steps))
+    found += _listed("left behind", map(_left, first.left_behind), map(_left, second.left_behind))
+    found += _listed("reader", map(_reader, first.readers), map(_reader, second.readers))
+    found += _listed("refusal", map(_said, first.refusals), map(_said, second.refusals))
+    found += _listed("warning", map(_said, first.warnings), map(_said, second.warnings))
+    return tuple(found)
+
+
+def difference_lines(first: Plan, second: Plan) -> tuple[str, ...]:
+    """Draw what `compare` finds, one line for each, texts below their node as unified diffs."""
+    found = compare_plans(first, second)
+    head = f"plan {first.hash[:12]} → {second.hash[:12]}: "
+    if not found:
+        return (head + "the same",)
+    lines = [head + counted(len(found), "difference")]
+    for one in found:
+        subject = f"{one.subject}: " if one.subject else ""
+        part = f"{one.part.replace('_', ' ')} " if one.part else ""
+        sign = "+" if one.before is None else "-" if one.after is None else "~"
+        if one.before is None or one.after is None:
+            words = one.after if one.before is None else one.before
+        else:
+            words = "" if one.lines else f"{one.before or 'none'} → {one.after or 'none'}"
+        lines.append(f"{sign} {one.of:<12}{subject}{part}{words}".rstrip())
+        lines += [f"    {line}".rstrip() for line in one.lines]
+    return tuple(lines)
+
+
+def difference_as_json(first: Plan, second: Plan) -> dict[str, Any]:
+    """Give what `compare` finds as an object; what only one plan has is null on the other side."""
+    found = compare_plans(first, second)
+    return {
+        "format": PLAN_DIFF_FORMAT,
+        "first": first.hash,
+        "second": second.hash,
+        "same": not found,
+        "differences": [{**asdict(one), "lines": list(one.lines), "matters": one.matters} for one in found],
+    }
+
+
+def difference_words(one: PlanDifference) -> str:
+    """Say one difference in a sentence without a verb: `verdict disk: ok → deny`."""
+    subject = " ".join(word for word in (one.of, one.subject, one.part.replace("_", " ")) if word)
+    if one.lines:
+        return f"{subject} differs"
+    if one.before is None:
+        return f"{subject} is new: {one.after}"
+    return f"{subject} is gone: {one.before}" if one.after is None else f"{subject}: {one.before} → {one.after}"
+
+
+def _plan_parts(plan: Plan) -> dict[str, str]:
+    return {
+        "project": plan.project_id,
+        "environment": plan.environment,
+        "protected": str(plan.protected).lower(),
+        "planner": plan.planner,
+        "policy": plan.policy,
+        "approvals": str(plan.approvals),
+    }
+
+
+def _request_parts(plan: Plan) -> dict[str, str]:
+    data = request_as_json(plan.request)
+    return {name: _words(value) for name, value in data.items() if name != "nonce" and _words(value)}
+
+
+def _nodes(first: Sequence[PlanNode], second: Sequence[PlanNode]) -> Iterable[PlanDifference]:
+    before, after = ({node.table: node for node in nodes} for nodes in (first, second))
+    for table in sorted(before.keys() | after.keys()):
+        old, new = before.get(table), after.get(table)
+        if old is None or new is None:
+            yield PlanDifference("node", table, "", _action(old), _action(new))
+            continue
+        for name, words in _PARTS.items():
+            if (a := words(old)) != (b := words(new)):
+                yield PlanDifference("node", table, name, a, b)
+        for kind in ("texts", "old"):
+            for name in ("dml", "ddl", "yml"):
+                a, b = getattr(getattr(old, kind), name), getattr(getattr(new, kind), name)
+                if a != b:
+                    yield PlanDifference("node", table, f"{kind}.{name}", a, b, unified_diff(a, b))
+
+
+def _fields(of: str, first: dict[str, str], second: dict[str, str]) -> Iterable[PlanDifference]:
+    for name in sorted(first.keys() | second.keys()):
+        if first.get(name) != second.get(name):
+            yield PlanDifference(of, name, "", first.get(name), second.get(name))
+
+
+def _listed(of: str, first: Iterable[tuple[str, str]], second: Iterable[tuple[str, str]]) -> Iterable[PlanDifference]:
+    before, after = dict.fromkeys(first), dict.fromkeys(second)
+    yield from (
+        PlanDifference(of, subject, "", words, None) for subject, words in before if (subject, words) not in after
+    )
+    yield from (
+        PlanDifference(of, subject, "", None, words) for subject, words in after if (subject, words) not in before
+    )
+
+
+def _action(node: PlanNode | None) -> str | None:
+    return action_words(node) if node is not None else None
+
+
+def _step(step: Step) -> tuple[str, str]:
+    version = f" v{step.version}" if step.version else ""
+    return step.table, f"{step.do}{version}" + (f" {' '.join(step.tables)}" if step.tables else "")
+
+
+def _left(left: LeftBehind) -> tuple[str, str]:
+    return left.table, f"stays on {left.reads}"
+
+
+def _reader(reader: OutsideReader) -> tuple[str, str]:
+    return reader.reader, f"{reader.table}: {reader.before} → {reader.after or 'gone'}"
+
+
+def _said(one: PlanRefusal | PlanWarning) -> tuple[str, str]:
+    return one.table, one.summary
+
+
+def _words(value: object) -> str:
+    if isinstance(value, (list, tuple)):
+        return ", ".join(_words(part) for part in value)
+    if isinstance(value, dict):
+        return " ".join(_words(part) for part in value.values() if part)
+    return "" if value in (None, False) else str(value).lower() if value is True else str(value)
+
+
+_PARTS: dict[str, Callable[[PlanNode], str]] = {
+    "action": action_words,
+    "row": lambda node: node.row,
+    "strategy": lambda node: node.strategy,
+    "reason": lambda node: node.reason,
+    "because_of": lambda node: ", ".join(node.because_of),
+    "level": lambda node: str(node.level),
+    "classified": lambda node: str(node.classified).lower(),
+    "to_spark": lambda node: "another statement" if node.confirmed_by_spark is False else "",
+    "revision": lambda node: node.revision[:12],
+    "reads": lambda node: ", ".join(f"{b.parent} v{b.version}" for b in node.bindings),
+    "loses": lambda node: ", ".join(node.loses),
+    "replay_rows": lambda node: short_number(node.replay_rows) if node.replay_rows is not None else "",
+    "eta_s": lambda node: short_duration(node.eta_s) if node.eta_s is not None else "",
+    "undo_until": lambda node: node.reversible_until or "",
+    "offers": lambda node: ", ".join(offer.strategy for offer in node.offers),
+}
+"""What is compared of two nodes, in the order in which it is said."""

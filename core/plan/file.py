@@ -1,0 +1,131 @@
+"""A plan in a file: the plan, the texts that it was computed from and when, under one digest; no secrets.
+
+The file proves nothing: an agent computes the plan again from the texts with its own ledger, observation and policy.
+The digest tells damage and a careless edit from a sound file before anything is sent.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeGuard
+
+from core.model.errors import Refused, UsageError
+from core.plan.codec import canonical_text, plan_as_json, plan_from_json, plan_hash
+from core.plan.model import PLANNER_VERSION, Plan
+
+PLAN_FILE_FORMAT = "headgate.plan-file/1"
+
+_PASSWORD = r"(?:password|passwd|passphrase|pwd|(?:api|account)[._-]?key)[\w.-]*"
+_CALLED = rf"(?:{_PASSWORD}|(?:secret|token|credential|access[._-]?key)[\w.-]*)"
+_YML_SECRET = re.compile(rf"{_CALLED}[\"']?\s*:\s*[\"']?(?!\$\{{)[^\s\"'#]", re.I)
+_SQL_SECRET = re.compile(
+    rf"[\"'`][\w.-]*{_CALLED}[\"'`]\s*[=,]?\s*[\"'](?!\$\{{)[^\"']"
+    r"|\b(?:OPTIONS|PROPERTIES|TBLPROPERTIES|SERDEPROPERTIES|WITH)\s*\((?:[^()\"']|\"[^\"]*\"|'[^']*')*?"
+    rf"{_CALLED}\s*=?\s*[\"'](?!\$\{{)[^\"']",
+    re.I,
+)
+"""Where a text gives a secret itself: a key that is called so, with a value that is not `${…}`."""
+_ANY_SECRET = re.compile(
+    rf"{_PASSWORD}\s*=>?\s*\\*[\"'](?!\$\{{)[^\"'\\]"  # password = 'x', password="x" of a JAAS configuration
+    r"|jaas\.config[^;]{0,2000}?password\s*=\s*(?!\$\{)[^\s\"'\\]"
+    rf"|[?&;][\w.-]*{_CALLED}=(?!\$\{{)[^\s\"'&;]"
+    r"|://[^\s/:@\"']*:(?!\$\{)[^\s/@\"']+@",  # a URL's user:password@
+    re.I,
+)
+_KNOWN_BY_FORM = re.compile(
+    r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\b(?:gh[oprsu]|github_pat)_[0-9A-Za-z_]{20}|-----BEGIN [A-Z ]*PRIVATE KEY"
+)
+"""Keys of AWS, tokens of GitHub and private keys, which say by themselves what they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class SavedPlan:
+    """What a plan file holds."""
+
+    plan: Plan
+    texts: Mapping[str, str]
+    """Declared texts by their path in the project."""
+    created_at: float
+    """Epoch seconds."""
+    expires_at: float
+    """As the project says; an agent counts its own environment's hours from `created_at`."""
+    author: str
+    """The login that planned; who hands it to an agent is its author there."""
+
+
+def refuse_secrets(texts: Mapping[str, str]) -> None:
+    """Raise Refused where a text holds what looks like a password or a token: a plan file goes from hand to hand."""
+    for path in sorted(texts):
+        text = texts[path]
+        patterns = (_SQL_SECRET if path.endswith(".sql") else _YML_SECRET, _ANY_SECRET, _KNOWN_BY_FORM)
+        # What is found may begin at an option before it: the secret itself is where it ends.
+        ends = [found.end() for pattern in patterns if (found := pattern.search(text))]
+        if ends:
+            line = text.count("\n", 0, min(ends) - 1) + 1
+            raise Refused(
+                f"{path}:{line} holds what looks like a secret, and a plan file holds all texts",
+                remedy="give it by the pool's own configuration, and not in a file of the project",
+            )
+
+
+def saved_as_text(saved: SavedPlan) -> str:
+    """Write a plan file: one line of canonical JSON."""
+    body = {
+        "format": PLAN_FILE_FORMAT,
+        "created_at": saved.created_at,
+        "expires_at": saved.expires_at,
+        "author": saved.author,
+        "plan": plan_as_json(saved.plan),
+        "texts": dict(saved.texts),
+    }
+    return canonical_text({**body, "digest": _digest(body)}) + "\n"
+
+
+def saved_from_text(text: str, name: str) -> SavedPlan:
+    """Read a plan file; raises UsageError where it is none, is damaged, or says another hash than its plan has."""
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{name} is not a plan file: {error}", remedy=_SAVE) from error
+    if not isinstance(data, dict) or data.get("format") != PLAN_FILE_FORMAT:
+        said = data.get("format") if isinstance(data, dict) else None
+        raise UsageError(
+            f"{name} is not a plan file of format {PLAN_FILE_FORMAT}" + (f": {said}" if said else ""), remedy=_SAVE
+        )
+    said = data["plan"].get("planner") if isinstance(data.get("plan"), dict) else PLANNER_VERSION
+    if said != PLANNER_VERSION:
+        raise Refused(f"{name} was planned by {said}, this program is {PLANNER_VERSION}", remedy="plan again")
+    if data.pop("digest", None) != _digest(data):
+        raise UsageError(f"{name} is damaged or was edited: its digest is not that of its content", remedy=_SAVE)
+    plan = plan_from_json(data["plan"]) if isinstance(data.get("plan"), dict) else None
+    times = [at for at in (data.get("created_at"), data.get("expires_at")) if _is_time(at)]
+    texts, author = data.get("texts"), data.get("author")
+    if (
+        plan is None
+        or len(times) < 2
+        or not isinstance(texts, dict)
+        or not all(isinstance(text, str) for text in texts.values())
+        or not isinstance(author, str)
+    ):
+        raise UsageError(f"{name} lacks its plan, its texts, its author or its time", remedy=_SAVE)
+    if plan_hash(plan) != plan.hash:
+        raise UsageError(f"{name} was edited: its plan is not the one that its hash names", remedy=_SAVE)
+    return SavedPlan(plan, texts, times[0], times[1], author)
+
+
+_SAVE = "plan again: headgate plan … --save FILE"
+
+
+def _is_time(value: object) -> TypeGuard[float]:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _digest(body: Mapping[str, Any]) -> str:
+    try:
+        text = canonical_text(body)
+    except ValueError:
+        # Python reads NaN and Infinity, which are no JSON and which we never write.
+        return ""
+    return hashlib.sha256(text.encode("ascii")).hexdigest()

@@ -1,0 +1,167 @@
+"""A plan as Markdown for a change ticket or a pull request, never longer than a comment may be."""
+
+import html
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from core.model.actions import Action
+from core.plan.confirmation import confirmation_for_plan
+from core.plan.descriptions import action_words
+from core.plan.model import Plan, PlanNode
+from core.plan.rendering import (
+    TITLES,
+    PlanStanding,
+    guards_by_verdict,
+    head_parts,
+    left_behind_sentences,
+    loss_sentences,
+    node_cells,
+    reader_sentences,
+    request_words,
+    spark_sentences,
+)
+from core.plan.request import command_words
+from core.text.diff import unified_diff
+from core.text.escaping import escape_control_characters, escape_markdown
+from core.text.wording import counted
+
+COMMENT_LIMIT = 60_000
+"""Bytes in UTF-8. GitHub takes comments of 65,536 characters."""
+
+_TABLE, _LIST = 24_000, 4_000
+"""Bytes of the table, and of each list, at most; the texts that differ take what is left."""
+_COMMAND = 1_000
+"""Characters of a command that is worth to be copied."""
+_NOTE = 1_200
+"""Bytes kept free for saying what was left out, a command included."""
+_TICKS = re.compile(r"`+")
+
+
+@dataclass(slots=True)
+class _Page:
+    """Lines with the bytes that are still free; what does not fit is counted, never cut in the middle."""
+
+    free: int
+    lines: list[str] = field(default_factory=list)
+
+    def add(self, *lines: str) -> bool:
+        """Add all the lines, or none."""
+        size = _bytes(lines)
+        if size > self.free:
+            return False
+        self.lines += lines
+        self.free -= size
+        return True
+
+    def add_each(self, lines: Sequence[str], most: int, what: str, head: Sequence[str]) -> None:
+        """Add a head and the first lines that fit in `most` bytes, then how many were left out."""
+        if not lines:
+            return
+        room, shown = min(most, self.free) - _bytes(head) - _NOTE, 0
+        for line in lines:
+            room -= _bytes((line,))
+            if room < 0:
+                break
+            shown += 1
+        left = len(lines) - shown
+        note = ("", f"_{left} more {what} left out_") if left else ()
+        self.add(*head, *lines[:shown], *note, "")
+
+
+def plan_as_markdown(plan: Plan, standing: PlanStanding | None = None) -> str:
+    """Write a plan as Markdown of at most LIMIT bytes: verdict, rows, losses, guards, how to apply, what differs."""
+    known = standing or PlanStanding()
+    end = _how_to_apply(plan)
+    page = _Page(COMMENT_LIMIT - _bytes(end))
+    page.add(f"### Plan `{plan.hash[:12]}`: {escape_markdown(request_words(plan))}", "", *_verdict(plan, known), "")
+    rows = [f"| {' | '.join(escape_markdown(cell) for cell in node_cells(node))} |" for node in plan.nodes]
+    heading = f"| {' | '.join(TITLES)} |"
+    page.add_each(rows, _TABLE, "rows", (heading, "|--:|---|---|---|---|--:|--:|---|"))
+    for title, sentences, what in (
+        ("Refused", (f"{r.summary}. {r.remedy}" for r in plan.refusals), "refusals"),
+        ("Loses", loss_sentences(plan), "losses"),
+        ("Left behind", left_behind_sentences(plan), "readers"),
+        ("Readers outside", reader_sentences(plan), "readers"),
+        ("Guards", (f"{g.verdict}: {g.name}: {g.summary}" for g in guards_by_verdict(plan)), "guards"),
+        ("Spark", spark_sentences(plan), "sentences"),
+        ("Warnings", (f"{w.table}: {w.summary}" for w in plan.warnings), "warnings"),
+    ):
+        page.add_each([f"- {escape_markdown(sentence)}" for sentence in sentences], _LIST, what, (f"**{title}**", ""))
+    page.lines += end
+    left = 0
+    page.free -= _NOTE
+    for text in _texts(plan):
+        left += not page.add(*text)
+    if left:
+        page.lines.append(f"_{counted(left, 'text')} left out: {_shown_by(plan)} shows all_")
+    return "\n".join(page.lines).rstrip() + "\n"
+
+
+def _verdict(plan: Plan, known: PlanStanding) -> Iterator[str]:
+    where = f"{plan.environment.upper()}{' protected' if plan.protected else ''}"
+    parts = [where, *head_parts(plan)]
+    counts: dict[str, int] = {}
+    for node in plan.nodes:
+        if node.action is not Action.KEEP and not plan.refusals:
+            counts[node.action] = counts.get(node.action, 0) + 1
+    parts += [", ".join(f"{count} {action}" for action, count in counts.items())] if counts else []
+    if any(node.loses for node in plan.nodes):
+        parts.append("loses data")
+    if plan.approvals:
+        parts.append(f"approvals {known.approved} of {plan.approvals}")
+    parts += [f"author {known.author}"] if known.author else []
+    parts += [f"expires {known.expires}"] if known.expires else []
+    parts += [known.closed] if known.closed else []
+    yield f"**{' · '.join(escape_markdown(part) for part in parts)}**"
+
+
+def _how_to_apply(plan: Plan) -> tuple[str, ...]:
+    if plan.refusals or plan.empty:
+        return ()
+    short, text = plan.hash[:12], confirmation_for_plan(plan).text
+    confirm = f" --confirm '{text}'" if text else ""
+    commands = [_shown_by(plan)]
+    if not plan.request.nonce:
+        # It was planned offline, and every plan that an agent takes has a name of its own.
+        return ("**To apply**: plan it where it runs, and review what that says", "", *_fenced("sh", commands), "")
+    commands += [f"headgate approve {short}"] if plan.approvals else []
+    commands.append(f"headgate apply {short}{confirm}")
+    return ("**To apply**", "", *_fenced("sh", commands), "")
+
+
+def _shown_by(plan: Plan) -> str:
+    """Give the command that shows the whole plan: by its hash where an agent may have it, else by planning it again."""
+    if plan.request.nonce:
+        return f"headgate review {plan.hash[:12]}"
+    line = shlex.join(["headgate", *command_words(plan.request), "--env", plan.environment])
+    return line if len(line) <= _COMMAND else f"headgate plan {plan.request.verb} … --env {plan.environment}"
+
+
+def _texts(plan: Plan) -> Iterator[tuple[str, ...]]:
+    """Write what differs of each statement that is acted on, folded away."""
+    for node in plan.nodes:
+        if node.action in (Action.KEEP, Action.DELETE):
+            continue
+        for name in ("dml", "ddl", "yml"):
+            old, new = getattr(node.old, name), getattr(node.texts, name)
+            if old != new and (node.old.ddl or node.action is Action.START):
+                yield _folded(node, name, unified_diff(old, new))
+
+
+def _folded(node: PlanNode, name: str, lines: Sequence[str]) -> tuple[str, ...]:
+    summary = html.escape(f"{node.table}: {name}, {action_words(node)}")
+    return (f"<details><summary>{summary}</summary>", "", *_fenced("diff", lines), "", "</details>", "")
+
+
+def _fenced(language: str, lines: Iterable[str]) -> tuple[str, ...]:
+    """Fence lines with more backticks than stand in any of them."""
+    inside = tuple(map(escape_control_characters, lines))
+    longest = max((len(run) for line in inside for run in _TICKS.findall(line)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return (f"{fence}{language}", *inside, fence)
+
+
+def _bytes(lines: Iterable[str]) -> int:
+    return sum(len(line.encode("utf-8", "replace")) + 1 for line in lines)

@@ -1,0 +1,203 @@
+"""The plan as a value: what will happen to which statement, why, in which order, and what it was computed from."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from core.model.actions import Action, StepKind
+from core.model.names import TableName
+from core.observed.deployment import Binding
+from core.plan.request import PlanRequest
+from core.project.revision import RevisionTexts
+
+PLAN_FORMAT = "headgate.plan/1"
+PLANNER_VERSION = "3"
+"""Version of the planner; an agent refuses plans of another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class StrategyOffer:
+    """A strategy that is allowed for a node, with its price; None is what is not known."""
+
+    strategy: str
+    replay_rows: int | None = None
+    eta_s: float | None = None
+    replay_bytes: int | None = None
+    disk_bytes: int | None = None
+    """What it takes besides what is there already."""
+    loses: tuple[str, ...] = ()
+    undo: str = ""
+    """How it is undone, in words."""
+    reversible_until: str | None = None
+    note: str = ""
+    """What to know before it is chosen."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanNode:
+    """What the plan says of one statement."""
+
+    table: TableName
+    product: str
+    layer: str
+    stateful: bool
+    action: Action
+    row: str
+    """Row of planning.md §3: 0, 0b, 1, 2, 3, 4, 5 …; empty for deletes."""
+    evidence: tuple[str, ...]
+    classified: bool
+    strategy: str
+    """A word of `Strategy`; empty where nothing is started."""
+    reason: str
+    """From the closed list of `core.model.reasons`; for people, never branched on."""
+    because_of: tuple[TableName, ...]
+    level: int
+    """Topological generation inside the plan, 0 first."""
+    loses: tuple[str, ...]
+    replay_rows: int | None = None
+    eta_s: float | None = None
+    retention: str | None = None
+    reversible_until: str | None = None
+    from_version: int = 0
+    version: int = 0
+    """The version after the plan; equal to `from_version` unless it is started or rebuilt."""
+    bindings: tuple[Binding, ...] = ()
+    """What the version after the plan reads."""
+    revision: str = ""
+    """Hash of the declared texts."""
+    texts: RevisionTexts = field(default_factory=RevisionTexts)
+    """Declared texts (old ones for a delete)."""
+    old: RevisionTexts = field(default_factory=RevisionTexts)
+    trigger: str = ""
+    owner: str = ""
+    offers: tuple[StrategyOffer, ...] = ()
+    """Every strategy that is allowed, the chosen one first."""
+    at: str = ""
+    """Where its strategy begins, where it begins at a place: `now`, a time, a position, or a partition."""
+    lowered: bool = False
+    """Whether the operator chose a strategy that is less severe than the default."""
+    replay_bytes: int | None = None
+    confirmed_by_spark: bool | None = None
+    """False when Spark reads the statement otherwise than we do; None when it was not asked, or could not say."""
+
+    @property
+    def for_spark(self) -> bool:
+        """Whether Spark has something to say of it: SQL that is new or changed."""
+        begins = self.action is Action.START or (self.old.dml, self.old.ddl) != (self.texts.dml, self.texts.ddl)
+        return begins and bool(self.texts.dml.strip()) and self.action not in (Action.KEEP, Action.DELETE)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One action in a plan."""
+
+    n: int
+    """From 1, in the order of execution."""
+    do: StepKind
+    table: TableName
+    version: int
+    after: tuple[int, ...]
+    """Steps that must be done before; a failed one blocks this one."""
+    why: str
+    undo: str
+    tables: tuple[TableName, ...] = ()
+    """For a swap: every pointer of the release, sinks first; else empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeftBehind:
+    """A reader outside the plan's scope that stays on an old version."""
+
+    table: TableName
+    product: str
+    reads: str
+    """The physical table it stays on: `orders__v1`."""
+    owner: str = ""
+    through: str = ""
+    """The table that it reads and that moves on, or is left behind itself."""
+    depth: int = 1
+    """1 for a reader of a table that moves on, 2 for a reader of that one, and so on."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutsideReader:
+    """A reader that the project only declares: it is told what changes for it."""
+
+    reader: str
+    table: TableName
+    before: str
+    """The physical table that it reads now."""
+    after: str
+    """The one that the pointer will serve; empty when the table goes."""
+    owner: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """A verdict over the plan; `verdict` is ok, unknown, warn, approve or deny."""
+
+    name: str
+    verdict: str
+    summary: str
+    remedy: str = ""
+    """What to do about a denial."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRefusal:
+    """Why the request cannot be done at all."""
+
+    table: str
+    summary: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlanWarning:
+    """Something the reviewer should know of a table."""
+
+    table: str
+    summary: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A proposal: a function of project texts, request, observed values and policy; `hash` covers what matters."""
+
+    hash: str
+    """SHA-256 of the canonical JSON, of all that does not drift while nothing changes (`core.plan.codec.plan_hash`)."""
+    project_id: str
+    environment: str
+    protected: bool
+    planner: str
+    request: PlanRequest
+    nodes: tuple[PlanNode, ...]
+    """In the order of execution of their first step; kept ones by level and name."""
+    order: tuple[TableName, ...]
+    """Tables that are acted on, as they execute."""
+    steps: tuple[Step, ...]
+    left_behind: tuple[LeftBehind, ...] = ()
+    guards: tuple[Guard, ...] = ()
+    refusals: tuple[PlanRefusal, ...] = ()
+    warnings: tuple[PlanWarning, ...] = ()
+    readers: tuple[OutsideReader, ...] = ()
+    approvals: int = 0
+    """How many others must approve it before it is applied."""
+    policy: str = ""
+    """Digest of the policy that it was judged by."""
+    preconditions: Mapping[TableName, Mapping[str, str]] = field(default_factory=dict)
+    """Per node what must still be true at apply (`core.plan.preconditions`)."""
+
+    @property
+    def empty(self) -> bool:
+        """Whether applying it would change nothing."""
+        return not self.steps
+
+    @property
+    def acknowledges(self) -> bool:
+        """Whether applying it accepts what a restart cannot undo: another watermark on the old state (row 6d)."""
+        return any(node.action is Action.RESTART and node.row == "6d" for node in self.nodes)
+
+    @property
+    def destructive(self) -> bool:
+        """Whether it deletes, loses state or swaps pointers away from a serving version (confirmation level C3)."""
+        return any(node.action is Action.DELETE or node.loses or (node.action is Action.REBUILD) for node in self.nodes)

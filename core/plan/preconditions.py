@@ -1,0 +1,85 @@
+"""What must still be true when a plan is applied, inside its own scope alone; positions are not part of it."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+from core.model.actions import Action
+from core.model.names import TableName
+from core.model.states import State
+from core.observed.deployment import ObservedDeployment
+from core.plan.model import PlanNode
+
+WATCHED = ("revision", "version", "highest_version", "checkpoint_id", "pointer", "table_id", "wanted", "state")
+"""Of every table of a plan."""
+
+READERS = "readers"
+"""Of a table that is acted on: who is bound to which version of it. A reader that came meanwhile is in the way."""
+
+
+class Deployments(Protocol):
+    """What a situation knows of deployments."""
+
+    def seen(self, table: TableName) -> ObservedDeployment: ...
+    def readers(self, table: TableName) -> tuple[TableName, ...]: ...
+
+
+def preconditions(situation: Deployments, nodes: Sequence[PlanNode]) -> dict[TableName, dict[str, str]]:
+    """Give the values that a plan was computed from, for each of its tables; what is left behind is out of its scope.
+
+    A reader that is left behind is watched by what it reads: among the readers of the table that moves on.
+    """
+    found = {}
+    for node in sorted(nodes, key=lambda node: node.table):
+        seen = situation.seen(node.table)
+        values = {name: str(getattr(seen, name)) for name in WATCHED}
+        if node.action is not Action.KEEP:
+            readers = situation.readers(node.table)
+            values[READERS] = _readers(node.table, ((name, situation.seen(name)) for name in readers))
+        found[node.table] = values
+    return found
+
+
+def moved_since(
+    before: Mapping[TableName, Mapping[str, str]], observed: Mapping[TableName, ObservedDeployment]
+) -> tuple[str, ...]:
+    """Say what differs from a plan's preconditions, one sentence for each value, by table.
+
+    A state may go from starting to running meanwhile: what matters is whether the table is there at all.
+    """
+    readers: dict[TableName, list[tuple[TableName, ObservedDeployment]]] = {}
+    for name, seen in observed.items():
+        for parent in {binding.parent for binding in seen.bindings} & before.keys():
+            readers.setdefault(parent, []).append((name, seen))
+    found = []
+    for table in sorted(before):
+        now = observed.get(table, ObservedDeployment())
+        for key, value in before[table].items():
+            actual = _readers(table, readers.get(table, ())) if key == READERS else str(getattr(now, key, ""))
+            if value != actual and not (key == "state" and is_there(value) == is_there(actual)):
+                found.append(_sentence(table, key, value or "none", actual or "none"))
+    return tuple(found)
+
+
+def is_there(state: str) -> bool:
+    """Whether a table in this state has a version at all."""
+    return state != State.ABSENT
+
+
+def _readers(table: TableName, readers: Iterable[tuple[TableName, ObservedDeployment]]) -> str:
+    """Name the serving deployments that are bound to versions of a table: `b v1, c v2`."""
+    return ", ".join(
+        sorted(
+            {
+                f"{name} v{binding.version}"
+                for name, seen in readers
+                for binding in seen.bindings
+                if binding.parent == table and is_there(seen.state)
+            }
+        )
+    )
+
+
+def _sentence(table: TableName, key: str, value: str, actual: str) -> str:
+    if key == READERS:
+        return f"{table}: its readers were {value}, are {actual}"
+    return f"{table}: {key} was {value}, is {actual}"

@@ -1,0 +1,246 @@
+"""A whole plan as lines: who and when, one row for each table, and what is left behind, lost, checked and warned of."""
+
+import textwrap
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from core.model.actions import Action
+from core.model.names import TableName
+from core.plan.descriptions import (
+    GLYPH_BY_ACTION,
+    action_words,
+    change_words,
+    eta_words,
+    loss_words,
+    replay_words,
+    spark_word,
+    spark_words,
+    undo_words,
+    why_words,
+)
+from core.plan.model import Guard, LeftBehind, Plan, PlanNode
+from core.plan.request import command_words
+from core.text.wording import counted
+
+WIDE = 120
+"""From this many columns on, the reason stands beside each table; below, under it."""
+
+NAMED = 8
+"""Tables that are named in one sentence."""
+
+UNMEASURED = frozenset(("checkpoint", "views", "readers", "rates"))
+"""Guards that no figure decides: where they are ok, their names are enough."""
+
+VERDICTS = ("deny", "approve", "warn", "unknown", "ok")
+"""The worst first."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanStanding:
+    """What is known of a plan beside itself; empty is not known."""
+
+    author: str = ""
+    expires: str = ""
+    """A time of day or a date, in words."""
+    approved: int = 0
+    """How many others have approved it."""
+    closed: str = ""
+    """Why it cannot be executed: `already applied, run 7f3a-1`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnWidths:
+    """Cells of the columns that vary; `why` is 0 where there is no room for one."""
+
+    table: int
+    change: int
+    action: int
+    why: int
+
+
+FIXED = 30
+"""Cells of LVL, the sign, REPLAY, ETA, UNDO, and the spaces between all columns but that before WHY."""
+
+TITLES = ("LVL", "TABLE", "CHANGE", "ACTION", "WHY", "REPLAY", "ETA", "UNDO")
+
+
+def plan_lines(plan: Plan, width: int, standing: PlanStanding | None = None) -> tuple[str, ...]:
+    """Draw a plan within `width` columns (at least 60); no line ends in a space."""
+    width = max(width, 60)
+    lines = [*head_lines(plan, width, standing or PlanStanding()), *_table(plan, width)]
+    lines += _section("REFUSED", (f"{r.summary}. {_sentence(r.remedy)}" for r in plan.refusals), width)
+    lines += _section("LEFT BEHIND", left_behind_sentences(plan), width)
+    lines += _section("READERS", reader_sentences(plan), width)
+    lines += _section("LOSES", loss_sentences(plan), width)
+    lines += _section("GUARDS", guard_sentences(plan), width)
+    lines += _section("SPARK", spark_sentences(plan), width)
+    lines += _section("WARNINGS", (f"{w.table}: {w.summary}" for w in plan.warnings), width)
+    return tuple(line.rstrip() for line in lines)
+
+
+def head_lines(plan: Plan, width: int, standing: PlanStanding) -> list[str]:
+    """Write who plans what where, how much of it, and what it still needs; parts are never torn."""
+    parts = [f"PLAN {plan.hash[:4]}  {request_words(plan)}"]
+    parts += [f"author {standing.author}"] if standing.author else []
+    parts += [plan.environment.upper() + (" protected" if plan.protected else ""), *head_parts(plan)]
+    parts.append("single use" + (f", expires {standing.expires}" if standing.expires else ""))
+    if plan.approvals:
+        parts.append(f"approvals {standing.approved} of {plan.approvals}")
+    parts += [standing.closed] if standing.closed else []
+    lines = [f" {parts[0]}"]
+    for part in parts[1:]:
+        if len(lines[-1]) + 4 + len(part) <= width:
+            lines[-1] += f"    {part}"
+        else:
+            lines.append(f" {part}")
+    return [_fit(line, width) for line in lines]
+
+
+def head_parts(plan: Plan) -> list[str]:
+    """Say how much of a plan there is to do."""
+    if plan.refusals:
+        return ["refused: nothing of it can be executed"]
+    if plan.empty:
+        return ["nothing to do"]
+    acted = [node for node in plan.nodes if node.action is not Action.KEEP]
+    levels = len({node.level for node in acted})
+    return [f"{len(acted)} of {counted(len(plan.nodes), 'statement')}", counted(len(plan.steps), "step"),
+            counted(levels, "level")]  # fmt: skip
+
+
+def request_words(plan: Plan) -> str:
+    """Say the request as on the command line, without its options' defaults."""
+    asked = plan.request
+    words = command_words(asked)[1:]
+    if asked.changed_since:
+        found = f"({counted(len(asked.tables), 'table')})"
+        words[1 : 1 + len(asked.tables)] = ["--changed-since", asked.changed_since, found]
+    words += [f"continuing run {asked.continues}"] if asked.continues else []
+    return " ".join(words)
+
+
+def column_widths(nodes: Sequence[PlanNode], width: int) -> ColumnWidths:
+    """Share `width` columns among what varies: names and changes are cut before action and figures are."""
+    wide = width >= WIDE
+    table = max(5, min(max((len(node.table) for node in nodes), default=5), 28 if wide else 18))
+    action = max(6, min(max((len(action_words(node)) for node in nodes), default=6), 15))
+    change = 24 if wide else min(max(width - FIXED - table - action, 12), 30)
+    return ColumnWidths(table, change, action, max(width - FIXED - 1 - table - action - change, 0) if wide else 0)
+
+
+def node_cells(node: PlanNode) -> tuple[str, ...]:
+    """Give the cells of a node in the order of TITLES."""
+    return (
+        str(node.level),
+        node.table,
+        change_words(node),
+        action_words(node),
+        why_words(node),
+        replay_words(node),
+        eta_words(node),
+        undo_words(node),
+    )
+
+
+def table_row(cells: Sequence[str], widths: ColumnWidths, sign: str = " ") -> str:
+    """Write one row, or the titles, of the table."""
+    level, table, change, action, why, replay, eta, undo = cells
+    text = f"{level:>3} {sign}{_cell(table, widths.table)} {_cell(change, widths.change)} "
+    text += f"{_cell(action, widths.action)} "
+    text += f"{_cell(why, widths.why)} " if widths.why else ""
+    return f"{text}{replay:>6} {eta:>5} {undo}"
+
+
+def left_behind_sentences(plan: Plan) -> tuple[str, ...]:
+    """Say for each reader out of scope what it stays on, and what that keeps from being retired."""
+    return tuple(map(_left_behind, plan.left_behind))
+
+
+def reader_sentences(plan: Plan) -> tuple[str, ...]:
+    """Say for each reader outside of Headgate what changes under it."""
+    found = []
+    for reader in plan.readers:
+        whose = f" (owner {reader.owner})" if reader.owner else ""
+        then = f"will read {reader.after} by its pointer" if reader.after else "loses it"
+        found.append(f"{reader.reader}{whose} reads {reader.table}: {reader.before} now, {then}")
+    return tuple(found)
+
+
+def loss_sentences(plan: Plan) -> tuple[str, ...]:
+    """Say what each table loses, and until when that can be undone."""
+    return tuple(f"{node.table}: {loss_words(node)}" for node in plan.nodes if node.loses)
+
+
+def guard_sentences(plan: Plan) -> tuple[str, ...]:
+    """Give each verdict that is not ok a sentence, the worst first; those that are ok share one."""
+    found = [f"{guard.verdict}  {_guard(guard)}" for guard in guards_by_verdict(plan) if guard.verdict != "ok"]
+    fine = [guard for guard in plan.guards if guard.verdict == "ok"]
+    words = [_guard(guard) for guard in fine if guard.name not in UNMEASURED]
+    words += [guard.name for guard in fine if guard.name in UNMEASURED]
+    return (*found, *([f"ok  {' · '.join(words)}"] if words else []))
+
+
+def guards_by_verdict(plan: Plan) -> list[Guard]:
+    """Give the guards, the worst verdict first."""
+    return sorted(plan.guards, key=lambda guard: VERDICTS.index(guard.verdict) if guard.verdict in VERDICTS else 0)
+
+
+def spark_sentences(plan: Plan) -> tuple[str, ...]:
+    """Say which new or changed statements Spark reads as we do, and of which that is not known."""
+    tables_by_words: dict[str, list[TableName]] = {spark_word(known): [] for known in (False, True, None)}
+    for node in plan.nodes:
+        if words := spark_words(node):
+            tables_by_words[words].append(node.table)
+    return tuple(f"{words}: {_named(tables)}" for words, tables in tables_by_words.items() if tables)
+
+
+def _left_behind(left: LeftBehind) -> str:
+    whose = [f"product {left.product}" if left.product else "not declared"]
+    whose += [f"owner {left.owner}"] if left.owner else []
+    stays = f"{left.table} ({', '.join(whose)}) stays on {left.reads}"
+    if left.depth > 1:
+        return f"{stays}, {left.depth} below what moves on, through {left.through}"
+    return f"{stays}; {left.reads.rpartition('__')[2]} cannot be retired while it does"
+
+
+def _guard(guard: Guard) -> str:
+    return f"{guard.name}: {guard.summary}"
+
+
+def _named(tables: Sequence[TableName]) -> str:
+    """List tables, of many the first."""
+    more = f" and {len(tables) - NAMED} more" if len(tables) > NAMED else ""
+    return ", ".join(tables[:NAMED]) + more
+
+
+def _table(plan: Plan, width: int) -> list[str]:
+    if not plan.nodes:
+        return []
+    widths = column_widths(plan.nodes, width)
+    lines = [table_row(TITLES, widths)]
+    for node in plan.nodes:
+        lines.append(table_row(node_cells(node), widths, GLYPH_BY_ACTION[node.action]))
+        if not widths.why and node.action is not Action.KEEP and (node.evidence or node.because_of):
+            lines.append(f"      {why_words(node)}")
+    return [_fit(line, width) for line in lines]
+
+
+def _section(title: str, sentences: Iterable[str], width: int) -> list[str]:
+    """Wrap sentences under a title that stands once at the left."""
+    lines: list[str] = []
+    for sentence in sentences:
+        lead = f" {title if not lines else '':<11} "
+        lines += textwrap.wrap(sentence, width, initial_indent=lead, subsequent_indent=" " * 15, break_on_hyphens=False)
+    return lines
+
+
+def _cell(text: str, width: int) -> str:
+    return f"{_fit(text, width):{width}}"
+
+
+def _fit(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 1]}…"
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]

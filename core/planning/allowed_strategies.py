@@ -1,0 +1,242 @@
+"""Which strategies of planning.md §6 may be had for a statement, with what to know of each before it is chosen."""
+
+from collections.abc import Iterator, Mapping
+
+from core.changes.classification import rows_between
+from core.model.actions import Action, Strategy
+from core.model.names import TableName
+from core.model.reasons import Reason
+from core.planning.checkpoint_compatibility import why_not_in_place
+from core.planning.context import PlanningContext
+from core.planning.decisions import TableDecision
+from core.planning.event_time import event_time_of, is_time, partition_of
+from core.planning.scope import PlanScope
+from core.project.model import Table
+
+REBUILDS = frozenset(
+    {
+        Strategy.EARLIEST, Strategy.PARTIAL, Strategy.FORK, Strategy.SEEDED, Strategy.CARRY_OVER, Strategy.KEYED,
+        Strategy.CHAIN,
+    }
+)  # fmt: skip
+"""Strategies that make the table's rows anew, or its version."""
+
+COMPATIBLE, TOLERANT = "compatible", "tolerant"
+"""Tags of a table whose rows may be upserted again in bulk, and of a reader that takes them in any order."""
+
+_MOVED = frozenset({Reason.PARENT_REBUILT, Reason.READS_OLD_VERSION})
+_SEAM_ROWS = frozenset({"0", "1", "2", "11a", "11b", "14"})
+"""Own changes across which a statement keeps its table."""
+
+
+def strategies_of(
+    situation: PlanningContext, scope: PlanScope, decisions: Mapping[TableName, TableDecision], table: TableName
+) -> dict[str, str]:
+    """Give each strategy that may be had for a decided table, its note by its word; none for an external one."""
+    declared, decision = situation.declared(table), decisions[table].default
+    if declared is None or declared.facts is None:
+        return {}
+    match decision.action:
+        case Action.START:
+            return {Strategy.FIRST: "", **dict(_begun_later(situation, declared, decisions))}
+        case Action.RESTART:
+            others = _instead_of_restart(situation, declared, decision, decisions)
+            return {decision.by: "", Strategy.EARLIEST: "", **dict(others)}
+        case Action.REBUILD:
+            return {
+                Strategy.EARLIEST: "",
+                **dict(_instead_of_earliest(situation, scope, declared, decision, decisions)),
+            }
+        case _:
+            return {}
+
+
+def _instead_of_restart(
+    situation: PlanningContext, table: Table, decision: TableDecision, decisions: Mapping[TableName, TableDecision]
+) -> Iterator[tuple[str, str]]:
+    yield from _begun_later(situation, table, decisions)
+    yield from _with_what_is_there(situation, table, decision, decisions)
+
+
+def _with_what_is_there(
+    situation: PlanningContext, table: Table, decision: TableDecision, decisions: Mapping[TableName, TableDecision]
+) -> Iterator[tuple[str, str]]:
+    """Give the new versions that go on with the old one's state or positions."""
+    if decision.change.row in ("6c", "13") and not recreated_parents(table, decisions):
+        yield Strategy.FORK, "checkpoint and state are copied; the old version is there to go back to"
+    if carries_over(situation, table, decision, decisions):
+        yield Strategy.CARRY_OVER, "holds no rows of before"
+
+
+def _instead_of_earliest(
+    situation: PlanningContext,
+    scope: PlanScope,
+    table: Table,
+    decision: TableDecision,
+    decisions: Mapping[TableName, TableDecision],
+) -> Iterator[tuple[str, str]]:
+    yield from _begun_later(situation, table, decisions)
+    yield from _with_what_is_there(situation, table, decision, decisions)
+    stays = not recreated_parents(table, decisions)
+    if not_chained(situation, scope, table, decision) == "" and stays:
+        yield Strategy.CHAIN, "the pointer is the union of both versions"
+    if not_keyed(situation, table, decision) == "":
+        yield Strategy.KEYED, "readers meet old and new rows in any order while it lasts"
+    if not_seamed(situation, table, decision) == "":
+        yield Strategy.SEAM, "from the batch in which the new parent had read what the old one had, if there is one"
+    if decision.reason is Reason.ASKED and situation.change(table.name).action is Action.RESTART and stays:
+        if not scope.request.rebuild:
+            yield Strategy.IN_PLACE, ""
+    elif not_in_place(situation, decisions, table, decision) == "":
+        yield Strategy.IN_PLACE, "old rows and old state keep their old meaning, and mix with the new"
+
+
+def _begun_later(
+    situation: PlanningContext, table: Table, decisions: Mapping[TableName, TableDecision]
+) -> Iterator[tuple[str, str]]:
+    yield from _partial(situation, table)
+    if not recreated_parents(table, decisions):
+        note = "the windows that are open there lack their first rows" if table.facts and table.facts.stateful else ""
+        yield Strategy.SEEDED, note
+
+
+def _partial(situation: PlanningContext, table: Table) -> Iterator[tuple[str, str]]:
+    event = event_time_of(table, situation.project.tables)
+    if event is not None:
+        where = f"by {', '.join(f'{parent}.{column}' for parent, column in event.columns)}"
+        yield Strategy.PARTIAL, f"{where}, from the start of a window" if event.every else where
+    elif partitions := partitions_of(situation, table):
+        yield Strategy.PARTIAL, f"by partition: {', '.join(partitions)}"
+
+
+def not_partial(situation: PlanningContext, table: Table, at: str) -> str:
+    """Say why a statement cannot begin at a place; empty where it can."""
+    if not at:
+        return "it needs a time or a partition: partial@2026-01-02T03:04Z"
+    if is_time(at):
+        found = event_time_of(table, situation.project.tables)
+        return "" if found is not None else "nothing tells its event time: no watermark, no window, no single timestamp"
+    pair = partition_of(at)
+    if pair is None:
+        return f"{at} is no time and no partition; versions are of formats that this version does not read"
+    known = partitions_of(situation, table)
+    return "" if pair[0].lower() in known else f"no table that it streams is partitioned by {pair[0]}"
+
+
+def partitions_of(situation: PlanningContext, table: Table) -> tuple[str, ...]:
+    """Give the columns by which all tables that it streams are partitioned, in lower case."""
+    facts, tables = table.facts, situation.project.tables
+    streamed = {read.table for read in facts.reads if read.streaming} if facts else set()
+    found = [{c.lower() for c in tables[name].ddl_facts.partitioning} if name in tables else set() for name in streamed]
+    return tuple(sorted(set.intersection(*found))) if found else ()
+
+
+def recreated_parents(table: Table, decisions: Mapping[TableName, TableDecision]) -> tuple[TableName, ...]:
+    """Give what it streams that is made anew in the same plan: positions of now mean nothing there."""
+    streamed = dict.fromkeys(read.table for read in table.facts.reads if read.streaming) if table.facts else {}
+    known = ((name, decisions[name]) for name in streamed if name in decisions)
+    return tuple(name for name, found in known if found.makes_version and found.reason is not Reason.REGISTERED)
+
+
+def carries_over(
+    situation: PlanningContext, table: Table, decision: TableDecision, decisions: Mapping[TableName, TableDecision]
+) -> bool:
+    """Whether the new version may begin where the old one has read to: stateless, with the same streamed parents."""
+    if table.facts is None or table.facts.stateful or decision.reason in _MOVED or recreated_parents(table, decisions):
+        return False
+    before = {(b.parent, b.version) for b in situation.bindings(table.name) if b.streamed}
+    declared = {(b.parent, b.version) for b in situation.bind(situation.revision(table.name)) if b.streamed}
+    return before == declared and situation.seen(table.name).checkpoint_ok and decision.change.row != "7c"
+
+
+def not_chained(situation: PlanningContext, scope: PlanScope, table: Table, decision: TableDecision) -> str:
+    """Say why a new version cannot take only what comes, beside the old one (row 8); empty where it can."""
+    if decision.change.row != "8" or _rows(situation, table.name) & {"7a", "7b", "7c", "9"}:
+        return "only another format, partitioning or place of its table can be chained"
+    if table.facts is None or table.facts.stateful:
+        return "it keeps state"
+    if table.settings.mode != "append":
+        return "it does not only append"
+    for reader in situation.readers(table.name):
+        declared = situation.declared(reader)
+        if declared is None or not scope.may_touch(reader, declared.product):
+            return f"{reader} would be left behind on a version that ends"
+        if any(b.parent == table.name and not b.streamed for b in situation.bindings(reader)):
+            return f"{reader} holds it as a static side, which would lack the old rows"
+    return ""
+
+
+def not_keyed(situation: PlanningContext, table: Table, decision: TableDecision) -> str:
+    """Say why its rows cannot be upserted again into the same table (row 9); empty where they can."""
+    if table.settings.mode != "upsert" or not table.settings.key:
+        return "its table is not upserted by a key"
+    old = situation.old_revision(table.name)
+    if old is None or (old.settings.mode, old.settings.key) != ("upsert", table.settings.key):
+        return "its primary key is not the same before and after"
+    if COMPATIBLE not in table.settings.tags or _rows(situation, table.name) & {"5", "8"}:
+        return f"it is not declared {COMPATIBLE}"
+    for reader in situation.readers(table.name):
+        declared = situation.declared(reader)
+        if declared is None or TOLERANT not in declared.settings.tags:
+            return f"{reader} is not declared {TOLERANT} of rows that come again in any order"
+    return "" if decision.reason not in _MOVED else "a parent is re-created"
+
+
+def not_in_place(
+    situation: PlanningContext, decisions: Mapping[TableName, TableDecision], table: Table, decision: TableDecision
+) -> str:
+    """Say why it cannot go on from its checkpoint instead of a rebuild; empty where it can."""
+    if recreated_parents(table, decisions):
+        return "its positions mean nothing in a parent that is re-created"
+    return why_not_in_place(situation, table.name, decision)
+
+
+def not_seamed(situation: PlanningContext, table: Table, decision: TableDecision) -> str:
+    """Say why it cannot keep its table across a re-created parent; empty where it can."""
+    if decision.reason is Reason.WITH_ITS_SET:
+        return "its statement set is rebuilt with it"
+    if decision.reason not in _MOVED:
+        return "no parent of it is re-created"
+    if table.facts is None or table.facts.stateful:
+        return "it keeps state"
+    if situation.change(table.name).row not in _SEAM_ROWS:
+        return "it is changed itself"
+    return "" if situation.seen(table.name).checkpoint_ok else str(Reason.CHECKPOINT_LOST)
+
+
+def why_not(
+    situation: PlanningContext,
+    scope: PlanScope,
+    decisions: Mapping[TableName, TableDecision],
+    table: TableName,
+    strategy: str,
+) -> str:
+    """Say why a strategy may not be had for a decided table; empty where there is nothing special to say."""
+    declared, decision = situation.declared(table), decisions[table].default
+    if declared is None or declared.facts is None:
+        return "it has no statement"
+    if decision.action not in (Action.START, Action.RESTART, Action.REBUILD):
+        return "nothing of it is begun"
+    recreated = recreated_parents(declared, decisions)
+    match strategy:
+        case Strategy.SEEDED | Strategy.CARRY_OVER | Strategy.FORK | Strategy.CHAIN if recreated:
+            return f"positions of now mean nothing in {', '.join(recreated)}, which is re-created"
+        case Strategy.CHAIN:
+            return not_chained(situation, scope, declared, decision)
+        case Strategy.KEYED:
+            return not_keyed(situation, declared, decision)
+        case Strategy.SEAM:
+            return not_seamed(situation, declared, decision)
+        case Strategy.IN_PLACE if decision.action is Action.REBUILD:
+            return not_in_place(situation, decisions, declared, decision)
+        case Strategy.CARRY_OVER:
+            return "it keeps state, or its parents are not the same"
+        case Strategy.FORK:
+            return "its state is not what the new text needs"
+        case _:
+            return ""
+
+
+def _rows(situation: PlanningContext, table: TableName) -> frozenset[str]:
+    pair = situation.pair(table) if situation.seen(table).deployed is not None else None
+    return rows_between(*pair) if pair is not None else frozenset()

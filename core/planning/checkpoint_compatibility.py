@@ -1,0 +1,107 @@
+"""When a statement may go on from its checkpoint although the default is a rebuild.
+
+Only where Spark goes on without a word and the table stays right in form: its rows then mix what the old text meant and
+what the new one means, which is what a second person approves.
+"""
+
+import re
+from collections.abc import Mapping
+
+from core.changes.classification import keeps_names, rows_between
+from core.model.names import TableName
+from core.model.reasons import Reason
+from core.planning.context import PlanningContext
+from core.planning.decisions import TableDecision
+from core.project.revision import Revision
+from core.sql.statement import Operator, ParsedStatement
+
+_BY_REASON = {
+    Reason.ASKED: "a rebuild was asked for",
+    Reason.UNPROVEN: "what changed is not known",
+    Reason.CHECKPOINT_LOST: str(Reason.CHECKPOINT_LOST),
+    Reason.PARENT_REBUILT: "its positions mean nothing in a parent that is re-created",
+    Reason.READS_OLD_VERSION: "its positions mean nothing in another version of a parent",
+    Reason.PARENT_REWRITTEN: "its state would count rows twice that a parent writes again",
+    Reason.WITH_ITS_SET: "its statement set is rebuilt with it",
+}
+_BY_ROW: Mapping[str, str] = {
+    "4": "it gets columns as well, and one restart does not do both",
+    "5": "the old table cannot hold its columns",
+    "7a": "Spark refuses a checkpoint of other sources",
+    "7b": "its offsets were not kept by source name from the first start",
+    "7c": "its positions would be taken for those of another source",
+    "8": "its table is written in another way",
+    "9": "its table is written in another way",
+}
+_LENGTH = re.compile(r"(?<!_)\bwindow\(([^,]+), '[^']+'\)")
+_HARMLESS = ("filter ", "HAVING ", "GROUP BY key changed: window(")
+"""Edits below the state that leave what it holds in form."""
+
+
+def why_not_in_place(situation: PlanningContext, table: TableName, decision: TableDecision) -> str:
+    """Say why a rebuild cannot be a restart instead; empty where it can."""
+    if decision.reason in _BY_REASON:
+        return _BY_REASON[decision.reason]
+    if not situation.seen(table).checkpoint_ok:
+        return str(Reason.CHECKPOINT_LOST)
+    pair = situation.pair(table)
+    return (
+        why_state_not_taken(*pair) if pair is not None and decision.change.classified else "what changed is not known"
+    )
+
+
+def why_state_not_taken(old: Revision, new: Revision) -> str:
+    """Say why Spark does not surely go on, or the table would be wrong in form; empty where neither is so."""
+    found = rows_between(old, new)
+    named = "7b" in found and keeps_names(old)
+    wrong = [_BY_ROW[row] for row in _BY_ROW if row in found and not (row == "7b" and named)]
+    if wrong:
+        return wrong[0]
+    if old.parsed is None or new.parsed is None:
+        return "a statement was added or taken away"
+    if not found & {"6a", "6b"}:
+        return ""
+    if not same_state_schema(old.parsed, new.parsed):
+        return "its state has other operators, keys or values, which Spark refuses or takes for the old ones"
+    return (
+        ""
+        if named or _only_filters(old.parsed.pre, new.parsed.pre)
+        else "Spark may refuse what would come into its state"
+    )
+
+
+def same_state_schema(old: ParsedStatement, new: ParsedStatement) -> bool:
+    """Whether Spark is known to take the old state for the new text (run on 4.2.0, `same_checkpoint.txt`).
+
+    That is so for the length of a window that does not slide, min for max, and an outer join that becomes an inner one;
+    the other way round depends on which columns may be null.
+    """
+    if len(old.operators) != len(new.operators):
+        return False
+    return all(_takes(was, now) for was, now in zip(old.operators, new.operators, strict=True))
+
+
+def _takes(was: Operator, now: Operator) -> bool:
+    if was.kind != now.kind:
+        return False
+    before, after = (tuple(_LENGTH.sub(r"window(\1)", key) for key in each.keys) for each in (was, now))
+    if was.kind == "stream_join":
+        return before == after and now.detail in (was.detail, re.sub("^LEFT ON", "INNER ON", was.detail))
+    if was.kind in ("aggregate", "window"):
+        return before == after and _extremes(was.detail) == _extremes(now.detail)
+    return (was.keys, was.detail) == (now.keys, now.detail)
+
+
+def _extremes(aggregates: str) -> str:
+    return re.sub(r"\b(min|max)\(", "extreme(", aggregates)
+
+
+def _only_filters(old: str, new: str) -> bool:
+    if old == new:
+        return True
+    from core.sql.comparison.query_edits import query_edits
+
+    said = query_edits(old, new)
+    return bool(said) and all(
+        words.startswith(_HARMLESS) or re.fullmatch(r"join with .*: LEFT → INNER", words) for words in said
+    )

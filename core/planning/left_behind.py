@@ -1,0 +1,65 @@
+"""Who stays on what is old: readers out of the plan's reach, and in turn their readers, at every depth."""
+
+from collections.abc import Iterator
+
+from core.model.actions import Action
+from core.model.names import TableName, physical_name
+from core.plan.model import LeftBehind
+from core.planning.decisions import DeployWalk, DownstreamOutcome, TableDecision
+
+_REPLACED = frozenset({DownstreamOutcome.CHAINED, DownstreamOutcome.CREATED})
+
+
+def find_left_behind(walk: DeployWalk) -> None:
+    """Name every reader that goes on reading what a version of yesterday gives, with the warnings that go with it."""
+    decisions = walk.found.by_table
+    level = [table for table in sorted(decisions) if decisions[table].outcome in _REPLACED]
+    done: set[TableName] = set()
+    depth = 1
+    while level:
+        following: dict[TableName, None] = {}
+        for parent in level:
+            for child in walk.situation.readers(parent):
+                if child not in done and not _goes_along(walk, child, parent, depth):
+                    walk.found.left_behind.extend(_left(walk, child, parent, depth))
+                    following[child] = None
+                    if depth == 1:
+                        _warn(walk, child, parent)
+        done.update(following)
+        level = sorted(following)
+        depth += 1
+
+
+def _goes_along(walk: DeployWalk, child: TableName, parent: TableName, depth: int) -> bool:
+    """Whether the plan moves a reader to the new version; further down, whether it begins anything of it anew."""
+    known = walk.found.by_table.get(child)
+    if known is None:
+        return False
+    return known.moves or (depth == 1 and _restarts_beside(walk, known, child, parent))
+
+
+def _restarts_beside(walk: DeployWalk, known: TableDecision, child: TableName, parent: TableName) -> bool:
+    """Whether it is restarted and the parent is a static side of it, which is bound anew at each start."""
+    streams = any(b.parent == parent and b.streamed for b in walk.situation.bindings(child))
+    return known.action is Action.RESTART and not streams
+
+
+def _left(walk: DeployWalk, child: TableName, parent: TableName, depth: int) -> Iterator[LeftBehind]:
+    declared = walk.situation.declared(child)
+    versions = {b.version for b in walk.situation.bindings(child) if b.parent == parent}
+    for version in sorted(versions):
+        yield LeftBehind(
+            child,
+            declared.product if declared else "",
+            physical_name(parent, version) if version else parent,
+            declared.settings.owner if declared else "",
+            parent,
+            depth,
+        )
+
+
+def _warn(walk: DeployWalk, child: TableName, parent: TableName) -> None:
+    if child in walk.scope.excluded:
+        walk.found.warn(child, f"is excluded and stays on the old version of {parent}")
+    elif walk.situation.declared(child) is None:
+        walk.found.warn(child, f"is no longer declared and stays on the old version of {parent}")

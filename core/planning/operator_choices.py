@@ -1,0 +1,185 @@
+"""What the operator chose: `--strategy`, `--from`, `--keep-table`; what cannot be had is refused with what can."""
+
+from dataclasses import replace
+
+from core.model.actions import Action, Strategy
+from core.model.names import TableName
+from core.model.reasons import Reason
+from core.plan.request import EARLIEST, NOW, StrategyChoice
+from core.planning.allowed_strategies import (
+    REBUILDS,
+    not_chained,
+    not_in_place,
+    not_keyed,
+    not_partial,
+    not_seamed,
+    recreated_parents,
+    strategies_of,
+    why_not,
+)
+from core.planning.checkpoint_compatibility import why_not_in_place
+from core.planning.decisions import DeployWalk, TableDecision
+from core.planning.event_time import event_time_of, is_time
+from core.planning.requested_tables import rebuild_as_asked
+
+_NOT_HERE = "it is not for what happens to it"
+
+
+def with_chosen_strategy(walk: DeployWalk, table: TableName, decision: TableDecision) -> TableDecision:
+    """Give the decision with the strategy that the request names for a table, where that may be had."""
+    choice = walk.choices.get(table)
+    if choice is None:
+        kept = walk.scope.request.keep_table and table in walk.scope.members and decision.action is Action.REBUILD
+        return _restarted(walk, table, decision, Strategy.IN_PLACE) if kept else decision
+    if walk.situation.is_external(table):
+        return decision
+    if decision.action is Action.START:
+        return decision if choice.strategy == EARLIEST else _with(decision, choice)
+    if choice.strategy in (Strategy.IN_PLACE, Strategy.SEAM):
+        return _restarted(walk, table, decision, choice.strategy) if decision.action is Action.REBUILD else decision
+    if choice.strategy not in REBUILDS or not _may_make(walk, table, decision, choice.strategy):
+        return decision
+    if decision.action is not Action.REBUILD:
+        decision = rebuild_as_asked(walk, table, decision.change, decision.because_of)
+    return decision if choice.strategy == EARLIEST else _with(decision, choice)
+
+
+def _with(decision: TableDecision, choice: StrategyChoice) -> TableDecision:
+    return replace(decision, strategy=str(choice.strategy), at=choice.at, instead=decision)
+
+
+def _restarted(walk: DeployWalk, table: TableName, decision: TableDecision, strategy: str) -> TableDecision:
+    """Restart instead of a rebuild, where the table stays right in form."""
+    declared = walk.situation.declared(table)
+    if declared is None:
+        return decision
+    if strategy == Strategy.SEAM:
+        wrong = not_seamed(walk.situation, declared, decision)
+    else:
+        wrong = not_in_place(walk.situation, walk.found.by_table, declared, decision)
+    if wrong:
+        return decision
+    change = replace(decision.change, action=Action.RESTART)
+    return replace(decision, action=Action.RESTART, change=change, strategy=str(strategy), instead=decision)
+
+
+def _may_make(walk: DeployWalk, table: TableName, decision: TableDecision, strategy: str) -> bool:
+    """Whether readers may rely on what the strategy makes; the others are judged once all is decided."""
+    declared = walk.situation.declared(table)
+    if declared is None:
+        return False
+    if strategy == Strategy.CHAIN:
+        return not not_chained(walk.situation, walk.scope, declared, decision)
+    return strategy != Strategy.KEYED or not not_keyed(walk.situation, declared, decision)
+
+
+def apply_start(walk: DeployWalk) -> None:
+    """Give what is asked for and begins to read the place of `--from`, and align every place to a window."""
+    start = walk.scope.request.start
+    _say_what_counts(walk, start)
+    for table in walk.scope.asked if start not in ("", EARLIEST) else ():
+        decision, declared = walk.found.by_table.get(table), walk.situation.declared(table)
+        if decision is None or declared is None or declared.external or table in walk.choices:
+            continue
+        if decision.action not in (Action.START, Action.REBUILD) or decision.instead is not None:
+            continue
+        streamed = {read.table for read in declared.facts.reads if read.streaming} if declared.facts else set()
+        if streamed == set(recreated_parents(declared, walk.found.by_table)):
+            # What it reads is begun there itself, or has nothing of before.
+            continue
+        strategy = Strategy.PARTIAL if is_time(start) else Strategy.SEEDED
+        walk.found.put(table, _with(decision, StrategyChoice(table, strategy, start)))
+    for table, decision in walk.found.by_table.items():
+        if decision.strategy in (Strategy.PARTIAL, Strategy.SEEDED):
+            walk.found.put(table, _placed(walk, table, decision))
+
+
+def _say_what_counts(walk: DeployWalk, start: str) -> None:
+    """Warn where a table has a choice of its own, and `--from` says something else for all."""
+    for table, choice in walk.choices.items() if start else ():
+        decision = walk.found.by_table.get(table)
+        begins = decision is not None and decision.action in (Action.START, Action.REBUILD)
+        if begins and table in walk.scope.asked and start not in (choice.at, choice.strategy):
+            words = f"{table}={choice.strategy}" + (f"@{choice.at}" if choice.at else "")
+            walk.found.warn(table, f"--strategy {words} counts, and not --from {start}")
+
+
+def _placed(walk: DeployWalk, table: TableName, decision: TableDecision) -> TableDecision:
+    """Say where a strategy begins: at the start of a window, with the filter that makes it so."""
+    declared = walk.situation.declared(table)
+    assert declared is not None
+    if decision.strategy == Strategy.SEEDED:
+        words = "begins with what comes from now on" if decision.at == NOW else f"begins at position {decision.at}"
+        return _saying(decision, words)
+    if not_partial(walk.situation, declared, decision.at):
+        return decision
+    event = event_time_of(declared, walk.situation.project.tables)
+    if event is None or not is_time(decision.at):
+        column, _, value = decision.at.partition("=")
+        return _saying(decision, f"begins at partition {decision.at}: WHERE {column} >= '{value}'")
+    at = event.aligned(decision.at)
+    moved = f", the first start of a window from {decision.at} on" if at != decision.at else ""
+    return _saying(replace(decision, at=at), f"begins at {at}{moved}: WHERE {event.filter(at)}")
+
+
+def _saying(decision: TableDecision, words: str) -> TableDecision:
+    return replace(decision, change=replace(decision.change, evidence=(*decision.change.evidence, words)))
+
+
+def refuse_unmet_choices(walk: DeployWalk) -> None:
+    """Refuse each choice that cannot be had, with what can be had instead."""
+    for table, choice in sorted(walk.choices.items()):
+        decision = walk.found.by_table.get(table)
+        if decision is None:
+            words = f"a strategy is chosen for {table}, which this plan does not touch"
+            walk.found.refuse(table, words, "leave the choice out")
+            continue
+        _refuse_unmet(walk, table, decision, choice)
+    if walk.scope.request.start not in ("", EARLIEST):
+        for table in walk.scope.asked:
+            decision = walk.found.by_table.get(table)
+            if decision is not None and decision.strategy and table not in walk.choices:
+                _refuse_unmet(walk, table, decision, StrategyChoice(table, decision.strategy, decision.at))
+    if walk.scope.request.keep_table:
+        _refuse_other_tables(walk)
+
+
+def _refuse_unmet(walk: DeployWalk, table: TableName, decision: TableDecision, choice: StrategyChoice) -> None:
+    situation, declared = walk.situation, walk.situation.declared(table)
+    had = strategies_of(situation, walk.scope, walk.found.by_table, table)
+    wrong = ""
+    if choice.strategy == Strategy.PARTIAL and declared is not None and decision.by == Strategy.PARTIAL:
+        wrong = not_partial(situation, declared, choice.at)
+    elif choice.strategy == Strategy.SEEDED and choice.at != NOW and not choice.at.isdigit():
+        wrong = "it needs a position: seeded@now, or the number of a batch"
+    elif choice.at and choice.strategy not in (Strategy.PARTIAL, Strategy.SEEDED):
+        wrong = f"it begins at no place like {choice.at}"
+    same = decision.by == choice.strategy or (choice.strategy == EARLIEST and decision.by == Strategy.FIRST)
+    if not wrong and (not had or not same or (choice.strategy not in had and choice.strategy != EARLIEST)):
+        wrong = why_not(situation, walk.scope, walk.found.by_table, table, choice.strategy) or _NOT_HERE
+    if wrong:
+        words = ", ".join(word.replace("_", "-") for word in had)
+        walk.found.refuse(
+            table,
+            f"{choice.strategy.replace('_', '-')} is not for {table}: {wrong}",
+            f"it may be {words}" if words else "leave the choice out",
+        )
+
+
+def _refuse_other_tables(walk: DeployWalk) -> None:
+    """Refuse what `--keep-table` rules out: to create, alter or swap a table."""
+    if walk.scope.request.rebuild:
+        walk.found.refuse(TableName(""), "--keep-table and --rebuild contradict each other", "give one of them")
+    for table, decision in walk.found.by_table.items():
+        if walk.situation.is_external(table):
+            continue
+        if decision.reason is Reason.PARENT_REBUILT:
+            # The parent is refused itself.
+            continue
+        if decision.makes_version and decision.action is Action.REBUILD:
+            why = why_not_in_place(walk.situation, table, decision)
+            walk.found.refuse(table, f"{table} cannot keep its table: {why}", "leave out --keep-table")
+        elif decision.makes_version:
+            walk.found.refuse(table, f"{table} has no table to keep: it would be created", "leave out --keep-table")
+        elif decision.action is Action.RESTART and decision.change.row == "4":
+            walk.found.refuse(table, f"{table} cannot keep its table: it gets columns", "leave out --keep-table")

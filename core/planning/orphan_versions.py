@@ -1,0 +1,98 @@
+"""What a failed run left beside what serves, and what the plan that continues it does with that: use or set aside.
+
+Only versions that never served are judged here (`ObservedDeployment.spare`), and only of tables that the plan touches,
+with what reads them: a table that another open run holds cannot be in a plan that is applied.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from core.model.names import TableName
+from core.observed.deployment import Binding, ObservedDeployment, OrphanVersion
+from core.planning.context import PlanningContext
+from core.planning.retired_versions import RetiredVersion
+
+
+def without_orphans(observed: Mapping[TableName, ObservedDeployment]) -> dict[TableName, ObservedDeployment]:
+    """Take spare versions from those that run for others: a plan that continues a run judges them here."""
+    return {
+        table: replace(seen, retained=tuple(set(seen.retained) - {spare.version for spare in seen.spare}))
+        for table, seen in observed.items()
+    }
+
+
+def usable_orphan(situation: PlanningContext, table: TableName, reads: Iterable[Binding]) -> OrphanVersion | None:
+    """Find the newest spare version that has the declared texts and reads exactly `reads`; None when there is none."""
+    wanted = sorted(reads, key=_key)
+    revision = situation.revision(table).hash
+    fitting = (
+        spare
+        for spare in situation.seen(table).spare
+        if spare.revision == revision and spare.checkpoint_ok and sorted(spare.bindings, key=_key) == wanted
+    )
+    return next(fitting, None)
+
+
+def upstream_first(situation: PlanningContext, tables: Iterable[TableName]) -> list[TableName]:
+    """Sort declared tables so that each comes after what it reads."""
+    wanted = set(tables)
+    return [
+        table
+        for generation in (situation.graph.generations() if wanted else ())
+        for table in sorted(generation)
+        if table in wanted
+    ]
+
+
+def unused_orphans(
+    situation: PlanningContext,
+    tables: Iterable[TableName],
+    used: Mapping[TableName, OrphanVersion],
+    fresh: Iterable[TableName],
+    bindings_then: Mapping[TableName, tuple[Binding, ...]],
+) -> tuple[RetiredVersion, ...]:
+    """List the spare versions of `tables` that the plan has no use for, sinks first, with who still reads each.
+
+    For a table that starts anew (`fresh`), the version that never ran is one of them. A spare version that reads one of
+    them is one as well, whatever its table.
+    """
+    anew = set(fresh)
+    found: set[tuple[TableName, int]] = set()
+    for table in tables:
+        seen, kept = situation.seen(table), used.get(table)
+        found |= {(table, spare.version) for spare in seen.spare if kept is None or spare.version != kept.version}
+        if table in anew and situation.is_deployed(table):
+            found.add((table, seen.version))
+    bound = {
+        (table, spare.version): spare.bindings for table in situation.tables() for spare in situation.seen(table).spare
+    }
+    while more := {key for key, reads in bound.items() if key not in found and _reads_any(reads, found)}:
+        found |= more
+    return tuple(
+        RetiredVersion(table, version, _readers(situation, (table, version), bindings_then))
+        for table in reversed(_ordered(situation, {table for table, _ in found}))
+        for version in sorted((v for t, v in found if t == table), reverse=True)
+    )
+
+
+def _ordered(situation: PlanningContext, tables: set[TableName]) -> list[TableName]:
+    declared = upstream_first(situation, tables)
+    return [*declared, *sorted(tables - set(declared))]
+
+
+def _readers(
+    situation: PlanningContext, version: tuple[TableName, int], bindings_then: Mapping[TableName, tuple[Binding, ...]]
+) -> tuple[TableName, ...]:
+    return tuple(
+        reader
+        for reader in situation.readers(version[0])
+        if _reads_any(bindings_then.get(reader, situation.bindings(reader)), {version})
+    )
+
+
+def _reads_any(bindings: Iterable[Binding], versions: set[tuple[TableName, int]]) -> bool:
+    return any((binding.parent, binding.version) in versions for binding in bindings)
+
+
+def _key(binding: Binding) -> tuple[str, int, bool]:
+    return (binding.parent, binding.version, binding.streamed)

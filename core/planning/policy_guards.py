@@ -1,0 +1,279 @@
+"""Verdicts by what was measured and what the policy bounds; an unknown figure is never taken for a good one."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from core.model.actions import Action, StepKind, Strategy
+from core.model.names import TableName
+from core.model.states import State
+from core.observed.table_statistics import Headroom
+from core.plan.model import Guard, PlanNode, Step
+from core.plan.request import EARLIEST, PlanRequest
+from core.planning.context import PlanningContext
+from core.policy.model import DISK_FACTOR, Policy
+from core.text.units import long_duration, short_number, short_size
+from core.text.wording import counted
+
+OK, UNKNOWN, WARN, NEEDS_APPROVAL, DENY = "ok", "unknown", "warn", "approve", "deny"
+
+WHOLE_HISTORY = frozenset({"", Strategy.EARLIEST})
+"""Strategies of a rebuild that read all that there ever was."""
+
+
+@dataclass(frozen=True)
+class GuardInput:
+    """What is judged: a plan's nodes and steps, and what is known of the environment around them."""
+
+    situation: PlanningContext
+    request: PlanRequest
+    nodes: Sequence[PlanNode]
+    steps: Sequence[Step]
+    policy: Policy
+    """The rules in force, with everything that is protected by record or by declaration."""
+    room: Headroom
+
+    @cached_property
+    def rebuilt(self) -> tuple[PlanNode, ...]:
+        """Nodes that get a new version beside the old one."""
+        return tuple(node for node in self.nodes if node.action is Action.REBUILD)
+
+    @cached_property
+    def replaying(self) -> tuple[PlanNode, ...]:
+        """Nodes that read history: rebuilt ones, and new statements."""
+        begun = (Action.REBUILD, Action.START)
+        return tuple(node for node in self.nodes if node.action in begun and node.version)
+
+    @cached_property
+    def running(self) -> frozenset[TableName]:
+        """Statements that run now, in the whole environment."""
+        known = self.situation
+        return frozenset(
+            table
+            for table in known.tables()
+            if known.seen(table).state == State.RUNNING and not known.is_external(table)
+        )
+
+    def protects(self, table: TableName) -> bool:
+        """Whether a table must not be changed in place."""
+        return self.policy.protected or table in self.policy.protected_tables
+
+
+def policy_guards(case: GuardInput) -> tuple[Guard, ...]:
+    """Judge by figures and policy, in a fixed order of names; a rule that the policy does not have says nothing."""
+    found = (
+        _history(case),
+        _replay(case),
+        _time(case),
+        _disk(case),
+        _pool(case),
+        _stopped(case),
+        _approval(case),
+        _freeze(case),
+    )
+    return tuple(guard for guard in found if guard is not None)
+
+
+def _history(case: GuardInput) -> Guard:
+    """Compare what is read again with what is still there: a file that is gone takes its rows along."""
+    if not case.rebuilt:
+        return Guard("history", OK, "nothing is replayed")
+    short = [f"{node.table}: {_words(node.retention)}" for node in case.nodes if _is_short(node.retention)]
+    if short and case.request.start == EARLIEST:
+        return Guard("history", WARN, f"{'; '.join(short)}; what is left was asked for")
+    if short:
+        remedy = "bring the files back, take what is left with --from earliest, or begin later with --from TIME"
+        return Guard("history", DENY, f"{'; '.join(short)}; a rebuild misses their rows", remedy)
+    whole = [node for node in case.rebuilt if node.strategy in WHOLE_HISTORY]
+    if not whole:
+        return Guard("history", OK, "all is there that is read again")
+    unknown = sum(node.retention != OK for node in whole)
+    words = f"{counted(unknown or len(whole), 'rebuild')} from the earliest row"
+    if unknown:
+        return Guard("history", UNKNOWN, f"{words}; how far back that is, the planner cannot see")
+    return Guard("history", OK, f"{words}, and nothing of it is gone")
+
+
+def _is_short(retention: str | None) -> bool:
+    return retention is not None and retention.startswith("short")
+
+
+def _words(retention: str | None) -> str:
+    return (retention or "").partition(": ")[2]
+
+
+def _replay(case: GuardInput) -> Guard | None:
+    most = case.policy.max_replay_rows
+    if most is None:
+        return None
+    rows, unknown = _sum(case.replaying, lambda node: node.replay_rows)
+    return _bounded(
+        Guard("replay", OK, _known(f"{short_number(rows)} rows", rows, unknown)),
+        unknown=bool(unknown),
+        exceeds=rows > most,
+        bound=f"{short_number(most)} rows",
+        remedy="plan fewer tables at once, or have a larger max_replay_rows recorded: headgate policy apply",
+    )
+
+
+def _time(case: GuardInput) -> Guard | None:
+    """Take the longest replay: levels fill at the same time, and a node's own time has its parents' in it."""
+    if case.policy.max_replay_h is None:
+        return None
+    seconds = max((node.eta_s for node in case.replaying if node.eta_s is not None), default=0.0)
+    unknown = [node.table for node in case.replaying if node.eta_s is None]
+    most = case.policy.max_replay_h * 3600
+    return _bounded(
+        Guard("time", OK, _known(long_duration(seconds), seconds, unknown)),
+        unknown=bool(unknown),
+        exceeds=seconds > most,
+        bound=long_duration(most),
+        remedy="plan fewer tables at once, or have a larger max_replay_h recorded: headgate policy apply",
+    )
+
+
+def _disk(case: GuardInput) -> Guard:
+    if not case.rebuilt:
+        return Guard("disk", OK, "no table is kept twice")
+    needed, unknown = _sum(case.rebuilt, _disk_bytes)
+    factor, free = case.policy.disk_factor or DISK_FACTOR, case.room.disk_free
+    words = f"{counted(len(case.rebuilt), 'table')} kept twice; "
+    words += (
+        _known(short_size(needed), needed, unknown) if needed or not unknown else "the planner cannot see how large"
+    )
+    if needed:
+        words += f"; {short_size(free)} free" if free is not None else "; how much is free is not known"
+    return _bounded(
+        Guard("disk", OK, words),
+        unknown=bool(unknown) or free is None,
+        exceeds=free is not None and needed * factor > free,
+        bound=f"{factor:g} times the estimate free" if case.policy.disk_factor else None,
+        denied=f"{factor:g} times the estimate must be free",
+        remedy="make room, or plan fewer tables at once",
+    )
+
+
+def _pool(case: GuardInput) -> Guard:
+    """Count what this plan adds: both versions of a rebuild run at once."""
+    begun = [node for node in case.nodes if node.version and _begins(node, case.running)]
+    name = case.situation.environment.pool.name
+    if not begun:
+        return Guard("pool", OK, f"no statement more on {name} than now")
+    more = f"{counted(len(begun), 'more statement')} on {name}"
+    both = " while both versions run" if case.rebuilt else ""
+    words = more + both
+    most, most_busy, busy = case.policy.max_statements, case.policy.max_busy_percent, case.room.busy
+    after = len(case.running) + len(begun)
+    if most is not None and after > most:
+        remedy = "plan fewer tables at once, or stop what is not needed"
+        return Guard("pool", DENY, f"{more} would make {after}{both}; the policy allows {most}", remedy)
+    if busy is None or not case.running:
+        guard = Guard("pool", OK, words if most_busy is None else f"{words}; how busy it is is not known")
+        return _bounded(guard, unknown=most_busy is not None, exceeds=False, bound=_percent(most_busy), remedy="")
+    then = 100 * busy * after / len(case.running)
+    return _bounded(
+        Guard("pool", OK, f"{words}: busy {_percent(100 * busy)} → {_percent(then)}"),
+        unknown=False,
+        exceeds=most_busy is not None and then > most_busy,
+        bound=_percent(most_busy),
+        remedy="plan fewer tables at once, or give the pool more cores",
+    )
+
+
+def _stopped(case: GuardInput) -> Guard | None:
+    most = case.policy.max_stopped_percent
+    if most is None:
+        return None
+    ends = (Action.RESTART, Action.STOP, Action.DELETE)
+    stopped = sum(node.action in ends and node.table in case.running for node in case.nodes)
+    share = 100 * stopped / max(len(case.running), 1)
+    return _bounded(
+        Guard("stopped", OK, f"{counted(stopped, 'running statement')} stopped or restarted"),
+        unknown=False,
+        exceeds=share > most,
+        bound=_percent(most),
+        denied=f"{_percent(share)} of what runs; the policy allows {_percent(most)}",
+        remedy="plan fewer tables at once: --exclude, or one product after the other",
+    )
+
+
+def _approval(case: GuardInput) -> Guard | None:
+    """Find what another must approve: by the policy, or because it is protected or less severe than it should be."""
+    asked, policy = frozenset(case.policy.approve), case.policy
+    deleted = [node.table for node in case.nodes if node.action is Action.DELETE]
+    rebuilt = [node.table for node in case.rebuilt]
+    why = []
+    if "all" in asked and case.steps:
+        why.append("the policy asks it of every plan")
+    if "delete" in asked and deleted:
+        why.append(f"it deletes {_named(deleted)}")
+    if "rebuild" in asked and rebuilt:
+        why.append(f"it rebuilds {_named(rebuilt)}")
+    if "swap" in asked and any(step.do is StepKind.SWAP for step in case.steps):
+        why.append("it swaps pointers")
+    if protected := [table for table in (*deleted, *rebuilt) if table in policy.protected_tables]:
+        why.append(f"protected: {_named(sorted(protected))}")
+    if lowered := [node.table for node in case.nodes if node.lowered]:
+        why.append(f"less severe than it should be: {_named(lowered)}")
+    if policy.approve_rows is not None and case.replaying:
+        rows, unknown = _sum(case.replaying, lambda node: node.replay_rows)
+        if rows > policy.approve_rows:
+            why.append(f"more than {short_number(policy.approve_rows)} rows to replay")
+        elif unknown:
+            why.append("how many rows it replays is not known")
+    return Guard("approval", NEEDS_APPROVAL, f"another must approve it: {'; '.join(why)}") if why else None
+
+
+def _freeze(case: GuardInput) -> Guard | None:
+    """Name the windows; whether one holds is judged when the plan is applied."""
+    windows = case.policy.freeze
+    return Guard("freeze", OK, f"not applied {', '.join(windows)} (UTC)") if windows else None
+
+
+def _bounded(guard: Guard, *, unknown: bool, exceeds: bool, bound: str | None, remedy: str, denied: str = "") -> Guard:
+    """Give the verdict of a figure under a bound; `bound` in words, None where the policy has none."""
+    if exceeds:
+        return Guard(guard.name, DENY, f"{guard.summary}; {denied or f'the policy allows {bound}'}", remedy)
+    if unknown and bound is not None:
+        return Guard(
+            guard.name, NEEDS_APPROVAL, f"{guard.summary}; the policy allows {bound}, so another must approve it"
+        )
+    return Guard(guard.name, UNKNOWN, guard.summary) if unknown else guard
+
+
+def _begins(node: PlanNode, running: frozenset[TableName]) -> bool:
+    if node.action is Action.REBUILD:
+        return True
+    return node.action in (Action.START, Action.RESUME, Action.RESTART) and node.table not in running
+
+
+def _disk_bytes(node: PlanNode) -> int | None:
+    return node.offers[0].disk_bytes if node.offers else None
+
+
+def _sum(nodes: Iterable[PlanNode], price: Callable[[PlanNode], int | None]) -> tuple[int, list[TableName]]:
+    """Add what is known; gives the tables of which it is not."""
+    total, unknown = 0, []
+    for node in nodes:
+        value = price(node)
+        if value is None:
+            unknown.append(node.table)
+        else:
+            total += value
+    return total, unknown
+
+
+def _known(words: str, value: float, unknown: Sequence[TableName]) -> str:
+    if not unknown:
+        return words
+    return (f"{words} and more" if value else "how much is not known") + f": no figures of {_named(unknown)}"
+
+
+def _percent(value: float | None) -> str | None:
+    return None if value is None else f"{value:.0f} %"
+
+
+def _named(tables: Sequence[TableName], most: int = 3) -> str:
+    """List tables, of many the first."""
+    more = f" and {len(tables) - most} more" if len(tables) > most else ""
+    return ", ".join(tables[:most]) + more

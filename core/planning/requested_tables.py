@@ -1,0 +1,169 @@
+"""What one table asks for by itself: its own change, its state, its checkpoint, and what it is bound to."""
+
+from dataclasses import replace
+
+from core.changes.classification import Change
+from core.changes.kinds import REASON_BY_ROW
+from core.model.actions import Action
+from core.model.names import TableName, physical_name
+from core.model.reasons import Reason
+from core.model.states import State, WantedState
+from core.observed.deployment import Binding
+from core.planning.allowed_strategies import REBUILDS
+from core.planning.context import PlanningContext
+from core.planning.decisions import DeployWalk, TableDecision
+
+
+def decide_table(walk: DeployWalk, table: TableName, because_of: tuple[TableName, ...] = ()) -> TableDecision | None:
+    """Decide a table that is asked for, or whose own change is taken along; None where that is refused."""
+    situation = walk.situation
+    if situation.declared(table) is None:
+        walk.found.refuse(table, f"{table} is deployed and no longer declared", "bring its files back, or delete it")
+        return None
+    if situation.is_external(table):
+        return decide_external(walk, table, because_of)
+    if not situation.is_deployed(table):
+        return TableDecision(Action.START, Reason.NEW, situation.beginning(table), because_of)
+    decision = replace(_of_deployed(walk, table), because_of=because_of)
+    if decision.action is Action.REBUILD and not decision.change.classified:
+        walk.found.warn(table, decision.change.evidence[0])
+    return decision
+
+
+def start_anew(
+    situation: PlanningContext, table: TableName, reason: Reason, because_of: tuple[TableName, ...]
+) -> TableDecision:
+    """Start a table that has a version of other texts which never ran: there is nothing to keep of it."""
+    evidence = (f"v{situation.seen(table).version} never ran, and its texts have changed",)
+    return TableDecision(Action.START, reason, Change("0", Action.START, evidence), because_of)
+
+
+def is_at_rest(walk: DeployWalk, table: TableName) -> bool:
+    """Whether an operator stopped it and the request does not name it: it is started only where it is read."""
+    seen = walk.situation.seen(table)
+    return seen.state == State.STOPPED and seen.wanted == WantedState.STOPPED and table not in walk.scope.named
+
+
+def resume_safely(walk: DeployWalk, table: TableName, decision: TableDecision) -> TableDecision:
+    """Let a statement go on from its checkpoint only if that is still its own (row 0b), and what it reads is there."""
+    deleted = [b for b in stale_bindings(walk.situation, table) if not walk.situation.is_deployed(b.parent)]
+    if walk.situation.seen(table).checkpoint_ok and not deleted:
+        return decision
+    if deleted:
+        names = ", ".join(physical_name(binding.parent, binding.version) for binding in deleted)
+        walk.found.refuse(
+            table,
+            f"{table} cannot be started: it reads {names}, which was deleted",
+            f"rebuild it: headgate plan deploy {table} --rebuild",
+        )
+        return TableDecision(Action.KEEP, decision.reason, replace(decision.change, action=Action.KEEP))
+    walk.found.refuse(
+        table,
+        f"{table} cannot be started: {Reason.CHECKPOINT_LOST}; Spark would skip rows and report success",
+        f"rebuild it: headgate plan deploy {table} --rebuild",
+    )
+    return TableDecision(
+        Action.KEEP, Reason.CHECKPOINT_LOST, checkpoint_lost_change(decision.change, Action.KEEP), decision.because_of
+    )
+
+
+def checkpoint_lost_change(change: Change, action: Action) -> Change:
+    """Give row 0b with what else was seen."""
+    return Change("0b", action, (str(Reason.CHECKPOINT_LOST), *change.evidence))
+
+
+def rebuild_as_asked(
+    walk: DeployWalk, table: TableName, change: Change, because_of: tuple[TableName, ...] = ()
+) -> TableDecision:
+    """Rebuild a deployed table because somebody says so, whatever changed."""
+    if walk.situation.seen(table).checkpoint_ok:
+        return TableDecision(Action.REBUILD, Reason.ASKED, change, because_of)
+    return TableDecision(
+        Action.REBUILD, Reason.CHECKPOINT_LOST, checkpoint_lost_change(change, Action.REBUILD), because_of
+    )
+
+
+def rebuild_reason(change: Change) -> Reason:
+    """Give the reason of a rebuild for its own change."""
+    return REASON_BY_ROW[change.row] if change.classified else Reason.UNPROVEN
+
+
+def stale_bindings(situation: PlanningContext, table: TableName) -> tuple[Binding, ...]:
+    """Give what a table still reads of versions that are not the serving ones."""
+    return tuple(
+        binding
+        for binding in situation.bindings(table)
+        if binding.version and binding.version != _version_then(situation, binding.parent)
+    )
+
+
+def _version_then(situation: PlanningContext, parent: TableName) -> int:
+    return situation.seen(parent).version if situation.is_deployed(parent) else situation.next_version(parent)
+
+
+def _of_deployed(walk: DeployWalk, table: TableName) -> TableDecision:
+    situation, change = walk.situation, walk.situation.change(table)
+    if situation.is_void(table):
+        return start_anew(situation, table, Reason.NEW, ())
+    if change.action is Action.REBUILD:
+        return TableDecision(Action.REBUILD, rebuild_reason(change), change)
+    choice = walk.choices.get(table)
+    if (walk.scope.request.rebuild and table in walk.scope.members) or (
+        choice is not None and choice.strategy in REBUILDS
+    ):
+        return rebuild_as_asked(walk, table, change)
+    stale = stale_bindings(situation, table)
+    if stale:
+        return _of_stale(walk, table, change, stale)
+    if change.action is Action.RESTART:
+        return resume_safely(walk, table, TableDecision(Action.RESTART, REASON_BY_ROW[change.row], change))
+    if is_at_rest(walk, table):
+        return TableDecision(change.action, REASON_BY_ROW.get(change.row, Reason.AT_REST), change)
+    if not situation.is_running(table):
+        reason = REASON_BY_ROW.get(change.row, Reason.DORMANT)
+        return resume_safely(walk, table, TableDecision(Action.RESUME, reason, change))
+    if change.action is Action.RECORD:
+        return TableDecision(Action.RECORD, REASON_BY_ROW[change.row], change)
+    if not situation.seen(table).checkpoint_ok:
+        walk.found.warn(table, f"runs, but {Reason.CHECKPOINT_LOST}: it could not be restarted")
+    return TableDecision(Action.KEEP, REASON_BY_ROW.get(change.row, Reason.UNCHANGED), change)
+
+
+def _of_stale(walk: DeployWalk, table: TableName, change: Change, stale: tuple[Binding, ...]) -> TableDecision:
+    """Take a table to the serving versions of its parents: static sides by a restart, streams by a rebuild."""
+    evidence = tuple(
+        f"reads {physical_name(b.parent, b.version)}; {b.parent} is at v{_version_then(walk.situation, b.parent)}"
+        for b in stale
+    )
+    seen = replace(change, evidence=(*change.evidence, *evidence))
+    if any(binding.streamed for binding in stale):
+        return TableDecision(Action.REBUILD, Reason.READS_OLD_VERSION, seen)
+    if not walk.situation.seen(table).checkpoint_ok:
+        return TableDecision(Action.REBUILD, Reason.CHECKPOINT_LOST, checkpoint_lost_change(seen, Action.REBUILD))
+    row = change.row if change.action is Action.RESTART else "14"
+    return TableDecision(Action.RESTART, Reason.READS_OLD_VERSION, replace(seen, row=row, action=Action.RESTART))
+
+
+def decide_external(walk: DeployWalk, table: TableName, because_of: tuple[TableName, ...]) -> TableDecision:
+    """Register an external table, or its added columns; any other change of it is not ours to make."""
+    situation = walk.situation
+    if not situation.is_deployed(table):
+        if situation.is_known(table):
+            return TableDecision(Action.KEEP, Reason.LANDS, Change("0", Action.KEEP), because_of)
+        return TableDecision(Action.START, Reason.REGISTERED, Change("0", Action.START), because_of)
+    change = situation.change(table)
+    if change.row in ("0", "1", "2"):
+        return TableDecision(change.action, REASON_BY_ROW.get(change.row, Reason.LANDS), change, because_of)
+    if change.row == "4":
+        return TableDecision(Action.RESTART, Reason.COLUMNS_ADDED, change, because_of)
+    if table in walk.scope.members:
+        walk.found.refuse(
+            table,
+            f"{table} is external and changed: {', '.join(change.evidence) or 'not known how'}",
+            "declare it under a new name and move its readers there",
+        )
+    else:
+        walk.found.warn(
+            table, f"is external and changed ({', '.join(change.evidence)}); its registration stays as it is"
+        )
+    return TableDecision(Action.KEEP, Reason.LANDS, change, because_of)

@@ -1,0 +1,217 @@
+"""What each strategy costs: rows to read again, time, space, what is lost and how it is undone.
+
+Prices come from what was measured and from nothing else: one figure that is not known makes the price unknown (None).
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from core.model.actions import EXECUTABLE, Action, Strategy
+from core.model.names import TableName
+from core.observed.deployment import Binding
+from core.observed.table_statistics import TableStatistics
+from core.plan.model import Plan, StrategyOffer
+from core.plan.request import NOW
+from core.planning.allowed_strategies import strategies_of
+from core.planning.context import PlanningContext
+from core.planning.decisions import TableDecision
+from core.planning.event_time import epoch_of
+from core.planning.scope import PlanScope
+from core.text.wording import counted
+
+_PRICED = frozenset({Action.START, Action.RESTART, Action.REBUILD})
+_WHOLE = frozenset({Strategy.FIRST, Strategy.EARLIEST, Strategy.KEYED})
+"""Strategies that read all that there is."""
+_COMPLETE = frozenset({Strategy.EARLIEST, Strategy.KEYED, Strategy.FORK})
+"""Strategies of a rebuild after which the table holds what it held."""
+_READS_NOTHING = frozenset({Strategy.IN_PLACE, Strategy.FORK, Strategy.CARRY_OVER, Strategy.CHAIN, Strategy.SEAM})
+_NEW_ROWS_ONLY = frozenset({Strategy.CARRY_OVER, Strategy.CHAIN, Strategy.IN_PLACE, Strategy.SEAM})
+_UNKNOWN = TableStatistics()
+
+_UNDO: Mapping[str, tuple[str, str | None]] = {
+    Strategy.FIRST: ("stop it", None),
+    Strategy.IN_PLACE: ("plan the old text: it restarts on the same checkpoint", "any time"),
+    Strategy.SEAM: ("plan the old parent again", "the old version of the parent is deleted"),
+    Strategy.KEYED: ("none: rows that were written over stay so", None),
+    Strategy.CHAIN: ("swap back: what the new version took since is read again", "the old version is deleted"),
+}
+_SWAP_BACK = ("swap back to the old version", "the old version is deleted")
+_CUT = ("table data from before",)
+_LOSES: Mapping[str, tuple[str, ...]] = {
+    Strategy.CARRY_OVER: _CUT,
+    Strategy.PARTIAL: _CUT,
+    Strategy.SEEDED: _CUT,
+    Strategy.KEYED: ("table data under the same keys",),
+}
+
+
+def not_executable_yet(plan: Plan) -> tuple[tuple[TableName, str], ...]:
+    """Name what no agent carries out yet: tables by name, each with its strategy, or with the other pool (row 12)."""
+    found = []
+    for node in plan.nodes:
+        if node.strategy not in EXECUTABLE:
+            found.append((node.table, node.strategy))
+        elif node.action is Action.RESTART and node.row == "12":
+            found.append((node.table, "another pool"))
+    return tuple(sorted(found))
+
+
+@dataclass(frozen=True, slots=True)
+class PricedOffers:
+    """What may be chosen for a statement, the chosen strategy first, and whether what that reads is still there."""
+
+    offers: tuple[StrategyOffer, ...]
+    retention: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _PricedStatement:
+    """What a price is made of: the statement after the plan, with all that there is to read for it."""
+
+    table: TableName
+    decision: TableDecision
+    bindings: tuple[Binding, ...]
+    stateful: bool
+    rows: int | None
+    bytes: int | None
+    wait_s: float | None
+    """How long its parents of the same plan take: levels overlap, and the last rows of the slowest come last."""
+
+
+class StrategyPrices:
+    """Prices the statements of one plan, which must come parents first."""
+
+    def __init__(
+        self, situation: PlanningContext, scope: PlanScope, decisions: Mapping[TableName, TableDecision]
+    ) -> None:
+        self._situation = situation
+        self._scope = scope
+        self._decisions = decisions
+        self._eta: dict[TableName, float | None] = {}
+        self._other: set[TableName] = set()
+        """Tables that will not hold what they hold now."""
+        self._cut: set[TableName] = set()
+        """Tables that lose rows from before: so does what is made anew from them."""
+
+    def of(self, table: TableName, bindings: tuple[Binding, ...]) -> PricedOffers | None:
+        """Price every strategy that may be had for a table; None where nothing of it is begun, and outside of ours."""
+        decision = self._decisions[table]
+        notes = strategies_of(self._situation, self._scope, self._decisions, table)
+        if decision.action not in _PRICED or not notes:
+            return None
+        statement = self._statement(table, decision, bindings)
+        if decision.action is not Action.RESTART and (
+            decision.by not in _COMPLETE or not self._other.isdisjoint(binding.parent for binding in bindings)
+        ):
+            self._other.add(table)
+        words = dict.fromkeys((decision.by, *notes))
+        offers = tuple(self._offer(statement, strategy, notes.get(strategy, "")) for strategy in words)
+        if decision.action is not Action.RESTART:
+            self._eta[table] = offers[0].eta_s
+        if decision.action is Action.REBUILD and offers[0].loses == _CUT:
+            self._cut.add(table)
+        return PricedOffers(offers, self._retention(statement))
+
+    def _statement(self, table: TableName, decision: TableDecision, bindings: tuple[Binding, ...]) -> _PricedStatement:
+        declared = self._situation.declared(table)
+        streamed = dict.fromkeys(binding.parent for binding in bindings if binding.streamed)
+        known = [self._figures(parent) if parent not in self._other else _UNKNOWN for parent in streamed]
+        waits = [self._eta[binding.parent] for binding in bindings if binding.parent in self._eta]
+        return _PricedStatement(
+            table,
+            decision,
+            bindings,
+            declared is not None and declared.facts is not None and declared.facts.stateful,
+            _sum(figures.rows for figures in known),
+            _sum(figures.bytes for figures in known),
+            None if None in waits else max((wait for wait in waits if wait is not None), default=0.0),
+        )
+
+    def _figures(self, table: TableName) -> TableStatistics:
+        return self._situation.seen(table).figures or _UNKNOWN
+
+    def _offer(self, of: _PricedStatement, strategy: str, note: str) -> StrategyOffer:
+        rows, size = self._to_read(of, strategy)
+        undo, until = _UNDO.get(strategy, _SWAP_BACK)
+        begins = of.decision.action is Action.START
+        if begins:
+            undo, until = _UNDO[Strategy.FIRST]
+        elif strategy == Strategy.IN_PLACE and of.decision.change.row == "4":
+            undo = f"{undo}; an added column stays"
+        return StrategyOffer(
+            str(strategy),
+            replay_rows=rows,
+            eta_s=self._eta_of(of, strategy, rows),
+            replay_bytes=size,
+            disk_bytes=self._disk(of, strategy),
+            loses=() if begins else self._loses(of, strategy),
+            undo=undo,
+            reversible_until=until,
+            note=note,
+        )
+
+    def _loses(self, of: _PricedStatement, strategy: str) -> tuple[str, ...]:
+        if strategy == Strategy.EARLIEST and not self._cut.isdisjoint(binding.parent for binding in of.bindings):
+            return _CUT
+        return _LOSES.get(strategy, ())
+
+    def _to_read(self, of: _PricedStatement, strategy: str) -> tuple[int | None, int | None]:
+        if strategy in _WHOLE:
+            return of.rows, of.bytes
+        if strategy in _READS_NOTHING or (strategy == Strategy.SEEDED and of.decision.at in ("", NOW)):
+            return 0, 0
+        return None, None
+
+    def _eta_of(self, of: _PricedStatement, strategy: str, rows: int | None) -> float | None:
+        """Give the seconds until it has read what it replays; nothing is known of how long a restart takes."""
+        if strategy in (Strategy.IN_PLACE, Strategy.SEAM) or rows is None or of.wait_s is None:
+            return None
+        rate = self._figures(of.table).rate_rows_s
+        own = rows / rate if rate else 0.0 if rows == 0 else None
+        return of.wait_s + own if own is not None else None
+
+    def _disk(self, of: _PricedStatement, strategy: str) -> int | None:
+        figures = self._figures(of.table)
+        state = figures.state_bytes if of.stateful else 0
+        if strategy in _NEW_ROWS_ONLY:
+            return 0
+        if strategy in (Strategy.FORK, Strategy.KEYED):
+            return state
+        return _sum((figures.bytes, state)) if strategy == Strategy.EARLIEST else None
+
+    def _retention(self, of: _PricedStatement) -> str | None:
+        """Judge whether what it reads again is still there: ok, short or unknown, then words after a colon."""
+        decision = of.decision
+        if decision.by in _READS_NOTHING:
+            return None
+        sources = [binding.parent for binding in of.bindings if binding.streamed and not self._is_new(binding.parent)]
+        if decision.action is Action.START or not sources or (decision.by, decision.at) == (Strategy.SEEDED, NOW):
+            return "ok"
+        earliest = [self._figures(source).earliest for source in sources]
+        begins = epoch_of(decision.at)
+        if begins is not None and all(each is not None and each <= begins for each in earliest):
+            return "ok"
+        gone = self._figures(of.table).gone
+        if not gone:
+            return "ok" if gone == 0 else "unknown"
+        known = [each for each in earliest if each is not None]
+        since = f", earliest {_day(max(known))}" if known else ""
+        return f"short: {counted(gone, 'file')} that it has read {'is' if gone == 1 else 'are'} gone{since}"
+
+    def _is_new(self, parent: TableName) -> bool:
+        known = self._decisions.get(parent)
+        return known is not None and known.makes_version and not self._situation.is_external(parent)
+
+
+def _sum(numbers: Iterable[int | None]) -> int | None:
+    total = 0
+    for number in numbers:
+        if number is None:
+            return None
+        total += number
+    return total
+
+
+def _day(epoch: float) -> str:
+    return datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%d %H:%M")

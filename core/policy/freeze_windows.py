@@ -1,0 +1,100 @@
+"""Windows in which nothing is applied: days of the week or dates, in UTC."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+
+from core.model.errors import UsageError
+
+DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+
+EXAMPLE = "write days or dates in UTC, like Fri 16:00 - Mon 08:00 or 2026-12-24 - 2027-01-02"
+
+_DAY_S = 86400
+_WEEK_S = 7 * _DAY_S
+_MONDAY_S = 4 * _DAY_S
+"""The first Monday after the epoch, which was a Thursday."""
+_LAST = datetime.max.replace(tzinfo=UTC, microsecond=0).timestamp()
+"""The last second of the calendar: a window may end with it."""
+_TIME = r"(?: (?P<hour>[01][0-9]|2[0-3]):(?P<minute>[0-5][0-9]))?\Z"
+_ON_A_DAY = re.compile(r"(?P<day>[A-Za-z]+)" + _TIME)
+_ON_A_DATE = re.compile(r"(?P<date>[0-9]{4}-[0-9]{2}-[0-9]{2})" + _TIME)
+
+
+@dataclass(frozen=True, slots=True)
+class FreezeWindow:
+    """From `start` to before `end`, epoch seconds; one of a week comes again every week."""
+
+    text: str
+    """As it is written, in one form."""
+    start: float
+    end: float
+    weekly: bool
+
+    def end_after(self, now: float) -> float | None:
+        """Give when the window that `now` lies in ends; None where it lies in none."""
+        since = (now - self.start) % _WEEK_S if self.weekly else now - self.start
+        length = self.end - self.start
+        return now - since + length if 0 <= since < length else None
+
+
+def parse_freeze_window(text: str) -> FreezeWindow:
+    """Read `Fri 16:00 - Mon 08:00`, `Sat - Sun`, `2026-12-24 - 2027-01-02` or a day or date alone.
+
+    A side without a time is the whole day. Raises UsageError with the rule.
+    """
+    sides = [" ".join(side.split()) for side in re.split(r"\s+-\s+", text.strip())]
+    if len(sides) > 2:
+        raise UsageError(f"{text!r} is not a window", remedy=EXAMPLE)
+    first, last = _side(sides[0], text), _side(sides[-1], text)
+    if first.weekly is not last.weekly:
+        raise UsageError(f"{text!r} goes from a day of the week to a date", remedy=EXAMPLE)
+    start, end = first.start, last.end if last.whole else last.start
+    if first.weekly and end < start:
+        end += _WEEK_S
+    if len(sides) == 1 and not first.whole:
+        raise UsageError(f"{text!r} says when it begins and not when it ends", remedy=EXAMPLE)
+    if end <= start:
+        raise UsageError(f"{text!r} ends where it begins, or before", remedy="write the earlier side first")
+    return FreezeWindow(" - ".join(side.capitalize() for side in sides), start, end, first.weekly)
+
+
+def frozen_until(windows: Iterable[str], now: float) -> str:
+    """Say until when nothing is applied, and by which window; empty where `now` lies in none."""
+    found = [
+        (end, window.text) for window in map(parse_freeze_window, windows) if (end := window.end_after(now)) is not None
+    ]
+    if not found:
+        return ""
+    end, text = max(found)
+    return f"frozen until {datetime.fromtimestamp(min(end, _LAST), UTC):%a %Y-%m-%d %H:%M} UTC ({text})"
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    start: float
+    end: float
+    """Of its day."""
+    whole: bool
+    weekly: bool
+
+
+def _side(side: str, text: str) -> _Side:
+    if found := _ON_A_DAY.match(side):
+        day = found["day"].capitalize()
+        if day not in DAYS:
+            raise UsageError(f"{found['day']!r} is no day of the week", remedy=f"days: {', '.join(DAYS)}")
+        begins: float = _MONDAY_S + DAYS.index(day) * _DAY_S
+    elif found := _ON_A_DATE.match(side):
+        try:
+            begins = datetime.combine(date.fromisoformat(found["date"]), datetime.min.time(), UTC).timestamp()
+        except ValueError as error:
+            raise UsageError(f"{found['date']} is no date of the calendar", remedy=EXAMPLE) from error
+    else:
+        raise UsageError(f"{text!r} is not a window", remedy=EXAMPLE)
+    ends = begins + _DAY_S
+    if found["hour"] is None:
+        return _Side(begins, ends, whole=True, weekly="day" in found.groupdict())
+    at = begins + timedelta(hours=int(found["hour"]), minutes=int(found["minute"])).total_seconds()
+    return _Side(at, ends, whole=False, weekly="day" in found.groupdict())

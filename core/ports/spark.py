@@ -1,0 +1,108 @@
+"""The agent's ports to Spark: queries, tables, analysis; each implementation is one class in `pipelines`."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from core.changes.spark_analysis import AnalysisAnswer, AnalysisQuestion
+
+
+@dataclass(frozen=True, slots=True)
+class QueryStart:
+    """Everything needed to start one query; nothing else is read at start."""
+
+    name: str
+    """Query name, `orders@v3`."""
+    select: str
+    """Compiled SELECT: physical names, options, source names."""
+    target: str
+    """Physical table in the catalog, which exists."""
+    format: str
+    checkpoint: str
+    """Absolute folder."""
+    trigger: str
+    mode: str = "append"
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedQuery:
+    """A query as the pool reports it."""
+
+    name: str
+    id: str
+    """Stable over restarts from the same checkpoint."""
+    run_id: str
+    active: bool
+    message: str = ""
+    """Spark's status message."""
+    trigger_active: bool = False
+    progress: Mapping[str, Any] | None = None
+    """Last progress as decoded JSON, None before the first batch."""
+    error_class: str = ""
+    error: str = ""
+    """Spark's message, first line; empty while it is healthy."""
+    heard_s: float | None = None
+    """Since its last progress or idle event, or since it was first seen; None where nobody listens."""
+
+
+def unheard() -> None:
+    """Hear nothing of a call, where nobody measures it."""
+
+
+class Queries(Protocol):
+    """Streaming queries of the operating session; each call raises PoolUnreachable or EngineRefused."""
+
+    def start(self, start: QueryStart) -> ReportedQuery: ...
+    def stop(self, name: str, calling: Callable[[], object] = unheard) -> None:
+        """Return once the query is gone from the pool, or at once if it is not there; `calling` hears of each call."""
+
+    def active(self) -> tuple[ReportedQuery, ...]:
+        """All queries of this session, with their last progress."""
+
+    def look(self, query: ReportedQuery) -> ReportedQuery:
+        """Ask a query of `active` itself: its last progress, what it says it does, and whether a trigger is at work."""
+
+    def ended(self) -> tuple[ReportedQuery, ...]:
+        """Queries that terminated since the last call, with error class and message."""
+
+    def expect(self, name: str, id: str, run_id: str) -> None:
+        """Tell of a query that an earlier agent left running, so that its end is noticed."""
+
+
+class Tables(Protocol):
+    """The catalog; every call is idempotent."""
+
+    def create(self, name: str, ddl: str) -> None:
+        """Run a compiled CREATE TABLE IF NOT EXISTS."""
+
+    def add_columns(self, name: str, columns: tuple[tuple[str, str], ...]) -> None:
+        """Add (name, type) columns that are not there yet."""
+
+    def forget(self, name: str) -> None:
+        """Drop from the catalog; files stay."""
+
+    def point(self, view: str, target: str, columns: tuple[str, ...]) -> None:
+        """Make the view read these columns of target: ALTER VIEW where it exists, else CREATE VIEW."""
+
+    def unpoint(self, view: str) -> None: ...
+    def pointer(self, view: str) -> str | None:
+        """The physical table a pointer reads, None when there is no such view."""
+
+    def names(self) -> frozenset[str]:
+        """Tables and views in the catalog."""
+
+    def read(self, sql: str, limit: int) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
+        """Column names and at most `limit` rows of a batch query, for `peek` and checks."""
+
+
+class Analysis(Protocol):
+    """Spark's second opinion of statements, over empty tables of ours; nothing is started."""
+
+    def engine(self) -> str:
+        """Spark's version; asked of the pool once for each session."""
+
+    def ask(self, question: AnalysisQuestion) -> AnalysisAnswer:
+        """Answer a question; raises EngineRefused where a table that it reads cannot be made, TryAgain."""
+
+    def clear(self) -> None:
+        """Drop what was made for the questions so far."""

@@ -1,0 +1,90 @@
+"""The agent's port to files of tables and checkpoints, and what is read of them: commits, lag, contents of a folder."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from core.model.names import TableName
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointState:
+    """What lies in a checkpoint folder; None batch means that none was committed."""
+
+    id: str
+    """The streaming query id of Spark's `metadata`; empty before the first start."""
+    owner: str
+    """Ledger id of `_headgate_owner`; empty when absent."""
+    batch: int | None = None
+    planned: int | None = None
+    """Newest batch in `offsets/`, committed or not."""
+    committed_at: float | None = None
+    """Epoch seconds of the newest commit."""
+    consumed: Mapping[int, int] = field(default_factory=dict)
+    """Source ordinal → last consumed entry of its file log (`logOffset`), as of the newest commit."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLag:
+    """Lag of one streamed source of one deployment, measured from files."""
+
+    table: TableName
+    files: int
+    bytes: int
+    rows: int | None
+    exact: bool
+    """False when rows are an estimate from bytes (JSON, CSV)."""
+    oldest_s: float | None
+    """Age of the oldest file not consumed; None when there is none."""
+    produced_rows: int | None = None
+    """Rows ever committed by the source (monotone while it exists)."""
+    consumed_rows: int | None = None
+    newest_s: float | None = None
+    """Age of the newest committed file of the source: how long it has been silent."""
+    missing: bool = False
+    """The source is gone or was replaced."""
+
+
+@dataclass(frozen=True, slots=True)
+class FolderContents:
+    """What a table's folder holds: files that its log names and that are there, or all of them where it has none."""
+
+    files: int
+    bytes: int
+    rows: int | None
+    """None where they cannot even be estimated."""
+    exact: bool
+    """Whether all rows were counted."""
+    earliest: float | None
+    """When the oldest file was written, epoch seconds; None while there is none."""
+
+
+class Checkpoints(Protocol):
+    """Files of tables and checkpoints; raises TryAgain where the path cannot be reached."""
+
+    def prepare(self, folder: str, note: Mapping[str, Any]) -> None:
+        """Make an empty folder with our owner file and note in one rename; a folder that is ours is left as it is."""
+
+    def read(self, folder: str) -> CheckpointState | None:
+        """None when there is no such folder or it cannot be read as a checkpoint."""
+
+    def note(self, folder: str, note: Mapping[str, Any]) -> None:
+        """Write `_headgate.json` of a table folder, whole or not at all."""
+
+    def set_aside(self, folder: str, into: str) -> None:
+        """Rename a folder of ours into the trash; nothing when it is gone already."""
+
+    def lag(self, checkpoint: str, sources: tuple[tuple[int, TableName, str, str], ...]) -> tuple[SourceLag, ...]:
+        """Measure sources given as (ordinal, table, folder, format); works for stopped statements."""
+
+    def head(self, folder: str) -> dict[str, Any]:
+        """Read `_headgate.json`; empty when absent."""
+
+    def contents(self, folder: str, format: str) -> FolderContents | None:
+        """Look at all files of a table, which takes its time; None where there is no such folder on this machine."""
+
+    def gone(self, checkpoint: str, sources: tuple[tuple[int, TableName, str, str], ...]) -> int | None:
+        """Count the files that a statement has read, of sources as for `lag`, and that are no longer there.
+
+        None where the checkpoint cannot say.
+        """

@@ -1,0 +1,143 @@
+"""What is declared: the project as frozen values, read from texts by `core.project_files`."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from core.model.names import TableName
+from core.policy.model import Policy
+from core.sql.statement import ParsedStatement, TableDdl
+
+
+class Layer(StrEnum):
+    """The kind of a table, by the folder it lies in."""
+
+    SOURCE = "source"
+    INTERMEDIATE = "intermediate"
+    DIMENSION = "dimension"
+    FACT = "fact"
+    VIEW = "view"
+
+
+LAYER_FOLDERS = {
+    "sources": Layer.SOURCE,
+    "intermediates": Layer.INTERMEDIATE,
+    "dimensions": Layer.DIMENSION,
+    "facts": Layer.FACT,
+    "views": Layer.VIEW,
+}
+"""Folder below `pipelines/` to layer, sources first: the order in which people read them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A SQL text of the project, as it stands in its file."""
+
+    path: str
+    """Relative to the project folder, with forward slashes."""
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """`<table>.yml`, with the project's defaults filled in."""
+
+    trigger: str = "10 seconds"
+    """Spark's processing-time interval."""
+    mode: str = "append"
+    key: tuple[str, ...] = ()
+    owner: str = ""
+    runbook: str = ""
+    description: str = ""
+    tags: tuple[str, ...] = ()
+    static_refresh: bool = False
+    """Whether a changing table may be this statement's static side (restart on change)."""
+    reads: str = "batch"
+    """`stream`: a table without STREAM is read as a stream too; `batch`: only STREAM is."""
+    protect: bool = False
+    """Whether its deletes and rebuilds need an approval, and changes in place are denied."""
+    readers: tuple[str, ...] = ()
+    """Who reads the table outside of Headgate, `name` or `name (owner)`, sorted: they are told what changes."""
+
+    @property
+    def outside_readers(self) -> tuple[tuple[str, str], ...]:
+        """Give each reader outside of Headgate with its owner, empty where none is named."""
+        parts = (reader.rstrip(")").partition(" (") for reader in self.readers)
+        return tuple((name, owner) for name, _, owner in parts)
+
+    @property
+    def every_table_streams(self) -> bool:
+        """Whether STREAM need not be written."""
+        return self.reads == "stream"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A declared table; without `dml` it is external: made and filled by others."""
+
+    name: TableName
+    product: str
+    layer: Layer
+    unit: TableName
+    """The folder's table: statements of one unit are deployed, stopped and swapped together."""
+    folder: str
+    ddl: Script
+    ddl_facts: TableDdl
+    dml: Script | None = None
+    facts: ParsedStatement | None = None
+    """What the statement reads, writes and keeps; None exactly when the table is external."""
+    settings: Settings = field(default_factory=Settings)
+    settings_text: str = ""
+    """The yml as written, empty when there is none."""
+
+    @property
+    def external(self) -> bool:
+        """Whether the table exists without us."""
+        return self.facts is None
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """A Spark Connect server as declared: `url` None is the local child that the agent owns."""
+
+    name: str = "local"
+    url: str | None = None
+    cores: int = 2
+    memory: str = "2g"
+    conf: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """One environment of the project."""
+
+    name: str
+    protected: bool = False
+    data: str = "data"
+    """Folder that holds tables, checkpoints and landed files; relative to the project folder, or absolute."""
+    prefix: str = ""
+    """Put before every name in the catalog, so that environments can share a server."""
+    pool: Pool = field(default_factory=Pool)
+    plan_expires_h: float = 24.0
+    drop_after_d: float = 7.0
+    policy: Policy = field(default_factory=Policy)
+    """Its rules as declared; what an agent has recorded is in force instead."""
+
+    def declared_policy(self, protected: Iterable[TableName]) -> Policy:
+        """Give the rules with what is protected: the environment, and tables by name."""
+        return replace(self.policy, protected=self.protected, protected_tables=tuple(sorted(protected)))
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """All that a folder declares."""
+
+    id: str
+    """UUID from headgate.yml."""
+    name: str
+    default_env: str
+    environments: Mapping[str, Environment]
+    tables: Mapping[TableName, Table]
+    """Sorted by name."""
+    defaults: Settings = field(default_factory=Settings)
+    """What headgate.yml says for every table that does not say it itself."""

@@ -1,0 +1,209 @@
+"""What must hold between the tables of a project: each check reports all it finds, in one pass over the tables."""
+
+from collections.abc import Mapping, Sequence, Set
+
+from core.lineage.table_graph import cycles
+from core.model.names import TableName
+from core.model.problems import Problem, Where
+from core.project.model import Table
+from core.sql.statement import Column, TableDdl, TableRead, line_of
+from core.text.wording import counted, did_you_mean
+
+WRITTEN = ("parquet",)
+"""Formats that this version writes."""
+EXTERNAL = ("parquet", "json", "csv", "orc", "text")
+"""Formats that this version reads from outside: Spark's file sources that streams can follow."""
+
+
+def check_tables(
+    tables: Mapping[TableName, Table],
+    declared: Set[TableName],
+    views: Mapping[TableName, str],
+    problems: list[Problem],
+    *,
+    unreadable: Set[TableName],
+) -> None:
+    """Check sinks, columns and reads of every table, and that the whole has an order.
+
+    `unreadable` are tables whose statement has Problems of its own: they look external and are not.
+    """
+    for table in tables.values():
+        if table.name not in unreadable:
+            _check_sink(table, problems)
+        if table.facts is not None:
+            _check_columns(table, problems)
+            _check_reads(table, tables, declared, views, problems)
+    _check_order(tables, problems)
+
+
+def _check_sink(table: Table, problems: list[Problem]) -> None:
+    ddl, where = table.ddl_facts, Where(table.ddl.path, table.ddl_facts.line)
+    if table.external:
+        if ddl.format not in EXTERNAL:
+            problems.append(
+                Problem(
+                    f"{table.name} is {ddl.format or 'of no format'}, which this version cannot read",
+                    f"formats from outside: {', '.join(EXTERNAL)}",
+                    where,
+                    table.name,
+                )
+            )
+        elif not ddl.location:
+            problems.append(
+                Problem(
+                    f"{table.name} has no statement and no LOCATION",
+                    f"write LOCATION if its files land from outside, or add dml.{table.name}.sql",
+                    where,
+                    table.name,
+                )
+            )
+        return
+    if ddl.format not in WRITTEN:
+        problems.append(
+            Problem(
+                f"{table.name} is {ddl.format or 'of no format'}, which this version cannot write",
+                "write USING parquet",
+                where,
+                table.name,
+            )
+        )
+    if ddl.location:
+        problems.append(
+            Problem(
+                f"{table.name} is written by a statement and has a LOCATION",
+                "take LOCATION away: the environment says where our tables lie",
+                where,
+                table.name,
+            )
+        )
+
+
+def _check_columns(table: Table, problems: list[Problem]) -> None:
+    """Compare names: a file sink writes the query's own column names whatever the DDL says (Spark 4.2.0)."""
+    facts, path = table.facts, table.dml.path if table.dml else ""
+    if facts is None:
+        return
+    declared = [column.name.lower() for column in table.ddl_facts.columns]
+    named = [column.name.lower() for column in facts.columns if not _is_star(column)]
+    if not declared or not facts.columns:
+        return
+    has_star = len(named) < len(facts.columns)
+    unknown = [name for name in named if name not in declared]
+    if (has_star and not unknown) or declared == named:
+        return
+    where = Where(path, facts.line)
+    if not has_star and len(declared) != len(named):
+        problems.append(
+            Problem(
+                f"{table.name} has {counted(len(declared), 'column')} and its statement writes {len(named)}",
+                "write one value for each column of the DDL",
+                where,
+                table.name,
+                detail=_difference(declared, named),
+            )
+        )
+    elif unknown:
+        problems.append(
+            Problem(
+                f"{table.name} has no column {', '.join(unknown)}, which its statement writes",
+                "name each value with AS as in the DDL, or declare the column there",
+                where,
+                table.name,
+                detail="" if has_star else _difference(declared, named),
+            )
+        )
+
+
+def _difference(declared: list[str], written: list[str]) -> str:
+    parts = (
+        f"only in the DDL: {', '.join(name for name in declared if name not in written)}",
+        f"only in the statement: {', '.join(name for name in written if name not in declared)}",
+    )
+    return "; ".join(part for part in parts if not part.endswith(": "))
+
+
+def _is_star(column: Column) -> bool:
+    """Whether it stands for several columns that are not known from the text alone, also with EXCEPT behind it."""
+    return column.name == "*"
+
+
+def _check_reads(
+    table: Table,
+    tables: Mapping[TableName, Table],
+    declared: Set[TableName],
+    views: Mapping[TableName, str],
+    problems: list[Problem],
+) -> None:
+    assert table.facts is not None and table.dml is not None
+    for read in table.facts.reads:
+        problem = _wrong_read(read, table, tables, declared, views)
+        if problem is not None:
+            place = Where(table.dml.path, line_of(table.dml.text, table.facts, read.start))
+            problems.append(Problem(problem[0], problem[1], place, read.table))
+
+
+def _wrong_read(
+    read: TableRead,
+    table: Table,
+    tables: Mapping[TableName, Table],
+    declared: Set[TableName],
+    views: Mapping[TableName, str],
+) -> tuple[str, str] | None:
+    """Say what is wrong with one read, as summary and remedy."""
+    if read.table in views:
+        if read.streaming:
+            return f"{table.name} streams {read.table}, which is a view", "stream the tables that the view reads"
+        return None
+    if read.table not in declared:
+        return (
+            f"{table.name} reads {read.table}, which no DDL declares",
+            did_you_mean(read.table, declared) or f"declare {read.table}: a folder with ddl.{read.table}.sql",
+        )
+    parent = tables.get(read.table)
+    wrong = wrong_watermark(read, parent.ddl_facts) if parent is not None else None
+    if wrong is not None:
+        return wrong
+    if parent is not None and not read.streaming and not parent.external and not table.settings.static_refresh:
+        return (
+            f"{table.name} reads {read.table} as a static side, but a statement keeps changing it",
+            f"write STREAM {read.table}, or static_refresh: true in {table.name}.yml to restart on each change",
+        )
+    return None
+
+
+def wrong_watermark(read: TableRead, ddl: TableDdl) -> tuple[str, str] | None:
+    """Say what is wrong with a watermark over a column of the table itself, as summary and remedy.
+
+    Spark: EVENT_TIME_IS_NOT_ON_TIMESTAMP_TYPE, and UNRESOLVED_COLUMN for a name that is not there (4.2.0, run).
+    """
+    name = read.watermark.column if read.watermark is not None else ""
+    if not name.replace("_", "a").isalnum():
+        return None
+    kinds = {column.name.lower(): column.type for column in ddl.columns}
+    if name not in kinds:
+        remedy = did_you_mean(name, kinds) or f"columns: {', '.join(kinds)}"
+        return f"the watermark stands over {name}, which {read.table} does not have", remedy
+    if kinds[name] not in ("timestamp", "timestamp_ntz"):
+        times = [column for column, kind in kinds.items() if kind == "timestamp"]
+        remedy = f"write it over {' or '.join(times)}" if times else "write WATERMARK to_timestamp(…) AS t DELAY OF …"
+        return f"the watermark stands over {name}, which is {kinds[name]} and no timestamp", remedy
+    return None
+
+
+def _check_order(tables: Mapping[TableName, Table], problems: list[Problem]) -> None:
+    parents: dict[TableName, Sequence[TableName]] = {
+        name: [read.table for read in table.facts.reads if read.table in tables] if table.facts else ()
+        for name, table in tables.items()
+    }
+    for cycle in cycles(parents):
+        last = tables[cycle[0]]
+        assert last.dml is not None and last.facts is not None
+        problems.append(
+            Problem(
+                f"these tables feed each other: {' → '.join((*cycle, cycle[0]))}",
+                "take one of these reads away",
+                Where(last.dml.path, last.facts.line),
+                cycle[0],
+                detail=", ".join(cycle),
+            )
+        )

@@ -1,0 +1,167 @@
+"""headgate.yml → the project's name, environments and defaults; a wrong value is a Problem with its line."""
+
+import re
+import uuid
+from dataclasses import dataclass, field
+
+from core.model.problems import Problem, Where
+from core.policy.model import Policy
+from core.project.model import Environment, Pool, Settings
+from core.project_files.policy_section import RULES, read_policy_section
+from core.project_files.table_settings import read_settings_section
+from core.project_files.yaml_reader import YamlSection, read_yaml
+from core.text.wording import did_you_mean
+
+MANIFEST_PATH = "headgate.yml"
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}\Z")
+_PREFIX = re.compile(r"[a-z0-9_]{0,40}\Z")
+_MEMORY = re.compile(r"[1-9][0-9]*[mgMG]\Z")
+
+YEAR_D = 365
+MOST_CORES = 1024
+LEAST_MIB, MOST_MIB = 512, 4096 * 1024
+"""Heap of a local pool; Spark refuses to start with less than 450 MiB (`UnifiedMemoryManager.getMaxMemory`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What headgate.yml says; fields with Problems hold their defaults."""
+
+    name: str = ""
+    id: str = ""
+    default_env: str = ""
+    environments: tuple[Environment, ...] = ()
+    defaults: Settings = field(default_factory=Settings)
+
+
+def read_manifest(text: str | None, problems: list[Problem]) -> Manifest:
+    """Read headgate.yml; None means that the project has none, which is a Problem."""
+    if text is None:
+        problems.append(
+            Problem(
+                "there is no headgate.yml",
+                "run `headgate init`, or name the folder with --project",
+                Where(MANIFEST_PATH),
+            )
+        )
+        return Manifest()
+    top = read_yaml(text, MANIFEST_PATH, problems)
+    if top is None:
+        return Manifest()
+    top.only(("project", "id", "default_env", "environments", "defaults"), later=("connectors",))
+    below = top.section("defaults")
+    environments = _environments(top)
+    return Manifest(
+        name=_name(top),
+        id=_identity(top),
+        default_env=_default_env(top, environments),
+        environments=environments,
+        defaults=read_settings_section(below, Settings()) if below else Settings(),
+    )
+
+
+def _name(top: YamlSection) -> str:
+    name = top.text("project", "")
+    if not _NAME.match(name):
+        top.wrong("project", "a name", "write project: and a name of letters, digits, _ and -")
+    return name
+
+
+def _identity(top: YamlSection) -> str:
+    text = top.text("id", "")
+    try:
+        return str(uuid.UUID(text))
+    except ValueError:
+        top.wrong("id", "a UUID", "write the output of `uuidgen`; it names this project for ever")
+        return ""
+
+
+def _environments(top: YamlSection) -> tuple[Environment, ...]:
+    section = top.section("environments")
+    if section is None or not section.nodes:
+        if "environments" not in top.nodes or section is not None or _is_null(top):
+            top.wrong("environments", "at least one environment", "write environments: {dev: {}}")
+        return ()
+    found = []
+    for name in section.nodes:
+        if not _NAME.match(name):
+            section.wrong(name, "named by letters, digits, _ and -", "give the environment another name")
+            continue
+        node = section.nodes[name]
+        inner = section.section(name)
+        if inner is None and node.tag.endswith(":null"):
+            inner = YamlSection(section.path, f"environments.{name}", section.lines[name], {}, {}, section.problems)
+        if inner is not None:
+            found.append(_environment(name, inner))
+    return tuple(sorted(found, key=lambda environment: environment.name))
+
+
+def _is_null(top: YamlSection) -> bool:
+    return top.nodes["environments"].tag.endswith(":null")
+
+
+def _environment(name: str, section: YamlSection) -> Environment:
+    section.only(("data", "protected", "prefix", "pool", "policy"))
+    prefix = section.text("prefix", "")
+    if not _PREFIX.match(prefix):
+        section.wrong("prefix", "lower-case letters, digits and _", "write a prefix like dev_")
+        prefix = ""
+    pool, policy = section.section("pool"), section.section("policy")
+    if policy is not None:
+        policy.only(("plan_expires_h", "drop_after_d", *RULES))
+    return Environment(
+        name=name,
+        protected=section.flag("protected", False),
+        data=section.text("data", "data"),
+        prefix=prefix,
+        pool=_pool(pool) if pool is not None else Pool(),
+        plan_expires_h=policy.number("plan_expires_h", 24.0, most=YEAR_D * 24) if policy else 24.0,
+        drop_after_d=policy.number("drop_after_d", 7.0, most=10 * YEAR_D) if policy else 7.0,
+        policy=read_policy_section(policy) if policy else Policy(),
+    )
+
+
+def _pool(section: YamlSection) -> Pool:
+    section.only(("name", "url", "cores", "memory", "conf"))
+    cores = section.number("cores", 2, most=MOST_CORES)
+    if cores != int(cores):
+        section.wrong("cores", "a whole number", "write cores: 2")
+    memory = section.text("memory", "2g")
+    if not _MEMORY.match(memory) or not LEAST_MIB <= _mebibytes(memory) <= MOST_MIB:
+        section.wrong("memory", f"a size from {LEAST_MIB}m to {MOST_MIB // 1024}g", "write memory: 2g")
+        memory = "2g"
+    url = section.text("url", "")
+    if url and not url.startswith("sc://"):
+        section.wrong("url", "a Spark Connect address", "write url: sc://host:port")
+        url = ""
+    return Pool(section.text("name", "local"), url or None, int(cores), memory, section.pairs("conf"))
+
+
+def _mebibytes(memory: str) -> int:
+    return int(memory[:-1]) * (1024 if memory[-1] in "gG" else 1)
+
+
+def _default_env(top: YamlSection, environments: tuple[Environment, ...]) -> str:
+    name = top.text("default_env", "")
+    by_name = {environment.name: environment for environment in environments}
+    if not name:
+        top.wrong("default_env", "the name of an environment", "write default_env: dev")
+    elif environments and name not in by_name:
+        top.problems.append(
+            Problem(
+                f"default_env {name} is not an environment",
+                did_you_mean(name, by_name) or f"environments: {', '.join(by_name)}",
+                top.at("default_env"),
+                name,
+            )
+        )
+    elif name in by_name and by_name[name].protected:
+        top.problems.append(
+            Problem(
+                f"default_env {name} is protected",
+                "choose one that is not: a command without --env must never meet a protected one",
+                top.at("default_env"),
+                name,
+            )
+        )
+    return name

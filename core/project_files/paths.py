@@ -1,0 +1,132 @@
+"""Paths of a project → the files of each table; a misplaced file becomes a Problem, a foreign one is left alone."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from core.model.errors import BadName
+from core.model.names import TableName, parse_table_name
+from core.model.problems import Problem, Severity, Where
+from core.project.model import LAYER_FOLDERS, Layer
+from core.text.wording import did_you_mean
+
+_SCRIPT = re.compile(r"(?P<kind>ddl|dml)\.(?P<name>[^/]+)\.sql\Z")
+
+
+@dataclass(slots=True)
+class ScriptFolder:
+    """One table folder: `pipelines/<layer>/[<product>/]<unit>`."""
+
+    path: str
+    layer: Layer
+    product: str
+    unit: TableName
+    ddl: dict[TableName, str] = field(default_factory=dict)
+    """Paths by table."""
+    dml: dict[TableName, str] = field(default_factory=dict)
+    yml: dict[TableName, str] = field(default_factory=dict)
+
+
+def read_script_folders(paths: Iterable[str], problems: list[Problem]) -> tuple[ScriptFolder, ...]:
+    """Sort the project's files into table folders, by path."""
+    folders: dict[str, ScriptFolder] = {}
+    settings: list[str] = []
+    for path in sorted(paths):
+        parts = tuple(path.split("/"))
+        if len(parts) < 3 or parts[0] != "pipelines":
+            continue
+        if parts[-2] == "sql-scripts" and path.endswith(".sql"):
+            _take_script(path, parts, folders, problems)
+        elif path.endswith((".yml", ".yaml")):
+            settings.append(path)
+    for path in settings:
+        _take_settings(path, folders, problems)
+    return tuple(folders[path] for path in sorted(folders))
+
+
+def table_folder(path: str) -> str:
+    """Give the table folder that a script or a yml lies in, by its path alone."""
+    folder = path.rpartition("/")[0]
+    return folder.removesuffix("/sql-scripts")
+
+
+def _take_script(path: str, parts: tuple[str, ...], folders: dict[str, ScriptFolder], problems: list[Problem]) -> None:
+    found = _SCRIPT.match(parts[-1])
+    if found is None:
+        problems.append(
+            Problem(
+                f"{parts[-1]} is neither a ddl nor a dml script",
+                "name it ddl.<table>.sql or dml.<table>.sql",
+                Where(path),
+                severity=Severity.WARNING,
+            )
+        )
+        return
+    folder = _folder(parts, path, folders, problems)
+    name = _name(found["name"], path, problems)
+    if folder is not None and name is not None:
+        (folder.ddl if found["kind"] == "ddl" else folder.dml)[name] = path
+
+
+def _folder(
+    parts: tuple[str, ...], path: str, folders: dict[str, ScriptFolder], problems: list[Problem]
+) -> ScriptFolder | None:
+    place = "/".join(parts[:-2])
+    if place in folders:
+        return folders[place]
+    if len(parts) not in (5, 6):
+        problems.append(
+            Problem(
+                f"{path} is not at its place",
+                "put it into pipelines/<layer>/<product>/<table>/sql-scripts/",
+                Where(path),
+            )
+        )
+        return None
+    layer = LAYER_FOLDERS.get(parts[1])
+    if layer is None:
+        problems.append(
+            Problem(
+                f"{parts[1]} is not a layer",
+                did_you_mean(parts[1], LAYER_FOLDERS) or f"layers: {', '.join(LAYER_FOLDERS)}",
+                Where(path),
+                parts[1],
+            )
+        )
+        return None
+    unit = _name(parts[-3], path, problems)
+    if unit is None:
+        return None
+    folders[place] = ScriptFolder(place, layer, parts[2] if len(parts) == 6 else "", unit)
+    return folders[place]
+
+
+def _take_settings(path: str, folders: dict[str, ScriptFolder], problems: list[Problem]) -> None:
+    """Take `<folder>/<table>.yml` of a table that has a script there; files deeper down belong to others."""
+    place, _, file = path.rpartition("/")
+    folder = folders.get(place)
+    if folder is None:
+        return
+    stem, _, ending = file.rpartition(".")
+    known = {*folder.ddl, *folder.dml, folder.unit}
+    if ending == "yaml":
+        problems.append(Problem(f"{file} is not read", f"rename it to {stem}.yml", Where(path)))
+    elif stem.lower() not in known:
+        problems.append(
+            Problem(
+                f"{file} belongs to no table of its folder",
+                did_you_mean(stem, known) or f"name it {folder.unit}.yml",
+                Where(path),
+                stem,
+            )
+        )
+    else:
+        folder.yml[TableName(stem.lower())] = path
+
+
+def _name(text: str, path: str, problems: list[Problem]) -> TableName | None:
+    try:
+        return parse_table_name(text)
+    except BadName as error:
+        problems.append(Problem(error.summary, error.remedy, Where(path), text))
+        return None

@@ -1,0 +1,42 @@
+"""The revision of a statement from its texts: of a declared table, or of deployed texts that are parsed again."""
+
+from dataclasses import replace
+
+from core.model.names import TableName
+from core.model.problems import Problem, Severity
+from core.project.model import Settings, Table
+from core.project.revision import Revision, RevisionTexts
+from core.project_files.parse_cache import ParseCache
+from core.project_files.table_settings import settings_as_text
+
+
+def revision_of(table: Table) -> Revision:
+    """Give a declared table's revision; its yml is the settings with the project's defaults filled in."""
+    texts = RevisionTexts(table.ddl.text, table.dml.text if table.dml else "", settings_as_text(table.settings))
+    return Revision(table.name, texts, table.facts, table.ddl_facts, table.settings)
+
+
+def read_revision(
+    table: TableName, texts: RevisionTexts, defaults: Settings, facts: ParseCache | None = None
+) -> Revision | None:
+    """Read deployed texts again; None when they cannot be read. An older yml is read over today's defaults."""
+    problems: list[Problem] = []
+    facts = facts or ParseCache()
+    if "trigger:" in texts.yml:
+        # `settings_as_text` wrote it: it names the trigger always and `reads` only where every table streams.
+        defaults = replace(defaults, reads=Settings().reads)
+    settings = facts.settings(texts.yml, f"{table}.yml", defaults, problems)
+    _, ddl, wrong = facts.ddl(texts.ddl, f"ddl.{table}.sql")
+    if ddl is None or _has_error((*problems, *wrong)):
+        return None
+    if not texts.dml.strip():
+        return Revision(table, texts, None, ddl, settings)
+    statements, wrong = facts.statements(
+        texts.dml, f"dml.{table}.sql", every_table_streams=settings.every_table_streams
+    )
+    parsed = next((statement for statement in statements if statement.writes == table), None)
+    return None if parsed is None or _has_error(wrong) else Revision(table, texts, parsed, ddl, settings)
+
+
+def _has_error(problems: tuple[Problem, ...]) -> bool:
+    return any(problem.severity is Severity.ERROR for problem in problems)

@@ -1,0 +1,106 @@
+"""`<table>.yml` and the project's `defaults` → Settings, and back to one text that needs no defaults to be read."""
+
+import re
+from dataclasses import fields
+from functools import lru_cache
+
+from core.model.problems import Problem
+from core.project.model import Settings
+from core.project_files.yaml_reader import YamlSection, read_yaml
+
+KEYS = tuple(field.name for field in fields(Settings))
+LATER = ("contract", "checks")
+_READER = re.compile(r"[^()\x00-\x1f]{1,100}(?: \([^()\x00-\x1f]{1,100}\))?\Z")
+_TRIGGER = re.compile(r"[1-9][0-9]{0,6} (?:millisecond|second|minute|hour)s?\Z")
+
+
+def read_settings(text: str, path: str, defaults: Settings, problems: list[Problem]) -> Settings:
+    """Read a table's yml over the project's defaults; wrong values are reported and replaced by the default."""
+    if not text.strip():
+        return defaults
+    section = read_yaml(text, path, problems)
+    return defaults if section is None else read_settings_section(section, defaults)
+
+
+def read_settings_section(section: YamlSection, defaults: Settings) -> Settings:
+    """Read the keys of Settings from a section."""
+    section.only(KEYS, later=LATER)
+    trigger = " ".join(section.text("trigger", defaults.trigger).split())
+    if not _TRIGGER.match(trigger):
+        section.wrong("trigger", "an interval", "write a number of at most 7 digits and a unit, like 10 seconds")
+        trigger = defaults.trigger
+    mode = section.text("mode", defaults.mode)
+    if mode != "append":
+        section.wrong("mode", "append in this version", "write mode: append, or leave it out")
+        mode = "append"
+    reads = section.text("reads", defaults.reads)
+    if reads not in ("batch", "stream"):
+        section.wrong("reads", "stream or batch", "write reads: stream where every table is read as a stream")
+        reads = defaults.reads
+    return Settings(
+        trigger=trigger,
+        mode=mode,
+        key=section.texts("key", defaults.key),
+        owner=section.text("owner", defaults.owner),
+        runbook=section.text("runbook", defaults.runbook),
+        description=section.text("description", defaults.description),
+        tags=section.texts("tags", defaults.tags),
+        static_refresh=section.flag("static_refresh", defaults.static_refresh),
+        reads=reads,
+        protect=section.flag("protect", defaults.protect),
+        readers=_readers(section),
+    )
+
+
+def _readers(section: YamlSection) -> tuple[str, ...]:
+    """Read who else reads a table; nobody reads every table of a project, so the defaults have none."""
+    if section.name and "readers" in section.nodes:
+        section.wrong("readers", "in the yml of the table that is read", "write readers: in <table>.yml")
+        return ()
+    found: dict[str, str] = {}
+    for text in section.texts("readers", ()):
+        reader = " ".join(text.split())
+        name = reader.partition(" (")[0]
+        if not _READER.match(reader):
+            section.wrong("readers", "a list of names with their owners", "write readers: [finance report (bi-team)]")
+        elif name in found:
+            section.wrong("readers", f"a list that names {name} once", "write each reader with one owner")
+        else:
+            found[name] = reader
+    return tuple(found[name] for name in sorted(found))
+
+
+@lru_cache(maxsize=10_000)
+def settings_as_text(settings: Settings) -> str:
+    """Write settings as YAML, defaults filled in: the yml of a revision, equal for equal settings.
+
+    The trigger is always written, so that a later change of the project's default is seen as a change.
+    """
+    lines = []
+    for key in KEYS:
+        value = getattr(settings, key)
+        if value == getattr(_NOTHING, key):
+            continue
+        if isinstance(value, tuple):
+            lines.append(f"{key}: [{', '.join(_quoted(item) for item in value)}]")
+        elif isinstance(value, bool):
+            lines.append(f"{key}: {'true' if value else 'false'}")
+        else:
+            lines.append(f"{key}: {_quoted(value)}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+_NOTHING = Settings(trigger="")
+
+
+def _quoted(text: str) -> str:
+    if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_./-]*|[1-9][0-9]* [a-z]+", text) and text.lower() not in _WORDS_OF_YAML:
+        return text
+    escaped = "".join(
+        _ESCAPES.get(letter) or (letter if letter.isprintable() else f"\\U{ord(letter):08x}") for letter in text
+    )
+    return f'"{escaped}"'
+
+
+_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"}
+_WORDS_OF_YAML = frozenset(("y", "n", "yes", "no", "true", "false", "on", "off", "null"))

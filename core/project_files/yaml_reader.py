@@ -1,0 +1,225 @@
+"""A YAML mapping whose keys know their lines; a wrong key becomes a Problem, and its default is used instead."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import yaml
+
+from core.model.problems import Problem, Severity, Where
+from core.text.wording import did_you_mean
+
+_TAG = "tag:yaml.org,2002:"
+_LOADER: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""libyaml where PyYAML was built with it: ten times faster over thousands of files."""
+
+_COUNT = re.compile(r"(?P<digits>0*[1-9][0-9_]{0,17})(?P<unit>[kMG]?)\Z")
+_TIMES = {"k": 10**3, "M": 10**6, "G": 10**9}
+
+
+@dataclass(frozen=True, slots=True)
+class YamlSection:
+    """One mapping of a YAML file; the getters append to `problems` and give the default for a wrong value."""
+
+    path: str
+    name: str
+    """Dotted place in the file, empty for the file itself."""
+    line: int
+    nodes: dict[str, yaml.Node]
+    lines: dict[str, int]
+    """Line of each key, from 1."""
+    problems: list[Problem]
+
+    def text(self, key: str, default: str) -> str:
+        """Read a text; an empty value is the default."""
+        node = self._scalar(key)
+        if node is None:
+            return default
+        if node.tag != f"{_TAG}str":
+            self.wrong(key, "a text", f'put it in quotes: {key}: "{node.value}"')
+            return default
+        return str(node.value)
+
+    def flag(self, key: str, default: bool) -> bool:
+        """Read true or false."""
+        node = self._scalar(key)
+        if node is None:
+            return default
+        if node.tag != f"{_TAG}bool":
+            self.wrong(key, "true or false", f"write {key}: true or {key}: false")
+            return default
+        return bool(node.value.lower() in ("true", "yes", "on"))
+
+    def number(self, key: str, default: float, *, most: float) -> float:
+        """Read a number above zero and up to `most`."""
+        node = self._scalar(key)
+        if node is None:
+            return default
+        try:
+            value = float(node.value) if node.tag in (f"{_TAG}int", f"{_TAG}float") else 0.0
+        except ValueError:
+            value = 0.0
+        if not 0 < value <= most:
+            self.wrong(key, f"a number above 0, at most {most:.0f}", f"write it without unit, like {key}: {default:g}")
+            return default
+        return value
+
+    def bound(self, key: str, *, most: float, example: str) -> float | None:
+        """Read a number above zero and up to `most`, or nothing; `example` is one as it could be written."""
+        return self.number(key, float(example), most=most) if self._scalar(key) is not None else None
+
+    def count(self, key: str, *, example: str) -> int | None:
+        """Read a whole number above zero, also with k, M or G (thousand, million, billion), or nothing."""
+        node = self._scalar(key)
+        if node is None:
+            return None
+        found = _COUNT.match(node.value)
+        if not found:
+            self.wrong(key, "a whole number above 0, also with k, M or G", f"write it like {key}: {example}")
+            return None
+        return int(found["digits"].replace("_", "")) * _TIMES.get(found["unit"], 1)
+
+    def entries(self, key: str) -> tuple[tuple[str, int], ...]:
+        """Read a list of values as they are written, each with its line; one value alone is a list of one."""
+        node = self.nodes.get(key)
+        if node is None or node.tag == f"{_TAG}null":
+            return ()
+        items = node.value if isinstance(node, yaml.SequenceNode) else [node]
+        if not all(isinstance(item, yaml.ScalarNode) and item.tag != f"{_TAG}null" for item in items):
+            self.wrong(key, "a list of values", f"write {key}: [one, two]")
+            return ()
+        return tuple((str(item.value), item.start_mark.line + 1) for item in items)
+
+    def texts(self, key: str, default: tuple[str, ...]) -> tuple[str, ...]:
+        """Read a list of texts; one text alone is a list of one."""
+        node = self.nodes.get(key)
+        if node is None or (isinstance(node, yaml.ScalarNode) and node.tag == f"{_TAG}null"):
+            return default
+        items = node.value if isinstance(node, yaml.SequenceNode) else [node]
+        if not all(isinstance(item, yaml.ScalarNode) and item.tag == f"{_TAG}str" for item in items):
+            self.wrong(key, "a list of texts", f"write {key}: [one, two]")
+            return default
+        return tuple(str(item.value) for item in items)
+
+    def pairs(self, key: str) -> tuple[tuple[str, str], ...]:
+        """Read a mapping of names to scalars, sorted by name; values as they are written."""
+        inner = self.section(key)
+        if inner is None:
+            return ()
+        found = []
+        for name, node in sorted(inner.nodes.items()):
+            if isinstance(node, yaml.ScalarNode):
+                found.append((name, str(node.value)))
+            else:
+                inner.wrong(name, "one value", "write a text, a number, or true or false")
+        return tuple(found)
+
+    def section(self, key: str) -> "YamlSection | None":
+        """Read a mapping; None when it is absent, empty or not a mapping."""
+        node = self.nodes.get(key)
+        if node is None or (isinstance(node, yaml.ScalarNode) and node.tag == f"{_TAG}null"):
+            return None
+        if not isinstance(node, yaml.MappingNode):
+            self.wrong(key, "a mapping", f"indent keys below {key}:")
+            return None
+        return _section(node, self.path, f"{self.name}.{key}" if self.name else key, self.problems)
+
+    def only(self, known: Iterable[str], *, later: Sequence[str] = ()) -> None:
+        """Report keys that are not known, and warn of those that a later version will read."""
+        known = tuple(known)
+        for key in self.nodes:
+            if key in later:
+                self.problems.append(
+                    Problem(
+                        f"{self._named(key)} is not read yet by this version",
+                        "leave it out until it is",
+                        self.at(key),
+                        key,
+                        severity=Severity.WARNING,
+                    )
+                )
+            elif key not in known:
+                self.problems.append(
+                    Problem(
+                        f"{self._named(key)} is not a known key",
+                        did_you_mean(key, (*known, *later)) or f"known keys: {', '.join(known)}",
+                        self.at(key),
+                        key,
+                    )
+                )
+
+    def wrong(self, key: str, expected: str, remedy: str) -> None:
+        """Report a value that is not what its key wants."""
+        self.problems.append(Problem(f"{self._named(key)} must be {expected}", remedy, self.at(key), key))
+
+    def at(self, key: str = "") -> Where:
+        """Give the place of a key, or of the section when it has no such key."""
+        return Where(self.path, self.lines.get(key, self.line))
+
+    def _named(self, key: str) -> str:
+        return f"{self.name}.{key}" if self.name else key
+
+    def _scalar(self, key: str) -> yaml.ScalarNode | None:
+        node = self.nodes.get(key)
+        if node is None or node.tag == f"{_TAG}null":
+            return None
+        if not isinstance(node, yaml.ScalarNode):
+            self.wrong(key, "one value", f"write one value after {key}:")
+            return None
+        return node
+
+
+def read_yaml(text: str, path: str, problems: list[Problem]) -> YamlSection | None:
+    """Read a YAML text whose top is a mapping; an empty text is an empty section, None means that it cannot be read."""
+    try:
+        node = yaml.compose(text.removeprefix("\ufeff"), Loader=_LOADER)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        problems.append(
+            Problem(
+                f"{path} is not readable YAML: {error.problem or error.context}",
+                "check indentation, quotes and colons at this line",
+                Where(path, mark.line + 1, mark.column + 1) if mark else Where(path),
+            )
+        )
+        return None
+    except yaml.YAMLError as error:
+        problems.append(
+            Problem(
+                f"{path} is not readable YAML: {str(error).splitlines()[0]}", "save the file as UTF-8 text", Where(path)
+            )
+        )
+        return None
+    if node is None or (isinstance(node, yaml.ScalarNode) and node.tag == f"{_TAG}null"):
+        return YamlSection(path, "", 1, {}, {}, problems)
+    if not isinstance(node, yaml.MappingNode):
+        problems.append(
+            Problem(f"{path} must be a mapping of keys to values", "write key: value lines", Where(path, 1))
+        )
+        return None
+    return _section(node, path, "", problems)
+
+
+def _section(node: yaml.MappingNode, path: str, name: str, problems: list[Problem]) -> YamlSection:
+    nodes: dict[str, yaml.Node] = {}
+    lines: dict[str, int] = {}
+    for key, value in node.value:
+        line = key.start_mark.line + 1
+        if not isinstance(key, yaml.ScalarNode):
+            problems.append(
+                Problem(
+                    f"a key of {name or path} is a list or a mapping",
+                    "write one word before the colon, without ? or brackets",
+                    Where(path, line, key.start_mark.column + 1),
+                )
+            )
+            continue
+        word = str(key.value)
+        if word in nodes:
+            both = lines[word] == line
+            twice = f"{word} is written twice on line {line}" if both else f"{word} is written twice"
+            remedy = "keep one of them" if both else f"keep one of lines {lines[word]} and {line}"
+            problems.append(Problem(twice, remedy, Where(path, line), word))
+            continue
+        nodes[word], lines[word] = value, line
+    return YamlSection(path, name, node.start_mark.line + 1, nodes, lines, problems)

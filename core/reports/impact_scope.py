@@ -1,0 +1,138 @@
+"""What a change of one table can reach: its readers at every depth, and the part of the project that its plans see.
+
+Readers are declared or deployed, with the statement sets that are met. The part is all of them and everything upstream
+of them: a plan of the table is the same over this part as over the whole; it costs by the part.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from core.lineage.column_lineage import LineageTracer
+from core.lineage.table_graph import edges_of
+from core.model.names import TableName, split_physical
+from core.model.states import State
+from core.observed.deployment import ObservedDeployment
+from core.planning.context import PlanningContext
+from core.project.model import Project
+from core.reports.inventory import InventoryReading
+
+
+def affected_part(
+    project: Project, observed: Mapping[TableName, ObservedDeployment], root: TableName
+) -> tuple[Project, Mapping[TableName, ObservedDeployment]]:
+    """Give the part around a table; all of it where a deployed statement's readings are not known but from its texts.
+
+    One pass over the project, then linear in the part.
+    """
+    if any(_is_unread(seen) for seen in observed.values()):
+        return project, observed
+    parents, children = _readings(project, observed)
+    units: dict[str, list[TableName]] = {}
+    for name, table in project.tables.items():
+        if not table.external:
+            units.setdefault(table.folder, []).append(name)
+
+    def below(name: TableName) -> Iterable[TableName]:
+        table = project.tables.get(name)
+        return (*children.get(name, ()), *(units.get(table.folder, ()) if table is not None else ()))
+
+    # A pointer that leads to another table keeps that one from being dropped, wherever it stands.
+    astray = {name for name, seen in observed.items() if _leads_astray(name, seen)}
+    part = _reach({root, *astray}, below)
+    part = _reach(part, lambda name: parents.get(name, ()))
+    tables = {name: table for name, table in project.tables.items() if name in part}
+    return replace(project, tables=tables), {name: seen for name, seen in observed.items() if name in part}
+
+
+def _is_unread(seen: ObservedDeployment) -> bool:
+    return seen.state != State.ABSENT and not seen.bindings and (seen.version > 0 or seen.deployed is None)
+
+
+def _leads_astray(name: TableName, seen: ObservedDeployment) -> bool:
+    if not seen.pointer or seen.pointer.startswith(f"{name}__v"):
+        return False
+    target = split_physical(seen.pointer)
+    return target is not None and target[0] != name
+
+
+def _readings(
+    project: Project, observed: Mapping[TableName, ObservedDeployment]
+) -> tuple[Mapping[TableName, set[TableName]], Mapping[TableName, list[TableName]]]:
+    """Give parents and children, by the declared texts and as deployed."""
+    parents: dict[TableName, set[TableName]] = {}
+    for name, table in project.tables.items():
+        if table.facts is not None:
+            parents[name] = {edge.parent for edge in edges_of(table)}
+    for name, seen in observed.items():
+        if seen.bindings:
+            parents.setdefault(name, set()).update([binding.parent for binding in seen.bindings])
+    children: dict[TableName, list[TableName]] = {}
+    for name, found in parents.items():
+        for parent in found:
+            children.setdefault(parent, []).append(name)
+    return parents, children
+
+
+def _reach(roots: Iterable[TableName], step: Callable[[TableName], Iterable[TableName]]) -> set[TableName]:
+    found = set(roots)
+    waiting = list(found)
+    while waiting:
+        for other in step(waiting.pop()):
+            if other not in found:
+                found.add(other)
+                waiting.append(other)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class DownstreamReach:
+    """Every table that a change of one may reach."""
+
+    depth: Mapping[TableName, int]
+    """Readings between it and the table, which is at 0; the tables of a statement set are at one depth."""
+    through: Mapping[TableName, tuple[InventoryReading, ...]]
+    """What it reads of the others, by name; a table that came with its statement set may read none."""
+    readers: frozenset[TableName]
+    """Those that readings alone lead to; others are reached where a statement set is rebuilt as one."""
+
+
+def downstream_reach(situation: PlanningContext, tracer: LineageTracer, root: TableName) -> DownstreamReach:
+    """Walk down breadth-first: first over readings alone, then with the statement sets. Linear in readings."""
+    readers: dict[TableName, dict[TableName, bool]] = {}
+    depth = {root: 0}
+    waiting = [root]
+    for table in waiting:
+        readers[table] = _readers(situation, tracer, table)
+        for child in readers[table]:
+            if child not in depth:
+                depth[child] = depth[table] + 1
+                waiting.append(child)
+    by_reading = frozenset(depth) - {root}
+    through: dict[TableName, dict[TableName, bool]] = {}
+    for table in waiting:
+        if table not in readers:
+            readers[table] = _readers(situation, tracer, table)
+        for child, streamed in readers[table].items():
+            through.setdefault(child, {})[table] = streamed
+        beside = dict.fromkeys(readers[table], 1) | dict.fromkeys(situation.unit_of(table), 0)
+        for other, further in beside.items():
+            if other not in depth:
+                depth[other] = depth[table] + further
+                waiting.append(other)
+    listed = {
+        t: tuple([InventoryReading(p, streamed) for p, streamed in sorted(found.items())])
+        for t, found in through.items()
+    }
+    return DownstreamReach(depth, listed, by_reading)
+
+
+def _readers(situation: PlanningContext, tracer: LineageTracer, parent: TableName) -> dict[TableName, bool]:
+    """Give who reads a table, by its text or as it is bound, with whether it streams it."""
+    found: dict[TableName, bool] = {}
+    for reader in tracer.readers(parent):
+        reads = reader.facts.reads if reader.facts is not None else ()
+        found[reader.name] = any(read.streaming for read in reads if read.table == parent)
+    for name in situation.readers(parent):
+        bound = any(binding.streamed for binding in situation.bindings(name) if binding.parent == parent)
+        found[name] = found.get(name, False) or bound
+    return found

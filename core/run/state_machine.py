@@ -1,0 +1,200 @@
+"""Driving a run: evidence in, the next run and the intents that follow from it out; no I/O."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import assert_never
+
+from core.model.actions import StepKind
+from core.plan.model import Step
+from core.run.model import FINISHED, SATISFIED, Run, RunState, StepProgress, StepState
+
+
+@dataclass(frozen=True, slots=True)
+class StepDone:
+    """A step's effect is there, seen by a probe."""
+
+    n: int
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StepKept:
+    """A step is deliberately not done, with why."""
+
+    n: int
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class GateOpened:
+    """A step's effect is under way; its gate is to be polled."""
+
+    n: int
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GatePolled:
+    """A gate was looked at and is not open yet."""
+
+    n: int
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class StepFailed:
+    """A step failed, with what happened and what to do in one line."""
+
+    n: int
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorControl:
+    """An operator's word: pause, resume, cancel, retry or skip (the last with a step)."""
+
+    act: str
+    n: int = 0
+
+
+RunEvidence = StepDone | StepKept | GateOpened | GatePolled | StepFailed | OperatorControl
+
+
+@dataclass(frozen=True, slots=True)
+class PerformStep:
+    """Do the step: probe whether it is done, else do it. Idempotent."""
+
+    step: Step
+
+
+@dataclass(frozen=True, slots=True)
+class PollGate:
+    """Look whether the step's gate is open."""
+
+    step: Step
+
+
+@dataclass(frozen=True, slots=True)
+class AbortVersions:
+    """Stop what this run has started beside what serves; nothing of it was swapped."""
+
+    versions: tuple[tuple[str, int], ...]
+
+
+RunIntent = PerformStep | PollGate | AbortVersions
+
+
+def recover_run(run: Run) -> Run:
+    """Give a run as a new agent finds it: a step that was begun without evidence is begun again, after its probe."""
+    for progress in run.steps:
+        if progress.state in (StepState.RUNNING, StepState.GATE):
+            run = run.put(StepProgress(progress.step, StepState.WAITS, progress.tries, "resumed after the agent ended"))
+    return run
+
+
+def advance_run(run: Run, evidence: Iterable[RunEvidence]) -> tuple[Run, tuple[RunIntent, ...]]:
+    """Take evidence in and say what to do next: intents in the plan's order, none when the run has ended."""
+    intents: list[RunIntent] = []
+    for item in evidence:
+        run, more = _absorb(run, item)
+        intents.extend(more)
+    run = _block(run)
+    if run.state is RunState.RUNNING:
+        run, begun = _begin(run)
+        intents.extend(begun)
+    if run.state in (RunState.RUNNING, RunState.PAUSED):
+        intents.extend(PollGate(p.step) for p in run.steps if p.state is StepState.GATE)
+        run = _end(run)
+    return run, tuple(intents)
+
+
+def _absorb(run: Run, item: RunEvidence) -> tuple[Run, tuple[RunIntent, ...]]:
+    match item:
+        case StepDone(n, note):
+            return run.put(run.step(n).become(StepState.DONE, note)), ()
+        case StepKept(n, note):
+            return run.put(run.step(n).become(StepState.KEPT, note)), ()
+        case GateOpened(n, note):
+            return run.put(run.step(n).become(StepState.GATE, note)), ()
+        case GatePolled(n, note):
+            progress = run.step(n)
+            return run.put(StepProgress(progress.step, progress.state, progress.tries, note)), ()
+        case StepFailed(n, note):
+            return run.put(run.step(n).become(StepState.FAILED, note)), ()
+        case OperatorControl():
+            return _control(run, item)
+        case _:
+            assert_never(item)
+
+
+def _control(run: Run, control: OperatorControl) -> tuple[Run, tuple[RunIntent, ...]]:
+    match control.act:
+        case "pause" if run.state is RunState.RUNNING:
+            return run.become(RunState.PAUSED), ()
+        case "resume" if run.state is RunState.PAUSED:
+            return run.become(RunState.RUNNING), ()
+        case "retry" if run.state in (RunState.FAILED, RunState.RUNNING):
+            return _retry(run), ()
+        case "skip":
+            progress = run.step(control.n)
+            if progress.state in (StepState.GATE, StepState.FAILED, StepState.WAITS):
+                run = run.put(progress.become(StepState.SKIPPED, "skipped by an operator"))
+                return _retry(run), ()
+        case "cancel" if run.state not in (RunState.DONE, RunState.CANCELLED):
+            return _cancel(run)
+    return run, ()
+
+
+def _retry(run: Run) -> Run:
+    for progress in run.steps:
+        if progress.state in (StepState.FAILED, StepState.BLOCKED):
+            run = run.put(progress.become(StepState.WAITS))
+    return run.become(RunState.RUNNING) if run.state is RunState.FAILED else run
+
+
+def _cancel(run: Run) -> tuple[Run, tuple[RunIntent, ...]]:
+    swapped = any(p.step.do is StepKind.SWAP and p.state in SATISFIED for p in run.steps)
+    begun = tuple(
+        (str(p.step.table), p.step.version)
+        for p in run.steps
+        if p.step.do is StepKind.START and p.state is not StepState.WAITS and _awaits_swap(run, p.step)
+    )
+    for progress in run.steps:
+        if progress.state in (StepState.WAITS, StepState.GATE, StepState.FAILED, StepState.BLOCKED):
+            run = run.put(progress.become(StepState.CANCELLED, "cancelled by an operator"))
+    run = run.become(RunState.CANCELLED)
+    return run, () if swapped or not begun else (AbortVersions(begun),)
+
+
+def _awaits_swap(run: Run, start: Step) -> bool:
+    """Whether a started version stands beside a serving one: only those are stopped when a run is cancelled."""
+    return any(p.step.do is StepKind.CATCH_UP and p.step.table == start.table for p in run.steps)
+
+
+def _block(run: Run) -> Run:
+    """Pass a failure down: every waiting step behind a failed or blocked one is blocked, naming the first cause."""
+    bad = {p.step.n: p for p in run.steps if p.state in (StepState.FAILED, StepState.BLOCKED)}
+    for progress in run.steps:
+        cause = next((n for n in progress.step.after if n in bad), None)
+        if cause is not None and progress.state is StepState.WAITS:
+            blocked = progress.become(StepState.BLOCKED, f"needs step {cause}, which is {bad[cause].state}")
+            bad[progress.step.n] = blocked
+            run = run.put(blocked)
+    return run
+
+
+def _begin(run: Run) -> tuple[Run, list[RunIntent]]:
+    """Begin the first step that is ready: one at a time, so that each intent is journalled before its own effect."""
+    state_by_n = {p.step.n: p.state for p in run.steps}
+    for progress in run.steps:
+        ready = all(state_by_n[n] in SATISFIED for n in progress.step.after)
+        if progress.state is StepState.WAITS and ready:
+            return run.put(progress.become(StepState.RUNNING)), [PerformStep(progress.step)]
+    return run, []
+
+
+def _end(run: Run) -> Run:
+    if not all(p.state in FINISHED for p in run.steps):
+        return run
+    failed = any(p.state in (StepState.FAILED, StepState.BLOCKED) for p in run.steps)
+    return run.become(RunState.FAILED if failed else RunState.DONE)

@@ -1,0 +1,200 @@
+"""A statement's canonical text as a whole and in three parts: state, what lies below it, what lies above it.
+
+A part is called `post` only where Spark's optimiser cannot move it below the state: it pushes filters on grouping keys
+through an aggregate and drops aggregates that nobody reads (optimised plans of 4.2.0). Everything unsure is `pre`.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlglot import exp
+
+from core.sql.parsing.canonical_text import and_terms, is_plain, sql_of
+from core.sql.parsing.stream_clauses import StreamClauses
+from core.sql.parsing.table_names import NamedRead
+from core.sql.statement import Operator
+from core.sql.streaming.aggregation import aggregates_in, aggregating, group_keys
+from core.sql.tokens.data_types import quoted_name, quoted_string_literal
+
+_HIDDEN = re.compile(r" AS \0([^\0]*)\0([^\0]*)\0")
+"""An alias and the clauses that stand before it, which sqlglot cannot write there."""
+_ABOVE_ONLY = ("distinct", "limit", "offset", "order", "sort", "cluster", "distribute", "qualify")
+
+
+@dataclass(frozen=True, slots=True)
+class CanonicalParts:
+    """Canonical texts; see `core.sql.statement.ParsedStatement`."""
+
+    canonical: str
+    state: str
+    pre: str
+    post: str
+
+
+def canonical_parts_of(query: Any, sources: Iterable[Any], operators: tuple[Operator, ...]) -> CanonicalParts:
+    """Write the canonical texts of a resolved, normalised query, `sources` being all below it; the query is used up."""
+    marked = [node for node in sources if "entry" in node.meta or "mark" in node.meta]
+    for node in marked:
+        if "entry" in node.meta:
+            _name(node)
+    waters: list[str] = []
+    for node in marked:
+        _label(node, waters, full=True)
+    canonical = _HIDDEN.sub(r"\2 AS \1", sql_of(query))
+    with_clauses = any(_has_clauses(node) for node in marked)
+    if with_clauses:
+        for node in marked:
+            _label(node, [], full=False)
+    if not operators:
+        return CanonicalParts(canonical, "", sql_of(query) if with_clauses else canonical, "")
+    state = "; ".join([*(_operator_text(each) for each in operators), *waters])
+    post = _lift(query, operators)
+    return CanonicalParts(canonical, state, sql_of(query), post)
+
+
+def _operator_text(operator: Operator) -> str:
+    return f"{operator.kind}({', '.join(operator.keys)}) {operator.detail}".rstrip()
+
+
+def _name(table: Any) -> None:
+    """Keep a table's name, with database and catalog, as the one text that clauses are written to."""
+    parts = [table.args.get(key) for key in ("catalog", "db", "this")]
+    table.meta["name"] = ".".join(_quoted(str(part.name).lower()) for part in parts if part is not None)
+    table.set("catalog", None)
+    table.set("db", None)
+
+
+def _quoted(name: str) -> str:
+    return name if is_plain(name) else "`" + name.replace("`", "``") + "`"
+
+
+def _label(node: Any, waters: list[str], *, full: bool) -> None:
+    """Write the streaming clauses into the name (of a table) or the alias (of anything else)."""
+    entry: NamedRead | None = node.meta.get("entry")
+    mark: StreamClauses | None = node.meta.get("mark")
+    if entry is not None:
+        text = str(node.meta["name"])
+        if entry.mark.streaming:
+            text = f"STREAM {text}"
+        if full:
+            text += _clauses(entry.mark, waters, text)
+        node.set("this", exp.Var(this=text))
+    if mark is not None:
+        alias = node.args["alias"]
+        name = str(alias.this.this).strip("\0").partition("\0")[0]
+        clauses = _clauses(mark, waters, "(…)") if full else ""
+        alias.set("this", exp.Var(this=f"\0{name}\0{clauses}\0" if clauses else name))
+
+
+def _has_clauses(node: Any) -> bool:
+    entry: NamedRead | None = node.meta.get("entry")
+    mark: StreamClauses | None = entry.mark if entry is not None else node.meta.get("mark")
+    return mark is not None and bool(mark.options or mark.source_name or mark.watermark)
+
+
+def _clauses(mark: StreamClauses, waters: list[str], name: str) -> str:
+    text = ""
+    if mark.options:
+        options = sorted((key.lower(), value) for key, value in mark.options)
+        pairs = (f"{quoted_string_literal(key)}={quoted_string_literal(value)}" for key, value in options)
+        text += f" WITH ({', '.join(pairs)})"
+    if mark.source_name:
+        text += f" IDENTIFIED BY {quoted_name(mark.source_name)}"
+    if mark.watermark is not None:
+        delay = mark.watermark
+        text += f" WATERMARK {delay.text} DELAY OF INTERVAL {delay.delay}"
+        waters.append(f"watermark {name} {delay.text} {delay.delay}")
+    return text
+
+
+def _lift(query: Any, operators: tuple[Operator, ...]) -> str:
+    """Take what is surely above the state out of the query, and give its text."""
+    if not isinstance(query, exp.Select) or any(query.args.get(key) is not None for key in _ABOVE_ONLY):
+        return ""
+    if operators[-1].kind not in ("aggregate", "window", "session_window"):
+        return ""
+    if aggregating(query):
+        return _lift_aggregate(query)
+    inner = _only_source(query)
+    if inner is None or not aggregating(inner) or any(inner.args.get(key) is not None for key in _ABOVE_ONLY):
+        return ""
+    used = {column.parts[0].name for column in query.find_all(exp.Column) if column.parent_select is query}
+    if any(each.find(exp.Star) is not None for each in query.expressions):
+        used |= {each.alias_or_name for each in inner.expressions}
+    computed = {each.alias_or_name for each in inner.expressions if aggregates_in(each)}
+    above = _lift_terms(query, "where", computed)
+    outputs = ", ".join(sql_of(each) for each in query.expressions)
+    query.set("expressions", [exp.column(name) for name in sorted(used)])
+    # Spark keeps no aggregate that nobody uses, and pushes what is left of WHERE below the state.
+    kept = [call for each in inner.expressions if each.alias_or_name in used for call in aggregates_in(each)]
+    kept += _named_in(query.args.get("where"), inner.expressions)
+    return f"SELECT {outputs} FROM ({_lift_aggregate(inner, kept)})" + _conditions("WHERE", above)
+
+
+def _lift_aggregate(select: Any, kept: Sequence[Any] = ()) -> str:
+    """Take projection and aggregate conditions; keys and aggregates are part of `state`, and `kept` stays below too."""
+    above = _lift_terms(select, "having", _named_aggregates(select))
+    below = {sql_of(each): each.copy() for each in (*kept, *_named_in(select.args.get("having"), select.expressions))}
+    outputs = ", ".join(sql_of(each) for each in select.expressions)
+    select.set("expressions", [below[text] for text in sorted(below)] or [exp.Star()])
+    return f"SELECT {outputs} FROM state" + _conditions("HAVING", above)
+
+
+def _named_in(condition: Any, outputs: Sequence[Any]) -> list[Any]:
+    """List the outputs that a condition may mean by their names."""
+    columns = condition.find_all(exp.Column) if condition is not None else ()
+    names = {column.parts[0].name for column in columns}
+    return [each for each in outputs if isinstance(each, exp.Alias) and each.alias in names]
+
+
+def _conditions(word: str, lifted: list[str]) -> str:
+    return f" {word} {' AND '.join(f'({text})' for text in lifted)}" if lifted else ""
+
+
+def _named_aggregates(select: Any) -> set[str]:
+    """Give the names that surely mean an aggregate; one that a key has too may mean the key."""
+    named = {each.alias for each in select.expressions if isinstance(each, exp.Alias) and aggregates_in(each)}
+    return named - {column.name for key in group_keys(select) for column in key.find_all(exp.Column)}
+
+
+def _lift_terms(select: Any, clause: str, computed: set[str]) -> list[str]:
+    """Take the AND terms of WHERE or HAVING that must stay above; the others stay where they are.
+
+    From `sum(v) = k AND sum(v) > 5` Spark infers `k > 5` and pushes it below the state: where one term sets an
+    aggregate beside a key, all terms stay.
+    """
+    condition = select.args.get(clause)
+    if condition is None:
+        return []
+    above: list[str] = []
+    below: list[Any] = []
+    for term in and_terms(condition.this):
+        inside = {id(column) for call in aggregates_in(term) for column in call.find_all(exp.Column)}
+        outside = {column.name for column in term.find_all(exp.Column) if id(column) not in inside}
+        is_above = bool(inside or aggregates_in(term) or outside & computed)
+        if is_above and (outside - computed or term.find(exp.Query) is not None):
+            return []
+        if is_above:
+            above.append(sql_of(term))
+        else:
+            below.append(term.copy())
+    kept = below[0] if below else None
+    for term in below[1:]:
+        kept = exp.And(this=kept, expression=term)
+    select.set(clause, type(condition)(this=kept) if below else None)
+    return above
+
+
+def _only_source(query: Any) -> Any:
+    """Give the one SELECT that a query reads from; None when there is more."""
+    from_ = query.args.get("from_")
+    if from_ is None or query.args.get("joins") or query.args.get("laterals"):
+        return None
+    source = from_.this
+    if source.args.get("joins") or source.args.get("laterals"):
+        return None
+    if isinstance(source, exp.Subquery) and isinstance(source.this, exp.Select):
+        return source.this
+    return None

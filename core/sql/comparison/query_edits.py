@@ -1,0 +1,156 @@
+"""What was edited between two canonical queries, in words, clause by clause; nothing is decided from these words."""
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import zip_longest
+from typing import Any
+
+from sqlglot import exp
+
+from core.sql.parsing.canonical_text import and_terms, sql_of
+from core.sql.parsing.function_names import plain_function_name
+from core.sql.parsing.parser import parse_query
+from core.sql.parsing.stream_clauses import extract_stream_clauses
+from core.sql.tokens.lexer import SqlDiagnostic, open_sql, tokens_of
+
+LONGEST_EDIT = 90
+"""Characters of one expression before it is cut."""
+
+
+def query_edits(old: str, new: str) -> tuple[str, ...]:
+    """Say what was edited; empty when the texts are equal, are no queries, or their blocks cannot be paired."""
+    try:
+        before, after = _blocks(old), _blocks(new)
+    except (SqlDiagnostic, RecursionError):
+        return ()
+    if len(before) != len(after):
+        return tuple(_resized(before, after))
+    return tuple(dict.fromkeys(words for pair in zip(before, after, strict=True) for words in _edited(*pair)))
+
+
+def _blocks(text: str) -> list[Any]:
+    """List the SELECTs of a query, outermost first, in its author's words: plain functions, tables as qualifiers."""
+    marks = extract_stream_clauses(tokens_of(open_sql(text, "")))
+    query = parse_query(marks.tokens, text)
+    names: dict[str, str] = {}
+    for table in query.find_all(exp.Table):
+        mark = marks.by_start.get(table.this.meta.get("start"))
+        names[table.alias] = table.name
+        table.this.set("this", f"{'STREAM ' if mark is not None and mark.streaming else ''}{table.name}")
+    unique = {alias for alias, name in names.items() if list(names.values()).count(name) == 1}
+    for node in query.walk():
+        if isinstance(node, exp.Anonymous):
+            node.set("this", plain_function_name(str(node.this)))
+        elif isinstance(node, exp.Column) and node.table and node.table in unique:
+            node.set("table", exp.to_identifier(names[node.table]))
+        elif isinstance(node, exp.Table):
+            node.set("alias", None)
+    return list(query.find_all(exp.Select))
+
+
+def _resized(before: list[Any], after: list[Any]) -> Iterator[str]:
+    """Name the whole SELECTs that came or went; one that was edited as well is named on both sides."""
+    old, new = Counter(map(_said, before)), Counter(map(_said, after))
+    for text in old - new:
+        yield f"SELECT removed: {text}"
+    for text in new - old:
+        yield f"SELECT added: {text}"
+
+
+def _edited(old: Any, new: Any) -> Iterator[str]:
+    yield from _outputs(old, new)
+    yield from _set(_sources(old), _sources(new), "source")
+    yield from _joins(old, new)
+    yield from _set(_terms(old, "where"), _terms(new, "where"), "filter")
+    yield from _set(_keys(old), _keys(new), "GROUP BY key")
+    yield from _set(_terms(old, "having"), _terms(new, "having"), "HAVING")
+    for key, word in (("limit", "limit"), ("laterals", "lateral view"), ("hint", "hint")):
+        yield from _set(_listed(old, key), _listed(new, key), word)
+    if (old.args.get("distinct") is None) != (new.args.get("distinct") is None):
+        yield f"DISTINCT {'added' if old.args.get('distinct') is None else 'removed'}"
+
+
+def _outputs(old: Any, new: Any) -> Iterator[str]:
+    before = {each.alias_or_name or sql_of(each): sql_of(each.unalias()) for each in old.expressions}
+    after = {each.alias_or_name or sql_of(each): sql_of(each.unalias()) for each in new.expressions}
+    for name, text in before.items():
+        if name not in after:
+            yield f"column removed: {_cut(text if text == name else f'{name} = {text}')}"
+        elif text != after[name]:
+            yield f"column {_cut(name)}: {_cut(text)} → {_cut(after[name])}"
+    for name, text in after.items():
+        if name not in before:
+            yield f"column added: {_cut(text if text == name else f'{name} = {text}')}"
+    if before.keys() == after.keys() and list(before) != list(after):
+        yield f"columns in another order: {_cut(', '.join(before))} → {_cut(', '.join(after))}"
+
+
+def _joins(old: Any, new: Any) -> Iterator[str]:
+    """Compare joins by position: each is named by what it reads."""
+    for was, now in zip_longest(old.args.get("joins") or [], new.args.get("joins") or []):
+        if was is None or now is None:
+            yield f"join added: {_said(now)}" if was is None else f"join removed: {_said(was)}"
+            continue
+        name = _source(now.this)
+        if _source(was.this) != name:
+            yield f"joined: {_source(was.this)} → {name}"
+        if _kind(was) != _kind(now):
+            yield f"join with {name}: {_kind(was)} → {_kind(now)}"
+        yield from _set(_met(was), _met(now), f"condition of the join with {name}")
+
+
+def _set(old: Counter[str], new: Counter[str], what: str) -> Iterator[str]:
+    """Say what came and what went; one for one is a change."""
+    gone, come = list((old - new).elements()), list((new - old).elements())
+    if len(gone) == len(come) == 1:
+        yield f"{what} changed: {_cut(gone[0])} → {_cut(come[0])}"
+        return
+    yield from (f"{what} removed: {_cut(text)}" for text in gone)
+    yield from (f"{what} added: {_cut(text)}" for text in come)
+
+
+def _sources(select: Any) -> Counter[str]:
+    from_ = select.args.get("from_")
+    return Counter([_source(from_.this)] if from_ is not None else [])
+
+
+def _source(node: Any) -> str:
+    """Name a table by itself, and anything else by what it is."""
+    if isinstance(node, exp.Table):
+        return str(node.name)
+    return "a subquery" if isinstance(node, exp.Subquery) else _said(node)
+
+
+def _kind(join: Any) -> str:
+    words = [str(join.args[key]).upper() for key in ("method", "side", "kind") if join.args.get(key)]
+    return " ".join(words) or "INNER"
+
+
+def _met(join: Any) -> Counter[str]:
+    on = join.args.get("on")
+    using = [f"USING {each.name}" for each in join.args.get("using") or []]
+    return Counter([*using, *(sql_of(each) for each in (and_terms(on) if on is not None else ()))])
+
+
+def _terms(select: Any, clause: str) -> Counter[str]:
+    condition = select.args.get(clause)
+    return Counter(sql_of(each) for each in (and_terms(condition.this) if condition is not None else ()))
+
+
+def _keys(select: Any) -> Counter[str]:
+    group = select.args.get("group")
+    return Counter(sql_of(each) for each in (group.iter_expressions() if group is not None else ()))
+
+
+def _listed(select: Any, key: str) -> Counter[str]:
+    value = select.args.get(key)
+    found = value if isinstance(value, list) else [] if value is None else [value]
+    return Counter(sql_of(each.expression if key == "limit" else each).strip() for each in found)
+
+
+def _said(node: Any) -> str:
+    return _cut(sql_of(node))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST_EDIT else f"{text[: LONGEST_EDIT - 1]}…"

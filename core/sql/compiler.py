@@ -1,0 +1,58 @@
+"""Binding statements to physical tables: only names are replaced, everything else stays as its author wrote it."""
+
+from collections.abc import Mapping
+
+from core.model.names import TableName
+from core.sql.statement import ParsedStatement, TableDdl, TableRead
+from core.sql.tokens.data_types import quoted_name, quoted_string_literal
+
+
+def compile_select(parsed: ParsedStatement, physical: Mapping[TableName, str]) -> str:
+    """Replace the name of every table read by its physical one; raises KeyError for a read without one.
+
+    Where a table's own name qualifies a column (`orders.id`), it is written as alias too; where a table streams without
+    STREAM, that is written; nothing else changes.
+    """
+    edits = [(read.start, read.end, _bound(read, physical[read.table])) for read in parsed.reads]
+    edits += [(read.alias_at, read.alias_at, f" AS {read.table}") for read in parsed.reads if read.alias_at is not None]
+    text = parsed.select
+    # At one place the alias comes after the name: its start is the later one.
+    for start, end, replacement in sorted(edits, reverse=True):
+        text = text[:start] + replacement + text[end:]
+    return text
+
+
+def compile_ddl(ddl_text: str, ddl: TableDdl, physical: str, location: str) -> str:
+    """Write `CREATE TABLE IF NOT EXISTS` for one physical table at an absolute location, from the facts alone.
+
+    Without a location the table's files are where Spark puts them, and go with it when it is dropped.
+    """
+    del ddl_text
+    columns = ", ".join(_column(each.name, each.type, each.comment, nullable=each.nullable) for each in ddl.columns)
+    parts = [f"CREATE TABLE IF NOT EXISTS {quoted_name(physical)} ({columns})", f"USING {ddl.format}"]
+    if ddl.options:
+        parts.append(f"OPTIONS ({_pairs(ddl.options)})")
+    if ddl.partitioning:
+        parts.append(f"PARTITIONED BY ({', '.join(quoted_name(name) for name in ddl.partitioning)})")
+    if location:
+        parts.append(f"LOCATION {quoted_string_literal(location)}")
+    if ddl.comment:
+        parts.append(f"COMMENT {quoted_string_literal(ddl.comment)}")
+    if ddl.properties:
+        parts.append(f"TBLPROPERTIES ({_pairs(ddl.properties)})")
+    return " ".join(parts)
+
+
+def _bound(read: TableRead, physical: str) -> str:
+    return f"STREAM {quoted_name(physical)}" if read.implied else quoted_name(physical)
+
+
+def _column(name: str, kind: str, comment: str, *, nullable: bool) -> str:
+    text = f"{quoted_name(name)} {kind}"
+    if not nullable:
+        text += " NOT NULL"
+    return f"{text} COMMENT {quoted_string_literal(comment)}" if comment else text
+
+
+def _pairs(pairs: tuple[tuple[str, str], ...]) -> str:
+    return ", ".join(f"{quoted_string_literal(key)}={quoted_string_literal(value)}" for key, value in pairs)

@@ -1,0 +1,236 @@
+"""Reading ddl files: one `CREATE TABLE` into a value.
+
+Column and field names keep the case that was written (a JSON reader finds fields by it); types are in lower case.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from sqlglot import Token, TokenType
+
+from core.model.errors import BadName
+from core.model.names import parse_table_name
+from core.model.problems import Problem
+from core.sql.statement import Column, TableDdl
+from core.sql.tokens.data_types import read_type
+from core.sql.tokens.lexer import SqlDiagnostic, SqlText, closing_bracket, is_word, open_sql, statements_of, tokens_of
+
+_REMEDY = "write CREATE TABLE <table> (<column> <type>, …) USING <format>"
+
+
+@dataclass(slots=True)
+class _Clauses:
+    """What follows the columns, in any order."""
+
+    format: str = ""
+    partitioning: tuple[str, ...] = ()
+    location: str = ""
+    properties: tuple[tuple[str, str], ...] = ()
+    options: tuple[tuple[str, str], ...] = ()
+    comment: str = ""
+    seen: set[str] = field(default_factory=set)
+
+
+def read_ddl(text: str, path: str) -> tuple[TableDdl | None, tuple[Problem, ...]]:
+    """Read the one CREATE TABLE of a ddl text; None when there is an error Problem."""
+    source = open_sql(text, path)
+    try:
+        statements = list(statements_of(tokens_of(source)))
+        if not statements:
+            raise SqlDiagnostic("the file holds no statement", _REMEDY, 0)
+        if len(statements) > 1:
+            remedy = "give each table a ddl file of its own"
+            raise SqlDiagnostic("a ddl file holds one CREATE TABLE", remedy, statements[1][0].start)
+        return _read(statements[0], source), ()
+    except SqlDiagnostic as misread:
+        return None, (source.problem(misread),)
+    except RecursionError:
+        return None, (source.problem(SqlDiagnostic("a type is nested too deeply to be read safely", "flatten it", 0)),)
+
+
+def _read(tokens: list[Token], source: SqlText) -> TableDdl:
+    at = _name_at(tokens)
+    try:
+        table = parse_table_name(str(tokens[at].text))
+    except BadName as error:
+        raise SqlDiagnostic(error.summary, error.remedy, tokens[at].start, subject=str(tokens[at].text)) from error
+    at += 1
+    if at < len(tokens) and tokens[at].token_type is TokenType.DOT:
+        remedy = "write the table's name alone: headgate places tables itself"
+        raise SqlDiagnostic(
+            "a table's name cannot have a database before it", remedy, tokens[at - 1].start, subject=table
+        )
+    if at >= len(tokens) or tokens[at].token_type is not TokenType.L_PAREN:
+        place = tokens[min(at, len(tokens) - 1)].start
+        raise SqlDiagnostic("the table has no columns", _REMEDY, place, subject=table)
+    end = closing_bracket(tokens, at)
+    columns = _columns(tokens[at + 1 : end], tokens[at])
+    clauses = _Clauses()
+    index = end + 1
+    while index < len(tokens):
+        index = _clause(tokens, index, clauses)
+    if not clauses.format:
+        remedy = "add USING parquet (or the format it has) after the columns"
+        raise SqlDiagnostic("the table has no format", remedy, tokens[end].start, subject=table)
+    _take_path(clauses, tokens[0])
+    names = [column.name.lower() for column in columns]
+    for name in clauses.partitioning:
+        if name.lower() not in names:
+            remedy = f"partition by one of its columns: {', '.join(names)}"
+            raise SqlDiagnostic(f"{name} is not a column of the table", remedy, tokens[end].start, subject=name)
+    return TableDdl(
+        table,
+        columns,
+        clauses.format,
+        clauses.partitioning,
+        clauses.location,
+        clauses.properties,
+        clauses.options,
+        clauses.comment,
+        source.line(tokens[0].start),
+    )
+
+
+def _name_at(tokens: list[Token]) -> int:
+    """Find the table's name behind CREATE [EXTERNAL] TABLE [IF NOT EXISTS]."""
+    words = [str(token.text).upper() for token in tokens[:8]]
+    at = 1
+    if words[0] != "CREATE":
+        raise SqlDiagnostic(f"a ddl file holds CREATE TABLE, not {tokens[0].text[:30]}", _REMEDY, tokens[0].start)
+    if words[at : at + 1] == ["EXTERNAL"]:
+        at += 1
+    if words[at : at + 1] != ["TABLE"]:
+        found = " ".join(words[:3])[:40]
+        raise SqlDiagnostic(f"a ddl file holds CREATE TABLE, not {found}", _REMEDY, tokens[0].start)
+    at += 1
+    if words[at : at + 3] == ["IF", "NOT", "EXISTS"]:
+        at += 3
+    if at >= len(tokens):
+        raise SqlDiagnostic("the table's name is missing", _REMEDY, tokens[0].start)
+    return at
+
+
+def _columns(tokens: Sequence[Token], opened: Token) -> tuple[Column, ...]:
+    found: list[Column] = []
+    names: set[str] = set()
+    index = 0
+    while index < len(tokens):
+        column, index = _column(tokens, index)
+        if column.name.lower() in names:
+            remedy = "give each column a name of its own"
+            raise SqlDiagnostic(f"the column {column.name} is there twice", remedy, tokens[index - 1].start)
+        names.add(column.name.lower())
+        found.append(column)
+        if index < len(tokens):
+            if tokens[index].token_type is not TokenType.COMMA or index + 1 == len(tokens):
+                remedy = "separate columns by a comma; allowed after a type: NOT NULL, COMMENT '…'"
+                raise SqlDiagnostic(f"{tokens[index].text} cannot stand here", remedy, tokens[index].start)
+            index += 1
+    if not found:
+        raise SqlDiagnostic("the table has no columns", _REMEDY, opened.start)
+    return tuple(found)
+
+
+def _column(tokens: Sequence[Token], index: int) -> tuple[Column, int]:
+    token = tokens[index]
+    if token.token_type in (TokenType.STRING, TokenType.NUMBER, TokenType.COMMA):
+        raise SqlDiagnostic("a column's name is missing here", "write <column> <type>", token.start)
+    kind, index = read_type(tokens, index + 1) if index + 1 < len(tokens) else _no_type(token)
+    nullable, comment = True, ""
+    while index < len(tokens) and tokens[index].token_type is not TokenType.COMMA:
+        if is_word(tokens[index], "NOT") and index + 1 < len(tokens) and is_word(tokens[index + 1], "NULL"):
+            nullable, index = False, index + 2
+        elif is_word(tokens[index], "COMMENT") and index + 1 < len(tokens):
+            comment, index = str(tokens[index + 1].text), index + 2
+        else:
+            remedy = "allowed after a type: NOT NULL, COMMENT '…'"
+            raise SqlDiagnostic(f"{tokens[index].text} cannot stand here", remedy, tokens[index].start)
+    return Column(str(token.text), "", kind, nullable, comment), index
+
+
+def _no_type(token: Token) -> tuple[str, int]:
+    raise SqlDiagnostic(f"the column {token.text} has no type", "write <column> <type>", token.start)
+
+
+def _clause(tokens: Sequence[Token], index: int, clauses: _Clauses) -> int:
+    """Read one clause after the columns; gives the index after it."""
+    token = tokens[index]
+    word, length = str(token.text).upper(), 1
+    if word == "PARTITIONED" and index + 1 < len(tokens) and is_word(tokens[index + 1], "BY"):
+        word, length = "PARTITIONED BY", 2
+    if word in clauses.seen:
+        raise SqlDiagnostic(f"{word} is there twice", "write it once", token.start)
+    clauses.seen.add(word)
+    if index + length >= len(tokens):
+        raise SqlDiagnostic(f"nothing follows {word}", _REMEDY, token.start)
+    value = tokens[index + length]
+    text = str(value.text)
+    match word:
+        case "USING":
+            clauses.format = text.lower()
+        case "LOCATION" | "COMMENT" if value.token_type is TokenType.STRING:
+            setattr(clauses, word.lower(), text)
+        case "OPTIONS" | "TBLPROPERTIES" if value.token_type is TokenType.L_PAREN:
+            end = closing_bracket(tokens, index + length)
+            pairs = _pairs(tokens[index + length + 1 : end])
+            setattr(clauses, "options" if word == "OPTIONS" else "properties", pairs)
+            return end + 1
+        case "PARTITIONED BY" if value.token_type is TokenType.L_PAREN:
+            end = closing_bracket(tokens, index + length)
+            clauses.partitioning = _names(tokens[index + length + 1 : end])
+            return end + 1
+        case "AS" | "SELECT":
+            raise SqlDiagnostic(
+                "CREATE TABLE … AS SELECT is no stream", "write columns here, INSERT in dml", token.start
+            )
+        case _:
+            remedy = "allowed: USING, OPTIONS, PARTITIONED BY, LOCATION, COMMENT, TBLPROPERTIES"
+            raise SqlDiagnostic(f"{word[:30]} cannot be read here", remedy, token.start, subject=word[:30])
+    return index + length + 1
+
+
+def _take_path(clauses: _Clauses, first: Token) -> None:
+    """Take `OPTIONS (path '…')` for LOCATION, as Spark does; it refuses both (4.2.0, AstBuilder.cleanTableOptions)."""
+    paths = [value for key, value in clauses.options if key.lower() == "path"]
+    if not paths:
+        return
+    if clauses.location or len(paths) > 1:
+        remedy = "write LOCATION alone"
+        raise SqlDiagnostic(
+            "the table's location is there twice, in OPTIONS as path", remedy, first.start, subject="path"
+        )
+    clauses.location = paths[0]
+    clauses.options = tuple(pair for pair in clauses.options if pair[0].lower() != "path")
+
+
+def _names(tokens: Sequence[Token]) -> tuple[str, ...]:
+    found: list[str] = []
+    for index, token in enumerate(tokens):
+        if index % 2:
+            if token.token_type is not TokenType.COMMA:
+                raise SqlDiagnostic("a table can be partitioned by columns only", "name columns", token.start)
+        else:
+            found.append(str(token.text))
+    return tuple(found)
+
+
+def _pairs(tokens: Sequence[Token]) -> tuple[tuple[str, str], ...]:
+    """Read `'k'='v', a.b = 1, c 2`."""
+    found: list[tuple[str, str]] = []
+    index = 0
+    while index < len(tokens):
+        start, key = index, str(tokens[index].text)
+        index += 1
+        while index + 1 < len(tokens) and tokens[index].token_type is TokenType.DOT:
+            key, index = f"{key}.{tokens[index + 1].text}", index + 2
+        if index < len(tokens) and tokens[index].token_type is TokenType.EQ:
+            index += 1
+        if index >= len(tokens) or tokens[index].token_type is TokenType.COMMA:
+            raise SqlDiagnostic("this key has no value", "write 'key'='value'", tokens[start].start, subject=key)
+        found.append((key, str(tokens[index].text)))
+        index += 1
+        if index < len(tokens):
+            if tokens[index].token_type is not TokenType.COMMA:
+                raise SqlDiagnostic("the pairs cannot be read", "write 'key'='value', …", tokens[index].start)
+            index += 1
+    return tuple(found)

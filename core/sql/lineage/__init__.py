@@ -1,0 +1,1 @@
+"""Column lineage inside one statement: from each output column to the columns that it reads."""

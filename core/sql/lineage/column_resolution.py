@@ -1,0 +1,333 @@
+"""What every name in an expression stands for: an item of one of the sources, or something that cannot be followed.
+
+Spark's order (4.2, analysis/ColumnResolutionHelper.scala): a column of the sources, an earlier alias of the same
+SELECT, a column of the query around it; a name before a dot is a source first and a struct second.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlglot import exp
+
+from core.model.names import TableName
+from core.sql.lineage.model import ColumnReference, InputKind, UnresolvedName
+from core.sql.lineage.relations import JoinSide, Relation, RelationColumn, add_origins, all_origins, field_of, rows_of
+from core.sql.parsing.canonical_text import sql_of
+from core.sql.parsing.function_names import AGGREGATES
+from core.sql.statement import Column
+from core.sql.tokens.data_types import element_type, fields_of
+
+TIME_WINDOWS = ("window", "session_window")
+WINDOW_TYPE = "struct<start:timestamp,end:timestamp>"
+_UNIT_FIRST = frozenset(("dateadd", "date_add", "datediff", "date_diff", "timestampadd", "timestampdiff"))
+
+ColumnsOf = Callable[[TableName], Sequence[Column] | None]
+"""The columns that a DDL declares, None where there is none."""
+
+
+@dataclass(slots=True)
+class ResolutionScope:
+    """Where an expression stands."""
+
+    sides: tuple[JoinSide, ...]
+    """The SELECT's own sources first, those of the queries around it after them, the nearest first."""
+    within: str
+    """Output column or clause, for what cannot be resolved."""
+    ctes: Mapping[str, Relation] = field(default_factory=dict)
+    windows: Mapping[str, Any] = field(default_factory=dict)
+    """Of the WINDOW clause."""
+
+
+@dataclass(slots=True)
+class ColumnResolver:
+    """One statement being read: what names stand for, and what was found besides."""
+
+    columns_of: ColumnsOf
+    query: Callable[[Any, Mapping[str, Relation], tuple[JoinSide, ...]], Relation]
+    """Reads a query inside an expression."""
+    unresolved: dict[UnresolvedName, None] = field(default_factory=dict)
+    references: list[ColumnReference] = field(default_factory=list)
+
+    def miss(self, name: str, reason: str, within: str, offset: int) -> None:
+        """Say that a name cannot be followed."""
+        self.unresolved[UnresolvedName(name, reason, within, offset)] = None
+
+    def item(self, node: Any, place: ResolutionScope, name: str = "", label: str = "") -> RelationColumn:
+        """Make the item of an expression; its text names tables and parts of WITH instead of aliases."""
+        inner = node.unalias() if isinstance(node, exp.Alias) else node
+        if self._is_path(inner):
+            path = self._path_item(inner, place)
+            found = _renamed(path, name) if path is not None else RelationColumn(name)
+            for index in _indexes(inner):
+                self._expression(index, place, found)
+        else:
+            found = RelationColumn(name, fields=self._struct_fields(inner, place))
+            self._expression(inner, place, found)
+            if isinstance(inner, exp.Anonymous) and str(inner.this) in TIME_WINDOWS:
+                found.kind = WINDOW_TYPE
+        found.expression, found.label, found.offset = sql_of(inner), label, first_offset_or_zero(node)
+        return found
+
+    def _struct_fields(self, node: Any, place: ResolutionScope) -> dict[str, RelationColumn]:
+        """Give the fields of `struct(…)` and `named_struct(…)`, each with its own origins."""
+        if isinstance(node, exp.Struct):
+            pairs = [
+                (each.this.name, each.expression) if isinstance(each, exp.PropertyEQ) else (each.alias_or_name, each)
+                for each in node.expressions
+            ]
+        elif isinstance(node, exp.Anonymous) and str(node.this) == "named_struct":
+            names, values = node.expressions[::2], node.expressions[1::2]
+            pairs = [(key.name, value) for key, value in zip(names, values, strict=False)]
+        else:
+            return {}
+        if any(not name or value.is_star for name, value in pairs):
+            return {}
+        # A copy: resolving writes names for people into the tree, and the whole expression is resolved again.
+        return {name.lower(): self.item(value.copy(), place, name.lower()) for name, value in pairs}
+
+    def _expression(self, node: Any, place: ResolutionScope, found: RelationColumn) -> None:
+        """Add to an item everything that an expression stands on; no recursion along chains of AND or +."""
+        waiting: list[tuple[Any, InputKind]] = [(node, InputKind.VALUE)]
+        while waiting:
+            each, kind = waiting.pop()
+            if isinstance(each, exp.Query):
+                self._subquery(each, place, found, kind)
+            elif isinstance(each, exp.Star) or (isinstance(each, exp.Column) and isinstance(each.this, exp.Star)):
+                self._star(each, place, found, kind)
+            elif self._is_path(each):
+                item = self._path_item(each, place)
+                if item is not None:
+                    _use(found, item, kind)
+                waiting += [(index, kind) for index in _indexes(each)]
+            else:
+                waiting += self._children(each, kind, place, found)
+
+    def _children(
+        self, node: Any, kind: InputKind, place: ResolutionScope, found: RelationColumn
+    ) -> list[tuple[Any, InputKind]]:
+        """List what is below a node, each with how it matters; reversed, because the last is taken first."""
+        if _counts_rows(node):
+            _add(found, rows_of(place.sides[0].tables()), kind)
+        if isinstance(node, exp.Filter):
+            return [(node.expression, InputKind.CONDITION), (node.this, kind)]
+        if isinstance(node, exp.Window):
+            named = place.windows.get(str(node.alias).lower())
+            # A named window is read once for each use, and reading writes names for people into a tree.
+            over = [*_over(node), *(each.copy() for each in (_over(named) if named is not None else ()))]
+            return [*((each, InputKind.CONDITION) for each in over), (node.this, kind)]
+        if isinstance(node, exp.Exists) and isinstance(node.this, exp.Query):
+            return [(node.this, InputKind.CONDITION)]
+        if isinstance(node, exp.Dot):
+            return [(node.expression, kind)] if isinstance(node.expression, exp.Func) else [(node.this, kind)]
+        if isinstance(node, exp.Anonymous) and _has_unit_first(node):
+            return [(each, kind) for each in reversed(node.expressions[1:])]
+        if isinstance(node, exp.PropertyEQ):
+            return [(node.expression, kind)]
+        return [(each, kind) for each in reversed(list(node.iter_expressions()))]
+
+    def _subquery(self, query: Any, place: ResolutionScope, found: RelationColumn, kind: InputKind) -> None:
+        relation = self.query(query, place.ctes, place.sides)
+        for item in relation.items:
+            _use(found, item, kind)
+        for deciding in relation.deciding:
+            _use(found, deciding.item, InputKind.CONDITION)
+        _add(found, rows_of(relation.tables), InputKind.CONDITION)
+
+    def _star(self, star: Any, place: ResolutionScope, found: RelationColumn, kind: InputKind) -> None:
+        """`count(*)` counts rows; elsewhere a star inside a call stands for all columns."""
+        parent = star.parent
+        if isinstance(parent, exp.Anonymous) and str(parent.this) in AGGREGATES:
+            _add(found, rows_of(place.sides[0].tables()), kind)
+            return
+        for _, item in self.starred(star, place):
+            _use(found, item, kind)
+
+    def starred(self, star: Any, place: ResolutionScope) -> list[tuple[str, RelationColumn]]:
+        """List what `*`, `t.*` or `s.*` stands for, with the alias of the source, without what EXCEPT names."""
+        side, within = place.sides[0], place.within
+        parts = _parts(star)[:-1] if isinstance(star, exp.Column) else []
+        except_ = star.this.args.get("except_") if isinstance(star, exp.Column) else star.args.get("except_")
+        gone = {each.name.lower() for each in except_ or []}
+        found: list[tuple[str, RelationColumn]]
+        missing = ""
+        if not parts:
+            found, missing = side.visible, side.missing()
+        elif len(parts) == 1 and parts[0].name in side.relations:
+            relation = side.relations[parts[0].name]
+            found, missing = [(parts[0].name, item) for item in relation.items], relation.missing
+        else:
+            item = self._resolve(parts, place)
+            names = [name for name, _ in _struct(item)] if item is not None else []
+            if item is not None and not names:
+                missing = "it is no struct with known fields"
+            found = [("", inner) for name in names if item is not None and (inner := field_of(item, [name]))]
+        if missing:
+            self.miss(".".join([*self._written(parts, place), "*"]), missing, within, first_offset_or_zero(star))
+        return [(alias, item) for alias, item in found if item.name not in gone]
+
+    def _is_path(self, node: Any) -> bool:
+        while isinstance(node, (exp.Dot, exp.Bracket)):
+            if isinstance(node, exp.Dot) and not isinstance(node.expression, exp.Identifier):
+                return False
+            node = node.this
+        return isinstance(node, exp.Column) and not isinstance(node.this, exp.Star)
+
+    def _path_item(self, node: Any, place: ResolutionScope) -> RelationColumn | None:
+        """Give the item of `a.b.c`, `a[0].b`, `m['k']`; None where it is not found, which is said then."""
+        names: list[Any] = []
+        while isinstance(node, (exp.Dot, exp.Bracket)):
+            names.append(node.expression if isinstance(node, exp.Dot) else node.expressions[0])
+            node = node.this
+        return self._resolve([*_parts(node), *reversed(names)], place, node)
+
+    def _resolve(self, parts: list[Any], place: ResolutionScope, column: Any = None) -> RelationColumn | None:
+        """Find what a dotted name stands for; says so and gives None when nothing does, or more than one thing."""
+        bare = parts[0].name.lower()
+        for depth, side in enumerate(place.sides):
+            relation = side.relations.get(bare) if len(parts) > 1 else None
+            if relation is not None:
+                found, rest = relation.named(parts[1].name.lower()), parts[2:]
+                if not found and not relation.missing:
+                    # Spark falls back from the source to a struct of its name.
+                    found, rest = [item for _, item in side.bare(relation.written)], parts[1:]
+                missing = relation.missing
+            else:
+                found, rest = [item for _, item in side.bare(bare)], parts[1:]
+                if not found and bare in side.named:
+                    found = [side.named[bare]]
+                missing = side.missing()
+            if len({id(item) for item in found}) > 1:
+                self._miss(parts, f"it is ambiguous: {len(found)} sources have it", place)
+                return None
+            if found:
+                item = self._found(found[0], parts, rest, place)
+                if item is not None and column is not None:
+                    _show(column, side, outer=depth > 0)
+                return item
+            if missing or relation is not None:
+                if column is not None:
+                    _show(column, side, outer=depth > 0)
+                self._miss(parts, missing or f"{relation.shown if relation else ''} has no such column", place)
+                return None
+        self._miss(parts, "no source has such a column", place)
+        return None
+
+    def refer(self, item: RelationColumn, offset: int) -> None:
+        """Record that a table's own column is named."""
+        if item.plain and not item.label:
+            self.references += [ColumnReference(origin, offset) for origin in item.values]
+
+    def _found(
+        self, item: RelationColumn, parts: list[Any], rest: list[Any], place: ResolutionScope
+    ) -> RelationColumn | None:
+        self.refer(item, offset_of(parts[len(parts) - len(rest) - 1]))
+        for each in rest:
+            if isinstance(each, exp.Identifier) or (isinstance(each, exp.Literal) and each.is_string):
+                inner = field_of(item, [each.name.lower()])
+                if inner is None:
+                    self._miss(parts, f"it has no field {each.name}", place)
+                    return None
+                item = inner
+            else:
+                item = _element(item)
+        return item
+
+    def _miss(self, parts: Sequence[Any], reason: str, place: ResolutionScope) -> None:
+        self.miss(".".join(self._written(parts, place)), reason, place.within, offset_of(parts[-1]))
+
+    def _written(self, parts: Sequence[Any], place: ResolutionScope) -> list[str]:
+        names = [part.name for part in parts]
+        for side in place.sides:
+            if names and names[0] in side.relations:
+                names[0] = side.relations[names[0]].written
+                break
+        return names
+
+
+def first_offset_or_zero(node: Any) -> int:
+    """Find the offset of the first name below a node, 0 when none has a place."""
+    return min((each.meta["start"] for each in node.find_all(exp.Identifier) if "start" in each.meta), default=0)
+
+
+def offset_of(part: Any) -> int:
+    """Give the offset of a name, 0 when it has no place."""
+    return int(part.meta.get("start", 0))
+
+
+def _renamed(path: RelationColumn, name: str) -> RelationColumn:
+    """Make the item of a bare path: all that the column is, under the name that it gets."""
+    found = RelationColumn(name or path.name, dict(path.values), dict(path.conditions), uses=(path,), kind=path.kind)
+    found.plain, found.fields = path.plain, path.fields
+    return found
+
+
+def _over(window: Any) -> list[Any]:
+    order = window.args.get("order")
+    return [*(window.args.get("partition_by") or []), *([order] if order is not None else [])]
+
+
+def _use(found: RelationColumn, used: RelationColumn, kind: InputKind) -> None:
+    found.uses = (*found.uses, used)
+    if kind is InputKind.VALUE:
+        add_origins(found.values, used.values)
+        add_origins(found.conditions, used.conditions)
+    else:
+        add_origins(found.conditions, all_origins(used))
+
+
+def _add(found: RelationColumn, origins: Any, kind: InputKind) -> None:
+    add_origins(found.values if kind is InputKind.VALUE else found.conditions, origins)
+
+
+def _counts_rows(node: Any) -> bool:
+    """Whether a call stands on rows and no column: `count(1)`, `row_number() OVER …`."""
+    if isinstance(node, exp.Window):
+        return node.this.find(exp.Column, exp.Star) is None
+    if isinstance(node.parent, exp.WithinGroup):
+        return False
+    aggregates = isinstance(node, exp.AggFunc) or (isinstance(node, exp.Anonymous) and str(node.this) in AGGREGATES)
+    return aggregates and node.find(exp.Column, exp.Star) is None
+
+
+def _show(column: Any, side: JoinSide, *, outer: bool) -> None:
+    """Write the qualifier for people: none where there is one source, else the table or part of WITH."""
+    parts = _parts(column)
+    first, several = parts[0].name, outer or len(side.relations) > 1
+    if len(parts) > 1 and first in side.relations:
+        parts = parts[1:] if not several else [exp.to_identifier(side.relations[first].shown), *parts[1:]]
+    elif several and len(parts) < 4:
+        alias = next((alias for alias, _ in side.bare(first.lower()) if alias), "")
+        parts = [exp.to_identifier(side.relations[alias].shown), *parts] if alias else parts
+    for key, part in zip(("this", "table", "db", "catalog"), [*reversed(parts), None, None, None], strict=False):
+        column.set(key, part)
+
+
+def _parts(column: Any) -> list[Any]:
+    return [part for part in (column.args.get(key) for key in ("catalog", "db", "table", "this")) if part is not None]
+
+
+def _indexes(node: Any) -> list[Any]:
+    """List what stands in the brackets of a path."""
+    found: list[Any] = []
+    while isinstance(node, (exp.Dot, exp.Bracket)):
+        if isinstance(node, exp.Bracket):
+            found += node.expressions
+        node = node.this
+    return found
+
+
+def _element(item: RelationColumn) -> RelationColumn:
+    """Give the item of `item[i]`: an element has the origins of its array."""
+    return RelationColumn(
+        item.name, item.values, item.conditions, uses=(item,), kind=element_type(item.kind), plain=item.plain
+    )
+
+
+def _struct(item: RelationColumn) -> list[tuple[str, object]]:
+    return list(item.fields.items()) if item.fields else list(fields_of(item.kind))
+
+
+def _has_unit_first(node: Any) -> bool:
+    """Whether the first argument is a unit of time, which parses as a column: `dateadd(DAY, 1, ts)`."""
+    return str(node.this) in _UNIT_FIRST and len(node.expressions) == 3 and isinstance(node.expressions[0], exp.Column)

@@ -1,0 +1,236 @@
+"""What stands in FROM, as sides of names: tables, parts of WITH, subqueries, joins, lateral views and their like."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sqlglot import exp
+
+from core.model.names import parse_table_name
+from core.sql.lineage.column_resolution import ColumnResolver, ResolutionScope, first_offset_or_zero, offset_of
+from core.sql.lineage.generators import generated_relation
+from core.sql.lineage.pivots import pivoted_relation
+from core.sql.lineage.relations import (
+    JoinSide,
+    Relation,
+    RelationColumn,
+    RowDecision,
+    joined_sides,
+    labelled_column,
+    made_column,
+    renamed_relation,
+    side_of,
+    table_column,
+)
+from core.sql.parsing.canonical_text import sql_of
+from core.sql.parsing.from_clause import is_group
+from core.sql.parsing.function_names import plain_function_name
+from core.sql.parsing.parser import parse_expression
+from core.sql.parsing.read_clauses import WatermarkClause
+from core.sql.parsing.stream_clauses import HIDDEN, StreamClauses
+from core.sql.parsing.table_names import NamedRead
+from core.sql.tokens.lexer import open_sql, tokens_of
+
+Ctes = Mapping[str, Relation]
+Sides = tuple[JoinSide, ...]
+METADATA = (
+    "struct<file_path:string,file_name:string,file_size:bigint,file_block_start:bigint,file_block_length:bigint,"
+    "file_modification_time:timestamp,row_index:bigint>"
+)
+"""Of the column `_metadata` that every file source has and `*` leaves out (4.2, "File Metadata Column")."""
+
+
+class FromSources:
+    """Reads what stands in FROM, in one statement."""
+
+    def __init__(
+        self, walk: ColumnResolver, query: Callable[[Any, Ctes, Sides, str], Relation], text: str, *, stateful: bool
+    ) -> None:
+        self.walk = walk
+        self._text = text
+        self._query = query
+        self._stateful = stateful
+        self._columns: dict[str, list[RelationColumn] | None] = {}
+
+    def read(self, root: Any, ctes: Ctes, outer: Sides) -> JoinSide:
+        """Read a source or group."""
+        if is_group(root):
+            side = self.read(root.this, ctes, outer)
+            for join in root.this.args["joins"]:
+                side = self.join(side, join, ctes, outer)
+            return side
+        side = side_of(root.alias, self._source(root, ctes, outer))
+        _hide_alias(root)
+        return side
+
+    def _source(self, source: Any, ctes: Ctes, outer: Sides) -> Relation:
+        """Read one thing in FROM; what it is called for people is settled by who joins it."""
+        written = source.meta.get("written") or (source.name if isinstance(source, exp.Table) else "")
+        entry: NamedRead | None = source.meta.get("entry")
+        if entry is not None:
+            relation = self._table(entry)
+        elif "cte" in source.meta:
+            kept = ctes[source.meta["cte"]]
+            relation = Relation(kept.items, dict(kept.deciding), kept.tables, kept.missing, kept.shown)
+            source.set("this", exp.to_identifier(kept.shown))
+        elif isinstance(source, exp.Lateral):
+            place = ResolutionScope(outer, "LATERAL", ctes)
+            deciding: dict[RowDecision, None] = {}
+            relation = self._generator(source, place, deciding)
+            relation.deciding = deciding
+        elif isinstance(source, exp.Table):
+            place = ResolutionScope((JoinSide(), *outer), "FROM", ctes)
+            relation = generated_relation(source.this, place, self.walk, _column_aliases(source))
+        else:
+            relation = self._query(source, ctes, outer, written)
+        relation.shown, relation.written = relation.shown or written or "subquery", written
+        relation = self._watermarked(source.meta.get("mark") or (entry.mark if entry else None), source, relation, ctes)
+        for pivot in source.args.get("pivots") or []:
+            relation = pivoted_relation(pivot, relation, ctes, self.walk)
+        return renamed_relation(relation, source.args.get("alias"), written)
+
+    def _table(self, entry: NamedRead) -> Relation:
+        table = parse_table_name(entry.name)
+        if table not in self._columns:
+            columns = self.walk.columns_of(table)
+            known = [table_column(table, column.name, column.type) for column in columns or ()]
+            self._columns[table] = known if columns is not None else None
+        items = self._columns[table]
+        missing = "" if items is not None else f"no DDL declares {table}"
+        hidden = (table_column(table, "_metadata", METADATA),)
+        return Relation(list(items or ()), {}, {table: None}, missing, table, hidden=hidden)
+
+    def _watermarked(self, mark: StreamClauses | None, source: Any, relation: Relation, ctes: Ctes) -> Relation:
+        """Add the column that `WATERMARK expression AS name` makes; late rows are dropped where state is kept."""
+        if mark is None or mark.watermark is None:
+            return relation
+        delay: WatermarkClause = mark.watermark
+        tree, name = parse_expression(tokens_of(open_sql(delay.text, "")))
+        fold_names(tree)
+        self._put(tree, mark.end)
+        place = ResolutionScope((side_of("", relation),), "WATERMARK", ctes)
+        item = self.walk.item(tree, place)
+        if name:
+            relation.items = [
+                *relation.items,
+                labelled_column(made_column(name, [item], item.expression), relation.shown),
+            ]
+        item.expression = f"{item.expression} DELAY OF {delay.delay}"
+        if self._stateful:
+            relation.deciding[RowDecision("WATERMARK", item)] = None
+        return relation
+
+    def _put(self, tree: Any, end: int) -> None:
+        """Give the names of a WATERMARK their places: its own text was read apart from the statement's."""
+        before = self._text[:end].lower()
+        start = before.rfind("watermark")
+        for name in tree.find_all(exp.Identifier):
+            name.meta["start"] = max(before.find(name.name, start), start)
+
+    def join(self, left: JoinSide, join: Any, ctes: Ctes, outer: Sides) -> JoinSide:
+        right = self.read(join.this, ctes, (left, *outer) if isinstance(join.this, exp.Lateral) else outer)
+        kind = " ".join(str(join.args[key]).upper() for key in ("method", "side", "kind") if join.args.get(key))
+        _show_apart(left, right)
+        using = [each.name.lower() for each in join.args.get("using") or []]
+        if "NATURAL" in kind:
+            theirs = {item.name for _, item in right.visible}
+            using = [item.name for _, item in left.visible if item.name in theirs]
+        side = joined_sides(left, right, kind, using)
+        whole = JoinSide(side.relations, [*left.visible, *right.visible])
+        deciding: dict[RowDecision, None] = {}
+        place = ResolutionScope((whole, *outer), "JOIN", ctes)
+        for name in using:
+            self._decide_using(name, join, (left, right), deciding)
+        add_row_decision("JOIN", join.args.get("on"), place, self.walk, deciding)
+        last = next(reversed(side.relations.values()))
+        last.deciding = {**last.deciding, **deciding}
+        return side
+
+    def _decide_using(
+        self, name: str, join: Any, sides: tuple[JoinSide, JoinSide], deciding: dict[RowDecision, None]
+    ) -> None:
+        offset = next((offset_of(each) for each in join.args.get("using") or [] if each.name.lower() == name), 0)
+        pair: list[RelationColumn] = []
+        for side in sides:
+            found = [item for _, item in side.bare(name)]
+            if len(found) != 1:
+                reason = "it is ambiguous on a side of USING" if found else "a side of USING has no such column"
+                self.walk.miss(name, side.missing() or reason, "JOIN", offset)
+                continue
+            pair += found
+            self.walk.refer(found[0], offset)
+        item = made_column("", pair, f"USING ({name})")
+        item.offset = offset
+        deciding[RowDecision("JOIN", item)] = None
+
+    def lateral(self, side: JoinSide, lateral: Any, ctes: Ctes, outer: Sides) -> JoinSide:
+        place = ResolutionScope((side, *outer), "LATERAL VIEW", ctes)
+        deciding: dict[RowDecision, None] = {}
+        relation = self._generator(lateral, place, deciding)
+        relation.deciding = deciding
+        right = side_of(lateral.alias, relation)
+        relation.shown = relation.written = lateral.meta.get("written", "")
+        return joined_sides(side, right, "", ())
+
+    def _generator(self, lateral: Any, place: ResolutionScope, deciding: dict[RowDecision, None]) -> Relation:
+        if isinstance(lateral.this, exp.Query):
+            return self._query(lateral.this, place.ctes, place.sides, lateral.meta.get("written", ""))
+        relation = generated_relation(lateral.this, place, self.walk, _column_aliases(lateral))
+        label = lateral.meta.get("written", "")
+        for item in relation.items:
+            labelled_column(item, label)
+        add_explode_decision(lateral.this, relation, place.within, deciding)
+        return relation
+
+
+def fold_names(tree: Any) -> None:
+    """Fold names as Spark does, and keep the aliases that resolving replaces: people know them by these."""
+    for node in tree.walk():
+        node.comments = None
+        if isinstance(node, exp.Identifier):
+            node.set("this", str(node.this).lower())
+            node.set("quoted", not str(node.this).isidentifier())
+        elif isinstance(node, exp.Anonymous) and isinstance(node.this, str):
+            node.set("this", plain_function_name(node.this))
+        alias = node.args.get("alias")
+        if isinstance(alias, exp.TableAlias) and alias.this is not None:
+            name = alias.name.lower()
+            node.meta["written"] = name.removeprefix(HIDDEN).partition("_")[2] if name.startswith(HIDDEN) else name
+
+
+def add_row_decision(
+    clause: str, node: Any, place: ResolutionScope, walk: ColumnResolver, deciding: dict[RowDecision, None]
+) -> None:
+    """Add what a clause decides, where it is there."""
+    if node is not None and not isinstance(node, exp.Boolean):
+        place.within = clause
+        deciding[RowDecision(clause, walk.item(node, place))] = None
+
+
+def add_explode_decision(call: Any, relation: Relation, clause: str, deciding: dict[RowDecision, None]) -> None:
+    """Add that what is exploded decides how many rows there are."""
+    found = made_column("", relation.items, sql_of(call))
+    found.offset = first_offset_or_zero(call)
+    deciding[RowDecision(clause, found)] = None
+
+
+def _column_aliases(source: Any) -> tuple[str, ...]:
+    alias = source.args.get("alias")
+    return tuple(each.name.lower() for each in alias.args.get("columns") or []) if alias is not None else ()
+
+
+def _hide_alias(source: Any) -> None:
+    """Put back what people know a source by, now that names are found."""
+    written = source.meta.get("written", "")
+    if isinstance(source, exp.Table) or not written:
+        source.set("alias", None)
+    else:
+        source.args["alias"].set("this", exp.to_identifier(written))
+
+
+def _show_apart(left: JoinSide, right: JoinSide) -> None:
+    """Number sources of one name, so that a text tells them apart whatever their aliases are."""
+    for relation in right.relations.values():
+        name, number = relation.shown, 1
+        while any(relation.shown == each.shown for each in left.relations.values()):
+            number += 1
+            relation.shown = f"{name}#{number}"

@@ -1,0 +1,87 @@
+"""Calls that make rows, and the columns that they give: explode, inline, stack, json_tuple and their like.
+
+Names and numbers of columns are those of Spark 4.2.0 (run; functions of the group generator_funcs).
+"""
+
+from typing import Any
+
+from sqlglot import exp
+
+from core.sql.lineage.column_resolution import ColumnResolver, ResolutionScope, first_offset_or_zero
+from core.sql.lineage.relations import Relation, RelationColumn, field_of, made_column
+from core.sql.parsing.canonical_text import sql_of
+from core.sql.tokens.data_types import element_type, fields_of, key_type
+
+ROW_GENERATORS = frozenset(
+    ("explode", "explode_outer", "posexplode", "posexplode_outer", "inline", "inline_outer", "stack", "json_tuple")
+)
+
+
+def is_generator(node: Any) -> bool:
+    """Whether a node is a call that makes rows."""
+    return isinstance(node, exp.Anonymous) and str(node.this) in ROW_GENERATORS
+
+
+def generated_relation(call: Any, place: ResolutionScope, walk: ColumnResolver, names: tuple[str, ...]) -> Relation:
+    """Read a generator, or a table function; `names` are the aliases of its columns, which may be fewer or none."""
+    function = str(call.this).removesuffix("_outer") if isinstance(call, exp.Anonymous) else ""
+    arguments = list(call.expressions) if isinstance(call, exp.Anonymous) else []
+    found: list[RelationColumn] = []
+    missing = ""
+    if function in ("explode", "posexplode") and arguments:
+        collection = walk.item(arguments[0], place)
+        at = [_part("pos", collection, "int")] if function == "posexplode" else []
+        found = [*at, *_exploded(collection, len(names) - len(at))]
+    elif function == "inline" and arguments:
+        found, missing = _inlined(walk.item(arguments[0], place), len(names))
+    elif function == "stack" and arguments:
+        found = _stacked(arguments, place, walk)
+    elif function == "range":
+        found = [RelationColumn("id", kind="bigint")]
+    else:
+        whole = walk.item(call, place)
+        count = len(arguments) - 1 if function == "json_tuple" else len(names)
+        found = [_part(f"c{number}", whole) for number in range(count)]
+        missing = "" if count else f"the columns of {function or 'this call'} are not known"
+    text, offset = sql_of(call), first_offset_or_zero(call)
+    for item in found:
+        item.expression, item.offset = text, offset
+    for item, name in zip(found, names, strict=False):
+        item.name = name
+    return Relation(found, missing=missing)
+
+
+def _exploded(collection: RelationColumn, count: int) -> list[RelationColumn]:
+    element = element_type(collection.kind)
+    if collection.kind.startswith("map<") or (not collection.kind and count == 2):
+        key = key_type(collection.kind) if collection.kind else ""
+        return [_part("key", collection, key), _part("value", collection, element)]
+    item = _part("col", collection, element)
+    item.plain = collection.plain
+    return [item]
+
+
+def _inlined(collection: RelationColumn, count: int) -> tuple[list[RelationColumn], str]:
+    """Give one column for each field of an array of structs."""
+    fields = fields_of(element_type(collection.kind))
+    if not fields:
+        found = [_part(f"col{number + 1}", collection) for number in range(count)]
+        return found, "" if count else "the columns of inline are not known"
+    items = [(name.lower(), field_of(collection, [name.lower()]), kind) for name, kind in fields]
+    return [
+        RelationColumn(name, each.values, each.conditions, uses=(each,), kind=kind, plain=each.plain)
+        for name, each, kind in items
+        if each is not None
+    ], ""
+
+
+def _stacked(arguments: list[Any], place: ResolutionScope, walk: ColumnResolver) -> list[RelationColumn]:
+    """`stack(n, a, b, …)` lays its values out in n rows: every k-th value falls into one column."""
+    rows, values = arguments[0], [walk.item(each, place) for each in arguments[1:]]
+    count = int(rows.name) if isinstance(rows, exp.Literal) and rows.name.isdigit() and int(rows.name) else 1
+    width = -(-len(values) // count)
+    return [made_column(f"col{number}", values[number::width]) for number in range(width)]
+
+
+def _part(name: str, whole: RelationColumn, kind: str = "") -> RelationColumn:
+    return RelationColumn(name, whole.values, whole.conditions, uses=(whole,), kind=kind)

@@ -1,0 +1,287 @@
+"""What the parts of a query give: relations made of items, and each item with the table columns that it stands on.
+
+Names are in lower case here: Spark's names ignore case. An item never changes once another one uses it.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from core.model.names import TableName
+from core.sql.lineage.model import ColumnOrigin, InputKind, LineageCondition, LineageInput, LineageStep
+from core.sql.tokens.data_types import field_type
+
+Origins = dict[ColumnOrigin, frozenset[str]]
+"""Each with the paths inside a struct that are read; "" is the whole column."""
+
+_WHOLE = frozenset({""})
+
+
+@dataclass(slots=True, eq=False)
+class RelationColumn:
+    """A column of a table, of a part of the query, or of nothing yet: an expression."""
+
+    name: str
+    values: Origins = field(default_factory=dict)
+    conditions: Origins = field(default_factory=dict)
+    expression: str = ""
+    label: str = ""
+    """How it is named as a step on the way; empty for a column of a table and for what has no name."""
+    uses: tuple["RelationColumn", ...] = ()
+    kind: str = ""
+    """Type, empty when unknown."""
+    fields: dict[str, "RelationColumn"] = field(default_factory=dict)
+    """Of a struct that the query itself puts together."""
+    plain: bool = False
+    """Whether it is a column or a field of one, unchanged: then a field of it is a field of that column."""
+    branches: tuple["RelationColumn", ...] = ()
+    """The columns of a UNION that stand at one place."""
+    offset: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class RowDecision:
+    """A condition as it is found."""
+
+    clause: str
+    item: RelationColumn
+
+    def value(self) -> LineageCondition:
+        """Freeze it."""
+        steps = _steps(self.item)
+        inputs = tuple(_input(self.item, at, InputKind.CONDITION, steps) for at in sorted(all_origins(self.item)))
+        return LineageCondition(self.clause, self.item.expression, inputs, self.item.offset)
+
+
+@dataclass(slots=True)
+class Relation:
+    """Something that stands in FROM."""
+
+    items: list[RelationColumn]
+    deciding: dict[RowDecision, None] = field(default_factory=dict)
+    """Of its rows, in text order."""
+    tables: dict[TableName, None] = field(default_factory=dict)
+    """Whose rows these are made of."""
+    missing: str = ""
+    """Why there may be further columns that we do not know; empty when all are known."""
+    shown: str = ""
+    """How its columns are qualified in a text for people."""
+    written: str = ""
+    """Alias or name as it is written, in lower case."""
+    hidden: tuple[RelationColumn, ...] = ()
+    """Columns that are there when they are named, and that `*` leaves out."""
+    _by_name: dict[str, list[RelationColumn]] = field(default_factory=dict)
+
+    def named(self, name: str) -> list[RelationColumn]:
+        """List the columns of a name."""
+        if not self._by_name:
+            for item in self.items:
+                self._by_name.setdefault(item.name, []).append(item)
+        return self._by_name.get(name) or [item for item in self.hidden if item.name == name]
+
+
+@dataclass(slots=True)
+class JoinSide:
+    """What a name can mean in one SELECT: its sources, joined so far."""
+
+    relations: dict[str, Relation] = field(default_factory=dict)
+    """By alias."""
+    visible: list[tuple[str, RelationColumn]] = field(default_factory=list)
+    """What `*` and a bare name mean, with the alias it comes from; empty for a column that USING merged."""
+    named: dict[str, RelationColumn] = field(default_factory=dict)
+    """What Spark adds without being asked: `window` where a SELECT groups by one, and earlier aliases of a SELECT."""
+    _by_name: dict[str, list[tuple[str, RelationColumn]]] = field(default_factory=dict)
+
+    def deciding(self) -> dict[RowDecision, None]:
+        """Collect what decides the rows of the sources."""
+        return {each: None for relation in self.relations.values() for each in relation.deciding}
+
+    def tables(self) -> dict[TableName, None]:
+        """Collect the tables under the sources."""
+        return {table: None for relation in self.relations.values() for table in relation.tables}
+
+    def bare(self, name: str) -> list[tuple[str, RelationColumn]]:
+        """List what a name without qualifier can be, each with the alias that it comes from."""
+        if not self._by_name:
+            for alias, item in self.visible:
+                self._by_name.setdefault(item.name, []).append((alias, item))
+        hidden = ((alias, item) for alias, each in self.relations.items() for item in each.hidden)
+        return self._by_name.get(name) or [(alias, item) for alias, item in hidden if item.name == name]
+
+    def missing(self) -> str:
+        """Say why a bare name may be a column that we do not know; empty when it cannot."""
+        return next((each.missing for each in self.relations.values() if each.missing), "")
+
+
+def side_of(alias: str, relation: Relation) -> JoinSide:
+    """Stand one source alone."""
+    return JoinSide({alias: relation}, [(alias, item) for item in relation.items])
+
+
+def joined_sides(left: JoinSide, right: JoinSide, kind: str, using: Iterable[str]) -> JoinSide:
+    """Join two sides; the columns of USING come first and once (Spark 4.2.0, natural and using joins)."""
+    merged: list[tuple[str, RelationColumn]] = []
+    for name in using:
+        ours = [item for _, item in left.visible if item.name == name]
+        theirs = [item for _, item in right.visible if item.name == name]
+        if len(ours) == len(theirs) == 1:
+            merged.append(("", _merged(ours[0], theirs[0], kind)))
+    gone = {item.name for _, item in merged}
+    visible = [
+        *merged,
+        *(each for each in left.visible if each[1].name not in gone),
+        *(each for each in right.visible if each[1].name not in gone and not hides_right(kind)),
+    ]
+    return JoinSide({**left.relations, **right.relations}, visible)
+
+
+def hides_right(kind: str) -> bool:
+    """Whether a join keeps the columns of its left side alone."""
+    return "SEMI" in kind or "ANTI" in kind
+
+
+def _merged(left: RelationColumn, right: RelationColumn, kind: str) -> RelationColumn:
+    if "FULL" not in kind:
+        return right if "RIGHT" in kind else left
+    text = f"coalesce({left.label or left.name}, {right.label or right.name})"
+    return made_column(left.name, (left, right), text)
+
+
+def made_column(name: str, uses: Iterable[RelationColumn], expression: str = "", *, kind: str = "") -> RelationColumn:
+    """Make an item that stands on everything that others stand on."""
+    found = tuple(uses)
+    item = RelationColumn(name, expression=expression, uses=found, kind=kind)
+    for each in found:
+        add_origins(item.values, each.values)
+        add_origins(item.conditions, each.conditions)
+    return item
+
+
+def labelled_column(item: RelationColumn, part: str) -> RelationColumn:
+    """Name an item as a step: a column of a part of the query, or of the statement itself."""
+    item.label = f"{part}.{item.name}" if part else item.name
+    return item
+
+
+def passed_on_column(item: RelationColumn, part: str) -> RelationColumn:
+    """Make the item that a star gives for one of a source; a table's own column stays itself."""
+    if not item.label:
+        return item
+    found = RelationColumn(
+        item.name, item.values, item.conditions, item.name, uses=(item,), kind=item.kind, plain=item.plain
+    )
+    found.fields, found.offset = item.fields, item.offset
+    return labelled_column(found, part)
+
+
+def renamed_relation(relation: Relation, alias: Any, part: str) -> Relation:
+    """Apply the column list of an alias, where it has one: `AS t(a, b)`."""
+    names = [each.name.lower() for each in alias.args.get("columns") or []] if alias is not None else []
+    for index, (item, name) in enumerate(zip(list(relation.items), names, strict=False)):
+        found = replace(item, name=name)
+        relation.items[index] = labelled_column(found, part) if item.label else found
+    return relation
+
+
+def united_column(item: RelationColumn, other: RelationColumn) -> RelationColumn:
+    """Put the column of another side of a UNION behind those that are united already."""
+    if not item.branches:
+        first, item = item, made_column(item.name, [item])
+        item.branches, item.uses, item.label, item.kind = (first,), first.uses, first.label, first.kind
+        item.expression, item.offset = first.expression or first.name, first.offset
+    item.branches, item.uses = (*item.branches, other), (*item.uses, *other.uses)
+    add_origins(item.values, other.values)
+    add_origins(item.conditions, other.conditions)
+    text = other.expression or other.name
+    if text not in item.expression.split(" | "):
+        item.expression = f"{item.expression} | {text}"
+    item.kind = item.kind if item.kind == other.kind else ""
+    return item
+
+
+def add_origins(into: Origins, more: Origins) -> None:
+    """Add origins; the paths of one origin are united."""
+    for origin, paths in more.items():
+        known = into.get(origin)
+        into[origin] = paths if known is None else known | paths
+
+
+def all_origins(item: RelationColumn) -> Origins:
+    """Unite values and conditions, for what is a condition as a whole."""
+    found: Origins = dict(item.values)
+    add_origins(found, item.conditions)
+    return found
+
+
+def table_column(table: TableName, name: str, kind: str) -> RelationColumn:
+    """Make the item of a table's column."""
+    return RelationColumn(name.lower(), {ColumnOrigin(table, name): _WHOLE}, kind=kind, plain=True)
+
+
+def rows_of(tables: Iterable[TableName]) -> Origins:
+    """Give the rows of tables as origins."""
+    return {ColumnOrigin(table): _WHOLE for table in tables}
+
+
+def field_of(item: RelationColumn, path: Iterable[str]) -> RelationColumn | None:
+    """Follow `item.a.b`; None where a type that we know has no such field."""
+    for name in path:
+        if item.fields:
+            inner = item.fields.get(name)
+            if inner is None:
+                return None
+            item = RelationColumn(
+                name, inner.values, inner.conditions, uses=(item,), kind=inner.kind, fields=inner.fields
+            )
+            continue
+        kind = field_type(item.kind, name)
+        if kind is None:
+            return None
+        values = item.values
+        if item.plain:
+            values = {o: frozenset(f"{p}.{name}" if p else name for p in paths) for o, paths in values.items()}
+        item = RelationColumn(name, values, item.conditions, uses=(item,), kind=kind, plain=item.plain)
+    return item
+
+
+def inputs_of(item: RelationColumn) -> tuple[LineageInput, ...]:
+    """List what an output stands on: values first, then conditions that are no values, each sorted."""
+    steps = _steps(item)
+    values = [_input(item, origin, InputKind.VALUE, steps) for origin in sorted(item.values)]
+    others = sorted(origin for origin in item.conditions if origin not in item.values)
+    return (*values, *(_input(item, origin, InputKind.CONDITION, steps) for origin in others))
+
+
+def _input(
+    item: RelationColumn,
+    origin: ColumnOrigin,
+    kind: InputKind,
+    steps: Mapping[ColumnOrigin, Mapping[LineageStep, None]],
+) -> LineageInput:
+    paths = item.values.get(origin, frozenset()) | item.conditions.get(origin, frozenset())
+    fields = () if "" in paths else tuple(sorted(paths))
+    return LineageInput(origin, kind, _text(item, origin), fields, tuple(steps.get(origin, ())))
+
+
+def _text(item: RelationColumn, origin: ColumnOrigin) -> str:
+    """Give the expression of the branches of a UNION that have to do with an origin; else the item's own."""
+    if not item.branches:
+        return item.expression or item.name
+    near = [each for each in item.branches if origin in each.values or origin in each.conditions]
+    return " | ".join(dict.fromkeys(_text(each, origin) for each in near)) or item.expression
+
+
+def _steps(item: RelationColumn) -> dict[ColumnOrigin, dict[LineageStep, None]]:
+    """Collect, by origin, the named steps between an item and what it stands on, nearest first."""
+    found: dict[ColumnOrigin, dict[LineageStep, None]] = {}
+    seen: set[int] = set()
+    waiting = list(item.uses)
+    for each in waiting:
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        if each.label:
+            for origin in {**each.values, **each.conditions}:
+                found.setdefault(origin, {})[LineageStep(each.label, _text(each, origin))] = None
+        waiting.extend(each.uses)
+    return found

@@ -1,0 +1,245 @@
+"""Column lineage of one statement: from each output to the columns of the tables that it reads, and what decides rows.
+
+Names are found by Spark's rules over `core.sql.parsing.table_names`, which settles CTEs and aliases. sqlglot's own
+lineage follows the SELECT list alone: no condition, no column of a lateral view, and it takes an unknown or ambiguous
+name for a leaf.
+"""
+
+from typing import Any
+
+from sqlglot import exp
+
+from core.sql.lineage.column_resolution import (
+    TIME_WINDOWS,
+    ColumnResolver,
+    ColumnsOf,
+    ResolutionScope,
+    first_offset_or_zero,
+)
+from core.sql.lineage.from_sources import Ctes, FromSources, Sides, add_explode_decision, add_row_decision, fold_names
+from core.sql.lineage.generators import generated_relation, is_generator
+from core.sql.lineage.model import (
+    ColumnOrigin,
+    InputKind,
+    LineageCondition,
+    LineageInput,
+    LineageOutput,
+    StatementLineage,
+    UnresolvedName,
+)
+from core.sql.lineage.relations import (
+    JoinSide,
+    Relation,
+    RelationColumn,
+    RowDecision,
+    inputs_of,
+    labelled_column,
+    made_column,
+    passed_on_column,
+    renamed_relation,
+    side_of,
+    united_column,
+)
+from core.sql.parsing.canonical_text import sql_of
+from core.sql.parsing.parser import parse_query
+from core.sql.parsing.stream_clauses import extract_stream_clauses
+from core.sql.parsing.table_names import resolve_table_names
+from core.sql.statement import ParsedStatement
+from core.sql.streaming.aggregation import aggregates_in
+from core.sql.tokens.lexer import SqlDiagnostic, open_sql, tokens_of
+
+
+def lineage_of(parsed: ParsedStatement, columns_of: ColumnsOf) -> StatementLineage:
+    """Follow every column of a statement that was read; linear in its text, for each part of WITH that is read."""
+    try:
+        source = open_sql(parsed.select, "")
+        marks = extract_stream_clauses(tokens_of(source))
+        query = parse_query(marks.tokens, source.text)
+        fold_names(query)
+        resolve_table_names(query, marks)
+        reading = _StatementTracer(columns_of, parsed.select, stateful=parsed.stateful)
+        relation = reading.query(query, {}, ())
+    except (SqlDiagnostic, RecursionError) as failure:
+        reason = (
+            failure.summary if isinstance(failure, SqlDiagnostic) else "the SQL is nested too deeply to be followed"
+        )
+        missed = tuple(UnresolvedName(column.name, reason, column.name, 0) for column in parsed.columns)
+        return StatementLineage((), (), missed, ())
+    walk = reading.walk
+    rows = [
+        LineageCondition("FROM", table, (LineageInput(ColumnOrigin(table), InputKind.CONDITION, table),), 0)
+        for table in relation.tables
+    ]
+    return StatementLineage(
+        tuple(
+            LineageOutput(item.name, item.expression or item.name, inputs_of(item), item.offset)
+            for item in relation.items
+        ),
+        (*(deciding.value() for deciding in relation.deciding), *rows),
+        tuple(sorted(walk.unresolved, key=lambda each: (each.offset, each.within, each.name))),
+        tuple(sorted(set(walk.references), key=lambda each: (each.offset, each.origin))),
+    )
+
+
+class _StatementTracer:
+    """One statement, read from its innermost queries outwards."""
+
+    def __init__(self, columns_of: ColumnsOf, text: str, *, stateful: bool) -> None:
+        self.walk = ColumnResolver(columns_of, self.query)
+        self.sources = FromSources(self.walk, self.query, text, stateful=stateful)
+
+    def query(self, query: Any, ctes: Ctes, outer: Sides, label: str = "") -> Relation:
+        """Read a query; `label` is the name of the part that it is."""
+        with_ = query.args.get("with_")
+        if with_ is not None:
+            inner = dict(ctes)
+            for cte in with_.expressions:
+                relation = self.query(cte.this, inner, outer, cte.meta["written"])
+                relation.shown = cte.meta["written"]
+                inner[cte.alias] = renamed_relation(relation, cte.args["alias"], relation.shown)
+                cte.args["alias"].this.set("this", cte.meta["written"])
+            ctes = inner
+        if isinstance(query, exp.Subquery):
+            found = self.query(query.this, ctes, outer, label)
+        elif isinstance(query, exp.SetOperation):
+            found = self._set_operation(query, ctes, outer, label)
+        elif isinstance(query, exp.Values):
+            found = self._values(query, ctes, outer)
+        else:
+            found = self._select(query, ctes, outer, label)
+        return found
+
+    # Queries.
+
+    def _select(self, select: Any, ctes: Ctes, outer: Sides, label: str) -> Relation:
+        from_ = select.args.get("from_")
+        side = self.sources.read(from_.this, ctes, outer) if from_ is not None else JoinSide()
+        for join in select.args.get("joins") or []:
+            side = self.sources.join(side, join, ctes, outer)
+        for lateral in select.args.get("laterals") or []:
+            side = self.sources.lateral(side, lateral, ctes, outer)
+        windows = {str(each.this.name).lower(): each for each in select.args.get("windows") or []}
+        place = ResolutionScope((side, *outer), "", ctes, windows)
+        deciding = side.deciding()
+        add_row_decision("WHERE", _inner(select, "where"), place, self.walk, deciding)
+        self._name_windows(select, place)
+        items, missing = self._outputs(select, place, label, deciding)
+        self._group(select, place, items, deciding)
+        for clause, key in (("HAVING", "having"), ("QUALIFY", "qualify"), ("ORDER BY", "order")):
+            add_row_decision(clause, _inner(select, key), place, self.walk, deciding)
+        if select.args.get("distinct") is not None:
+            deciding[RowDecision("DISTINCT", made_column("", items, ", ".join(item.name for item in items)))] = None
+        return Relation(items, deciding, side.tables(), missing)
+
+    def _name_windows(self, select: Any, place: ResolutionScope) -> None:
+        """Give a SELECT that groups by a window the struct of that name (4.2, analysis/ResolveTimeWindows.scala)."""
+        for node in (select.args.get("group"), *select.expressions):
+            for call in node.find_all(exp.Anonymous) if node is not None else ():
+                name = str(call.this)
+                if name in TIME_WINDOWS and name not in place.sides[0].named:
+                    place.within = "GROUP BY"
+                    place.sides[0].named[name] = self.walk.item(call.copy(), place, name, name)
+
+    def _outputs(
+        self, select: Any, place: ResolutionScope, label: str, deciding: dict[RowDecision, None]
+    ) -> tuple[list[RelationColumn], str]:
+        side, items, missing = place.sides[0], [], ""
+        for node in select.expressions:
+            inner = node.unalias() if isinstance(node, exp.Alias) else node
+            if isinstance(inner, exp.Star) or (isinstance(inner, exp.Column) and isinstance(inner.this, exp.Star)):
+                place.within = "*"
+                before = len(self.walk.unresolved)
+                items += [passed_on_column(item, label) for _, item in self.walk.starred(inner, place)]
+                missing = missing or (side.missing() if len(self.walk.unresolved) > before else "")
+                continue
+            call = inner.this if isinstance(inner, exp.Aliases) else inner
+            if is_generator(call):
+                names = [each.name.lower() for each in inner.args.get("expressions") or []]
+                names = [node.alias.lower()] if isinstance(node, exp.Alias) else names
+                names = names if isinstance(inner, exp.Aliases) or isinstance(node, exp.Alias) else []
+                place.within = ", ".join(names) or str(call.this)
+                relation = generated_relation(call, place, self.walk, tuple(names))
+                add_explode_decision(call, relation, "SELECT", deciding)
+                items += [labelled_column(item, label) for item in relation.items]
+                continue
+            name = (node.alias_or_name or sql_of(inner)).lower()
+            place.within = name
+            items.append(self.walk.item(node, place, name, f"{label}.{name}" if label else name))
+            if isinstance(node, exp.Alias):
+                side.named.setdefault(name, items[-1])
+        return items, missing
+
+    def _group(
+        self, select: Any, place: ResolutionScope, items: list[RelationColumn], deciding: dict[RowDecision, None]
+    ) -> None:
+        group = select.args.get("group")
+        if group is None:
+            return
+        place.within = "GROUP BY"
+        if group.args.get("all") is not None and not group.expressions:
+            keys = zip(items, select.expressions, strict=False)
+            found = [item for item, node in keys if not aggregates_in(node)]
+            deciding[RowDecision("GROUP BY", made_column("", found, ", ".join(item.name for item in found)))] = None
+            return
+        waiting = [*group.expressions]
+        for key in ("grouping_sets", "cube", "rollup"):
+            waiting += group.args.get(key) or []
+        while waiting:
+            node = waiting.pop(0)
+            if isinstance(node, (exp.GroupingSets, exp.Cube, exp.Rollup, exp.Tuple)):
+                waiting = [*node.expressions, *waiting]
+            elif isinstance(node, exp.Literal) and node.name.isdigit() and 0 < int(node.name) <= len(items):
+                item = items[int(node.name) - 1]
+                deciding[RowDecision("GROUP BY", made_column("", [item], item.expression))] = None
+            else:
+                add_row_decision("GROUP BY", node, place, self.walk, deciding)
+
+    def _set_operation(self, query: Any, ctes: Ctes, outer: Sides, label: str) -> Relation:
+        sides: list[Any] = []
+        node = query
+        while isinstance(node, exp.SetOperation) and (node is query or not node.args.get("with_")):
+            sides.append(node)
+            node = node.this
+        found = self.query(node, ctes, outer, label)
+        for each in reversed(sides):
+            found = self._combined(each, found, self.query(each.expression, ctes, outer, label))
+        order = _inner(query, "order")
+        if order is not None:
+            place = ResolutionScope((side_of("", found), *outer), "ORDER BY", ctes)
+            add_row_decision("ORDER BY", order, place, self.walk, found.deciding)
+        return found
+
+    def _combined(self, query: Any, left: Relation, right: Relation) -> Relation:
+        word = type(query).__name__.upper()
+        deciding = {**left.deciding, **right.deciding}
+        tables = {**left.tables, **right.tables}
+        missing = left.missing or right.missing
+        pairs = list(zip(left.items, right.items, strict=False))
+        if query.args.get("by_name"):
+            pairs = [(item, other) for item in left.items for other in right.named(item.name)]
+        elif len(left.items) != len(right.items) and not missing:
+            reason = f"its sides have {len(left.items)} and {len(right.items)} columns"
+            self.walk.miss(word, reason, word, first_offset_or_zero(query.expression))
+        if isinstance(query, exp.Union):
+            united = {id(item): united_column(item, other) for item, other in pairs}
+            items = [united.get(id(item), item) for item in left.items]
+        else:
+            items = left.items
+            both = made_column("", [*left.items, *right.items], word)
+            both.offset = first_offset_or_zero(query.expression)
+            deciding[RowDecision(word, both)] = None
+        if isinstance(query, exp.Union) and query.args.get("distinct"):
+            deciding[RowDecision("UNION", made_column("", items, ", ".join(item.name for item in items)))] = None
+        return Relation(items, deciding, tables, missing)
+
+    def _values(self, values: Any, ctes: Ctes, outer: Sides) -> Relation:
+        rows = [each.expressions if isinstance(each, exp.Tuple) else [each] for each in values.expressions]
+        place = ResolutionScope((JoinSide(), *outer), "VALUES", ctes)
+        columns = [[self.walk.item(cell, place) for cell in column] for column in zip(*rows, strict=False)]
+        return Relation([made_column(f"col{number + 1}", cells) for number, cells in enumerate(columns)])
+
+
+def _inner(query: Any, key: str) -> Any:
+    """Give what a clause holds; None where there is no such clause."""
+    clause = query.args.get(key)
+    return clause.this if isinstance(clause, (exp.Where, exp.Having, exp.Qualify)) else clause

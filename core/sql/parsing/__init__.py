@@ -1,0 +1,1 @@
+"""Tokens to one syntax tree: streaming clauses taken out, FROM in one shape, table names resolved."""

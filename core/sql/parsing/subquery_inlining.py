@@ -1,0 +1,240 @@
+"""A query without the names that carry nothing: a part of WITH that is read once, a SELECT that only picks and filters.
+
+What is taken apart here means the same wherever it stands, also for the layout of Spark's state: a plain SELECT below
+a join stays, because the order of its columns is the order in which the join keeps them.
+"""
+
+from itertools import islice
+from typing import Any
+
+from sqlglot import exp
+
+# Scalar functions of Spark 4.2.0 whose value depends on their arguments alone; any other call stays where it is.
+_NAMES = """
+    abs array cast ceil char_length coalesce concat concat_ws date date_format date_trunc day dayofmonth element_at
+    floor format_string from_unixtime get_json_object greatest hash hour if ifnull initcap instr isnotnull isnull least
+    left length lower lpad ltrim map md5 minute mod month named_struct nullif nvl nvl2 quarter regexp_extract
+    regexp_replace replace reverse right round rpad rtrim second sha1 sha2 size split struct substr substring
+    timestamp_micros timestamp_millis timestamp_seconds to_date to_json to_timestamp translate trim trunc try_cast
+    unix_millis unix_seconds upper xxhash64 year
+"""
+_PURE = frozenset(_NAMES.split())
+_PLAIN = (
+    exp.Column, exp.Identifier, exp.Literal, exp.Boolean, exp.Null, exp.Paren, exp.Binary, exp.Unary, exp.Between,
+    exp.Cast, exp.TryCast, exp.DataType, exp.DataTypeParam, exp.ColumnDef, exp.Case, exp.If, exp.Interval, exp.Var,
+    exp.Coalesce, exp.Bracket, exp.In,
+)  # fmt: skip
+LONGEST_INLINED = 40
+"""Nodes of a value that is still written in the place of its name."""
+_INNER = frozenset(("expressions", "from_", "where"))
+_OUTER = _INNER | {"group", "having", "distinct", "limit"}
+_CLAUSES = {"with_": 0, "from_": 1, "joins": 2, "laterals": 3}
+
+
+def inline_query_names(query: Any) -> None:
+    """Rewrite a query whose names are resolved and folded, in place."""
+    _inline(query)
+    for select in reversed(list(query.find_all(exp.Select))):
+        _merge(select)
+    number_aliases(query)
+
+
+def _inline(query: Any) -> None:
+    """Put every part of WITH that is read once, under a plain name, where it is read."""
+    withs = list(query.find_all(exp.With))
+    readers: dict[str, list[Any]] = {}
+    for table in query.find_all(exp.Table) if withs else ():
+        if "cte" in table.meta:
+            readers.setdefault(table.meta["cte"], []).append(table)
+    for with_ in withs:
+        for cte in list(with_.expressions):
+            found = readers.get(cte.alias, [])
+            if len(found) == 1 and _is_plain(found[0], {"this", "alias"}) and not cte.args["alias"].args.get("columns"):
+                _place(cte, found[0])
+        if not with_.expressions:
+            with_.pop()
+
+
+def _place(cte: Any, table: Any) -> None:
+    inner = exp.Subquery(this=cte.this.pop(), alias=table.args["alias"].pop())
+    if "mark" in table.meta:
+        inner.meta["mark"] = table.meta["mark"]
+    cte.pop()
+    table.replace(inner)
+
+
+def _merge(select: Any) -> None:
+    """Take the SELECT out of `SELECT … FROM (SELECT columns FROM one WHERE …)`, when both together say the same."""
+    from_ = select.args.get("from_")
+    source = from_.this if from_ is not None else None
+    if not isinstance(source, exp.Subquery) or not _is_plain(source, {"this", "alias"}) or "mark" in source.meta:
+        return
+    inner = source.this
+    if not isinstance(inner, exp.Select) or not _is_plain(inner, _INNER) or not _is_plain(select, _OUTER | {"with_"}):
+        return
+    base = inner.args["from_"].this if inner.args.get("from_") is not None else None
+    if not isinstance(base, (exp.Table, exp.Subquery)) or not _is_plain(base, {"this", "alias"}):
+        return
+    stands_for = _outputs(inner)
+    if stands_for is None or source.args["alias"].args.get("columns") or not _can_replace(select, inner, stands_for):
+        return
+    for clause in ("expressions", "where", "group", "having"):
+        _substitute(select, clause, stands_for)
+    where, within = select.args.get("where"), inner.args.get("where")
+    if within is not None:
+        both = within.this if where is None else exp.And(this=exp.paren(within.this), expression=exp.paren(where.this))
+        select.set("where", exp.Where(this=both))
+    from_.set("this", base)
+
+
+def _outputs(inner: Any) -> dict[str, Any] | None:
+    """Give what each output stands for, nothing for a lone `*`; None where an output must stay what it is."""
+    if len(inner.expressions) == 1 and _is_star(inner.expressions[0]):
+        return {}
+    found: dict[str, Any] = {}
+    for each in inner.expressions:
+        value = each.this if isinstance(each, exp.Alias) else each
+        if not isinstance(each, (exp.Alias, exp.Column)) or not is_pure(value) or _is_long(value):
+            return None
+        if each.alias_or_name in found or (isinstance(value, exp.Column) and value in found.values()):
+            # A column under two names is two to Spark, which keeps state by one column with a watermark alone.
+            return None
+        found[each.alias_or_name] = value
+    return found
+
+
+def _is_long(value: Any) -> bool:
+    """Whether a value is too long to be written wherever it is named: a chain of parts would double it at each."""
+    return len(list(islice(value.walk(), LONGEST_INLINED + 1))) > LONGEST_INLINED
+
+
+def _can_replace(select: Any, inner: Any, stands_for: dict[str, Any]) -> bool:
+    """Whether every name in the outer SELECT surely means an output of the inner one."""
+    outputs = {each.alias for each in select.expressions if isinstance(each, exp.Alias)}
+    for clause in ("expressions", "where", "group", "having", "distinct", "limit"):
+        value = select.args.get(clause)
+        for part in value if isinstance(value, list) else [value]:
+            if part is None:
+                continue
+            if part.find(exp.Query) is not None:
+                return False
+            for column in part.find_all(exp.Column):
+                name = column.parts[0].name
+                value = stands_for.get(name)
+                if _is_star(column):
+                    if column.args.get("table") is not None or clause != "expressions":
+                        return False
+                elif not stands_for:
+                    continue
+                elif value is None or (clause == "having" and name in outputs) or not _fits(value, column):
+                    return False
+    return all(_keeps_its_name(each, stands_for) for each in select.expressions)
+
+
+def _fits(value: Any, column: Any) -> bool:
+    """Whether a value can stand for a column: a field of a struct is asked of a column of that name alone."""
+    return len(column.parts) == 1 or _is_same(value, column.parts[0].name)
+
+
+def _keeps_its_name(output: Any, stands_for: dict[str, Any]) -> bool:
+    """Whether an output has a name of its own: the name of a bare expression is its text."""
+    if isinstance(output, (exp.Alias, exp.Column)):
+        return True
+    if _is_star(output):
+        return isinstance(output, exp.Star) and _is_plain(output, frozenset())
+    return all(_is_same(stands_for[c.name], c.name) for c in output.find_all(exp.Column) if c.name in stands_for)
+
+
+def _substitute(select: Any, clause: str, stands_for: dict[str, Any]) -> None:
+    if not stands_for or select.args.get(clause) is None:
+        return
+    if clause != "expressions":
+        _replace_columns(select.args[clause], stands_for)
+        return
+    found: list[Any] = []
+    for each in select.expressions:
+        if _is_star(each):
+            found += [_named(name, value.copy()) for name, value in stands_for.items()]
+        elif isinstance(each, exp.Column):
+            value = stands_for[each.parts[0].name]
+            found.append(each if _is_same(value, each.parts[0].name) else _named(each.name, value.copy()))
+        else:
+            _replace_columns(each, stands_for)
+            found.append(each)
+    select.set("expressions", found)
+
+
+def _named(name: str, value: Any) -> Any:
+    return value if _is_same(value, name) else exp.alias_(value, name)
+
+
+def _replace_columns(node: Any, stands_for: dict[str, Any]) -> None:
+    for column in list(node.find_all(exp.Column)):
+        value = stands_for.get(column.parts[0].name)
+        if value is not None and not _is_same(value, column.parts[0].name):
+            column.replace(value.copy() if isinstance(value, exp.Column) else exp.paren(value.copy()))
+
+
+def number_aliases(query: Any) -> None:
+    """Number aliases and parts of WITH anew, in the order in which they stand."""
+    new: dict[str, str] = {}
+    aliases = [alias for alias in _aliases(query) if alias.this is not None]
+    for kind in ("_t", "_c"):
+        names = dict.fromkeys(alias.name for alias in aliases if isinstance(alias.parent, exp.CTE) == (kind == "_c"))
+        new |= {name: f"{kind}{number}" for number, name in enumerate(names, 1)}
+    if all(name == number for name, number in new.items()):
+        return
+    for alias in aliases:
+        alias.set("this", exp.to_identifier(new[alias.name]))
+    for column in query.find_all(exp.Column):
+        for key in ("table", "db", "catalog"):
+            part = column.args.get(key)
+            if part is not None and part.name in new:
+                column.set(key, exp.to_identifier(new[part.name]))
+    for table in query.find_all(exp.Table):
+        if table.meta.get("cte") in new:
+            table.meta["cte"] = new[table.meta["cte"]]
+            table.set("this", exp.to_identifier(table.meta["cte"]))
+
+
+def _aliases(query: Any) -> list[Any]:
+    """List the aliases of what is read; a rewritten SELECT holds its clauses in another order than a parsed one."""
+    found: list[Any] = []
+    waiting = [query]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, (exp.Column, exp.Identifier, exp.Literal)):
+            continue
+        if isinstance(node, exp.TableAlias):
+            found.append(node)
+        children = list(node.iter_expressions())
+        if isinstance(node, exp.Select):
+            children.sort(key=lambda child: (_CLAUSES.get(child.arg_key, len(_CLAUSES)), child.arg_key))
+        elif node.args.get("joins"):
+            children.sort(key=lambda child: child.arg_key == "joins")
+        waiting.extend(reversed(children))
+    return found
+
+
+def _is_plain(node: Any, keys: frozenset[str] | set[str]) -> bool:
+    """Whether a node says nothing beyond these arguments."""
+    return all(key in keys or value is None or value is False or value == [] for key, value in node.args.items())
+
+
+def is_pure(value: Any) -> bool:
+    """Whether a value surely depends on its columns alone, and is one value for a row."""
+    for each in value.walk():
+        if isinstance(each, exp.Anonymous):
+            if str(each.this).lower() not in _PURE:
+                return False
+        elif not isinstance(each, _PLAIN) or isinstance(each, exp.Query):
+            return False
+    return not _is_star(value)
+
+
+def _is_same(value: Any, name: str) -> bool:
+    return isinstance(value, exp.Column) and len(value.parts) == 1 and value.name == name
+
+
+def _is_star(node: Any) -> bool:
+    return isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star))

@@ -1,0 +1,362 @@
+"""What every name in a query stands for: CTE or table, and which alias; aliases become `_t1`, `_t2` … on the way.
+
+Spark's rules (4.2, run): the innermost CTE of a name wins, a CTE sees those before it and never itself, names ignore
+case, `STREAM c` where c is a CTE silently reads the CTE.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sqlglot import exp
+
+from core.sql.parsing.from_clause import joined_by
+from core.sql.parsing.function_names import TABLE_FUNCTIONS, plain_function_name
+from core.sql.parsing.stream_clauses import HIDDEN, ExtractedClauses, StreamClauses
+from core.sql.tokens.lexer import SqlDiagnostic
+
+
+@dataclass(frozen=True, slots=True)
+class NamedRead:
+    """A table reference that is no CTE."""
+
+    name: str
+    mark: StreamClauses
+    alias: str
+    start: int
+    """Offset of the name in the file; the end is after its last character, back-ticks included."""
+    end: int
+    alias_at: int
+    """Offset in the file where an alias would stand."""
+    parts: int = 1
+    """How many parts the name has, with database and catalog."""
+    implied: bool = False
+    """Whether it streams without STREAM being written."""
+
+
+@dataclass(slots=True)
+class TableNames:
+    """What naming found; nodes carry their read, or the new name of their CTE, in their meta."""
+
+    marks: ExtractedClauses
+    every_table_streams: bool = False
+    reads: list[NamedRead] = field(default_factory=list)
+    aliases: int = 0
+    ctes: int = 0
+    unnamed: dict[str, int] = field(default_factory=dict)
+    """New alias of a read without one, to the start of the read."""
+    placed: set[int] = field(default_factory=set)
+    """Offsets of all names that were found to be a table, or a part of WITH."""
+    qualifying: set[int] = field(default_factory=set)
+    """Starts of those reads whose bare name qualifies a column: compiled, they need it as alias."""
+
+    def alias(self) -> str:
+        """Give the next alias."""
+        self.aliases += 1
+        return f"_t{self.aliases}"
+
+
+_ENDS = ("order", "sort", "cluster", "distribute", "limit", "offset")
+"""Clauses behind a whole query: a set operation, VALUES or a query in brackets."""
+_UNBOUND = (exp.Placeholder, exp.Parameter, exp.SessionParameter)
+
+AliasScope = dict[str, str]
+"""Alias as written, in lower case, to the new one; to nothing where the alias of brackets around it hides it."""
+
+
+def resolve_table_names(query: Any, marks: ExtractedClauses, *, every_table_streams: bool = False) -> TableNames:
+    """Resolve all names of a query and rename its aliases, in place; raises SqlDiagnostic for what we do not stream."""
+    names = TableNames(marks, every_table_streams)
+    _query(query, {}, [], names)
+    names.reads.sort(key=lambda read: read.start)
+    return names
+
+
+def _query(query: Any, ctes: AliasScope, outer: list[AliasScope], names: TableNames) -> None:
+    ctes = _with(query, ctes, outer, names)
+    _check_limit(query)
+    if isinstance(query, exp.Select):
+        _select(query, ctes, outer, names)
+        return
+    if isinstance(query, exp.Subquery):
+        _query(query.this, ctes, outer, names)
+    elif isinstance(query, exp.SetOperation):
+        for side in _sides(query):
+            _query(side, ctes, outer, names)
+    elif isinstance(query, exp.Values):
+        if query.find(exp.Column) is not None:
+            condition = "INVALID_INLINE_TABLE.CANNOT_EVALUATE_EXPRESSION_IN_INLINE_TABLE"
+            raise SqlDiagnostic(
+                "VALUES holds constants, no columns", "write SELECT … FROM", _offset(query), condition=condition
+            )
+        _each_expression(query.expressions, ctes, outer, names)
+    _each_expression((query.args.get(key) for key in _ENDS), ctes, outer, names)
+
+
+def _check_limit(query: Any) -> None:
+    for word in ("limit", "offset"):
+        clause = query.args.get(word)
+        held = clause.find(exp.Query, exp.Column) if clause is not None else None
+        if held is not None and held.name.upper() != "ALL":
+            condition = "INVALID_LIMIT_LIKE_EXPRESSION.IS_UNFOLDABLE"
+            summary = f"{word.upper()} takes a constant"
+            raise SqlDiagnostic(summary, "write a number", _offset(held), subject=word.upper(), condition=condition)
+
+
+def _sides(query: Any) -> list[Any]:
+    """Give the parts of a chain of set operations from left to right, without recursion along the chain."""
+    # The first one is taken apart whatever it carries: its WITH was read by the caller.
+    found: list[Any] = [query.expression]
+    query = query.this
+    while isinstance(query, exp.SetOperation) and not query.args.get("with_"):
+        found.append(query.expression)
+        query = query.this
+    return [query, *reversed(found)]
+
+
+def _with(query: Any, ctes: AliasScope, outer: list[AliasScope], names: TableNames) -> AliasScope:
+    with_ = query.args.get("with_")
+    if with_ is None:
+        return ctes
+    inner = dict(ctes)
+    own: set[str] = set()
+    for cte in with_.expressions:
+        written = cte.alias.lower()
+        if written in own:
+            summary, remedy = f"two parts of WITH are called {written}", "give each a name of its own"
+            raise SqlDiagnostic(summary, remedy, _offset(cte), subject=written, condition="DUPLICATED_CTE_NAMES")
+        own.add(written)
+        if with_.args.get("recursive"):
+            raise SqlDiagnostic(
+                "a recursive WITH cannot be streamed",
+                "write it without RECURSIVE",
+                _offset(cte),
+                subject=written,
+            )
+        _query(cte.this, inner, outer, names)
+        cte.meta["written"] = written
+        names.ctes += 1
+        inner[written] = f"_c{names.ctes}"
+        cte.args["alias"].this.set("this", inner[written])
+    return inner
+
+
+def _select(select: Any, ctes: AliasScope, outer: list[AliasScope], names: TableNames) -> None:
+    scope: AliasScope = {}
+    if (into := select.args.get("into")) is not None:
+        remedy = "write INSERT INTO t SELECT …"
+        raise SqlDiagnostic("SELECT … INTO is not SQL of Spark", remedy, _offset(into), subject="INTO")
+    sources, joins = joined_by(select)
+    for join in joins:
+        before = _connector(join, names.marks) if join.kind == "CROSS" or isinstance(join.this, exp.Lateral) else None
+        join.meta["comma"] = before is not None and not before[1]
+        join.meta["on"] = before is not None and before[0] in names.marks.with_on
+    for source in sources:
+        _source(source, ctes, outer, scope, names)
+    laterals = select.args.get("laterals") or []
+    for lateral in laterals:
+        _rename(lateral, scope, names)
+    if "brackets" in select.meta:
+        select.meta["brackets"] = tuple(scope)
+    single = len(sources) + len(laterals) == 1
+    called = (source.this for source in sources if isinstance(source, exp.Lateral))
+    for within in (
+        *(each for each in called if not isinstance(each, exp.Query)),
+        *(join.args.get("on") for join in joins),
+    ):
+        _expressions(within, ctes, outer, scope, names, single=False)
+    for key, value in select.args.items():
+        if key not in ("from_", "joins", "with_"):
+            for each in value if isinstance(value, list) else [value]:
+                _expressions(each, ctes, outer, scope, names, single=single)
+
+
+def _connector(join: Any, marks: ExtractedClauses) -> tuple[int, bool] | None:
+    """Find the word or comma that joins: what stands last before the first name."""
+    start = _offset(join.this)
+    return next((each for each in reversed(marks.connectors) if each[0] < start), None)
+
+
+def _source(source: Any, ctes: AliasScope, outer: list[AliasScope], scope: AliasScope, names: TableNames) -> None:
+    """Resolve one thing in FROM or JOIN that has an alias of its own."""
+    if isinstance(source, exp.Table) and isinstance(source.this, exp.Identifier):
+        _table(source, ctes, names)
+    elif isinstance(source, exp.Table):
+        _check_function(source)
+        _each_expression([source.this], ctes, outer, names)
+    elif isinstance(source, (exp.Subquery, exp.Values)):
+        _query(source, ctes, outer, names)
+        for hidden in source.this.meta.get("brackets", ()) if isinstance(source.this, exp.Select) else ():
+            scope.setdefault(hidden, "")
+    elif isinstance(source, exp.Lateral) and isinstance(source.this, exp.Query):
+        _query(source.this, ctes, [*outer, scope], names)
+    for pivot in source.args.get("pivots") or []:
+        _each_expression([*pivot.expressions, *(pivot.args.get("fields") or [])], ctes, outer, names)
+    _rename(source, scope, names)
+
+
+def _table(table: Any, ctes: AliasScope, names: TableNames) -> None:
+    identifier = table.this
+    start = identifier.meta.get("start")
+    before = [part for part in (table.args.get("catalog"), table.args.get("db")) if part is not None]
+    if not all(isinstance(part, exp.Identifier) for part in before):
+        remedy = "write catalog.database.table, or the table's name alone"
+        raise SqlDiagnostic("a part of a table's name is missing", remedy, start or 0, subject=identifier.name)
+    written = identifier.name.lower()
+    if start is not None:
+        names.placed.add(start)
+    mark = names.marks.by_start.get(start, StreamClauses())
+    if written in ctes and not before:
+        if mark.streaming:
+            raise SqlDiagnostic(
+                f"STREAM {written} names a part of WITH, which Spark reads without a word as it is",
+                f"write STREAM inside the part {written}, or give the part another name",
+                start or 0,
+                subject=written,
+            )
+        table.meta["cte"] = ctes[written]
+        return
+    if start is None:
+        raise SqlDiagnostic(f"the place of {written} is unknown", "write the table's name plainly", 0, subject=written)
+    alias, end = table.alias, int(identifier.meta["end"]) + 1
+    alias_at = mark.end or end
+    if alias.startswith(HIDDEN):
+        index, _, alias = alias[len(HIDDEN) :].partition("_")
+        hidden = names.marks.hidden[int(index)]
+        mark, alias_at = replace(mark, watermark=hidden.watermark), hidden.end
+    implied = names.every_table_streams and not mark.streaming
+    if implied:
+        mark = replace(mark, streaming=True)
+    elif not mark.streaming and mark.watermark is not None:
+        # Spark drops a watermark over a table without a word (4.2.0, run).
+        mark = replace(mark, watermark=None)
+    name = ".".join(part.name for part in (*before, identifier))
+    start = int((before or [identifier])[0].meta.get("start", start))
+    names.reads.append(NamedRead(name, mark, alias, start, end, alias_at, len(before) + 1, implied))
+    table.meta["entry"] = names.reads[-1]
+
+
+def _check_function(table: Any) -> None:
+    """Refuse what stands for a table and is no function of Spark: it may read one that we do not see."""
+    inner, place = table.this, _offset(table)
+    if isinstance(inner, exp.Dot):
+        remedy = "write catalog.database.table, or the table's name alone"
+        raise SqlDiagnostic(
+            "a table's name has at most three parts", remedy, place, condition="IDENTIFIER_TOO_MANY_NAME_PARTS"
+        )
+    name = plain_function_name(inner.name) if isinstance(inner, exp.Anonymous) else type(inner).__name__.lower()
+    if name not in TABLE_FUNCTIONS:
+        remedy = "write the tables that it reads, or a function of Spark such as range(10)"
+        summary = f"{name} is not one of Spark's own table functions, and may read tables unseen"
+        condition = "UNRESOLVABLE_TABLE_VALUED_FUNCTION"
+        raise SqlDiagnostic(summary, remedy, place, subject=name, condition=condition)
+    if name == "range" and inner.find(exp.Query) is not None:
+        remedy = "write numbers"
+        raise SqlDiagnostic(
+            "range takes constants, no query", remedy, place, subject=name, condition="NON_FOLDABLE_ARGUMENT"
+        )
+
+
+def _rename(source: Any, scope: AliasScope, names: TableNames) -> None:
+    """Give a source its new alias, and its read the watermark that travelled in the alias."""
+    written = source.alias or (source.name if isinstance(source, exp.Table) else "")
+    alias = source.args.get("alias")
+    if written.startswith(HIDDEN):
+        index, _, written = written[len(HIDDEN) :].partition("_")
+        if "entry" not in source.meta:
+            source.meta["mark"] = names.marks.hidden[int(index)]
+        written = written or (source.name if isinstance(source, exp.Table) else "")
+    new = names.alias()
+    entry: NamedRead | None = source.meta.get("entry")
+    if entry is not None and not entry.alias:
+        names.unnamed[new] = entry.start
+    if written:
+        scope[written.lower()] = new
+    if entry is not None and not entry.alias:
+        parts = entry.name.lower().split(".")
+        scope.update({".".join(parts[-count:]): new for count in range(1, entry.parts + 1)})
+    if isinstance(source, exp.Table) and "cte" in source.meta:
+        source.set("this", exp.to_identifier(source.meta["cte"]))
+    if alias is None:
+        source.set("alias", exp.TableAlias(this=exp.to_identifier(new)))
+    else:
+        alias.set("this", exp.to_identifier(new))
+
+
+def _each_expression(nodes: Iterable[Any], ctes: AliasScope, outer: list[AliasScope], names: TableNames) -> None:
+    """Resolve what stands in expressions that see no source."""
+    for node in nodes:
+        _expressions(node, ctes, outer, {}, names, single=True)
+
+
+def _expressions(
+    node: Any, ctes: AliasScope, outer: list[AliasScope], scope: AliasScope, names: TableNames, *, single: bool
+) -> None:
+    """Rename the qualifiers in everything below a node; queries inside see this scope as an outer one."""
+    waiting = [node] if isinstance(node, exp.Expression) else []
+    while waiting:
+        each = waiting.pop()
+        kind = each.__class__
+        if kind is exp.Identifier or kind is exp.Literal:
+            continue
+        if kind is exp.Column:
+            _column(each, outer, scope, names, single=single)
+            if isinstance(each.this, exp.Identifier):
+                continue
+        if isinstance(each, exp.Query):
+            _query(each, ctes, [*outer, scope], names)
+            continue
+        if isinstance(each, _UNBOUND):
+            summary = "a parameter stands here, and nothing gives it a value"
+            raise SqlDiagnostic(
+                summary, "write the value", -1, subject=str(each.name), condition="UNBOUND_SQL_PARAMETER"
+            )
+        if isinstance(each, exp.Lambda) and each.find(exp.Query) is not None:
+            condition = "UNSUPPORTED_SUBQUERY_EXPRESSION_CATEGORY.HIGHER_ORDER_FUNCTION"
+            remedy = "join the table, and use its column inside"
+            raise SqlDiagnostic(
+                "a query cannot stand inside a lambda function", remedy, _offset(each), condition=condition
+            )
+        if kind is exp.WindowSpec and any(isinstance(each.args.get(key), exp.Query) for key in ("start", "end")):
+            remedy = "write a number"
+            raise SqlDiagnostic(
+                "the frame of a window takes no query", remedy, _offset(each), condition="_LEGACY_ERROR_TEMP_0064"
+            )
+        if isinstance(each, exp.Lateral):
+            waiting.append(each.this)
+        else:
+            waiting.extend(each.iter_expressions(reverse=True))
+
+
+def _column(column: Any, outer: list[AliasScope], scope: AliasScope, names: TableNames, *, single: bool) -> None:
+    """Replace or drop the qualifier, the longest that there is; without one, the first part is a column or struct."""
+    if column.args.get("table") is None:
+        return
+    parts = [part for part in (column.args.get(key) for key in ("catalog", "db", "table", "this")) if part is not None]
+    scopes = (scope, *reversed(outer))
+    found, qualifier, count = None, "", 0
+    for count in range(len(parts) - 1, 0, -1):
+        qualifier = ".".join(part.name.lower() for part in parts[:count])
+        found = next((each[qualifier] for each in scopes if qualifier in each), None)
+        if found is not None:
+            break
+    if found is None:
+        return
+    if not found:
+        remedy = f"write it by the name that stands behind the brackets, or without {qualifier}"
+        summary = f"{qualifier} is hidden by the brackets around it"
+        raise SqlDiagnostic(summary, remedy, _offset(column), subject=qualifier, condition="UNRESOLVED_COLUMN")
+    if found in names.unnamed:
+        names.qualifying.add(names.unnamed[found])
+    after = parts[count:]
+    parts = after if single and qualifier in scope else [exp.Identifier(this=found, quoted=False), *after]
+    keys = ("this", "table", "db", "catalog")
+    for key, part in zip(keys, [*reversed(parts), None, None, None], strict=False):
+        if column.args.get(key) is not part:
+            column.set(key, part)
+
+
+def _offset(node: Any) -> int:
+    """Find the offset of the first name below a node, 0 when none has a place."""
+    places = [each.meta["start"] for each in node.find_all(exp.Identifier) if "start" in each.meta]
+    return min(places, default=0)

@@ -1,0 +1,125 @@
+"""What a SQL text says, as frozen values that need no parser to read."""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from core.model.names import TableName
+
+
+class Verb(StrEnum):
+    """What a statement does with its query."""
+
+    INSERT = "insert into"
+    OVERWRITE = "insert overwrite"
+    MERGE = "merge into"
+    CREATE = "create table as"
+    SELECT = "select"
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """`WATERMARK <expression> [AS <name>] DELAY OF INTERVAL …`."""
+
+    column: str
+    delay: str
+    """As normalised text: `1 minute`."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableRead:
+    """One reference to a table in a statement, in text order."""
+
+    table: TableName
+    streaming: bool
+    alias: str = ""
+    options: tuple[tuple[str, str], ...] = ()
+    source_name: str = ""
+    """IDENTIFIED BY, empty when unnamed."""
+    watermark: Watermark | None = None
+    start: int = 0
+    """Character span of the table's name inside `ParsedStatement.select` (what compiling replaces)."""
+    end: int = 0
+    alias_at: int | None = None
+    """Where compiling writes the logical name as alias, because it qualifies a column; None where nothing is needed."""
+    implied: bool = False
+    """Whether it streams without STREAM being written, because every table of the project does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """A stateful operator, lowest first."""
+
+    kind: str
+    """aggregate, window, session_window, deduplicate, stream_join or limit."""
+    keys: tuple[str, ...] = ()
+    detail: str = ""
+    """Canonical text of aggregates, window length or join type and condition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """An output column; `expression` is canonical SQL, `*` when a star stands for many."""
+
+    name: str
+    expression: str
+    type: str = ""
+    nullable: bool = True
+    comment: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedStatement:
+    """One statement with a query: in a pipeline `INSERT INTO <table> [(columns)] SELECT …`."""
+
+    writes: TableName
+    """Empty where nothing is written."""
+    select: str
+    """The SELECT (with its WITH) exactly as written."""
+    reads: tuple[TableRead, ...]
+    columns: tuple[Column, ...]
+    operators: tuple[Operator, ...]
+    canonical: str
+    """Equal for equal meaning as far as we can prove: case, whitespace, comments, aliases, order of AND terms."""
+    state: str
+    """Canonical text of the stateful operators: keys, aggregates, windows, watermarks, joins; empty when stateless."""
+    pre: str
+    """Canonical text of what lies below the lowest stateful operator; the whole query when stateless."""
+    post: str
+    """Canonical text of what lies above the highest stateful operator; empty when stateless."""
+    line: int = 1
+    """Line in the file where the statement starts."""
+    verb: Verb = Verb.INSERT
+
+    @property
+    def stateful(self) -> bool:
+        """Whether Spark keeps state for this statement between batches."""
+        return bool(self.operators)
+
+
+@dataclass(frozen=True, slots=True)
+class TableDdl:
+    """One `CREATE TABLE`."""
+
+    table: TableName
+    columns: tuple[Column, ...]
+    """In order; `type` is Spark's DDL type in lower case; `expression` is empty."""
+    format: str
+    partitioning: tuple[str, ...] = ()
+    location: str = ""
+    """As written; relative to the environment's data folder; empty for tables that we place."""
+    properties: tuple[tuple[str, str], ...] = ()
+    options: tuple[tuple[str, str], ...] = ()
+    comment: str = ""
+    line: int = 1
+
+
+def line_of(text: str, parsed: ParsedStatement, offset: int) -> int:
+    """Give the line in the file, from 1, of an offset in `parsed.select`."""
+    plain = text.removeprefix("\ufeff").replace("\r\n", "\n")
+    select = parsed.select.replace("\r\n", "\n")
+    within = parsed.select[:offset].count("\n")
+    start_of_line = [0, *(found.end() for found in re.finditer("\n", plain))]
+    begin = start_of_line[min(max(parsed.line, 1), len(start_of_line)) - 1]
+    at = plain.find(select, begin)
+    return (plain.count("\n", 0, at) + 1 if at >= 0 else parsed.line) + within

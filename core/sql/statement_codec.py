@@ -1,0 +1,144 @@
+"""What a SQL text says ↔ one JSON text: positions instead of names, because thousands are read for one command.
+
+A packed text is ASCII, whatever the SQL is.
+The spans of a statement are kept relative to its file's text, which the reader of a packed text must have at hand.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from core.model.problems import Problem, Severity, Where
+from core.sql.statement import Column, Operator, ParsedStatement, TableDdl, TableRead, Watermark
+
+_dump = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+_load = json.JSONDecoder().raw_decode
+
+
+def encode_statements(statements: Sequence[ParsedStatement], problems: Sequence[Problem], text: str) -> str:
+    """Write what `read_statements` gave for a text."""
+    return _dump([[_statement_out(each, text) for each in statements], [_problem_out(each) for each in problems]])
+
+
+def decode_statements(packed: str, text: str, path: str) -> tuple[tuple[ParsedStatement, ...], tuple[Problem, ...]]:
+    """Read back what `read_statements(text, path)` would give; raises what `json` and unpacking raise if broken."""
+    statements, problems = _load(packed)[0]
+    return (
+        tuple([_statement_in(each, text) for each in statements]),
+        tuple([_problem_in(each, path) for each in problems]),
+    )
+
+
+def encode_ddl(ddl: TableDdl | None, problems: Sequence[Problem]) -> str:
+    """Write what `read_ddl` gave for a text."""
+    return _dump([_ddl_out(ddl) if ddl else None, [_problem_out(each) for each in problems]])
+
+
+def decode_ddl(packed: str, path: str) -> tuple[TableDdl | None, tuple[Problem, ...]]:
+    """Read back what `read_ddl(text, path)` would give; raises as `decode_statements`."""
+    ddl, problems = _load(packed)[0]
+    return _ddl_in(ddl) if ddl else None, tuple([_problem_in(each, path) for each in problems])
+
+
+def _statement_out(parsed: ParsedStatement, text: str) -> list[Any]:
+    """Leave the verb away: a pipeline's statement is an INSERT INTO."""
+    at = text.find(parsed.select)
+    return [
+        parsed.writes,
+        [at, at + len(parsed.select)] if at >= 0 else parsed.select,
+        [_read_out(read) for read in parsed.reads],
+        [_column_out(column) for column in parsed.columns],
+        [[operator.kind, operator.keys, operator.detail] for operator in parsed.operators],
+        parsed.canonical,
+        parsed.state,
+        0 if parsed.pre == parsed.canonical else parsed.pre,
+        parsed.post,
+        parsed.line,
+    ]
+
+
+def _statement_in(packed: list[Any], text: str) -> ParsedStatement:
+    writes, select, reads, columns, operators, canonical, state, pre, post, line = packed
+    return ParsedStatement(
+        writes,
+        select if isinstance(select, str) else text[select[0] : select[1]],
+        tuple([_read_in(*read) for read in reads]),
+        tuple([Column(*column) for column in columns]),
+        tuple([Operator(kind, tuple(keys), detail) for kind, keys, detail in operators]),
+        canonical,
+        state,
+        canonical if pre == 0 else pre,
+        post,
+        line,
+    )
+
+
+def _read_out(read: TableRead) -> list[Any]:
+    watermark = [read.watermark.column, read.watermark.delay] if read.watermark else None
+    place = [read.start, read.end, read.alias_at]
+    implied = [True] if read.implied else []
+    return [read.table, read.streaming, read.alias, read.options, read.source_name, watermark, *place, *implied]
+
+
+def _read_in(
+    table: Any, streaming: bool, alias: str, options: list[list[str]], source_name: str, *rest: Any
+) -> TableRead:
+    watermark, start, end, alias_at, *implied = rest
+    return TableRead(
+        table,
+        streaming,
+        alias,
+        _pairs(options),
+        source_name,
+        Watermark(*watermark) if watermark else None,
+        start,
+        end,
+        alias_at,
+        bool(implied),
+    )
+
+
+def _column_out(column: Column) -> list[Any]:
+    """Leave defaults at the end away: `[name, expression]` is the usual column of a statement."""
+    found = [column.name, column.expression, column.type, column.nullable, column.comment]
+    for default in ("", True, ""):
+        if found[-1] != default:
+            break
+        found.pop()
+    return found
+
+
+def _ddl_out(ddl: TableDdl) -> list[Any]:
+    columns = [_column_out(column) for column in ddl.columns]
+    pairs = [ddl.properties, ddl.options]
+    return [ddl.table, columns, ddl.format, ddl.partitioning, ddl.location, *pairs, ddl.comment, ddl.line]
+
+
+def _ddl_in(packed: list[Any]) -> TableDdl:
+    table, columns, kind, partitioning, location, properties, options, comment, line = packed
+    return TableDdl(
+        table,
+        tuple([Column(*column) for column in columns]),
+        kind,
+        tuple(partitioning),
+        location,
+        _pairs(properties),
+        _pairs(options),
+        comment,
+        line,
+    )
+
+
+def _problem_out(problem: Problem) -> list[Any]:
+    place = [problem.where.line, problem.where.column] if problem.where else None
+    return [problem.summary, problem.remedy, place, problem.subject, problem.detail, problem.severity.value]
+
+
+def _problem_in(packed: list[Any], path: str) -> Problem:
+    summary, remedy, place, subject, detail, severity = packed
+    where = Where(path, *place) if place else None
+    return Problem(summary, remedy, where, subject, detail, Severity(severity))
+
+
+def _pairs(pairs: list[list[str]]) -> tuple[tuple[str, str], ...]:
+    return tuple([(key, value) for key, value in pairs]) if pairs else ()

@@ -1,0 +1,292 @@
+"""Reading SQL texts: statements into values, everything wrong with them into Problems.
+
+What Spark would refuse and what only a pipeline cannot take are told apart: `read_statements` keeps what a pipeline can
+run, `read_any` keeps whatever could be read.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlglot import Token, exp
+
+from core.model.errors import BadName
+from core.model.names import TableName, parse_table_name
+from core.model.problems import Problem, Severity
+from core.sql.comparison.canonical_parts import CanonicalParts, canonical_parts_of
+from core.sql.parsing.canonical_text import normalise, sql_of
+from core.sql.parsing.completeness import unread_tables
+from core.sql.parsing.from_clause import sources_in
+from core.sql.parsing.function_names import GENERATORS
+from core.sql.parsing.parser import parse_query, too_deep
+from core.sql.parsing.stream_clauses import extract_stream_clauses
+from core.sql.parsing.table_names import NamedRead, TableNames, resolve_table_names
+from core.sql.statement import Column, ParsedStatement, TableRead, Verb, Watermark
+from core.sql.streaming.relation_properties import StreamFindings
+from core.sql.streaming.stateful_operators import relation_properties_of
+from core.sql.tokens.lexer import SqlDiagnostic, SqlText, end_of, open_sql, statements_of, tokens_of
+from core.sql.tokens.other_dialects import statement_set
+from core.sql.tokens.spark_syntax import check_syntax, check_text
+from core.sql.tokens.statement_header import HEADER_REMEDY, PLACED_HEADER, StatementHeader, header_of
+
+
+@dataclass(slots=True)
+class _StatementDraft:
+    """One statement as far as it could be read."""
+
+    start: int
+    """Offset in the file."""
+    parsed: ParsedStatement | None = None
+    misread: list[SqlDiagnostic] = field(default_factory=list)
+    """What cannot be read, and what Spark would refuse."""
+    rules: list[SqlDiagnostic] = field(default_factory=list)
+    """What Spark takes and a pipeline does not."""
+
+
+def read_statements(
+    text: str, path: str, *, every_table_streams: bool = False
+) -> tuple[tuple[ParsedStatement, ...], tuple[Problem, ...]]:
+    """Read every statement of a dml text; a statement with an error Problem is left out, the others are kept.
+
+    With `every_table_streams` a table without STREAM is read as a stream too (`defaults: {reads: stream}`).
+    """
+    source = open_sql(text, path)
+    found: list[ParsedStatement] = []
+    problems: list[Problem] = []
+    for each in _readings(source, every_table_streams=every_table_streams):
+        wrong = [*each.misread, *each.rules]
+        if each.parsed is not None and each.parsed.verb is Verb.SELECT:
+            wrong.append(SqlDiagnostic("a dml file holds INSERT INTO … SELECT, not SELECT", HEADER_REMEDY, each.start))
+        if each.parsed is not None and not wrong:
+            found.append(each.parsed)
+        problems += [source.problem(_placed(misread, each.start)) for misread in wrong]
+    return tuple(found), tuple(problems)
+
+
+def read_any(
+    text: str, path: str, *, every_table_streams: bool = False
+) -> tuple[tuple[ParsedStatement, ...], tuple[Problem, ...]]:
+    """Read every statement of any SQL text for what it reads, writes and keeps, whatever Spark would say to it.
+
+    Names are as written, in lower case, with the database and catalog before them. What Spark would refuse is an error
+    beside the statement; what only a pipeline cannot take is a warning. A statement that cannot be read is left out.
+    """
+    source = open_sql(text, path)
+    found: list[ParsedStatement] = []
+    problems: list[Problem] = []
+    for each in _readings(source, every_table_streams=every_table_streams):
+        if each.parsed is not None:
+            found.append(each.parsed)
+        problems += [source.problem(_placed(misread, each.start)) for misread in each.misread]
+        rules = [_placed(misread, each.start) for misread in each.rules]
+        problems += [source.problem(misread, severity=Severity.WARNING) for misread in rules]
+    return tuple(found), tuple(problems)
+
+
+def _readings(source: SqlText, *, every_table_streams: bool) -> Iterator[_StatementDraft]:
+    try:
+        check_text(source)
+        tokens = tokens_of(source)
+    except SqlDiagnostic as failure:
+        yield _StatementDraft(0, None, [failure])
+        return
+    if (misread := statement_set(tokens)) is not None:
+        yield _StatementDraft(misread.offset, None, [misread])
+        return
+    empty = True
+    for statement in statements_of(tokens):
+        empty = False
+        reading = _StatementDraft(statement[0].start)
+        try:
+            reading.parsed = _read(statement, source, reading, every_table_streams=every_table_streams)
+        except SqlDiagnostic as failure:
+            reading.misread.append(failure)
+        except RecursionError:
+            reading.misread.append(too_deep(statement[0].start))
+        yield reading
+    if empty:
+        yield _StatementDraft(0, None, [SqlDiagnostic("the file holds no statement", HEADER_REMEDY, 0)])
+
+
+def _read(
+    statement: list[Token], source: SqlText, reading: _StatementDraft, *, every_table_streams: bool
+) -> ParsedStatement:
+    check_syntax(statement, source)
+    header = header_of(statement)
+    reading.rules += header.rules
+    marks = extract_stream_clauses(header.query)
+    reading.rules += marks.misread
+    query = parse_query(marks.tokens, source.text)
+    names = resolve_table_names(query, marks, every_table_streams=every_table_streams)
+    reads = tuple(_read_value(each, names, header, source) for each in names.reads)
+    query = normalise(query)
+    sources = sources_in(query)
+    reading.misread += unread_tables(sources, names, marks)
+    outputs = _columns(query)
+    _check_columns(header, outputs, reading.rules)
+    found = StreamFindings(query, names.reads)
+    flow = relation_properties_of(found)
+    reading.misread += found.misread
+    reading.rules += _rules(header, names)
+    reading.misread += _named_twice(names)
+    reading.misread += _read_both_ways(names)
+    if header.verb is Verb.INSERT and not (flow.streaming or found.misread or header.rules):
+        reading.rules.append(_nothing_streams(statement, names))
+    if header.verb not in (Verb.INSERT, Verb.SELECT) and any(read.streaming for read in reads):
+        reading.misread.append(_executed_as_batch(header, names))
+    parts = canonical_parts_of(query, sources, flow.operators)
+    if header.verb is Verb.MERGE:
+        # The query stands for what is read; what is written under which condition is told by the words alone.
+        words = " ".join(source.text[token.start : end_of(token)] for token in statement)
+        outputs, parts = (), CanonicalParts(words, "", words, "")
+    return ParsedStatement(
+        writes=TableName(header.target.text if header.target else ""),
+        select=header.text(source),
+        reads=reads,
+        columns=outputs,
+        operators=flow.operators,
+        canonical=parts.canonical,
+        state=parts.state,
+        pre=parts.pre,
+        post=parts.post,
+        line=source.line(statement[0].start),
+        verb=header.verb,
+    )
+
+
+def _read_value(entry: NamedRead, names: TableNames, header: StatementHeader, source: SqlText) -> TableRead:
+    if source.text[entry.start : entry.start + 1] in ("'", '"'):
+        raise SqlDiagnostic("a string is no table", "write the table's name without quotes", entry.start)
+    mark = entry.mark
+    watermark = Watermark(mark.watermark.text, mark.watermark.delay) if mark.watermark is not None else None
+    return TableRead(
+        TableName(entry.name.lower()),
+        mark.streaming,
+        entry.alias,
+        mark.options,
+        mark.source_name,
+        watermark,
+        header.moved(entry.start),
+        header.moved(entry.end),
+        header.moved(entry.alias_at) if entry.start in names.qualifying else None,
+        entry.implied,
+    )
+
+
+def _rules(header: StatementHeader, names: TableNames) -> Iterator[SqlDiagnostic]:
+    """Say which names a project cannot have, and which table is read both ways."""
+    if header.target is not None:
+        yield from _name_rule(header.target.text, len(header.target.parts), header.target.start)
+    for read in names.reads:
+        yield from _name_rule(read.name, read.parts, read.start)
+
+
+def _name_rule(name: str, parts: int, start: int) -> Iterator[SqlDiagnostic]:
+    if parts > 1:
+        yield SqlDiagnostic(
+            "a table's name cannot have a database or catalog before it", PLACED_HEADER, start, subject=name
+        )
+        return
+    try:
+        parse_table_name(name)
+    except BadName as error:
+        yield SqlDiagnostic(error.summary, error.remedy, start, subject=name)
+
+
+def _executed_as_batch(header: StatementHeader, names: TableNames) -> SqlDiagnostic:
+    streamed = next(read for read in names.reads if read.mark.streaming)
+    summary = f"a stream cannot be read by {header.verb.upper()}, which Spark executes once as a batch"
+    return SqlDiagnostic(summary, HEADER_REMEDY, streamed.start, subject=streamed.name)
+
+
+def _columns(query: Any) -> tuple[Column, ...]:
+    """List the output columns; a chain of set operations has the names of its first part."""
+    while not isinstance(query, exp.Select):
+        if not isinstance(query, (exp.Subquery, exp.SetOperation)):
+            return ()
+        query = query.this
+    found: list[Column] = []
+    for each in query.expressions:
+        inner = each.unalias() if isinstance(each, exp.Alias) else each
+        text = sql_of(inner)
+        if isinstance(each, exp.Aliases):
+            found += [Column(alias.name, sql_of(each.this)) for alias in each.args.get("expressions") or []]
+        elif isinstance(inner, exp.Star) or (isinstance(inner, exp.Column) and isinstance(inner.this, exp.Star)):
+            found.append(Column("*", text))
+        else:
+            found.append(Column(_output_name(each, text), text))
+    return tuple(found)
+
+
+def _output_name(node: Any, text: str) -> str:
+    """Name an output as Spark does; a generator without an alias stands for columns that only its argument tells."""
+    if _is_named(node):
+        return str(node.alias_or_name)
+    if isinstance(node, exp.Anonymous) and str(node.this) in GENERATORS:
+        return "*"
+    return text.lower()
+
+
+def _is_named(node: Any) -> bool:
+    return isinstance(node, (exp.Alias, exp.Column, exp.Dot)) and bool(node.alias_or_name)
+
+
+def _check_columns(header: StatementHeader, outputs: tuple[Column, ...], rules: list[SqlDiagnostic]) -> None:
+    """A stream writes by name: the list after INSERT INTO t can only repeat the names of the SELECT."""
+    if not header.columns or any(column.name == "*" for column in outputs):
+        return
+    listed = [str(token.text).lower() for token in header.columns]
+    if listed != [column.name for column in outputs]:
+        pairs = zip(header.columns, listed, outputs, strict=False)
+        wrong = next((token for token, name, column in pairs if name != column.name), header.columns[-1])
+        rules.append(
+            SqlDiagnostic(
+                "the column list differs from the names that the SELECT gives, and a stream writes by name",
+                f"name the outputs with AS: {', '.join(listed)}",
+                wrong.start,
+                subject=header.target.text if header.target else "",
+            )
+        )
+
+
+def _nothing_streams(statement: list[Token], names: TableNames) -> SqlDiagnostic:
+    first = names.reads[0].name if names.reads else "t"
+    return SqlDiagnostic(
+        "the statement reads no stream",
+        f"write FROM STREAM {first} for the table whose new rows it processes",
+        statement[0].start,
+        subject=first,
+    )
+
+
+def _read_both_ways(names: TableNames) -> Iterator[SqlDiagnostic]:
+    """Refuse a table read both ways.
+
+    Spark 4.2.0 made two streams and a stream-stream join of `STREAM t … JOIN t`, but not of `t JOIN STREAM t` (run; the
+    cause is not known to us).
+    """
+    streamed = {read.name.lower() for read in names.reads if read.mark.streaming}
+    for read in names.reads:
+        if not read.mark.streaming and read.name.lower() in streamed:
+            summary = f"{read.name} is read as a stream and as a table in one statement, which Spark confuses"
+            remedy = "read it one way: with STREAM on both sides, or from two tables"
+            yield SqlDiagnostic(summary, remedy, read.start, subject=read.name)
+            return
+
+
+def _named_twice(names: TableNames) -> Iterator[SqlDiagnostic]:
+    seen: set[str] = set()
+    for read in names.reads:
+        if read.mark.source_name and read.mark.source_name in seen:
+            summary = f"two sources are called {read.mark.source_name}"
+            condition = "STREAMING_QUERY_EVOLUTION_ERROR.DUPLICATE_SOURCE_NAMES"
+            remedy = "give each IDENTIFIED BY a name of its own"
+            yield SqlDiagnostic(summary, remedy, read.start, subject=read.mark.source_name, condition=condition)
+        seen.add(read.mark.source_name)
+
+
+def _placed(misread: SqlDiagnostic, start: int) -> SqlDiagnostic:
+    """Give a SqlDiagnostic without a place the place of its statement."""
+    if misread.offset < 0:
+        misread.offset = start
+    return misread

@@ -1,0 +1,250 @@
+"""Joins of streams with streams and with tables: what they keep as state, and which of them Spark refuses.
+
+A join of a stream with a table keeps nothing; refusals are those of Spark 4.2.0 (run).
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from sqlglot import exp
+
+from core.sql.parsing.canonical_text import and_terms, sql_of
+from core.sql.parsing.from_clause import sources_of
+from core.sql.statement import Operator
+from core.sql.streaming.column_pruning import event_times_needed, needed_at
+from core.sql.streaming.relation_properties import (
+    NO_EQUALITY,
+    RelationProperties,
+    StreamFindings,
+    carries,
+    first_place,
+    is_event_time,
+    refused_by_spark,
+    several_times,
+)
+
+_WITHOUT_WATERMARK = "UNSUPPORTED_STREAMING_OPERATOR_WITHOUT_WATERMARK"
+
+
+def joined_relations(
+    join: Any, left: RelationProperties, right: RelationProperties, select: Any, found: StreamFindings
+) -> RelationProperties:
+    """Join two flows; `select` is the SELECT whose WHERE meets the join, None inside brackets."""
+    words = " ".join(str(join.args[key]).upper() for key in ("method", "side", "kind") if join.args.get(key))
+    outputs = _outputs(join, words, left, right)
+    static = left.static | right.static
+    if not (left.streaming or right.streaming):
+        return RelationProperties(outputs=outputs, static=static)
+    _check_lateral(join, found)
+    using = tuple(each.name for each in join.args.get("using") or [])
+    operators = (*left.operators, *right.operators)
+    if words.endswith(("SEMI", "ANTI")):
+        flow = replace(left, streaming=True, operators=operators, outputs=outputs)
+    else:
+        merged = {**left.merged, **right.merged, **_merged(words, using, left, right)}
+        events, watermarked = left.event_times | right.event_times, left.watermarked or right.watermarked
+        bare = not (using or join.args.get("on") is not None or "NATURAL" in words)
+        crossed = left.crossed or right.crossed or (bare and left.streaming != right.streaming)
+        flow = RelationProperties(True, operators, events, outputs, watermarked, static, crossed, merged)
+    if not (left.streaming and right.streaming):
+        _check_static_join(join, words, found, stream_left=left.streaming)
+        return flow
+    on, where = join.args.get("on"), select.args.get("where") if select is not None else None
+    met = [each for term in and_terms(on) for each in _with_common(term)] if on is not None else []
+    if where is not None and not join.side:
+        # Spark pushes the WHERE of an inner join into its condition.
+        met += [each for term in and_terms(where.this) for each in _with_common(term)]
+    aliases = _aliases_of(join)
+    # In the order of the text, which is the order of the columns of Spark's state key; canonical terms are sorted.
+    keys = sorted((each for each in met if _is_join_key(each, aliases)), key=first_place)
+    if not (keys or using or "NATURAL" in words):
+        remedy = "write ON left.key = right.key"
+        found.misread.append(refused_by_spark("a join of two streams needs an equality", remedy, join, NO_EQUALITY))
+    elif "CROSS" in words and not join.meta.get("comma"):
+        found.misread.append(
+            refused_by_spark("CROSS JOIN of two streams is refused by Spark", "write JOIN … ON …", join, "")
+        )
+    for side, name in ((left, "left"), (right, "right")):
+        times = event_times_needed(side, needed_at(join, found.query)) if len(side.event_times) > 1 else set()
+        if len(times) > 1:
+            found.misread.append(several_times(join, f"the {name} side of a join of streams", times))
+    named = [{column.table for column in each.find_all(exp.Column)} for each in met]
+    met_in = {table for tables in named if tables & aliases for table in tables - aliases}
+    if "SEMI" in words and met_in and met_in <= left.static:
+        remedy = "name a column of the stream on the left in ON, or join the table behind the semi join"
+        summary = "Spark compares the table alone with each batch, where ON of a semi join names no stream on the left"
+        found.misread.append(refused_by_spark(summary, remedy, join, ""))
+    elif left.crossed and met_in & left.static:
+        remedy = "write the join of the table with its own condition, or behind the join of the streams"
+        summary = "Spark joins the table first, where it met the stream on the left without a condition"
+        found.misread.append(refused_by_spark(summary, remedy, join, ""))
+    _Sides(join, left, right).check(words, met, keys, using, found)
+    detail = words or "INNER"
+    if met:
+        detail += f" ON {' AND '.join(sorted({sql_of(each) for each in met}))}"
+    operator = Operator("stream_join", (*using, *(sql_of(each) for each in keys)), detail)
+    return replace(flow, operators=(*flow.operators, operator))
+
+
+def _outputs(join: Any, words: str, left: RelationProperties, right: RelationProperties) -> tuple[str, ...] | None:
+    """List the columns of both sides; None where they are not known, or USING merges some."""
+    if "SEMI" in words or "ANTI" in words:
+        return left.outputs
+    if left.outputs is None or right.outputs is None or join.args.get("using") or "NATURAL" in words:
+        return None
+    return (*left.outputs, *right.outputs)
+
+
+def _merged(words: str, using: tuple[str, ...], left: RelationProperties, right: RelationProperties) -> dict[str, bool]:
+    """Say of each column that USING or NATURAL makes of two whether it carries a watermark (4.2.0, run).
+
+    It is the left side's, the right side's in a RIGHT JOIN, a new one in a FULL JOIN. NATURAL merges what both sides
+    have; where the columns of the kept side are not known, any event time of the other may be merged into one of them.
+    """
+    kept, other = (right, left) if "RIGHT" in words else (left, right)
+    names = list(using)
+    if "NATURAL" in words:
+        times = {name.rpartition(".")[2] for name in left.event_times | right.event_times}
+        names += [name for name in times if all(each.outputs is None or name in each.outputs for each in (kept, other))]
+    return {name: "FULL" not in words and carries(kept, name) for name in names}
+
+
+def check_laterals(select: Any, found: StreamFindings) -> None:
+    """Spark's parser takes no named argument in a LATERAL VIEW."""
+    for lateral in select.args.get("laterals") or []:
+        if any(isinstance(each, (exp.Kwarg, exp.PropertyEQ)) for each in lateral.this.iter_expressions()):
+            remedy = "write the arguments in their order, or LATERAL in FROM"
+            summary = "LATERAL VIEW takes no named arguments"
+            found.misread.append(refused_by_spark(summary, remedy, lateral, "PARSE_SYNTAX_ERROR"))
+
+
+class _Sides:
+    """Two streams that meet in an outer or semi join, and which columns of theirs carry event time."""
+
+    def __init__(self, join: Any, left: RelationProperties, right: RelationProperties) -> None:
+        self._join = join
+        self._left = left
+        self._right = right
+        self._aliases = _aliases_of(join)
+
+    def check(self, words: str, met: list[Any], keys: list[Any], using: tuple[str, ...], found: StreamFindings) -> None:
+        """Say which outer and semi joins Spark refuses: the state of an outer side must end some time."""
+        join = self._join
+        if "ANTI" in words:
+            remedy = "write LEFT JOIN … WHERE right.key IS NULL"
+            found.misread.append(refused_by_spark("an anti join of two streams is refused by Spark", remedy, join))
+            return
+        if not join.side and "SEMI" not in words:
+            return
+        name = words if "JOIN" in words else f"{words} JOIN"
+        if not (self._left.event_times or self._right.event_times):
+            summary = f"{name} of two streams needs a watermark"
+            found.misread.append(refused_by_spark(summary, "write WATERMARK … DELAY OF … on both sides", join))
+        elif not (self._by_key(keys, using) or self._by_range(words, met)):
+            remedy = "add to ON: equal event times, or a range between them that ends the kept side's waiting"
+            summary = f"{name} of two streams needs a condition on event time"
+            found.misread.append(refused_by_spark(summary, remedy, join))
+
+    def _by_key(self, keys: list[Any], using: tuple[str, ...]) -> bool:
+        """Whether an event time is a key of the join."""
+        if any(carries(side, name) for side in (self._left, self._right) for name in using):
+            return True
+        return any(self._is_event(side) for term in keys for side in (term.this, term.expression))
+
+    def _by_range(self, words: str, met: list[Any]) -> bool:
+        """Whether an inequality says how old a row of the kept side can be when its match arrives."""
+        bounds = [pair for term in met for pair in _inequalities(term)]
+        left_ends = any(self._bounds(low, high, right_is_low=True) for low, high in bounds)
+        right_ends = any(self._bounds(low, high, right_is_low=False) for low, high in bounds)
+        if "FULL" in words:
+            return left_ends or right_ends
+        return right_ends if "RIGHT" in words else left_ends
+
+    def _bounds(self, low: Any, high: Any, *, right_is_low: bool) -> bool:
+        """Whether `low <= high` sets a watermarked time of one side below a column of the other."""
+        low, high = _time_in(low), _time_in(high)
+        if low is None or high is None or not self._is_event(low):
+            return False
+        return self._is_right(low) is right_is_low and self._is_right(high) is not right_is_low
+
+    def _is_event(self, node: Any) -> bool:
+        return isinstance(node, exp.Column) and (is_event_time(node, self._left) or is_event_time(node, self._right))
+
+    def _is_right(self, column: Any) -> bool:
+        if column.table:
+            return column.table in self._aliases
+        return carries(self._right, column.name)
+
+
+def _inequalities(term: Any) -> Iterator[tuple[Any, Any]]:
+    """Give `low <= high` pairs; > and >= were turned round before."""
+    if isinstance(term, (exp.LT, exp.LTE)):
+        yield term.this, term.expression
+    elif isinstance(term, exp.Between):
+        yield term.args["low"], term.this
+        yield term.this, term.args["high"]
+
+
+def _time_in(node: Any) -> Any:
+    """Give the column of `column`, or of `column ± interval`; None for anything else."""
+    node = node.unnest()
+    if isinstance(node, (exp.Add, exp.Sub)) and isinstance(node.expression.unnest(), exp.Interval):
+        node = node.this.unnest()
+    elif isinstance(node, exp.Add) and isinstance(node.this.unnest(), exp.Interval):
+        node = node.expression.unnest()
+    return node if isinstance(node, exp.Column) else None
+
+
+def _with_common(term: Any) -> list[Any]:
+    """Give a term, and for OR what all its arms share: Spark takes that out."""
+    if not isinstance(term, exp.Or):
+        return [term]
+    arms: list[Any] = []
+    waiting = [term]
+    while waiting:
+        each = waiting.pop().unnest()
+        if isinstance(each, exp.Or):
+            waiting += [each.this, each.expression]
+        else:
+            arms.append({sql_of(part): part for part in and_terms(each)})
+    return [term, *(part for text, part in arms[0].items() if all(text in arm for arm in arms))]
+
+
+def _aliases_of(join: Any) -> set[str]:
+    """Give the aliases of what is joined: more than one where it is a group."""
+    return {each.alias for each in sources_of(join.this)}
+
+
+def _is_join_key(term: Any, joined: set[str]) -> bool:
+    """Whether a term equates columns of what is joined with columns of the rest, as far as the qualifiers tell."""
+    if not isinstance(term, (exp.EQ, exp.NullSafeEQ)):
+        return False
+    left, right = ({column.table for column in side.find_all(exp.Column)} for side in (term.this, term.expression))
+    if "" in left | right:
+        return bool(left and right) and (not left & right or left == {""})
+    return any(one and other and one <= joined and not other & joined for one, other in ((left, right), (right, left)))
+
+
+def _check_lateral(join: Any, found: StreamFindings) -> None:
+    lateral = join.this
+    if not isinstance(lateral, exp.Lateral):
+        return
+    if join.meta.get("on"):
+        remedy = "write the condition into WHERE"
+        summary = "LATERAL with ON beside a stream is a join that keeps state"
+        found.misread.append(refused_by_spark(summary, remedy, join, _WITHOUT_WATERMARK, subject="LATERAL"))
+    elif isinstance(lateral.this, exp.Query) and lateral.this.find(exp.From) is not None:
+        remedy = "write a join with ON, or a subquery that names its columns"
+        summary = "LATERAL (SELECT …) beside a stream keeps state unseen"
+        found.misread.append(refused_by_spark(summary, remedy, join, "", subject="LATERAL"))
+
+
+def _check_static_join(join: Any, words: str, found: StreamFindings, *, stream_left: bool) -> None:
+    one_sided = "RIGHT" if stream_left else "LEFT"
+    if "FULL" not in words and one_sided not in words and (stream_left or not words.endswith(("SEMI", "ANTI"))):
+        return
+    kept = "left" if stream_left else "right"
+    summary = f"{words} JOIN of a stream and a batch table is refused by Spark"
+    remedy = f"only the stream's side may be kept: write {kept.upper()} JOIN, with the stream on the {kept}"
+    found.misread.append(refused_by_spark(summary, remedy, join))

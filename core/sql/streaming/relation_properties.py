@@ -1,0 +1,121 @@
+"""What flows out of a relation, and how it is said that Spark would refuse it."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sqlglot import exp
+
+from core.sql.parsing.table_names import NamedRead
+from core.sql.statement import Operator
+from core.sql.tokens.lexer import SqlDiagnostic
+
+UNSUPPORTED = "_LEGACY_ERROR_TEMP_3102"
+"""Error class of Spark's streaming check where it has no name; Spark then says only what is not supported (4.2.0)."""
+NO_EQUALITY = "_LEGACY_ERROR_TEMP_1181"
+AS_PLANNED = ("", NO_EQUALITY)
+"""What Spark refuses when it plans a batch, not before: a part of WITH that nothing reads is never planned (4.2.0)."""
+OUTPUT_MODE = "STREAMING_OUTPUT_MODE.UNSUPPORTED_OPERATION"
+
+
+@dataclass(frozen=True, slots=True)
+class RelationProperties:
+    """What comes out of a relation."""
+
+    streaming: bool = False
+    operators: tuple[Operator, ...] = ()
+    event_times: frozenset[str] = frozenset()
+    """Columns that carry a watermark: bare names out of a query, `alias.name` inside the SELECT that reads it."""
+    outputs: tuple[str, ...] | None = None
+    """Names of the columns in order; None where a star or a table stands for them."""
+    watermarked: bool = False
+    """Whether a watermark is set anywhere below, also for a column that is not in the output."""
+    static: frozenset[str] = frozenset()
+    """Aliases, inside the SELECT that reads them, of what does not stream."""
+    crossed: bool = False
+    """Whether a stream and a table meet without a condition, so that Spark may join the table elsewhere first."""
+    merged: Mapping[str, bool] = field(default_factory=dict)
+    """Columns that USING made of two, by bare name: whether the one that is left carries a watermark."""
+
+
+@dataclass(slots=True)
+class StreamFindings:
+    """What the walk collects besides the flow."""
+
+    query: Any
+    """The whole, as it was resolved and normalised."""
+    reads: list[NamedRead] = field(default_factory=list)
+    misread: list[SqlDiagnostic] = field(default_factory=list)
+    numbering: list[SqlDiagnostic] = field(default_factory=list)
+    """Calls that number rows, which Spark refuses anywhere in a statement that streams."""
+
+
+def under_alias(flow: RelationProperties, alias: str) -> RelationProperties:
+    """Put a relation under its alias."""
+    names = frozenset(f"{alias}.{name.rpartition('.')[2]}" for name in flow.event_times)
+    return replace(flow, event_times=names, static=frozenset() if flow.streaming else frozenset((alias,)))
+
+
+def with_column_names(flow: RelationProperties, alias: Any, found: StreamFindings) -> RelationProperties:
+    """Give the columns the names of a list behind an alias; where their order is unknown, no event time is known."""
+    columns = [column.name for column in alias.columns] if isinstance(alias, exp.TableAlias) else []
+    if not columns:
+        return flow
+    old = flow.outputs or ()
+    if flow.outputs is not None and len(columns) != len(old):
+        summary = f"{len(columns)} names stand behind {len(old)} columns"
+        found.misread.append(refused_by_spark(summary, "name each column once", alias, "ASSIGNMENT_ARITY_MISMATCH"))
+    events = frozenset(new for new, name in zip(columns, old, strict=False) if name in flow.event_times)
+    return replace(flow, event_times=events, outputs=tuple(columns))
+
+
+def is_event_time(node: Any, flow: RelationProperties) -> bool:
+    """Whether an expression still carries the watermark: the column itself or a window over it, nothing computed."""
+    if isinstance(node, exp.Anonymous) and str(node.this) in ("window", "session_window", "window_time"):
+        return bool(node.expressions) and is_event_time(node.expressions[0], flow)
+    if not isinstance(node, exp.Column):
+        return False
+    if node.table:
+        return f"{node.table}.{node.name}" in flow.event_times
+    return carries(flow, node.name)
+
+
+def carries(flow: RelationProperties, name: str) -> bool:
+    """Whether a column that is named without its table carries a watermark."""
+    if name in flow.merged:
+        return flow.merged[name]
+    return any(each.rpartition(".")[2] == name for each in flow.event_times)
+
+
+def starred(flow: RelationProperties, alias: str = "") -> set[str]:
+    """List the event times that `*` lets through, or `alias.*`, by bare name."""
+    if alias:
+        return {name.rpartition(".")[2] for name in flow.event_times if name.startswith(f"{alias}.")}
+    return {name for name in (each.rpartition(".")[2] for each in flow.event_times) if carries(flow, name)}
+
+
+def first_place(node: Any) -> int:
+    """Give the offset in the text at which a node begins: a call at its name, else its first name; 0 where unknown."""
+    own = node.meta.get("start")
+    places = (each.meta["start"] for each in node.find_all(exp.Identifier, exp.Anonymous) if "start" in each.meta)
+    return int(own if own is not None else min(places, default=0))
+
+
+def no_watermark(node: Any, what: str, remedy: str) -> SqlDiagnostic:
+    """Say that append mode needs a watermark where `what` stands."""
+    return refused_by_spark(f"{what} over a stream needs a watermark in append mode", remedy, node, OUTPUT_MODE)
+
+
+def several_times(node: Any, where: str, times: Iterable[str]) -> SqlDiagnostic:
+    """Say that Spark takes one column with a watermark where it keeps state; it finds out when it plans a batch."""
+    summary = f"{where} has {len(set(times))} columns with a watermark, and Spark keeps state by one alone"
+    remedy = "leave all of them out but one, or write the others as an expression: ts + INTERVAL 0 SECONDS AS other_ts"
+    return refused_by_spark(summary, remedy, node, "")
+
+
+def refused_by_spark(
+    summary: str, remedy: str, node: Any, condition: str = UNSUPPORTED, *, subject: str = ""
+) -> SqlDiagnostic:
+    """Say that Spark would refuse a node; the place is its first name, or the statement's start."""
+    places = [each.meta["start"] for each in node.find_all(exp.Identifier) if "start" in each.meta]
+    return SqlDiagnostic(summary, remedy, min(places, default=-1), subject=subject, condition=condition)

@@ -1,0 +1,225 @@
+"""The tokens of a SQL text and where they stand; every place in a Problem about SQL is computed here."""
+
+import re
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from sqlglot import Token, TokenType
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import TokenError
+
+from core.model.problems import Problem, Severity, Where
+
+LONGEST_TEXT = 4_000_000
+MOST_TOKENS = 150_000
+"""Of one text: some seconds of reading, and far more than a person or a generator writes."""
+DEEPEST = 80
+"""Open brackets at once; above it sqlglot's recursion would decide how we fail, and 10,000 end the process."""
+DEEPEST_TYPE = 24
+MOST_BARE_JOINS = 12
+"""Joins without ON one after the other: each further one costs sqlglot 30.30 twice the time."""
+MOST_INDEXES = 10_000
+"""`a[0][0]…`: each is a level of sqlglot's own recursion, which ended the process at 70,000."""
+_AROUND = 30
+PIECES = re.compile(
+    r"""--[^\n]*|/\*.*?\*/|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`|(?P<open>['"`]|/\*)""", re.DOTALL
+)
+_BREAK = re.compile(r"\n")
+_SIDE_BY_SIDE = re.compile(r"""['"]['"]""")
+"""Two strings without a space between them, or an empty one."""
+_DIALECT = Spark()
+BRACKETS = (TokenType.L_PAREN, TokenType.R_PAREN)
+_OPENING = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE})
+_CLOSING = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE})
+
+
+class SqlDiagnostic(Exception):
+    """A text, or a part of it, that cannot be read; becomes a Problem before it leaves `core.sql`."""
+
+    def __init__(self, summary: str, remedy: str, offset: int, *, subject: str = "", condition: str = "") -> None:
+        """`condition` is the error class with which Spark refuses it; empty when Spark does not."""
+        super().__init__(summary)
+        self.summary = summary
+        self.remedy = remedy
+        self.offset = offset
+        self.subject = subject
+        self.condition = condition
+
+
+@dataclass(frozen=True, slots=True)
+class SqlText:
+    """A text without its byte-order mark, and the file that it came from."""
+
+    path: str
+    text: str
+    _breaks: "array[int]" = field(default_factory=lambda: array("q"), repr=False, compare=False)
+    """-1 and the offsets of all line breaks, once they were asked for: a file may have thousands of places."""
+
+    def line(self, offset: int) -> int:
+        """Count the line, from 1, that holds a character offset."""
+        if not self._breaks:
+            self._breaks.append(-1)
+            self._breaks.extend(found.start() for found in _BREAK.finditer(self.text))
+        return bisect_left(self._breaks, offset)
+
+    def where(self, offset: int) -> Where:
+        """Name the place of a character offset."""
+        offset = max(0, min(offset, len(self.text)))
+        return Where(self.path, self.line(offset), offset - self.text.rfind("\n", 0, offset))
+
+    def around(self, offset: int) -> str:
+        """Quote the line around an offset, `…` where it is cut."""
+        offset = max(0, min(offset, len(self.text)))
+        start = self.text.rfind("\n", 0, offset) + 1
+        end = self.text.find("\n", offset)
+        end = len(self.text) if end < 0 else end
+        left, right = max(start, offset - _AROUND), min(end, offset + _AROUND)
+        quoted = self.text[left:right].strip()
+        return f"{'…' if left > start else ''}{quoted}{'…' if right < end else ''}"
+
+    def problem(self, misread: SqlDiagnostic, *, severity: Severity = Severity.ERROR) -> Problem:
+        """Turn what could not be read into a Problem with place, text around it and remedy."""
+        around = self.around(misread.offset)
+        detail = f"[{misread.condition}] {around}" if misread.condition else around
+        return Problem(misread.summary, misread.remedy, self.where(misread.offset), misread.subject, detail, severity)
+
+
+def open_sql(text: str, path: str) -> SqlText:
+    """Take the byte-order mark off a text."""
+    return SqlText(path, text.removeprefix("\ufeff"))
+
+
+def tokens_of(source: SqlText) -> list[Token]:
+    """Split a text into sqlglot's tokens; raise SqlDiagnostic for an open string or comment, or too long a text."""
+    if len(source.text) > LONGEST_TEXT:
+        raise SqlDiagnostic(f"the text is longer than {LONGEST_TEXT:,} characters", "split it into several files", 0)
+    try:
+        tokens: list[Token] = _DIALECT.tokenize(source.text)
+    except TokenError as error:
+        raise SqlDiagnostic(
+            "the SQL cannot be read: a string, a quoted name or a comment is not closed",
+            "close what is opened here",
+            _unclosed(source.text),
+        ) from error
+    if len(tokens) > MOST_TOKENS:
+        summary = f"the text has more than {MOST_TOKENS:,} words and signs"
+        raise SqlDiagnostic(summary, "split it into several tables, or several files", tokens[MOST_TOKENS].start)
+    if _may_be_deep(source.text):
+        _check_depth(tokens)
+    return _with_whole_strings(tokens) if _SIDE_BY_SIDE.search(source.text) else tokens
+
+
+def statements_of(tokens: Sequence[Token]) -> Iterator[list[Token]]:
+    """Split tokens at semicolons; empty statements are left out."""
+    found: list[Token] = []
+    for token in tokens:
+        if token.token_type is TokenType.SEMICOLON:
+            if found:
+                yield found
+            found = []
+        else:
+            found.append(token)
+    if found:
+        yield found
+
+
+def is_word(token: Token | None, *words: str) -> bool:
+    """Whether a token is one of these bare words (upper case), not a string and not back-quoted."""
+    return token is not None and word_of(token) in words
+
+
+def word_of(token: Token) -> str:
+    """Give a bare word in upper case; empty for a string and a quoted name."""
+    kind = token.token_type
+    return "" if kind is TokenType.STRING or kind is TokenType.IDENTIFIER else str(token.text).upper()
+
+
+def closing_bracket(tokens: Sequence[Token], opened: int) -> int:
+    """Find the index of the bracket that closes the one at `opened`; raises SqlDiagnostic when there is none."""
+    depth = 0
+    for index in range(opened, len(tokens)):
+        kind = tokens[index].token_type
+        if kind in _OPENING:
+            depth += 1
+        elif kind in _CLOSING:
+            depth -= 1
+            if depth == 0:
+                return index
+    raise SqlDiagnostic("this bracket is never closed", "close it", tokens[opened].start)
+
+
+def end_of(token: Token) -> int:
+    """Give the offset after a token."""
+    return int(token.end) + 1
+
+
+def _with_whole_strings(tokens: list[Token]) -> list[Token]:
+    """Join `'it''s'`, which sqlglot splits in two and Spark 4 reads as one string with a quote inside."""
+    found: list[Token] = []
+    texts: list[str] = []
+    for token in tokens:
+        last = found[-1] if found else None
+        if last is not None and last.token_type is token.token_type is TokenType.STRING and token.start == end_of(last):
+            texts.append(str(token.text))
+            found[-1] = Token(TokenType.STRING, "", token.line, token.col, last.start, token.end, token.comments)
+            continue
+        _close_string(found, texts)
+        found.append(token)
+        texts = [str(token.text)]
+    _close_string(found, texts)
+    return found
+
+
+def _close_string(found: list[Token], texts: list[str]) -> None:
+    """Give the last token the text of the strings that it was made of."""
+    if len(texts) > 1:
+        last = found[-1]
+        text = "'".join(texts)
+        found[-1] = Token(TokenType.STRING, text, last.line, last.col, last.start, last.end, last.comments)
+
+
+def _unclosed(text: str) -> int:
+    """Find what is opened and never closed; sqlglot does not say where."""
+    return next((found.start() for found in PIECES.finditer(text) if found["open"]), 0)
+
+
+def _may_be_deep(text: str) -> bool:
+    """Whether a text has as many signs of nesting, all counted, as are refused one in the other."""
+    return (
+        sum(map(text.count, "([{")) > DEEPEST
+        or text.count("<") > DEEPEST_TYPE
+        or text.upper().count("JOIN") > MOST_BARE_JOINS
+    )
+
+
+def _check_depth(tokens: Sequence[Token]) -> None:
+    depth = types = joins = indexes = 0
+    before = None
+    for token in tokens:
+        kind = token.token_type
+        if kind is TokenType.L_BRACKET and before is TokenType.R_BRACKET:
+            indexes += 1
+        before = kind
+        if kind in _OPENING:
+            depth += 1
+        elif kind in _CLOSING:
+            depth -= 1
+        elif kind is TokenType.LT:
+            types += 1
+        elif kind is TokenType.GT:
+            types = max(0, types - 1)
+        elif kind is TokenType.JOIN:
+            joins += 1
+        elif kind in (TokenType.ON, TokenType.USING, TokenType.CROSS, TokenType.NATURAL):
+            joins = 0
+        elif kind in (TokenType.SELECT, TokenType.SEMICOLON, TokenType.AND, TokenType.COMMA):
+            types = types if kind is TokenType.COMMA else 0
+            joins = 0 if kind in (TokenType.SELECT, TokenType.SEMICOLON) else joins
+        if depth > DEEPEST or types > DEEPEST_TYPE or joins > MOST_BARE_JOINS or indexes > MOST_INDEXES:
+            raise SqlDiagnostic(
+                "the SQL is nested too deeply to be read safely",
+                "name the inner parts with WITH, or write CROSS JOIN where there is no ON",
+                token.start,
+            )

@@ -1,0 +1,309 @@
+"""Where sqlglot is more lenient than Spark's parser, told by the words of a statement before it is parsed.
+
+Each of these texts was refused by Spark 4.2.0, or read by it as something else than what its author meant (run).
+"""
+
+import re
+from collections.abc import Callable, Sequence
+
+from sqlglot import Token, TokenType
+
+from core.sql.tokens.lexer import PIECES, SqlDiagnostic, SqlText, is_word
+from core.sql.tokens.other_dialects import FOREIGN, foreign_construct
+
+RESERVED = ("hg_w_", "hg_f_")
+"""Beginnings of names that we put into texts before sqlglot sees them."""
+_SYNTAX = "PARSE_SYNTAX_ERROR"
+_VARIABLE = re.compile(r"\$\{(?:\w+?:)?\S+?\}")
+_NOTHING_AFTER = frozenset((TokenType.COMMA, TokenType.R_PAREN, TokenType.FROM, TokenType.DOT))
+_NOTHING_BEFORE = frozenset((TokenType.L_PAREN, TokenType.SELECT, TokenType.FROM, TokenType.DISTINCT))
+_VALUES = frozenset(
+    (
+        *(TokenType.VAR, TokenType.IDENTIFIER, TokenType.STRING, TokenType.R_PAREN, TokenType.R_BRACKET),
+        *(TokenType.NUMBER, TokenType.END),
+    )
+)
+"""What may stand before the `[` of an index."""
+_WORDS = FOREIGN | {"IDENTIFIER", "APPLY"}
+_UNFINISHED = frozenset(
+    (
+        *(TokenType.DIV, TokenType.PLUS, TokenType.DASH, TokenType.SLASH, TokenType.MOD, TokenType.EQ, TokenType.NEQ),
+        *(TokenType.GT, TokenType.GTE, TokenType.LT, TokenType.LTE, TokenType.AND, TokenType.OR, TokenType.NOT),
+        *(TokenType.HINT, TokenType.OVER),
+    )
+)
+"""What an operand must follow."""
+_COMBINING = ("UNION", "EXCEPT", "INTERSECT", "MINUS")
+_COMPARING = ("=", "<", ">", "<=", ">=", "<>", "!=", "==", "<=>", "LIKE", "ILIKE")
+_OPENING = (TokenType.SELECT, TokenType.WITH, TokenType.VALUES, TokenType.FROM)
+
+_Check = Callable[[Sequence[Token], int], SqlDiagnostic | None]
+
+
+def check_text(source: SqlText) -> None:
+    """Raise SqlDiagnostic for what Spark reads otherwise before it sees words: settings, long comments, templates."""
+    text = source.text
+    if "${" not in text and "\\\n" not in text and "{#" not in text:
+        return
+    spans = [(piece.start(), piece.end(), text.startswith("--", piece.start())) for piece in PIECES.finditer(text)]
+    for start, end, is_line in spans:
+        if is_line and text[end - 1] == "\\":
+            remedy = "end the comment with another sign than a backslash"
+            raise SqlDiagnostic("Spark reads the line below as a part of this comment", remedy, start, condition="")
+    comments = [span for span in spans if span[2] or text.startswith("/*", span[0])]
+    for found in _VARIABLE.finditer(text):
+        if not any(start <= found.start() < end for start, end, _ in comments):
+            summary = f"Spark puts the value of a setting, or nothing, in place of {found[0]}"
+            raise SqlDiagnostic(summary, "write the value", found.start(), subject=found[0])
+    template = text.find("{#")
+    if template >= 0 and not any(start <= template < end for start, end, _ in spans):
+        raise SqlDiagnostic("{# … #} is no comment of Spark", "write /* … */", template, condition=_SYNTAX)
+
+
+def check_syntax(tokens: Sequence[Token], source: SqlText) -> None:
+    """Raise SqlDiagnostic for the first word of a statement that Spark's parser would not take there."""
+    kinds = [token.token_type for token in tokens]
+    if kinds.count(TokenType.L_PAREN) != kinds.count(TokenType.R_PAREN):
+        _check_brackets(tokens)
+    for index, kind in enumerate(kinds):
+        check = _CHECKS.get(kind)
+        misread = check(tokens, index) if check is not None else None
+        if misread is not None:
+            raise misread
+    text = source.text
+    if not text.isascii() or "hg_" in text:
+        _check_names(tokens)
+    if "/*+" in text:
+        _check_hints(tokens, text)
+
+
+def _check_brackets(tokens: Sequence[Token]) -> None:
+    opened: list[Token] = []
+    for token in tokens:
+        if token.token_type is TokenType.L_PAREN:
+            opened.append(token)
+        elif token.token_type is TokenType.R_PAREN:
+            if not opened:
+                raise SqlDiagnostic("this bracket was never opened", "remove it", token.start, condition=_SYNTAX)
+            opened.pop()
+    raise SqlDiagnostic("this bracket is never closed", "close it", opened[-1].start, condition=_SYNTAX)
+
+
+def _check_names(tokens: Sequence[Token]) -> None:
+    for token in tokens:
+        text = str(token.text)
+        if token.token_type is TokenType.VAR and not text.isascii():
+            remedy = f"write it in back-ticks: `{text}`"
+            raise SqlDiagnostic(
+                "a name with such letters needs back-ticks", remedy, token.start, condition="INVALID_IDENTIFIER"
+            )
+        if text.lower().startswith(RESERVED) and token.token_type is not TokenType.STRING:
+            raise SqlDiagnostic(f"names that begin with {text[:5]} are taken", "give it another name", token.start)
+
+
+def _check_hints(tokens: Sequence[Token], text: str) -> None:
+    """Look for hints that stand elsewhere than behind SELECT: sqlglot takes them for comments."""
+    behind_select = {token.start for token in tokens if token.token_type is TokenType.HINT}
+    for piece in PIECES.finditer(text, tokens[0].start):
+        if piece.start() > tokens[-1].end and text[tokens[-1].end + 1 : piece.start()].strip():
+            return
+        if text.startswith("/*+", piece.start()) and piece.start() not in behind_select:
+            remedy = "write it behind SELECT, or a comment as /* … */"
+            raise SqlDiagnostic("a hint stands where Spark takes none", remedy, piece.start(), condition=_SYNTAX)
+
+
+def _kind(tokens: Sequence[Token], index: int) -> TokenType | None:
+    return tokens[index].token_type if 0 <= index < len(tokens) else None
+
+
+def _refuse(summary: str, remedy: str, token: Token, condition: str = _SYNTAX) -> SqlDiagnostic:
+    return SqlDiagnostic(summary, remedy, token.start, condition=condition)
+
+
+def _word(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
+    word = str(tokens[index].text).upper()
+    if word not in _WORDS:
+        return None
+    if word == "IDENTIFIER" and _kind(tokens, index + 1) is TokenType.L_PAREN:
+        return _refuse("IDENTIFIER(…) hides a name", "write the name", tokens[index], "")
+    if word == "APPLY" and index and is_word(tokens[index - 1], "CROSS", "OUTER"):
+        return _refuse("APPLY is not SQL of Spark", "write JOIN LATERAL (…), or LATERAL VIEW", tokens[index])
+    return foreign_construct(tokens, index) if word in FOREIGN else None
+
+
+def _comma(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
+    after, before = _kind(tokens, index + 1), _kind(tokens, index - 1)
+    if after is None or after in _NOTHING_AFTER:
+        return _refuse("nothing stands behind this comma", "remove it, or write what follows", tokens[index])
+    if before in _NOTHING_BEFORE:
+        return _refuse("nothing stands before this comma", "remove it, or write what comes first", tokens[index])
+    return None
+
+
+def _select(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
+    after = index + (2 if is_word(tokens[min(index + 1, len(tokens) - 1)], "DISTINCT", "ALL") else 1)
+    if _kind(tokens, after) in (None, TokenType.FROM, TokenType.R_PAREN):
+        return _refuse("nothing is selected", "write SELECT * FROM, or name the columns", tokens[index], "")
+    return None
+
+
+def _from(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
+    if index and tokens[index - 1].token_type in _UNFINISHED:
+        word = str(tokens[index - 1].text).upper()
+        return _refuse(f"nothing stands behind {word}", "write what follows, or remove it", tokens[index - 1])
+    if _kind(tokens, index + 1) is TokenType.DOT:
+        return _refuse("a part of a table's name is missing", "write the whole name", tokens[index + 1])
+    return None
+
+
+def _parameter(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
+    sign = str(tokens[index].text)
+    return _refuse(f"{sign} has no meaning here", "write the name in back-ticks, or the value", tokens[index])
+
+
+def _colon(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
+    before = tokens[index - 1] if index else None
+    if before is None or before.end + 1 != tokens[index].start or before.token_type not in _VALUES:
+        return None
+    remedy = "write variant_get(column, '$.field', 'type')"
+    return _refuse("the path of a variant is not read here", remedy, tokens[index], "")
+
+
+def _bracket(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
+    before = tokens[index - 1] if index else None
+    indexes = before is not None and (before.token_type in _VALUES or str(before.text).isidentifier())
+    if indexes and not is_word(before, "ARRAY", "SELECT", "BY", "AND", "OR", "IN", "WHERE", "THEN", "ELSE"):
+        return None
+    return _refuse("an array in square brackets is not SQL of Spark", "write array(…)", tokens[index])
+
+
+def _quantified(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
+    compares = index > 0 and str(tokens[index - 1].text).upper() in _COMPARING
+    if compares and _kind(tokens, index + 1) is TokenType.L_PAREN and _kind(tokens, index + 2) in _OPENING:
+        word = str(tokens[index].text).upper()
+        return _refuse(f"{word} of a query is not SQL of Spark", "write IN, EXISTS, or max(…)", tokens[index])
+    return None
+
+
+def _in(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
+    if _kind(tokens, index + 1) is TokenType.L_PAREN and _kind(tokens, index + 2) is TokenType.R_PAREN:
+        condition = "INVALID_SQL_SYNTAX.EMPTY_IN_PREDICATE"
+        return _refuse("nothing stands in the brackets of IN", "list the values", tokens[index], condition)
+    return None
+
+
+def _interval(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
+    if _kind(tokens, index + 1) is TokenType.L_PAREN and _kind(tokens, index + 2) in _OPENING:
+        return _refuse("INTERVAL takes a number or a string", "multiply an interval by the value", tokens[index])
+    if _kind(tokens, index + 1) is TokenType.STAR:
+        return _refuse("nothing stands behind INTERVAL", "write INTERVAL 1 MINUTE", tokens[index])
+    return None
+
+
+def _not(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
+    if _kind(tokens, index + 1) is TokenType.NULL and _kind(tokens, index - 1) in _VALUES:
+        return _refuse("IS is missing before NOT NULL", "write IS NOT NULL", tokens[index])
+    return None
+
+
+def _star(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
+    changing = _kind(tokens, index + 2) is TokenType.L_PAREN
+    if changing and is_word(tokens[index + 1], "RENAME", "REPLACE", "EXCLUDE"):
+        word = str(tokens[index + 1].text).upper()
+        return _refuse(f"* {word} is not SQL of Spark", "write * EXCEPT (…), and the other columns", tokens[index])
+    return None
+
+
+def _limit(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
+    if _kind(tokens, index + 2) is TokenType.COMMA:
+        return _refuse("LIMIT takes one number", "write LIMIT n OFFSET m", tokens[index])
+    return None
+
+
+def _offset(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
+    if _kind(tokens, index + 2) is TokenType.LIMIT:
+        return _refuse("LIMIT stands before OFFSET", "write LIMIT n OFFSET m", tokens[index])
+    return None
+
+
+def _alias(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
+    if _kind(tokens, index + 1) is TokenType.STRING:
+        return _refuse("an alias is no string", "write it in back-ticks", tokens[index + 1])
+    if _kind(tokens, index + 1) is TokenType.STAR:
+        return _refuse("nothing stands behind AS", "write a name", tokens[index])
+    after = tokens[index + 1] if index + 1 < len(tokens) else None
+    if is_word(after, "MATERIALIZED") or (
+        is_word(after, "NOT") and index + 2 < len(tokens) and is_word(tokens[index + 2], "MATERIALIZED")
+    ):
+        return _refuse("AS MATERIALIZED is not SQL of Spark", "write AS (SELECT …)", tokens[index])
+    return None
+
+
+def _with(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
+    before = tokens[index - 1] if index else None
+    combines = is_word(before, *_COMBINING) or (
+        is_word(before, "ALL", "DISTINCT") and index > 1 and is_word(tokens[index - 2], *_COMBINING)
+    )
+    if combines:
+        return _refuse("WITH stands before the whole query", "put this side into brackets", tokens[index])
+    names = (
+        before is not None and before.token_type is TokenType.R_PAREN and _kind(tokens, index + 2) is TokenType.ALIAS
+    )
+    if names:
+        return _refuse("WITH stands behind WITH", "write one WITH, and a comma between its parts", tokens[index])
+    return None
+
+
+def _national(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
+    return _refuse("N'…' is no string of Spark", "write '…'", tokens[index], "UNSUPPORTED_TYPED_LITERAL")
+
+
+def _hint(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
+    if _kind(tokens, index - 1) is not TokenType.SELECT:
+        return _refuse("a hint stands where Spark takes none", "write it behind SELECT", tokens[index])
+    return None
+
+
+def _ends(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
+    after = _kind(tokens, index + 1)
+    if after is None or after is TokenType.R_PAREN or after is TokenType.WITH:
+        word = str(tokens[index].text).upper()
+        return _refuse(f"nothing stands behind {word}", "write what follows, or remove it", tokens[index])
+    return None
+
+
+_CHECKS: dict[TokenType, _Check] = {
+    TokenType.VAR: _word,
+    TokenType.APPLY: _word,
+    TokenType.FOR: _word,
+    TokenType.LATERAL: _word,
+    TokenType.SESSION: _word,
+    TokenType.UNNEST: _word,
+    TokenType.COMMA: _comma,
+    TokenType.SELECT: _select,
+    TokenType.FROM: _from,
+    TokenType.JOIN: _from,
+    TokenType.PARAMETER: _parameter,
+    TokenType.COLON: _colon,
+    TokenType.L_BRACKET: _bracket,
+    TokenType.ANY: _quantified,
+    TokenType.ALL: _quantified,
+    TokenType.SOME: _quantified,
+    TokenType.IN: _in,
+    TokenType.INTERVAL: _interval,
+    TokenType.NOT: _not,
+    TokenType.STAR: _star,
+    TokenType.LIMIT: _limit,
+    TokenType.OFFSET: _offset,
+    TokenType.ALIAS: _alias,
+    TokenType.WITH: _with,
+    TokenType.NATIONAL_STRING: _national,
+    TokenType.HINT: _hint,
+    TokenType.ON: _ends,
+    TokenType.USING: _ends,
+    TokenType.GROUP_BY: _ends,
+    TokenType.ORDER_BY: _ends,
+    TokenType.WHERE: _ends,
+    TokenType.HAVING: _ends,
+}
+"""What is looked at where a word of a kind stands."""

@@ -1,0 +1,220 @@
+"""What stands around a query: the verb, what is written, and which tokens are the query.
+
+Everything that Spark reads tables for has a header here; what a pipeline cannot take of it is said as a rule.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlglot import Token, TokenType
+
+from core.sql.statement import Verb
+from core.sql.tokens.lexer import SqlDiagnostic, SqlText, closing_bracket, end_of, is_word
+from core.sql.tokens.merge import merge_query
+from core.sql.tokens.table_name_tokens import FROM_FIRST, SELECT_ALL, WrittenName, name_at, word_at
+
+HEADER_REMEDY = "write INSERT INTO <table> SELECT …"
+PLACED_HEADER = "write the table's name alone: headgate places tables itself"
+_OPENING = ("SELECT", "WITH", "VALUES")
+_QUERIES = ("SELECT", "FROM", "TABLE")
+"""Words of a query that stands where none is looked for."""
+
+
+_CREATING = tuple(
+    f"{words} TABLE{exists}"
+    for exists in (" IF NOT EXISTS", "")
+    for words in ("CREATE", "CREATE OR REPLACE", "REPLACE", "CREATE EXTERNAL")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StatementHeader:
+    """Where the parts of a statement lie in its tokens."""
+
+    verb: Verb
+    target: WrittenName | None
+    """None where nothing is written."""
+    columns: tuple[Token, ...]
+    query: list[Token]
+    """WITH before the verb included; of MERGE, a query that reads what it reads."""
+    pieces: tuple[tuple[int, int], ...]
+    """Spans of the query's text in the file."""
+    rules: tuple[SqlDiagnostic, ...]
+    """Why a pipeline cannot take it, whatever its query says."""
+
+    def text(self, source: SqlText) -> str:
+        """Put the query's text together."""
+        return "".join(source.text[start:end] for start, end in self.pieces)
+
+    def moved(self, offset: int) -> int:
+        """Turn an offset in the file into one in the query's text."""
+        before = 0
+        for start, end in self.pieces:
+            if start <= offset <= end and (offset < end or end == self.pieces[-1][1]):
+                return before + offset - start
+            before += end - start
+        return before
+
+
+def header_of(tokens: list[Token]) -> StatementHeader:
+    """Split a statement into header and query; raises SqlDiagnostic for one that reads no tables for anything."""
+    at = _verb_at(tokens)
+    first = tokens[at]
+    if is_word(first, "INSERT"):
+        return _insert(tokens, at)
+    if is_word(first, "MERGE"):
+        return _merge(tokens, at)
+    if is_word(first, "CREATE", "REPLACE"):
+        return _create(tokens, at)
+    if _opens_query(tokens, at):
+        return StatementHeader(Verb.SELECT, None, (), _selecting(tokens), ((tokens[0].start, end_of(tokens[-1])),), ())
+    word = str(first.text).upper()
+    if word == "FROM":
+        raise SqlDiagnostic(*FROM_FIRST, first.start, subject="FROM")
+    not_streaming = f"{word} is not a streaming statement"
+    summary = (
+        not_streaming if word in ("UPDATE", "DELETE") else f"a dml file holds INSERT INTO … SELECT, not {short(first)}"
+    )
+    raise SqlDiagnostic(summary, HEADER_REMEDY, first.start, subject=word[:40])
+
+
+def short(token: Token) -> str:
+    """Quote a token, cut where it is long."""
+    text = str(token.text)
+    return text if len(text) <= 30 else f"{text[:30]}…"
+
+
+def _verb_at(tokens: list[Token]) -> int:
+    """Find the verb behind a WITH that stands before it."""
+    if not is_word(tokens[0], "WITH"):
+        return 0
+    depth = 0
+    for index, token in enumerate(tokens):
+        depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
+        if depth == 0 and is_word(token, "INSERT", "MERGE", "UPDATE", "DELETE"):
+            return index
+        if depth == 0 and is_word(token, "SELECT"):
+            return 0
+    return 0
+
+
+def _insert(tokens: list[Token], at: int) -> StatementHeader:
+    """Split `[WITH …] INSERT INTO|OVERWRITE [TABLE] t [PARTITION (…)] [(columns)] [BY NAME] query`."""
+    first, after, rules = tokens[at], at + 1, []
+    verb = Verb.INSERT
+    if after < len(tokens) and is_word(tokens[after], "OVERWRITE"):
+        verb = Verb.OVERWRITE
+        remedy = "write INSERT INTO: a stream only appends"
+        summary = "INSERT OVERWRITE is not a streaming statement"
+        rules.append(SqlDiagnostic(summary, remedy, first.start, subject="INSERT OVERWRITE"))
+    elif after >= len(tokens) or not is_word(tokens[after], "INTO"):
+        raise SqlDiagnostic("INTO is missing after INSERT", HEADER_REMEDY, first.start)
+    after += 1
+    if after + 1 < len(tokens) and is_word(tokens[after], "TABLE") and not _opens_query(tokens, after + 1):
+        after += 1
+    if after >= len(tokens):
+        raise SqlDiagnostic("the table's name is missing after INSERT INTO", HEADER_REMEDY, first.start)
+    target, after = name_at(tokens, after)
+    columns, after = _column_list(tokens, after)
+    if after < len(tokens) and is_word(tokens[after], "BY", "PARTITION", "REPLACE"):
+        remedy = "remove it: a stream writes columns by name, and partitions by the DDL"
+        rule = SqlDiagnostic(f"{short(tokens[after])} cannot stand after INSERT INTO t", remedy, tokens[after].start)
+        skipped = after
+        while after < len(tokens) and not _opens_query(tokens, after):
+            after = closing_bracket(tokens, after) + 1 if tokens[after].token_type is TokenType.L_PAREN else after + 1
+        if is_word(tokens[skipped], "REPLACE") or any(is_word(each, *_QUERIES) for each in tokens[skipped:after]):
+            # A condition may read tables of its own.
+            raise rule
+        if is_word(tokens[skipped], "BY") and not (after == skipped + 2 and is_word(tokens[skipped + 1], "NAME")):
+            raise SqlDiagnostic(
+                "NAME is missing after BY", remedy, tokens[skipped].start, condition="PARSE_SYNTAX_ERROR"
+            )
+        rules.append(rule)
+    if after >= len(tokens) or not _opens_query(tokens, after):
+        raise _no_query(tokens, after, target)
+    if is_word(tokens[after], "VALUES"):
+        rules.append(
+            SqlDiagnostic(
+                "SELECT is missing after INSERT INTO", HEADER_REMEDY, tokens[after].start, subject=target.text
+            )
+        )
+    query = tokens[:at] + _selecting(tokens[after:])
+    return StatementHeader(verb, target, columns, query, _pieces(tokens, at, after), tuple(rules))
+
+
+def _no_query(tokens: Sequence[Token], after: int, target: WrittenName) -> SqlDiagnostic:
+    """Say what stands in place of the SELECT, and how Spark's other ways to name what is read are written here."""
+    place = tokens[min(after, len(tokens) - 1)]
+    named = tokens[after + 1 : after + (3 if is_word(tokens[min(after + 1, len(tokens) - 1)], "STREAM") else 2)]
+    read = " ".join(str(token.text) for token in named) or "<table>"
+    if is_word(place, "TABLE"):
+        remedy = f"write INSERT INTO {target.text} SELECT * FROM {read}"
+        return SqlDiagnostic("TABLE in place of a SELECT is not read here", remedy, place.start, subject=target.text)
+    if is_word(place, "FROM"):
+        remedy = f"write INSERT INTO {target.text} SELECT … FROM {read}"
+        return SqlDiagnostic(FROM_FIRST[0], remedy, place.start, subject=target.text)
+    return SqlDiagnostic("SELECT is missing after INSERT INTO", HEADER_REMEDY, place.start, subject=target.text)
+
+
+def _create(tokens: list[Token], at: int) -> StatementHeader:
+    """Split `CREATE [OR REPLACE] TABLE [IF NOT EXISTS] t … [AS] query`."""
+    rule = SqlDiagnostic("CREATE belongs into the ddl file", HEADER_REMEDY, tokens[at].start, subject="CREATE")
+    words = " ".join(str(token.text).upper() for token in tokens[at : at + 7])
+    opening = next((each for each in _CREATING if f"{words} ".startswith(f"{each} ")), "")
+    after = at + len(opening.split())
+    if not opening or after >= len(tokens):
+        raise rule
+    target, after = name_at(tokens, after)
+    skipped = after
+    while after < len(tokens):
+        if is_word(tokens[after], "AS") or _opens_query(tokens, after):
+            break
+        after = closing_bracket(tokens, after) + 1 if tokens[after].token_type is TokenType.L_PAREN else after + 1
+    held = any(is_word(each, *_QUERIES) for each in tokens[skipped:after])
+    if after < len(tokens) and is_word(tokens[after], "AS"):
+        after += 1
+    columns = skipped < len(tokens) and tokens[skipped].token_type is TokenType.L_PAREN
+    if held or columns or after >= len(tokens) or not _opens_query(tokens, after):
+        raise rule
+    query = _selecting(tokens[after:])
+    return StatementHeader(Verb.CREATE, target, (), query, ((tokens[after].start, end_of(tokens[-1])),), (rule,))
+
+
+def _merge(tokens: list[Token], at: int) -> StatementHeader:
+    target, query = merge_query(tokens, at)
+    rule = SqlDiagnostic("MERGE is not a streaming statement", HEADER_REMEDY, tokens[at].start, subject="MERGE")
+    return StatementHeader(Verb.MERGE, target, (), query, ((tokens[0].start, end_of(tokens[-1])),), (rule,))
+
+
+def _selecting(tokens: list[Token]) -> list[Token]:
+    """Write SELECT * FROM before VALUES that stand alone."""
+    if not is_word(tokens[0], "VALUES"):
+        return tokens
+    return [*(word_at(kind, text, tokens[0]) for kind, text in SELECT_ALL), *tokens]
+
+
+def _column_list(tokens: list[Token], after: int) -> tuple[tuple[Token, ...], int]:
+    """Read `(a, b)` after the target, unless the bracket opens the query itself."""
+    if after >= len(tokens) or tokens[after].token_type is not TokenType.L_PAREN:
+        return (), after
+    inside = after
+    while inside < len(tokens) and tokens[inside].token_type is TokenType.L_PAREN:
+        inside += 1
+    if inside < len(tokens) and is_word(tokens[inside], *_OPENING):
+        return (), after
+    end = closing_bracket(tokens, after)
+    listed = [token for token in tokens[after + 1 : end] if token.token_type is not TokenType.COMMA]
+    return tuple(listed), end + 1
+
+
+def _opens_query(tokens: Sequence[Token], at: int) -> bool:
+    """Whether a query begins here, perhaps in brackets."""
+    while at < len(tokens) and tokens[at].token_type is TokenType.L_PAREN:
+        at += 1
+    return at < len(tokens) and is_word(tokens[at], *_OPENING)
+
+
+def _pieces(tokens: list[Token], at: int, after: int) -> tuple[tuple[int, int], ...]:
+    """Give the spans of the query's text, around the header in its middle."""
+    last = (tokens[after].start, end_of(tokens[-1]))
+    return ((tokens[0].start, tokens[at].start), last) if at else (last,)

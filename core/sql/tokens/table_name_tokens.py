@@ -1,0 +1,155 @@
+"""What a word means where a table or a query is expected, before anything is parsed.
+
+`TABLE t` is a query of its own in Spark (SqlBaseParser.g4 of 4.2.0, `queryPrimary`); sqlglot reads a table called so.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlglot import Token, TokenType
+
+from core.sql.tokens.lexer import SqlDiagnostic, is_word, word_of
+
+_NAMES = (TokenType.IDENTIFIER, TokenType.VAR)
+_QUERIES = ("SELECT", "WITH", "VALUES", "LATERAL")
+_COMBINING = ("UNION", "EXCEPT", "INTERSECT", "MINUS")
+_BEHIND_QUERY = (*_COMBINING, "ORDER BY", "SORT BY", "CLUSTER BY", "DISTRIBUTE BY", "LIMIT", "OFFSET", "WINDOW")
+_BEFORE = """
+    ALL AND ANY AS BETWEEN BY CASE DISTINCT ELSE EXCEPT EXISTS FROM HAVING ILIKE IN INTERSECT IS JOIN LATERAL LIKE LIMIT
+    MINUS NOT OFFSET ON OR QUALIFY RLIKE SELECT SET SOME THEN UNION USING VALUES WHEN WHERE
+"""
+_CLAUSES_BY = ("GROUP BY", "ORDER BY", "SORT BY", "CLUSTER BY", "DISTRIBUTE BY", "PARTITION BY")
+_BEFORE_QUERY = frozenset((*_BEFORE.split(), *_CLAUSES_BY))
+"""Words before brackets that are no function."""
+_CLAUSES = frozenset(
+    (
+        *(TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.ORDER_BY, TokenType.LIMIT, TokenType.OFFSET),
+        *(TokenType.UNION, TokenType.JOIN, TokenType.ON, TokenType.USING, TokenType.QUALIFY),
+    )
+)
+_NEVER_AFTER = (TokenType.PARAMETER, TokenType.COLON, TokenType.STAR, TokenType.DCOLON, TokenType.L_BRACKET)
+"""Signs that sqlglot passes over behind the name of a table."""
+FROM_FIRST = ("FROM before SELECT is not read here", "write SELECT … FROM …")
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenName:
+    """A table's name as it is written, with the parts before it."""
+
+    parts: tuple[Token, ...]
+
+    @property
+    def text(self) -> str:
+        """All parts in lower case, without back-ticks."""
+        return ".".join(str(part.text) for part in self.parts).lower()
+
+    @property
+    def start(self) -> int:
+        """Offset in the file."""
+        return int(self.parts[0].start)
+
+
+SELECT_ALL = ((TokenType.SELECT, "SELECT"), (TokenType.STAR, "*"), (TokenType.FROM, "FROM"))
+"""What `TABLE t` and VALUES say in one word."""
+
+
+def name_at(tokens: Sequence[Token], at: int) -> tuple[WrittenName, int]:
+    """Read `[catalog.][database.]table` and return it with the index behind it."""
+    first, after = tokens[at], tokens[at + 1] if at + 1 < len(tokens) else None
+    if is_word(first, "IDENTIFIER") and after is not None and after.token_type is TokenType.L_PAREN:
+        raise SqlDiagnostic("IDENTIFIER(…) hides which table is written", "write the table's name", first.start)
+    if not is_name(first):
+        raise SqlDiagnostic("the table's name is missing", "write the table's name without quotes", first.start)
+    last = name_end(tokens, at)
+    return WrittenName(tuple(tokens[at : last + 1 : 2])), last + 1
+
+
+def word_at(kind: TokenType, text: str, at: Token) -> Token:
+    """Make a word that stands at the place of another."""
+    return Token(kind, text, at.line, at.col, at.start, at.end, [])
+
+
+def names_table(tokens: Sequence[Token], index: int) -> bool:
+    """Return whether a table's name stands here, where one may; raise SqlDiagnostic for what hides which one it is."""
+    token = tokens[index]
+    if is_word(token, "FROM"):
+        raise SqlDiagnostic(*FROM_FIRST, token.start, subject="FROM")
+    if token.token_type in _CLAUSES:
+        remedy = "write its name, in back-ticks if it is a word of SQL"
+        raise SqlDiagnostic(
+            "a table is missing after FROM or JOIN", remedy, token.start, condition="PARSE_SYNTAX_ERROR"
+        )
+    calls = index + 1 < len(tokens) and tokens[index + 1].token_type is TokenType.L_PAREN
+    if calls and is_word(token, "IDENTIFIER"):
+        raise SqlDiagnostic("IDENTIFIER(…) hides which table is read", "write the table's name", token.start)
+    if calls or not is_name(token) or is_word(token, *_QUERIES):
+        return False
+    last = name_end(tokens, index)
+    if last + 1 < len(tokens) and tokens[last + 1].token_type in _NEVER_AFTER:
+        summary = f"{tokens[last + 1].text} cannot stand behind a table's name"
+        raise SqlDiagnostic(
+            summary, "write the name in back-ticks", tokens[last + 1].start, condition="PARSE_SYNTAX_ERROR"
+        )
+    return True
+
+
+def name_end(tokens: Sequence[Token], first: int) -> int:
+    """Return the index of the last part of a dotted name."""
+    last = first
+    while last + 2 < len(tokens) and tokens[last + 1].token_type is TokenType.DOT:
+        last += 2
+    return last
+
+
+def is_name(token: Token) -> bool:
+    """Return whether a token may be a name: Spark reserves hardly any word."""
+    return token.token_type in _NAMES or (
+        token.token_type is not TokenType.STRING and (str(token.text)[:1].isalpha() or str(token.text)[:1] == "_")
+    )
+
+
+def begins_query(tokens: Sequence[Token], index: int) -> bool:
+    """Return whether a query may begin here, so that TABLE is no name."""
+    if index == 0 or is_word(tokens[index - 1], *_COMBINING):
+        return True
+    if is_word(tokens[index - 1], "ALL", "DISTINCT"):
+        return index > 1 and is_word(tokens[index - 2], *_COMBINING)
+    if is_word(tokens[index], "FROM"):
+        # TRIM (FROM …) is the one function with the word first.
+        trims = index > 1 and is_word(tokens[index - 2], "TRIM")
+        return tokens[index - 1].token_type is TokenType.L_PAREN and not trims
+    return tokens[index - 1].token_type is TokenType.L_PAREN and not _is_argument(tokens, index)
+
+
+def is_table_query(tokens: Sequence[Token], index: int) -> bool:
+    """Return whether TABLE here begins the query `TABLE t`; raise SqlDiagnostic for the argument of a function."""
+    token, after = tokens[index], tokens[index + 1] if index + 1 < len(tokens) else None
+    if after is None or is_word(after, "AS") or not (is_name(after) or after.token_type is TokenType.L_PAREN):
+        return False
+    if is_word(after, "STREAM") and index + 2 < len(tokens) and (tokens[index + 2].token_type is TokenType.L_PAREN):
+        raise SqlDiagnostic("TABLE takes a name", "write SELECT * FROM STREAM …", after.start, subject="STREAM")
+    if _is_argument(tokens, index):
+        remedy = "write the query in FROM, and call the function on its columns"
+        raise SqlDiagnostic(
+            "a table as the argument of a function is not read here", remedy, token.start, subject="TABLE"
+        )
+    if after.token_type is TokenType.L_PAREN or not begins_query(tokens, index):
+        return False
+    behind = tokens[min(name_end(tokens, index + 1) + 1, len(tokens) - 1)]
+    return behind.token_type is TokenType.R_PAREN or is_word(behind, *_BEHIND_QUERY) or behind is tokens[-1]
+
+
+def _is_argument(tokens: Sequence[Token], index: int) -> bool:
+    """Return whether the argument of a function begins here."""
+    before = tokens[index - 1] if index else None
+    if before is None or before.token_type not in (TokenType.L_PAREN, TokenType.COMMA, TokenType.FARROW):
+        return False
+    opened = index - 1
+    depth = 0
+    while opened >= 0 and not (depth == 0 and tokens[opened].token_type is TokenType.L_PAREN):
+        depth += (tokens[opened].token_type is TokenType.R_PAREN) - (tokens[opened].token_type is TokenType.L_PAREN)
+        opened -= 1
+    if opened <= 0:
+        return False
+    calling = tokens[opened - 1]
+    return is_name(calling) and word_of(calling) not in _BEFORE_QUERY

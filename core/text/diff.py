@@ -1,0 +1,46 @@
+"""Differences of two texts: as a unified diff by lines, or as a few short fragments by words."""
+
+import difflib
+import re
+from collections.abc import Iterator
+
+_WORD = re.compile(r"'(?:[^']|'')*'|[A-Za-z0-9_.`]+|<=>|<>|!=|<=|>=|\|\||::|\S")
+
+
+LONGEST_FRAGMENT = 70
+"""Characters of one fragment before it is cut."""
+
+
+def short_diff(old: str, new: str, *, most: int = 3) -> tuple[str, ...]:
+    """Give up to `most` fragments that were taken away (`- …`), added (`+ …`) or replaced (`a → b`)."""
+    before, after = _WORD.findall(old), _WORD.findall(new)
+    fragments = list(_fragments(before, after))
+    more = len(fragments) - most
+    return (*fragments[:most], f"and {more} more") if more > 0 else tuple(fragments)
+
+
+def unified_diff(old: str, new: str, *, context: int = 3) -> tuple[str, ...]:
+    """Give the lines of a unified diff without its file names; empty when the texts are equal."""
+    lines = difflib.unified_diff(_lines(old), _lines(new), lineterm="", n=context)
+    return tuple(lines)[2:]
+
+
+def _fragments(before: list[str], after: list[str]) -> Iterator[str]:
+    matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
+    for kind, a, b, c, d in matcher.get_opcodes():
+        old, new = _shown(before[a:b]), _shown(after[c:d])
+        if kind == "insert":
+            yield f"+ {new}"
+        elif kind == "delete":
+            yield f"- {old}"
+        elif kind == "replace":
+            yield f"{old} → {new}"
+
+
+def _shown(words: list[str]) -> str:
+    text = re.sub(r"\s+([,)])", r"\1", re.sub(r"([(])\s+", r"\1", " ".join(words)))
+    return text if len(text) <= LONGEST_FRAGMENT else f"{text[: LONGEST_FRAGMENT - 1]}…"
+
+
+def _lines(text: str) -> list[str]:
+    return text.removeprefix("\ufeff").replace("\r\n", "\n").splitlines()

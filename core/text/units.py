@@ -1,0 +1,53 @@
+"""Numbers, sizes and durations in a few characters, for plans and screens alike; `?` is what is not known."""
+
+_UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+
+def short_number(value: float | None) -> str:
+    """Write 12, 1.2k, 41k, 3.1M; `?` when it is not known."""
+    if value is None:
+        return "?"
+    for size, unit in _UNITS:
+        if abs(value) >= size:
+            return _scaled(value / size) + unit
+    return str(round(value)) if abs(value) >= 10 or value == int(value) else f"{value:.1f}"
+
+
+def short_size(value: float | None) -> str:
+    """Write bytes as 512 B, 2.4 MB, 1.3 GB."""
+    if value is None:
+        return "?"
+    for step, unit in _UNITS:
+        if value >= step:
+            return f"{_scaled(value / step)} {unit if unit != 'k' else 'k'}B"
+    return f"{round(value)} B"
+
+
+def short_duration(seconds: float | None) -> str:
+    """Write a duration in its largest unit: 4s, 11m, 1h, 3d."""
+    if seconds is None:
+        return "?"
+    value = max(seconds, 0.0)
+    if value < 60:
+        return f"{int(value)}s"
+    if value < 3600:
+        return f"{int(value // 60)}m"
+    if value < 86400:
+        return f"{int(value // 3600)}h"
+    return f"{int(value // 86400)}d"
+
+
+def long_duration(seconds: float | None) -> str:
+    """Write a duration in two units: 1m 12s, 1h 12m, 3d 4h."""
+    if seconds is None:
+        return "?"
+    value = max(int(seconds), 0)
+    for step, big, small_step, small in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
+        if value >= step:
+            rest = value % step // small_step
+            return f"{value // step}{big} {rest}{small}" if rest else f"{value // step}{big}"
+    return f"{value}s"
+
+
+def _scaled(value: float) -> str:
+    return f"{value:.1f}".removesuffix(".0") if abs(value) < 9.95 else str(round(value))

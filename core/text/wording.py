@@ -1,0 +1,20 @@
+"""Differences and numbers in a few words for people; nothing is decided from these words."""
+
+import difflib
+from collections.abc import Iterable, Sequence
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Suggest the nearest known word, or nothing."""
+    near = difflib.get_close_matches(word, sorted(known), n=1, cutoff=0.6)
+    return f"did you mean {near[0]}?" if near else ""
+
+
+def counted(number: int, noun: str) -> str:
+    """Give a number with its noun: `1 table`, `2 tables`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def reader_phrase(tables: Sequence[str]) -> str:
+    """Say who reads something: `a reads it`, `a, b read it`."""
+    return f"{', '.join(tables)} {'reads' if len(tables) == 1 else 'read'} it"

@@ -1,0 +1,40 @@
+"""Documents that are written as YAML: plain values only, keys in their order."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+_BLOCK_DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+
+def as_yaml_with_blocks(document: Mapping[str, Any]) -> str:
+    """Write a document as YAML, the SQL in it line by line."""
+    return str(yaml.dump(document, Dumper=_BlockDumper, sort_keys=False, allow_unicode=True, width=120))
+
+
+class _BlockDumper(_BLOCK_DUMPER):  # type: ignore[misc]  # a class of PyYAML's extension, which has no types
+    """Writes texts of several lines as blocks."""
+
+
+_BlockDumper.add_representer(
+    str,
+    lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None),
+)
+
+
+_DUMPER: type = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+MOST_LEVELS = 100
+"""How deep a document may be nested; the writer recurses."""
+
+
+def as_yaml(document: Any) -> str:
+    """Write mappings, lists, texts, numbers and null, at most `MOST_LEVELS` mappings below each other, as YAML."""
+
+    class Plain(_DUMPER):  # type: ignore[misc]  # libyaml's dumper where PyYAML was built with it.
+        def ignore_aliases(self, data: Any) -> bool:
+            return True
+
+    text: str = yaml.dump(document, Dumper=Plain, sort_keys=False, allow_unicode=True, width=120)
+    return text

@@ -1,0 +1,101 @@
+"""What every part of the agent works on: the ledger, the pool, the files and the ground they stand on."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+from core.ipc.environment_paths import EnvironmentPaths
+from core.model.names import TableName
+from core.ports.spark import Analysis, Queries, Tables
+from core.ports.storage import Checkpoints
+from pipelines.agent.deployment_compiler import EnvironmentLayout
+from pipelines.agent.fault_points import FaultPoints
+from state.ledger import Ledger
+from state.row_types import AuditRow, Deployment, EventRow
+
+T = TypeVar("T")
+
+WRITE_CALL_S = 20.0
+"""Deadline of a call to the pool that starts or changes something."""
+
+READ_CALL_S = 5.0
+"""Deadline of a call to the pool that only looks."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnginePorts:
+    """One generation's ports to the pool."""
+
+    queries: Queries
+    tables: Tables
+    analysis: Analysis
+
+
+class PoolClient(Protocol):
+    """The pool as the agent's rooms see it: a call with a deadline, or PoolUnreachable."""
+
+    def call(self, seconds: float, act: Callable[[EnginePorts], T]) -> T: ...
+
+
+@dataclass(slots=True)
+class AgentContext:
+    """One environment at work. The clock is here so that tests can set it."""
+
+    places: EnvironmentPaths
+    folder: str
+    """Absolute project folder."""
+    project_id: str
+    project: str
+    ground: EnvironmentLayout
+    ledger: Ledger
+    ledger_id: str
+    pool: PoolClient
+    files: Checkpoints
+    faults: FaultPoints = field(default_factory=FaultPoints)
+    clock: Callable[[], float] = time.time
+    stopping: threading.Event = field(default_factory=threading.Event)
+    """Set once, when the agent is to end; every loop waits on it instead of sleeping."""
+    _busy: Counter[tuple[str, int]] = field(default_factory=Counter)
+    _counting: threading.Lock = field(default_factory=threading.Lock)
+    """Acts, steps and the reconciler count at once: a count that is lost would keep a version from being reconciled."""
+
+    @contextmanager
+    def occupied(self, deployment: Deployment) -> Iterator[None]:
+        """Keep the reconciler away from a version while it is being started or stopped; blocks may nest."""
+        key = (deployment.table, deployment.version)
+        with self._counting:
+            self._busy[key] += 1
+        try:
+            yield
+        finally:
+            with self._counting:
+                self._busy[key] -= 1
+
+    def busy(self) -> frozenset[tuple[str, int]]:
+        """Versions that a step or an act is starting or stopping right now."""
+        with self._counting:
+            return frozenset(key for key, count in self._busy.items() if count)
+
+    def event(
+        self, kind: str, summary: str, *, about: tuple[str, int] = ("", 0), detail: str = "", fingerprint: str = ""
+    ) -> None:
+        """Record what happened, to a version (table, version) or to the environment."""
+        now, (table, version) = self.clock(), about
+        self.ledger.add_event(EventRow(0, now, table, version, kind, summary, detail, fingerprint))
+
+    def audit(self, actor: str, action: str, subject: str, **more: str) -> None:
+        """Record who did what; `more` are plan_hash, confirmation and outcome."""
+        self.ledger.add_audit(AuditRow(0, self.clock(), actor, action, subject, **more))
+
+    def deployment(self, table: TableName, version: int) -> Deployment | None:
+        """Find one version in the ledger."""
+        return self.ledger.deployment(table, version)
+
+    def serving(self, table: TableName) -> Deployment | None:
+        """Find the version that an operator means by a table's name: the active one, else the newest."""
+        versions = [d for d in self.ledger.versions(table) if d.drop_after is None]
+        return min(versions, key=lambda d: (not d.active, -d.version), default=None)

@@ -1,0 +1,202 @@
+"""The agent put together: socket, lanes, reconciler and measurements around one World."""
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from core.ipc import framing
+from core.ipc.environment_paths import EnvironmentPaths
+from core.model.errors import HeadgateError, LedgerUnavailable, PoolUnreachable
+from core.model.states import State
+from core.ports.spark import ReportedQuery
+from core.ports.storage import Checkpoints
+from core.project_files.manifest import Manifest
+from pipelines.agent.context import READ_CALL_S, AgentContext
+from pipelines.agent.deployment_compiler import EnvironmentLayout
+from pipelines.agent.fast_lane import FastLane
+from pipelines.agent.fault_points import FaultPoints
+from pipelines.agent.measurements.lag_collector import EVERY_S, EVERY_VARIABLE, LagCollector
+from pipelines.agent.measurements.table_statistics_collector import TICK_S, TableStatisticsCollector
+from pipelines.agent.pool_supervisor import PoolConnection, PoolSupervisor
+from pipelines.agent.reconciler import BeforeRound, Reconciler
+from pipelines.agent.requests.command_handler import CommandHandler
+from pipelines.agent.requests.socket_server import SocketServer
+from pipelines.agent.runs.run_lane import RunLane
+from pipelines.agent.trash_purge import purge_trash
+from state.emergency_journal import EmergencyJournal
+from state.ledger import Ledger
+from state.migrations import SCHEMA_VERSION
+from state.row_types import Deployment
+
+log = logging.getLogger(__name__)
+
+BEAT_S = 2.0
+ROUND_S = 1.0
+THIN_S = 300.0
+UNKNOWN_S = 15.0
+"""A pool that has not answered for this long leaves its statements' states unknown."""
+
+_SEEN_RUNNING = (State.RUNNING, State.DEGRADED, State.STARTING)
+
+
+class Agent:
+    """One environment's daemon; `serve` returns when it has been told to end."""
+
+    def __init__(
+        self,
+        *,
+        places: EnvironmentPaths,
+        folder: str,
+        manifest: Manifest,
+        ground: EnvironmentLayout,
+        ledger: Ledger,
+        files: Checkpoints,
+    ) -> None:
+        self._places = places
+        self._ledger = ledger
+        self._keeper = PoolSupervisor(places, ground.environment.pool, ledger, self._restore)
+        self._world = AgentContext(
+            places=places,
+            folder=folder,
+            project_id=manifest.id,
+            project=manifest.name,
+            ground=ground,
+            ledger=ledger,
+            ledger_id=ledger.facts().ledger_id,
+            pool=self._keeper,
+            files=files,
+            faults=FaultPoints.from_environment(),
+        )
+        emergency = EmergencyJournal(Path(places.emergency))
+        self._acts = FastLane(self._world, emergency)
+        self._runs = RunLane(self._world)
+        self._reconciler = Reconciler(self._world, emergency)
+        self._measurer = LagCollector(self._world)
+        self._figures = TableStatisticsCollector(self._world, self._measurer.load)
+        self._commands = CommandHandler(
+            self._world, self._acts, self._runs, self._figures, lambda pool: self.end(pool=pool)
+        )
+        self._end_pool = False
+        self._answered = time.monotonic()
+        self._seen: tuple[ReportedQuery, ...] = ()
+        self._every_s = float(os.environ.get(EVERY_VARIABLE, EVERY_S))
+
+    def serve(self) -> None:
+        """Open the socket, then keep pool and statements until told to end."""
+        hello = {
+            "program": framing.PROGRAM_VERSION,
+            "protocol": framing.PROTOCOL,
+            "ledger": SCHEMA_VERSION,
+            "pid": os.getpid(),
+        }
+        server = SocketServer(self._places.socket, hello, self._commands.handle)
+        self._ledger.put_agent(os.getpid(), self._world.clock())
+        # What an agent that was killed has said of the pool is not known to be true any more.
+        self._ledger.put_pool(pool_state="starting", pool_detail="the agent looks for it")
+        self._ledger.heartbeat(self._world.clock())
+        server.open()
+        loops = [
+            threading.Thread(target=self._loop, args=(name, seconds, act), name=name, daemon=True)
+            for name, seconds, act in (
+                ("beat", BEAT_S, self._beat),
+                ("pool", ROUND_S, self._keeper.keep),
+                ("reconcile", ROUND_S, self._round),
+                # Apart from the reconciler, which waits for starts: a hole in the samples makes every lag unknown.
+                ("measure", self._every_s, self._measure),
+                ("figures", TICK_S, self._take_figures),
+                ("housekeeping", THIN_S, self._keep_house),
+            )
+        ]
+        for loop in loops:
+            loop.start()
+        self._world.stopping.wait()
+        server.close()
+        for loop in loops:
+            loop.join(timeout=2 * READ_CALL_S)
+        try:
+            if self._end_pool:
+                self._keeper.end()
+                self._say_stopped()
+            self._ledger.put_agent(None, None)
+        except LedgerUnavailable as error:
+            if self._ledger.is_in_place():
+                raise
+            log.info("nothing is recorded of the end: %s", error.summary)
+
+    def _say_stopped(self) -> None:
+        """With the pool every query has ended; what is wanted running stays wanted, for the next agent."""
+        for deployment in self._ledger.deployments():
+            if deployment.state in (*_SEEN_RUNNING, State.UNKNOWN) and not deployment.external:
+                self._ledger.update_deployment(
+                    deployment.table, deployment.version, state=State.STOPPED, state_since=self._world.clock()
+                )
+
+    def end(self, *, pool: bool) -> None:
+        """Tell the agent to end; with `pool`, a pool of ours ends too and what is wanted running stays wanted."""
+        self._end_pool = self._end_pool or pool
+        self._world.stopping.set()
+
+    def _loop(self, name: str, seconds: float, act: Callable[[], None]) -> None:
+        while not self._world.stopping.is_set():
+            if not self._ledger.is_in_place():
+                # With the ledger the session is lost, and whoever comes next cannot find what runs.
+                log.error("the ledger %s is gone or replaced: this agent ends, and its pool with it", self._ledger.path)
+                self.end(pool=True)
+                return
+            try:
+                act()
+            except LedgerUnavailable as error:
+                log.warning("%s: %s", name, error.summary)
+            except HeadgateError as error:
+                log.info("%s: %s", name, error.summary)
+            except Exception:
+                log.exception("%s failed; it goes on with its next round", name)
+            self._world.stopping.wait(seconds)
+
+    def _beat(self) -> None:
+        self._ledger.heartbeat(self._world.clock())
+
+    def _keep_house(self) -> None:
+        self._ledger.thin_samples(self._world.clock())
+        purge_trash(self._world)
+
+    def _round(self) -> None:
+        """One round: queries seen, registry reconciled."""
+        self._reconciler.apply_emergencies()
+        deployments = tuple(self._ledger.deployments())
+        before = BeforeRound(deployments, self._world.busy())
+        self._acts.remember(deployments)
+        queries: tuple[ReportedQuery, ...] = ()
+        try:
+            queries, ended = self._world.pool.call(
+                READ_CALL_S, lambda engine: (engine.queries.active(), engine.queries.ended())
+            )
+            self._keeper.heard(None)
+            self._answered = time.monotonic()
+            self._reconciler.round(before, queries, ended)
+            self._runs.resume_open()
+        except PoolUnreachable as error:
+            self._keeper.heard(error)
+            if not self._keeper.up or time.monotonic() - self._answered > UNKNOWN_S:
+                self._lose_sight(deployments)
+        self._seen = queries
+
+    def _measure(self) -> None:
+        self._measurer.round(tuple(self._ledger.deployments()), self._seen)
+
+    def _take_figures(self) -> None:
+        self._figures.round(tuple(self._ledger.deployments()))
+
+    def _restore(self, attached: PoolConnection) -> None:
+        self._reconciler.restore(attached)
+
+    def _lose_sight(self, deployments: tuple[Deployment, ...]) -> None:
+        """Nothing is known of the statements of a pool that is gone or does not answer."""
+        for deployment in deployments:
+            if deployment.state in _SEEN_RUNNING and not deployment.external:
+                self._ledger.update_deployment(
+                    deployment.table, deployment.version, state=State.UNKNOWN, state_since=self._world.clock()
+                )

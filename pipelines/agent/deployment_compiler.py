@@ -1,0 +1,146 @@
+"""From a plan's node to a deployment: physical names, compiled texts and folders; nothing is touched here."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from core.model.errors import InvalidProject
+from core.model.names import TableName, physical_name
+from core.model.problems import Problem
+from core.model.states import State, WantedState
+from core.observed.deployment import Binding
+from core.plan.model import PlanNode
+from core.project.model import Environment, Settings
+from core.project.revision import RevisionTexts
+from core.project_files.table_settings import read_settings
+from core.sql.compiler import compile_ddl, compile_select
+from core.sql.ddl_reader import read_ddl
+from core.sql.statement import ParsedStatement, TableDdl, TableRead
+from core.sql.statement_reader import read_statements
+from state.row_types import Deployment
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentLayout:
+    """Where an environment's things lie: the absolute data folder and the prefix of catalog names."""
+
+    data: str
+    environment: Environment
+
+    def catalog_name(self, table: TableName, version: int) -> str:
+        """Name in the catalog; version 0 is an external table under its own name."""
+        name = physical_name(table, version) if version else str(table)
+        return self.environment.prefix + name
+
+    def pointer_name(self, table: TableName) -> str:
+        """Name of the pointer view."""
+        return self.environment.prefix + str(table)
+
+    def table_folder(self, table: TableName, version: int) -> str:
+        return f"{self.data}/tables/{self.catalog_name(table, version)}"
+
+    def checkpoint_folder(self, table: TableName, version: int) -> str:
+        return f"{self.data}/checkpoints/{self.catalog_name(table, version)}"
+
+    def trash_folder(self, table: TableName, version: int, kind: str, mark: str) -> str:
+        return f"{self.data}/trash/{mark}/{kind}/{self.catalog_name(table, version)}"
+
+    def external_location(self, ddl: TableDdl) -> str:
+        """Absolute location of an external table: as declared, relative ones below the data folder."""
+        return ddl.location if "://" in ddl.location or ddl.location.startswith("/") else f"{self.data}/{ddl.location}"
+
+
+def compile_deployment(node: PlanNode, ground: EnvironmentLayout, *, now: float, plan_hash: str) -> Deployment:
+    """Compile a node into the deployment that its steps make; raises InvalidProject when its texts cannot be read."""
+    ddl = _ddl(node.texts, node.table)
+    external = not node.texts.dml
+    version = node.version
+    folder = ground.external_location(ddl) if external else ground.table_folder(node.table, version)
+    statement = None if external else _statement(node.texts, node.table)
+    return Deployment(
+        table=node.table,
+        version=version,
+        product=node.product,
+        layer=node.layer,
+        owner=node.owner,
+        revision=node.revision,
+        texts=node.texts,
+        compiled=compile_statement(statement, node.bindings, ground) if statement else "",
+        compiled_ddl=compile_ddl(node.texts.ddl, ddl, ground.catalog_name(node.table, version), folder),
+        columns=tuple(column.name for column in ddl.columns),
+        format=ddl.format,
+        folder=folder,
+        checkpoint="" if external else ground.checkpoint_folder(node.table, version),
+        checkpoint_id="",
+        trigger=node.trigger,
+        mode="append",
+        stateful=node.stateful,
+        wanted=WantedState.RUNNING,
+        state=State.PENDING,
+        state_since=now,
+        active=external,
+        bindings=node.bindings,
+        created_at=now,
+        plan_hash=plan_hash,
+        external=external,
+    )
+
+
+def compile_statement(statement: ParsedStatement, bindings: tuple[Binding, ...], ground: EnvironmentLayout) -> str:
+    """Bind every parent, streamed or static, to the physical version that this deployment reads."""
+    return compile_select(statement, {b.parent: ground.catalog_name(b.parent, b.version) for b in bindings})
+
+
+def column_types(texts: RevisionTexts, table: TableName) -> tuple[tuple[str, str], ...]:
+    """Columns of the declared table as (name, Spark type), in order."""
+    return tuple((column.name, column.type) for column in _ddl(texts, table).columns)
+
+
+def streamed_reads(deployment: Deployment) -> tuple[TableRead, ...]:
+    """What a deployment streams, in the order of its SQL: Spark numbers `sources/<i>` so (seen on 4.2.0)."""
+    if deployment.external:
+        return ()
+    statement = _statement(deployment.texts, deployment.table)
+    return tuple(read for read in statement.reads if read.streaming)
+
+
+def streamed_sources(
+    deployment: Deployment, reads: tuple[TableRead, ...], by_version: Mapping[tuple[TableName, int], Deployment]
+) -> tuple[tuple[int, TableName, str, str], ...]:
+    """Give what a deployment streams as (ordinal, table, folder, format); a parent that is gone has no folder."""
+    version_by_parent = {binding.parent: binding.version for binding in deployment.bindings if binding.streamed}
+    sources = []
+    for ordinal, read in enumerate(reads):
+        found = by_version.get((read.table, version_by_parent.get(read.table, 0)))
+        sources.append((ordinal, read.table, found.folder if found else "", found.format if found else ""))
+    return tuple(sources)
+
+
+def _ddl(texts: RevisionTexts, table: TableName) -> TableDdl:
+    ddl, problems = read_ddl(texts.ddl, f"ddl.{table}.sql")
+    if ddl is None:
+        raise _invalid(table, problems)
+    return ddl
+
+
+def _statement(texts: RevisionTexts, table: TableName) -> ParsedStatement:
+    statements, problems = read_statements(
+        texts.dml, f"dml.{table}.sql", every_table_streams=_every_table_streams(texts.yml)
+    )
+    found = next((statement for statement in statements if statement.writes == table), None)
+    if found is None:
+        raise _invalid(table, problems)
+    return found
+
+
+def _every_table_streams(yml: str) -> bool:
+    """Whether STREAM need not be written; a revision's yml says so only where it is so."""
+    return "reads:" in yml and read_settings(yml, "yml", Settings(), []).every_table_streams
+
+
+def _invalid(table: TableName, problems: tuple[Problem, ...]) -> InvalidProject:
+    first = problems[0].summary if problems else "no statement writes it"
+    return InvalidProject(
+        f"{table} cannot be compiled: {first}",
+        remedy="correct the file and plan again",
+        problems=tuple(problem.as_json() for problem in problems),
+    )

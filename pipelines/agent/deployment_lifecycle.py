@@ -1,0 +1,140 @@
+"""Starting and stopping one deployment: the same way for a run's step, an operator's key and the reconciler."""
+
+import logging
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from core.changes.pinned_settings import pool_at_start
+from core.model.errors import EngineRefused, HeadgateError, Refused
+from core.model.names import query_name
+from core.model.states import State, WantedState
+from core.ports.spark import QueryStart, ReportedQuery, unheard
+from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext
+from state.row_types import Deployment
+
+log = logging.getLogger(__name__)
+
+
+def start(world: AgentContext, deployment: Deployment) -> ReportedQuery:
+    """Start a deployment on its checkpoint, or find it running; raises Refused, EngineRefused or PoolUnreachable.
+
+    The owner file is read again before every start, because Spark fences nobody (architecture.md §2).
+    """
+    key = (deployment.table, deployment.version)
+    with world.occupied(deployment):
+        check_checkpoint(world, deployment)
+        try:
+            query = world.pool.call(WRITE_CALL_S, lambda engine: engine.queries.start(_start_of(world, deployment)))
+        except EngineRefused as error:
+            fail(world, deployment, error.error_class, error.summary)
+            raise
+        found = world.files.read(deployment.checkpoint)
+        world.ledger.update_deployment(
+            *key,
+            state=State.STARTING,
+            state_since=world.clock(),
+            query_id=query.id,
+            run_id=query.run_id,
+            checkpoint_id=found.id if found and found.id else deployment.checkpoint_id,
+            started_at=world.clock(),
+            error="",
+            error_class="",
+            **_runs_on(world, deployment),
+        )
+        return query
+
+
+def stop(
+    world: AgentContext,
+    deployment: Deployment,
+    *,
+    seconds: float = WRITE_CALL_S,
+    calling: Callable[[], object] = unheard,
+) -> float:
+    """Stop a deployment's query and prove it gone; gives the milliseconds until Spark's stop had returned.
+
+    `calling` hears of each call of Spark's stop, just before it.
+    """
+    name = query_name(deployment.table, deployment.version)
+    began = time.monotonic()
+    with world.occupied(deployment):
+        world.pool.call(seconds, lambda engine: engine.queries.stop(name, calling))
+    return (time.monotonic() - began) * 1000
+
+
+def mark_stopped(world: AgentContext, deployment: Deployment) -> None:
+    """Record that a deployment's query is gone, as wanted."""
+    world.ledger.update_deployment(
+        deployment.table,
+        deployment.version,
+        wanted=WantedState.STOPPED,
+        state=State.STOPPED,
+        state_since=world.clock(),
+        query_id="",
+        run_id="",
+    )
+
+
+def fail(world: AgentContext, deployment: Deployment, error_class: str, error: str) -> None:
+    """Record that a deployment has ended with an error, or could not begin: in the registry and among the events."""
+    about = (deployment.table, deployment.version)
+    world.ledger.update_deployment(
+        *about,
+        state=State.FAILED,
+        state_since=world.clock(),
+        error_class=error_class,
+        error=error,
+        query_id="",
+        run_id="",
+    )
+    world.event("exception", error_class or "failed", about=about, detail=error, fingerprint=error_class)
+    if deployment.state != State.FAILED:
+        world.event("state", f"{deployment.state} → {State.FAILED}", about=about)
+
+
+def check_checkpoint(world: AgentContext, deployment: Deployment) -> None:
+    """Refuse a start on a checkpoint that is not the one this deployment had (planning.md §3, row 0b)."""
+    name = query_name(deployment.table, deployment.version)
+    found = world.files.read(deployment.checkpoint)
+    if found is None:
+        raise Refused(
+            f"{name} has no readable checkpoint; started anew on the same table it would lose or double rows",
+            remedy=f"headgate plan {deployment.table} --rebuild",
+        )
+    if found.owner != world.ledger_id:
+        raise Refused(
+            f"the checkpoint of {name} belongs to another ledger ({found.owner or 'no owner file'})",
+            remedy="find out who else runs it; nothing was started",
+        )
+    if deployment.checkpoint_id and found.id != deployment.checkpoint_id:
+        raise Refused(
+            f"the checkpoint of {name} is another one than the one it had",
+            remedy=f"restore it, or headgate plan {deployment.table} --rebuild",
+        )
+
+
+def _runs_on(world: AgentContext, deployment: Deployment) -> dict[str, Any]:
+    """Give what is recorded of pool and engine at a start.
+
+    Of a version that was started before anything was recorded, nobody knows what its checkpoint has pinned.
+    """
+    found: dict[str, Any] = {}
+    with suppress(HeadgateError):
+        found["engine"] = world.pool.call(READ_CALL_S, lambda engine: engine.analysis.engine())
+    if deployment.pool is not None or deployment.started_at is None:
+        found["pool"] = pool_at_start(world.ground.environment.pool, deployment.pool)
+    return found
+
+
+def _start_of(world: AgentContext, deployment: Deployment) -> QueryStart:
+    return QueryStart(
+        name=query_name(deployment.table, deployment.version),
+        select=deployment.compiled,
+        target=world.ground.catalog_name(deployment.table, deployment.version),
+        format=deployment.format,
+        checkpoint=deployment.checkpoint,
+        trigger=deployment.trigger,
+        mode=deployment.mode,
+    )

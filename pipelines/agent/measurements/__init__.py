@@ -1,0 +1,1 @@
+"""Measurements by the agent: lag and progress of deployments, table statistics, utilization of the pool."""

@@ -1,0 +1,233 @@
+"""Measuring: progress and lag of every deployment, every few seconds, into the ledger."""
+
+import logging
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from core.lag.measurement import total_lag
+from core.lag.trend import LagTrend, UpstreamHealth, lag_trend
+from core.lag.triggers import trigger_s
+from core.model.names import TableName, query_name
+from core.model.states import State, WantedState
+from core.ports.spark import ReportedQuery
+from core.ports.storage import SourceLag
+from core.sql.statement import TableRead
+from pipelines.agent.context import AgentContext
+from pipelines.agent.deployment_compiler import streamed_reads, streamed_sources
+from pipelines.agent.measurements.pool_utilization import PoolUtilization
+from pipelines.spark.query_progress import QueryProgress, query_progress_from_json
+from state.row_types import Deployment, Measurement, SampleRow
+
+log = logging.getLogger(__name__)
+
+EVERY_S = 5.0
+"""Between two measurements."""
+
+EVERY_VARIABLE = "HEADGATE_MEASURE_S"
+"""Measures faster in drills, which wait for gates again and again."""
+
+KEPT = 180
+"""Samples of a deployment held in memory for its verdict: 15 minutes."""
+
+
+@dataclass(slots=True)
+class MeasurementHistory:
+    """What is remembered of one deployment between measurements."""
+
+    samples: deque[SampleRow] = field(default_factory=lambda: deque(maxlen=KEPT))
+    previous: str = "unknown"
+    dropped: int = 0
+    dropped_batch: int = -1
+    watermark: str = ""
+    watermark_at: float | None = None
+    """When the watermark was first seen where it is; None without one."""
+    fastest_rows_s: float | None = None
+    state_rows: int | None = None
+    state_bytes: int | None = None
+
+    def learn(self, progress: QueryProgress, now: float) -> None:
+        """Take in the last progress of the query, which may be the one that was seen before."""
+        if progress.batch is not None and progress.batch != self.dropped_batch:
+            self.dropped_batch = progress.batch
+            self.dropped += progress.dropped_by_watermark or 0
+        if progress.watermark and progress.watermark != self.watermark:
+            self.watermark, self.watermark_at = progress.watermark, now
+        if progress.state_rows is not None:
+            self.state_rows, self.state_bytes = progress.state_rows, progress.state_bytes
+        if progress.in_rows and progress.batch_ms:
+            self.fastest_rows_s = max(self.fastest_rows_s or 0.0, progress.in_rows / progress.batch_ms * 1000)
+
+
+class LagCollector:
+    """Measures all deployments in one round; a checkpoint that cannot be read gives unknown, never zero."""
+
+    def __init__(self, world: AgentContext) -> None:
+        self._world = world
+        self.load = PoolUtilization()
+        self._history: dict[tuple[TableName, int], MeasurementHistory] = {}
+        self._reads: dict[tuple[TableName, int, str], tuple[TableRead, ...]] = {}
+
+    def round(self, deployments: tuple[Deployment, ...], queries: tuple[ReportedQuery, ...]) -> None:
+        """Measure once and write everything in one transaction."""
+        query_by_name = {query.name: query for query in queries}
+        by_version = {(d.table, d.version): d for d in deployments}
+        measurements: list[Measurement] = []
+        samples: list[tuple[TableName, int, SampleRow]] = []
+        for deployment in deployments:
+            if deployment.external or (not deployment.active and deployment.wanted == WantedState.STOPPED):
+                continue
+            query = query_by_name.get(query_name(deployment.table, deployment.version))
+            measured = self._measure(deployment, by_version, query)
+            measurements.append(measured[0])
+            samples.append((deployment.table, deployment.version, measured[1]))
+        self._forget(by_version)
+        self._world.ledger.put_measurements(measurements)
+        self._world.ledger.add_samples(samples)
+
+    def _remember(self, key: tuple[TableName, int], now: float) -> MeasurementHistory:
+        """Begin a history with what an earlier agent has measured, so that a new one need not start at unknown."""
+        history = self._history[key] = MeasurementHistory()
+        history.samples.extend(self._world.ledger.samples(*key, since=now - KEPT * EVERY_S))
+        if last := self._world.ledger.measurement(*key):
+            history.fastest_rows_s = last.fastest_rows_s
+            history.state_rows, history.state_bytes = last.state_rows, last.state_bytes
+        return history
+
+    def _forget(self, by_version: dict[tuple[TableName, int], Deployment]) -> None:
+        """Let go of versions that are no more; an agent lives for months."""
+        for key in self._history.keys() - by_version.keys():
+            del self._history[key]
+        self._reads = {key: found for key, found in self._reads.items() if key[:2] in by_version}
+
+    def _measure(
+        self, deployment: Deployment, by_version: dict[tuple[TableName, int], Deployment], query: ReportedQuery | None
+    ) -> tuple[Measurement, SampleRow]:
+        now = self._world.clock()
+        key = (deployment.table, deployment.version)
+        history = self._history.get(key) or self._remember(key, now)
+        positions = self._positions(deployment, by_version)
+        lag = total_lag(positions)
+        progress = query_progress_from_json(query.progress) if query and query.progress else None
+        if progress:
+            self.load.batch(key, progress, now)
+            history.learn(progress, now)
+        sample = SampleRow(
+            at=now,
+            lag_rows=lag.rows,
+            lag_files=lag.files,
+            lag_bytes=lag.bytes,
+            in_rows_s=progress.in_rows_s if progress else None,
+            out_rows_s=progress.out_rows_s if progress else None,
+            batch_ms=progress.batch_ms if progress else None,
+            produced_rows=_sum(position.produced_rows for position in positions),
+            consumed_rows=_sum(position.consumed_rows for position in positions),
+        )
+        history.samples.append(sample)
+        judged = self._judge(deployment, by_version, positions, history)
+        history.previous = judged.trend
+        found = self._world.files.read(deployment.checkpoint)
+        return Measurement(
+            table=deployment.table,
+            version=deployment.version,
+            at=now,
+            lag_rows=lag.rows,
+            lag_files=lag.files,
+            lag_bytes=lag.bytes,
+            exact=lag.exact,
+            oldest_s=lag.oldest_s,
+            trend=judged.trend,
+            rate_rows_s=judged.rate_rows_s,
+            eta_s=judged.eta_s,
+            in_rows_s=progress.in_rows_s if progress else None,
+            out_rows_s=progress.out_rows_s if progress else None,
+            rows_total=self._rows_of(deployment),
+            batch=found.batch if found else None,
+            batch_ms=progress.batch_ms if progress else None,
+            durations=dict(progress.durations) if progress else {},
+            watermark=progress.watermark if progress else "",
+            state_rows=history.state_rows,
+            state_bytes=history.state_bytes,
+            dropped_by_watermark=history.dropped,
+            committed_at=found.committed_at if found else None,
+            sources=tuple(_source(position) for position in positions),
+            fastest_rows_s=history.fastest_rows_s,
+        ), sample
+
+    def _rows_of(self, deployment: Deployment) -> int | None:
+        """Count the rows of the version's own table, as a reader that has consumed nothing would see them."""
+        own = self._world.files.lag(
+            f"{deployment.folder}/_none", ((0, deployment.table, deployment.folder, deployment.format),)
+        )
+        return own[0].rows if own and own[0].exact else None
+
+    def _positions(
+        self, deployment: Deployment, by_version: dict[tuple[TableName, int], Deployment]
+    ) -> tuple[SourceLag, ...]:
+        sources = streamed_sources(deployment, self._reads_of(deployment), by_version)
+        return self._world.files.lag(deployment.checkpoint, sources)
+
+    def _reads_of(self, deployment: Deployment) -> tuple[TableRead, ...]:
+        key = (deployment.table, deployment.version, deployment.revision)
+        if key not in self._reads:
+            self._reads[key] = streamed_reads(deployment)
+        return self._reads[key]
+
+    def _judge(
+        self,
+        deployment: Deployment,
+        by_version: dict[tuple[TableName, int], Deployment],
+        positions: tuple[SourceLag, ...],
+        history: MeasurementHistory,
+    ) -> LagTrend:
+        version_by_parent = {binding.parent: binding.version for binding in deployment.bindings}
+        parents = []
+        for position in positions:
+            key = (position.table, version_by_parent.get(position.table, 0))
+            parent, known = by_version.get(key), self._history.get(key)
+            parents.append(
+                UpstreamHealth(
+                    table=position.table,
+                    state=parent.state if parent else State.ABSENT,
+                    missing=position.missing or parent is None,
+                    external=bool(parent and parent.external),
+                    silent_s=position.newest_s,
+                    trend=known.previous if known else "",
+                )
+            )
+        found = self._world.files.read(deployment.checkpoint)
+        now = self._world.clock()
+        return lag_trend(
+            tuple(history.samples),
+            now,
+            interval_s=EVERY_S,
+            state=deployment.state,
+            parents=tuple(parents),
+            trigger_s=trigger_s(deployment.trigger),
+            previous=history.previous,
+            commit_age_s=now - found.committed_at if found and found.committed_at else None,
+            watermark_age_s=now - history.watermark_at if history.watermark_at else None,
+            by_files=any(_is_limited_in_files(read) for read in self._reads_of(deployment)),
+        )
+
+
+def _is_limited_in_files(read: TableRead) -> bool:
+    return any(key.lower() == "maxfilespertrigger" for key, _ in read.options)
+
+
+def _sum(values: Iterable[int | None]) -> int | None:
+    numbers = list(values)
+    known = [number for number in numbers if number is not None]
+    return sum(known) if known and len(known) == len(numbers) else None
+
+
+def _source(position: SourceLag) -> dict[str, object]:
+    return {
+        "table": position.table,
+        "rows": position.rows,
+        "files": position.files,
+        "bytes": position.bytes,
+        "oldest_s": position.oldest_s,
+        "exact": position.exact,
+        "missing": position.missing,
+    }

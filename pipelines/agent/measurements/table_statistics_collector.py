@@ -1,0 +1,135 @@
+"""Figures of tables and of the environment, from which plans are priced: seldom, and in a thread of their own."""
+
+import logging
+import os
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+
+from core.model.errors import HeadgateError
+from core.model.names import TableName
+from core.observed.table_statistics import Headroom, TableStatistics
+from pipelines.agent.context import READ_CALL_S, AgentContext
+from pipelines.agent.deployment_compiler import streamed_reads, streamed_sources
+from pipelines.agent.measurements.pool_utilization import PoolUtilization
+from pipelines.spark import call_deadlines
+from state.row_types import Deployment
+
+log = logging.getLogger(__name__)
+
+EVERY_S = 600.0
+"""Between two looks at one table that nobody asks for; a new one is looked at whenever its age has doubled."""
+
+TICK_S = 15.0
+"""Between two questions whether a table is due: how long a new one goes without figures."""
+
+_AT_ONCE = 50
+"""Tables that are written in one transaction."""
+
+Key = tuple[TableName, int]
+
+
+class TableStatisticsCollector:
+    """Looks at tables one after the other; a round may take minutes, and gives way after each table."""
+
+    def __init__(self, world: AgentContext, load: PoolUtilization) -> None:
+        self._world = world
+        self._load = load
+        self._looked = {key: figures.at or 0.0 for key, figures in world.ledger.figures().items()}
+
+    def round(self, deployments: tuple[Deployment, ...]) -> None:
+        """Measure the room, then every table that is due, the longest unseen first."""
+        self._world.ledger.put_room(self._room())
+        by_version = {(d.table, d.version): d for d in deployments}
+        now = self._world.clock()
+        due = [key for key, deployment in by_version.items() if self._is_due(key, deployment.created_at, now)]
+        found: dict[Key, TableStatistics] = {}
+        for key in sorted(due, key=lambda key: (self._looked.get(key, 0.0), key)):
+            began = time.monotonic()
+            found |= self._figures(key, by_version)
+            if len(found) >= _AT_ONCE:
+                self._put(found)
+                found = {}
+            # As long as it took belongs to others: stops, starts and lag come before a price.
+            if self._world.stopping.wait(min(1.0, time.monotonic() - began)):
+                break
+        self._put(found)
+
+    def _is_due(self, key: Key, created_at: float, now: float) -> bool:
+        looked = self._looked.get(key, 0.0)
+        return now - looked >= min(EVERY_S, max(TICK_S, looked - created_at))
+
+    def measure(self, tables: Iterable[TableName], seconds: float) -> tuple[list[TableName], list[TableName]]:
+        """Measure tables now; gives those that were measured in the time, and those that were not."""
+        until = time.monotonic() + seconds
+        by_version = {(d.table, d.version): d for d in self._world.ledger.deployments()}
+        measured: list[TableName] = []
+        asked = sorted(set(tables))
+        for table in asked:
+            if (left := until - time.monotonic()) <= 0:
+                break
+            try:
+                found = call_deadlines.call(left, self._measure_one, table, by_version)
+            except call_deadlines.MissedDeadline:
+                break
+            measured += [table] if found else []
+        return measured, [table for table in asked if table not in measured]
+
+    def _measure_one(self, table: TableName, by_version: Mapping[Key, Deployment]) -> bool:
+        found: dict[Key, TableStatistics] = {}
+        for key in by_version:
+            if key[0] == table:
+                found |= self._figures(key, by_version)
+        self._put(found)
+        return bool(found)
+
+    def _put(self, found: Mapping[Key, TableStatistics]) -> None:
+        """Write figures; what a ledger does not take is measured again at the next tick."""
+        if found:
+            self._world.ledger.put_figures(found)
+        self._looked |= {key: figures.at or 0.0 for key, figures in found.items()}
+
+    def _figures(self, key: Key, by_version: Mapping[Key, Deployment]) -> dict[Key, TableStatistics]:
+        """Look at one table; nothing where its place cannot be reached, so that what was known stays with its age."""
+        deployment, files = by_version[key], self._world.files
+        now = self._world.clock()
+        try:
+            held = files.contents(deployment.folder, deployment.format)
+            gone = None
+            if not deployment.external:
+                sources = streamed_sources(deployment, streamed_reads(deployment), by_version)
+                gone = files.gone(deployment.checkpoint, sources)
+        except HeadgateError as error:
+            log.info("%s v%s was not measured: %s", *key, error.summary)
+            self._looked[key] = now
+            return {}
+        if held is None:
+            return {key: TableStatistics(at=now, exact=False, gone=gone)}
+        return {key: TableStatistics(now, held.rows, held.exact, held.bytes, held.files, held.earliest, gone)}
+
+    def _room(self) -> Headroom:
+        pool, now = self._world.ground.environment.pool, self._world.clock()
+        cores = pool.cores if pool.url is None else None
+        free, total = _disk(self._world.ground.data)
+        engine = ""
+        with suppress(HeadgateError):
+            engine = self._world.pool.call(READ_CALL_S, lambda engine: engine.analysis.engine())
+        return Headroom(
+            at=now,
+            disk_free=free,
+            disk_total=total,
+            cores=cores,
+            busy=self._load.busy(now, cores) if cores else None,
+            engine=engine,
+        )
+
+
+def _disk(folder: str) -> tuple[int | None, int | None]:
+    """Give bytes that are free to us, and all bytes, of the file system where a folder is or will be."""
+    while not os.path.isdir(folder) and folder != os.path.dirname(folder):
+        folder = os.path.dirname(folder)
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return None, None
+    return found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize

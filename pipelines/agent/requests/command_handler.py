@@ -1,0 +1,284 @@
+"""What the agent can be asked: each command is checked, recorded, carried out and recorded again."""
+
+import json
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+from core.changes.spark_analysis import question_from_json
+from core.model.errors import (
+    HeadgateError,
+    LedgerUnavailable,
+    PoolUnreachable,
+    Refused,
+    UsageError,
+)
+from core.model.names import TableName, parse_table_name
+from core.plan.confirmation import OF_A_RUN, Confirmation, confirmation_for_act
+from core.run.state_machine import OperatorControl
+from pipelines.agent.context import AgentContext
+from pipelines.agent.fast_lane import ActOutcome, FastLane
+from pipelines.agent.measurements.table_statistics_collector import TableStatisticsCollector
+from pipelines.agent.requests.policy_enforcement import PolicyEnforcement, require_confirmation
+from pipelines.agent.requests.socket_server import Caller
+from pipelines.agent.requests.spark_analysis_cache import SparkAnalysisCache
+from pipelines.agent.requests.submitted_plans import SubmittedPlans, refuse_continued
+from pipelines.agent.runs.run_lane import RunLane
+from pipelines.spark import call_deadlines
+from state.row_types import CommandRow, StagedRow
+
+log = logging.getLogger(__name__)
+
+PEEK_ROWS = 1000
+"""Rows of a peek at most."""
+
+PEEK_S = 30.0
+
+SPARK_ANALYSIS_S = 20.0
+"""How long Spark is asked where the asker does not say."""
+
+MEASURE_S = 10.0
+"""How long tables are measured where the asker does not say."""
+
+NOTE_S = 0.5
+"""How long an answer waits for its row in the command log."""
+
+
+class CommandHandler:
+    """Answers requests; the caller's name comes from the socket, the confirmation level from `core.planning.guards`."""
+
+    def __init__(
+        self,
+        world: AgentContext,
+        acts: FastLane,
+        runs: RunLane,
+        figures: TableStatisticsCollector,
+        end: Callable[[bool], None],
+    ) -> None:
+        self._world = world
+        self._figures = figures
+        self._acts = acts
+        self._runs = runs
+        self._end = end
+        self._policies = PolicyEnforcement(world)
+        self._plans = SubmittedPlans(world, runs)
+        self._opinions = SparkAnalysisCache(world)
+        self._answer_by_op: dict[str, Callable[[Caller, dict[str, Any], str], dict[str, Any]]] = {
+            "status": self._status,
+            "stop": self._stop,
+            "start": self._start,
+            "restart": self._restart,
+            "submit_plan": self._submit_plan,
+            "approve": self._approve,
+            "apply": self._apply,
+            "run": self._run,
+            "stage": self._stage,
+            "unstage": self._unstage,
+            "peek": self._peek,
+            "opinion": self._opinion,
+            "measure": self._measure,
+            "policy_apply": self._policies.apply,
+            "policy_approve": self._policies.approve,
+            "exit": self._exit,
+        }
+
+    def handle(self, caller: Caller, request: dict[str, Any]) -> dict[str, Any]:
+        """Answer one request; raises HeadgateError, whose class tells the caller what to do."""
+        op, args = str(request.get("op", "")), request.get("args") or {}
+        answer = self._answer_by_op.get(op)
+        if answer is None:
+            raise UsageError(f"the agent does not know the command {op!r}", remedy="restart the agent after an upgrade")
+        if op in ("status", "peek", "opinion", "measure"):
+            return answer(caller, args, "")
+
+        def act() -> dict[str, Any]:
+            self._policies.admit(caller, op, args)
+            return answer(caller, args, str(request.get("confirm") or ""))
+
+        return self._recorded(caller, request, act)
+
+    def _recorded(self, caller: Caller, request: dict[str, Any], act: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """Record a command and its outcome around the act; a ledger that cannot be written never delays a stop."""
+        began = time.monotonic()
+        outcome, detail = "failed", "the agent failed on it"
+        try:
+            result = act()
+            outcome, detail = "done", json.dumps(result, default=str)[:500]
+            return result
+        except HeadgateError as error:
+            outcome, detail = ("refused" if isinstance(error, Refused) else "failed"), error.summary
+            raise
+        finally:
+            now = self._world.clock()
+            took_ms = int((time.monotonic() - began) * 1000)
+            line = str(request.get("line") or "")
+            self._note(
+                CommandRow(0, now, caller.name, _act(request), _subject(request), line, outcome, detail, now, took_ms),
+                request,
+            )
+
+    def _note(self, command: CommandRow, request: dict[str, Any]) -> None:
+        """Write one row of the command log and one of the audit, in a thread that a locked ledger may hold up."""
+        plan_hash = str((request.get("args") or {}).get("hash", ""))
+        confirmation = str(request.get("confirm") or "")
+
+        def write() -> None:
+            self._world.ledger.add_command(command)
+            self._world.audit(
+                command.actor,
+                command.op,
+                command.subject,
+                plan_hash=plan_hash,
+                confirmation=confirmation,
+                outcome=command.outcome,
+            )
+
+        try:
+            call_deadlines.call(NOTE_S, write)
+        except (LedgerUnavailable, PoolUnreachable) as error:
+            log.warning("not recorded: %s %s by %s: %s", command.op, command.subject, command.actor, error.summary)
+
+    def _status(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
+        facts = self._world.ledger.facts()
+        return {
+            "actor": caller.name,
+            "roles": self._policies.roles(caller),
+            "pool": facts.pool,
+            "pool_state": facts.pool_state,
+            "pool_detail": facts.pool_detail,
+            "generation": facts.pool_generation,
+            "home": self._world.places.home,
+            "folder": self._world.folder,
+        }
+
+    def _stop(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
+        arrived = time.monotonic()
+        tables = self._confirmed("stop", args, confirm)
+        return _outcomes(self._acts.stop(tables, arrived, by=caller.name))
+
+    def _start(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
+        tables = self._confirmed("start", args, confirm)
+        return _outcomes(self._acts.start(tables, time.monotonic(), by=caller.name))
+
+    def _restart(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
+        tables = self._confirmed("restart", args, confirm)
+        return _outcomes(self._acts.restart(tables, time.monotonic(), by=caller.name))
+
+    def _confirmed(self, act: str, args: dict[str, Any], confirm: str) -> tuple[TableName, ...]:
+        tables = tuple(sorted({parse_table_name(str(table)) for table in args.get("tables") or ()}))
+        if not tables:
+            raise UsageError(f"{act} needs a table", remedy=f"headgate {act} TABLE")
+        here = self._world.ground.environment
+        needed = confirmation_for_act(act, tables, here.protected, environment=here.name)
+        # A caller whose file protects already what is not recorded yet asks for more, and a stop must not fail by that.
+        require_confirmation(needed, confirm, stronger=confirmation_for_act(act, tables, True, environment=here.name))
+        return tables
+
+    def _submit_plan(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
+        return self._plans.submit(caller, args)
+
+    def _approve(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
+        return self._plans.approve(caller, args, confirm)
+
+    def _apply(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
+        return self._plans.apply(caller, args, confirm)
+
+    def _run(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
+        row = self._world.ledger.run(str(args.get("id", "")))
+        act = str(args.get("act", ""))
+        if row is None:
+            raise UsageError(f"there is no run {args.get('id')!r}", remedy="headgate runs lists them")
+        if act not in ("pause", "resume", "cancel", "retry", "skip"):
+            raise UsageError(f"a run cannot {act!r}", remedy="pause, resume, cancel, retry or skip")
+        if row.state in ("done", "cancelled"):
+            raise Refused(f"run {row.id} is {row.state}", remedy="make a new plan")
+        refuse_continued(row)
+        if act in OF_A_RUN:
+            require_confirmation(
+                confirmation_for_act(act, (row.id,), self._world.ground.environment.protected), confirm
+            )
+        if act in ("retry", "skip") and row.state == "failed":
+            # At once, so that whoever follows the run does not read its old end; Refused where a table is taken.
+            self._world.ledger.put_run_state(row.id, "running")
+        self._runs.tell(row.id, OperatorControl(act, int(args.get("step") or 0)))
+        return {"run": row.id, "act": act}
+
+    def _stage(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
+        tables = [parse_table_name(str(table)) for table in args.get("tables") or ()]
+        verb = str(args.get("verb", "deploy"))
+        if verb not in ("deploy", "delete"):
+            raise UsageError(f"{verb!r} cannot be staged", remedy="deploy or delete")
+        for table in tables:
+            staged = StagedRow(caller.name, str(args.get("folder", "")), table, verb, self._world.clock())
+            self._world.ledger.stage(staged)
+        return {"staged": tables}
+
+    def _unstage(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
+        """Take tables off the caller's stage; the answer names those that were on it."""
+        folder = str(args.get("folder", ""))
+        asked = {parse_table_name(str(table)) for table in args.get("tables") or ()}
+        mine = [mark for mark in self._world.ledger.staged() if (mark.actor, mark.folder) == (caller.name, folder)]
+        there = [mark.table for mark in mine if mark.table in asked]
+        self._world.ledger.unstage(caller.name, folder, there)
+        return {"unstaged": there}
+
+    def _peek(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
+        """Read some rows of what a table's pointer serves, or of one version."""
+        table = parse_table_name(str(args.get("table", "")))
+        deployment = self._world.serving(table)
+        if deployment is None:
+            raise UsageError(f"{table} is not deployed", remedy="headgate ls shows what is deployed")
+        version = int(args.get("version") or deployment.version)
+        name = self._world.ground.catalog_name(table, version)
+        limit = max(1, min(int(args.get("limit") or 20), PEEK_ROWS))
+        columns, rows = self._world.pool.call(
+            PEEK_S, lambda engine: engine.tables.read(f"SELECT * FROM `{name}`", limit)
+        )
+        return {"table": name, "columns": list(columns), "rows": [[_plain(cell) for cell in row] for row in rows]}
+
+    def _opinion(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
+        """Ask Spark what it makes of statements; nothing of it is an act, so it is not recorded."""
+        questions = [question_from_json(each) for each in args.get("questions") or ()]
+        answers, why = self._opinions.ask(questions, _seconds(args, SPARK_ANALYSIS_S))
+        return {"answers": [answer.as_json() if answer else None for answer in answers], "unanswered": why}
+
+    def _measure(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
+        """Measure tables now, within a bound; nothing of it is an act, so it is not recorded."""
+        tables = [parse_table_name(str(table)) for table in args.get("tables") or ()]
+        measured, unmeasured = self._figures.measure(tables, _seconds(args, MEASURE_S))
+        return {"measured": measured, "unmeasured": unmeasured}
+
+    def _exit(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
+        here = self._world.ground.environment
+        if here.protected:
+            require_confirmation(Confirmation("C2", here.name), confirm)
+        self._end(bool(args.get("pool", True)))
+        return {"ending": True}
+
+
+def _seconds(args: dict[str, Any], default: float) -> float:
+    seconds = args.get("seconds", default)
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
+        raise UsageError(f"{seconds!r} is no number of seconds", remedy="give seconds as a number")
+    return float(seconds)
+
+
+def _act(request: dict[str, Any]) -> str:
+    """Name what was done: of a run its own word, so that a retry is told from the run."""
+    op = str(request.get("op"))
+    return str((request.get("args") or {}).get("act") or op) if op == "run" else op
+
+
+def _subject(request: dict[str, Any]) -> str:
+    args = request.get("args") or {}
+    tables = args.get("tables")
+    return " ".join(str(table) for table in tables) if tables else str(args.get("hash") or args.get("id") or "")[:12]
+
+
+def _outcomes(outcomes: tuple[ActOutcome, ...]) -> dict[str, Any]:
+    return {"statements": [outcome.as_json() for outcome in outcomes]}
+
+
+def _plain(cell: object) -> object:
+    return cell if isinstance(cell, (int, float, str, bool, type(None))) else str(cell)

@@ -1,0 +1,209 @@
+"""The policy in force: recorded from the files once, changed only on purpose after that, asked before every command.
+
+The typed text that an act needs is computed here again, so that no caller can ask for less.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from core.model.errors import ConfirmationNeeded, InvalidProject, Refused, Stale, UsageError
+from core.model.problems import Problem, Severity
+from core.plan.confirmation import Confirmation, confirmation_for_policy
+from core.policy.model import APPROVE, OPERATE, Policy, policy_as_json
+from core.project_files.declared_policy import declared_policy
+from core.project_files.manifest import MANIFEST_PATH, read_manifest
+from pipelines.agent.context import AgentContext
+from pipelines.agent.requests.socket_server import Caller
+from state.ledger import Ledger
+from state.recorded_policy import IN_FORCE, WAITING, policy_of
+from state.row_types import AuditRow, PolicyRow
+
+
+def require_confirmation(needed: Confirmation, given: str, *, stronger: Confirmation | None = None) -> None:
+    """Raise ConfirmationNeeded unless exactly the needed text was given, or that of a stronger confirmation."""
+    if needed.text and given.strip() not in (needed.text, stronger.text if stronger else needed.text):
+        said = f"{given!r} was given" if given else "nothing was given"
+        raise ConfirmationNeeded(
+            f"this needs the confirmation {needed.text!r}; {said}", remedy=f"--confirm '{needed.text}'"
+        )
+
+
+POLICY_COMMANDS = "agent"
+"""Who records the first policy."""
+
+NEEDED = {
+    "start": (OPERATE, "start statements"),
+    "restart": (OPERATE, "restart statements"),
+    "stage": (OPERATE, "stage"),
+    "submit_plan": (OPERATE, "submit plans"),
+    "apply": (OPERATE, "apply plans"),
+    "run": (OPERATE, "go on with a run, retry or skip"),
+    "exit": (OPERATE, "end the agent"),
+    "approve": (APPROVE, "approve plans"),
+    "policy_apply": (OPERATE, "have a policy recorded"),
+    "policy_approve": (APPROVE, "approve a policy"),
+}
+"""Role that a command needs, with the act in words. Whatever stops something, or only looks, is anybody's."""
+
+STOPPING = frozenset(("pause", "cancel"))
+"""Acts on a run that are anybody's."""
+
+OF_A_POLICY = frozenset(("policy_apply", "policy_approve"))
+"""Commands that the agent's own user may always give: a policy that names nobody must not be for ever."""
+
+_LARGEST = 1024 * 1024
+
+
+class PolicyEnforcement:
+    """Keeps the policy in force at hand in `world.ground`, so that no command waits for the ledger to be judged."""
+
+    def __init__(self, world: AgentContext) -> None:
+        self._world = world
+        self._declared = world.ground.environment
+        recorded = world.ledger.recorded_policy()
+        if recorded is not None:
+            self._enforce(recorded)
+
+    def roles(self, caller: Caller) -> list[str]:
+        """List the roles that a caller has."""
+        return [role for role in (OPERATE, APPROVE) if self._grants(self._in_force, role, caller)]
+
+    def admit(self, caller: Caller, op: str, args: Mapping[str, Any]) -> None:
+        """Raise Refused where the policy gives the role that a command needs to others."""
+        if op not in NEEDED or (op == "run" and args.get("act") in STOPPING):
+            return
+        role, words = NEEDED[op]
+        if self._grants(self._in_force, role, caller) or (op in OF_A_POLICY and caller.uid == os.getuid()):
+            return
+        holders = ", ".join(self._in_force.holders(role) or ())
+        raise Refused(
+            f"{caller.name} may not {words}: the policy gives {role} to {holders}",
+            remedy="ask one of them; stop and cancel are anybody's",
+        )
+
+    def apply(self, caller: Caller, args: Mapping[str, Any], confirm: str) -> dict[str, Any]:
+        """Record what the files declare; where the environment is protected it waits for another's approval."""
+        policy, here = self._read(args), self._world.ground.environment
+        digest = policy.digest
+        if digest != args.get("id"):
+            raise Stale("the files changed while they were read", remedy="headgate policy show, then apply again")
+        row = self._world.ledger.policy_in_force()
+        if row is not None and row.digest == digest:
+            return {"policy": digest, "state": IN_FORCE, "changed": False}
+        if not self._grants(policy, OPERATE, caller):
+            raise Refused(
+                f"the new policy takes {OPERATE} from {caller.name}, who could not take it back",
+                remedy=f"name {caller.name} under roles.{OPERATE}, or let another have it recorded",
+            )
+        protected = here.protected or policy.protected
+        require_confirmation(confirmation_for_policy("apply", digest, protected, environment=here.name), confirm)
+        now, status = self._world.clock(), WAITING if here.protected else IN_FORCE
+        self._world.ledger.put_policy(replace(_row(policy, status, now), actor=caller.name, actor_uid=caller.person))
+        if status == IN_FORCE:
+            self._enforce(policy)
+        return {"policy": digest, "state": status, "changed": True}
+
+    def approve(self, caller: Caller, args: Mapping[str, Any], confirm: str) -> dict[str, Any]:
+        """Bring the policy that waits into force, as another login than the one that had it recorded."""
+        waiting, here = self._world.ledger.policy_that_waits(), self._world.ground.environment
+        if waiting is None:
+            raise Refused("no policy waits for an approval", remedy="headgate policy show")
+        if waiting.actor_uid == caller.person:
+            raise Refused(
+                f"policy {waiting.digest} is by {waiting.actor}, who cannot approve it",
+                remedy="another login approves it",
+            )
+        wanted = str(args.get("id", ""))
+        require_confirmation(confirmation_for_policy("approve", wanted, here.protected, environment=here.name), confirm)
+        row = self._world.ledger.approve_policy(wanted, approver=caller.name, at=self._world.clock())
+        self._enforce(policy_of(row))
+        return {"policy": row.digest, "state": IN_FORCE, "changed": True}
+
+    @property
+    def _in_force(self) -> Policy:
+        return self._world.ground.environment.policy
+
+    def _enforce(self, policy: Policy) -> None:
+        """Let everything else see the policy; what the agent's own file protects stays protected."""
+        protected = policy.protected or self._declared.protected
+        environment = replace(self._declared, policy=policy, protected=protected)
+        self._world.ground = replace(self._world.ground, environment=environment)
+
+    @staticmethod
+    def _grants(policy: Policy, role: str, caller: Caller) -> bool:
+        # Groups are looked up only where a policy names somebody: a directory that is slow must not hold up the rest.
+        return policy.holders(role) is None or policy.grants(role, caller.name, caller.groups)
+
+    def _read(self, args: Mapping[str, Any]) -> Policy:
+        """Read the declared policy from the texts of headgate.yml and of the tables' settings."""
+        given = args.get("texts")
+        if not isinstance(given, Mapping):
+            raise UsageError("a policy comes with the texts of its files", remedy="headgate policy apply")
+        texts = {str(path): str(text) for path, text in given.items()}
+        policy = _declared(texts, self._declared.name, ("",))
+        if read_manifest(texts.get(MANIFEST_PATH), []).id != self._world.project_id:
+            raise Refused("these texts are of another project than this agent's", remedy="check --project")
+        return policy
+
+
+def record_first(ledger: Ledger, folder: str, environment: str, now: float) -> None:
+    """Record the declared policy in a ledger that has none; raises InvalidProject where headgate.yml is wrong.
+
+    Where the ledger knows the environment as protected, by an earlier agent or because the file says so since, what is
+    recorded says so too: protection that only a file has would go with its line.
+    """
+    recorded, protected = ledger.recorded_policy(), ledger.facts().protected
+    if recorded is not None and recorded.protected >= protected:
+        return
+    policy = recorded or _declared(dict(_texts(folder)), environment, (MANIFEST_PATH,))
+    policy = replace(policy, protected=policy.protected or protected)
+    ledger.put_policy(_row(policy, IN_FORCE, now))
+    ledger.add_audit(AuditRow(0, now, POLICY_COMMANDS, "policy_apply", policy.digest, outcome="done"))
+
+
+def _row(policy: Policy, status: str, now: float) -> PolicyRow:
+    since = now if status == IN_FORCE else None
+    return PolicyRow(0, now, POLICY_COMMANDS, None, policy.digest, policy_as_json(policy), status, in_force_at=since)
+
+
+def _declared(texts: Mapping[str, str], environment: str, places: tuple[str, ...]) -> Policy:
+    """Read a policy; raises InvalidProject with the Problems of the files whose paths begin so."""
+    problems: list[Problem] = []
+    policy = declared_policy(texts, environment, problems)
+    wrong = [
+        problem
+        for problem in problems
+        if problem.severity is Severity.ERROR and problem.where and problem.where.path.startswith(places)
+    ]
+    if wrong:
+        raise InvalidProject(
+            f"{wrong[0].where}: {wrong[0].summary}",
+            remedy=wrong[0].remedy,
+            problems=tuple(problem.as_json() for problem in problems),
+        )
+    if policy is None:
+        raise InvalidProject(
+            f"there is no environment {environment} in {MANIFEST_PATH}", remedy=f"correct {MANIFEST_PATH}"
+        )
+    return policy
+
+
+def _texts(folder: str) -> Iterator[tuple[str, str]]:
+    """Read what protects: headgate.yml and the tables' settings; of SQL files only their names count."""
+    yield MANIFEST_PATH, _text(os.path.join(folder, MANIFEST_PATH))
+    for place, folders, names in os.walk(os.path.join(folder, "pipelines")):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in names:
+            path = os.path.join(place, name)
+            if name.endswith((".sql", ".yml", ".yaml")) and os.path.isfile(path):
+                yield os.path.relpath(path, folder), "" if name.endswith(".sql") else _text(path)
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8-sig") as file:
+            return file.read(_LARGEST)
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidProject(f"{path} cannot be read: {error}", remedy="make it readable, as UTF-8 text") from error

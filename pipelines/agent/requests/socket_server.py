@@ -1,0 +1,223 @@
+"""The agent's Unix socket: frames in, frames out; who is calling comes from the kernel, never from the caller."""
+
+import grp
+import logging
+import os
+import pwd
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from core.ipc import framing
+from core.model.errors import HeadgateError, VersionMismatch
+
+log = logging.getLogger(__name__)
+
+IDLE_S = 3600.0
+"""A connection that says nothing for this long is closed."""
+
+ACCEPT_AGAIN_S = 0.1
+
+_PEER_GROUPS = 59
+"""SO_PEERGROUPS of Linux (`asm-generic/socket.h`), which Python 3.11 does not name."""
+_MOST_BYTES = 1024
+
+LAST_ANSWERS_S = 3.0
+"""How long closing waits for answers that are under way: that to `exit` is one of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who is at the other end: `SO_PEERCRED` (unix(7)) and the kernel's login uid (proc(5), /proc/PID/loginuid)."""
+
+    pid: int
+    uid: int
+    login_uid: int | None
+    gids: tuple[int, ...] = ()
+    """Groups of the process at the other end, its primary one too."""
+
+    @property
+    def person(self) -> int:
+        """The login uid where the kernel knows one, else the uid: what `sudo` does not change."""
+        return self.uid if self.login_uid is None else self.login_uid
+
+    @property
+    def name(self) -> str:
+        """That person's user name, the number where there is none."""
+        try:
+            return pwd.getpwuid(self.person).pw_name
+        except KeyError:
+            return str(self.person)
+
+    @property
+    def groups(self) -> frozenset[str]:
+        """The names of its groups, numbers where there is no name; a lookup that a directory may delay."""
+        return frozenset(map(_group_name, self.gids))
+
+
+RequestHandler = Callable[[Caller, dict[str, Any]], dict[str, Any]]
+"""Takes the caller and a request `{op, args, confirm, line}`; gives the result or raises HeadgateError."""
+
+
+class SocketServer:
+    """Accepts connections and answers each in a thread of its own, so that a long answer never delays a stop."""
+
+    def __init__(self, path: str, hello: dict[str, Any], handle: RequestHandler) -> None:
+        self._path = path
+        self._hello = hello
+        self._handle = handle
+        self._socket: socket.socket | None = None
+        self._answering = 0
+        self._bound = 0
+        self._answered = threading.Condition()
+
+    def open(self) -> None:
+        """Bind and listen; the directory is ours alone and the socket is for owner and group."""
+        folder = os.path.dirname(self._path)
+        os.makedirs(folder, mode=0o750, exist_ok=True)
+        if os.stat(folder).st_uid != os.getuid():
+            raise PermissionError(f"{folder} belongs to another user")
+        if os.path.exists(self._path):
+            os.unlink(self._path)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind(self._path)
+        os.chmod(self._path, 0o660)
+        listener.listen(64)
+        self._bound = os.stat(self._path).st_ino
+        self._socket = listener
+        threading.Thread(target=self._accept, name="socket", daemon=True).start()
+
+    def close(self) -> None:
+        """Stop listening, let answers that are under way be sent, and remove the socket; idle connections just end."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+        with self._answered:
+            self._answered.wait_for(lambda: self._answering == 0, LAST_ANSWERS_S)
+        with suppress(FileNotFoundError):
+            # Another agent may have bound its own socket there, where this one's home was taken away.
+            if os.stat(self._path).st_ino == self._bound:
+                os.unlink(self._path)
+
+    def _accept(self) -> None:
+        while (listener := self._socket) is not None:
+            try:
+                connection, _ = listener.accept()
+            except OSError as error:
+                if self._socket is None:
+                    return
+                # Too many open files, or a caller that left at once: a stop must still find us a moment later.
+                log.warning("a connection was not accepted: %s", error)
+                time.sleep(ACCEPT_AGAIN_S)
+                continue
+            connection.settimeout(IDLE_S)
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        with connection:
+            try:
+                caller = _caller(connection)
+                self._greet(connection, receive_frame(connection))
+                while True:
+                    request = receive_frame(connection)
+                    with self._under_way():
+                        send_frame(connection, self._answer(caller, request))
+            except (EOFError, OSError, framing.BadFrame) as error:
+                log.debug("connection ended: %s", error)
+
+    @contextmanager
+    def _under_way(self) -> Iterator[None]:
+        with self._answered:
+            self._answering += 1
+        try:
+            yield
+        finally:
+            with self._answered:
+                self._answering -= 1
+                self._answered.notify_all()
+
+    def _greet(self, connection: socket.socket, message: dict[str, Any]) -> None:
+        """Exchange versions; the caller decides from our answer what it may do (architecture.md §1)."""
+        if "hello" not in message:
+            error = VersionMismatch("the first message was not a greeting", remedy="use the headgate program")
+            send_frame(connection, {"id": 0, "ok": False, "error": error.as_json()})
+            raise EOFError
+        send_frame(connection, {"hello": self._hello})
+
+    def _answer(self, caller: Caller, request: dict[str, Any]) -> dict[str, Any]:
+        number = request.get("id", 0)
+        try:
+            return {"id": number, "ok": True, "result": self._handle(caller, request)}
+        except HeadgateError as error:
+            return {"id": number, "ok": False, "error": error.as_json()}
+        except Exception:
+            log.exception("the command %s failed inside the agent", request.get("op"))
+            failed = HeadgateError("the agent failed on this command", remedy="see `headgate logs agent`")
+            return {"id": number, "ok": False, "error": failed.as_json()}
+
+
+def send_frame(connection: socket.socket, message: dict[str, Any]) -> None:
+    """Write one frame."""
+    connection.sendall(framing.encode_frame(message))
+
+
+def receive_frame(connection: socket.socket) -> dict[str, Any]:
+    """Read one frame; raises EOFError when the other side is gone."""
+    return framing.decode_frame(_exactly(connection, framing.frame_length(_exactly(connection, framing.FRAME_HEADER))))
+
+
+def _exactly(connection: socket.socket, count: int) -> bytes:
+    parts: list[bytes] = []
+    while count:
+        part = connection.recv(min(count, 1 << 20))
+        if not part:
+            raise EOFError
+        parts.append(part)
+        count -= len(part)
+    return b"".join(parts)
+
+
+def _caller(connection: socket.socket) -> Caller:
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    pid, uid, gid = struct.unpack("3i", credentials)
+    return Caller(pid=pid, uid=uid, login_uid=_login_uid(pid), gids=(gid, *_supplementary_groups(connection, pid)))
+
+
+def _supplementary_groups(connection: socket.socket, pid: int) -> tuple[int, ...]:
+    """Ask the kernel for the caller's groups; Python takes 1024 bytes of an answer, so that many come from /proc."""
+    try:
+        found = connection.getsockopt(socket.SOL_SOCKET, _PEER_GROUPS, _MOST_BYTES)
+        return struct.unpack(f"{len(found) // 4}I", found)
+    except OSError:
+        return _groups_of_process(pid)
+
+
+def _groups_of_process(pid: int) -> tuple[int, ...]:
+    try:
+        with open(f"/proc/{pid}/status") as file:
+            line = next(line for line in file if line.startswith("Groups:"))
+    except (OSError, StopIteration):
+        return ()
+    return tuple(map(int, line.split()[1:]))
+
+
+def _group_name(gid: int) -> str:
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return str(gid)
+
+
+def _login_uid(pid: int) -> int | None:
+    try:
+        with open(f"/proc/{pid}/loginuid") as file:
+            uid = int(file.read())
+    except (OSError, ValueError):
+        return None
+    # The kernel writes -1 as an unsigned number for processes without a login (daemons, containers).
+    return None if uid == 0xFFFFFFFF else uid

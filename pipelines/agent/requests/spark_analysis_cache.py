@@ -1,0 +1,73 @@
+"""Spark's second opinion through the agent: each question is put once for each version of the engine.
+
+Whoever asks waits in a thread of their own, with a bound; stops and starts go by another session and never wait for it.
+"""
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Sequence
+
+from core.changes.spark_analysis import AnalysisAnswer, AnalysisQuestion, find_answer
+from core.model.errors import EngineRefused, HeadgateError, TryAgain
+from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext
+
+log = logging.getLogger(__name__)
+
+LONGEST_S = 60.0
+"""What an asker can ask for; a first question takes seconds, later ones tenths of a second."""
+
+
+LEAST_S = 0.5
+"""With less than this left no further question is begun."""
+
+
+class SparkAnalysisCache:
+    """Answers from the ledger where it has them, else from Spark, and keeps those."""
+
+    def __init__(self, world: AgentContext) -> None:
+        self._world = world
+
+    def ask(
+        self, questions: Sequence[AnalysisQuestion], seconds: float
+    ) -> tuple[tuple[AnalysisAnswer | None, ...], str]:
+        """Answer questions in their order within `seconds`; None where Spark did not, with one sentence on why.
+
+        A pool that is away leaves what is known from earlier, whatever version said it.
+        """
+        ends_at = time.monotonic() + min(seconds, LONGEST_S)
+        known = self._world.ledger.opinions()
+        found = {question.key: find_answer(known, question) for question in questions}
+        why = ""
+        try:
+            engine = self._world.pool.call(READ_CALL_S, lambda engine: engine.analysis.engine())
+            unanswered = [q for q in questions if (answer := found[q.key]) is None or answer.engine != engine]
+            for question in {question.key: question for question in unanswered}.values():
+                left = ends_at - time.monotonic()
+                if left <= LEAST_S:
+                    raise TryAgain(f"Spark did not get to all of them within {seconds:.3g} s")
+                try:
+                    found[question.key] = self._put(question, left)
+                except EngineRefused as error:
+                    why = why or error.summary
+        except TryAgain as error:
+            why = error.summary
+            # Whoever asked has waited long enough for a pool that is slow.
+            threading.Thread(target=self._clear, name="clear opinions", daemon=True).start()
+        else:
+            self._clear()
+        return tuple(found[question.key] for question in questions), why
+
+    def _put(self, question: AnalysisQuestion, seconds: float) -> AnalysisAnswer:
+        answer = self._world.pool.call(seconds, lambda engine: engine.analysis.ask(question))
+        packed = json.dumps(answer.as_json(), sort_keys=True)
+        self._world.ledger.put_opinion(question.key, packed, at=self._world.clock())
+        return answer
+
+    def _clear(self) -> None:
+        """Leave nothing on the pool; what cannot be dropped now is dropped before the next question."""
+        try:
+            self._world.pool.call(WRITE_CALL_S, lambda engine: engine.analysis.clear())
+        except HeadgateError as error:
+            log.info("the tables made for questions stay for now: %s", error.summary)

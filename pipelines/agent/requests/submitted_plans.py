@@ -1,0 +1,301 @@
+"""Plans as the agent takes them: computed again, kept, approved by another login, and handed to the run lane once."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from core.model.actions import Action
+from core.model.errors import InvalidProject, Refused, Stale, UsageError
+from core.model.names import TableName
+from core.model.problems import Severity
+from core.observed.deployment import ObservedDeployment
+from core.plan.codec import canonical_text, plan_as_json, plan_from_json, plan_hash, request_from_json
+from core.plan.confirmation import confirmation_for_act, confirmation_for_plan
+from core.plan.diff import compare_plans, difference_words
+from core.plan.model import PLANNER_VERSION, Plan
+from core.plan.preconditions import moved_since
+from core.plan.request import PlanRequest
+from core.planning.planner import make_plan
+from core.planning.scope import normal_request
+from core.planning.strategy_prices import not_executable_yet
+from core.policy.freeze_windows import frozen_until
+from core.policy.model import Policy
+from core.project.model import Project
+from core.project_files.loader import read_project
+from core.project_files.parse_cache import ParseCache
+from core.text.wording import counted
+from pipelines.agent.context import AgentContext
+from pipelines.agent.requests.policy_enforcement import require_confirmation
+from pipelines.agent.requests.socket_server import Caller
+from pipelines.agent.runs.run_lane import RunLane
+from state.planner_input import observe
+from state.plans import refuse_closed
+from state.row_types import ApprovalRow, PlanRow, RunRow, StepRow
+
+CLOCKS_APART_S = 60.0
+"""A saved plan may be this much younger than the agent's clock: two machines do not agree to the second."""
+
+NAMED = 3
+"""Differences that a refusal names."""
+
+
+class SubmittedPlans:
+    """Answers submit, approve and apply; a saved plan is one that is submitted with its own body and time."""
+
+    def __init__(self, world: AgentContext, runs: RunLane) -> None:
+        self._world = world
+        self._runs = runs
+        self._facts = ParseCache()
+
+    def submit(self, caller: Caller, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Plan again from the texts with our own observation; only the same plan is accepted (architecture.md §7)."""
+        refuse_other_planner(str(args.get("planner", PLANNER_VERSION)))
+        wanted = str(args.get("hash", ""))
+        saved = self._saved(args, wanted)
+        project = self._project(args)
+        request = request_from_json(args.get("request") or {})
+        if request.continues:
+            self._refuse_continuing(request)
+        made_at = self._made_at(args, wanted) if saved else self._world.clock()
+        observed = self._observed()
+        plan = self._plan(project, observed, request)
+        if plan.hash != wanted:
+            raise (
+                _otherwise(saved, plan, observed)
+                if saved
+                else Stale("the world changed between planning and submitting", remedy="plan again")
+            )
+        if plan.refusals:
+            first = plan.refusals[0]
+            raise Refused(f"{first.table}: {first.summary}" if first.table else first.summary, remedy=first.remedy)
+        return self._keep(caller, plan, args, made_at)
+
+    def approve(self, caller: Caller, args: Mapping[str, Any], confirm: str) -> dict[str, Any]:
+        """Approve a plan as another login than its author; approving twice counts once."""
+        row, plan = self._known(args)
+        short = plan.hash[:12]
+        refuse_closed(row.hash, row.status, row.expires_at, row.run_id, now=self._world.clock())
+        if not plan.approvals:
+            raise Refused(f"plan {short} needs no approval", remedy=f"headgate apply {short}")
+        if caller.person == row.author_uid or (row.author_uid is None and caller.name == row.author):
+            raise Refused(
+                f"plan {short} is by {row.author}: its author cannot approve it", remedy="another login approves it"
+            )
+        self._refuse_policy(plan)
+        self._refuse_stale(plan)
+        here = self._world.ground.environment
+        require_confirmation(
+            confirmation_for_act("approve", (plan.hash,), here.protected, environment=here.name), confirm
+        )
+        self._world.ledger.approve(ApprovalRow(plan.hash, caller.person, caller.name, self._world.clock()))
+        return {"hash": plan.hash, "approved": self._approved(row), "approvals": plan.approvals}
+
+    def apply(self, caller: Caller, args: Mapping[str, Any], confirm: str) -> dict[str, Any]:
+        """Begin the run of a plan, once, unless anything stands against it now."""
+        row, plan = self._known(args)
+        if plan.empty:
+            raise Refused("this plan changes nothing", remedy="there is nothing to apply")
+        now = self._world.clock()
+        refuse_closed(row.hash, row.status, row.expires_at, row.run_id, now=now)
+        self._refuse_policy(plan)
+        policy = self._policy() or self._world.ground.environment.policy
+        if until := frozen_until(policy.freeze, now):
+            raise Refused(f"{plan.environment} is {until}: nothing is applied", remedy="apply it afterwards")
+        refuse_not_yet(plan)
+        self._refuse_unapproved(row, plan)
+        self._refuse_stale(plan)
+        require_confirmation(confirmation_for_plan(plan), confirm)
+        return self._begin(caller, plan, now)
+
+    def _begin(self, caller: Caller, plan: Plan, now: float) -> dict[str, Any]:
+        run_id = f"{plan.hash[:4]}-{int(now * 1000) % 0xFFFFF:05x}"
+        steps = tuple(
+            StepRow(n=s.n, do=s.do.value, table=s.table, version=s.version, state="waits") for s in plan.steps
+        )
+        run = RunRow(run_id, plan.hash, caller.name, "running", now, None, steps, plan.request.continues)
+        touched = {node.table for node in plan.nodes if node.action is not Action.KEEP}
+        self._world.ledger.take_plan(plan.hash, run, touched, now=now)
+        for staged in self._world.ledger.staged():
+            if staged.actor == caller.name and staged.table in touched:
+                self._world.ledger.unstage(staged.actor, staged.folder, (staged.table,))
+        self._runs.drive(run_id)
+        return {"run": run_id, "steps": len(steps)}
+
+    # What a plan is made of here.
+
+    def _policy(self) -> Policy | None:
+        """Read the policy in force; None before one was recorded: then a plan brings what its texts declare."""
+        return self._world.ledger.recorded_policy()
+
+    def _observed(self) -> dict[TableName, ObservedDeployment]:
+        return observe(self._world.ledger.deployments(include_deleted=True), self._world.ledger.figures())
+
+    def _plan(self, project: Project, observed: Mapping[TableName, ObservedDeployment], request: PlanRequest) -> Plan:
+        environment = self._world.ground.environment.name
+        answers = self._world.ledger.opinions()
+        plan = make_plan(
+            project,
+            environment,
+            observed,
+            request,
+            self._facts,
+            answers=answers,
+            policy=self._policy(),
+            room=self._world.ledger.room(),
+        )
+        self._facts.take_fresh()
+        return plan
+
+    def _project(self, args: Mapping[str, Any]) -> Project:
+        texts = {str(path): str(text) for path, text in (args.get("texts") or {}).items()}
+        project, problems = read_project(texts, self._facts)
+        if project is None:
+            errors = [p for p in problems if p.severity is Severity.ERROR]
+            raise InvalidProject(
+                f"the project has {counted(len(errors), 'problem')}, the first: "
+                f"{errors[0].summary if errors else 'unknown'}",
+                remedy="headgate plan shows them all",
+                problems=tuple(problem.as_json() for problem in problems),
+            )
+        if project.id != self._world.project_id:
+            raise Refused("these texts are of another project than this agent's", remedy="check --project")
+        return project
+
+    # A saved plan.
+
+    def _saved(self, args: Mapping[str, Any], wanted: str) -> Plan | None:
+        """Read the plan that a file says it is; raises Refused where it was edited or is of another environment."""
+        if args.get("plan") is None:
+            return None
+        saved = plan_from_json(args["plan"])
+        refuse_other_planner(saved.planner)
+        here = self._world.ground.environment.name
+        if saved.environment != here:
+            raise Refused(
+                f"this plan was made for {saved.environment}, this agent serves {here}",
+                remedy=f"apply it with --env {saved.environment}",
+            )
+        if saved.hash != wanted or plan_hash(saved) != wanted:
+            raise Refused("the plan was edited: it is not the one that its hash names", remedy="plan again")
+        return saved
+
+    def _made_at(self, args: Mapping[str, Any], wanted: str) -> float:
+        """Give when a saved plan was made; raises Refused where it was used or has expired since."""
+        made_at, now = args.get("created_at"), self._world.clock()
+        if isinstance(made_at, bool) or not isinstance(made_at, (int, float)):
+            raise UsageError(f"{made_at!r} is no time", remedy="plan again")
+        if made_at > now + CLOCKS_APART_S:
+            raise Refused(
+                f"the plan was made {made_at - now:.0f} s after now", remedy="set the clocks of both machines"
+            )
+        kept = self._world.ledger.plan(wanted)
+        run_id, status = (kept.run_id, kept.status) if kept else ("", "open")
+        refuse_closed(wanted, status, made_at + self._expires_s, run_id, now=now)
+        return float(made_at)
+
+    @property
+    def _expires_s(self) -> float:
+        return self._world.ground.environment.plan_expires_h * 3600
+
+    def _keep(self, caller: Caller, plan: Plan, args: Mapping[str, Any], made_at: float) -> dict[str, Any]:
+        body, texts = canonical_text(plan_as_json(plan)), json.dumps(args.get("texts") or {})
+        expires = made_at + self._expires_s
+        new = PlanRow(plan.hash, body, caller.name, made_at, expires, "open", texts=texts, author_uid=caller.person)
+        self._world.ledger.put_plan(new)
+        row = self._world.ledger.plan(plan.hash) or new
+        needed = confirmation_for_plan(plan)
+        return {
+            "hash": plan.hash,
+            "expires_at": row.expires_at,
+            "confirm": needed.text,
+            "level": needed.level,
+            "approved": self._approved(row),
+            "approvals": plan.approvals,
+        }
+
+    # What stands against a plan.
+
+    def _known(self, args: Mapping[str, Any]) -> tuple[PlanRow, Plan]:
+        """Find a plan by its whole hash; raises UsageError, Refused where another planner made it."""
+        wanted = str(args.get("hash", ""))
+        row = self._world.ledger.plan(wanted)
+        if row is None or row.hash != wanted:
+            raise UsageError(f"there is no plan {wanted!r}", remedy="headgate review lists the plans")
+        plan = plan_from_json(json.loads(row.body))
+        refuse_other_planner(plan.planner)
+        if plan_hash(plan) != row.hash:
+            raise Refused(f"plan {row.hash[:12]} is not the one that its hash names", remedy="plan again")
+        return row, plan
+
+    def _approved(self, row: PlanRow) -> int:
+        return sum(one.uid != row.author_uid for one in self._world.ledger.approvals(row.hash))
+
+    def _refuse_unapproved(self, row: PlanRow, plan: Plan) -> None:
+        approved = self._approved(row)
+        if approved < plan.approvals:
+            raise Refused(
+                f"approvals {approved} of {plan.approvals}",
+                remedy=f"headgate approve {plan.hash[:4]} as another login",
+            )
+
+    def _refuse_policy(self, plan: Plan) -> None:
+        policy = self._policy()
+        if policy is not None and plan.policy != policy.digest:
+            raise Stale(f"the policy of {plan.environment} has changed since this plan was made", remedy="plan again")
+
+    def _refuse_stale(self, plan: Plan) -> None:
+        """Compare what the plan was computed from with what is, inside the plan's own scope (planning.md §7)."""
+        if found := moved_since(plan.preconditions, self._observed()):
+            raise Stale(f"the plan is stale: {_first(found)}", remedy="plan again")
+
+    def _refuse_continuing(self, request: PlanRequest) -> None:
+        """Refuse a plan that says it continues a run which did not fail, goes on already, or was asked otherwise."""
+        row = self._world.ledger.run(request.continues)
+        if row is None or row.id != request.continues:
+            raise UsageError(f"there is no run {request.continues!r}", remedy="headgate runs lists them")
+        if row.state != "failed":
+            raise Refused(f"run {row.id} is {row.state}: only a failed one is continued", remedy="plan again")
+        refuse_continued(row)
+        failed = self._world.ledger.plan(row.plan_hash)
+        before = plan_from_json(json.loads(failed.body)).request if failed else PlanRequest()
+        if replace(before, nonce="", continues="") != replace(normal_request(request), nonce="", continues=""):
+            raise Refused(f"run {row.id} was of another request", remedy=f"headgate runs retry {row.id}")
+
+
+def refuse_other_planner(planner: str) -> None:
+    """Refuse a plan of another version of the planner: what its words mean may have changed."""
+    if planner != PLANNER_VERSION:
+        raise Refused(f"planned by {planner}, this agent is {PLANNER_VERSION}", remedy="plan again")
+
+
+def refuse_not_yet(plan: Plan) -> None:
+    """Refuse by name what is planned and not carried out."""
+    for table, what in not_executable_yet(plan):
+        raise Refused(
+            f"not yet: {what} of {table} is planned, this version does not carry it out",
+            remedy="plan again with a strategy that is carried out: headgate review shows the offers",
+        )
+
+
+def refuse_continued(row: RunRow) -> None:
+    """Refuse an act on a run that another run went on from."""
+    if row.continued_by:
+        raise Refused(
+            f"run {row.id} was continued by run {row.continued_by}", remedy=f"headgate runs {row.continued_by}"
+        )
+
+
+def _otherwise(saved: Plan, plan: Plan, observed: Mapping[TableName, ObservedDeployment]) -> Stale:
+    """Say what moved since a plan was saved; where nothing did, what this agent plans otherwise."""
+    if found := moved_since(saved.preconditions, observed):
+        return Stale(f"the plan is stale: {_first(found)}", remedy="plan again")
+    if saved.policy != plan.policy:
+        return Stale(f"the policy of {plan.environment} has changed since this plan was made", remedy="plan again")
+    words = tuple(difference_words(one) for one in compare_plans(saved, plan) if one.matters)
+    return Stale(f"the plan is not what this agent plans: {_first(words)}", remedy="plan again")
+
+
+def _first(words: tuple[str, ...]) -> str:
+    more = f"; and {len(words) - NAMED} more" if len(words) > NAMED else ""
+    return "; ".join(words[:NAMED]) + more

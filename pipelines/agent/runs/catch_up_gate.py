@@ -1,0 +1,94 @@
+"""The gate of a rebuild: has the new version caught up, and did its replay lose nothing on the way."""
+
+from dataclasses import dataclass, field
+
+from core.lag.triggers import trigger_s
+from core.model.states import State
+from pipelines.agent.context import AgentContext
+from state.row_types import Deployment, Measurement
+
+POLLS = 3
+"""Measurements in a row that must be within the bound."""
+
+LAG_ROWS = 100
+"""Rows behind that count as caught up, whatever their age."""
+
+SILENT_S = 600.0
+"""A version with input that commits nothing for this long has not caught up: the gate fails."""
+
+
+@dataclass(frozen=True, slots=True)
+class GateReading:
+    """One look at a gate."""
+
+    open: bool
+    note: str
+    failed: bool = False
+
+
+@dataclass(slots=True)
+class CatchUpGate:
+    """Counts the measurements in a row that were within the bound, for one version."""
+
+    opened_at: float
+    good: int = 0
+    seen_at: float = 0.0
+    batch: int | None = None
+    batch_at: float = field(default=0.0)
+
+    def look(self, world: AgentContext, deployment: Deployment) -> GateReading:
+        """Judge the newest measurement; one that was judged before changes nothing."""
+        if deployment.state == State.FAILED:
+            return GateReading(False, f"failed: {deployment.error_class} {deployment.error}".strip(), failed=True)
+        now = world.clock()
+        measured = {(m.table, m.version): m for m in world.ledger.measurements()}
+        mine = measured.get((deployment.table, deployment.version))
+        if mine is None:
+            return GateReading(False, "waits for the first measurement")
+        blue = next((d for d in world.ledger.deployments() if d.table == deployment.table and d.active), None)
+        theirs = measured.get((blue.table, blue.version)) if blue else None
+        if lost := _lost(mine, theirs):
+            return GateReading(False, lost, failed=True)
+        self._count(mine, theirs, deployment, now)
+        if self.good >= POLLS:
+            return GateReading(True, f"caught up: {_behind(mine)}")
+        if now - max(self.batch_at, self.opened_at) > SILENT_S and mine.lag_files:
+            return GateReading(False, f"no batch for {SILENT_S:.0f} s with {_behind(mine)} waiting", failed=True)
+        return GateReading(False, f"{_behind(mine)}, {self.good} of {POLLS} polls within the bound")
+
+    def _count(self, mine: Measurement, theirs: Measurement | None, deployment: Deployment, now: float) -> None:
+        if mine.batch != self.batch:
+            self.batch, self.batch_at = mine.batch, now
+        if mine.at <= max(self.seen_at, self.opened_at):
+            return
+        self.seen_at = mine.at
+        within = _caught_up(mine, theirs, deployment) and deployment.state == State.RUNNING
+        self.good = self.good + 1 if within else 0
+
+
+def _lost(mine: Measurement, theirs: Measurement | None) -> str:
+    """Spark counts after partial aggregation, so this is a yes or no, beyond the serving version's own habit."""
+    habit = bool(theirs and theirs.dropped_by_watermark)
+    if mine.dropped_by_watermark and not habit:
+        return "the watermark dropped rows during the replay: this version would miss them"
+    return ""
+
+
+def _caught_up(mine: Measurement, theirs: Measurement | None, deployment: Deployment) -> bool:
+    if mine.lag_files is None:
+        return False
+    if mine.batch is None:
+        return mine.lag_files == 0 and all(source.get("rows") == 0 for source in mine.sources)
+    if mine.lag_files == 0 or (mine.lag_rows is not None and mine.lag_rows <= LAG_ROWS):
+        return True
+    if mine.oldest_s is not None and mine.oldest_s <= 2 * trigger_s(deployment.trigger) + 15:
+        return True
+    return bool(
+        theirs and mine.lag_rows is not None and theirs.lag_rows is not None and mine.lag_rows <= theirs.lag_rows * 1.1
+    )
+
+
+def _behind(measured: Measurement) -> str:
+    if measured.lag_rows is None:
+        return f"lag {measured.lag_files or 0:,} files"
+    return f"lag {'' if measured.exact else '≈'}{measured.lag_rows:,} rows"

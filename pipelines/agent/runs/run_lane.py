@@ -1,0 +1,257 @@
+"""The run lane: each open run is driven by a thread of its own, step by step, and resumed by a new agent."""
+
+import json
+import logging
+import queue
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import assert_never
+
+from core.model.errors import HeadgateError, LedgerUnavailable, PoolUnreachable
+from core.plan.codec import plan_from_json
+from core.plan.model import Plan, Step
+from core.run.model import Run, RunState, StepProgress, StepState
+from core.run.state_machine import (
+    AbortVersions,
+    GatePolled,
+    OperatorControl,
+    PerformStep,
+    PollGate,
+    RunEvidence,
+    StepFailed,
+    advance_run,
+    recover_run,
+)
+from pipelines.agent.context import AgentContext
+from pipelines.agent.runs.step_executor import StepExecutor
+from state.row_types import RunRow, StepRow
+
+log = logging.getLogger(__name__)
+
+POLL_S = 1.0
+"""Between two looks at the gates of a run."""
+
+POOL_WAIT_S = 900.0
+"""A step that finds no pool is tried again for this long, then fails; the run can be retried."""
+
+
+class RunLane:
+    """Drives every open run; an operator's word reaches a run through its queue and never waits for a step's gate."""
+
+    def __init__(self, world: AgentContext) -> None:
+        self._world = world
+        self._words: dict[str, queue.Queue[OperatorControl]] = {}
+        self._lock = threading.Lock()
+
+    def resume_open(self) -> None:
+        """Take up the runs that an agent before us left open."""
+        for row in self._world.ledger.open_runs():
+            self.drive(row.id)
+
+    def drive(self, run_id: str) -> None:
+        """Begin driving a run, unless it is driven already."""
+        with self._lock:
+            if run_id not in self._words:
+                self._begin(run_id, queue.Queue())
+
+    def tell(self, run_id: str, control: OperatorControl) -> None:
+        """Pass an operator's word to a run; a run that had ended failed is taken up again with it."""
+        with self._lock:
+            words = self._words.get(run_id) or queue.Queue()
+            words.put(control)
+            if run_id not in self._words:
+                self._begin(run_id, words)
+
+    def _begin(self, run_id: str, words: "queue.Queue[OperatorControl]") -> None:
+        self._words[run_id] = words
+        threading.Thread(target=self._drive, args=(run_id, words), name=f"run {run_id}", daemon=True).start()
+
+    def _drive(self, run_id: str, words: "queue.Queue[OperatorControl]") -> None:
+        try:
+            RunDriver(self._world, run_id, words).drive()
+        except HeadgateError as error:
+            log.error("run %s ended early: %s", run_id, error.summary)
+        finally:
+            with self._lock:
+                del self._words[run_id]
+                if not words.empty() and not self._world.stopping.is_set():
+                    # A word that came while the run was ending takes it up once more.
+                    self._begin(run_id, words)
+
+
+class RunDriver:
+    """One run's loop: evidence in, intents out, each written before and after."""
+
+    def __init__(self, world: AgentContext, run_id: str, words: "queue.Queue[OperatorControl]") -> None:
+        self._world = world
+        self._words = words
+        row = self._world.ledger.run(run_id)
+        if row is None:
+            raise LedgerUnavailable(f"run {run_id} is not in the ledger")
+        self._row = row
+        found = self._world.ledger.plan(row.plan_hash)
+        if found is None:
+            raise LedgerUnavailable(f"the plan of run {run_id} is not in the ledger")
+        self._plan: Plan = plan_from_json(json.loads(found.body))
+        self._executor = StepExecutor(world, self._plan, run_id)
+        self._run = run_of(row, self._plan)
+        self._rows = {step.n: step for step in row.steps}
+
+    def drive(self) -> None:
+        self._put(recover_run(self._run))
+        evidence: list[RunEvidence] = []
+        while not self._world.stopping.is_set():
+            evidence.extend(self._heard())
+            run, intents = advance_run(self._run, evidence)
+            self._put(run)
+            evidence = []
+            for intent in intents:
+                match intent:
+                    case PerformStep(step):
+                        evidence.append(self._perform(step))
+                    case PollGate(step):
+                        evidence.append(self._poll(step))
+                    case AbortVersions(versions):
+                        self._abort(versions)
+                    case _:
+                        assert_never(intent)
+            if self._run.state in (RunState.DONE, RunState.FAILED, RunState.CANCELLED) and self._words.empty():
+                self._close()
+                return
+            if not any(isinstance(intent, PerformStep) for intent in intents):
+                self._wait()
+
+    def _heard(self) -> list[OperatorControl]:
+        words: list[OperatorControl] = []
+        while not self._words.empty():
+            words.append(self._words.get())
+        return words
+
+    def _wait(self) -> None:
+        """Wait for the next look at the gates, or for an operator's word, whichever is first."""
+        try:
+            self._words.put(self._words.get(timeout=POLL_S))
+        except queue.Empty:
+            return
+
+    def _perform(self, step: Step) -> RunEvidence:
+        """Perform a step; while the pool cannot be reached, wait and try again, within a bound."""
+        until = self._world.clock() + POOL_WAIT_S
+        while True:
+            try:
+                self._world.faults.pass_by(f"effect {step.n} {step.do}")
+                evidence = self._executor.perform(step)
+                self._world.faults.pass_by(f"evidence {step.n} {step.do}")
+                return evidence
+            except (PoolUnreachable, LedgerUnavailable) as error:
+                if self._world.clock() > until or self._cancelled():
+                    return StepFailed(step.n, error.summary)
+                log.info("step %s waits: %s", step.n, error.summary)
+                self._world.stopping.wait(POLL_S)
+            except Exception as error:
+                return _unforeseen(step, error)
+
+    def _poll(self, step: Step) -> RunEvidence:
+        """Look at a gate; what cannot be reached now is looked at again, and keeps what was counted so far."""
+        try:
+            return self._executor.poll(step)
+        except (PoolUnreachable, LedgerUnavailable) as error:
+            return GatePolled(step.n, f"waits: {error.summary}")
+        except Exception as error:
+            return _unforeseen(step, error)
+
+    def _cancelled(self) -> bool:
+        words = self._heard()
+        for word in words:
+            self._words.put(word)
+        return any(word.act == "cancel" for word in words) or self._world.stopping.is_set()
+
+    def _abort(self, versions: tuple[tuple[str, int], ...]) -> None:
+        try:
+            self._executor.abort(versions)
+        except PoolUnreachable as error:
+            # Wanted is recorded as stopped: the reconciler stops them once the pool answers.
+            log.warning("versions of a cancelled run are stopped later: %s", error.summary)
+
+    def _put(self, run: Run) -> None:
+        """Write every step that changed, before anything is done about it; waits while the ledger cannot take it."""
+        changed = [p for p in run.steps if _differs(p, self._rows.get(p.step.n))]
+        for progress in changed:
+            before = self._rows.get(progress.step.n)
+            moved = before is None or before.state != progress.state.value
+            label = f"{progress.step.n} {progress.step.do} {progress.state}"
+            if moved:
+                self._world.faults.pass_by(f"before {label}")
+            self._write(progress)
+            if moved:
+                self._world.faults.pass_by(f"after {label}")
+        if run.state.value != self._row.state:
+            ended = self._world.clock() if run.state in (RunState.DONE, RunState.FAILED, RunState.CANCELLED) else None
+            self._retrying(lambda: self._world.ledger.put_run_state(run.id, run.state.value, ended_at=ended))
+            self._row = replace(self._row, state=run.state.value, ended_at=ended)
+        self._run = run
+
+    def _write(self, progress: StepProgress) -> None:
+        before = self._rows.get(progress.step.n)
+        now = self._world.clock()
+        begun = progress.state is StepState.RUNNING
+        ended = progress.state not in (StepState.RUNNING, StepState.GATE, StepState.WAITS)
+        row = StepRow(
+            n=progress.step.n,
+            do=progress.step.do.value,
+            table=progress.step.table,
+            version=progress.step.version,
+            state=progress.state.value,
+            tries=progress.tries,
+            note=progress.note,
+            started_at=now if begun else (before.started_at if before else None),
+            ended_at=now if ended else None,
+            intent_at=now if begun else (before.intent_at if before else None),
+        )
+        self._retrying(lambda: self._world.ledger.put_step(self._run.id, row))
+        self._rows[row.n] = row
+
+    def _retrying(self, write: Callable[[], None]) -> None:
+        while True:
+            try:
+                write()
+                return
+            except LedgerUnavailable as error:
+                log.warning("the run waits for the ledger: %s", error.summary)
+                if self._world.stopping.wait(POLL_S):
+                    raise
+
+    def _close(self) -> None:
+        failed = [p for p in self._run.steps if p.state is StepState.FAILED]
+        summary = f"run {self._run.id} {self._run.state}"
+        detail = "; ".join(f"{p.step.do} {p.step.table}: {p.note}" for p in failed)
+        self._retrying(lambda: self._world.event("run", summary, detail=detail))
+        actor, outcome = self._row.actor, self._run.state.value
+        self._retrying(
+            lambda: self._world.audit(actor, "run", self._run.id, plan_hash=self._plan.hash, outcome=outcome)
+        )
+
+
+def run_of(row: RunRow, plan: Plan) -> Run:
+    """Build the run as a value from its rows and the plan's steps."""
+    rows = {step.n: step for step in row.steps}
+    steps = tuple(
+        StepProgress(step, StepState(rows[step.n].state), rows[step.n].tries, rows[step.n].note)
+        if step.n in rows
+        else StepProgress(step)
+        for step in plan.steps
+    )
+    return Run(row.id, RunState(row.state), steps)
+
+
+def _unforeseen(step: Step, error: Exception) -> StepFailed:
+    """Fail a step on our own bug: a thread that dies of it would be begun again for ever, and say nothing."""
+    log.error("step %s %s failed in a way that it should not", step.n, step.do, exc_info=error)
+    return StepFailed(step.n, f"the agent failed on this step ({type(error).__name__}); headgate logs agent")
+
+
+def _differs(progress: StepProgress, row: StepRow | None) -> bool:
+    if row is None:
+        return True
+    return (progress.state.value, progress.tries, progress.note) != (row.state, row.tries, row.note)

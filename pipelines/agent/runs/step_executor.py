@@ -1,0 +1,287 @@
+"""Performing the steps of a run: each probes whether its effect is there, so that doing it twice is doing it once."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from core.model.actions import StepKind
+from core.model.errors import EngineRefused, HeadgateError, LedgerUnavailable, PoolUnreachable, TryAgain
+from core.model.names import TableName, physical_name, query_name
+from core.model.states import State, WantedState
+from core.plan.model import Plan, PlanNode, Step
+from core.run.state_machine import GateOpened, GatePolled, RunEvidence, StepDone, StepFailed, StepKept
+from pipelines.agent.context import WRITE_CALL_S, AgentContext
+from pipelines.agent.deployment_compiler import column_types, compile_deployment
+from pipelines.agent.deployment_lifecycle import mark_stopped, start, stop
+from pipelines.agent.runs.catch_up_gate import CatchUpGate
+from state.row_types import Deployment
+
+PROOF_S = 120.0
+"""How long a restarted statement may take until its first batch; it may have no input."""
+
+
+class StepExecutor:
+    """Performs the steps of one run. Branches on a step's `do` alone, never on a reason or an evidence of the plan."""
+
+    def __init__(self, world: AgentContext, plan: Plan, run_id: str) -> None:
+        self._world = world
+        self._plan = plan
+        self._run_id = run_id
+        self._nodes = {node.table: node for node in plan.nodes}
+        self._gates: dict[int, CatchUpGate] = {}
+        self._restarted: dict[int, tuple[float, str]] = {}
+        self._act_by_do: dict[StepKind, Callable[[Step], RunEvidence]] = {
+            StepKind.REGISTER: self._register,
+            StepKind.CREATE: self._create,
+            StepKind.START: self._start,
+            StepKind.RESUME: self._resume,
+            StepKind.CATCH_UP: self._open_gate,
+            StepKind.SWAP: self._swap,
+            StepKind.RESTART: self._restart,
+            StepKind.ALTER: self._alter,
+            StepKind.STOP: self._stop,
+            StepKind.RECORD: self._record,
+            StepKind.UNPOINT: self._unpoint,
+            StepKind.TOMBSTONE: self._tombstone,
+        }
+
+    def perform(self, step: Step) -> RunEvidence:
+        """Do one step and say what came of it.
+
+        Raises PoolUnreachable and LedgerUnavailable when it should simply be tried again.
+        """
+        try:
+            return self._act_by_do[step.do](step)
+        except (PoolUnreachable, LedgerUnavailable):
+            raise
+        except HeadgateError as error:
+            return StepFailed(step.n, _one_line(error))
+
+    def poll(self, step: Step) -> RunEvidence:
+        """Look whether a gate is open: a version has caught up, or a restarted one has committed something."""
+        if step.do is StepKind.RESTART:
+            return self._proven(step)
+        deployment = self._world.deployment(step.table, step.version)
+        if deployment is None:
+            return StepFailed(step.n, f"{query_name(step.table, step.version)} is not in the registry")
+        gate = self._gates.setdefault(step.n, CatchUpGate(opened_at=self._world.clock()))
+        look = gate.look(self._world, deployment)
+        if look.failed:
+            return StepFailed(step.n, look.note)
+        return StepDone(step.n, look.note) if look.open else GatePolled(step.n, look.note)
+
+    def abort(self, versions: tuple[tuple[str, int], ...]) -> None:
+        """Stop what the run started beside what serves; tables and checkpoints stay."""
+        for table, version in reversed(versions):
+            deployment = self._world.deployment(TableName(table), version)
+            if deployment is not None and not deployment.active:
+                self._world.ledger.update_deployment(deployment.table, version, wanted=WantedState.STOPPED)
+                stop(self._world, deployment)
+                mark_stopped(self._world, deployment)
+
+    def _node(self, step: Step) -> PlanNode:
+        return self._nodes[step.table]
+
+    def _built(self, step: Step) -> Deployment:
+        """Compile the step's version afresh from the plan, which carries its texts."""
+        node = self._node(step)
+        return compile_deployment(
+            replace(node, version=step.version),
+            self._world.ground,
+            now=self._world.clock(),
+            plan_hash=self._plan.hash,
+        )
+
+    def _deployed(self, step: Step) -> Deployment:
+        found = self._world.deployment(step.table, step.version)
+        if found is None:
+            raise TryAgain(
+                f"{query_name(step.table, step.version)} is not in the registry", remedy="plan again from what is there"
+            )
+        return found
+
+    def _register(self, step: Step) -> RunEvidence:
+        built = self._built(step)
+        name = self._world.ground.catalog_name(step.table, 0)
+        self._world.pool.call(WRITE_CALL_S, lambda engine: engine.tables.create(name, built.compiled_ddl))
+        running = replace(built, state=State.RUNNING)
+        self._world.ledger.put_deployment(running)
+        return StepDone(step.n)
+
+    def _create(self, step: Step) -> RunEvidence:
+        built = self._built(step)
+        note = self._note(built)
+        self._world.files.prepare(built.folder, note)
+        self._world.files.prepare(built.checkpoint, note)
+        name = self._world.ground.catalog_name(step.table, step.version)
+        self._world.pool.call(WRITE_CALL_S, lambda engine: engine.tables.create(name, built.compiled_ddl))
+        if self._world.deployment(step.table, step.version) is None:
+            self._world.ledger.put_deployment(built)
+        return StepDone(step.n)
+
+    def _start(self, step: Step) -> RunEvidence:
+        deployment = self._deployed(step)
+        if (
+            deployment.plan_hash == self._plan.hash
+            and deployment.wanted == WantedState.STOPPED
+            and deployment.started_at
+        ):
+            return StepFailed(step.n, "stopped by an operator while this run was going on")
+        start(self._world, replace(deployment, checkpoint_id=deployment.checkpoint_id))
+        return self._still_wanted(step)
+
+    def _resume(self, step: Step) -> RunEvidence:
+        deployment = self._deployed(step)
+        self._world.ledger.update_deployment(step.table, step.version, wanted=WantedState.RUNNING)
+        start(self._world, deployment)
+        return self._still_wanted(step)
+
+    def _still_wanted(self, step: Step) -> RunEvidence:
+        """A stop that overtook this start wins: what was started is stopped again."""
+        deployment = self._deployed(step)
+        if deployment.wanted == WantedState.RUNNING:
+            return StepDone(step.n)
+        stop(self._world, deployment)
+        mark_stopped(self._world, deployment)
+        return StepFailed(step.n, "stopped by an operator while it was starting")
+
+    def _open_gate(self, step: Step) -> RunEvidence:
+        return GateOpened(step.n, "waits for the first batch")
+
+    def _swap(self, step: Step) -> RunEvidence:
+        targets = [(table, self._nodes[table].version) for table in (step.tables or (step.table,))]
+        deployed = {d.table: d for d in self._world.ledger.deployments() if (d.table, d.version) in targets}
+        for table, version in targets:
+            pointer, target = self._world.ground.pointer_name(table), self._world.ground.catalog_name(table, version)
+            columns = deployed[table].columns
+            self._world.faults.pass_by(f"swap {table}")
+            self._world.pool.call(
+                WRITE_CALL_S,
+                lambda engine, p=pointer, t=target, c=columns: engine.tables.point(p, t, c),  # type: ignore[misc]  # Bound per turn.
+            )
+        self._world.faults.pass_by("swap commit")
+        self._world.ledger.activate(dict(targets))
+        return StepDone(step.n, ", ".join(f"{t} → {physical_name(t, v)}" for t, v in targets))
+
+    def _restart(self, step: Step) -> RunEvidence:
+        deployment = self._deployed(step)
+        self._world.ledger.update_deployment(step.table, step.version, wanted=WantedState.RUNNING)
+        with self._world.occupied(deployment):
+            stop(self._world, deployment)
+            self._take_over_texts(step)
+            start(self._world, self._deployed(step))
+        checkpoint = self._world.files.read(deployment.checkpoint)
+        seam = f"seam after batch {checkpoint.batch}" if checkpoint and checkpoint.batch is not None else "no batch yet"
+        self._restarted[step.n] = (self._world.clock(), seam)
+        return GateOpened(step.n, f"{seam}; waits for the first batch of the new text")
+
+    def _proven(self, step: Step) -> RunEvidence:
+        """A restart is done once the new text runs, not when Spark has merely taken it."""
+        deployment = self._deployed(step)
+        since, seam = self._restarted.get(step.n, (self._world.clock(), ""))
+        if deployment.state == State.FAILED:
+            return StepFailed(step.n, f"{deployment.error_class}: {deployment.error}")
+        if deployment.state == State.RUNNING:
+            return StepDone(step.n, seam)
+        if deployment.wanted != WantedState.RUNNING:
+            return StepFailed(step.n, "stopped by an operator while it was starting")
+        if self._world.clock() - since > PROOF_S:
+            return StepDone(step.n, f"{seam}; no batch within {PROOF_S:.0f} s: not proven")
+        return GatePolled(step.n, f"{seam}; waits for the first batch of the new text")
+
+    def _alter(self, step: Step) -> RunEvidence:
+        node = self._node(step)
+        name = self._world.ground.catalog_name(step.table, step.version)
+        columns = column_types(node.texts, step.table)
+        built = self._built(step)
+        self._world.pool.call(WRITE_CALL_S, lambda engine: engine.tables.add_columns(name, columns))
+        self._world.files.note(built.folder, self._note(built))
+        self._world.ledger.update_deployment(
+            step.table, step.version, compiled_ddl=built.compiled_ddl, columns=built.columns
+        )
+        return StepDone(step.n)
+
+    def _take_over_texts(self, step: Step) -> None:
+        """Write the new revision into the deployment: from here on a restart means the new text."""
+        built = self._built(step)
+        self._world.ledger.update_deployment(
+            step.table,
+            step.version,
+            revision=built.revision,
+            texts=built.texts,
+            compiled=built.compiled,
+            trigger=built.trigger,
+            bindings=built.bindings,
+            plan_hash=self._plan.hash,
+        )
+
+    def _stop(self, step: Step) -> RunEvidence:
+        deployment = self._deployed(step)
+        readers = [
+            query_name(d.table, d.version)
+            for d in self._world.ledger.deployments()
+            if d.wanted == WantedState.RUNNING
+            and (d.table, d.version) != (step.table, step.version)
+            and any(b.parent == step.table and b.version == step.version for b in d.bindings)
+        ]
+        if readers:
+            return StepKept(step.n, f"goes on running: {', '.join(sorted(readers))} reads it")
+        self._world.ledger.update_deployment(step.table, step.version, wanted=WantedState.STOPPED, state=State.STOPPING)
+        stop(self._world, deployment)
+        mark_stopped(self._world, deployment)
+        about = (step.table, step.version)
+        self._world.event("state", f"{deployment.state} → {State.STOPPED}, by run {self._run_id}", about=about)
+        return StepDone(step.n)
+
+    def _record(self, step: Step) -> RunEvidence:
+        node = self._node(step)
+        self._world.ledger.update_deployment(
+            step.table,
+            step.version,
+            revision=node.revision,
+            texts=node.texts,
+            plan_hash=self._plan.hash,
+            owner=node.owner,
+        )
+        return StepDone(step.n)
+
+    def _unpoint(self, step: Step) -> RunEvidence:
+        pointer = self._world.ground.pointer_name(step.table)
+        self._world.pool.call(WRITE_CALL_S, lambda engine: engine.tables.unpoint(pointer))
+        return StepDone(step.n)
+
+    def _tombstone(self, step: Step) -> RunEvidence:
+        deployment = self._deployed(step)
+        if deployment.wanted == WantedState.RUNNING and not deployment.external:
+            return StepFailed(step.n, "it goes on running because something reads it; plan again from what is there")
+        ground, mark = self._world.ground, self._run_id
+        name = ground.catalog_name(step.table, step.version)
+        self._world.pool.call(WRITE_CALL_S, lambda engine: engine.tables.forget(name))
+        trash = ground.trash_folder(step.table, step.version, "tables", mark)
+        self._world.files.set_aside(deployment.folder, trash)
+        aside = ground.trash_folder(step.table, step.version, "checkpoints", mark)
+        self._world.files.set_aside(deployment.checkpoint, aside)
+        drop_after = self._world.clock() + ground.environment.drop_after_d * 86400
+        self._world.ledger.tombstone(
+            step.table, step.version, drop_after=drop_after, trash=f"{ground.data}/trash/{mark}"
+        )
+        return StepDone(step.n, f"files kept until {ground.environment.drop_after_d:g} days from now")
+
+    def _note(self, built: Deployment) -> dict[str, Any]:
+        """Give what lies beside each table and checkpoint, so that a restart or an adoption needs no catalog."""
+        return {
+            "table": built.table,
+            "version": built.version,
+            "ddl": built.compiled_ddl,
+            "revision": built.revision,
+            "run": self._run_id,
+            "plan": self._plan.hash,
+            "checkpoint": built.checkpoint,
+        }
+
+
+def _one_line(error: HeadgateError) -> str:
+    summary = " ".join(error.summary.split())
+    if isinstance(error, EngineRefused) and error.error_class:
+        summary = f"{error.error_class}: {summary}"
+    return f"{summary}; {error.remedy}" if error.remedy else summary

@@ -1,0 +1,149 @@
+"""Files of a demo's data folder: what landed, and what the generator says of itself; every write is one rename."""
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+from core.model.errors import HeadgateError, Refused, UsageError
+from pipelines.demo.event_simulation import GeneratorState, LinesByFeed, generator_state_from_json
+from pipelines.demo.sample_reference_data import FEEDS
+
+
+@dataclass(frozen=True, slots=True)
+class DemoDataFolder:
+    """The data folder of one environment."""
+
+    path: Path
+
+    @property
+    def control(self) -> Path:
+        """`feeds.json`: written by people and tests, read each second."""
+        return self.path / "feeds.json"
+
+    @property
+    def status(self) -> Path:
+        """`generator.json`: what the generator is doing; written each second."""
+        return self.path / "generator.json"
+
+    @property
+    def log(self) -> Path:
+        """`generator.log`: one line for each start, change of rate, stop."""
+        return self.path / "generator.log"
+
+    @property
+    def book(self) -> Path:
+        """`generator.book.json`: what a restart goes on from."""
+        return self.path / "generator.book.json"
+
+    def feed(self, feed: str) -> Path:
+        """Give the folder in which a feed's files land."""
+        return self.path / "landing" / feed
+
+    def landed(self, feed: str) -> list[Path]:
+        """List a feed's files in the order in which they landed."""
+        return sorted(self.feed(feed).glob("*.json"))
+
+
+def open_folder(path: str | Path) -> DemoDataFolder:
+    """Make the folder with its landing places where they are missing; raises HeadgateError when it cannot."""
+    folder = DemoDataFolder(Path(path).expanduser().absolute())
+    try:
+        for feed in FEEDS:
+            folder.feed(feed).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise HeadgateError(
+            f"{folder.path} cannot be written: {error.strerror}", remedy="give another folder with --data"
+        ) from error
+    return folder
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Replace a file in one rename; a reader sees the old text or the new one, Spark never sees the dot-file."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.write_text(text)
+    os.replace(temporary, path)
+
+
+def land(folder: DemoDataFolder, book: GeneratorState, lines: LinesByFeed) -> dict[str, int]:
+    """Land the lines of one second and give their count by feed; the book is saved first, so that no id comes twice."""
+    book.landed = {feed: count + len(lines[feed]) for feed, count in book.landed.items()}
+    book.file += any(lines.values())
+    write_whole(folder.book, json.dumps(book.as_json()))
+    for feed, rows in lines.items():
+        if rows:
+            write_whole(folder.feed(feed) / f"{feed}-{book.file:09d}.json", "\n".join(rows) + "\n")
+    return {feed: len(rows) for feed, rows in lines.items()}
+
+
+def read_generator_state(folder: DemoDataFolder) -> GeneratorState | None:
+    """Read where the last run ended; None when there was none; raises UsageError for a file that is not ours."""
+    if not folder.book.exists():
+        return None
+    try:
+        return generator_state_from_json(json.loads(folder.book.read_text()))
+    except (ValueError, TypeError, KeyError) as error:
+        raise UsageError(f"{folder.book} cannot be read", remedy="take it away together with landing/") from error
+
+
+def read_object(path: Path) -> dict[str, Any] | None:
+    """Read a JSON object; None when the file is missing, half written or something else."""
+    try:
+        value = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+@contextmanager
+def exclusive_lock(folder: DemoDataFolder) -> Iterator[None]:
+    """Hold the folder for one generator or one settling; raises Refused when another holds it."""
+    with _lock_file(folder).open("a+") as lock:
+        if not _taken_within(lock, _PATIENCE_S):
+            lock.seek(0)
+            raise Refused(
+                f"process {lock.read().strip() or 'unknown'} lands events in {folder.path} already",
+                remedy="stop it first, or give another folder",
+            )
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        yield
+        lock.truncate(0)
+
+
+def lock_holder(folder: DemoDataFolder) -> int | None:
+    """Give the process id of the generator that holds the folder, None when nobody does."""
+    if not _lock_file(folder).exists():
+        return None
+    with _lock_file(folder).open("r") as lock:
+        if _taken_within(lock, 0.0):
+            return None
+        text = lock.read().strip()
+        return int(text) if text.isdigit() else None
+
+
+_PATIENCE_S = 0.5
+"""Longer than anyone who only looks holds the lock."""
+
+
+def _lock_file(folder: DemoDataFolder) -> Path:
+    return folder.path / "generator.lock"
+
+
+def _taken_within(lock: TextIO, seconds: float) -> bool:
+    """Take the lock, which closing the file gives back; a look of somebody else is waited for."""
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                return False
+            time.sleep(0.02)

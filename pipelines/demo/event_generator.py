@@ -1,0 +1,195 @@
+"""The generator: lands a second of events every second until it is told to stop, time is up or the disk runs full."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from pipelines.demo.data_folder import (
+    DemoDataFolder,
+    exclusive_lock,
+    land,
+    read_generator_state,
+    read_object,
+    write_whole,
+)
+from pipelines.demo.event_simulation import GeneratorState, simulate_second
+
+HOURS_MAX = 2.0
+FREE_BYTES_MIN = 5 * 10**9
+RATE_MAX = 2_000.0
+
+
+@dataclass(frozen=True, slots=True)
+class Bursts:
+    """Calm for `off_s`, then `factor` times the rate for `on_s`, and again."""
+
+    factor: float = 5.0
+    on_s: float = 30.0
+    off_s: float = 90.0
+
+
+@dataclass(frozen=True, slots=True)
+class Feeds:
+    """What `feeds.json` asks for."""
+
+    rate: float = 8.0
+    """Orders a second between bursts; the other feeds follow from it."""
+    paused: bool = False
+    bursts: Bursts | None = Bursts()
+
+    def rate_at(self, elapsed_s: float) -> float:
+        """Give orders a second, `elapsed_s` after the generator's start."""
+        if self.paused or self.bursts is None:
+            return 0.0 if self.paused else self.rate
+        phase = elapsed_s % (self.bursts.on_s + self.bursts.off_s)
+        return self.rate * (self.bursts.factor if phase >= self.bursts.off_s else 1.0)
+
+    def as_json(self) -> dict[str, Any]:
+        """Give the object that `feeds.json` holds."""
+        bursts = self.bursts
+        shown = {"factor": bursts.factor, "on_s": bursts.on_s, "off_s": bursts.off_s} if bursts else None
+        return {"rate": self.rate, "paused": self.paused, "bursts": shown}
+
+
+def feeds_from_json(value: dict[str, Any]) -> Feeds:
+    """Read `feeds.json`; what is missing takes its default; raises ValueError or TypeError for what makes no sense."""
+    bursts = value.get("bursts", Feeds.as_json(Feeds())["bursts"])
+    feeds = Feeds(
+        float(value.get("rate", Feeds().rate)),
+        bool(value.get("paused", False)),
+        Bursts(**{key: float(number) for key, number in bursts.items()}) if bursts else None,
+    )
+    burst_s = (feeds.bursts.on_s + feeds.bursts.off_s) if feeds.bursts else 1.0
+    factor = feeds.bursts.factor if feeds.bursts else 1.0
+    if not (0 <= feeds.rate <= RATE_MAX and 0 <= feeds.rate * factor <= RATE_MAX and 0 < burst_s < 86_400):
+        raise ValueError(f"rates lie between 0 and {RATE_MAX:g}")
+    return feeds
+
+
+class GeneratorClock(Protocol):
+    """Time as the generator sees it."""
+
+    def now(self) -> float:
+        """Give epoch seconds."""
+
+    def wait(self, seconds: float) -> bool:
+        """Wait, and say whether an end was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratorLimits:
+    """When the generator stops by itself."""
+
+    hours: float = HOURS_MAX
+    free_bytes: int = FREE_BYTES_MIN
+
+
+@dataclass(slots=True)
+class _Run:
+    """One run of the generator, up to now."""
+
+    folder: DemoDataFolder
+    book: GeneratorState
+    feeds: Feeds
+    started_at: float
+    ahead_ms: int
+    """How far event time runs before the clock, because closing events lie ahead of it."""
+    note: str = ""
+
+
+def generate(
+    folder: DemoDataFolder,
+    clock: GeneratorClock,
+    *,
+    feeds: Feeds | None = None,
+    seed: int = 7,
+    limits: GeneratorLimits = GeneratorLimits(),
+    free_bytes: Callable[[DemoDataFolder], int] = lambda folder: shutil.disk_usage(folder.path).free,
+) -> dict[str, Any]:
+    """Land events until an end and give the last status; `feeds` None keeps feeds.json; Refused beside another."""
+    with exclusive_lock(folder):
+        run = _begin(folder, clock.now(), feeds, seed)
+        reason = ""
+        while not reason:
+            now = clock.now()
+            reason = _reason_to_stop(run, now, limits, free_bytes(folder))
+            if not reason:
+                _tick(run, now)
+                next_tick = now + 1.0
+                reason = "terminated" if clock.wait(max(0.0, next_tick - clock.now())) else ""
+        return _end(run, clock.now(), reason)
+
+
+def _begin(folder: DemoDataFolder, now: float, feeds: Feeds | None, seed: int) -> _Run:
+    book = read_generator_state(folder) or GeneratorState(seed=seed)
+    ahead_ms = max(0, book.newest_ms - int(now * 1000))
+    if feeds is not None or not folder.control.exists():
+        write_whole(folder.control, json.dumps((feeds or Feeds()).as_json(), indent=2) + "\n")
+    feeds = _control(folder, Feeds())[0]
+    run = _Run(folder, book, feeds, now, ahead_ms)
+    _log(run, now, f"started, process {os.getpid()}, {feeds.rate:g} orders/s, event time {ahead_ms // 1000} s ahead")
+    return run
+
+
+def _tick(run: _Run, now: float) -> None:
+    feeds, note = _control(run.folder, run.feeds)
+    if feeds != run.feeds:
+        _log(run, now, f"feeds changed: {json.dumps(feeds.as_json())}")
+    run.feeds, run.note = feeds, note
+    rate = feeds.rate_at(now - run.started_at)
+    if not feeds.paused:
+        land(run.folder, run.book, simulate_second(run.book, int(now * 1000) + run.ahead_ms, rate))
+    _say(run, now, "paused" if feeds.paused else "running", "")
+
+
+def _reason_to_stop(run: _Run, now: float, limits: GeneratorLimits, free: int) -> str:
+    if now - run.started_at >= limits.hours * 3600:
+        return f"{limits.hours:g} hours are over"
+    if free < limits.free_bytes:
+        return f"less than {limits.free_bytes / 10**9:g} GB of disk are free"
+    return ""
+
+
+def _control(folder: DemoDataFolder, before: Feeds) -> tuple[Feeds, str]:
+    """Read feeds.json; where it is missing or makes no sense the feeds stay as they are, and the note says so."""
+    value = read_object(folder.control)
+    if value is None:
+        return before, f"{folder.control.name} is unreadable; the feeds stay as they were" * folder.control.exists()
+    try:
+        return feeds_from_json(value), ""
+    except (ValueError, TypeError, AttributeError) as error:
+        return before, f"{folder.control.name} is refused ({error}); the feeds stay as they were"
+
+
+def _end(run: _Run, now: float, reason: str) -> dict[str, Any]:
+    _log(run, now, f"stopped: {reason}")
+    return _say(run, now, "stopped", reason)
+
+
+def _say(run: _Run, now: float, state: str, stopped_because: str) -> dict[str, Any]:
+    status = {
+        "pid": os.getpid(),
+        "started_at": _iso(run.started_at),
+        "state": state,
+        "rate": run.feeds.rate_at(now - run.started_at) if state == "running" else 0.0,
+        "landed": run.book.landed,
+        "event_time_ahead_s": run.ahead_ms // 1000,
+        "stopped_because": stopped_because or None,
+        "note": run.note or None,
+        "updated_at": _iso(now),
+    }
+    write_whole(run.folder.status, json.dumps(status, indent=2) + "\n")
+    return status
+
+
+def _log(run: _Run, now: float, text: str) -> None:
+    with run.folder.log.open("a") as log:
+        log.write(f"{_iso(now)} {text}\n")
+
+
+def _iso(at: float) -> str:
+    return datetime.fromtimestamp(int(at), UTC).isoformat().replace("+00:00", "Z")

@@ -1,0 +1,208 @@
+"""What happens in the pizzeria in one second, as lines of its feeds; no clock, no file, and an id decides its event."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime
+from random import Random
+from typing import Any
+
+from pipelines.demo.sample_reference_data import CLOSING, FEEDS, dining_tables, menu
+
+LATE_MS_MAX = 5_000
+"""An event lands at most this long after its event time …"""
+REPEAT_MS_MAX = 3_000
+"""… and its duplicate at most this long after it."""
+LATENESS_S_MAX = 10
+"""The two together with a tick for each: every watermark delay of the sample is longer."""
+PAID_WITHIN_MS = 15_000
+"""Longest time from an order to its payment."""
+
+LATE_SHARE = 0.06
+REPEAT_SHARE = 0.05
+SHARES = {"table_assignments": 0.3, "client_changes": 0.15}
+"""Events of the other feeds for each order; payments follow from orders."""
+FIRST_CLIENTS = 12
+SEATED = 40
+"""How many seatings can still order."""
+
+_NAMES = ("April", "Casey", "Irma", "Karai", "Leo", "Mikey", "Mona", "Raph", "Renet", "Shini", "Splinter", "Usagi")
+_TOWNS = ("Bologna", "Genova", "Lecce", "Napoli", "Parma", "Siena", "Torino", "Verona")
+
+LinesByFeed = dict[str, list[str]]
+"""Feed to the lines that land now, in order."""
+
+
+@dataclass(slots=True)
+class GeneratorState:
+    """All that a generator must remember between two runs; the one thing here that changes."""
+
+    seed: int = 7
+    next_id: dict[str, int] = field(default_factory=lambda: dict.fromkeys(FEEDS, 1))
+    clients: int = 0
+    """Clients known so far: their ids are 1 to this."""
+    seated: list[tuple[int, int]] = field(default_factory=list)
+    """The newest seatings: id and event time in ms."""
+    pending: list[tuple[int, str, str]] = field(default_factory=list)
+    """What lands later: event-clock ms at which it is due, feed, line."""
+    owed: dict[str, float] = field(default_factory=lambda: dict.fromkeys(FEEDS, 0.0))
+    """The fraction of an event that a feed's rate has earned."""
+    landed: dict[str, int] = field(default_factory=lambda: dict.fromkeys(FEEDS, 0))
+    """Lines ever landed, duplicates and closing events included."""
+    file: int = 0
+    """Number of the last landed second; grows over restarts."""
+    closing: int = 0
+    """Number of the last closing round; its ids are its negative."""
+    newest_ms: int = 0
+    """No event so far is newer than this, closing events included."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Give the book as a JSON object; it shares the book's collections, since it is written each second."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
+
+def generator_state_from_json(value: dict[str, Any]) -> GeneratorState:
+    """Read what `as_json` gave; raises KeyError, TypeError or ValueError for anything else."""
+    book = GeneratorState(**value)
+    book.seated = [(int(number), int(at)) for number, at in book.seated]
+    book.pending = [(int(due), str(feed), str(line)) for due, feed, line in book.pending]
+    return book
+
+
+def simulate_second(book: GeneratorState, now_ms: int, rate: float) -> LinesByFeed:
+    """Take one second at `rate` orders a second; what is due lands before what is new: lateness stays bounded."""
+    second = _Second(book, now_ms, take_pending(book, now_ms))
+    if not book.clients and rate > 0:
+        for _ in range(FIRST_CLIENTS):
+            second.client_change()
+    for _ in range(_earned(book, "client_changes", rate)):
+        second.client_change()
+    for _ in range(_earned(book, "table_assignments", rate)):
+        second.seating()
+    for _ in range(_earned(book, "orders", rate)):
+        second.order()
+    book.newest_ms = max(book.newest_ms, now_ms)
+    return second.lines
+
+
+def take_pending(book: GeneratorState, until_ms: int | None) -> LinesByFeed:
+    """Take what is due, oldest first, and never a line with its duplicate; None takes all, due or not."""
+    lines: LinesByFeed = {feed: [] for feed in FEEDS}
+    kept = []
+    for due, feed, line in sorted(book.pending):
+        if (until_ms is None or due <= until_ms) and line not in lines[feed]:
+            lines[feed].append(line)
+        else:
+            kept.append((due, feed, line))
+    book.pending = kept
+    return lines
+
+
+def closing_events(book: GeneratorState, at_ms: int) -> LinesByFeed:
+    """Make the closing events of one more round: one of each feed, with one negative id and references that hold."""
+    book.closing += 1
+    number = -book.closing
+    book.newest_ms = max(book.newest_ms, at_ms + 2_000)
+    events = {
+        "orders": {"id": number, "assignment_id": number, "channel": CLOSING, "status": CLOSING,
+                   "order_time": timestamp(at_ms + 1_000), "pizzas": [0]},
+        "payments": {"id": number, "order_id": number, "method": CLOSING, "amount_cents": 0,
+                     "paid_at": timestamp(at_ms + 2_000)},
+        "table_assignments": {"id": number, "table_id": 0, "client_id": number, "guests": 0,
+                              "time_in": timestamp(at_ms)},
+        "client_changes": {"id": number, "client_id": number, "name": CLOSING, "town": CLOSING,
+                           "changed_at": timestamp(at_ms)},
+    }  # fmt: skip
+    return {feed: [_line(event)] for feed, event in events.items()}
+
+
+def timestamp(ms: int) -> str:
+    """Write epoch milliseconds as Spark's JSON reader takes them, in any session time zone."""
+    return datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S") + f".{ms % 1000:03d}Z"
+
+
+def _earned(book: GeneratorState, feed: str, rate: float) -> int:
+    book.owed[feed] += rate * SHARES.get(feed, 1.0)
+    count = int(book.owed[feed])
+    book.owed[feed] -= count
+    return count
+
+
+@dataclass(frozen=True, slots=True)
+class _Second:
+    """One second of the pizzeria: what it adds to the book and to the lines that land."""
+
+    book: GeneratorState
+    now_ms: int
+    lines: LinesByFeed
+
+    def client_change(self) -> None:
+        book = self.book
+        number, chance = _next(book, "client_changes")
+        is_new = book.clients < FIRST_CLIENTS or chance.random() < 0.25
+        book.clients += is_new
+        client = book.clients if is_new else chance.randint(1, book.clients)
+        name = None if chance.random() < 0.03 else f" {chance.choice(_NAMES)} {client}"
+        at = _event_ms(chance, self.now_ms)
+        event = {"id": number, "client_id": client, "name": name, "town": chance.choice(_TOWNS),
+                 "changed_at": timestamp(at)}  # fmt: skip
+        self._land("client_changes", event, chance)
+
+    def seating(self) -> None:
+        book = self.book
+        number, chance = _next(book, "table_assignments")
+        table = chance.choice([table for table in dining_tables() if table])
+        at = _event_ms(chance, self.now_ms)
+        event = {"id": number, "table_id": table, "client_id": chance.randint(1, book.clients),
+                 "guests": chance.randint(1, dining_tables()[table][1]), "time_in": timestamp(at)}  # fmt: skip
+        book.seated = [*book.seated, (number, at)][-SEATED:]
+        self._land("table_assignments", event, chance)
+
+    def order(self) -> None:
+        number, chance = _next(self.book, "orders")
+        at = _event_ms(chance, self.now_ms)
+        channel = chance.choices(("dine_in", "takeaway", "delivery"), (5, 3, 2))[0]
+        seatings = [seating for seating, since in self.book.seated if since <= at]
+        seating = chance.choice(seatings) if channel == "dine_in" and seatings else None
+        pizzas = [chance.choice([pizza for pizza in menu() if pizza]) for _ in range(chance.randint(1, 4))]
+        status = "void" if chance.random() < 0.06 else "placed"
+        event = {"id": number, "assignment_id": seating, "channel": channel, "status": status,
+                 "order_time": timestamp(at), "pizzas": pizzas}  # fmt: skip
+        self._land("orders", event, chance)
+        if status == "placed" and chance.random() < 0.95:
+            _promise_payment(self.book, number, at, sum(menu()[pizza][1] for pizza in pizzas))
+
+    def _land(self, feed: str, event: Mapping[str, object], chance: Random) -> None:
+        line = _line(event)
+        self.lines[feed].append(line)
+        if chance.random() < REPEAT_SHARE:
+            self.book.pending.append((self.now_ms + chance.randint(1, REPEAT_MS_MAX), feed, line))
+
+
+def _promise_payment(book: GeneratorState, order: int, ordered_ms: int, cents: int) -> None:
+    """Note the payment of an order; it lands when it is due, at the earliest in the next second."""
+    number, chance = _next(book, "payments")
+    paid_ms = ordered_ms + chance.randint(2_000, PAID_WITHIN_MS)
+    event = {"id": number, "order_id": order, "method": chance.choice(("card", "cash", "phone")),
+             "amount_cents": cents, "paid_at": timestamp(paid_ms)}  # fmt: skip
+    due = 2 * paid_ms - _event_ms(chance, paid_ms)
+    line = _line(event)
+    book.pending.append((due, "payments", line))
+    if chance.random() < REPEAT_SHARE:
+        book.pending.append((due + chance.randint(1, REPEAT_MS_MAX), "payments", line))
+
+
+def _next(book: GeneratorState, feed: str) -> tuple[int, Random]:
+    """Take the feed's next id, and the chance that this id alone decides."""
+    number = book.next_id[feed]
+    book.next_id[feed] = number + 1
+    return number, Random(f"{book.seed}/{feed}/{number}")
+
+
+def _event_ms(chance: Random, now_ms: int) -> int:
+    """Put an event into the second that ends now, or, for the late ones, up to LATE_MS_MAX before now."""
+    return now_ms - (chance.randint(1_000, LATE_MS_MAX) if chance.random() < LATE_SHARE else chance.randint(0, 999))
+
+
+def _line(event: Mapping[str, object]) -> str:
+    return json.dumps(event, separators=(",", ":"))

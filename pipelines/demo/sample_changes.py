@@ -1,0 +1,143 @@
+"""The demo's five changes: each an edit of the copied project's texts, line by line, that is made once and said."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from core.model.errors import Refused, UsageError
+from pipelines.demo.data_folder import write_whole
+
+_SALES = "pipelines/intermediates/sales"
+_ITEMS = f"{_SALES}/int_order_items/sql-scripts"
+_PRICED = f"{_SALES}/int_priced_items/sql-scripts"
+_LOAD = "pipelines/facts/kitchen/fct_kitchen_load/sql-scripts/dml.fct_kitchen_load.sql"
+
+
+@dataclass(frozen=True, slots=True)
+class TextReplacement:
+    """One replacement in one file; `old` stands there exactly once before, `new` after."""
+
+    path: str
+    """Relative to the project folder."""
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True)
+class DemoChange:
+    """A change of one statement, and what a plan is expected to make of it."""
+
+    table: str
+    expected: str
+    edits: tuple[TextReplacement, ...]
+
+
+COMMENT = DemoChange(
+    "src_payments",
+    "record: the meaning is the same, nothing restarts",
+    (
+        TextReplacement(
+            "pipelines/sources/sales/src_payments/sql-scripts/dml.src_payments.sql",
+            "-- Every payment once.\n",
+            "-- Every payment once; the card reader repeats itself byte for byte.\n",
+        ),
+    ),
+)
+COLUMN = DemoChange(
+    "int_priced_items",
+    "alter, restart on the checkpoint, pointer: no row is read again",
+    (
+        TextReplacement(
+            f"{_PRICED}/ddl.int_priced_items.sql",
+            "  order_time TIMESTAMP\n",
+            "  order_time TIMESTAMP,\n  price_band STRING\n",
+        ),
+        TextReplacement(
+            f"{_PRICED}/dml.int_priced_items.sql",
+            "p.price_cents, i.order_time\n",
+            "p.price_cents, i.order_time,\n  if(p.price_cents >= 1000, 'large', 'small') AS price_band\n",
+        ),
+    ),
+)
+FILTER = DemoChange(
+    "fct_kitchen_load",
+    "rebuild with its children: a filter before the count changes what is counted",
+    (TextReplacement(_LOAD, "\nGROUP BY ", "\nWHERE status <> 'void'\nGROUP BY "),),
+)
+WINDOW = DemoChange(
+    "fct_revenue",
+    "rebuild with its children: state of another window length cannot go on",
+    (
+        TextReplacement(
+            "pipelines/facts/sales/fct_revenue/sql-scripts/dml.fct_revenue.sql", "'1 minute'", "'2 minutes'"
+        ),
+    ),
+)
+RENAME = DemoChange(
+    "int_order_items",
+    "refused: readers still name pizza_id",
+    (
+        TextReplacement(f"{_ITEMS}/ddl.int_order_items.sql", "  pizza_id INT,\n", "  menu_id INT,\n"),
+        TextReplacement(
+            f"{_ITEMS}/dml.int_order_items.sql",
+            "SELECT id AS order_id, line, pizza_id, status",
+            "SELECT id AS order_id, line, menu_id, status",
+        ),
+        TextReplacement(f"{_ITEMS}/dml.int_order_items.sql", "items AS line, pizza_id;", "items AS line, menu_id;"),
+    ),
+)
+READERS = DemoChange(
+    "int_order_items",
+    "rebuild with the readers, which keep their own column names",
+    (
+        TextReplacement(f"{_PRICED}/dml.int_priced_items.sql", " i.pizza_id, p.name", " i.menu_id AS pizza_id, p.name"),
+        TextReplacement(f"{_PRICED}/dml.int_priced_items.sql", "ON p.id = i.pizza_id\n", "ON p.id = i.menu_id\n"),
+        TextReplacement(_LOAD, "AS window_end, pizza_id, count", "AS window_end, menu_id AS pizza_id, count"),
+        TextReplacement(_LOAD, "'30 seconds'), pizza_id;", "'30 seconds'), menu_id;"),
+    ),
+)
+
+CHANGES = {"comment": COMMENT, "column": COLUMN, "filter": FILTER, "window": WINDOW, "rename": RENAME}
+"""The changes by the word a person types."""
+
+
+def change_project(folder: str | Path, word: str, *, with_readers: bool = False) -> tuple[DemoChange, tuple[str, ...]]:
+    """Make a change and give it with the files written, none when it was made before; all edits are made or none.
+
+    Raises UsageError for another word or a folder without the sample, Refused where the text was edited by hand.
+    """
+    if word not in CHANGES:
+        raise UsageError(f"{word!r} is no change of the demo", remedy=f"one of: {', '.join(CHANGES)}")
+    if with_readers and word != "rename":
+        raise UsageError("only the renamed column has readers to edit", remedy="leave --with-readers out")
+    change = CHANGES[word]
+    if with_readers:
+        change = DemoChange(change.table, READERS.expected, change.edits + READERS.edits)
+    root = Path(folder).expanduser()
+    texts: dict[str, str] = {}
+    for edit in change.edits:
+        texts.setdefault(edit.path, _read(root, edit.path))
+    written = [edit.path for edit in change.edits if _apply(texts, edit)]
+    for path in dict.fromkeys(written):
+        write_whole(root / path, texts[path])
+    return change, tuple(dict.fromkeys(written))
+
+
+def _read(root: Path, path: str) -> str:
+    try:
+        return (root / path).read_text()
+    except OSError as error:
+        raise UsageError(f"{root / path} cannot be read", remedy="give the folder of the demo's copy") from error
+
+
+def _apply(texts: dict[str, str], edit: TextReplacement) -> bool:
+    """Apply one edit to the texts in memory; False when it stands there already."""
+    text = texts[edit.path]
+    if edit.new in text:
+        return False
+    if text.count(edit.old) != 1:
+        raise Refused(
+            f"{edit.path} was edited by hand: {edit.old.strip()!r} is not there any more",
+            remedy="make this change by hand, or copy the demo again",
+        )
+    texts[edit.path] = text.replace(edit.old, edit.new)
+    return True

@@ -1,0 +1,88 @@
+"""Copies of the sample project: made with a marker and a fresh id, and listed by that marker for a purge."""
+
+import json
+import os
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from uuid import uuid4
+
+from core.model.errors import HeadgateError, Refused
+from pipelines.demo.data_folder import open_folder, read_object
+from pipelines.demo.sample_reference_data import FOLDER
+
+MARKER = ".headgate-demo"
+"""The file that says a folder is ours, to use again and to purge."""
+PROGRAM = Path(__file__).parents[2]
+"""The clone, or the folder that the program is installed in."""
+_OURS = ("README.md", ".gitignore", "headgate.yml", "pipelines", "data", MARKER)
+
+
+@dataclass(frozen=True, slots=True)
+class SampleCopy:
+    """A copy of the sample."""
+
+    folder: Path
+    project_id: str
+    made: bool
+    """False when the copy was there already and has been left as it is."""
+
+    @property
+    def data(self) -> Path:
+        """The data folder of its default environment."""
+        return self.folder / "data"
+
+
+def copy_sample(folder: str | Path) -> SampleCopy:
+    """Copy the sample with a fresh project id, or find the copy there; Refused for a folder that is not ours."""
+    target = Path(folder).expanduser().resolve()
+    if target == PROGRAM or PROGRAM in target.parents:
+        raise Refused(f"{target} lies inside the program's own folder", remedy="give a folder outside of it")
+    known = project_id(target)
+    if known is not None:
+        return SampleCopy(target, known, False)
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise Refused(f"{target} exists and is not a demo of ours", remedy="give another folder, or an empty one")
+    try:
+        return _copy(target, str(uuid4()))
+    except OSError as error:
+        raise HeadgateError(
+            f"the demo cannot be copied to {target}: {error.strerror}", remedy="give a folder that you can write to"
+        ) from error
+
+
+def project_id(folder: Path) -> str | None:
+    """Read the project id from the marker of a demo's folder; None when the folder does not carry our marker."""
+    marker = read_object(folder / MARKER) or {}
+    value = marker.get("project_id")
+    return value if marker.get("made_by") == "headgate demo" and isinstance(value, str) else None
+
+
+def purge_list(folder: str | Path) -> tuple[list[Path], list[Path]]:
+    """List what a purge of a demo deletes, and what lies in its folder and is not ours; Refused without our marker."""
+    target = Path(folder).expanduser().resolve()
+    if project_id(target) is None:
+        raise Refused(f"{target} is not a demo of ours", remedy=f"a demo's folder holds the file {MARKER}")
+    found = sorted(target.iterdir())
+    foreign = [path for path in found if path.name not in _OURS]
+    ours = [path for path in found if path.name in _OURS]
+    return (ours if foreign else [*ours, target]), foreign
+
+
+def _copy(target: Path, identity: str) -> SampleCopy:
+    """Build the copy beside its place and move it there whole, so that an interrupted one is never taken for a demo."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as beside:
+        building = Path(beside) / "copy"
+        left_out = shutil.ignore_patterns("reference", "__pycache__", "headgate.yml")
+        shutil.copytree(FOLDER, building, ignore=left_out)
+        data = open_folder(building / "data").path
+        shutil.copytree(FOLDER / "reference", data / "reference")
+        text, count = re.subn(r"^id: .*$", f"id: {identity}", (FOLDER / "headgate.yml").read_text(), flags=re.MULTILINE)
+        assert count == 1, "the sample's headgate.yml has one id"
+        (building / "headgate.yml").write_text(text)
+        (building / MARKER).write_text(json.dumps({"made_by": "headgate demo", "project_id": identity}) + "\n")
+        os.replace(building, target)
+    return SampleCopy(target, identity, True)

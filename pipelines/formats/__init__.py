@@ -1,1 +1,0 @@
-"""Formats of file tables: how far a source has been written, and how many rows its files hold."""

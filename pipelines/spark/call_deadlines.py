@@ -1,0 +1,137 @@
+"""Deadlines on calls that may never return: the work runs in a daemon thread that can be left behind.
+
+A caller never waits longer than it said, and while a pool does not answer only one probe at a time is spent on it.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Generic, ParamSpec, TypeVar
+
+from core.model.errors import PoolUnreachable
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+PROBE_EVERY_S = 1.0
+"""Pause between two probes of a pool that missed a deadline."""
+
+_ends = threading.local()
+
+
+def call(seconds: float, fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Run fn and give its result; raises PoolUnreachable once `seconds` have passed, and whatever fn raises.
+
+    A call made inside another one has at most the time that is left of the outer.
+    """
+    left = remaining()
+    seconds = seconds if left is None else min(seconds, left)
+    work: _Work[R] = _Work(lambda: fn(*args, **kwargs), time.monotonic() + seconds)
+    threading.Thread(target=work.run, name="deadline", daemon=True).start()
+    return work.result(seconds)
+
+
+def remaining() -> float | None:
+    """Give the seconds left to the call that runs in this thread, None when it has no deadline."""
+    end = getattr(_ends, "at", None)
+    return None if end is None else max(0.0, end - time.monotonic())
+
+
+class _Work(Generic[R]):
+    """One call in its thread, and where its outcome lands."""
+
+    def __init__(self, fn: Callable[[], R], ends_at: float) -> None:
+        self._fn = fn
+        self._ends_at = ends_at
+        self._done = threading.Event()
+        self._value: R
+        self._error: BaseException | None = None
+
+    def run(self) -> None:
+        _ends.at = self._ends_at
+        try:
+            self._value = self._fn()
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._done.set()
+
+    def result(self, seconds: float) -> R:
+        if not self._done.wait(seconds):
+            raise MissedDeadline(f"no answer within {seconds:.3g} s", remedy="the call is retried; see the pool's log")
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+
+class MissedDeadline(PoolUnreachable):
+    """The call was sent and no answer came in time: it may still take effect."""
+
+
+class CircuitState(StrEnum):
+    """How a breaker treats calls."""
+
+    CLOSED = "closed"
+    OPEN = "open"
+    HALF_OPEN = "half-open"
+
+
+class CircuitBreaker:
+    """Lets calls through until one misses its deadline; then a probe alone, again and again, until it passes."""
+
+    def __init__(self, probe: Callable[[], object], *, probe_s: float = 3.0, every_s: float = PROBE_EVERY_S) -> None:
+        self._probe = probe
+        self._probe_s = probe_s
+        self._every_s = every_s
+        self._lock = threading.Lock()
+        self._state = CircuitState.CLOSED
+        self._opened_at = 0.0
+        self._over = threading.Event()
+
+    @property
+    def state(self) -> CircuitState:
+        """Closed, open (between two probes) or half-open (a probe is in flight)."""
+        return self._state
+
+    def call(self, seconds: float, fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run fn under a deadline; raises PoolUnreachable at once while the circuit is not closed."""
+        if self._state != CircuitState.CLOSED:
+            silent = time.monotonic() - self._opened_at
+            raise PoolUnreachable(
+                f"the pool has not answered for {silent:.0f} s", remedy="it is probed every second; wait, or restart it"
+            )
+        try:
+            return call(seconds, fn, *args, **kwargs)
+        except MissedDeadline:
+            self._open()
+            raise
+
+    def close(self) -> None:
+        """End the probing: the pool is no longer of interest."""
+        self._over.set()
+
+    def _open(self) -> None:
+        with self._lock:
+            if self._state != CircuitState.CLOSED:
+                return
+            self._state = CircuitState.OPEN
+            self._opened_at = time.monotonic()
+        threading.Thread(target=self._watch, name="breaker", daemon=True).start()
+
+    def _watch(self) -> None:
+        """Probe until one probe passes or the server refuses the connection, which is an answer as well."""
+        while not self._over.is_set():
+            self._state = CircuitState.HALF_OPEN
+            try:
+                call(self._probe_s, self._probe)
+            except MissedDeadline:
+                self._state = CircuitState.OPEN
+                self._over.wait(self._every_s)
+            except Exception:
+                # An answer, if only a refusal: calls find out for themselves what it is, and fast.
+                self._state = CircuitState.CLOSED
+                return
+            else:
+                self._state = CircuitState.CLOSED
+                return

@@ -1,0 +1,69 @@
+"""Spark's errors translated into ours: the error class, one useful line, and whether trying again can help."""
+
+import re
+
+import grpc
+from pyspark.errors import PySparkException
+
+from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable
+from pipelines.spark.call_deadlines import MissedDeadline
+
+_CLASS = re.compile(r"\[([A-Z][A-Z0-9_]*(?:\.[A-Z][A-Z0-9_]*)*)\]")
+_WRAPPERS = frozenset({"STREAM_FAILED", "FAILED_EXECUTE_UDF", "TASK_WRITE_FAILED", "CONNECT_CLIENT_UNEXPECTED"})
+_GONE = ("INVALID_HANDLE.SESSION_", "incorrect server side session identifier", "NO_ACTIVE_SESSION")
+_LONGEST = 600
+
+
+class SessionLost(PoolUnreachable):
+    """The server does not know the session any more: open a new generation."""
+
+
+def translate_error(error: BaseException) -> HeadgateError:
+    """Turn what PySpark or gRPC raised into the one error that a caller can decide by."""
+    if isinstance(error, HeadgateError):
+        return error
+    text = str(error)
+    if any(mark in text for mark in _GONE):
+        return SessionLost("the pool has lost our session", remedy="a new session is opened and statements go on")
+    code = _status(error)
+    if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
+        return PoolUnreachable("the pool cannot be reached", remedy="it is started again when the agent owns it")
+    if code == grpc.StatusCode.DEADLINE_EXCEEDED:
+        return MissedDeadline("the pool did not answer in time", remedy="the call is retried; see the pool's log")
+    if code == grpc.StatusCode.UNAUTHENTICATED:
+        return EngineRefused("the pool refused our token", error_class="UNAUTHENTICATED", remedy="restart the pool")
+    if not isinstance(error, PySparkException | grpc.RpcError):
+        return PoolUnreachable(f"the client failed: {type(error).__name__}: {first_line(text)}")
+    named = error.getCondition() if isinstance(error, PySparkException) else None
+    return EngineRefused(first_line(text), error_class=error_class(text) or named or "")
+
+
+def error_class(text: str) -> str:
+    """Find the class that says what went wrong: the first in the message that is not a mere wrapper; empty if none."""
+    found: list[str] = _CLASS.findall(text)
+    return next((name for name in found if name not in _WRAPPERS), found[0] if found else "")
+
+
+def first_line(text: str) -> str:
+    """Give the line of a Spark message that a person needs: the cause, without wrapper, class and stack trace."""
+    body = text.split("JVM stacktrace:")[0]
+    lines = [line.strip() for line in body.splitlines()]
+    lines = [line for line in lines if line and not line.startswith(("at ", "== SQL", "=== ", "+- ", "'", "--"))]
+    useful = next((line for line in lines if _useful(line)), lines[0] if lines else "no message")
+    useful = re.sub(r"^(?:\([\w.$]+\) |[\w.$]+(?:Exception|Error): )+", "", useful)
+    useful = re.sub(r"^\[[A-Z][A-Z0-9_.]*\] ?", "", useful)
+    useful = re.sub(r" ?SQLSTATE: \w+(; line \d+ pos \d+;?)?$", r"\1", useful).rstrip(";")
+    return useful[: _LONGEST - 1] + "…" if len(useful) > _LONGEST else useful
+
+
+def _useful(line: str) -> bool:
+    """A line that names a class which is not a wrapper."""
+    return any(name not in _WRAPPERS for name in _CLASS.findall(line))
+
+
+def _status(error: BaseException) -> grpc.StatusCode | None:
+    if isinstance(error, grpc.Call):
+        return error.code()
+    read = getattr(error, "getGrpcStatusCode", None)
+    code = read() if read is not None else None
+    return code if isinstance(code, grpc.StatusCode) else None

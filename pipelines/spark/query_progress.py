@@ -1,0 +1,84 @@
+"""A progress event of Spark decoded into values; every field is None or empty where Spark did not say."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class QueryProgress:
+    """What one micro-batch did (Spark 4.2 `StreamingQueryProgress.json`, which over Connect is the safe form)."""
+
+    batch: int | None = None
+    at: str = ""
+    """When the trigger began, ISO 8601 in UTC."""
+    in_rows: int | None = None
+    """Rows read in this batch, summed over the sources: there is no such field at the top."""
+    in_rows_s: float | None = None
+    """Rows that arrived per second, summed over the sources."""
+    out_rows_s: float | None = None
+    """Rows processed per second, summed over the sources."""
+    sink_rows: int | None = None
+    """Rows written; None where the sink does not count them (it then reports -1)."""
+    batch_ms: int | None = None
+    """The whole trigger."""
+    durations: Mapping[str, int] = field(default_factory=dict)
+    """Milliseconds by phase, without the total."""
+    watermark: str = ""
+    """Event time below which rows are late, ISO 8601; empty without a watermark or before the first one."""
+    state_rows: int | None = None
+    state_bytes: int | None = None
+    dropped_by_watermark: int | None = None
+    """Rows of this batch dropped as late; counted after partial aggregation, so a yes or no, never a count."""
+    source_rows: tuple[int, ...] = ()
+    """Rows read by source, in the order of the plan."""
+
+
+def query_progress_from_json(progress: Mapping[str, Any]) -> QueryProgress:
+    """Read a progress event; unknown and malformed fields are left out, never guessed."""
+    sources = [source for source in progress.get("sources") or () if isinstance(source, Mapping)]
+    operators = [operator for operator in progress.get("stateOperators") or () if isinstance(operator, Mapping)]
+    durations = {
+        str(name): int(value) for name, value in (progress.get("durationMs") or {}).items() if _is_number(value)
+    }
+    total = durations.pop("triggerExecution", None)
+    watermark = str((progress.get("eventTime") or {}).get("watermark") or "")
+    return QueryProgress(
+        batch=_int(progress.get("batchId")),
+        at=str(progress.get("timestamp") or ""),
+        in_rows=_sum_int(sources, "numInputRows"),
+        in_rows_s=_sum(sources, "inputRowsPerSecond"),
+        out_rows_s=_sum(sources, "processedRowsPerSecond"),
+        sink_rows=_not_negative(_int((progress.get("sink") or {}).get("numOutputRows"))),
+        batch_ms=total if total is not None else _int(progress.get("batchDuration")),
+        durations=durations,
+        # Spark reports the epoch before it has seen an event time (4.2.0).
+        watermark="" if watermark.startswith("1970-01-01T00:00:00") else watermark,
+        state_rows=_sum_int(operators, "numRowsTotal"),
+        state_bytes=_sum_int(operators, "memoryUsedBytes"),
+        dropped_by_watermark=_sum_int(operators, "numRowsDroppedByWatermark"),
+        source_rows=tuple(_int(source.get("numInputRows")) or 0 for source in sources),
+    )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value == value
+
+
+def _int(value: object) -> int | None:
+    return int(value) if isinstance(value, int | float) and _is_number(value) else None
+
+
+def _not_negative(value: int | None) -> int | None:
+    return value if value is not None and value >= 0 else None
+
+
+def _sum(parts: list[Mapping[str, Any]], name: str) -> float | None:
+    """NaN and absent rates (a first batch, an idle trigger) do not count; all absent is None."""
+    numbers = [float(part[name]) for part in parts if _is_number(part.get(name))]
+    return sum(numbers) if numbers else None
+
+
+def _sum_int(parts: list[Mapping[str, Any]], name: str) -> int | None:
+    numbers = [int(part[name]) for part in parts if _is_number(part.get(name))]
+    return sum(numbers) if numbers else None

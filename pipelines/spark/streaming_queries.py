@@ -1,0 +1,193 @@
+"""Streaming queries of the operating session: started, stopped, listed, and mourned with the reason they ended."""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from pyspark.sql.connect.streaming.query import StreamingQuery
+
+from core.model.errors import EngineRefused, PoolUnreachable
+from core.ports.spark import QueryStart, ReportedQuery, unheard
+from pipelines.spark.error_translation import error_class, first_line
+from pipelines.spark.listener_events import ListenerEvents
+from pipelines.spark.session import Session, spark_errors
+
+STOP_S = 30.0
+"""Longest wait for a query to be gone after its stop, where the caller has no deadline of its own."""
+
+_DEAF_S = 5.0
+"""A list that comes so long after the one before says that the pool, or we, stood still in between."""
+
+_BACK_FILL_S = 30.0
+"""Between two questions for the progress of a query that has reported none."""
+
+
+class SparkQueries:
+    """Implements `core.ports.spark.Queries`; one per session generation, used by several threads."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._manager = session.spark.streams
+        self._events = ListenerEvents(session.spark)
+        self._lock = threading.Lock()
+        self._known: dict[str, tuple[str, str]] = {}
+        self._ended: list[ReportedQuery] = []
+        self._asked: dict[str, float] = {}
+        self._answered_at = time.monotonic()
+
+    def start(self, start: QueryStart) -> ReportedQuery:
+        """Start a query, or find the one with this name running."""
+        with spark_errors():
+            running = self._find(start.name)
+            if running is not None:
+                return ReportedQuery(name=start.name, id=running.id, run_id=running.runId, active=True)
+            frame = self._session.spark.sql(start.select)
+            # Without a format a missing table is silently created as parquet (Spark 4.2.0): always say it.
+            writer = frame.writeStream.format(start.format).queryName(start.name).outputMode(start.mode)
+            writer = writer.option("checkpointLocation", start.checkpoint)
+            # `toTable` does not take the table's partitioning over (Spark 4.2.0): its files would lie flat.
+            columns = self._session.spark.catalog.listColumns(start.target)
+            if parts := [column.name for column in columns if column.isPartition]:
+                writer = writer.partitionBy(*parts)
+            query = _triggered(writer, start.trigger).toTable(start.target)
+        with self._lock:
+            self._known[query.runId] = (start.name, query.id)
+        return ReportedQuery(name=start.name, id=query.id, run_id=query.runId, active=True)
+
+    def stop(self, name: str, calling: Callable[[], object] = unheard) -> None:
+        """Return once the query is gone from the pool, or at once if it is not there; `calling` hears of each call."""
+        ends_at = time.monotonic() + STOP_S
+        for known in self._remembered(name):
+            # A busy server takes its time to list what runs. What it knows under these ids no more is found below.
+            with suppress(EngineRefused), spark_errors():
+                self._end(known, calling)
+        with spark_errors():
+            while (query := self._find(name)) is not None:
+                self._end(query, calling)
+                if time.monotonic() > ends_at:
+                    raise PoolUnreachable(f"{name} was told to stop and is still there", remedy="stop it again")
+
+    def active(self) -> tuple[ReportedQuery, ...]:
+        """List the session's queries: one call for all, and one for each that has reported nothing yet."""
+        with spark_errors():
+            listed = self._manager.active
+            now = time.monotonic()
+            if now - self._answered_at > _DEAF_S:
+                self._events.forgive()
+            self._answered_at = now
+            self._events.listen(alone=not listed)
+            found = tuple(self._described(query) for query in listed)
+        run_ids = frozenset(query.run_id for query in found)
+        self._events.keep(run_ids)
+        with self._lock:
+            gone = {run_id: known for run_id, known in self._known.items() if run_id not in run_ids}
+            self._known = {query.run_id: (query.name, query.id) for query in found}
+            self._asked = {run_id: at for run_id, at in self._asked.items() if run_id in run_ids}
+        for run_id, (name, id) in gone.items():
+            self._mourn(name, id, run_id)
+        return found
+
+    def look(self, query: ReportedQuery) -> ReportedQuery:
+        """Ask a query of `active` itself: its last progress, what it says it does, and whether a trigger is at work."""
+        with spark_errors():
+            asked = StreamingQuery(self._session.spark, query.id, query.run_id, query.name)
+            if (last := asked.lastProgress) is not None:
+                self._events.put(query.run_id, _as_json(last))
+            status = asked.status
+        return replace(
+            query,
+            progress=self._events.progress(query.run_id),
+            message=str(status["message"]),
+            trigger_active=bool(status["isTriggerActive"]),
+            heard_s=self._events.silence_s(query.run_id),
+        )
+
+    def ended(self) -> tuple[ReportedQuery, ...]:
+        """Take the queries that `active` found to be gone without a stop of ours, each once."""
+        with self._lock:
+            ended, self._ended = tuple(self._ended), []
+        return ended
+
+    def expect(self, name: str, id: str, run_id: str) -> None:
+        """Tell of a query that an earlier agent left running, so that its end is noticed and its reason asked for."""
+        with self._lock:
+            self._known.setdefault(run_id, (name, id))
+
+    def _remembered(self, name: str) -> tuple[StreamingQuery, ...]:
+        with self._lock:
+            known = [(id, run_id) for run_id, (of, id) in self._known.items() if of == name]
+        return tuple(StreamingQuery(self._session.spark, id, run_id, name) for id, run_id in known)
+
+    def _end(self, query: StreamingQuery, calling: Callable[[], object]) -> None:
+        with self._lock:
+            # It is asked to go, so its end is no news.
+            self._known.pop(query.runId, None)
+        calling()
+        query.stop()
+
+    def _find(self, name: str) -> StreamingQuery | None:
+        return next((query for query in self._manager.active if query.name == name), None)
+
+    def _described(self, query: StreamingQuery) -> ReportedQuery:
+        progress = self._events.progress(query.runId)
+        message, trigger_active = "", False
+        if progress is None and self._due(query.runId):
+            last = query.lastProgress
+            if last is not None:
+                progress = _as_json(last)
+                self._events.put(query.runId, progress)
+        if progress is None:
+            status = query.status
+            message, trigger_active = str(status["message"]), bool(status["isTriggerActive"])
+        return ReportedQuery(
+            name=query.name or "",
+            id=query.id,
+            run_id=query.runId,
+            active=True,
+            message=message,
+            trigger_active=trigger_active,
+            progress=progress,
+            heard_s=self._events.silence_s(query.runId),
+        )
+
+    def _due(self, run_id: str) -> bool:
+        """Ask for a first progress at once and then seldom: the listener brings it as soon as there is one."""
+        now = time.monotonic()
+        if now - self._asked.get(run_id, -_BACK_FILL_S) < _BACK_FILL_S:
+            return False
+        self._asked[run_id] = now
+        return True
+
+    def _mourn(self, name: str, id: str, run_id: str) -> None:
+        """Ask a query that is gone what it died of; the server remembers it for an hour (Spark 4.2.0)."""
+        try:
+            with spark_errors():
+                error = StreamingQuery(self._session.spark, id, run_id, name).exception()
+        except EngineRefused:
+            error = None
+        text = "" if error is None else str(error)
+        query = ReportedQuery(
+            name=name,
+            id=id,
+            run_id=run_id,
+            active=False,
+            error_class=error_class(text),
+            error=first_line(text) if text else "",
+        )
+        with self._lock:
+            self._ended.append(query)
+
+
+def _triggered(writer: Any, trigger: str) -> Any:
+    if trigger.strip().lower() in ("available now", "availablenow"):
+        return writer.trigger(availableNow=True)
+    return writer.trigger(processingTime=trigger)
+
+
+def _as_json(progress: Any) -> Mapping[str, Any]:
+    decoded: Mapping[str, Any] = json.loads(progress.json)
+    return decoded

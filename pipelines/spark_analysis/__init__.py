@@ -1,0 +1,1 @@
+"""Spark analysis: Spark analyses statements over empty tables of our own; the operator's are never touched."""

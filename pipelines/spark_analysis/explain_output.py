@@ -1,0 +1,105 @@
+"""What EXPLAIN says over Connect: tables read from the analysed plan, stateful operators from the physical one.
+
+The format, all run on 4.2.0. `extended` gives four parts, each under `== Parsed|Analyzed|Optimized|Physical … ==`; a
+part that failed holds the exception's class and message in place of a tree. A node stands on a line of its own behind
+`:- `, `+- ` and bars; before it `~` says that it streams (logical plans), `*(2) ` a code-generation stage (physical).
+In the analysed plan each table that is read stands once as `SubqueryAlias <catalog>.<database>.<table>` over
+`StreamingRelation …, name="<IDENTIFIED BY>"` (or `name=<Unassigned>`), or over `Relation …` when it is read as a batch;
+subqueries and every part of WITH are in the tree too. In the physical plan a stateful operator has `state info [ `;
+StateStoreRestore and its like belong to the Save above them.
+"""
+
+import re
+from collections.abc import Iterator
+
+from core.changes.spark_analysis import AnalysedOperator, AnalysedRead, AnalysisRefusal
+
+_PART = re.compile(r"^== (\w+) (?:Logical |Physical )?Plan ==$", re.MULTILINE)
+_NODE = re.compile(r"^(?P<tree>[ :|]*(?:[:+]- )?)(?:~|\*\(\d+\) |\* )?(?P<node>\w.*)$")
+_FAILED = re.compile(r"^(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error): ")
+_NAMED = re.compile(r'name="(?P<name>[^"]*)"$')
+_KEYS = re.compile(r"\[([^\[\]]*)\]")
+_ID = re.compile(r"#\d+L?(?:-T\d+ms)?")
+_UUID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
+
+_KINDS = {
+    "StateStoreSave": "aggregate",
+    "SessionWindowStateStoreSave": "session_window",
+    "StreamingDeduplicate": "deduplicate",
+    "StreamingDeduplicateWithinWatermark": "deduplicate",
+    "StreamingSymmetricHashJoin": "stream_join",
+    "StreamingGlobalLimit": "limit",
+}
+
+
+def plans_of_explain(explained: str) -> dict[str, str]:
+    """Split an extended EXPLAIN into its plans, by the first word of each heading."""
+    heads = list(_PART.finditer(explained))
+    ends = [head.start() for head in heads[1:]] + [len(explained)]
+    return {head[1]: explained[head.end() : end].strip("\n") for head, end in zip(heads, ends, strict=True)}
+
+
+def failure_of(part: str) -> str:
+    """Give the message of the exception that stands in place of a plan; empty when there is a plan."""
+    found = _FAILED.match(part)
+    return part[found.end() :].strip() if found else ""
+
+
+def tables_read_by(analysed: str, database: str) -> tuple[AnalysedRead, ...]:
+    """List the tables of one database that a plan reads, in the plan's order."""
+    return tuple(_sources(analysed, re.compile(rf"SubqueryAlias (?:\S+\.)?`?{re.escape(database)}`?\.`?(\w+)`?$")))
+
+
+def stateful_operators_of(physical: str) -> tuple[AnalysedOperator, ...]:
+    """List the stateful operators of a physical plan, the uppermost first."""
+    return tuple(_operators(physical))
+
+
+def normalized_plan(plan: str) -> str:
+    """Write a plan so that the same plan has the same text: ids of expressions and watermarks by first appearance.
+
+    Spark numbers expressions anew in each analysis, and names each watermark by a random UUID (run on 4.2.0).
+    """
+    numbers: dict[str, str] = {}
+
+    def number(found: re.Match[str]) -> str:
+        return f"#{numbers.setdefault(found[0], str(len(numbers)))}"
+
+    return re.sub(r"#\d+|" + _UUID.pattern, number, plan)
+
+
+def refusal_of(message: str, error_class: str) -> AnalysisRefusal:
+    """Give a refusal whose places are those of the statement itself, which was sent on the line after a bracket."""
+    words = re.sub(r"\.?; (?=line \d)", ", ", message)
+    return AnalysisRefusal(
+        error_class, re.sub(r"\bline (\d+)", lambda found: f"line {max(1, int(found[1]) - 1)}", words)
+    )
+
+
+def _nodes(plan: str) -> Iterator[str]:
+    for line in plan.splitlines():
+        found = _NODE.match(line)
+        if found:
+            yield found["node"].rstrip()
+
+
+def _sources(analysed: str, alias: re.Pattern[str]) -> Iterator[AnalysedRead]:
+    table = ""
+    for node in _nodes(analysed):
+        if table:
+            streaming = node.startswith("StreamingRelation")
+            name = _NAMED.search(node) if streaming else None
+            yield AnalysedRead(table, streaming, name["name"] if name else "")
+        found = alias.match(node)
+        table = found[1] if found else ""
+
+
+def _operators(physical: str) -> Iterator[AnalysedOperator]:
+    for node in _nodes(physical):
+        name, _, rest = node.partition(" ")
+        if "state info [ " not in rest or name.endswith("Restore"):
+            continue
+        text = rest.partition("state info [ ")[0]
+        lists = 2 if name == "StreamingSymmetricHashJoin" else 1
+        keys = [key for found in _KEYS.findall(text)[:lists] for key in found.split(", ") if key]
+        yield AnalysedOperator(name, _KINDS.get(name, name), tuple(_ID.sub("", key) for key in keys))

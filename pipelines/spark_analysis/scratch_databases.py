@@ -1,0 +1,153 @@
+"""One round of questions: a session, databases of empty tables in it, and what Spark says of statements over them."""
+
+from typing import Any
+
+from pyspark.errors import AnalysisException
+
+from core.changes.spark_analysis import (
+    AnalysedColumn,
+    AnalysedRevision,
+    AnalysedStatement,
+    AnalysisAnswer,
+    AnalysisQuestion,
+    AnalysisRefusal,
+)
+from core.model.errors import EngineRefused
+from core.model.names import TableName
+from core.sql.compiler import compile_ddl
+from core.sql.ddl_reader import read_ddl
+from pipelines.spark.error_translation import error_class, first_line
+from pipelines.spark.session import Session, spark_errors
+from pipelines.spark_analysis.explain_output import (
+    failure_of,
+    normalized_plan,
+    plans_of_explain,
+    refusal_of,
+    stateful_operators_of,
+    tables_read_by,
+)
+
+Tables = tuple[tuple[TableName, str], ...]
+
+_CHECKED = "Async progress tracking cannot be used with Once trigger"
+"""What Spark says last, once it has found nothing wrong with the statement itself (run on 4.2.0)."""
+
+# A plan that names 25 columns and "… 5 more fields" could not be compared with another one.
+_CONF: dict[str, str | int | bool] = {"spark.sql.debug.maxToStringFields": "1000000"}
+
+
+class ScratchDatabases:
+    """Databases of ours, named by one prefix; what an agent that was killed has left of them is dropped first."""
+
+    def __init__(self, session: Session, prefix: str) -> None:
+        self._session = session
+        self._spark = session.spark
+        self._prefix = prefix
+        self._database_by_tables: dict[Tables, str] = {}
+        self._folder_by_database: dict[str, str] = {}
+        self._checks = 0
+        session.attach()
+        session.spark.conf._set_all(configs=_CONF, silent=False)
+        self._drop()
+
+    def answer(self, question: AnalysisQuestion) -> AnalysisAnswer:
+        """Answer a question; raises EngineRefused where one of its tables cannot be made."""
+        engine = self._spark.version
+        new, frame, plan = self._look(question.new)
+        if question.old is None:
+            return AnalysisAnswer(engine, new)
+        old, old_frame, old_plan = self._look(question.old)
+        same = False
+        if frame is not None and old_frame is not None and question.new.tables == question.old.tables:
+            # `sameSemantics` compares analysed plans. It is False, also for one statement and itself, where there is a
+            # WATERMARK (a random id), a WITH or a rand() (run on 4.2.0). In the optimised plan WITH is inlined, and
+            # ids can be put aside.
+            same = (bool(plan) and plan == old_plan) or frame.sameSemantics(old_frame)
+        return AnalysisAnswer(engine, new, old, same)
+
+    def leave(self) -> None:
+        """Let go of a session that the server has forgotten."""
+        self._session.close()
+
+    def close(self) -> None:
+        """Drop the databases with their folders, and let the server forget the session."""
+        self._drop()
+        self._session.release()
+
+    def _look(self, side: AnalysedRevision) -> tuple[AnalysedStatement, Any, str]:
+        """Give the opinion, the analysed frame (None when refused) and the optimised plan without ids."""
+        database = self._database(side.tables)
+        self._spark.sql(f"USE {database}")
+        try:
+            with spark_errors():
+                # In brackets nothing but a query is read: outside of them a command would be carried out at once.
+                # Dropping a column that is not there makes Spark explain what it has analysed. What it has only
+                # parsed it takes for a batch where a stream stands in WITH, and fails (run on 4.2.0).
+                frame: Any = self._spark.sql(f"SELECT * FROM (\n{side.select}\n)").drop("")
+                columns = tuple(
+                    AnalysedColumn(f.name, f.dataType.simpleString(), f.nullable) for f in frame.schema.fields
+                )
+                parts = plans_of_explain(frame._explain_string(mode="extended"))
+        except EngineRefused as error:
+            return AnalysedStatement(refused=refusal_of(error.summary, error.error_class)), None, ""
+        analysed, physical = parts.get("Analyzed", ""), parts.get("Physical", "")
+        failure = failure_of(physical)
+        if failure:
+            refused: AnalysisRefusal | None = refusal_of(first_line(failure), error_class(failure))
+        else:
+            refused = self._check(frame, database)
+        opinion = AnalysedStatement(
+            tables_read_by(analysed, database), columns, stateful_operators_of(physical), refused
+        )
+        return opinion, frame, normalized_plan(parts.get("Optimized", "")) if refused is None else ""
+
+    def _check(self, frame: Any, database: str) -> AnalysisRefusal | None:
+        """Let Spark check that the frame can be streamed in append mode.
+
+        The check is part of a start and of nothing else. This start asks for two things that exclude each other, which
+        Spark finds after the check and before there is a query (run on 4.2.0); where it should not, it is stopped.
+        """
+        self._checks += 1
+        writer = frame.writeStream.format("noop").outputMode("append")
+        writer = writer.option("checkpointLocation", f"{self._folder(database)}/_check_{self._checks}")
+        try:
+            with spark_errors():
+                writer.option("asyncProgressTrackingEnabled", "true").trigger(once=True).start().stop()
+        except EngineRefused as error:
+            if _CHECKED in error.summary:
+                return None
+            if not isinstance(error.__cause__, AnalysisException):
+                # A folder that cannot be written, say, is nothing that Spark has against the statement.
+                raise
+            return refusal_of(error.summary, error.error_class)
+        return None
+
+    def _database(self, tables: Tables) -> str:
+        """Give the database that holds exactly these tables; it is made where it is not there."""
+        if tables not in self._database_by_tables:
+            database = f"{self._prefix}_{len(self._database_by_tables)}"
+            self._spark.sql(f"CREATE DATABASE {database}")
+            self._spark.sql(f"USE {database}")
+            for name, text in tables:
+                self._make(name, text)
+            self._database_by_tables[tables] = database
+        return self._database_by_tables[tables]
+
+    def _make(self, name: TableName, text: str) -> None:
+        ddl, problems = read_ddl(text, f"ddl.{name}.sql")
+        if ddl is None:
+            summary = problems[0].summary if problems else "it holds no table"
+            raise EngineRefused(f"the declaration of {name} cannot be read: {summary}", remedy="correct it")
+        self._spark.sql(compile_ddl(text, ddl, str(name), ""))
+
+    def _folder(self, database: str) -> str:
+        if database not in self._folder_by_database:
+            rows = self._spark.sql(f"DESCRIBE DATABASE {database}").collect()
+            about = {str(row.info_name): str(row.info_value) for row in rows}
+            self._folder_by_database[database] = about["Location"]
+        return self._folder_by_database[database]
+
+    def _drop(self) -> None:
+        for row in self._spark.sql(f"SHOW DATABASES LIKE '{self._prefix}*'").collect():
+            self._spark.sql(f"DROP DATABASE IF EXISTS {row[0]} CASCADE")
+        self._database_by_tables = {}

@@ -1,0 +1,211 @@
+"""What a table's folder holds, and which of the files that a statement has read are no longer there.
+
+A table that a query writes holds what its log names and what is still there; any other folder all its data files.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from core.model.names import TableName
+from core.ports.storage import FolderContents
+from pipelines.storage import row_counting
+from pipelines.storage.file_sources import TABLE_LOG_FOLDER, is_data, logged_file
+from pipelines.storage.file_stream_logs import local_path, read_source_log, read_table_log
+from pipelines.storage.row_counting import counts_rows_exactly, estimated_rows
+
+COUNT_S = 2.0
+"""How long the footers of one table are read in one look; a file takes about 0.1 ms, what is left the next look."""
+
+_SAMPLED = 8
+"""Files of lines that are read to learn how long a row is."""
+
+_SETTLED_S = 2.0
+"""A folder that changed less than this before it was read may change again within the same tick of its clock."""
+
+DataFile = tuple[float, str, int]
+"""When a file was written, its path and its size."""
+
+
+@dataclass(frozen=True, slots=True)
+class _CountedRows:
+    """Rows of the first files of a table: who comes later counts only what is new."""
+
+    files: int
+    digest: int
+    rows: int
+    bytes: int
+    """Of the files whose footers could be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class _FolderScan:
+    """What the last look at a table has found."""
+
+    found: FolderContents
+    folders: Mapping[str, int]
+    """When each folder of it changed, in nanoseconds."""
+    at: float
+    counted: _CountedRows
+    whole: bool
+    """Whether nothing was left to count."""
+
+
+class TableFolders:
+    """Looks at folders of tables; holds of each a few numbers, never its list of files."""
+
+    def __init__(self, *, count_s: float = COUNT_S) -> None:
+        self._count_s = count_s
+        self._looks: dict[str, _FolderScan] = {}
+        self._lock = threading.Lock()
+
+    def contents(self, folder: str, format: str) -> FolderContents | None:
+        """Look at a table; None where there is no such folder on this machine."""
+        with self._lock:
+            return self._contents(local_path(folder.rstrip("/")), format)
+
+    def _contents(self, folder: str, format: str) -> FolderContents | None:
+        before = self._looks.get(folder)
+        if before is not None and before.whole and _is_unchanged(before):
+            return before.found
+        at = time.time()
+        folders: dict[str, int] = {}
+        try:
+            entries = (
+                _logged(folder, folders) if os.path.isdir(f"{folder}/{TABLE_LOG_FOLDER}") else _listed(folder, folders)
+            )
+        except (FileNotFoundError, NotADirectoryError):
+            self._looks.pop(folder, None)
+            return None
+        look = self._look(entries, format, before.counted if before else _CountedRows(0, 0, 0, 0), (folders, at))
+        self._looks[folder] = look
+        return look.found
+
+    def _look(
+        self, entries: list[DataFile], format: str, counted: _CountedRows, seen: tuple[Mapping[str, int], float]
+    ) -> _FolderScan:
+        size = sum(entry[2] for entry in entries)
+        rows: int | None = None
+        if counts_rows_exactly(format):
+            counted = self._count(entries, counted)
+            rows = estimated_rows(counted.rows, counted.bytes, size)
+        elif format in row_counting.LINE_FORMATS:
+            rows = _estimated(entries, size)
+        whole = not counts_rows_exactly(format) or counted.files == len(entries)
+        found = FolderContents(
+            files=len(entries),
+            bytes=size,
+            rows=rows,
+            exact=not entries or (counts_rows_exactly(format) and counted.bytes == size),
+            earliest=min((entry[0] for entry in entries), default=None),
+        )
+        return _FolderScan(found, *seen, counted, whole)
+
+    def _count(self, entries: list[DataFile], before: _CountedRows) -> _CountedRows:
+        """Read footers, for as long as one look may take; from the start where the first files are others than before.
+
+        Gives what was counted of the first files.
+        """
+        start, rows, size = before.files, before.rows, before.bytes
+        if start > len(entries) or _digest(entries[:start]) != before.digest:
+            start, rows, size = 0, 0, 0
+        until, done = time.monotonic() + self._count_s, start
+        for _, path, length in entries[start:]:
+            if time.monotonic() > until:
+                break
+            found = row_counting.parquet_rows(path)
+            rows, size = rows + (found or 0), size + (length if found is not None else 0)
+            done += 1
+        return _CountedRows(done, _digest(entries[:done]), rows, size)
+
+
+def missing_files(
+    checkpoint: str, consumed: Mapping[int, int], sources: tuple[tuple[int, TableName, str, str], ...]
+) -> int:
+    """Count the files that a checkpoint has consumed, up to its log positions, and that are no longer there.
+
+    Raises FileNotFoundError where the log of a source that was read is not there.
+    """
+    return sum(
+        _gone_of(f"{checkpoint}/sources/{ordinal}", consumed[ordinal], local_path(folder.rstrip("/")))
+        for ordinal, _, folder, _ in sources
+        if consumed.get(ordinal, -1) >= 0
+    )
+
+
+def _gone_of(log: str, upto: int, folder: str) -> int:
+    read = {local_path(str(entry["path"])) for entry in read_source_log(log, -1, upto)}
+    if not read:
+        raise FileNotFoundError(log)
+    try:
+        missing = read.difference(_walk(folder, {}))
+    except (FileNotFoundError, NotADirectoryError):
+        missing = read
+    # A list is quick, and not the last word: a path may be written in another way there.
+    return sum(not os.path.exists(path) for path in missing)
+
+
+def _logged(folder: str, folders: dict[str, int]) -> list[DataFile]:
+    """Give the files that the table's log names and that are still there, in the order of the log."""
+    folders[f"{folder}/{TABLE_LOG_FOLDER}"] = os.stat(f"{folder}/{TABLE_LOG_FOLDER}").st_mtime_ns
+    chunk = read_table_log(f"{folder}/{TABLE_LOG_FOLDER}", -1, "")
+    # After the log, so that all it names was written before.
+    there = set(_walk(folder, folders))
+    files = map(logged_file, chunk.entries)
+    return [(file.at, file.path, file.size) for file in files if file.path in there or os.path.exists(file.path)]
+
+
+def _listed(folder: str, folders: dict[str, int]) -> list[DataFile]:
+    """Give the data files of a folder, oldest first."""
+    entries: list[DataFile] = []
+    for path in _walk(folder, folders):
+        try:
+            about = os.stat(path)
+        except FileNotFoundError:
+            continue
+        entries.append((about.st_mtime, path, about.st_size))
+    return sorted(entries)
+
+
+def _walk(folder: str, folders: dict[str, int]) -> list[str]:
+    """List the data files of a folder and of those below it, and note in `folders` when each was changed."""
+    found: list[str] = []
+    folders[folder] = os.stat(folder).st_mtime_ns
+    with os.scandir(folder) as entries:
+        below: list[str] = []
+        for entry in entries:
+            if is_data(entry.name):
+                (below if entry.is_dir() else found).append(entry.path)
+    for path in below:
+        try:
+            found += _walk(path, folders)
+        except FileNotFoundError:
+            continue
+    return found
+
+
+def _is_unchanged(before: _FolderScan) -> bool:
+    newest = max(before.folders.values()) / 1e9
+    if before.at - newest < _SETTLED_S:
+        return False
+    try:
+        return all(os.stat(folder).st_mtime_ns == changed for folder, changed in before.folders.items())
+    except FileNotFoundError:
+        return False
+
+
+def _estimated(entries: list[DataFile], size: int) -> int | None:
+    """Estimate the rows of files of lines from some of them, spread evenly; None where one is compressed."""
+    if any(path.endswith(row_counting.COMPRESSED_ENDINGS) for _, path, _ in entries):
+        return None
+    learned = row_counting.BytesPerLine()
+    step = max(1, len(entries) // _SAMPLED)
+    for _, path, length in entries[::step][:_SAMPLED]:
+        learned.rows_of(path, length)
+    return learned.rows_of("", size)
+
+
+def _digest(entries: list[DataFile]) -> int:
+    return hash(tuple(entries))

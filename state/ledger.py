@@ -1,0 +1,309 @@
+"""The ledger as a file: the agent's writer and everyone's readers.
+
+The writer keeps WAL while it lives and leaves a rollback-journal file behind, which readers without write access to the
+folder can read. Readers never write, never migrate, and never hold a read transaction longer than one method.
+"""
+
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from core.model.errors import LedgerUnavailable, VersionMismatch
+from state.audit_log import AuditReads, AuditWrites
+from state.ledger_copy import LedgerCopy
+from state.measurements import MeasurementReads, MeasurementWrites
+from state.migrations import APPLICATION_ID, SCHEMA_VERSION, migrate
+from state.network_file_systems import refuse_network
+from state.plans import PlanReads, PlanWrites
+from state.recorded_policy import PolicyReads, PolicyWrites
+from state.registry import InventoryReads, RegistryReads, RegistryWrites
+from state.row_mapping import values_by_column
+from state.row_types import EnvironmentRow
+from state.runs import RunReads, RunWrites
+from state.spark_analyses import SparkAnalysisReads, SparkAnalysisWrites
+from state.sqlite_errors import RESTORE_REMEDY, sqlite_errors_translated
+from state.table_statistics import TableStatisticsReads, TableStatisticsWrites
+from state.transactions import insert
+
+FILE_MODE = 0o640
+FOLDER_MODE = 0o2750
+
+
+class Ledger(
+    RegistryWrites,
+    MeasurementWrites,
+    TableStatisticsWrites,
+    PlanWrites,
+    PolicyWrites,
+    RunWrites,
+    AuditWrites,
+    SparkAnalysisWrites,
+):
+    """The writer: exactly one for each environment, in the agent; safe to use from all its threads."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, reading: sqlite3.Connection) -> None:
+        super().__init__(path, connection, reading)
+        self._file = _identity(path)
+
+    def is_in_place(self) -> bool:
+        """Whether its path still leads to the file that was opened; taken as so while nobody can look."""
+        try:
+            return _identity(self.path) == self._file
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError:
+            return True
+
+    def data_version(self) -> int:
+        """Give a number that grows with every change to deployments or measurements."""
+        return self._changed
+
+    def close(self) -> None:
+        """End the writer, leaving a file that readers without write access can read.
+
+        A reader that is connected at this moment keeps the file in WAL, with an empty log; that is readable too.
+        """
+        with self._writing, self._reading_lock:
+            self._reading.close()
+            try:
+                if not self.is_in_place():
+                    # SQLite would take away the log of the ledger that lies there now, by its name.
+                    return
+                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                self._connection.execute("PRAGMA journal_mode = DELETE").fetchall()
+            except sqlite3.OperationalError:
+                # Nothing is lost: what was committed is in the database or in its log.
+                pass
+            finally:
+                self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def create_or_open(path: Path, facts: EnvironmentRow, *, busy_s: float = 5.0) -> Ledger:
+    """Open the environment's ledger for writing, making or migrating it first.
+
+    A ledger that exists keeps its id; its project's name follows `facts`, and so does protection that is added.
+    Raises LedgerUnavailable, or VersionMismatch when it is newer than this program or belongs to another project.
+    """
+    with sqlite_errors_translated(path):
+        refuse_network(path)
+        if not path.exists():
+            _make(path, facts)
+        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=busy_s)
+        try:
+            _refuse_other(path, connection)
+            _refuse_newer(path, connection)
+            _prepare(connection)
+            migrate(connection)
+            _identify(path, connection, facts)
+            return Ledger(path, connection, _opened(path, path))
+        except BaseException:
+            connection.close()
+            raise
+
+
+class LedgerReader(
+    RegistryReads,
+    InventoryReads,
+    MeasurementReads,
+    TableStatisticsReads,
+    PlanReads,
+    PolicyReads,
+    RunReads,
+    AuditReads,
+    SparkAnalysisReads,
+):
+    """Read a ledger, with or without an agent, as its owner or a member of its group; safe to use from several threads.
+
+    Raises LedgerUnavailable when it is missing or unreadable, VersionMismatch when it is newer than this program.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = threading.RLock()
+        self._connection: sqlite3.Connection | None = None
+        self._snapshot: LedgerCopy | None = None
+        self._opened = 0
+        self._file: tuple[int, int] | None = None
+        with self._connected():
+            pass
+
+    def data_version(self) -> int:
+        """Give a number that differs once anything was written; a few microseconds, to ask before each frame."""
+        with self._connected() as connection:
+            (version,) = connection.execute("PRAGMA data_version").fetchone()
+        return self._opened << 32 | int(version)
+
+    @contextmanager
+    def frame(self) -> Iterator[Self]:
+        """Let several reads see one moment; keep it shorter than a frame, the writer's log grows meanwhile."""
+        with self._connected() as connection:
+            connection.execute("BEGIN")
+            try:
+                yield self
+            finally:
+                if self._connection is connection:
+                    connection.execute("COMMIT")
+
+    def close(self) -> None:
+        """Let go of the file."""
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+            if self._snapshot is not None:
+                self._snapshot.remove()
+            self._connection = self._snapshot = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @contextmanager
+    def _connected(self) -> Iterator[sqlite3.Connection]:
+        with self._lock, sqlite_errors_translated(self.path):
+            try:
+                yield self._current()
+            except sqlite3.OperationalError:
+                # The next read opens again, and copies where opening has become impossible.
+                self.close()
+                raise
+
+    def _current(self) -> sqlite3.Connection:
+        file = _identity(self.path)
+        if self._connection and self._file == file and (self._snapshot is None or self._snapshot.fresh()):
+            return self._connection
+        self.close()
+        self._file = file
+        self._opened += 1
+        self._connection = self._open()
+        return self._connection
+
+    def _open(self) -> sqlite3.Connection:
+        try:
+            return _opened(self.path, self.path)
+        except sqlite3.OperationalError as error:
+            if not _readable_by_owner_only(error):
+                raise
+            # Left by an agent that was killed, and we may not write what SQLite would need to recover it.
+            self._snapshot = LedgerCopy(self.path)
+            return _opened(self._snapshot.path, self.path)
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_dev, found.st_ino
+
+
+def _opened(path: Path, shown: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode={'ro' if path == shown else 'rw'}",
+        uri=True,
+        isolation_level=None,
+        check_same_thread=False,
+        timeout=0.25,
+    )
+    try:
+        connection.execute("PRAGMA query_only = ON")
+        _refuse_other(shown, connection)
+        _refuse_newer(shown, connection)
+        _refuse_older(shown, connection)
+        return connection
+    except BaseException:
+        connection.close()
+        raise
+
+
+def _readable_by_owner_only(error: sqlite3.OperationalError) -> bool:
+    return str(error.sqlite_errorname).startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY"))
+
+
+def _refuse_newer(path: Path, connection: sqlite3.Connection) -> None:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version > SCHEMA_VERSION:
+        raise VersionMismatch(
+            f"the ledger {path} has schema {version}, this program knows up to {SCHEMA_VERSION}",
+            remedy="upgrade this program to the version of the agent that wrote it",
+        )
+
+
+def _refuse_older(path: Path, connection: sqlite3.Connection) -> None:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version < SCHEMA_VERSION:
+        raise VersionMismatch(
+            f"the ledger {path} has schema {version}, this program reads {SCHEMA_VERSION}: an older agent wrote it",
+            remedy="statements run on while a new agent takes over: headgate down --keep-pool, then headgate up",
+        )
+
+
+def _refuse_other(path: Path, connection: sqlite3.Connection) -> None:
+    """Refuse a file that is no ledger, an empty one too: a ledger appears whole, so that this one was cut off."""
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    if application != APPLICATION_ID:
+        what = "is not a ledger" if path.stat().st_size else "is empty: it was cut off"
+        raise LedgerUnavailable(f"the ledger {path} {what}", remedy=RESTORE_REMEDY)
+
+
+def _make(path: Path, facts: EnvironmentRow) -> None:
+    """Make a ledger beside its place and move it there whole, so that a kill leaves all of it or nothing.
+
+    Folder and file have their modes whatever the umask; SQLite gives its logs the database's mode.
+    """
+    missing = [folder for folder in (path.parent, *path.parent.parents) if not folder.exists()]
+    for folder in reversed(missing):
+        folder.mkdir(exist_ok=True)
+        folder.chmod(FOLDER_MODE)
+    unfinished = path.with_name(f"{path.name}.new")
+    for left in (unfinished, unfinished.with_name(f"{unfinished.name}-journal")):
+        left.unlink(missing_ok=True)
+    descriptor = os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_WRONLY, FILE_MODE)
+    try:
+        os.fchmod(descriptor, FILE_MODE)
+    finally:
+        os.close(descriptor)
+    connection = sqlite3.connect(unfinished, isolation_level=None)
+    try:
+        # Before the first table, or it needs a VACUUM to take effect.
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        migrate(connection)
+        _identify(path, connection, facts)
+    finally:
+        connection.close()
+    unfinished.rename(path)
+
+
+def _prepare(connection: sqlite3.Connection) -> None:
+    connection.execute("PRAGMA journal_mode = WAL").fetchall()
+    # The intent must survive a power cut before the effect is made.
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA foreign_keys = ON")
+
+
+def _identify(path: Path, connection: sqlite3.Connection, facts: EnvironmentRow) -> None:
+    found = connection.execute("SELECT project_id, environment FROM facts").fetchone()
+    if found is None:
+        insert(connection, "facts", {"one": 1, **values_by_column(facts)})
+        return
+    if found != (facts.project_id, facts.environment):
+        raise VersionMismatch(
+            f"the ledger {path} belongs to project {found[0]}, environment {found[1]}, "
+            f"not to project {facts.project_id}, environment {facts.environment}",
+            remedy="give the project its own home, or restore the id in headgate.yml",
+        )
+    # A file adds protection and never takes it away: only a recorded policy does.
+    connection.execute("UPDATE facts SET project = ?, protected = max(protected, ?)", (facts.project, facts.protected))

@@ -1,0 +1,178 @@
+"""The ledger's schema as migrations; they only append: a released one is never edited.
+
+Each is plain SQL inside the transaction that sqlite-utils opens around it, with the version number that readers check.
+"""
+
+import sqlite3
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sqlite_utils import Database
+
+APPLICATION_ID = 0x48474C31
+"""`PRAGMA application_id` of a ledger, "HGL1"."""
+
+_REGISTRY = """
+CREATE TABLE facts (
+  one INTEGER PRIMARY KEY CHECK (one = 1), ledger_id TEXT NOT NULL, project_id TEXT NOT NULL, project TEXT NOT NULL,
+  environment TEXT NOT NULL, protected INTEGER NOT NULL, agent_pid INTEGER, agent_started_at REAL, agent_seen_at REAL,
+  pool TEXT NOT NULL, pool_state TEXT NOT NULL, pool_detail TEXT NOT NULL, pool_generation INTEGER NOT NULL,
+  session_id TEXT NOT NULL);
+CREATE TABLE revision (revision TEXT PRIMARY KEY, texts TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE deployment (
+  id INTEGER PRIMARY KEY, changed INTEGER NOT NULL, "table" TEXT NOT NULL, version INTEGER NOT NULL,
+  product TEXT NOT NULL, layer TEXT NOT NULL, owner TEXT NOT NULL, revision TEXT NOT NULL REFERENCES revision,
+  compiled TEXT NOT NULL, compiled_ddl TEXT NOT NULL, columns TEXT NOT NULL, format TEXT NOT NULL,
+  folder TEXT NOT NULL, checkpoint TEXT NOT NULL, checkpoint_id TEXT NOT NULL, trigger TEXT NOT NULL,
+  mode TEXT NOT NULL, stateful INTEGER NOT NULL, wanted TEXT NOT NULL, state TEXT NOT NULL, state_since REAL NOT NULL,
+  active INTEGER NOT NULL, bindings TEXT NOT NULL, query_id TEXT NOT NULL, run_id TEXT NOT NULL,
+  restarts INTEGER NOT NULL, error_class TEXT NOT NULL, error TEXT NOT NULL, started_at REAL,
+  created_at REAL NOT NULL, plan_hash TEXT NOT NULL, drop_after REAL, trash TEXT NOT NULL, external INTEGER NOT NULL,
+  purged_at REAL, checkpoint_ok INTEGER NOT NULL DEFAULT 1, UNIQUE ("table", version));
+CREATE UNIQUE INDEX deployment_active ON deployment ("table") WHERE active;
+CREATE INDEX deployment_changed ON deployment (changed);
+"""
+
+_MEASUREMENTS = """
+CREATE TABLE measurement (
+  deployment INTEGER PRIMARY KEY REFERENCES deployment, changed INTEGER NOT NULL, at REAL NOT NULL,
+  lag_rows INTEGER, lag_files INTEGER, lag_bytes INTEGER, exact INTEGER NOT NULL, oldest_s REAL, trend TEXT NOT NULL,
+  rate_rows_s REAL, eta_s REAL, in_rows_s REAL, out_rows_s REAL, rows_total INTEGER, batch INTEGER, batch_ms INTEGER,
+  durations TEXT NOT NULL, watermark TEXT NOT NULL, state_rows INTEGER, state_bytes INTEGER,
+  dropped_by_watermark INTEGER, committed_at REAL, sources TEXT NOT NULL);
+CREATE INDEX measurement_changed ON measurement (changed);
+CREATE TABLE sample (
+  place INTEGER PRIMARY KEY, lag_rows INTEGER, lag_files INTEGER, in_rows_s REAL, out_rows_s REAL, batch_ms INTEGER,
+  lag_bytes INTEGER, produced_rows INTEGER, consumed_rows INTEGER);
+CREATE TABLE sample_minute (
+  place INTEGER PRIMARY KEY, lag_rows INTEGER, lag_files INTEGER, in_rows_s REAL, out_rows_s REAL, batch_ms INTEGER);
+CREATE TABLE sample_quarter (
+  place INTEGER PRIMARY KEY, lag_rows INTEGER, lag_files INTEGER, in_rows_s REAL, out_rows_s REAL, batch_ms INTEGER);
+CREATE TABLE sample_round (slot INTEGER PRIMARY KEY);
+CREATE TABLE event (
+  id INTEGER PRIMARY KEY, at REAL NOT NULL, "table" TEXT NOT NULL, version INTEGER NOT NULL, kind TEXT NOT NULL,
+  summary TEXT NOT NULL, detail TEXT NOT NULL, fingerprint TEXT NOT NULL, count INTEGER NOT NULL,
+  first_at REAL NOT NULL);
+CREATE INDEX event_at ON event (at);
+CREATE INDEX event_of_table ON event ("table", at);
+CREATE UNIQUE INDEX event_group ON event ("table", version, kind, fingerprint) WHERE fingerprint <> '';
+"""
+
+_WORK = """
+CREATE TABLE plan (
+  hash TEXT PRIMARY KEY, body TEXT NOT NULL, author TEXT NOT NULL, created_at REAL NOT NULL, expires_at REAL NOT NULL,
+  status TEXT NOT NULL, run_id TEXT NOT NULL, texts TEXT NOT NULL);
+CREATE TABLE run (
+  id TEXT PRIMARY KEY, plan_hash TEXT NOT NULL, actor TEXT NOT NULL, state TEXT NOT NULL, started_at REAL NOT NULL,
+  ended_at REAL);
+CREATE INDEX run_open ON run (started_at) WHERE ended_at IS NULL;
+CREATE TABLE step (
+  run_id TEXT NOT NULL REFERENCES run, n INTEGER NOT NULL, "do" TEXT NOT NULL, "table" TEXT NOT NULL,
+  version INTEGER NOT NULL, state TEXT NOT NULL, tries INTEGER NOT NULL, note TEXT NOT NULL, started_at REAL,
+  ended_at REAL, intent_at REAL, evidence TEXT NOT NULL, PRIMARY KEY (run_id, n)) WITHOUT ROWID;
+CREATE TABLE run_table (
+  run_id TEXT NOT NULL REFERENCES run, "table" TEXT NOT NULL, PRIMARY KEY (run_id, "table")) WITHOUT ROWID;
+CREATE TABLE staged (
+  actor TEXT NOT NULL, folder TEXT NOT NULL, "table" TEXT NOT NULL, verb TEXT NOT NULL, at REAL NOT NULL,
+  PRIMARY KEY (actor, folder, "table")) WITHOUT ROWID;
+"""
+
+_AUDIT = """
+CREATE TABLE command (
+  id INTEGER PRIMARY KEY, at REAL NOT NULL, actor TEXT NOT NULL, op TEXT NOT NULL, subject TEXT NOT NULL,
+  line TEXT NOT NULL, outcome TEXT NOT NULL, detail TEXT NOT NULL, ended_at REAL, took_ms INTEGER);
+CREATE TABLE audit (
+  id INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, actor TEXT NOT NULL, action TEXT NOT NULL,
+  subject TEXT NOT NULL, plan_hash TEXT NOT NULL, confirmation TEXT NOT NULL, outcome TEXT NOT NULL);
+CREATE TRIGGER audit_is_not_changed BEFORE UPDATE ON audit
+  BEGIN SELECT RAISE(ABORT, 'the audit is append-only'); END;
+CREATE TRIGGER audit_is_not_replaced BEFORE INSERT ON audit WHEN EXISTS (SELECT 1 FROM audit WHERE id = NEW.id)
+  BEGIN SELECT RAISE(ABORT, 'the audit is append-only'); END;
+CREATE TRIGGER audit_is_not_deleted BEFORE DELETE ON audit
+  BEGIN SELECT RAISE(ABORT, 'the audit is append-only'); END;
+"""
+
+_CONTINUED = """
+ALTER TABLE run ADD COLUMN continues TEXT NOT NULL DEFAULT '';
+CREATE INDEX run_continues ON run (continues);
+"""
+
+_OPINIONS = """
+CREATE TABLE opinion (key TEXT PRIMARY KEY, at REAL NOT NULL, answer TEXT NOT NULL) WITHOUT ROWID;
+CREATE INDEX opinion_at ON opinion (at, key);
+"""
+
+_FIGURES = """
+CREATE TABLE figure (
+  deployment INTEGER PRIMARY KEY REFERENCES deployment, at REAL NOT NULL, rows INTEGER, exact INTEGER NOT NULL,
+  bytes INTEGER, files INTEGER, earliest REAL, gone INTEGER);
+CREATE TABLE room (
+  one INTEGER PRIMARY KEY CHECK (one = 1), at REAL NOT NULL, disk_free INTEGER, disk_total INTEGER, cores INTEGER,
+  busy REAL, engine TEXT NOT NULL);
+ALTER TABLE measurement ADD COLUMN fastest_rows_s REAL;
+ALTER TABLE deployment ADD COLUMN pool TEXT;
+ALTER TABLE deployment ADD COLUMN engine TEXT NOT NULL DEFAULT '';
+"""
+
+_APPROVALS = """
+ALTER TABLE plan ADD COLUMN author_uid INTEGER;
+CREATE TABLE approval (
+  plan_hash TEXT NOT NULL, uid INTEGER NOT NULL, login TEXT NOT NULL, at REAL NOT NULL,
+  PRIMARY KEY (plan_hash, uid)) WITHOUT ROWID;
+"""
+
+_POLICY = """
+CREATE TABLE policy (
+  id INTEGER PRIMARY KEY, at REAL NOT NULL, actor TEXT NOT NULL, actor_uid INTEGER, digest TEXT NOT NULL,
+  body TEXT NOT NULL, status TEXT NOT NULL, approver TEXT NOT NULL, in_force_at REAL);
+CREATE UNIQUE INDEX policy_that_counts ON policy (status) WHERE status <> 'replaced';
+"""
+
+MIGRATIONS: tuple[str, ...] = (
+    _REGISTRY + _MEASUREMENTS + _WORK + _AUDIT,
+    _CONTINUED,
+    _OPINIONS,
+    _FIGURES,
+    _APPROVALS,
+    _POLICY,
+)
+"""Migration N takes a ledger from `user_version` N to N + 1."""
+
+SCHEMA_VERSION = len(MIGRATIONS)
+"""`PRAGMA user_version` of a ledger that this program writes."""
+
+
+def migrate(connection: sqlite3.Connection, migrations: tuple[str, ...] = MIGRATIONS) -> None:
+    """Bring a ledger to the newest schema, each migration in one transaction with its version number.
+
+    The connection is in autocommit (`isolation_level=None`); a migration that fails or is killed leaves no trace.
+    """
+    # Only the writer pays for the import; a reader is refused by `user_version` and needs none of it.
+    from sqlite_utils import Database, Migrations
+
+    known = Migrations("ledger")
+    for number, script in enumerate(migrations, 1):
+        known(name=f"{number:04}")(_step(number, script))
+    known.apply(Database(connection))
+
+
+def _step(number: int, script: str) -> "Callable[[Database], None]":
+    def migrate_to(database: "Database") -> None:
+        for statement in _statements(script):
+            database.conn.execute(statement)
+        database.conn.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        database.conn.execute(f"PRAGMA user_version = {number}")
+
+    return migrate_to
+
+
+def _statements(script: str) -> list[str]:
+    found, pending = [], ""
+    for line in script.splitlines(keepends=True):
+        pending += line
+        if sqlite3.complete_statement(pending):
+            found.append(pending.strip())
+            pending = ""
+    assert not pending.strip(), f"a migration ends inside a statement: {pending!r}"
+    return found

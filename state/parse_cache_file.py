@@ -1,0 +1,155 @@
+"""The fact cache: a SQLite file of its own with what was read from SQL files, by content; it never raises.
+
+It is no ledger: whoever deletes it loses some seconds. A file that cannot be read, is damaged, is another user's or was
+written by another version of the readers counts as empty; one that cannot be written is left alone.
+"""
+
+import hashlib
+import os
+import sqlite3
+import sys
+import time
+import zlib
+from collections.abc import Mapping, Set
+from importlib.util import find_spec
+from pathlib import Path
+
+from core.project_files.parse_cache import ParseCache
+
+READER_VERSIONS_KEPT = 3
+"""Readers whose facts are kept side by side: two checkouts used in turns do not push each other out."""
+
+_WAIT_S = 0.25
+"""How long another process's transaction is waited for."""
+
+_SCHEMA = (
+    "CREATE TABLE IF NOT EXISTS reader (version TEXT PRIMARY KEY, used_at REAL NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS fact (version TEXT NOT NULL, key BLOB NOT NULL, crc INTEGER NOT NULL,"
+    " body TEXT NOT NULL, PRIMARY KEY (version, key)) WITHOUT ROWID",
+)
+
+
+class ParseCacheFile:
+    """Facts of one project that outlive the process; safe beside other processes that use the same file."""
+
+    def __init__(self, path: str, version: str | None = None) -> None:
+        """Bind to a file, which need not exist; an empty path, or readers of no known version, keep nothing."""
+        self._path = path
+        self._version = readers_version() if version is None else version
+
+    def load(self) -> ParseCache:
+        """Give what is known; empty where nothing can be read."""
+        if not self._version or not _is_ours(self._path):
+            return ParseCache()
+        try:
+            return ParseCache(self._read())
+        except sqlite3.Error as error:
+            self._heal(error)
+            return ParseCache()
+
+    def save(self, facts: ParseCache) -> bool:
+        """Add what was read newly; says whether anything was written."""
+        fresh = facts.take_fresh()
+        if not fresh or not self._version or not self._path:
+            return False
+        try:
+            os.makedirs(os.path.dirname(self._path), mode=0o2750, exist_ok=True)
+            if os.path.lexists(self._path) and not _is_ours(self._path):
+                return False
+            self._write(fresh, facts.keys())
+        except sqlite3.Error as error:
+            self._heal(error)
+            return False
+        except OSError:
+            return False
+        return True
+
+    def _read(self) -> dict[bytes, str]:
+        database = _open(self._path, "ro")
+        try:
+            rows = database.execute("SELECT key, crc, body FROM fact WHERE version = ?", (self._version,)).fetchall()
+        finally:
+            database.close()
+        return {key: body for key, crc, body in rows if isinstance(body, str) and _crc(body) == crc}
+
+    def _write(self, fresh: Mapping[bytes, str], used: Set[bytes]) -> None:
+        database = _open(self._path, "rwc")
+        try:
+            os.chmod(self._path, 0o600)
+            # Losing the last facts at a power cut is no loss; a damaged file is found by its checksums.
+            database.execute("PRAGMA synchronous = OFF")
+            database.execute("BEGIN IMMEDIATE")
+            for statement in _SCHEMA:
+                database.execute(statement)
+            database.execute("INSERT OR REPLACE INTO reader VALUES (?, ?)", (self._version, time.time()))
+            rows = ((self._version, key, _crc(body), body) for key, body in fresh.items())
+            database.executemany("INSERT OR REPLACE INTO fact VALUES (?, ?, ?, ?)", rows)
+            self._forget(database, used)
+            database.execute("COMMIT")
+        finally:
+            database.close()
+
+    def _forget(self, database: sqlite3.Connection, used: Set[bytes]) -> None:
+        """Drop readers that are long gone, and texts of the past once they are more than those of today."""
+        stale = "version NOT IN (SELECT version FROM reader ORDER BY used_at DESC LIMIT ?)"
+        for table in ("fact", "reader"):
+            database.execute(f"DELETE FROM {table} WHERE {stale}", (READER_VERSIONS_KEPT,))
+        mine = (self._version,)
+        (count,) = database.execute("SELECT count(*) FROM fact WHERE version = ?", mine).fetchone()
+        if count > 2 * len(used) + 1000:
+            keys = [key for (key,) in database.execute("SELECT key FROM fact WHERE version = ?", mine)]
+            gone = ((self._version, key) for key in keys if key not in used)
+            database.executemany("DELETE FROM fact WHERE version = ? AND key = ?", gone)
+
+    def _heal(self, error: sqlite3.Error) -> None:
+        """Take a damaged file away, so that the next reading makes a new one."""
+        if getattr(error, "sqlite_errorname", "") in ("SQLITE_CORRUPT", "SQLITE_NOTADB") and _is_ours(self._path):
+            for ending in ("-journal", ""):
+                try:
+                    os.unlink(self._path + ending)
+                except OSError:
+                    continue
+
+
+def readers_version() -> str:
+    """Name the readers by their own code and their parser's version; empty where that cannot be read."""
+    digest = hashlib.sha256(f"{sys.version_info[:3]}".encode())
+    try:
+        for path in _sources():
+            digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    except OSError:
+        return ""
+    return digest.hexdigest()[:16]
+
+
+_ROOMS = ("lineage", "model", "policy", "project", "project_files", "sql", "text")
+"""Packages of core that reading a project loads, whole: what is read of a text depends on nothing else of ours."""
+
+
+def _sources() -> list[Path]:
+    """List what a fact depends on: its rooms of core, and the file with sqlglot's version, without importing it."""
+    core, sqlglot = find_spec("core"), find_spec("sqlglot")
+    if core is None or core.origin is None or sqlglot is None or sqlglot.origin is None:
+        raise FileNotFoundError("core or sqlglot")
+    folder = Path(core.origin).parent
+    ours = (folder / "__init__.py", *(path for room in _ROOMS for path in (folder / room).rglob("*.py")))
+    return [*sorted(ours), Path(sqlglot.origin).parent / "_version.py"]
+
+
+def _open(path: str, mode: str) -> sqlite3.Connection:
+    from urllib.parse import quote
+
+    uri = f"file:{quote(os.path.abspath(path))}?mode={mode}"
+    return sqlite3.connect(uri, uri=True, timeout=_WAIT_S, isolation_level=None)
+
+
+def _is_ours(path: str) -> bool:
+    """Whether the file is this user's own: facts decide what a plan does."""
+    try:
+        return os.stat(path).st_uid == os.getuid()
+    except OSError:
+        return False
+
+
+def _crc(body: str) -> int:
+    return zlib.crc32(body.encode("utf-8", "surrogatepass"))

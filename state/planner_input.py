@@ -1,0 +1,71 @@
+"""From the registry to what the planner takes: console and agent observe by this alone, so that their plans agree."""
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
+from core.model.names import TableName, physical_name
+from core.model.states import State, WantedState
+from core.observed.deployment import ObservedDeployment, OrphanVersion
+from core.observed.table_statistics import TableStatistics
+from state.row_types import Deployment
+
+IN_SERVICE = frozenset({State.STARTING, State.RUNNING, State.DEGRADED, State.STOPPING, State.PENDING})
+"""States of an older version that still counts as running."""
+
+
+NOT_MEASURED: Mapping[tuple[TableName, int], TableStatistics] = MappingProxyType({})
+
+
+def observe(
+    deployments: Iterable[Deployment], figures: Mapping[tuple[TableName, int], TableStatistics] = NOT_MEASURED
+) -> dict[TableName, ObservedDeployment]:
+    """Observe every table of the registry, deleted versions included: their numbers are never used again.
+
+    `figures` by table and version; no precondition of a plan is made from them.
+    """
+    versions_by_table: dict[TableName, list[Deployment]] = {}
+    for deployment in deployments:
+        versions_by_table.setdefault(deployment.table, []).append(deployment)
+    return {table: _observe(versions, figures) for table, versions in sorted(versions_by_table.items())}
+
+
+def _observe(every: list[Deployment], figures: Mapping[tuple[TableName, int], TableStatistics]) -> ObservedDeployment:
+    highest = max(d.version for d in every)
+    versions = [d for d in every if d.drop_after is None]
+    if not versions:
+        return ObservedDeployment(state=State.ABSENT, highest_version=highest)
+    serving = min(versions, key=lambda d: (not d.active, d.started_at is None, -d.version))
+    others = [d for d in versions if d.version != serving.version]
+    return ObservedDeployment(
+        state=serving.state,
+        revision=serving.revision,
+        deployed=serving.texts,
+        version=serving.version,
+        highest_version=highest,
+        bindings=serving.bindings,
+        checkpoint_id=serving.checkpoint_id,
+        checkpoint_ok=serving.checkpoint_ok,
+        pointer=physical_name(serving.table, serving.version) if serving.active and not serving.external else "",
+        wanted=serving.wanted,
+        kept=tuple(sorted(d.version for d in others)),
+        retained=tuple(sorted(d.version for d in others if d.wanted == WantedState.RUNNING)),
+        spare=tuple(
+            _spare(d)
+            for d in sorted(others, key=lambda d: -d.version)
+            if not serving.active or d.version > serving.version
+        ),
+        begun=serving.active or serving.started_at is not None,
+        pool=serving.pool,
+        engine=serving.engine,
+        figures=figures.get((serving.table, serving.version)),
+    )
+
+
+def _spare(d: Deployment) -> OrphanVersion:
+    """Give a version that never served; one that was made and never started has no query, whatever is wanted."""
+    begun = d.started_at is not None
+    return OrphanVersion(d.version, d.revision, d.bindings, begun and _in_service(d), d.checkpoint_ok, begun)
+
+
+def _in_service(deployment: Deployment) -> bool:
+    return deployment.wanted == WantedState.RUNNING and deployment.state in IN_SERVICE

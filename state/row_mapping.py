@@ -1,0 +1,105 @@
+"""Rows as SQLite values and back: a row's fields are its table's columns, compound fields are JSON.
+
+Only dataclasses of `state.row_types` pass here; a field that a ledger does not have yet takes its default.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, fields
+from typing import Any, TypeVar, get_type_hints
+
+from core.observed.deployment import Binding
+from core.project.model import Pool
+from core.project.revision import RevisionTexts
+
+Row = TypeVar("Row")
+Value = str | int | float | bytes | None
+"""What SQLite stores."""
+
+
+def sqlite_value(value: object) -> Value:
+    """Give a field's value as SQLite stores it."""
+    match value:
+        case None | str() | int() | float():
+            return value
+        case RevisionTexts():
+            return _json({"ddl": value.ddl, "dml": value.dml, "yml": value.yml})
+        case Pool():
+            return _json(asdict(value))
+        case tuple() | list():
+            return _json([_plain(item) for item in value])
+        case _:
+            return _json(value)
+
+
+def values_by_column(row: object, *, without: Iterable[str] = ()) -> dict[str, Value]:
+    """Give a row as column → value, leaving out the named fields."""
+    left_out = frozenset(without)
+    return {name: sqlite_value(getattr(row, name)) for name in field_names(type(row)) if name not in left_out}
+
+
+def row_from_values(kind: type[Row], columns: Sequence[str], values: Sequence[Any]) -> Row:
+    """Build a row of `kind` from column names and values; columns that are no field are ignored."""
+    decoders = _decoders(kind)
+    return kind(
+        **{
+            name: decode(value) if (decode := decoders[name]) and value is not None else value
+            for name, value in zip(columns, values, strict=True)
+            if name in decoders
+        }
+    )
+
+
+def field_names(kind: type[Any]) -> tuple[str, ...]:
+    """List the field names of a row class, in order."""
+    return tuple(_decoders(kind))
+
+
+_KNOWN: dict[type[Any], Mapping[str, Callable[[Any], Any] | None]] = {}
+
+
+def _decoders(kind: type[Any]) -> Mapping[str, Callable[[Any], Any] | None]:
+    if kind not in _KNOWN:
+        hints = get_type_hints(kind)
+        _KNOWN[kind] = {field.name: _decoder(hints[field.name]) for field in fields(kind)}
+    return _KNOWN[kind]
+
+
+def _decoder(hint: Any) -> Callable[[Any], Any] | None:
+    if hint is bool:
+        return bool
+    if hint is RevisionTexts:
+        return _texts
+    if hint == tuple[Binding, ...]:
+        return _bindings
+    if hint == Pool | None:
+        return _pool
+    origin = getattr(hint, "__origin__", None)
+    if origin is tuple:
+        return _tuple
+    return json.loads if origin is dict else None
+
+
+def _texts(text: str) -> RevisionTexts:
+    return RevisionTexts(**json.loads(text))
+
+
+def _bindings(text: str) -> tuple[Binding, ...]:
+    return tuple(Binding(*item) for item in json.loads(text))
+
+
+def _pool(text: str) -> Pool:
+    found = json.loads(text)
+    return Pool(**{**found, "conf": tuple((key, value) for key, value in found["conf"])})
+
+
+def _tuple(text: str) -> tuple[Any, ...]:
+    return tuple(json.loads(text))
+
+
+def _plain(item: object) -> object:
+    return [item.parent, item.version, item.streamed] if isinstance(item, Binding) else item
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)

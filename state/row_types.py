@@ -1,0 +1,278 @@
+"""Rows of the ledger as dataclasses; times are epoch seconds (float), None where not known."""
+
+from dataclasses import dataclass, field
+
+from core.model.names import TableName
+from core.observed.deployment import Binding
+from core.project.model import Pool
+from core.project.revision import RevisionTexts
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """One version of one statement, as deployed."""
+
+    table: TableName
+    version: int
+    product: str
+    layer: str
+    owner: str
+    revision: str
+    """Hash of `texts`."""
+    texts: RevisionTexts
+    compiled: str
+    """Compiled SELECT; empty for an external table."""
+    compiled_ddl: str
+    """CREATE TABLE IF NOT EXISTS with physical name and location: what a new catalog is given."""
+    columns: tuple[str, ...]
+    """Names in order, for the pointer."""
+    format: str
+    folder: str
+    """Absolute folder of the table."""
+    checkpoint: str
+    """Absolute folder; empty for an external table."""
+    checkpoint_id: str
+    trigger: str
+    mode: str
+    stateful: bool
+    wanted: str
+    """running or stopped."""
+    state: str
+    """Observed, of `core.model.states.State`."""
+    state_since: float
+    active: bool
+    """Whether this is the version that the pointer serves; exactly one per table that is not deleted."""
+    bindings: tuple[Binding, ...]
+    query_id: str = ""
+    run_id: str = ""
+    restarts: int = 0
+    error_class: str = ""
+    error: str = ""
+    started_at: float | None = None
+    created_at: float = 0.0
+    plan_hash: str = ""
+    drop_after: float | None = None
+    """Set once tombstoned; the files go after this time."""
+    trash: str = ""
+    """Folder that holds what was set aside."""
+    external: bool = False
+    checkpoint_ok: bool = True
+    """False once the agent has found the checkpoint missing, unreadable or not ours."""
+    pool: Pool | None = None
+    """What it was started on, with what its checkpoint has pinned at the first start; None where that is not known."""
+    engine: str = ""
+    """Version of Spark that it was started on last; empty where it is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """Latest figures of a deployment (`progress`), one row per deployment."""
+
+    table: TableName
+    version: int
+    at: float
+    lag_rows: int | None = None
+    lag_files: int | None = None
+    lag_bytes: int | None = None
+    exact: bool = True
+    oldest_s: float | None = None
+    trend: str = "unknown"
+    rate_rows_s: float | None = None
+    """Change of lag; negative while draining."""
+    eta_s: float | None = None
+    in_rows_s: float | None = None
+    out_rows_s: float | None = None
+    rows_total: int | None = None
+    """Rows in the version's table."""
+    batch: int | None = None
+    batch_ms: int | None = None
+    durations: dict[str, int] = field(default_factory=dict)
+    watermark: str = ""
+    state_rows: int | None = None
+    """Of the last batch that said it: a statement that is stopped keeps its state."""
+    state_bytes: int | None = None
+    dropped_by_watermark: int | None = None
+    committed_at: float | None = None
+    sources: tuple[dict[str, object], ...] = ()
+    """Per source: table, rows, files, bytes, oldest_s, exact, missing."""
+    fastest_rows_s: float | None = None
+    """The fastest batch of this version that was ever seen: rows read by its duration."""
+
+
+@dataclass(frozen=True, slots=True)
+class SampleRow:
+    """One point of a deployment's ring."""
+
+    at: float
+    lag_rows: int | None
+    lag_files: int | None
+    lag_bytes: int | None
+    in_rows_s: float | None
+    out_rows_s: float | None
+    batch_ms: int | None
+    produced_rows: int | None = None
+    consumed_rows: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EventRow:
+    """A state change, or exceptions grouped by fingerprint (`count` times between `first_at` and `at`)."""
+
+    id: int
+    at: float
+    table: str
+    version: int
+    kind: str
+    """state, exception, pool, run or agent."""
+    summary: str
+    detail: str = ""
+    fingerprint: str = ""
+    count: int = 1
+    first_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRow:
+    """A submitted plan; `status` is open, applied, expired or refused."""
+
+    hash: str
+    body: str
+    """Canonical JSON of the plan, hash included."""
+    author: str
+    created_at: float
+    expires_at: float
+    status: str
+    run_id: str = ""
+    texts: str = ""
+    """Declared texts it was computed from, as JSON path → text."""
+    author_uid: int | None = None
+    """Login uid of the author where the kernel knows one, else the uid; None in plans of an older agent."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRow:
+    """One login's approval of a plan, at most one of each."""
+
+    plan_hash: str
+    uid: int
+    """As `PlanRow.author_uid`: what tells two people apart."""
+    login: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyRow:
+    """A policy as somebody recorded it; `status` is in force, waits or replaced."""
+
+    id: int
+    at: float
+    actor: str
+    actor_uid: int | None
+    """As `PlanRow.author_uid`; None where the agent recorded it by itself."""
+    digest: str
+    body: dict[str, object]
+    """As `core.policy.model.policy_as_json` gives it."""
+    status: str
+    approver: str = ""
+    in_force_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepRow:
+    """One step of a run; `state` of `core.run.model.StepState`."""
+
+    n: int
+    do: str
+    table: str
+    version: int
+    state: str
+    tries: int = 0
+    note: str = ""
+    """One line: the gate's figures, the error, or why it is kept or blocked."""
+    started_at: float | None = None
+    ended_at: float | None = None
+    intent_at: float | None = None
+    evidence: dict[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """One execution of a plan; `state` of `core.run.model.RunState`."""
+
+    id: str
+    plan_hash: str
+    actor: str
+    state: str
+    started_at: float
+    ended_at: float | None
+    steps: tuple[StepRow, ...] = ()
+    continues: str = ""
+    """Id of the failed run that this one goes on from."""
+    continued_by: str = ""
+    """Id of the run that went on from this one."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandRow:
+    """One accepted or refused command."""
+
+    id: int
+    at: float
+    actor: str
+    op: str
+    subject: str
+    line: str
+    """The complete CLI line that does the same."""
+    outcome: str
+    """accepted, done, refused or failed."""
+    detail: str = ""
+    ended_at: float | None = None
+    took_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRow:
+    """Append-only: who did what to what."""
+
+    id: int
+    at: float
+    actor: str
+    action: str
+    subject: str
+    plan_hash: str = ""
+    confirmation: str = ""
+    outcome: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StagedRow:
+    """One table that an actor has staged in a project folder."""
+
+    actor: str
+    folder: str
+    table: TableName
+    verb: str
+    """deploy or delete."""
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentRow:
+    """The environment's own row: who serves it and how fresh it is."""
+
+    ledger_id: str
+    project_id: str
+    project: str
+    environment: str
+    protected: bool
+    agent_pid: int | None
+    agent_started_at: float | None
+    agent_seen_at: float | None
+    """Heartbeat of the agent, every second or two: the age of all data."""
+    pool: str
+    """Name of the pool."""
+    pool_state: str
+    """starting, up, silent, down or off."""
+    pool_detail: str
+    pool_generation: int
+    session_id: str

@@ -1,0 +1,62 @@
+"""What was measured of each version's table and of the environment: the inputs of every price in a plan."""
+
+from collections.abc import Mapping
+
+from core.model.names import TableName
+from core.observed.table_statistics import Headroom, TableStatistics
+from state.row_mapping import sqlite_value
+from state.transactions import LedgerReads, LedgerWrites, upsert
+
+_FIGURES = """
+SELECT d."table", d.version, f.at, f.rows, f.exact IS NOT 0, f.bytes, f.files, f.earliest, f.gone, m.fastest_rows_s,
+  m.state_rows, m.state_bytes
+FROM deployment d LEFT JOIN figure f ON f.deployment = d.id LEFT JOIN measurement m ON m.deployment = d.id
+WHERE d.drop_after IS NULL AND (?1 IS NULL OR d."table" = ?1)
+  AND (f.deployment IS NOT NULL OR m.deployment IS NOT NULL)"""
+
+_PUT = """
+INSERT INTO figure (deployment, at, rows, exact, bytes, files, earliest, gone)
+SELECT id, ?3, ?4, ?5, ?6, ?7, ?8, ?9 FROM deployment WHERE "table" = ?1 AND version = ?2
+ON CONFLICT (deployment) DO UPDATE SET at = excluded.at, rows = excluded.rows, exact = excluded.exact,
+  bytes = excluded.bytes, files = excluded.files, earliest = excluded.earliest, gone = excluded.gone"""
+
+
+class TableStatisticsReads(LedgerReads):
+    """Reads of figures."""
+
+    def figures(self, of: TableName | None = None) -> dict[tuple[TableName, int], TableStatistics]:
+        """Give what is known of every version that is not deleted, by table and version; 0 is an external table.
+
+        Of one table only, or of all; 3 µs each.
+        """
+        return {
+            (table, version): TableStatistics(at, rows, exact == 1, *others)
+            for table, version, at, rows, exact, *others in self._values(_FIGURES, (of,))
+        }
+
+    def room(self) -> Headroom:
+        """Read the room of the environment; empty before it was measured."""
+        found = self._values("SELECT at, disk_free, disk_total, cores, busy, engine FROM room")
+        return Headroom(*found[0]) if found else Headroom()
+
+
+class TableStatisticsWrites(TableStatisticsReads, LedgerWrites):
+    """Writes of figures."""
+
+    def put_figures(self, figures: Mapping[tuple[TableName, int], TableStatistics]) -> None:
+        """Write what was measured of tables; rate and state are a measurement's, and are not written here."""
+        with self._transaction() as connection:
+            connection.executemany(
+                _PUT,
+                [
+                    (table, version, f.at, f.rows, f.exact, f.bytes, f.files, f.earliest, f.gone)
+                    for (table, version), f in figures.items()
+                ],
+            )
+
+    def put_room(self, room: Headroom) -> None:
+        """Write the room of the environment over what was there."""
+        names = ("at", "disk_free", "disk_total", "cores", "busy", "engine")
+        values = {name: sqlite_value(getattr(room, name)) for name in names}
+        with self._transaction() as connection:
+            upsert(connection, "room", {"one": 1, **values}, key=("one",))

@@ -1,0 +1,100 @@
+"""How rows are read and written: the two bases that the modules of each noun build on.
+
+Every writing method is one transaction under one lock; every reading method is one statement, fetched whole.
+"""
+
+import sqlite3
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+from state.row_mapping import Row, Value, row_from_values
+from state.sqlite_errors import sqlite_errors_translated
+
+NEWEST_CHANGE = """SELECT max((SELECT coalesce(max(changed), 0) FROM deployment),
+  (SELECT coalesce(max(changed), 0) FROM measurement))"""
+"""The number of the last change to deployments or measurements."""
+
+
+class LedgerReads(ABC):
+    """Reading, over whatever connection a subclass has."""
+
+    path: Path
+
+    @abstractmethod
+    def _connected(self) -> AbstractContextManager[sqlite3.Connection]:
+        """Lend the connection to one thread; errors of SQLite come out as LedgerUnavailable."""
+
+    def _values(self, sql: str, parameters: tuple[Value, ...] = ()) -> list[tuple[Any, ...]]:
+        with self._connected() as connection:
+            return connection.execute(sql, parameters).fetchall()
+
+    def _rows(self, kind: type[Row], sql: str, parameters: tuple[Value, ...] = ()) -> tuple[Row, ...]:
+        with self._connected() as connection:
+            cursor = connection.execute(sql, parameters)
+            columns = tuple(column[0] for column in cursor.description)
+            found = cursor.fetchall()
+        return tuple(row_from_values(kind, columns, values) for values in found)
+
+    def _row(self, kind: type[Row], sql: str, parameters: tuple[Value, ...] = ()) -> Row | None:
+        return next(iter(self._rows(kind, sql, parameters)), None)
+
+
+class LedgerWrites(LedgerReads):
+    """Writing: one connection under one lock; reads have a connection of their own and never wait for a write."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, reading: sqlite3.Connection) -> None:
+        self.path = path
+        self._connection = connection
+        self._writing = threading.Lock()
+        self._reading = reading
+        self._reading_lock = threading.RLock()
+        (changed,) = connection.execute(NEWEST_CHANGE).fetchone()
+        self._changed = int(changed)
+
+    @contextmanager
+    def _connected(self) -> Iterator[sqlite3.Connection]:
+        with self._reading_lock, sqlite_errors_translated(self.path):
+            yield self._reading
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """Write all of the block or nothing; blocks do not nest."""
+        with self._writing, sqlite_errors_translated(self.path):
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+                self._connection.execute("COMMIT")
+            except BaseException:
+                # SQLite itself rolls back on a full disk or an I/O error.
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    def _next_change(self) -> int:
+        """Number the next change of what consoles show; called inside a transaction."""
+        self._changed += 1
+        return self._changed
+
+
+def insert(connection: sqlite3.Connection, table: str, record: Mapping[str, Value]) -> int:
+    """Insert one record; returns its rowid."""
+    columns = ", ".join(f'"{name}"' for name in record)
+    marks = ", ".join("?" * len(record))
+    rowid = connection.execute(f'INSERT INTO "{table}" ({columns}) VALUES ({marks})', tuple(record.values())).lastrowid
+    return rowid or 0
+
+
+def upsert(connection: sqlite3.Connection, table: str, record: Mapping[str, Value], key: tuple[str, ...]) -> None:
+    """Insert one record, or overwrite the columns given where the key is there."""
+    columns = ", ".join(f'"{name}"' for name in record)
+    marks = ", ".join("?" * len(record))
+    updates = ", ".join(f'"{name}" = excluded."{name}"' for name in record if name not in key)
+    target = ", ".join(f'"{name}"' for name in key)
+    connection.execute(
+        f'INSERT INTO "{table}" ({columns}) VALUES ({marks}) ON CONFLICT ({target}) DO UPDATE SET {updates}',
+        tuple(record.values()),
+    )

@@ -1,0 +1,304 @@
+"""The word for a statement's lag against a model of microbatches whose truth is known."""
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from microbatch_model import EVERY_S, EXTERNAL, LANDING, ORDERS, PARENT, Model, Point, Watch
+
+from core.lag.measurement import Lag, total_lag
+from core.lag.trend import LagTrend, UpstreamHealth, lag_trend
+from core.model.states import State, Trend
+from core.ports.storage import SourceLag
+
+
+def words(said: Sequence[tuple[float, LagTrend, int]], after_s: float = 0.0, since: float = 0.0) -> list[str]:
+    return [str(found.trend) for at, found, _ in said if at >= since + after_s]
+
+
+def changes(found: Sequence[str]) -> int:
+    return sum(1 for n in range(1, len(found)) if found[n] != found[n - 1])
+
+
+def kept_up(seed: int, trigger_s: float, rate: float = 100.0) -> Model:
+    """Capacity for thirty times the rate: five times more is worked off as well."""
+    return Model(random.Random(seed), trigger_s, rate, speed=30 * rate)
+
+
+def limited(seed: int, trigger_s: float, rate: float = 100.0) -> Model:
+    """Takes at most twice the rate (maxFilesPerTrigger)."""
+    return Model(random.Random(seed), trigger_s, rate, speed=20 * rate, batch_rows=2 * rate * trigger_s)
+
+
+def slow(seed: int, trigger_s: float, rate: float = 100.0) -> Model:
+    """Works off twice the rate, in batches as large as what waits: they get longer and longer."""
+    return Model(random.Random(seed), trigger_s, rate, speed=2 * rate)
+
+
+EVERY_MODEL = pytest.mark.parametrize("make", [kept_up, limited, slow])
+EVERY_TRIGGER = pytest.mark.parametrize("trigger_s", [5.0, 10.0, 15.0])
+EVERY_SEED = pytest.mark.parametrize("seed", range(6))
+SETTLED_S = 30.0
+
+
+@EVERY_MODEL
+@EVERY_TRIGGER
+@EVERY_SEED
+@pytest.mark.parametrize("counters", [True, False])
+def test_steady_input_is_steady_through_ten_minutes_of_noise(
+    make: Callable[[int, float], Model], trigger_s: float, seed: int, counters: bool
+) -> None:
+    watch = Watch(make(seed, trigger_s), counters=counters)
+    found = words(watch.look(SETTLED_S) and watch.look(600))
+    assert set(found) == {"steady"} or (changes(found) <= 2 and found.count("steady") >= len(found) - 6)
+
+
+@EVERY_TRIGGER
+@EVERY_SEED
+@pytest.mark.parametrize("land_s", [1.0, 10.0])
+def test_five_times_more_that_is_worked_off_stays_steady(trigger_s: float, seed: int, land_s: float) -> None:
+    watch = Watch(kept_up(seed, trigger_s))
+    watch.model.land_s = land_s
+    watch.look(120)
+    watch.model.rate *= 5
+    changed = watch.model.now
+    said = watch.look(300)
+    assert set(words(said, SETTLED_S, changed)) == {"steady"}
+    assert changes(words(said)) <= 2
+
+
+@EVERY_TRIGGER
+@EVERY_SEED
+def test_five_times_more_than_it_can_take_is_growing_within_30_s_and_does_not_flap(trigger_s: float, seed: int) -> None:
+    watch = Watch(limited(seed, trigger_s))
+    watch.look(120)
+    watch.model.rate *= 5
+    changed = watch.model.now
+    said = watch.look(600)
+    assert set(words(said, SETTLED_S, changed)) == {"growing"}
+    rates = [found.rate_rows_s for at, found, _ in said if at > changed + 120]
+    assert all(rate is not None and 240 < rate < 360 for rate in rates), "the truth is 500 - 200"
+
+
+@EVERY_TRIGGER
+@EVERY_SEED
+def test_batches_that_get_longer_and_longer_are_growing_most_of_the_time(trigger_s: float, seed: int) -> None:
+    """While one huge batch runs nothing is known of it: here the word may come later, and is right in the long run."""
+    watch = Watch(slow(seed, trigger_s))
+    watch.look(120)
+    watch.model.rate *= 5
+    changed = watch.model.now
+    found = words(watch.look(300), 60, changed)
+    assert found.count("growing") >= 0.85 * len(found)
+
+
+@EVERY_TRIGGER
+@EVERY_SEED
+@pytest.mark.parametrize("factor", [0.2, 0.0])
+def test_drain_is_called_within_30_s_and_its_eta_is_true(trigger_s: float, seed: int, factor: float) -> None:
+    watch = Watch(limited(seed, trigger_s))
+    watch.look(60)
+    watch.model.rate = 500.0
+    watch.look(240)
+    watch.model.rate = 100 * factor
+    changed = watch.model.now
+    worked_off = watch.model.rate * (trigger_s + 10)
+    while watch.model.lag > worked_off:
+        watch.look(EVERY_S)
+    ended = watch.model.now
+    assert set(words([said for said in watch.said if said[2] > worked_off], SETTLED_S, changed)) == {"draining"}
+    for at, found, _ in watch.said:
+        if at > (changed + ended) / 2 and found.trend is Trend.DRAINING:
+            left_s = ended - at
+            assert found.eta_s is not None and found.rate_rows_s is not None and found.rate_rows_s < 0
+            # Nothing finer than a batch and a sample can be known.
+            assert abs(found.eta_s - left_s) <= max(0.3 * left_s, trigger_s + EVERY_S)
+    after = words(watch.look(300), SETTLED_S, ended)
+    assert set(after) == ({"steady"} if factor else {"idle"})
+
+
+@EVERY_TRIGGER
+@EVERY_SEED
+@pytest.mark.parametrize("land_s, counters, settled_s", [(10.0, True, 60), (1.0, False, 60), (10.0, False, 90)])
+def test_parent_in_steps_and_lag_without_counters_take_longer(
+    trigger_s: float, seed: int, land_s: float, counters: bool, settled_s: float
+) -> None:
+    watch = Watch(limited(seed, trigger_s), counters=counters)
+    watch.model.land_s = land_s
+    watch.look(120)
+    watch.model.rate = 500.0
+    changed = watch.model.now
+    assert set(words(watch.look(240), settled_s, changed)) == {"growing"}
+    watch.model.rate = 20.0
+    changed = watch.model.now
+    assert set(words(watch.look(200), settled_s, changed)) == {"draining"}
+
+
+@EVERY_MODEL
+@EVERY_TRIGGER
+@EVERY_SEED
+def test_external_source_that_falls_silent_leaves_its_reader_idle(
+    make: Callable[[int, float], Model], trigger_s: float, seed: int
+) -> None:
+    watch = Watch(make(seed, trigger_s))
+    watch.look(120)
+    watch.model.rate = 0
+    stopped = watch.model.now
+    found = words(watch.look(300), SETTLED_S + EVERY_S, stopped)
+    assert set(found) == {"idle"}
+    watch.model.rate = 100
+    assert set(words(watch.look(200), SETTLED_S, watch.model.now - 200)) == {"steady"}
+
+
+@EVERY_TRIGGER
+@EVERY_SEED
+@pytest.mark.parametrize(
+    "parent",
+    [replace(PARENT, state=State.STOPPED), replace(PARENT, state=State.FAILED), replace(PARENT, state=State.ABSENT),
+     replace(PARENT, missing=True), replace(EXTERNAL, missing=True), replace(PARENT, trend=Trend.STARVED)],
+)  # fmt: skip
+def test_parent_that_is_stopped_failed_dropped_or_starved_starves_its_reader(
+    trigger_s: float, seed: int, parent: UpstreamHealth
+) -> None:
+    watch = Watch(kept_up(seed, trigger_s), parents=(PARENT,))
+    assert set(words(watch.look(120), SETTLED_S)) == {"steady"}
+    watch.model.rate, watch.parents = 0, (parent,)
+    changed = watch.model.now
+    assert set(words(watch.look(300), SETTLED_S, changed)) == {"starved"}
+
+
+def test_running_parent_that_falls_silent_starves_its_reader_unless_it_is_known_to_be_idle() -> None:
+    for trend, word in (("", "starved"), (Trend.IDLE, "idle"), (Trend.STALLED, "starved")):
+        watch = Watch(kept_up(1, 5.0), parents=(replace(PARENT, trend=trend),))
+        watch.look(120)
+        watch.model.rate = 0
+        changed = watch.model.now
+        assert set(words(watch.look(120), 45, changed)) == {word}
+
+
+def test_backlog_of_a_stopped_parent_is_draining_until_it_is_worked_off() -> None:
+    watch = Watch(limited(1, 10.0), parents=(PARENT,))
+    watch.model.rate = 500.0
+    watch.look(240)
+    watch.model.rate, watch.parents = 0, (replace(PARENT, state=State.STOPPED),)
+    changed = watch.model.now
+    assert set(words(watch.look(120), SETTLED_S, changed)) == {"draining"}
+    while watch.model.lag:
+        watch.look(EVERY_S)
+    assert set(words(watch.look(60), 10)) >= {"starved"}
+    assert watch.said[-1][1].trend is Trend.STARVED
+
+
+@EVERY_TRIGGER
+@EVERY_SEED
+def test_stopped_statement_grows_while_its_parent_produces_and_drains_once_it_runs(trigger_s: float, seed: int) -> None:
+    watch = Watch(limited(seed, trigger_s))
+    watch.look(120)
+    watch.model.running, watch.state = False, State.STOPPED
+    changed = watch.model.now
+    said = watch.look(300)
+    assert set(words(said, SETTLED_S, changed)) == {"growing"}
+    assert 80 < (said[-1][1].rate_rows_s or 0) < 120
+    watch.model.running, watch.state = True, State.RUNNING
+    changed = watch.model.now
+    assert set(words(watch.look(120), SETTLED_S + trigger_s, changed)) == {"draining"}
+
+
+@EVERY_TRIGGER
+@EVERY_SEED
+def test_query_that_takes_input_and_commits_nothing_is_stalled(trigger_s: float, seed: int) -> None:
+    watch = Watch(kept_up(seed, trigger_s))
+    watch.look(120)
+    watch.model.running = False
+    changed = watch.model.now
+    bound_s = max(30.0, 3 * trigger_s) + trigger_s + 2 * EVERY_S
+    assert set(words(watch.look(300), bound_s, changed)) == {"stalled"}
+
+
+def test_watermark_that_stands_while_rows_are_read_is_stalled() -> None:
+    points = [Point(5.0 * n, 0, None, 500, 100 * n, 100 * n) for n in range(20)]
+    for age_s, word in ((70.0, "stalled"), (59.0, "steady")):
+        found = lag_trend(
+            points, 95.0, interval_s=5.0, state=State.RUNNING, parents=(), trigger_s=5.0, commit_age_s=1.0,
+            watermark_age_s=age_s,
+        )  # fmt: skip
+        assert found.trend == word
+
+
+def test_watermark_that_stood_while_nothing_came_is_no_stall_once_rows_come_again() -> None:
+    came = [100 * min(n, 10) for n in range(40)] + [1000 + 100 * n for n in range(1, 6)]
+    points = [Point(5.0 * n, 0, None, 500, rows, rows) for n, rows in enumerate(came)]
+    found = lag_trend(
+        points, 220.0, interval_s=5.0, state=State.RUNNING, parents=(), trigger_s=5.0, commit_age_s=1.0,
+        watermark_age_s=170.0,
+    )  # fmt: skip
+    assert found.trend == "steady"
+
+
+def test_one_burst_of_a_parent_that_starts_again_drains_and_is_never_called_growing() -> None:
+    watch = Watch(limited(1, 5.0, rate=8.0), parents=(PARENT,))
+    watch.model.land_s = 5.0
+    watch.look(120)
+    watch.model.rate, watch.parents = 0, (replace(PARENT, state=State.STOPPED),)
+    watch.look(60)
+    watch.model.rate, watch.parents = 8.0, (PARENT,)
+    watch.model.produced += 480
+    found = words(watch.look(180))
+    assert set(found) == {"starved", "steady", "draining"} or set(found) == {"steady", "draining"}
+    assert changes(found) <= 3
+
+
+@pytest.mark.parametrize(
+    "points, now",
+    [
+        ([], 0.0),
+        ([Point(5.0 * n, n, produced_rows=n, consumed_rows=0) for n in range(5)], 20.0),
+        ([Point(5.0 * n + (60 if n > 14 else 0), n) for n in range(20)], 155.0),
+        ([Point(5.0 * n, 1000 * n) for n in range(20)], 200.0),
+        ([Point(5.0 * n, 1000 * n, produced_rows=n if n < 15 else 0) for n in range(20)], 95.0),
+        ([Point(5.0 * n, None) for n in range(20)], 95.0),
+    ],
+    ids=["none", "five", "hole", "old", "counter went back", "no lag"],
+)
+def test_too_few_samples_or_a_hole_give_unknown_and_never_a_number(points: Sequence[Point], now: float) -> None:
+    for parents in ((), (replace(PARENT, missing=True),)):
+        found = lag_trend(points, now, interval_s=5.0, state=State.RUNNING, parents=parents, trigger_s=5.0)
+        assert (found.trend, found.rate_rows_s, found.eta_s) == (Trend.UNKNOWN, None, None)
+
+
+def test_lag_in_files_has_a_trend_and_an_eta_but_no_rate_in_rows() -> None:
+    points = [Point(5.0 * n, None, 1000 - 10 * n) for n in range(30)]
+    found = lag_trend(points, 145.0, interval_s=5.0, state=State.RUNNING, parents=(), trigger_s=5.0, commit_age_s=1.0)
+    assert (found.trend, found.rate_rows_s) == (Trend.DRAINING, None)
+    assert found.eta_s == pytest.approx(710 / 2, rel=0.05)
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.1, 20), st.integers(0, 10**9), st.integers(0, 10**6)), max_size=60),
+    st.sampled_from(list(State)), st.sampled_from(list(Trend)),
+)  # fmt: skip
+def test_any_samples_give_one_word_and_numbers_only_where_they_belong(
+    steps: list[tuple[float, int, int]], state: State, previous: Trend
+) -> None:
+    at, points = 0.0, []
+    for elapsed, lag, batch_ms in steps:
+        at += elapsed
+        points.append(Point(at, lag, 1, batch_ms))
+    found = lag_trend(points, at, interval_s=5.0, state=state, parents=(), trigger_s=5.0, previous=previous)
+    assert (found.eta_s is not None) == (found.trend is Trend.DRAINING)
+    assert (found.rate_rows_s is not None) == (found.trend in (Trend.DRAINING, Trend.GROWING))
+    assert found.eta_s is None or (found.eta_s >= 0 and math.isfinite(found.eta_s))
+    assert found.reason
+
+
+def test_total_adds_up_and_knows_what_it_does_not_know() -> None:
+    known = SourceLag(ORDERS, 2, 200, 20, True, 4.0)
+    guessed = SourceLag(LANDING, 3, 300, 30, False, 9.0)
+    blind = SourceLag(LANDING, 1, 10, None, True, None, missing=True)
+    assert total_lag(()) == Lag(0, 0, 0, True, None, ())
+    assert total_lag((known, guessed)) == Lag(50, 5, 500, False, 9.0, ())
+    assert total_lag((known, blind)) == Lag(None, 3, 210, True, 4.0, (LANDING,))

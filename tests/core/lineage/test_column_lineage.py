@@ -1,0 +1,143 @@
+"""Lineage over a project: up to what lands, down to every reader, and nothing read that is not on the way."""
+
+from typing import Any
+
+import pytest
+
+from core.lineage.column_lineage import DOWNSTREAM, UPSTREAM, ColumnLineage, LineageTracer
+from core.lineage.table_graph import table_graph
+from core.project.model import Project
+from core.project_files.loader import read_project
+from core.sql.lineage.model import ColumnOrigin, InputKind
+
+HEAD = "project: p\nid: 5b0e4a52-9df2-4a52-9c0c-0f6f8d1a2b3c\ndefault_env: dev\nenvironments: {dev: {}}\n"
+LANDED = "CREATE TABLE landed (id BIGINT, Kind STRING, amount INT) USING json LOCATION 'in'"
+TABLES = {
+    "kept": (
+        "CREATE TABLE kept (id BIGINT, kind STRING, amount INT) USING parquet",
+        "-- A comment first.\nINSERT INTO kept\nSELECT id, kind,\n  amount * 2 AS amount\nFROM STREAM landed\n"
+        "WHERE kind <> 'x'",
+    ),
+    "counted": (
+        "CREATE TABLE counted (kind STRING, n BIGINT) USING parquet",
+        "INSERT INTO counted SELECT kind, n FROM (SELECT k.kind, size(array(1)) AS n FROM STREAM kept AS k) AS q",
+    ),
+    "both": (
+        "CREATE TABLE both (id BIGINT, word STRING) USING parquet",
+        "INSERT INTO both SELECT id, kind AS word FROM STREAM kept UNION ALL SELECT id, kind FROM STREAM landed",
+    ),
+}
+
+
+def project(**dml: str) -> Project:
+    """Read the tables above; keywords replace statements by table."""
+    folder = "pipelines/sources/p/landed/sql-scripts"
+    texts = {"headgate.yml": HEAD, f"{folder}/ddl.landed.sql": LANDED}
+    for name, (ddl, statement) in TABLES.items():
+        folder = f"pipelines/facts/p/{name}/sql-scripts"
+        texts[f"{folder}/ddl.{name}.sql"] = ddl
+        texts[f"{folder}/dml.{name}.sql"] = dml.get(name, statement)
+    found, problems = read_project(texts)
+    assert found is not None, problems
+    return found
+
+
+def traced(words: str, direction: str = UPSTREAM, **dml: str) -> ColumnLineage:
+    table, _, column = words.partition(".")
+    return LineageTracer(project(**dml)).trace(ColumnOrigin(table, column), direction)  # type: ignore[arg-type] (a test's own name)
+
+
+def shown(found: ColumnLineage) -> list[str]:
+    """Write edges as `a.x -> b.y`, conditions with their clause."""
+    return [
+        f"{edge.source.table}.{edge.source.column or '*'} -> {edge.target.table}.{edge.target.column or '*'}"
+        + (f" {edge.clause}" if edge.kind is InputKind.CONDITION else "")
+        for edge in found.edges
+    ]
+
+
+def test_a_column_is_followed_up_to_what_lands_with_all_that_decides_its_rows() -> None:
+    found = traced("counted.kind")
+    assert shown(found) == [
+        "kept.kind -> counted.kind",
+        "landed.Kind -> kept.kind",
+        "kept.* -> counted.* FROM",
+        "landed.Kind -> kept.* WHERE",
+        "landed.* -> kept.* FROM",
+    ]
+    assert [(n.at, n.type, n.landed) for n in found.nodes if n.landed] == [
+        (ColumnOrigin("landed", "Kind"), "string", True),
+        (ColumnOrigin("landed"), "", True),
+    ]
+
+
+def test_a_column_is_followed_down_through_values_and_through_rows() -> None:
+    assert shown(traced("landed.Kind", DOWNSTREAM)) == [
+        "landed.Kind -> both.word",
+        "landed.Kind -> kept.kind",
+        "landed.Kind -> kept.* WHERE",
+        "kept.kind -> both.word",
+        "kept.kind -> counted.kind",
+        "kept.* -> both.* FROM",
+        "kept.* -> counted.* FROM",
+    ]
+
+
+def test_an_edge_names_file_line_and_expression() -> None:
+    (edge,) = [edge for edge in traced("kept.amount").edges if edge.target.column]
+    assert (edge.path, edge.line) == ("pipelines/facts/p/kept/sql-scripts/dml.kept.sql", 4)
+    assert edge.expression == "amount * 2"
+
+
+def test_steps_inside_a_statement_are_on_the_edge() -> None:
+    (edge,) = [edge for edge in traced("counted.kind").edges if edge.target == ColumnOrigin("counted", "kind")]
+    assert [(step.name, step.expression) for step in edge.through] == [("q.kind", "kind")]
+
+
+def test_what_cannot_be_followed_is_a_gap_where_it_stands_and_for_everything_below() -> None:
+    broken = "INSERT INTO kept SELECT id, nope AS kind, amount FROM STREAM landed WHERE gone > 1"
+    for words in ("kept.kind", "counted.kind", "both.word"):
+        gaps = {(gap.at.column, gap.name) for gap in traced(words, kept=broken).gaps}
+        assert gaps == {("kind", "nope"), ("", "gone")}
+    assert {gap.name for gap in traced("kept.id", kept=broken).gaps} == {"gone"}
+    assert {gap.name for gap in traced("landed.amount", DOWNSTREAM, kept=broken).gaps} == {"nope", "gone"}
+
+
+def test_a_declared_column_that_the_statement_does_not_write_is_a_gap() -> None:
+    starred = "INSERT INTO counted SELECT * FROM STREAM kept"
+    assert [(gap.at.column, gap.reason) for gap in traced("counted.n", counted=starred).gaps] == [
+        ("n", "the statement does not write it")
+    ]
+
+
+def test_a_star_without_some_columns_is_a_valid_statement_and_is_followed() -> None:
+    starred = "INSERT INTO counted SELECT * EXCEPT (id, amount), 1 AS n FROM STREAM kept"
+    found = traced("counted", counted=starred)
+    assert shown(found)[0] == "kept.kind -> counted.kind"
+    assert found.gaps == ()
+
+
+def test_only_statements_on_the_way_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    import core.sql.lineage.statement_lineage as reading
+
+    read: list[str] = []
+    original = reading.lineage_of
+
+    def listening(parsed: Any, columns_of: Any) -> Any:
+        read.append(parsed.writes)
+        return original(parsed, columns_of)
+
+    monkeypatch.setattr(reading, "lineage_of", listening)
+    tracer = LineageTracer(project())
+    tracer.trace(ColumnOrigin("kept", "id"), UPSTREAM)
+    tracer.trace(ColumnOrigin("kept", "kind"), UPSTREAM)
+    assert read == ["kept"]
+
+
+@pytest.mark.parametrize("direction", [UPSTREAM, DOWNSTREAM])
+def test_the_whole_has_the_edges_of_the_graph_and_no_cycle(direction: str) -> None:
+    declared = project()
+    tracer, graph = LineageTracer(declared), table_graph(declared)
+    for table in tracer.tables():
+        for edge in tracer.trace(ColumnOrigin(table), direction).edges:
+            assert edge.target.table in graph.children(edge.source.table)

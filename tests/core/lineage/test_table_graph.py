@@ -1,0 +1,73 @@
+"""The graph: order, reach and cycles."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.lineage.table_graph import TableEdge, TableGraph, cycles, table_graph
+from core.model.names import TableName as T
+from tests.support.domain_builders import project
+
+
+def graph(**reads: str) -> TableGraph:
+    return TableGraph(
+        (
+            TableEdge(T(word.rstrip("!")), T(child), not word.endswith("!"))
+            for child, words in reads.items()
+            for word in words.split()
+        ),
+        map(T, reads),
+    )
+
+
+def test_parents_and_children_come_sorted_and_say_how_they_are_read() -> None:
+    found = graph(a="", b="", c="b! a")
+    assert found.parents(T("c")) == (TableEdge(T("a"), T("c"), True), TableEdge(T("b"), T("c"), False))
+    assert found.children(T("a")) == (T("c"),)
+
+
+def test_a_parent_read_both_ways_counts_as_streamed() -> None:
+    assert graph(a="", b="a! a").parents(T("b")) == (TableEdge(T("a"), T("b"), True),)
+
+
+def test_generations_put_every_table_behind_its_parents() -> None:
+    assert graph(a="", b="a", c="a", d="b c").generations() == (("a",), ("b", "c"), ("d",))
+
+
+def test_ancestors_and_descendants_leave_the_table_itself_out() -> None:
+    found = graph(a="", b="a", c="b", x="")
+    assert found.ancestors(T("c")) == {"a", "b"}
+    assert found.descendants(T("a")) == {"b", "c"}
+
+
+def test_a_cycle_names_its_tables_in_reading_order_from_the_first_name() -> None:
+    assert cycles({T("b"): [T("a")], T("c"): [T("b")], T("a"): [T("c")]}) == (("a", "b", "c"),)
+
+
+def test_a_table_that_reads_itself_is_a_cycle_of_one() -> None:
+    assert graph(a="a", b="").cycles() == (("a",),)
+
+
+def test_each_knot_gives_one_cycle() -> None:
+    assert graph(a="b", b="a", x="y", y="x", z="x").cycles() == (("a", "b"), ("x", "y"))
+
+
+def test_generations_of_a_cycle_are_our_bug() -> None:
+    with pytest.raises(AssertionError, match="a"):
+        graph(a="b", b="a").generations()
+
+
+def test_the_graph_of_a_project_has_every_table() -> None:
+    assert table_graph(project(src="", a="src", alone="")).tables() == ("a", "alone", "src")
+
+
+@given(st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), max_size=30))
+def test_a_reported_cycle_is_one_and_its_absence_means_an_order(pairs: list[tuple[int, int]]) -> None:
+    edges = [TableEdge(T(f"t{a}"), T(f"t{b}"), True) for a, b in pairs]
+    found = TableGraph(edges)
+    known = {(edge.parent, edge.child) for edge in edges}
+    for cycle in found.cycles():
+        assert all(pair in known for pair in zip(cycle, (*cycle[1:], cycle[0]), strict=True))
+    if not found.cycles():
+        level = {table: n for n, tables in enumerate(found.generations()) for table in tables}
+        assert all(level[a] < level[b] for a, b in known)

@@ -1,0 +1,73 @@
+"""The JSON contract of planning.md §7: keys, canonical bytes, hash, round trip, damaged input."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from core.model.errors import UsageError
+from core.plan.codec import canonical_text, plan_as_json, plan_from_json, plan_hash
+from core.plan.model import Plan
+from tests.support.domain_builders import plan, project, running, table
+
+
+def one() -> Plan:
+    declared = project(table("src"), table("a", "src"), table("b", "a", product="q"))
+    return plan(declared, running(declared), "a", rebuild=True)
+
+
+def test_a_plan_comes_back_whole_through_text() -> None:
+    assert plan_from_json(json.loads(json.dumps(plan_as_json(one())))) == one()
+
+
+def test_the_documented_keys_are_there() -> None:
+    data = plan_as_json(one())
+    assert data["format"] == "headgate.plan/1"
+    assert {
+        "format", "hash", "request", "nodes", "order", "steps", "left_behind", "guards", "refusals", "warnings",
+    } <= set(data)  # fmt: skip
+    assert {
+        "table", "product", "layer", "stateful", "action", "row", "evidence", "classified", "strategy", "reason",
+        "because_of", "level", "loses", "replay_rows", "eta_s", "retention", "reversible_until",
+    } <= set(data["nodes"][0])  # fmt: skip
+    assert {"n", "do", "table", "version", "after", "why", "undo"} <= set(data["steps"][0])
+    assert data["left_behind"] == [
+        {"table": "b", "product": "q", "reads": "a__v1", "owner": "", "through": "a", "depth": 1}
+    ]
+    assert data["order"] == ["a"]
+
+
+def test_unknown_numbers_are_null() -> None:
+    node = plan_as_json(one())["nodes"][0]
+    assert node["replay_rows"] is None and node["eta_s"] is None and node["retention"] is None
+
+
+def test_every_value_is_plain_json() -> None:
+    def plain(value: object) -> bool:
+        if isinstance(value, dict):
+            return all(type(key) is str and plain(item) for key, item in value.items())
+        if isinstance(value, list):
+            return all(plain(item) for item in value)
+        return value is None or type(value) in (str, int, float, bool)
+
+    assert plain(plan_as_json(one()))
+
+
+def test_the_canonical_text_has_sorted_keys_and_no_spaces() -> None:
+    assert canonical_text({"b": [1, None], "a": "ä"}) == '{"a":"\\u00e4","b":[1,null]}'
+
+
+def test_the_hash_covers_everything_but_itself() -> None:
+    found = one()
+    assert found.hash == plan_hash(found) == plan_hash(replace(found, hash="x"))
+    assert plan_hash(replace(found, protected=True)) != found.hash
+    assert plan_hash(replace(found, steps=found.steps[:-1])) != found.hash
+    assert plan_hash(replace(found, guards=())) != found.hash
+
+
+@pytest.mark.parametrize(
+    "damage", [{"format": "x"}, {"nodes": [{}]}, {"steps": None}, {"request": {}}, {"guards": [{"x": 1}]}]
+)
+def test_a_damaged_plan_is_a_usage_error(damage: dict[str, object]) -> None:
+    with pytest.raises(UsageError):
+        plan_from_json({**plan_as_json(one()), **damage})

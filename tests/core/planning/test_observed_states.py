@@ -1,0 +1,97 @@
+"""Observed states: what is asked for, and a parent of it, is started, asked for or left; nothing is destroyed."""
+
+from dataclasses import replace
+
+import pytest
+
+from core.model.actions import StepKind
+from core.model.names import TableName as T
+from core.model.states import State
+from core.plan.model import Plan
+from tests.support.domain_builders import actions, plan, project, running, steps, table
+
+LOOKED_FOR = "the pool is asked first, and only what does not run there goes on from its checkpoint"
+GOES_ON = "it goes on from its checkpoint, nothing of it is destroyed"
+ACTION_AND_WARNING = {
+    "pending": ("resume", ""),
+    "starting": ("resume", ""),
+    "running": ("keep", ""),
+    "degraded": ("resume", f"is degraded; {GOES_ON}"),
+    "failed": ("resume", f"is failed; {GOES_ON}"),
+    "stopping": ("resume", ""),
+    "stopped": ("resume", ""),
+    "completed": ("resume", f"is completed; {GOES_ON}"),
+    "unknown": ("resume", f"is unknown; {LOOKED_FOR}, nothing of it is destroyed"),
+    "absent": ("start", ""),
+}
+SHAPES = pytest.mark.parametrize(
+    ("stateful", "product"), [(False, "p"), (True, "p"), (False, "q"), (True, "q")], ids=lambda shape: str(shape)
+)
+
+
+def world(state: str, *, stateful: bool, product: str, asked: str, **known: object) -> Plan:
+    """Plan one of src → a → b, where a is in a state."""
+    declared = project(table("src"), table("a", "src", stateful=stateful, product=product), table("b", "a"))
+    observed = running(declared, a=state, b="stopped") if asked == "b" else running(declared, a=state)
+    if T("a") in observed:
+        observed[T("a")] = replace(observed[T("a")], **known)  # type: ignore[arg-type]  # fields of Observed
+    return plan(declared, observed, asked)
+
+
+def warned(found: Plan, name: str) -> str:
+    return "; ".join(each.summary for each in found.warnings if each.table == name)
+
+
+def test_every_state_is_looked_at() -> None:
+    assert {*ACTION_AND_WARNING} == {str(state) for state in State}
+
+
+@SHAPES
+@pytest.mark.parametrize("asked", ["a", "b"], ids=["asked for", "a parent"])
+@pytest.mark.parametrize("state", ACTION_AND_WARNING)
+def test_a_state_decides_whether_it_is_begun_and_what_is_said(
+    state: str, asked: str, stateful: bool, product: str
+) -> None:
+    found = world(state, stateful=stateful, product=product, asked=asked)
+    assert (actions(found)["a"], warned(found, "a")) == ACTION_AND_WARNING[state]
+    assert not {step.do for step in found.steps} & {StepKind.STOP, StepKind.TOMBSTONE, StepKind.UNPOINT}
+    assert found.refusals == ()
+
+
+@SHAPES
+@pytest.mark.parametrize("asked", ["a", "b"], ids=["asked for", "a parent"])
+@pytest.mark.parametrize("state", [each for each in ACTION_AND_WARNING if each not in ("absent", "running")])
+def test_what_has_no_checkpoint_of_its_own_is_asked_for_and_not_started(
+    state: str, asked: str, stateful: bool, product: str
+) -> None:
+    found = world(state, stateful=stateful, product=product, asked=asked, checkpoint_ok=False)
+    assert actions(found)["a"] == "keep" and found.empty
+    (refusal,) = found.refusals
+    assert refusal.summary.startswith("a cannot be started: its checkpoint is missing, unreadable or another's")
+    assert refusal.remedy == "rebuild it: headgate plan deploy a --rebuild"
+
+
+@SHAPES
+def test_a_parent_that_was_stopped_on_purpose_is_started_for_its_reader_and_that_is_said(
+    stateful: bool, product: str
+) -> None:
+    found = world("stopped", stateful=stateful, product=product, asked="b", wanted="stopped")
+    assert steps(found) == ["resume a@1", "resume b@1 < 1"]
+    assert warned(found, "a") == "was stopped on purpose; this plan starts it"
+
+
+@pytest.mark.parametrize("state", ["failed", "degraded", "completed", "unknown"])
+def test_a_child_that_does_not_run_well_is_rebuilt_beside_what_is_there(state: str) -> None:
+    declared = project(src="", a="src", b="a")
+    found = plan(declared, running(declared, b=state), "a", rebuild=True)
+    assert warned(found, "b") == f"is {state}; it is rebuilt beside what is there, nothing of it is destroyed"
+    assert actions(found)["b"] == "rebuild"
+
+
+def test_everything_below_an_excluded_parent_that_does_not_run_is_told() -> None:
+    declared = project(src="", a="src", b="a", c="a", d="b")
+    found = plan(declared, running(declared, a="failed", b="stopped", c="stopped"), "b", "c", "d", exclude=(T("a"),))
+    assert [(each.table, each.summary) for each in found.warnings] == [
+        ("b", "lacks its parent: a is excluded and failed"),
+        ("c", "lacks its parent: a is excluded and failed"),
+    ]

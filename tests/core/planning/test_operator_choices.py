@@ -1,0 +1,329 @@
+"""What the operator chooses instead of the default: taken where it can be had, else refused with what can."""
+
+from dataclasses import replace
+
+import pytest
+
+from core.model.names import TableName as T
+from core.observed.deployment import Binding, ObservedDeployment
+from core.plan.model import Plan
+from tests.support.domain_builders import actions, steps
+from tests.support.priced_project import TEXTS, declared, node_of, observed, offered, planned, words
+
+FILTERED = f"{TEXTS['a'][1]} WHERE v > 1"
+MIN = TEXTS["b"][1].replace("max(", "min(")
+SUM = TEXTS["b"][1].replace("max(", "sum(")
+LONGER = TEXTS["b"][1].replace("10 minutes", "20 minutes")
+WHERE = TEXTS["b"][1].replace(" GROUP", " WHERE v > 1 GROUP")
+HAVING = f"{TEXTS['b'][1]} HAVING max(v) > 1"
+MORE_KEYS = TEXTS["b"][1].replace("GROUP BY k", "GROUP BY v, k")
+CAST = TEXTS["b"][1].replace("max(v)", "CAST(max(v) AS STRING)")
+RETYPED = ("CREATE TABLE b (k STRING, ts TIMESTAMP, m STRING) USING parquet", CAST)
+OTHER_SOURCE = "INSERT INTO c SELECT k, v AS m FROM STREAM a"
+MORE_SOURCES = "INSERT INTO c SELECT k, m FROM STREAM b UNION ALL SELECT k, v AS m FROM STREAM a"
+PARTITIONED = (f"{TEXTS['c'][0]} PARTITIONED BY (k)", TEXTS["c"][1])
+RETYPED_A = (TEXTS["a"][0].replace("id BIGINT", "id STRING"), TEXTS["a"][1].replace("id,", "CAST(id AS STRING) AS id,"))
+LOST = {"checkpoint_ok": False}
+
+
+def said(found: Plan, table: str) -> tuple[str, str, bool]:
+    node = node_of(found, table)
+    return str(node.action), node.strategy, node.lowered
+
+
+# Raising is free
+
+
+@pytest.mark.parametrize(
+    ("edits", "chosen", "action"),
+    [
+        ({}, "a=earliest", "rebuild"),
+        ({"a": FILTERED}, "a=earliest", "rebuild"),
+        ({"a": FILTERED}, "a=partial@2026-01-02", "rebuild"),
+        ({"a": FILTERED}, "a=seeded@now", "rebuild"),
+        ({"a": FILTERED}, "a=seeded@12", "rebuild"),
+        ({"a": FILTERED}, "a=carry-over", "rebuild"),
+        ({"b": HAVING}, "b=fork", "rebuild"),
+        ({"a": FILTERED}, "a=in-place", "restart"),
+    ],
+)
+def test_more_than_the_default_may_be_done_without_asking(edits: dict[str, str], chosen: str, action: str) -> None:
+    found = planned(declared(**edits), chosen[0], choose=chosen)
+    strategy = chosen[2:].partition("@")[0].replace("-", "_")
+    assert words(found) == [] and said(found, chosen[0]) == (action, strategy, False)
+    assert next(iter(offered(found, chosen[0]))) == strategy
+
+
+@pytest.mark.parametrize("strategy", ["earliest", "in-place", "fork", "seeded@now"])
+def test_a_table_from_outside_has_no_strategy(strategy: str) -> None:
+    found = planned(declared(), "src", "a", choose=f"src={strategy}")
+    assert words(found) == [f"{strategy.partition('@')[0]} is not for src: it has no statement. leave the choice out"]
+    assert actions(found) == {"src": "keep", "a": "keep"}
+
+
+def test_a_rebuild_that_was_chosen_takes_its_readers_along() -> None:
+    assert actions(planned(declared(), "a", choose="a=earliest")) == {
+        "src": "keep", "a": "rebuild", "b": "rebuild", "c": "rebuild",
+    }  # fmt: skip
+
+
+# Lowering
+
+
+@pytest.mark.parametrize("edit", [MIN, LONGER, WHERE], ids=["min for max", "a longer window", "a filter below"])
+def test_less_may_be_done_where_spark_takes_the_old_state(edit: str) -> None:
+    found = planned(declared(b=edit), "b", choose="b=in-place")
+    assert words(found) == [] and said(found, "b") == ("restart", "in_place", True)
+    assert steps(found) == ["restart b@1"] and "c" not in actions(found)
+    assert list(offered(found, "b"))[:2] == ["in_place", "earliest"]
+
+
+@pytest.mark.parametrize(
+    ("edits", "table", "known", "why"),
+    [
+        (
+            {"b": SUM},
+            "b",
+            {},
+            "its state has other operators, keys or values, which Spark refuses or takes for the old ones",
+        ),
+        ({"b": MORE_KEYS}, "b", {}, "its state has other operators, keys or values"),
+        ({"b": RETYPED}, "b", {}, "the old table cannot hold its columns"),
+        ({"c": MORE_SOURCES}, "c", {}, "Spark refuses a checkpoint of other sources"),
+        ({"c": OTHER_SOURCE}, "c", {}, "its positions would be taken for those of another source"),
+        ({"c": PARTITIONED}, "c", {}, "its table is written in another way"),
+        ({"b": MIN}, "b", LOST, "its checkpoint is missing, unreadable or another's"),
+        ({"b": MIN}, "b", {"deployed": None, "revision": "changed"}, "what changed is not known"),
+    ],
+    ids=["other state", "other keys", "row 5", "row 7a", "row 7c", "row 8", "row 0b", "not known"],
+)
+def test_less_is_refused_where_the_table_would_be_wrong(
+    edits: dict[str, str], table: str, known: dict[str, object], why: str
+) -> None:
+    found = planned(declared(**edits), table, choose=f"{table}=in-place", world=observed(**{table: known}))
+    (refusal,) = [each for each in found.refusals if "in-place" in each.summary]
+    assert refusal.summary.startswith(f"in-place is not for {table}: {why}")
+    assert refusal.remedy.startswith("it may be earliest") and "in-place" not in refusal.remedy
+    assert found.empty and not node_of(found, table).lowered
+
+
+def test_a_reader_of_what_is_made_anew_cannot_stay_on_its_checkpoint() -> None:
+    found = planned(declared(), "a", rebuild=True, choose="c=in-place")
+    assert words(found) == [
+        "in-place is not for c: its positions mean nothing in a parent that is re-created. "
+        "it may be earliest, partial, seam"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("edits", "chosen", "why"),
+    [
+        ({"a": RETYPED_A, "b": MIN}, "b=in-place", "its positions mean nothing in a parent that is re-created"),
+        ({"a": RETYPED_A, "b": HAVING}, "b=fork", "positions of now mean nothing in a, which is re-created"),
+        ({"a": RETYPED_A, "b": MIN}, "b=seeded@now", "positions of now mean nothing in a, which is re-created"),
+    ],
+)
+def test_what_is_chosen_is_judged_by_what_becomes_of_the_parents(edits: dict[str, str], chosen: str, why: str) -> None:
+    found = planned(declared(**edits), "a", "b", choose=chosen)
+    (refusal,) = [each for each in found.refusals if each.table == "b"]
+    assert refusal.summary == f"{chosen[2:].partition('@')[0]} is not for b: {why}"
+    assert node_of(found, "b").action == "rebuild" and found.empty
+
+
+def test_a_rebuild_that_is_asked_for_is_not_a_restart() -> None:
+    found = planned(declared(), "a", rebuild=True, choose="a=in-place")
+    assert words(found)[0].startswith("in-place is not for a: a rebuild was asked for")
+
+
+# Seams
+
+
+def test_a_seam_keeps_the_readers_table_and_what_reads_that() -> None:
+    below = ("CREATE TABLE d (k STRING) USING parquet", "INSERT INTO d SELECT k FROM STREAM c")
+    made = declared(d=below)
+    found = planned(
+        made, "b", rebuild=True, choose="c=seam", world={**observed(), T("d"): ObservedDeployment("running")}
+    )
+    assert words(found) == [] and said(found, "c") == ("restart", "seam", True)
+    assert actions(found) == {"a": "keep", "b": "rebuild", "c": "restart"}
+    assert node_of(found, "c").bindings == (Binding(T("b"), 2, True),)
+    assert steps(found) == [
+        "create b@2", "start b@2 < 1", "catch_up b@2 < 2", "restart c@1 < 2,3", "swap b < 3", "stop b@1 < 4,5",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("edits", "chosen", "why"),
+    [
+        ({}, "b=seam", "it keeps state"),
+        ({"c": f"{TEXTS['c'][1]} WHERE m > 1"}, "c=seam", "it is changed itself"),
+    ],
+)
+def test_a_seam_is_refused(edits: dict[str, str], chosen: str, why: str) -> None:
+    found = planned(declared(**edits), "a", rebuild=True, choose=chosen)
+    assert words(found)[0].startswith(f"seam is not for {chosen[0]}: {why}. it may be earliest, partial")
+    assert found.empty
+
+
+def test_a_seam_without_a_parent_that_is_made_anew_is_refused() -> None:
+    assert words(planned(declared(c=f"{TEXTS['c'][1]} WHERE m > 1"), "c", choose="c=seam")) == [
+        "seam is not for c: no parent of it is re-created. it may be in-place, earliest, partial, seeded, carry-over"
+    ]
+
+
+# Parts
+
+
+@pytest.mark.parametrize(
+    ("at", "begins", "evidence"),
+    [
+        (
+            "2026-01-02T00:05:00Z",
+            "2026-01-02T00:10:00Z",
+            "begins at 2026-01-02T00:10:00Z, the first start of a window from 2026-01-02T00:05:00Z on: "
+            "WHERE a.ts >= TIMESTAMP '2026-01-02T00:10:00Z'",
+        ),
+        (
+            "2026-01-02T00:10:00Z",
+            "2026-01-02T00:10:00Z",
+            "begins at 2026-01-02T00:10:00Z: WHERE a.ts >= TIMESTAMP '2026-01-02T00:10:00Z'",
+        ),
+    ],
+)
+def test_a_part_begins_at_the_start_of_a_window(at: str, begins: str, evidence: str) -> None:
+    node = node_of(planned(declared(b=MIN), "b", choose=f"b=partial@{at}"), "b")
+    assert (node.at, node.evidence[-1], node.loses) == (begins, evidence, ("table data from before",))
+
+
+@pytest.mark.parametrize(
+    ("chosen", "why"),
+    [
+        ("b=partial", "it needs a time or a partition: partial@2026-01-02T03:04Z"),
+        ("b=partial@12", "12 is no time and no partition; versions are of formats that this version does not read"),
+        ("b=partial@k=x", "no table that it streams is partitioned by k"),
+        ("b=seeded", "it needs a position: seeded@now, or the number of a batch"),
+        ("b=seeded@2026-01-02T00:00:00Z", "it needs a position: seeded@now, or the number of a batch"),
+        ("b=carry-over", "it keeps state, or its parents are not the same"),
+        ("b=fork", "its state is not what the new text needs"),
+        ("b=chain", "only another format, partitioning or place of its table can be chained"),
+        ("b=keyed", "its table is not upserted by a key"),
+        ("b=first", "it is not for what happens to it"),
+        ("b=earliest@12", "it begins at no place like 12"),
+    ],
+)
+def test_a_strategy_that_cannot_be_had_is_refused_with_those_that_can(chosen: str, why: str) -> None:
+    found = planned(declared(b=MIN), "b", choose=chosen)
+    strategy = chosen[2:].partition("@")[0]
+    assert words(found) == [f"{strategy} is not for b: {why}. it may be earliest, partial, seeded, in-place"]
+    assert found.empty
+
+
+def test_a_part_by_partition_of_what_is_streamed() -> None:
+    by_k = (f"{TEXTS['a'][0]} PARTITIONED BY (k)", TEXTS["a"][1])
+    plain = ("CREATE TABLE c (k STRING, m BIGINT) USING parquet", "INSERT INTO c SELECT k, v AS m FROM STREAM a")
+    world = observed()
+    world[T("a")] = replace(world[T("a")], deployed=None)
+    world[T("c")] = replace(world[T("c")], deployed=None)
+    found = planned(declared(a=by_k, c=plain), "c", choose="c=partial@k=x", world=world)
+    assert words(found) == []
+    assert node_of(found, "c").evidence[-1] == "begins at partition k=x: WHERE k >= 'x'"
+
+
+def test_a_choice_for_what_the_plan_does_not_touch_is_refused() -> None:
+    assert words(planned(declared(b=MIN), "b", choose="a=earliest")) == [
+        "earliest is not for a: nothing of it is begun. leave the choice out"
+    ]
+    assert words(planned(declared(), "a", choose="c=earliest")) == [
+        "a strategy is chosen for c, which this plan does not touch. leave the choice out"
+    ]
+
+
+# --from
+
+
+def test_what_is_asked_for_begins_where_it_is_said_and_what_reads_it_from_its_beginning() -> None:
+    found = planned(declared(), "a", "b", world={}, start="now")
+    assert [(str(n.table), n.strategy, n.at) for n in found.nodes] == [
+        ("src", "", ""), ("a", "seeded", "now"), ("b", "first", ""),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("start", "strategy", "at"),
+    [
+        ("", "earliest", ""),
+        ("earliest", "earliest", ""),
+        ("now", "seeded", "now"),
+        ("12", "seeded", "12"),
+        ("2026-01-02T00:05:00Z", "partial", "2026-01-02T00:10:00Z"),
+    ],
+)
+def test_a_rebuild_begins_where_it_is_said(start: str, strategy: str, at: str) -> None:
+    found = planned(declared(b=MIN), "b", start=start)
+    node = node_of(found, "b")
+    assert words(found) == [] and (node.strategy, node.at, node.lowered) == (strategy, at, False)
+
+
+def test_a_choice_for_one_table_stands_before_the_beginning_of_all() -> None:
+    assert node_of(planned(declared(b=MIN), "b", start="now", choose="b=partial@2026-01-02"), "b").strategy == "partial"
+
+
+@pytest.mark.parametrize(
+    ("start", "choice", "said"),
+    [
+        ("now", "b=partial@2026-01-02", True),
+        ("earliest", "b=partial@2026-01-02", True),
+        ("now", "b=earliest", True),
+        ("2026-01-02", "b=partial@2026-01-02", False),
+        ("earliest", "b=earliest", False),
+        ("", "b=partial@2026-01-02", False),
+    ],
+)
+def test_where_from_and_a_strategy_differ_it_is_told_which_counts(start: str, choice: str, said: bool) -> None:
+    found = planned(declared(b=MIN), "b", start=start, choose=choice)
+    warned = [warned.summary for warned in found.warnings if "--from" in warned.summary]
+    assert warned == ([f"--strategy {choice} counts, and not --from {start}"] if said else [])
+
+
+def test_a_time_to_begin_at_needs_an_event_time() -> None:
+    assert words(planned(declared(c=MORE_SOURCES), "c", start="2026-01-02T00:00:00Z")) == [
+        "partial is not for c: nothing tells its event time: no watermark, no window, no single timestamp. "
+        "it may be earliest, seeded"
+    ]
+
+
+# --keep-table
+
+
+def test_keep_table_restarts_what_would_be_rebuilt() -> None:
+    found = planned(declared(b=MIN), "b", keep_table=True)
+    assert words(found) == [] and said(found, "b") == ("restart", "in_place", True) and steps(found) == ["restart b@1"]
+
+
+def test_keep_table_changes_nothing_of_what_keeps_its_table_anyway() -> None:
+    found = planned(declared(a=FILTERED), "a", keep_table=True)
+    assert words(found) == [] and said(found, "a") == ("restart", "in_place", False)
+
+
+GROWN = (TEXTS["c"][0].replace("m BIGINT", "m BIGINT, n BIGINT"), "INSERT INTO c SELECT k, m, m * 2 AS n FROM STREAM b")
+
+
+@pytest.mark.parametrize(
+    ("edits", "known", "request_", "why"),
+    [
+        ({"b": SUM}, {}, {}, "b cannot keep its table: its state has other operators, keys or values"),
+        ({"b": RETYPED}, {}, {}, "b cannot keep its table: the old table cannot hold its columns"),
+        ({}, {"b": {"state": "absent"}}, {}, "b has no table to keep: it would be created"),
+        ({}, {}, {"rebuild": True}, "--keep-table and --rebuild contradict each other"),
+    ],
+)
+def test_keep_table_is_refused_where_the_table_would_be_wrong_or_new(
+    edits: dict[str, str], known: dict[str, dict[str, str]], request_: dict[str, bool], why: str
+) -> None:
+    found = planned(declared(**edits), "b", keep_table=True, world=observed(**known), **request_)
+    assert words(found)[0].startswith(why) and found.empty
+
+
+def test_keep_table_is_refused_where_columns_are_added() -> None:
+    found = planned(declared(c=GROWN), "c", keep_table=True)
+    assert words(found) == ["c cannot keep its table: it gets columns. leave out --keep-table"]

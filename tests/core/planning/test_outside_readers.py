@@ -1,0 +1,48 @@
+"""Readers outside of Headgate: each is told which table it reads now and which one it will, and no other is."""
+
+from typing import Any
+
+import pytest
+
+from core.model.names import TableName as T
+from core.plan.request import StrategyChoice
+from core.project.model import Project, Settings
+from tests.support.domain_builders import plan, project, running, table
+
+FINANCE = Settings(readers=("board", "finance report (bi-team)"))
+
+
+def declared(columns: str = "id bigint", **a: Any) -> Project:
+    return project(table("src"), table("a", "src", columns=columns, settings=FINANCE, **a), table("b", "a"))
+
+
+@pytest.mark.parametrize(
+    ("request_", "after"),
+    [
+        ({"rebuild": True}, "a__v2"),
+        ({"choices": (StrategyChoice(T("a"), "carry_over"),)}, "a__v2"),
+        ({"verb": "delete", "children": "all"}, ""),
+    ],
+    ids=["rebuilt", "rebuilt otherwise", "deleted"],
+)
+def test_a_reader_is_told_what_its_pointer_will_serve(request_: dict[str, Any], after: str) -> None:
+    made = declared()
+    found = plan(made, running(made), "a", **request_)
+    assert [(r.reader, r.owner, r.table, r.before, r.after) for r in found.readers] == [
+        ("board", "", "a", "a__v1", after), ("finance report", "bi-team", "a", "a__v1", after),
+    ]  # fmt: skip
+
+
+def test_a_reader_of_a_table_that_gets_a_column_finds_it_under_the_same_name() -> None:
+    before, after = declared(), declared("id bigint, v string")
+    found = plan(after, running(before), "a")
+    assert [(r.before, r.after) for r in found.readers] == [("a__v1", "a__v1")] * 2
+
+
+def test_a_reader_of_a_table_that_stays_as_it_is_is_told_nothing() -> None:
+    made = declared()
+    assert (
+        plan(made, running(made, a="stopped"), "a").readers
+        == ()
+        == plan(made, running(made), "b", rebuild=True).readers
+    )

@@ -1,0 +1,248 @@
+"""What may be chosen for each statement of a plan, and what it costs; nothing is priced that was not measured."""
+
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from core.model.names import TableName as T
+from core.observed.table_statistics import TableStatistics
+from core.plan.model import StrategyOffer
+from core.plan.request import PlanRequest, StrategyChoice
+from core.planning.strategy_prices import not_executable_yet
+from core.project.model import Settings
+from tests.support.domain_builders import deployed, plan, project, running, table
+from tests.support.priced_project import TEXTS, declared, measured, node_of, observed, offered, planned, words
+from tests.support.random_worlds import World, cases, times
+
+FILTERED = f"{TEXTS['a'][1]} WHERE v > 1"
+MIN = TEXTS["b"][1].replace("max(", "min(")
+SUM = TEXTS["b"][1].replace("max(", "sum(")
+HAVING = f"{TEXTS['b'][1]} HAVING max(v) > 1"
+MORE_SOURCES = "INSERT INTO c SELECT k, m FROM STREAM b UNION ALL SELECT k, v AS m FROM STREAM a"
+PARTITIONED = (TEXTS["c"][0] + " PARTITIONED BY (k)", TEXTS["c"][1])
+
+
+@pytest.mark.parametrize(
+    ("edits", "asked", "strategies"),
+    [
+        ({"a": FILTERED}, "a", ["in_place", "earliest", "partial", "seeded", "carry_over"]),
+        ({"b": HAVING}, "b", ["in_place", "earliest", "partial", "seeded", "fork"]),
+        ({"b": MIN}, "b", ["earliest", "partial", "seeded", "in_place"]),
+        ({"b": SUM}, "b", ["earliest", "partial", "seeded"]),
+        ({"c": MORE_SOURCES}, "c", ["earliest", "seeded"]),
+        ({"c": PARTITIONED}, "c", ["earliest", "partial", "seeded", "carry_over", "chain"]),
+    ],
+    ids=["row 3", "row 6c", "row 6a, same state", "row 6a, other state", "row 7a", "row 8"],
+)
+def test_the_strategies_of_a_row_with_the_default_first(
+    edits: dict[str, str], asked: str, strategies: list[str]
+) -> None:
+    assert list(offered(planned(declared(**edits), asked), asked)) == strategies
+
+
+def test_a_stateless_reader_of_what_is_rebuilt_may_keep_its_table_and_a_stateful_one_may_not() -> None:
+    found = planned(declared(), "a", rebuild=True)
+    assert list(offered(found, "b")) == ["earliest", "partial"]
+    assert list(offered(found, "c")) == ["earliest", "partial", "seam"]
+
+
+def test_what_begins_may_begin_later() -> None:
+    found = planned(declared(), "a", world={})
+    assert list(offered(found, "a")) == ["first", "partial", "seeded"]
+    assert node_of(found, "a").retention == "ok" and node_of(found, "a").replay_rows is None
+
+
+def test_what_is_kept_recorded_or_resumed_has_no_offers() -> None:
+    world = observed(a={"state": "stopped"})
+    assert not any(node.offers for node in planned(declared(), "a", "b", world=world).nodes)
+
+
+def test_a_rebuild_reads_what_its_parents_hold_and_is_done_after_the_slowest_of_them() -> None:
+    found = planned(declared(), "a", rebuild=True)
+    a, b, c = (node_of(found, name) for name in "abc")
+    assert (a.replay_rows, a.replay_bytes, a.eta_s) == (1_000, 50_000, 10.0)
+    assert (b.replay_rows, b.replay_bytes, b.eta_s) == (800, 40_000, 10.0 + 800 / 50)
+    assert (c.replay_rows, c.replay_bytes, c.eta_s) == (80, 4_000, 10.0 + 800 / 50 + 80 / 20)
+    assert offered(found, "b")["earliest"].disk_bytes == 4_000 + 512
+    assert offered(found, "a")["earliest"] == StrategyOffer(
+        "earliest", 1_000, 10.0, 50_000, 40_000, (), "swap back to the old version", "the old version is deleted"
+    )
+
+
+@pytest.mark.parametrize(
+    ("of", "unknown", "lost"),
+    [
+        ("src", "rows", "replay_rows eta_s"),
+        ("src", "bytes", "replay_bytes"),
+        ("a", "rate_rows_s", "eta_s"),
+        ("a", "bytes", "disk_bytes"),
+    ],
+)
+def test_one_figure_that_is_not_known_makes_the_price_unknown(of: str, unknown: str, lost: str) -> None:
+    world = observed(**{of: measured(of, **{unknown: None})})
+    offer = offered(planned(declared(), "a", rebuild=True, world=world), "a")["earliest"]
+    assert [
+        name for name in ("replay_rows", "eta_s", "replay_bytes", "disk_bytes") if getattr(offer, name) is None
+    ] == (lost.split())
+
+
+def test_without_any_figure_nothing_is_known_and_nothing_is_guessed() -> None:
+    world = {name: replace(seen, figures=None) for name, seen in observed().items()}
+    node = node_of(planned(declared(), "a", rebuild=True, world=world), "a")
+    assert (node.replay_rows, node.eta_s, node.replay_bytes, node.retention) == (None, None, None, "unknown")
+
+
+def test_the_state_of_a_stateful_statement_counts_as_space_and_is_asked_for() -> None:
+    world = observed(b=measured("b", state_bytes=None))
+    assert offered(planned(declared(), "b", rebuild=True, world=world), "b")["earliest"].disk_bytes is None
+
+
+def test_below_a_version_that_holds_less_nothing_is_known_of_the_rows() -> None:
+    found = planned(declared(), "a", choose="a=carry-over")
+    assert [node_of(found, name).replay_rows for name in "abc"] == [0, None, None]
+    assert node_of(found, "a").loses == ("table data from before",)
+
+
+def test_what_goes_on_from_a_checkpoint_reads_nothing_again() -> None:
+    node = node_of(planned(declared(a=FILTERED), "a"), "a")
+    assert (node.replay_rows, node.replay_bytes, node.eta_s, node.retention) == (0, 0, None, None)
+
+
+# Retention
+
+
+def test_history_that_is_gone_is_a_refusal_with_what_is_missing() -> None:
+    found = planned(declared(), "a", rebuild=True, world=observed(a=measured("a", gone=3)))
+    assert node_of(found, "a").retention == "short: 3 files that it has read are gone, earliest 2026-01-01 00:00"
+    assert found.refusals and found.empty and "3 files" in found.refusals[0].summary
+
+
+@pytest.mark.parametrize("start", ["earliest", "now", "2026-01-03T00:00:00Z"])
+def test_a_place_to_begin_takes_what_is_left(start: str) -> None:
+    found = planned(declared(), "a", rebuild=True, start=start, world=observed(a=measured("a", gone=3)))
+    assert not found.refusals
+
+
+@pytest.mark.parametrize(
+    ("at", "retention"),
+    [
+        ("2026-01-01T00:00:00Z", "ok"),
+        ("2025-12-31T23:59:59Z", "short: 1 file that it has read is gone, earliest 2026-01-01 00:00"),
+    ],
+)
+def test_a_part_needs_only_what_comes_after_its_beginning(at: str, retention: str) -> None:
+    world = observed(a=measured("a", gone=1))
+    found = planned(declared(), "a", choose=f"a=partial@{at}", world=world)
+    assert node_of(found, "a").retention == retention
+
+
+def test_readers_of_a_table_that_is_made_anew_find_everything_there() -> None:
+    world = observed(b=measured("b", gone=5))
+    assert node_of(planned(declared(), "a", rebuild=True, world=world), "b").retention == "ok"
+
+
+# What no agent carries out yet
+
+
+def test_the_strategies_of_releases_are_planned_in_full_and_named() -> None:
+    found = planned(declared(b=HAVING), "b", choose="b=fork c=seam")
+    assert not_executable_yet(found) == (("b", "fork"), ("c", "seam"))
+    assert (
+        not_executable_yet(planned(declared(b=HAVING), "b"))
+        == ()
+        == not_executable_yet(planned(declared(), "a", rebuild=True))
+    )
+    assert found.steps and not found.refusals
+
+
+def upserted(**settings: object) -> Settings:
+    return Settings(**{"mode": "upsert", "key": ("id",), "tags": ("compatible",), **settings})  # type: ignore[arg-type]
+
+
+def test_a_keyed_table_is_written_again_in_place_and_stateful_readers_are_rebuilt() -> None:
+    tolerant = Settings(tags=("tolerant",))
+    made = project(
+        table("src"), table("a", "src", settings=upserted()),
+        table("b", "a", settings=tolerant), table("c", "a", stateful=True, settings=tolerant),
+    )  # fmt: skip
+    found = plan(made, running(made), "a", rebuild=True)
+    assert list(offered(found, "a")) == ["earliest", "seeded", "carry_over", "keyed"]
+    found = plan(made, running(made), "a", choices=(StrategyChoice(T("a"), "keyed"),))
+    assert [(str(n.table), str(n.action), n.version) for n in found.nodes] == [
+        ("src", "keep", 0), ("a", "rebuild", 1), ("c", "rebuild", 2),
+    ]  # fmt: skip
+    assert [f"{s.do} {s.table}@{s.version}" for s in found.steps][:2] == ["stop a@1", "start a@1"]
+    assert not_executable_yet(found) == (("a", "keyed"),) and node_of(found, "a").loses == (
+        "table data under the same keys",
+    )
+    assert node_of(found, "c").reason.startswith("a parent is written again")
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        (Settings(key=("id",), tags=("compatible",)), Settings(tags=("tolerant",))),
+        (upserted(key=()), Settings(tags=("tolerant",))),
+        (upserted(tags=()), Settings(tags=("tolerant",))),
+        (upserted(), Settings()),
+    ],
+    ids=["appended", "no key", "not compatible", "reader not tolerant"],
+)
+def test_a_table_is_not_written_again_in_place_without_every_condition(a: Settings, b: Settings) -> None:
+    made = project(table("src"), table("a", "src", settings=a), table("b", "a", settings=b))
+    assert "keyed" not in offered(plan(made, running(made), "a", rebuild=True), "a")
+
+
+def test_a_chained_version_takes_what_comes_and_its_readers_follow() -> None:
+    below = ("CREATE TABLE d (k STRING) USING parquet", "INSERT INTO d SELECT k FROM STREAM c")
+    made = declared(c=PARTITIONED, d=below)
+    world = observed()
+    world[T("d")] = deployed(made.tables[T("d")], figures=TableStatistics())
+    found = planned(made, "c", choose="c=chain", world=world)
+    assert words(found) == []
+    assert [(str(n.table), str(n.action), n.strategy) for n in found.nodes if n.action != "keep"] == [
+        ("c", "rebuild", "chain"), ("d", "restart", "seam"),
+    ]  # fmt: skip
+    assert [f"{s.do} {s.table}@{s.version}" for s in found.steps] == [
+        "create c@2", "stop c@1", "start c@2", "catch_up c@2", "restart d@1", "swap c@2",
+    ]  # fmt: skip
+    assert not node_of(found, "d").lowered
+
+
+def test_a_table_with_a_reader_out_of_reach_is_not_chained() -> None:
+    made = declared(
+        c=PARTITIONED, crm=("CREATE TABLE crm (k STRING) USING parquet", "INSERT INTO crm SELECT k FROM STREAM c")
+    )
+    world = observed()
+    world[T("crm")] = deployed(made.tables[T("crm")])
+    assert "chain" not in offered(planned(made, "c", world=world), "c")
+    assert words(planned(made, "c", choose="c=chain", world=world)) == [
+        "chain is not for c: crm would be left behind on a version that ends. "
+        "it may be earliest, partial, seeded, carry-over"
+    ]
+
+
+@given(cases(), st.randoms(use_true_random=False))
+@settings(max_examples=times(2))
+def test_whatever_is_offered_can_be_had(drawn: tuple[World, PlanRequest], chance: random.Random) -> None:
+    world, request = drawn[0], replace(drawn[1], exclude=(), choices=(), keep_table=False, start="")
+    found = world.plan(request)
+    nodes = [node for node in found.nodes if node.offers and not found.refusals]
+    for node in chance.sample(nodes, min(4, len(nodes))):
+        offer = chance.choice([each for each in node.offers if "partition" not in each.note])
+        at = {"partial": "2026-01-02T00:00:00Z", "seeded": "now"}.get(offer.strategy, "")
+        again = world.plan(replace(request, choices=(StrategyChoice(node.table, offer.strategy, at),)))
+        event(offer.strategy)
+        assert [refusal for refusal in again.refusals if refusal.table == node.table] == []
+        assert node_of(again, node.table).offers[0].strategy == node_of(again, node.table).strategy == offer.strategy
+
+
+def test_what_is_made_anew_from_a_table_that_was_cut_loses_rows_as_well() -> None:
+    found = planned(declared(), "a", rebuild=True, children="all", start="now")
+    cut = ("table data from before",)
+    assert {str(node.table): node.loses for node in found.nodes} == {"src": (), "a": cut, "b": cut, "c": cut}
+    whole = planned(declared(), "a", rebuild=True, children="all")
+    assert not any(node.loses for node in whole.nodes)

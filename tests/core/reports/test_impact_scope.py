@@ -1,0 +1,47 @@
+"""The part of a project that plans of one table look at; that a plan is the same over it, `test_impact` proves."""
+
+from dataclasses import replace
+
+from core.observed.deployment import Binding, ObservedDeployment
+from core.reports.impact import as_if_running
+from core.reports.impact_scope import affected_part
+from tests.support.domain_builders import T, project, table
+
+DECLARED = project(
+    table("src"),
+    table("a", "src"),
+    table("b", "a side"),
+    table("side", "far"),
+    table("far"),
+    table("c", "b", unit="set"),
+    table("d", "away", unit="set"),
+    table("away"),
+    table("other", "src"),
+)
+
+
+def part(root: str, observed: dict[str, ObservedDeployment] | None = None) -> str:
+    found, seen = affected_part(DECLARED, {T(name): one for name, one in (observed or {}).items()}, T(root))
+    assert set(seen) <= set(observed or {})
+    return " ".join(found.tables)
+
+
+def test_it_is_what_is_below_with_statement_sets_and_all_above_that() -> None:
+    assert part("a") == "a away b c d far side src"
+    assert part("other") == "other src"
+
+
+def test_what_is_bound_counts_as_what_is_read() -> None:
+    observed = {str(name): seen for name, seen in as_if_running(DECLARED).items()}
+    observed["other"] = replace(observed["other"], bindings=(Binding(T("c"), 1, True),))
+    assert "other" in part("a", observed).split()
+
+
+def test_a_deployment_of_which_only_the_texts_are_known_makes_it_the_whole() -> None:
+    assert part("other", {"c": ObservedDeployment(state="running")}) == " ".join(DECLARED.tables)
+
+
+def test_a_pointer_that_leads_elsewhere_is_looked_at() -> None:
+    observed = {str(name): seen for name, seen in as_if_running(DECLARED).items()}
+    observed["far"] = replace(observed["far"], pointer="other__v1")
+    assert "far" in part("other", observed).split()

@@ -1,0 +1,152 @@
+"""A run driven as values: order, failure passed down, an operator's words, and what a new agent finds."""
+
+import itertools
+
+import pytest
+
+from core.model.actions import StepKind
+from core.model.names import TableName
+from core.plan.model import Step
+from core.run.model import (
+    FINISHED,
+    RUN_TRANSITIONS,
+    STEP_TRANSITIONS,
+    IllegalTransition,
+    Run,
+    RunState,
+    StepProgress,
+    StepState,
+)
+from core.run.state_machine import (
+    AbortVersions,
+    GateOpened,
+    OperatorControl,
+    PerformStep,
+    PollGate,
+    StepDone,
+    StepFailed,
+    StepKept,
+    advance_run,
+    recover_run,
+)
+
+
+def step(n: int, do: StepKind, table: str, *after: int) -> Step:
+    return Step(n, do, TableName(table), 2, after, why="", undo="")
+
+
+def rebuild() -> Run:
+    """Two chains that are swapped together: a is read by b; c stands alone."""
+    steps = (
+        step(1, StepKind.CREATE, "a"),
+        step(2, StepKind.START, "a", 1),
+        step(3, StepKind.CATCH_UP, "a", 2),
+        step(4, StepKind.CREATE, "b", 1),
+        step(5, StepKind.START, "b", 2, 4),
+        step(6, StepKind.CATCH_UP, "b", 5),
+        step(7, StepKind.SWAP, "b", 3, 6),
+        step(8, StepKind.STOP, "b", 7),
+        step(9, StepKind.CREATE, "c"),
+    )
+    return Run("r", RunState.RUNNING, tuple(StepProgress(s) for s in steps))
+
+
+def drive(run: Run, answers: dict[int, object], *first: object) -> tuple[Run, list[int]]:
+    """Answer every intent with what `answers` says of its step (StepDone unless said), and note what was performed."""
+    performed: list[int] = []
+    evidence: list[object] = list(first)
+    for _ in range(100):
+        run, intents = advance_run(run, evidence)  # type: ignore[arg-type]  # Answers are evidence.
+        evidence = []
+        for intent in intents:
+            match intent:
+                case PerformStep(s):
+                    performed.append(s.n)
+                    opened = GateOpened(s.n) if s.do is StepKind.CATCH_UP else StepDone(s.n)
+                    evidence.append(answers.get(s.n, opened))
+                case PollGate(s):
+                    evidence.append(StepDone(s.n))
+        if not intents:
+            break
+    return run, performed
+
+
+def states(run: Run) -> dict[int, str]:
+    return {p.step.n: p.state.value for p in run.steps}
+
+
+def test_every_step_is_performed_after_those_it_needs() -> None:
+    run, performed = drive(rebuild(), {})
+    assert run.state is RunState.DONE
+    assert set(states(run).values()) == {"done"}
+    for progress in run.steps:
+        assert all(performed.index(n) < performed.index(progress.step.n) for n in progress.step.after)
+
+
+def test_a_failure_blocks_everything_below_it_and_nothing_else() -> None:
+    run, _ = drive(rebuild(), {5: StepFailed(5, "Spark refused it")})
+    assert states(run) == {
+        1: "done", 2: "done", 3: "done", 4: "done", 5: "failed", 6: "blocked", 7: "blocked", 8: "blocked", 9: "done",
+    }  # fmt: skip
+    assert run.state is RunState.FAILED
+    assert run.step(6).note == "needs step 5, which is failed"
+
+
+def test_a_failed_run_goes_on_where_it_failed_once_it_is_retried() -> None:
+    failed, _ = drive(rebuild(), {5: StepFailed(5, "Spark refused it")})
+    run, performed = drive(failed, {}, OperatorControl("retry"))
+    assert (run.state, performed) == (RunState.DONE, [5, 6, 7, 8])
+
+
+def test_a_kept_step_lets_the_next_go_on() -> None:
+    run, _ = drive(rebuild(), {8: StepKept(8, "crm reads it")})
+    assert (states(run)[8], run.state) == ("kept", RunState.DONE)
+
+
+def test_a_paused_run_begins_nothing_but_looks_at_its_gates() -> None:
+    run, _ = advance_run(rebuild(), [])
+    run, _ = advance_run(run, [StepDone(1)])
+    run, _ = advance_run(run, [StepDone(2)])
+    paused, intents = advance_run(run, [GateOpened(3), OperatorControl("pause")])
+    assert (paused.state, intents) == (RunState.PAUSED, (PollGate(run.step(3).step),))
+    resumed, intents = advance_run(paused, [OperatorControl("resume")])
+    assert resumed.state is RunState.RUNNING
+    assert [i.step.n for i in intents if isinstance(i, PerformStep)] == [4]
+
+
+def test_cancel_before_the_swap_stops_what_stands_beside_the_serving_versions() -> None:
+    run, _ = drive(rebuild(), {6: StepFailed(6, "did not catch up")})
+    run, intents = advance_run(run, [OperatorControl("cancel")])
+    assert intents == (AbortVersions((("a", 2), ("b", 2))),)
+    assert run.state is RunState.CANCELLED
+    assert states(run)[7] == "cancelled"
+
+
+def test_cancel_after_the_swap_stops_nothing() -> None:
+    run, _ = drive(rebuild(), {8: StepFailed(8, "pool gone")})
+    run, intents = advance_run(run, [OperatorControl("cancel")])
+    assert (run.state, intents) == (RunState.CANCELLED, ())
+
+
+def test_a_new_agent_begins_again_what_was_begun_without_evidence() -> None:
+    run, intents = advance_run(rebuild(), [])
+    assert [i.step.n for i in intents if isinstance(i, PerformStep)] == [1]
+    again, intents = advance_run(recover_run(run), [])
+    assert [i.step.n for i in intents if isinstance(i, PerformStep)] == [1]
+    assert again.step(1).tries == 2
+
+
+@pytest.mark.parametrize(("before", "after"), list(itertools.product(StepState, StepState)))
+def test_steps_move_by_the_table_and_no_other_way(before: StepState, after: StepState) -> None:
+    progress = StepProgress(step(1, StepKind.START, "a"), before)
+    if after in STEP_TRANSITIONS[before]:
+        assert progress.become(after).state is after
+    else:
+        with pytest.raises(IllegalTransition):
+            progress.become(after)
+
+
+def test_every_state_has_its_row_and_ends_are_finished() -> None:
+    assert set(STEP_TRANSITIONS) == set(StepState)
+    assert set(RUN_TRANSITIONS) == set(RunState)
+    assert {state for state, following in STEP_TRANSITIONS.items() if not following} <= FINISHED

@@ -1,0 +1,75 @@
+"""Where each column of a statement comes from: text pairs in tests/fixtures/lineage, judged by hand."""
+
+from pathlib import Path
+
+import pytest
+
+from core.model.names import TableName
+from core.sql.ddl_reader import read_ddl
+from core.sql.lineage.model import InputKind, LineageInput, StatementLineage
+from core.sql.lineage.statement_lineage import lineage_of
+from core.sql.statement import Column
+from core.sql.statement_reader import read_statements
+
+FIXTURES = Path(__file__).parents[3] / "fixtures/lineage"
+
+
+def declared() -> dict[str, tuple[Column, ...]]:
+    """Read the tables that all cases share."""
+    found = {}
+    for text in (FIXTURES / "tables.sql").read_text().split(";\n"):
+        if text.strip():
+            ddl, problems = read_ddl(text, "tables.sql")
+            assert ddl is not None, problems
+            found[str(ddl.table)] = ddl.columns
+    return found
+
+
+TABLES = declared()
+
+
+def cases() -> list[tuple[str, str, list[str]]]:
+    """Give name, SELECT and expected lines of every case."""
+    found = []
+    for block in (FIXTURES / "statements.txt").read_text().split("== ")[1:]:
+        head, _, expected = block.partition("\n--\n")
+        name, _, select = head.partition("\n")
+        found.append((name, select, expected.strip().splitlines()))
+    return found
+
+
+CASES = cases()
+
+
+def columns_of(name: TableName) -> tuple[Column, ...] | None:
+    return TABLES.get(name)
+
+
+def followed(select: str) -> StatementLineage:
+    """Read a SELECT as the statement of a table."""
+    statements, problems = read_statements(f"INSERT INTO t {select}", "dml.t.sql")
+    assert statements, problems
+    return lineage_of(statements[0], columns_of)
+
+
+def told(found: StatementLineage) -> list[str]:
+    """Write a lineage as the fixtures do; conditions that stand on no column, and expressions, are left out."""
+    lines = []
+    for output in found.outputs:
+        values = " ".join(place(each) for each in output.inputs if each.kind is InputKind.VALUE)
+        conditions = " ".join(place(each) for each in output.inputs if each.kind is InputKind.CONDITION)
+        lines.append(f"{output.name} <- {values or '-'}" + (f" if {conditions}" if conditions else ""))
+    for condition in found.conditions:
+        lines.append(f"{condition.clause}: {' '.join(place(each) for each in condition.inputs) or '-'}")
+    return [*lines, *(f"? {each.name} in {each.within}: {each.reason}" for each in found.unresolved)]
+
+
+def place(each: LineageInput) -> str:
+    fields = f"/{','.join(each.fields)}" if each.fields else ""
+    column = each.origin.column
+    return f"{each.origin.table}.{f'`{column}`' if ' ' in column else column or '*'}{fields}"
+
+
+@pytest.mark.parametrize(("select", "expected"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+def test_every_column_and_every_condition_is_followed_to_the_tables(select: str, expected: list[str]) -> None:
+    assert told(followed(select)) == expected

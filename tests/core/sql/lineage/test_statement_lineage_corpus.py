@@ -1,0 +1,69 @@
+"""Lineage of every statement of the corpus, beside the columns and sources that Spark 4.2.0 was recorded to find."""
+
+import pytest
+from sql_corpus import Case, Verdict, cases, load, tables
+
+from core.model.names import TableName
+from core.sql.ddl_reader import read_ddl
+from core.sql.lineage.model import StatementLineage
+from core.sql.lineage.statement_lineage import lineage_of
+from core.sql.statement import Column, ParsedStatement
+from core.sql.statement_reader import read_statements
+
+
+def declared() -> dict[str, tuple[Column, ...]]:
+    """Read the tables of the corpus; its view over orders has the columns of orders, the other views three."""
+    found = {}
+    for text in tables():
+        ddl, _ = read_ddl(text, "tables.sql")
+        if ddl is not None:
+            found[str(ddl.table)] = ddl.columns
+    three = tuple(column for column in found["orders"] if column.name in ("id", "amount", "ts"))
+    return {**found, "paid_orders": found["orders"], "day-orders": three, "my orders": three, "shop.orders": three}
+
+
+TABLES = declared()
+RECORDED = load()
+
+
+def columns_of(name: TableName) -> tuple[Column, ...] | None:
+    return TABLES.get(name)
+
+
+def accepted() -> list[tuple[str, ParsedStatement, Verdict]]:
+    """Give what both read: our statement, and what Spark said of it."""
+    found = []
+    for case in cases():
+        for text, verdict in zip(case.statements, RECORDED.get(case.key, []), strict=False):
+            written = text if "INSERT" in text.upper() else f"INSERT INTO totals {text}"
+            parsed, _ = read_statements(written, "dml.sql", every_table_streams=case.reads == "stream")
+            if len(parsed) == 1 and not verdict.refused and verdict.columns:
+                found.append((case.key, parsed[0], verdict))
+    return found
+
+
+ACCEPTED = accepted()
+
+
+def test_there_is_a_corpus_to_compare_with() -> None:
+    assert len(ACCEPTED) > 200
+
+
+@pytest.mark.parametrize(("parsed", "verdict"), [each[1:] for each in ACCEPTED], ids=[each[0] for each in ACCEPTED])
+def test_columns_and_sources_are_those_that_spark_found(parsed: ParsedStatement, verdict: Verdict) -> None:
+    found = lineage_of(parsed, columns_of)
+    assert found.unresolved == ()
+    assert [output.name for output in found.outputs] == [column.lower() for column in verdict.columns]
+    assert tables_of(found) <= {table.lower() for table, _, _ in verdict.reads}
+
+
+def tables_of(found: StatementLineage) -> set[str]:
+    return {str(i.origin.table) for each in (*found.outputs, *found.conditions) for i in each.inputs}
+
+
+def test_a_statement_that_spark_refuses_is_followed_or_said_and_never_raises() -> None:
+    for case in cases():
+        assert isinstance(case, Case)
+        for parsed in read_statements(case.text, "dml.sql", every_table_streams=case.reads == "stream")[0]:
+            found = lineage_of(parsed, columns_of)
+            assert found.outputs or found.unresolved

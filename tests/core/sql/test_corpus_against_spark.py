@@ -1,0 +1,44 @@
+"""A part of the corpus, asked again: Spark still says what was recorded of it."""
+
+import re
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from spark_verdicts import prepare, verdict
+from sql_corpus import Case, Verdict, cases, load
+
+from pipelines.local_pool.connect_server import LocalPool
+from pipelines.spark.session import Session
+
+pytestmark = pytest.mark.spark
+
+ASKED = [case for case in cases() if case.reads == "batch" and case.construct not in ("part_names", "quoted_names")][
+    ::40
+]
+"""Every fortieth case: they take about half a second each."""
+
+
+@pytest.fixture(scope="module")
+def corpus(pool: LocalPool) -> Iterator[Session]:
+    """A session of its own, with the tables of the corpus in a database of its own."""
+    session = Session(pool.url, pool.token, str(uuid.uuid4()))
+    session.attach()
+    session.spark.sql("CREATE DATABASE IF NOT EXISTS corpus")
+    session.spark.sql("USE corpus")
+    prepare(session.spark)
+    yield session
+    session.close()
+
+
+@pytest.mark.parametrize("case", ASKED, ids=lambda case: case.key)
+def test_spark_says_what_was_recorded(corpus: Session, tmp_path: Path, case: Case) -> None:
+    said = [verdict(corpus.spark, each, tmp_path) for each in case.statements]
+    assert [classless(each) for each in said] == [classless(each) for each in load()[case.key]]
+
+
+def classless(said: Verdict) -> Verdict:
+    """Leave out an error class that has no name of its own."""
+    return replace(said, refused=re.sub(r"^_LEGACY_ERROR_TEMP_\d+: ", "", said.refused)[:100])

@@ -1,0 +1,60 @@
+"""Random statements, and those that random ones have found: our reading beside Spark's analysis, and beside a start."""
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+from random_sql import statement
+from spark_comparison import STRICTER, UNSAFE, Asked, read, reason
+
+from core.sql.statement_reader import read_statements
+from pipelines.local_pool.connect_server import LocalPool
+from pipelines.spark.session import Session
+
+LISTED = Path(__file__).parents[2] / "fixtures" / "sql" / "beside_spark.txt"
+FOUND = [line.split(maxsplit=1) for line in LISTED.read_text().splitlines() if line and not line.startswith("#")]
+
+
+@pytest.fixture(scope="module")
+def asked(pool: LocalPool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
+    """Spark's answers, in a session of its own."""
+    session = Session(pool.url, pool.token, str(uuid.uuid4()))
+    session.attach()
+    yield Asked(session, tmp_path_factory.mktemp("started"))
+    session.close()
+
+
+@pytest.mark.parametrize(("expected", "text"), FOUND)
+def test_what_random_statements_found_is_refused_or_accepted_as_by_spark(expected: str, text: str) -> None:
+    _, problems = read_statements(f"INSERT INTO t {text}", "q.sql")
+    assert bool(problems) is (expected == "refused"), problems
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(("expected", "text"), FOUND)
+def test_spark_refuses_and_accepts_what_the_list_says(asked: Asked, expected: str, text: str) -> None:
+    failure, _ = asked.start(text)
+    assert bool(failure) is (expected == "refused"), failure
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("number", range(24))
+def test_a_random_statement_loses_no_relation_and_no_state(asked: Asked, number: int) -> None:
+    random = Random(f"tests/{number}")
+    text = str(statement(random))
+    finding = read(asked, text, start=random.random() < 0.2)
+    assert finding.outcome != UNSAFE, f"{finding.words}\n{text}"
+    assert finding.outcome != STRICTER or reason(finding), f"{finding.words}\n{text}"
+
+
+def test_a_seed_gives_the_same_statement_each_time() -> None:
+    assert str(statement(Random("1/7"))) == str(statement(Random("1/7")))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_random_statement_is_read_or_refused(seed: int) -> None:
+    for number in range(50):
+        found, problems = read_statements(f"INSERT INTO t {statement(Random(f'{seed}/{number}'))}", "q.sql")
+        assert bool(found) is not bool(problems)

@@ -1,0 +1,62 @@
+"""Texts out of all proportion are read or refused; no exception escapes, and the parser never ends the process."""
+
+import pytest
+
+from core.sql.ddl_reader import read_ddl
+from core.sql.statement_reader import read_statements
+from core.sql.tokens.lexer import MOST_INDEXES, MOST_TOKENS, open_sql
+from tests.bench.oversized_text_cases import Text, fill, nested, select, where, wide_texts
+
+
+@pytest.mark.parametrize("text", [*nested(70), *nested(2_000)], ids=lambda text: text.what)
+def test_what_stands_in_itself_again_and_again_is_read_or_refused(text: Text) -> None:
+    found, problems = read_ddl(text.text, "f.sql") if text.kind == "ddl" else read_statements(text.text, "f.sql")
+    assert bool(found) is not any(problem.severity.value == "error" for problem in problems)
+
+
+@pytest.mark.parametrize("text", list(wide_texts()), ids=lambda text: text.what)
+def test_what_people_and_generators_write_is_read(text: Text) -> None:
+    found, problems = read_ddl(text.text, "f.sql") if text.kind == "ddl" else read_statements(text.text, "f.sql")
+    assert found and problems == ()
+
+
+def test_a_text_of_too_many_words_is_refused_where_they_become_too_many() -> None:
+    lines = fill(lambda n: f"\n  c_{n}", ",", pieces=MOST_TOKENS // 2)
+    (problem,) = read_statements(select(lines), "f.sql")[1]
+    assert problem.summary == f"the text has more than {MOST_TOKENS:,} words and signs"
+    assert problem.where and problem.where.line > MOST_TOKENS // 2 - 10
+
+
+def test_a_chain_of_indexes_is_refused_before_it_ends_the_process() -> None:
+    (problem,) = read_statements(where("a" + "[0]" * (MOST_INDEXES + 2) + " = 1"), "f.sql")[1]
+    assert problem.summary == "the SQL is nested too deeply to be read safely"
+
+
+def test_each_of_many_wrong_statements_has_its_own_line() -> None:
+    text = ";\n".join(["INSERT INTO t SELECT id FROM"] * 500)
+    problems = read_statements(text, "f.sql")[1]
+    assert [problem.where.line for problem in problems if problem.where] == list(range(1, 501))
+
+
+def test_strings_side_by_side_are_one_string() -> None:
+    (parsed,), problems = read_statements(select("'a''b''''c' AS kind"), "f.sql")
+    assert problems == () and parsed.columns[0].expression == r"'a\'b\'\'c'"
+
+
+@pytest.mark.parametrize("text", ["", "one line", "\n", "a\nb", "a\n\nb\n"])
+def test_every_place_has_the_line_that_counting_gives(text: str) -> None:
+    source = open_sql(text, "f.sql")
+    assert [source.line(at) for at in range(len(text) + 1)] == [
+        text[:at].count("\n") + 1 for at in range(len(text) + 1)
+    ]
+
+
+def test_a_chain_of_parts_that_build_on_each_other_grows_with_its_length_alone() -> None:
+    def canonical(parts: int) -> str:
+        chain = ", ".join(f"c{n} AS (SELECT id, v + v AS v FROM c{n - 1} WHERE v > {n})" for n in range(1, parts))
+        text = f"INSERT INTO t WITH c0 AS (SELECT id, v FROM STREAM orders), {chain} SELECT id, v FROM c{parts - 1}"
+        (found,), problems = read_statements(text, "dml.t.sql")
+        assert not problems
+        return found.canonical
+
+    assert len(canonical(80)) < 3 * len(canonical(40))

@@ -1,0 +1,62 @@
+"""Drill: what Spark makes of an edited statement on its old checkpoint, beside what we call the edit.
+
+Run: PYTHONPATH=. python tests/drills/edited_statement_on_old_checkpoint.py [FOLDER [WORD…]]. For every pair of
+fixtures/plans/same_checkpoint.txt, or those whose names hold a WORD, the old text runs over part 1 of the input and
+the new text over part 2, on one checkpoint and one table; the new text alone runs over both parts on its own. The two
+tables are equal; or equal but for rows that the old text wrote, behind the seam; or they differ or cannot be read; or
+Spark refuses. An edit that is not equal may not be recorded, one that differs or is refused may not be restarted, and
+one that is rebuilt although Spark would have been right says why. Takes five minutes on two idle cores.
+"""
+
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
+
+from checkpoint_trials import Trial, run, verdict
+from revision_pairs import edits
+
+from core.changes.classification import classify
+from core.project.model import Pool
+from pipelines.local_pool.connect_server import LocalPool
+
+
+def main() -> int:
+    root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(tempfile.mkdtemp(prefix="headgate-same-checkpoint-"))
+    root.mkdir(parents=True, exist_ok=True)
+    words = sys.argv[2:]
+    found = [e for e in edits("same_checkpoint.txt") if not words or any(word in e.name for word in words)]
+    trials = [Trial(edit, number, classify(edit.old, edit.new)) for number, edit in enumerate(found)]
+    pool = LocalPool(root / "home", Pool(cores=2, memory="1g"))
+    pool.start()
+    try:
+        pool.ready()
+        run(trials, pool, root)
+    finally:
+        pool.end()
+    return report(trials)
+
+
+def report(trials: Sequence[Trial]) -> int:
+    """Print the table; 1 when a row is wrong, or is not what the fixture says."""
+    wrong = 0
+    print(f"{'EDIT':58} {'SPARK 4.2.0':62} {'ROW':4} {'ACTION':8} VERDICT")
+    for trial in trials:
+        said = verdict(trial.outcome, trial.change)
+        if trial.edit.expected[0] != trial.outcome:
+            said += f"; the fixture says {trial.edit.expected[0]}"
+        wrong += said.startswith("WRONG") or "; the fixture says" in said
+        name = ", ".join((trial.edit.name, *trial.edit.marks))
+        print(f"{name:58} {trial.outcome:62} {trial.change.row:4} {trial.change.action:8} {said}")
+    kinds = Counter(trial.outcome.split()[0] for trial in trials)
+    print(
+        f"{len(trials)} edits: {', '.join(f'{count} {kind}' for kind, count in sorted(kinds.items()))}; {wrong} wrong"
+    )
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,199 @@
+"""Drill: stop a statement while the pool is frozen, while the ledger is locked, and while the ledger's disk is full.
+
+Run: python tests/drills/stop_under_faults.py [frozen] [locked] [full]; all without a word. Takes some four minutes.
+`full` mounts a small tmpfs as HEADGATE_HOME and needs root; where it may not mount, it says so and fails.
+"""
+
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
+
+from tiny_project import Tiny, until
+
+FROZEN_S = 60.0
+QUIET_S = 5.0
+"""Longer than two triggers of the tiny project."""
+
+
+def main() -> int:
+    words = sys.argv[1:] or list(DRILLS)
+    bad = 0
+    for word in words:
+        root = Path(tempfile.mkdtemp(prefix="headgate-drill-"))
+        print(f"== {word}", flush=True)
+        try:
+            DRILLS[word](root)
+            print(f"{word}: ok", flush=True)
+        except (AssertionError, OSError, subprocess.SubprocessError) as error:
+            print(f"{word}: FAILED: {error}", flush=True)
+            bad += 1
+        finally:
+            shutil.rmtree(root, ignore_errors=True)
+    print(f"{bad} of {len(words)} failed")
+    return 1 if bad else 0
+
+
+def frozen(root: Path) -> None:
+    """A pool that does not answer: it is said, a stop is sent and not confirmed, and holds once the pool is back."""
+    with_tiny(Tiny(root, {"HEADGATE_MEASURE_S": "1"}), _frozen)
+
+
+def _frozen(tiny: Tiny) -> None:
+    pid = tiny.pool_pid()
+    os.kill(pid, signal.SIGSTOP)
+    began = time.monotonic()
+    try:
+        until(lambda: "silent" in tiny.run("ls").stderr, 30, "ls says that the pool is silent")
+        say(f"ls after {time.monotonic() - began:.1f} s: {tiny.run('ls').stderr.strip()}")
+        asked = time.monotonic()
+        said = tiny.run("stop", "marked", "--confirm", "yes")
+        say(f"stop, exit code {said.returncode} after {time.monotonic() - asked:.1f} s: {said.stdout.strip()}")
+        assert "sent, not confirmed" in said.stdout, said.stdout + said.stderr
+        wait_until(began + FROZEN_S)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    thawed = time.monotonic()
+    until(lambda: tiny.statements()["marked"]["state"] == "stopped", 60, "the stop took effect")
+    say(f"stopped {time.monotonic() - thawed:.1f} s after the pool went on")
+    assert tiny.pool_pid() == pid, "the pool is the same"
+    until(lambda: tiny.statements()["kept"]["state"] == "running", 30, "its sibling runs")
+    nothing_moves(tiny)
+    goes_on(tiny)
+
+
+def locked(root: Path) -> None:
+    """A ledger that another process holds: the stop is not delayed, and the ledger learns it later."""
+    with_tiny(Tiny(root, {"HEADGATE_MEASURE_S": "1"}), _locked)
+
+
+def _locked(tiny: Tiny) -> None:
+    holder = sqlite3.connect(tiny.home() / "ledger.db", isolation_level=None)
+    holder.execute("BEGIN EXCLUSIVE")
+    try:
+        stop_through(tiny)
+        time.sleep(QUIET_S)  # The agent's rounds meet the lock meanwhile.
+        assert entries(tiny) == 1, f"{entries(tiny)} entries are in the emergency journal"
+    finally:
+        holder.execute("ROLLBACK")
+        holder.close()
+    learned(tiny)
+
+
+def full(root: Path) -> None:
+    """A home on a disk without a free byte: the stop works, and the ledger learns it once there is room."""
+    home = root / "home"
+    home.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "none", str(home)], check=True)
+    try:
+        with_tiny(Tiny(root, {"HEADGATE_MEASURE_S": "1"}), _full)
+    finally:
+        subprocess.run(["umount", "-l", str(home)], check=True)
+
+
+def _full(tiny: Tiny) -> None:
+    filler = tiny.home() / "filler"
+    fill(filler)
+    try:
+        stop_through(tiny)
+        fill(filler)
+        row = tiny.statements()["marked"]
+        assert (row["state"], row["wanted"]) == ("running", "running"), f"the ledger took it: {row}"
+        say(f"the ledger still says {row['state']}, wanted {row['wanted']}")
+        say(f"{entries(tiny)} entries reached the emergency journal, the rest is in the agent's memory")
+    finally:
+        filler.unlink()
+    learned(tiny)
+
+
+def with_tiny(tiny: Tiny, drill: Callable[[Tiny], None]) -> None:
+    """Bring a tiny project up, let the drill at it, and end it."""
+    tiny.write()
+    tiny.land(50)
+    tiny.done("up")
+    try:
+        assert tiny.apply(tiny.plan("--all")).returncode == 0
+        until(lambda: len(tiny.ids("marked", 1)) == tiny.landed, 90, "all rows arrived")
+        until(lambda: tiny.statements()["marked"]["state"] == "running", 30, "it runs")
+        drill(tiny)
+    finally:
+        tiny.down()
+
+
+def stop_through(tiny: Tiny) -> None:
+    """Stop a statement while the ledger takes nothing, and prove that it is gone from Spark."""
+    asked = time.monotonic()
+    said = tiny.run("stop", "marked", "--confirm", "yes", "--json")
+    say(f"stop, exit code {said.returncode} after {time.monotonic() - asked:.1f} s: {' '.join(said.stdout.split())}")
+    assert said.returncode == 0, said.stdout + said.stderr
+    assert json.loads(said.stdout)["statements"][0]["outcome"] == "stopped", said.stdout
+    nothing_moves(tiny)
+
+
+def nothing_moves(tiny: Tiny) -> None:
+    """Land rows and see that the stopped statement does not take them."""
+    before = tiny.ids("marked", 1)
+    tiny.land(10)
+    until(lambda: len(tiny.ids("kept", 1)) == tiny.landed, 60, "its parent takes new rows")
+    time.sleep(QUIET_S)  # The absence of something has no condition to wait for.
+    assert tiny.ids("marked", 1) == before, "the stopped statement took rows"
+
+
+def learned(tiny: Tiny) -> None:
+    """See the ledger learn of the stop, then start again."""
+    began = time.monotonic()
+    until(lambda: tiny.statements()["marked"]["state"] == "stopped", 60, "the ledger learned of the stop")
+    row = tiny.statements()["marked"]
+    say(f"the ledger says {row['state']}, wanted {row['wanted']}, after {time.monotonic() - began:.1f} s")
+    until(lambda: entries(tiny) == 0, 30, "the emergency journal is empty")
+    assert tiny.statements()["marked"]["wanted"] == "stopped"
+    goes_on(tiny)
+
+
+def goes_on(tiny: Tiny) -> None:
+    """Start it again: every landed row is there once."""
+    tiny.done("start", "marked", "--confirm", "yes")
+    until(lambda: tiny.ids("marked", 1) == list(range(1, tiny.landed + 1)), 60, "every row arrived once")
+    say(f"started again: {tiny.landed} landed rows, each once")
+
+
+def entries(tiny: Tiny) -> int:
+    """Count the entries of the emergency journal on disk."""
+    path = tiny.home() / "emergency.jsonl"
+    return len([line for line in path.read_text().splitlines() if line]) if path.exists() else 0
+
+
+def fill(path: Path) -> int:
+    """Take every free byte of a disk; gives how many were taken."""
+    taken = 0
+    with path.open("ab", buffering=0) as file:
+        for size in (1 << 20, 4096, 1):
+            try:
+                while written := file.write(b"\0" * size):
+                    taken += written
+            except OSError:
+                continue
+    return taken
+
+
+def wait_until(moment: float) -> None:
+    time.sleep(max(0.0, moment - time.monotonic()))  # How long it is frozen is what is drilled.
+
+
+def say(line: str) -> None:
+    print(f"  {line}", flush=True)
+
+
+DRILLS: dict[str, Callable[[Path], None]] = {"frozen": frozen, "locked": locked, "full": full}
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,78 @@
+"""Measuring: what a round writes, and what an agent knows of the rounds before it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import count
+from typing import Any
+
+import pytest
+
+from core.model.names import TableName
+from core.observed.deployment import Binding
+from core.ports.storage import CheckpointState, SourceLag
+from core.project.revision import RevisionTexts
+from pipelines.agent.context import AgentContext
+from pipelines.agent.measurements.lag_collector import LagCollector
+from state.row_types import Deployment
+
+A, LANDED = TableName("a"), TableName("landed")
+SQL = "INSERT INTO a SELECT id FROM STREAM landed"
+
+
+@dataclass
+class Files:
+    """A source that grows by 100 rows from look to look and a statement that takes 10 of them."""
+
+    looks: Iterator[int] = field(default_factory=count)
+
+    def lag(self, checkpoint: str, sources: tuple[tuple[int, TableName, str, str], ...]) -> tuple[SourceLag, ...]:
+        if checkpoint.endswith("/_none"):
+            return ()
+        n = next(self.looks)
+        return (SourceLag(LANDED, n, 90 * n, 90 * n, True, 1.0, produced_rows=100 * n, consumed_rows=10 * n),)
+
+    def read(self, folder: str) -> CheckpointState:
+        return CheckpointState(id="c", owner="ledger", batch=1)
+
+
+@pytest.fixture
+def measured(world: AgentContext) -> AgentContext:
+    """A running a@v1 that reads the external table landed."""
+    deployment = Deployment(
+        table=A, version=1, product="p", layer="fact", owner="", revision="r", texts=RevisionTexts("d", SQL, ""),
+        compiled="SELECT 1", compiled_ddl="CREATE TABLE a__v1", columns=("id",), format="parquet",
+        folder="/t/a__v1", checkpoint="/c/a__v1", checkpoint_id="c", trigger="5 seconds", mode="append",
+        stateful=False, wanted="running", state="running", state_since=0.0, active=True,
+        bindings=(Binding(LANDED, 0, True),), query_id="q", run_id="r1",
+    )  # fmt: skip
+    external = replace(
+        deployment,
+        table=LANDED,
+        version=0,
+        revision="x",
+        texts=RevisionTexts("d", "", ""),
+        bindings=(),
+        folder="/landed",
+        external=True,
+    )
+    world.ledger.put_deployment(external)
+    world.ledger.put_deployment(deployment)
+    world.files = Files()  # type: ignore[assignment]
+    world.clock = lambda: 1_800_000_000.0
+    return world
+
+
+def rounds(world: AgentContext, measurer: LagCollector, number: int) -> str:
+    """Measure so many times, five seconds apart; gives the word said last."""
+    for _ in range(number):
+        now = world.clock() + 5.0
+        world.clock = partial(float, now)
+        measurer.round(tuple(world.ledger.deployments()), ())
+    found: Any = {m.table: m for m in world.ledger.measurements()}[A]
+    return str(found.trend)
+
+
+def test_a_new_agent_goes_on_from_the_samples_of_the_one_before(measured: AgentContext) -> None:
+    assert rounds(measured, LagCollector(measured), 5) == "unknown"
+    assert rounds(measured, LagCollector(measured), 2) == "growing"

@@ -1,0 +1,234 @@
+"""Figures of tables: what of a real folder comes into the ledger, how often, and what an asker is told."""
+
+import os
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from spark_files import Consumer, WrittenTable
+
+from core.model.errors import LedgerUnavailable, TryAgain, UsageError
+from core.model.names import TableName
+from core.observed.deployment import Binding
+from core.observed.table_statistics import TableStatistics
+from core.ports.spark import ReportedQuery
+from core.project.model import Environment, Pool
+from core.project.revision import RevisionTexts
+from pipelines.agent.context import AgentContext
+from pipelines.agent.deployment_compiler import EnvironmentLayout
+from pipelines.agent.fast_lane import FastLane
+from pipelines.agent.measurements import table_statistics_collector
+from pipelines.agent.measurements.lag_collector import LagCollector
+from pipelines.agent.measurements.pool_utilization import PoolUtilization
+from pipelines.agent.measurements.table_statistics_collector import EVERY_S, TableStatisticsCollector
+from pipelines.agent.requests.command_handler import CommandHandler
+from pipelines.agent.runs.run_lane import RunLane
+from pipelines.spark.query_progress import QueryProgress
+from pipelines.storage.checkpoints import FileCheckpoints
+from state.emergency_journal import EmergencyJournal
+from state.planner_input import observe
+from state.row_types import Deployment
+from tests.pipelines.agent.conftest import ScriptedPool
+
+A, LANDED = TableName("a"), TableName("landed")
+
+
+class Landed:
+    """A landing folder of ten files of ten lines, and a@v1 that has read seven of them into its table."""
+
+    def __init__(self, world: AgentContext, folder: Path) -> None:
+        self.landing, self.checkpoint = folder / "landing", folder / "c"
+        self.landing.mkdir()
+        for n in range(10):
+            (self.landing / f"{n}.json").write_text('{"i":1}\n' * 10)
+            os.utime(self.landing / f"{n}.json", (100.0 + n, 100.0 + n))
+        self.table, self.consumer = WrittenTable(folder / "t"), Consumer(self.checkpoint)
+        for n in range(7):
+            self.consumer.commit(f"file://{self.landing}/{n}.json")
+            self.table.write(rows=10, at=500.0 + n)
+        external = Deployment(
+            table=LANDED, version=0, product="p", layer="source", owner="", revision="x",
+            texts=RevisionTexts("d", "", ""), compiled="", compiled_ddl="", columns=("i",), format="json",
+            folder=str(self.landing), checkpoint="", checkpoint_id="", trigger="1 second", mode="append",
+            stateful=False, wanted="running", state="running", state_since=0.0, active=True, bindings=(), external=True,
+        )  # fmt: skip
+        reads = RevisionTexts("d", "INSERT INTO a SELECT i FROM STREAM landed", "")
+        world.ledger.put_deployment(external)
+        world.ledger.put_deployment(
+            Deployment(
+                table=A, version=1, product="p", layer="fact", owner="", revision="r", texts=reads,
+                compiled="", compiled_ddl="", columns=("i",), format="parquet", folder=str(self.table.folder),
+                checkpoint=str(self.checkpoint), checkpoint_id="q-1", trigger="1 second", mode="append",
+                stateful=False, wanted="stopped", state="stopped", state_since=0.0, active=True,
+                bindings=(Binding(LANDED, 0, True),),
+            )
+        )  # fmt: skip
+        world.files = FileCheckpoints("ledger")
+        world.clock = lambda: 10_000.0
+
+
+@pytest.fixture
+def landed(world: AgentContext, tmp_path: Path) -> Landed:
+    return Landed(world, tmp_path)
+
+
+def take(world: AgentContext, measurer: TableStatisticsCollector) -> dict[TableName, TableStatistics]:
+    """Give one round its turn; gives what the ledger holds then."""
+    measurer.round(tuple(world.ledger.deployments()))
+    return {table: found for (table, _), found in world.ledger.figures().items()}
+
+
+def test_a_round_measures_every_table_and_what_a_rebuild_would_miss(world: AgentContext, landed: Landed) -> None:
+    measurer = TableStatisticsCollector(world, PoolUtilization())
+    found = take(world, measurer)
+    size = sum(entry["size"] for entry in landed.table.entries)
+    assert found[LANDED] == TableStatistics(10_000.0, 100, False, 800, 10, 100.0, None)
+    assert found[A] == TableStatistics(10_000.0, 70, True, size, 7, 500.0, 0)
+    for n in (0, 1, 9):
+        (landed.landing / f"{n}.json").unlink()
+    assert take(world, measurer) == found
+    world.clock = lambda: 10_000.0 + EVERY_S
+    again = take(world, measurer)
+    assert (again[A].gone, again[A].rows) == (2, 70)
+    assert (again[LANDED].files, again[LANDED].earliest, again[LANDED].gone) == (7, 102.0, None)
+    assert observe(world.ledger.deployments(), world.ledger.figures())[A].figures == again[A]
+
+
+def test_a_new_table_is_looked_at_whenever_its_age_has_doubled(world: AgentContext, landed: Landed) -> None:
+    world.ledger.update_deployment(A, 1, created_at=10_000.0)
+    measurer, looked = TableStatisticsCollector(world, PoolUtilization()), []
+    for seconds in (0, 14, 15, 29, 30, 59, 60, 119, 120, 239, 240, 479, 480, 959, 960, 1559, 1560):
+        world.clock = partial(float, 10_000 + seconds)
+        if take(world, measurer)[A].at == 10_000 + seconds:
+            looked.append(seconds)
+    assert looked == [0, 15, 30, 60, 120, 240, 480, 960, 1560]
+
+
+def test_a_new_agent_knows_when_a_table_was_measured_last(world: AgentContext, landed: Landed) -> None:
+    found = take(world, TableStatisticsCollector(world, PoolUtilization()))
+    (landed.landing / "0.json").unlink()
+    world.clock = lambda: 10_000.0 + EVERY_S / 2
+    assert take(world, TableStatisticsCollector(world, PoolUtilization())) == found
+
+
+def test_what_cannot_be_reached_keeps_the_figures_that_were_known(
+    world: AgentContext, landed: Landed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measurer = TableStatisticsCollector(world, PoolUtilization())
+    found = take(world, measurer)
+    world.clock = lambda: 10_000.0 + EVERY_S
+
+    def refused(folder: str, format: str) -> None:
+        raise TryAgain(f"{folder} cannot be reached")
+
+    monkeypatch.setattr(world.files, "contents", refused)
+    assert take(world, measurer) == found
+
+
+def test_what_the_ledger_did_not_take_is_measured_again_at_the_next_tick(
+    world: AgentContext, landed: Landed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measurer = TableStatisticsCollector(world, PoolUtilization())
+
+    def locked(*_: object) -> None:
+        raise LedgerUnavailable("the ledger is locked")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(world.ledger, "put_figures", locked)
+        with pytest.raises(LedgerUnavailable):
+            take(world, measurer)
+    assert set(take(world, measurer)) == {A, LANDED}
+
+
+def test_a_log_that_cannot_be_read_keeps_no_other_table_from_being_measured(
+    world: AgentContext, landed: Landed
+) -> None:
+    (landed.table.folder / "_spark_metadata" / "3").write_text("v1\nnothing of Spark's")
+    assert set(take(world, TableStatisticsCollector(world, PoolUtilization()))) == {LANDED}
+
+
+def test_a_table_that_is_not_there_and_a_checkpoint_that_is_not_have_no_figures(
+    world: AgentContext, landed: Landed
+) -> None:
+    os.rename(landed.table.folder, f"{landed.table.folder}.away")
+    os.rename(landed.checkpoint, f"{landed.checkpoint}.away")
+    assert take(world, TableStatisticsCollector(world, PoolUtilization()))[A] == TableStatistics(
+        at=10_000.0, exact=False
+    )
+
+
+def test_an_asker_gets_figures_at_once_and_hears_what_was_not_measured(
+    world: AgentContext, landed: Landed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measurer = TableStatisticsCollector(world, PoolUtilization())
+    take(world, measurer)
+    acts = FastLane(world, EmergencyJournal(tmp_path / "e"))
+    commands = CommandHandler(world, acts, RunLane(world), measurer, lambda _: None)
+
+    def ask(**args: Any) -> dict[str, Any]:
+        return commands.handle(SimpleNamespace(name="ana"), {"op": "measure", "args": args})  # type: ignore[arg-type]
+
+    (landed.landing / "3.json").unlink()
+    assert ask(tables=["a", "b"]) == {"measured": ["a"], "unmeasured": ["b"]}
+    assert world.ledger.figures()[A, 1].gone == 1
+    assert ask(tables=["a"], seconds=0.0) == {"measured": [], "unmeasured": ["a"]}
+    with pytest.raises(UsageError, match="no number of seconds"):
+        ask(tables=["a"], seconds="soon")
+
+
+def test_room_is_the_disk_below_the_data_and_the_pool_that_is_there(
+    world: AgentContext, pool: ScriptedPool, tmp_path: Path
+) -> None:
+    load = PoolUtilization()
+    world.clock = lambda: 1000.0
+    world.ground = EnvironmentLayout(str(tmp_path / "not" / "there"), Environment("dev", pool=Pool(cores=4)))
+    measurer = TableStatisticsCollector(world, load)
+    measurer.round(())
+    room, disk = world.ledger.room(), os.statvfs(tmp_path)
+    assert (room.at, room.cores, room.busy, room.engine) == (1000.0, 4, None, "4.2.0")
+    assert room.disk_total == disk.f_blocks * disk.f_frsize and 0 < (room.disk_free or 0) < room.disk_total
+    pool.reachable = False
+    world.ground = EnvironmentLayout(str(tmp_path), Environment("dev", pool=Pool(url="sc://host:15002")))
+    measurer.round(())
+    assert (world.ledger.room().cores, world.ledger.room().busy, world.ledger.room().engine) == (None, None, "")
+
+
+def test_busy_is_the_seconds_of_batches_by_second_and_core() -> None:
+    load = PoolUtilization()
+    assert load.busy(0.0, 2) is None
+    for n in range(121):
+        now = 5.0 * n
+        load.batch((A, 1), QueryProgress(batch=n, batch_ms=2000), now)
+        load.batch((A, 2), QueryProgress(batch=3 * n, batch_ms=1000), now)
+        load.batch((LANDED, 0), QueryProgress(), now)
+    assert load.busy(600.0, 2) == pytest.approx(0.5, rel=0.02)
+    assert load.busy(750.0, 2) == pytest.approx(0.25, rel=0.05)
+    assert load.busy(2000.0, 2) == 0.0
+
+
+def test_a_round_ends_when_the_agent_is_to_end(
+    world: AgentContext, landed: Landed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_statistics_collector, "_AT_ONCE", 1)
+    world.stopping.set()
+    assert len(take(world, TableStatisticsCollector(world, PoolUtilization()))) == 1
+
+
+def test_the_rate_and_the_state_of_the_last_batches_stay_when_the_statement_stops(
+    world: AgentContext, landed: Landed
+) -> None:
+    def progress(rows: int, ms: int, **more: Any) -> tuple[ReportedQuery, ...]:
+        sources = [{"numInputRows": rows}]
+        return (ReportedQuery("a@v1", "q", "r", True, progress={"batchId": 1, "durationMs": {"triggerExecution": ms},
+                                                        "sources": sources, **more}),)  # fmt: skip
+
+    state = {"stateOperators": [{"numRowsTotal": 5, "memoryUsedBytes": 500}]}
+    measurer, deployments = LagCollector(world), tuple(world.ledger.deployments())
+    for n, queries in enumerate((progress(100, 1000), progress(900, 2000, **state), progress(0, 1), progress(10, 900))):
+        world.clock = partial(float, 10_000 + 5 * n)
+        measurer.round(deployments, queries)
+    LagCollector(world).round(deployments, ())
+    found = world.ledger.figures()[A, 1]
+    assert (found.rate_rows_s, found.state_rows, found.state_bytes) == (450.0, 5, 500)

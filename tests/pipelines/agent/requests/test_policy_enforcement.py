@@ -1,0 +1,316 @@
+"""The recorded policy and the roles against a real ledger: who may do what, and what changes a policy."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import small_project
+
+from core.model.errors import ConfirmationNeeded, InvalidProject, Refused, Stale, UsageError
+from core.policy.model import Policy
+from core.project_files.declared_policy import declared_policy
+from pipelines.agent.context import AgentContext
+from pipelines.agent.fast_lane import FastLane
+from pipelines.agent.measurements.pool_utilization import PoolUtilization
+from pipelines.agent.measurements.table_statistics_collector import TableStatisticsCollector
+from pipelines.agent.requests import socket_server
+from pipelines.agent.requests.command_handler import CommandHandler
+from pipelines.agent.requests.policy_enforcement import NEEDED, record_first
+from pipelines.agent.requests.socket_server import Caller
+from pipelines.agent.runs.run_lane import RunLane
+from state.emergency_journal import EmergencyJournal
+from state.ledger import create_or_open
+from state.recorded_policy import IN_FORCE, WAITING
+
+ALICE = Caller(pid=1, uid=70001, login_uid=None)
+BOB = Caller(pid=2, uid=70002, login_uid=None)
+OWNER = Caller(pid=3, uid=os.getuid(), login_uid=None)
+
+RULES = """\
+    policy:
+      max_statements: 4
+"""
+SHUT = "    protected: true\n"
+
+
+def texts(rules: str = RULES, **ymls: str) -> dict[str, str]:
+    """Give the texts of a policy: the head with an environment of its own beside the default one."""
+    head = small_project.HEAD + f"  prod:\n    data: data\n{rules}"
+    files = {path: "" if path.endswith(".sql") else text for path, text in small_project.texts().items()}
+    files["headgate.yml"] = head
+    return files | {f"pipelines/facts/p/{table}/{table}.yml": yml for table, yml in ymls.items()}
+
+
+def digest(files: dict[str, str]) -> str:
+    policy = declared_policy(files, "prod", [])
+    assert policy is not None
+    return policy.digest
+
+
+@pytest.fixture
+def prod(world: AgentContext, tmp_path: Path) -> AgentContext:
+    """The scripted world as the environment prod of a project on disk, which has recorded its first policy."""
+    for path, text in texts().items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    record_first(world.ledger, str(tmp_path), "prod", 1.0)
+    environment = replace(world.ground.environment, name="prod")
+    project_id = small_project.project(small_project.texts()).id
+    return replace(world, ground=replace(world.ground, environment=environment), project_id=project_id)
+
+
+@pytest.fixture
+def agent(prod: AgentContext, tmp_path: Path) -> Callable[[], CommandHandler]:
+    def begin() -> CommandHandler:
+        acts = FastLane(prod, EmergencyJournal(tmp_path / "e"))
+        return CommandHandler(
+            prod, acts, RunLane(prod), TableStatisticsCollector(prod, PoolUtilization()), lambda _: None
+        )
+
+    return begin
+
+
+def record(commands: CommandHandler, caller: Caller, files: dict[str, str], confirm: str = "yes") -> dict[str, Any]:
+    args = {"texts": files, "id": digest(files)}
+    return commands.handle(caller, {"op": "policy_apply", "args": args, "confirm": confirm})
+
+
+def approve(commands: CommandHandler, caller: Caller, wanted: str, confirm: str = "") -> dict[str, Any]:
+    confirm = confirm or f"prod {wanted[:4]}"
+    return commands.handle(caller, {"op": "policy_approve", "args": {"id": wanted}, "confirm": confirm})
+
+
+def test_the_first_start_records_what_is_declared_and_no_later_one(prod: AgentContext, tmp_path: Path) -> None:
+    assert prod.ledger.recorded_policy() == Policy(max_statements=4)
+    assert [(a.actor, a.action, a.outcome) for a in prod.ledger.audits()] == [("agent", "policy_apply", "done")]
+    (tmp_path / "headgate.yml").write_text(texts(SHUT)["headgate.yml"])
+    record_first(prod.ledger, str(tmp_path), "prod", 2.0)
+    assert prod.ledger.recorded_policy() == Policy(max_statements=4)
+
+
+def test_the_first_start_records_protected_tables_and_keeps_what_an_older_agent_protected(
+    world: AgentContext, tmp_path: Path
+) -> None:
+    for path, text in texts("", a="protect: true\n", b="trigger: soon\n").items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    world.ledger.put_policy(_row(Policy(protected=True)))
+    with world.ledger._transaction() as connection:
+        connection.execute("DELETE FROM policy")
+    record_first(world.ledger, str(tmp_path), "prod", 1.0)
+    recorded = world.ledger.recorded_policy()
+    assert recorded is not None and (recorded.protected, recorded.protected_tables) == (True, ("a",))
+
+
+def test_protection_that_a_file_adds_is_recorded_by_the_next_start_and_stays(
+    prod: AgentContext, tmp_path: Path
+) -> None:
+    facts = replace(prod.ledger.facts(), protected=True)
+    prod.ledger.close()
+    for known in (facts, replace(facts, protected=False)):
+        with create_or_open(tmp_path / "home" / "ledger.db", known) as ledger:
+            record_first(ledger, str(tmp_path), "prod", 2.0)
+            assert ledger.recorded_policy() == Policy(max_statements=4, protected=True)
+            assert ledger.facts().protected
+            assert len(ledger.audits()) == 2
+
+
+def _row(policy: Policy) -> Any:
+    from core.policy.model import policy_as_json
+    from state.row_types import PolicyRow
+
+    return PolicyRow(0, 1.0, "alice", 1, policy.digest, policy_as_json(policy), IN_FORCE)
+
+
+def test_a_wrong_policy_is_not_recorded_by_the_first_start(world: AgentContext, tmp_path: Path) -> None:
+    (tmp_path / "headgate.yml").write_text(texts("    policy: {max_statement: 4}\n")["headgate.yml"])
+    with pytest.raises(
+        InvalidProject, match=r"headgate.yml:\d+: environments.prod.policy.max_statement is not a known"
+    ):
+        record_first(world.ledger, str(tmp_path), "prod", 1.0)
+    assert world.ledger.recorded_policy() is None
+
+
+def test_an_agent_does_not_begin_on_a_wrong_policy(tmp_path: Path) -> None:
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p/headgate.yml").write_text(texts("    policy: {freeze: [Fryday]}\n")["headgate.yml"])
+    done = subprocess.run(
+        [sys.executable, "-I", "-m", "pipelines.agent", "--project", str(tmp_path / "p"), "--env", "prod"],
+        env={"HEADGATE_HOME": str(tmp_path / "home")}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert "environments.prod.policy.freeze: 'Fryday' is no day of the week; days: Mon, Tue" in done.stderr
+
+
+def test_an_open_environment_takes_a_policy_at_once(agent: Callable[[], CommandHandler], prod: AgentContext) -> None:
+    files = texts("    policy: {approve: [delete]}\n", a="protect: true\n")
+    answer = record(agent(), ALICE, files)
+    assert answer == {"policy": digest(files), "state": IN_FORCE, "changed": True}
+    assert prod.ledger.recorded_policy() == Policy(approve=("delete",), protected_tables=("a",))  # type: ignore[arg-type]
+    row = prod.ledger.policy_in_force()
+    assert row is not None and (row.actor, row.actor_uid) == (ALICE.name, ALICE.uid)
+    assert prod.ground.environment.policy.approve == ("delete",)
+    assert record(agent(), BOB, files, confirm="")["changed"] is False
+
+
+def test_a_policy_needs_its_confirmation(agent: Callable[[], CommandHandler], prod: AgentContext) -> None:
+    commands = agent()
+    with pytest.raises(ConfirmationNeeded, match="'yes'"):
+        record(commands, ALICE, texts(""), confirm="")
+    # The console asks for what the file says, which is more than what is in force.
+    with pytest.raises(ConfirmationNeeded, match="'prod'"):
+        record(commands, ALICE, texts(SHUT), confirm="yes")
+    assert record(commands, ALICE, texts(SHUT), confirm="prod")["state"] == IN_FORCE
+    with pytest.raises(ConfirmationNeeded, match="'prod'"):
+        record(commands, ALICE, texts())
+    assert prod.ledger.policy_that_waits() is None
+
+
+def test_in_a_protected_environment_a_policy_waits_for_another_login(
+    agent: Callable[[], CommandHandler], prod: AgentContext
+) -> None:
+    commands = agent()
+    record(commands, ALICE, texts(SHUT), "prod")
+    assert prod.ground.environment.protected and prod.ledger.facts().protected
+    files = texts("", a="protect: true\n")
+    assert record(commands, ALICE, files, "prod") == {"policy": digest(files), "state": WAITING, "changed": True}
+    assert prod.ground.environment.protected and prod.ledger.recorded_policy() == Policy(protected=True)
+    with pytest.raises(Refused, match=f"is by {ALICE.name}, who cannot approve it"):
+        approve(commands, ALICE, digest(files))
+    with pytest.raises(ConfirmationNeeded):
+        approve(commands, BOB, digest(files), "prod")
+    with pytest.raises(Refused, match="no policy 0123 waits"):
+        approve(commands, BOB, "0123")
+    assert approve(commands, BOB, digest(files))["state"] == IN_FORCE
+    assert not prod.ground.environment.protected and not prod.ledger.facts().protected
+    row = prod.ledger.policy_in_force()
+    assert row is not None and (row.actor, row.approver) == (ALICE.name, BOB.name)
+    with pytest.raises(Refused, match="no policy waits"):
+        approve(commands, BOB, digest(files))
+
+
+def test_the_next_agent_keeps_the_policy_that_is_recorded(
+    agent: Callable[[], CommandHandler], prod: AgentContext
+) -> None:
+    record(agent(), ALICE, texts(SHUT + RULES), "prod")
+    prod.ground = replace(prod.ground, environment=replace(prod.ground.environment, protected=False, policy=Policy()))
+    agent()
+    assert prod.ground.environment.protected
+    assert prod.ground.environment.policy == Policy(max_statements=4, protected=True)
+
+
+@pytest.mark.parametrize(("given", "taken"), [("yes", True), ("a", True), ("b", False), ("", False)])
+def test_a_stop_is_taken_with_the_text_of_a_protected_environment_too(
+    given: str, taken: bool, agent: Callable[[], CommandHandler]
+) -> None:
+    with pytest.raises(UsageError if taken else ConfirmationNeeded, match="a is not deployed" if taken else "'yes'"):
+        agent().handle(ALICE, {"op": "stop", "args": {"tables": ["a"]}, "confirm": given})
+
+
+def test_what_is_no_policy_is_refused(agent: Callable[[], CommandHandler]) -> None:
+    commands, files = agent(), texts()
+    with pytest.raises(UsageError, match="texts"):
+        commands.handle(ALICE, {"op": "policy_apply", "args": {"id": "x"}, "confirm": "yes"})
+    with pytest.raises(Stale, match="changed while they were read"):
+        commands.handle(ALICE, {"op": "policy_apply", "args": {"texts": files, "id": "x"}, "confirm": "yes"})
+    with pytest.raises(InvalidProject, match="trigger must be an interval"):
+        record(commands, ALICE, texts(a="trigger: soon\n"))
+    other = texts(SHUT)
+    other["headgate.yml"] = other["headgate.yml"].replace("5b0e4a52", "00000000")
+    with pytest.raises(Refused, match="of another project"):
+        record(commands, ALICE, other)
+    with pytest.raises(Refused, match=f"takes operate from {ALICE.name}"):
+        record(commands, ALICE, texts("    policy: {roles: {operate: [nobody]}}\n"))
+
+
+ROLES = "    policy:\n      roles: {operate: [alice, '@sre'], approve: [bob]}\n"
+REQUESTS: dict[str, dict[str, Any]] = {
+    "run": {"id": "7f3a", "act": "retry"},
+    "stop": {"tables": ["a"]},
+    "unstage": {"tables": ["a"]},
+}
+
+
+def named(monkeypatch: pytest.MonkeyPatch, names: dict[int, str], groups: dict[int, str] | None = None) -> None:
+    monkeypatch.setattr(Caller, "name", property(lambda caller: names.get(caller.uid, "eve")))
+    monkeypatch.setattr(Caller, "groups", property(lambda caller: frozenset({(groups or {}).get(caller.uid, "staff")})))
+
+
+@pytest.fixture
+def roles(agent: Callable[[], CommandHandler], monkeypatch: pytest.MonkeyPatch) -> CommandHandler:
+    named(monkeypatch, {70001: "alice", 70002: "bob", 70003: "carol", os.getuid(): "svc"}, {70003: "sre"})
+    commands = agent()
+    record(commands, ALICE, texts(ROLES))
+    return commands
+
+
+def refused_for_a_role(commands: CommandHandler, caller: Caller, op: str, args: dict[str, Any]) -> bool:
+    try:
+        commands.handle(caller, {"op": op, "args": args, "confirm": ""})
+    except Refused as error:
+        return "the policy gives" in error.summary
+    except (UsageError, ConfirmationNeeded):
+        return False
+    return False
+
+
+@pytest.mark.parametrize("op", sorted(NEEDED))
+def test_a_command_is_refused_without_its_role(roles: CommandHandler, op: str) -> None:
+    role = NEEDED[op][0]
+    may = {"operate": {70001, 70003}, "approve": {70002}}[role]
+    for uid in (70001, 70002, 70003, 70004):
+        found = refused_for_a_role(roles, Caller(1, uid, None), op, REQUESTS.get(op, {}))
+        assert found is (uid not in may), (op, uid)
+
+
+def test_a_refusal_names_who_has_the_role_and_is_recorded(roles: CommandHandler, prod: AgentContext) -> None:
+    with pytest.raises(Refused) as caught:
+        roles.handle(Caller(1, 70004, None), {"op": "apply", "args": {"hash": "7f3a"}, "confirm": "dev 7f3a"})
+    assert caught.value.summary == "eve may not apply plans: the policy gives operate to @sre, alice"
+    assert [(c.actor, c.op, c.outcome) for c in prod.ledger.commands(1)] == [("eve", "apply", "refused")]
+
+
+@pytest.mark.parametrize(
+    ("op", "args"),
+    [("stop", {"tables": ["a"]}), ("run", {"id": "7f3a", "act": "cancel"}), ("run", {"id": "7f3a", "act": "pause"}),
+     ("unstage", {"tables": ["a"]}), ("status", {}), ("peek", {"table": "a"}), ("measure", {"tables": []})],
+)  # fmt: skip
+def test_what_stops_or_only_looks_is_anybodys(roles: CommandHandler, op: str, args: dict[str, Any]) -> None:
+    assert not refused_for_a_role(roles, Caller(1, 70004, None), op, args)
+
+
+def test_the_agents_own_user_can_have_a_policy_recorded_that_names_somebody_else(roles: CommandHandler) -> None:
+    assert not refused_for_a_role(roles, OWNER, "policy_apply", {})
+    assert refused_for_a_role(roles, OWNER, "apply", {})
+
+
+def test_the_agent_says_which_roles_a_caller_has(roles: CommandHandler) -> None:
+    found = {uid: roles.handle(Caller(1, uid, None), {"op": "status"})["roles"] for uid in (70001, 70002, 70003, 70004)}
+    assert found == {70001: ["operate"], 70002: ["approve"], 70003: ["operate"], 70004: []}
+
+
+CALL = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.recv(1)"
+
+
+# The second is more than Python takes of the kernel's answer, which then says ERANGE.
+@pytest.mark.parametrize("groups", [(4, 20), tuple(range(1000, 1300))], ids=["few", "many"])
+def test_groups_of_a_caller_come_from_the_kernel(groups: tuple[int, ...], tmp_path: Path) -> None:
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(tmp_path / "s"))
+    listener.listen()
+    # Only root can give a process other groups than its own.
+    given = {"extra_groups": groups} if os.getuid() == 0 else {}
+    child = subprocess.Popen([sys.executable, "-c", CALL, str(tmp_path / "s")], **given)  # type: ignore[call-overload]
+    connection, _ = listener.accept()
+    caller = socket_server._caller(connection)
+    assert (caller.pid, caller.uid) == (child.pid, os.getuid())
+    assert set(caller.gids) == {os.getgid(), *(groups if given else os.getgroups())}
+    assert len(caller.groups) == len(set(caller.gids))
+    connection.close()
+    assert child.wait(30) == 0

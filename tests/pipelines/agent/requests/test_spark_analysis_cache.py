@@ -1,0 +1,136 @@
+"""The agent's opinions: asked once, again for another engine, bounded, and never in the way."""
+
+import json
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import small_project
+
+from core.changes.spark_analysis import AnalysedRevision, AnalysedStatement, AnalysisAnswer, AnalysisQuestion
+from core.model.errors import EngineRefused, Stale, TryAgain, UsageError
+from core.model.names import TableName
+from core.plan.codec import canonical_text, plan_as_json
+from core.plan.request import PlanRequest
+from core.planning.planner import make_plan, questions_of
+from pipelines.agent.context import AgentContext
+from pipelines.agent.fast_lane import FastLane
+from pipelines.agent.measurements.pool_utilization import PoolUtilization
+from pipelines.agent.measurements.table_statistics_collector import TableStatisticsCollector
+from pipelines.agent.requests.command_handler import CommandHandler
+from pipelines.agent.requests.socket_server import Caller
+from pipelines.agent.requests.spark_analysis_cache import SparkAnalysisCache
+from pipelines.agent.runs.run_lane import RunLane
+from state.emergency_journal import EmergencyJournal
+from state.row_types import PlanRow, RunRow
+from tests.pipelines.agent.conftest import ScriptedPool
+
+ONE, TWO = (
+    AnalysisQuestion(AnalysedRevision(f"SELECT {n} FROM STREAM a", ((TableName("a"), "CREATE TABLE a (i INT)"),)))
+    for n in (1, 2)
+)
+SAID = AnalysisAnswer("4.2.0", AnalysedStatement())
+
+
+def test_same_question_is_put_to_spark_once(world: AgentContext, pool: ScriptedPool) -> None:
+    pool.answers = {ONE.key: SAID}
+    for _ in range(2):
+        assert SparkAnalysisCache(world).ask([ONE, ONE], 5.0) == ((SAID, SAID), "")
+    assert pool.asked == [ONE]
+    assert json.loads(world.ledger.opinions()[ONE.key]) == json.loads(json.dumps(SAID.as_json()))
+
+
+def test_another_engine_is_asked_again(world: AgentContext, pool: ScriptedPool) -> None:
+    pool.answers = {ONE.key: SAID}
+    SparkAnalysisCache(world).ask([ONE], 5.0)
+    newer = AnalysisAnswer("4.3.0", AnalysedStatement())
+    pool.engine, pool.answers = "4.3.0", {ONE.key: newer}
+    assert SparkAnalysisCache(world).ask([ONE], 5.0) == ((newer,), "")
+    assert len(world.ledger.opinions()) == 1
+
+
+def test_pool_that_is_away_leaves_what_is_known(world: AgentContext, pool: ScriptedPool) -> None:
+    pool.answers = {ONE.key: SAID}
+    SparkAnalysisCache(world).ask([ONE], 5.0)
+    pool.reachable = False
+    assert SparkAnalysisCache(world).ask([ONE, TWO], 5.0) == ((SAID, None), "the pool is silent")
+
+
+def test_table_that_cannot_be_made_leaves_one_question_unanswered(world: AgentContext, pool: ScriptedPool) -> None:
+    pool.answers = {ONE.key: EngineRefused("no source nowhere"), TWO.key: SAID}
+    assert SparkAnalysisCache(world).ask([ONE, TWO], 5.0) == ((None, SAID), "no source nowhere")
+    assert set(world.ledger.opinions()) == {TWO.key}
+
+
+def test_slow_answer_ends_the_asking(world: AgentContext, pool: ScriptedPool) -> None:
+    pool.answers = {ONE.key: TryAgain("Spark is slow"), TWO.key: SAID}
+    assert SparkAnalysisCache(world).ask([ONE, TWO], 5.0) == ((None, None), "Spark is slow")
+    assert pool.asked == [ONE]
+
+
+def test_asking_without_time_asks_nothing(world: AgentContext, pool: ScriptedPool) -> None:
+    answers, why = SparkAnalysisCache(world).ask([ONE], 0.0)
+    assert answers == (None,) and "did not get to all" in why
+    assert pool.asked == []
+
+
+@pytest.mark.parametrize("said", [SAID, TryAgain("slow")])
+def test_what_was_made_is_dropped_each_time(
+    world: AgentContext, pool: ScriptedPool, said: AnalysisAnswer | TryAgain
+) -> None:
+    pool.answers = {ONE.key: said}
+    SparkAnalysisCache(world).ask([ONE], 5.0)
+    for thread in threading.enumerate():
+        if thread.name == "clear opinions":
+            thread.join(10)
+    assert pool.cleared == 1
+
+
+CALLER = Caller(pid=1, uid=0, login_uid=None)
+
+
+@pytest.fixture
+def commands(world: AgentContext, tmp_path: Path) -> CommandHandler:
+    world.project_id = small_project.project(small_project.texts()).id
+    acts, figures = (
+        FastLane(world, EmergencyJournal(tmp_path / "e")),
+        TableStatisticsCollector(world, PoolUtilization()),
+    )
+    return CommandHandler(world, acts, RunLane(world), figures, lambda pool: None)
+
+
+@pytest.mark.parametrize("continues", ["", "7f3a-1"])
+def test_agent_takes_the_plan_that_holds_what_its_ledger_says_and_no_other(
+    continues: str, world: AgentContext, commands: CommandHandler
+) -> None:
+    project, request = small_project.project(small_project.texts()), PlanRequest(everything=True, children="all")
+    failed = make_plan(project, "dev", {}, request)
+    world.ledger.put_plan(PlanRow(failed.hash, canonical_text(plan_as_json(failed)), "alice", 1.0, 9e9, "applied"))
+    world.ledger.create_run(RunRow("7f3a-1", failed.hash, "alice", "failed", 1.0, 2.0, ()))
+    request = replace(request, continues=continues)
+    before = make_plan(project, "dev", {}, request)
+    answers = {question.key: json.dumps(SAID.as_json()) for question in questions_of(before, project, {})}
+    for key, answer in answers.items():
+        world.ledger.put_opinion(key, answer, at=1.0)
+    after = make_plan(project, "dev", {}, request, answers=answers)
+    args = {"texts": small_project.texts(), "request": plan_as_json(after)["request"]}
+    with pytest.raises(Stale):
+        commands.handle(CALLER, {"op": "submit_plan", "args": {**args, "hash": before.hash}})
+    assert commands.handle(CALLER, {"op": "submit_plan", "args": {**args, "hash": after.hash}})["hash"] == after.hash
+
+
+def test_frame_gives_answers_in_the_questions_order_and_why_some_are_missing(
+    commands: CommandHandler, pool: ScriptedPool
+) -> None:
+    pool.answers = {TWO.key: SAID, ONE.key: EngineRefused("no source nowhere")}
+    args = {"questions": [ONE.as_json(), TWO.as_json()], "seconds": 5}
+    said = commands.handle(CALLER, {"op": "opinion", "args": args})
+    assert said == {"answers": [None, SAID.as_json()], "unanswered": "no source nowhere"}
+
+
+@pytest.mark.parametrize("args", [{"questions": [{}]}, {"questions": [None]}, {"questions": [], "seconds": "x"}])
+def test_frame_that_is_wrong_is_a_usage_error(commands: CommandHandler, args: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        commands.handle(CALLER, {"op": "opinion", "args": args})

@@ -1,0 +1,441 @@
+"""Plans at the agent: taken only as it plans them itself, approved by another login, applied once; each refusal."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import small_project
+
+from core.model.errors import ConfirmationNeeded, Refused, Stale, UsageError
+from core.model.names import TableName
+from core.observed.deployment import Binding
+from core.plan.codec import canonical_text, plan_as_json, plan_from_json, plan_hash
+from core.plan.model import Guard, Plan
+from core.plan.request import PlanRequest
+from core.planning.planner import make_plan
+from core.policy.model import Policy, policy_as_json
+from core.project_files.revision_reader import revision_of
+from pipelines.agent.context import AgentContext
+from pipelines.agent.fast_lane import FastLane
+from pipelines.agent.measurements.pool_utilization import PoolUtilization
+from pipelines.agent.measurements.table_statistics_collector import TableStatisticsCollector
+from pipelines.agent.requests.command_handler import CommandHandler
+from pipelines.agent.requests.socket_server import Caller
+from state.emergency_journal import EmergencyJournal
+from state.planner_input import observe
+from state.recorded_policy import IN_FORCE
+from state.row_types import Deployment, PlanRow, PolicyRow
+
+NOW = 1_000_000.0
+T = TableName
+LEE, BOB = (Caller(pid=1, uid=uid, login_uid=None) for uid in (70001, 70002))
+"""Numbers that no user of the machine has: a caller is named by its number then."""
+REBUILD_A = PlanRequest(tables=(T("a"),), rebuild=True, nonce="n")
+
+
+class Driven:
+    """A run lane that keeps what it was to drive."""
+
+    def __init__(self) -> None:
+        self.driven: list[str] = []
+
+    def drive(self, run_id: str) -> None:
+        self.driven.append(run_id)
+
+
+@dataclass
+class Desk:
+    """An agent that serves landed → a → b and c of another product, all running."""
+
+    world: AgentContext
+    commands: CommandHandler
+    runs: Driven
+    parts: tuple[Any, ...]
+    """What the commands were made of beside the world."""
+    now: float = NOW
+
+    def plan(self, request: PlanRequest = REBUILD_A, files: dict[str, str] | None = None) -> Plan:
+        """Plan as a console does."""
+        ledger = self.world.ledger
+        seen = observe(ledger.deployments(include_deleted=True), ledger.figures())
+        project = small_project.project(files or small_project.texts())
+        return make_plan(project, "dev", seen, request, policy=ledger.recorded_policy(), room=ledger.room())
+
+    def hand_over(self, made: Plan, caller: Caller = LEE, **more: Any) -> dict[str, Any]:
+        args = {"texts": small_project.texts(), "request": plan_as_json(made)["request"], "hash": made.hash}
+        return self.commands.handle(caller, {"op": "submit_plan", "args": {**args, "planner": made.planner, **more}})
+
+    def hand_over_file(self, plan: Plan, caller: Caller = LEE, *, made_at: float = NOW, **more: Any) -> dict[str, Any]:
+        return self.hand_over(plan, caller, plan=plan_as_json(plan), created_at=made_at, **more)
+
+    def approve(self, plan: Plan, caller: Caller = BOB) -> dict[str, Any]:
+        return self.commands.handle(caller, {"op": "approve", "args": {"hash": plan.hash}, "confirm": plan.hash[:4]})
+
+    def apply(self, plan: Plan, caller: Caller = LEE, confirm: str | None = None) -> str:
+        typed = f"dev {plan.hash[:4]}" if confirm is None else confirm
+        answer = self.commands.handle(caller, {"op": "apply", "args": {"hash": plan.hash}, "confirm": typed})
+        return str(answer["run"])
+
+    def rule(self, **rules: Any) -> None:
+        """Put a policy in force."""
+        policy = Policy(**rules)
+        self.world.ledger.put_policy(PolicyRow(0, NOW, "lee", 1, policy.digest, policy_as_json(policy), IN_FORCE))
+
+
+@pytest.fixture
+def desk(world: AgentContext, tmp_path: Path) -> Desk:
+    project = small_project.project(small_project.texts())
+    world.project_id = project.id
+    for name, parent in (("landed", ""), ("a", "landed"), ("b", "a"), ("c", "a")):
+        world.ledger.put_deployment(deployed(name, parent, revision_of(project.tables[T(name)])))
+    runs = Driven()
+    acts, figures = (
+        FastLane(world, EmergencyJournal(tmp_path / "e")),
+        TableStatisticsCollector(world, PoolUtilization()),
+    )
+    parts: tuple[Any, ...] = (acts, runs, figures, lambda pool: None)
+    desk = Desk(world, CommandHandler(world, *parts), runs, parts)
+    world.clock = lambda: desk.now
+    return desk
+
+
+def deployed(name: str, parent: str, revision: Any) -> Deployment:
+    version = 1 if parent else 0
+    bindings = (Binding(T(parent), 0 if parent == "landed" else 1, True),) if parent else ()
+    return Deployment(
+        table=T(name), version=version, product="p", layer="fact", owner="", revision=revision.hash,
+        texts=revision.texts, compiled="SELECT", compiled_ddl="CREATE", columns=("id", "kind"), format="parquet",
+        folder=f"/t/{name}", checkpoint=f"/c/{name}" if parent else "", checkpoint_id=name, trigger="10 seconds",
+        mode="append", stateful=False, wanted="running", state="running", state_since=1.0, active=True,
+        bindings=bindings, started_at=1.0, external=not parent,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        PlanRequest(layers=("fact",), rebuild=True, nonce="n"),
+        PlanRequest(folders=("pipelines/facts/other",), tables=(T("a"),), rebuild=True, children="other", nonce="n"),
+        PlanRequest(products=("p",), rebuild=True, exclude=(T("b"),), children="none", nonce="n"),
+        PlanRequest(changed_since="main", tables=(T("a"),), gone=(T("x"),), rebuild=True, nonce="n"),
+        PlanRequest(verb="delete", pipelines=(T("b"),), nonce="n"),
+        PlanRequest(verb="delete", tables=(T("a"),), children="all", nonce="n"),
+    ],
+    ids=lambda asked: next(name for name in ("folders", "layers", "products", "gone", "pipelines", "tables")
+                             if getattr(asked, name)),
+)  # fmt: skip
+def test_a_plan_of_any_scope_is_planned_the_same_here(desk: Desk, asked: PlanRequest) -> None:
+    plan = desk.plan(asked)
+    assert plan.steps and not plan.refusals
+    desk.hand_over(plan)
+    row = desk.world.ledger.plan(plan.hash)
+    assert row is not None and plan_from_json(json.loads(row.body)).request == plan.request
+
+
+def test_a_plan_is_applied_once(desk: Desk) -> None:
+    plan = desk.plan()
+    desk.hand_over(plan)
+    run_id = desk.apply(plan)
+    assert desk.runs.driven == [run_id]
+    with pytest.raises(Refused, match=f"already applied by run {run_id}"):
+        desk.apply(plan)
+    with pytest.raises(Refused, match=f"already applied by run {run_id}"):
+        desk.hand_over_file(plan)
+    with pytest.raises(Refused, match="already applied"):
+        desk.approve(plan)
+    assert desk.runs.driven == [run_id]
+
+
+def test_a_file_is_taken_with_its_own_time_and_keeps_its_first_author(desk: Desk) -> None:
+    plan = desk.plan()
+    desk.now = NOW + 3600.0
+    said = desk.hand_over_file(plan)
+    assert said["expires_at"] == NOW + 24 * 3600.0
+    desk.hand_over_file(plan, BOB)
+    row = desk.world.ledger.plan(plan.hash)
+    assert row is not None and (row.author, row.author_uid) == ("70001", 70001)
+    assert desk.apply(plan, BOB) in desk.runs.driven
+
+
+# The world moves between the planning of a file and its apply.
+
+
+def move(desk: Desk, table: str, **fields: Any) -> None:
+    desk.world.ledger.update_deployment(T(table), 1, **fields)
+
+
+OUTSIDE: dict[str, Callable[[Desk], None]] = {
+    "what is left behind is stopped": lambda desk: move(desk, "c", wanted="stopped", state="stopped"),
+    "what is left behind is restarted elsewhere": lambda desk: move(desk, "c", checkpoint_id="new"),
+    "a table comes elsewhere": lambda desk: desk.world.ledger.put_deployment(
+        replace(desk.world.ledger.deployments()[0], table=T("z"), version=1, bindings=(), active=True)
+    ),
+}
+INSIDE: dict[str, tuple[Callable[[Desk], None], str]] = {
+    "it is restarted on another checkpoint": (
+        lambda desk: move(desk, "a", checkpoint_id="new"), "a: checkpoint_id was a, is new",
+    ),
+    "a child is stopped": (lambda desk: move(desk, "b", wanted="stopped"), "b: wanted was running, is stopped"),
+    "a reader comes": (
+        lambda desk: desk.world.ledger.put_deployment(replace(desk.world.ledger.versions(T("b"))[0], table=T("z"))),
+        "a: its readers were b v1, c v1, are b v1, c v1, z v1",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("by_file", [False, True])
+@pytest.mark.parametrize("change", OUTSIDE.values(), ids=OUTSIDE)
+def test_a_world_that_changes_outside_of_a_plan_does_not_make_it_stale(
+    change: Callable[[Desk], None], by_file: bool, desk: Desk
+) -> None:
+    plan = desk.plan()
+    if not by_file:
+        desk.hand_over(plan)
+    change(desk)
+    if by_file:
+        desk.hand_over_file(plan)
+    assert desk.apply(plan) in desk.runs.driven
+
+
+def test_a_state_that_comes_and_goes_does_not_make_a_plan_stale(desk: Desk) -> None:
+    plan = desk.plan()
+    desk.hand_over(plan)
+    move(desk, "b", state="degraded")
+    assert desk.apply(plan) in desk.runs.driven
+
+
+@pytest.mark.parametrize("change, said", INSIDE.values(), ids=INSIDE)
+def test_a_world_that_changes_inside_of_a_plan_makes_it_stale_and_says_what_moved(
+    change: Callable[[Desk], None], said: str, desk: Desk
+) -> None:
+    submitted, saved = desk.plan(), desk.plan(replace(REBUILD_A, nonce="file"))
+    desk.hand_over(submitted)
+    change(desk)
+    with pytest.raises(Stale, match="the plan is stale") as refused:
+        desk.hand_over_file(saved)
+    assert said in refused.value.summary
+    with pytest.raises(Stale, match="the plan is stale") as refused:
+        desk.apply(submitted)
+    assert said in refused.value.summary
+    assert desk.runs.driven == []
+
+
+# What the agent refuses, each with its own sentence.
+
+
+def edited(plan: Plan, **parts: Any) -> Plan:
+    """Change a plan, and give it the hash that it then has: a forger computes it too."""
+    other = replace(plan, **parts)
+    return replace(other, hash=plan_hash(other))
+
+
+def test_a_verdict_that_was_edited_is_refused_whether_its_hash_fits_or_not(desk: Desk) -> None:
+    plan = desk.plan()
+    others = tuple(replace(guard, verdict="warn") for guard in plan.guards[:1]) + plan.guards[1:]
+    with pytest.raises(Refused, match="the plan was edited: it is not the one that its hash names"):
+        desk.hand_over_file(replace(plan, guards=others))
+    name = plan.guards[0].name
+    with pytest.raises(Stale, match=f"not what this agent plans: verdict {name}: warn → ok"):
+        desk.hand_over_file(edited(plan, guards=others))
+    with pytest.raises(Stale, match="approvals: 7 → 0"):
+        desk.hand_over_file(edited(plan, approvals=7))
+    assert desk.world.ledger.plans() == ()
+
+
+def test_steps_that_were_edited_are_refused(desk: Desk) -> None:
+    plan = desk.plan()
+    with pytest.raises(Stale, match="not what this agent plans: step"):
+        desk.hand_over_file(edited(plan, steps=plan.steps[:-1]))
+
+
+def test_texts_that_were_edited_are_refused(desk: Desk) -> None:
+    files = small_project.texts(a="SELECT id, kind FROM STREAM landed WHERE id > 1")
+    with pytest.raises(Stale, match="not what this agent plans: node a row: 0 → 3; node a revision"):
+        desk.hand_over_file(desk.plan(), texts=files)
+
+
+def test_another_planner_is_named_with_this_one(desk: Desk) -> None:
+    plan = desk.plan()
+    old = edited(plan, planner="2")
+    for hand_over in (desk.hand_over, desk.hand_over_file):
+        with pytest.raises(Refused, match=f"planned by 2, this agent is {plan.planner}") as refused:
+            hand_over(old)
+        assert refused.value.remedy == "plan again"
+    desk.world.ledger.put_plan(PlanRow(old.hash, canonical_text(plan_as_json(old)), "lee", NOW, 9e9, "open"))
+    with pytest.raises(Refused, match=f"planned by 2, this agent is {plan.planner}"):
+        desk.apply(old)
+
+
+def test_a_plan_of_another_environment_or_project_is_refused(desk: Desk) -> None:
+    plan = desk.plan()
+    with pytest.raises(Refused, match="made for prod, this agent serves dev"):
+        desk.hand_over_file(edited(plan, environment="prod"))
+    files = {**small_project.texts(), "headgate.yml": small_project.HEAD.replace("5b0e4a52", "00000000")}
+    with pytest.raises(Refused, match="of another project"):
+        desk.hand_over_file(plan, texts=files)
+
+
+@pytest.mark.parametrize("damage", [{"plan": {"format": "x"}}, {"plan": {}}, {"created_at": "x"}, {"created_at": None}])
+def test_a_damaged_file_is_a_bad_command(damage: dict[str, Any], desk: Desk) -> None:
+    plan = desk.plan()
+    with pytest.raises(UsageError):
+        desk.hand_over(plan, **{"plan": plan_as_json(plan), "created_at": NOW, **damage})
+
+
+def test_an_expired_plan_is_refused_also_from_a_file(desk: Desk) -> None:
+    plan, saved = desk.plan(), desk.plan(replace(REBUILD_A, nonce="file"))
+    desk.hand_over(plan)
+    desk.now = NOW + 24 * 3600.0
+    with pytest.raises(Refused, match="has expired"):
+        desk.apply(plan)
+    with pytest.raises(Refused, match="has expired"):
+        desk.hand_over_file(saved)
+    with pytest.raises(Refused, match="after now"):
+        desk.hand_over_file(saved, made_at=desk.now + 3600.0)
+
+
+def test_a_policy_that_changed_since_makes_a_plan_stale(desk: Desk) -> None:
+    plan, saved = desk.plan(), desk.plan(replace(REBUILD_A, nonce="file"))
+    desk.hand_over(plan)
+    desk.rule(max_replay_h=5.0)
+    for act in (lambda: desk.apply(plan), lambda: desk.hand_over_file(saved)):
+        with pytest.raises(Stale, match="the policy of dev has changed since this plan was made"):
+            act()
+
+
+def test_nothing_is_applied_in_a_freeze_window(desk: Desk) -> None:
+    desk.rule(freeze=("1970-01-12 - 1970-01-13",))
+    plan = desk.plan()
+    desk.hand_over(plan)
+    with pytest.raises(Refused, match=r"dev is frozen until Wed 1970-01-14 00:00 UTC \(1970-01-12 - 1970-01-13\)"):
+        desk.apply(plan)
+    desk.now += 86400.0 * 3
+    with pytest.raises(Refused, match="has expired"):
+        desk.apply(plan)
+
+
+def test_a_strategy_that_is_not_carried_out_is_refused_by_name(desk: Desk) -> None:
+    plan = desk.plan()
+    nodes = tuple(replace(node, strategy="carry_over") if node.table == "a" else node for node in plan.nodes)
+    later = edited(plan, nodes=nodes)
+    desk.world.ledger.put_plan(PlanRow(later.hash, canonical_text(plan_as_json(later)), "lee", NOW, 9e9, "open"))
+    with pytest.raises(Refused, match="not yet: carry_over of a is planned, this version does not carry it out"):
+        desk.apply(later)
+
+
+def test_a_plan_is_confirmed_by_its_own_name_last(desk: Desk) -> None:
+    plan = desk.plan()
+    desk.hand_over(plan)
+    with pytest.raises(ConfirmationNeeded, match=f"'dev {plan.hash[:4]}'"):
+        desk.apply(plan, confirm="")
+    with pytest.raises(UsageError, match="there is no plan ''"):
+        desk.apply(replace(plan, hash=""))
+    with pytest.raises(UsageError, match="there is no plan"):
+        desk.apply(replace(plan, hash=plan.hash[:12]))
+
+
+def test_an_actor_without_the_role_is_refused(desk: Desk) -> None:
+    plan = desk.plan()
+    desk.hand_over(plan)
+    desk.rule(approve=("rebuild",), roles=(("approve", ("70009",)), ("operate", ("70001",))))
+    commands = CommandHandler(desk.world, *desk.parts)
+    for op, who, role in (("apply", BOB, "operate"), ("approve", BOB, "approve"), ("submit_plan", BOB, "operate")):
+        with pytest.raises(Refused, match=f"the policy gives {role} to"):
+            commands.handle(who, {"op": op, "args": {"hash": plan.hash}, "confirm": plan.hash[:4]})
+    assert desk.runs.driven == [] and desk.world.ledger.approvals(plan.hash) == ()
+
+
+# Approvals.
+
+
+@pytest.fixture
+def guarded(desk: Desk) -> Desk:
+    """A policy that asks for an approval of every rebuild."""
+    desk.rule(approve=("rebuild",))
+    return desk
+
+
+def test_a_plan_waits_for_the_approval_of_another_login(guarded: Desk) -> None:
+    plan = guarded.plan()
+    assert plan.approvals == 1
+    assert guarded.hand_over(plan)["approvals"] == 1
+    with pytest.raises(Refused, match="approvals 0 of 1") as refused:
+        guarded.apply(plan)
+    assert refused.value.remedy == f"headgate approve {plan.hash[:4]} as another login"
+    with pytest.raises(Refused, match="by 70001: its author cannot approve it"):
+        guarded.approve(plan, LEE)
+    for _ in range(2):
+        assert guarded.approve(plan) == {"hash": plan.hash, "approved": 1, "approvals": 1}
+    assert guarded.apply(plan) in guarded.runs.driven
+
+
+def test_sudo_does_not_make_another_person(guarded: Desk) -> None:
+    plan = guarded.plan()
+    guarded.hand_over(plan, Caller(pid=1, uid=70001, login_uid=500))
+    with pytest.raises(Refused, match="its author cannot approve it"):
+        guarded.approve(plan, Caller(pid=2, uid=70002, login_uid=500))
+    assert guarded.approve(plan, Caller(pid=3, uid=70001, login_uid=501))["approved"] == 1
+
+
+def test_who_submits_a_plan_of_another_does_not_become_its_author(guarded: Desk) -> None:
+    plan = guarded.plan()
+    guarded.hand_over_file(plan, LEE)
+    guarded.hand_over_file(plan, BOB)
+    with pytest.raises(Refused, match="its author cannot approve it"):
+        guarded.approve(plan, LEE)
+    assert guarded.approve(plan, BOB)["approved"] == 1
+
+
+def test_what_needs_no_approval_or_can_no_longer_be_applied_is_not_approved(desk: Desk) -> None:
+    plan = desk.plan()
+    desk.hand_over(plan)
+    with pytest.raises(Refused, match="needs no approval"):
+        desk.approve(plan)
+    desk.rule(approve=("rebuild",))
+    plan = desk.plan()
+    desk.hand_over(plan)
+    move(desk, "a", checkpoint_id="new")
+    with pytest.raises(Stale, match="checkpoint_id was a, is new"):
+        desk.approve(plan)
+    desk.now += 86400.0
+    with pytest.raises(Refused, match="has expired"):
+        desk.approve(plan)
+
+
+def test_an_approval_names_the_plan_and_is_in_the_audit(guarded: Desk) -> None:
+    plan = guarded.plan()
+    guarded.hand_over(plan)
+    with pytest.raises(ConfirmationNeeded, match=f"'{plan.hash[:4]}'"):
+        guarded.commands.handle(BOB, {"op": "approve", "args": {"hash": plan.hash}, "confirm": "yes"})
+    guarded.approve(plan)
+    found = [(row.actor, row.action, row.plan_hash, row.outcome) for row in guarded.world.ledger.audits()]
+    assert found[:2] == [
+        ("70002", "approve", plan.hash, "done"),
+        ("70002", "approve", plan.hash, "refused"),
+    ]
+
+
+def test_an_approved_plan_says_so_when_it_is_handed_over_again(guarded: Desk) -> None:
+    plan = guarded.plan()
+    guarded.hand_over_file(plan)
+    guarded.approve(plan)
+    assert guarded.hand_over_file(plan)["approved"] == 1
+
+
+def test_a_row_that_is_not_what_its_hash_names_is_refused(desk: Desk) -> None:
+    plan = desk.plan()
+    body = json.loads(canonical_text(plan_as_json(replace(plan, guards=(Guard("pool", "ok", ""),)))))
+    desk.world.ledger.put_plan(PlanRow(plan.hash, json.dumps(body), "lee", NOW, 9e9, "open"))
+    with pytest.raises(Refused, match="is not the one that its hash names"):
+        desk.apply(plan)
+
+
+def test_the_run_has_the_steps_that_were_reviewed(desk: Desk) -> None:
+    plan = desk.plan()
+    desk.hand_over(plan)
+    run = desk.world.ledger.run(desk.apply(plan))
+    assert run is not None and len(run.steps) > 1
+    assert [(s.do, s.table, s.version) for s in run.steps] == [(s.do, s.table, s.version) for s in plan.steps]

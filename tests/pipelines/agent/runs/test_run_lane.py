@@ -1,0 +1,369 @@
+"""Runs against a scripted pool: to the end, failed and retried, overtaken, and killed at every point."""
+
+import json
+import queue
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import small_project
+
+from core.model.errors import EngineRefused, LedgerUnavailable, Refused
+from core.model.names import TableName
+from core.plan.codec import canonical_text, plan_as_json
+from core.plan.model import Plan
+from core.plan.request import PlanRequest
+from core.planning.planner import make_plan
+from core.run.state_machine import OperatorControl
+from pipelines.agent.context import AgentContext
+from pipelines.agent.runs import run_lane, step_executor
+from pipelines.agent.runs.catch_up_gate import GateReading
+from pipelines.agent.runs.run_lane import RunDriver
+from state.planner_input import observe
+from state.row_types import PlanRow, RunRow, StepRow
+
+EVERYTHING = PlanRequest(everything=True, children="all")
+
+
+class Killed(BaseException):
+    """The agent died here."""
+
+
+@dataclass
+class KillAt:
+    """Fault points that die at the n-th pass, or only count."""
+
+    at: int = 0
+    passed: int = 0
+
+    def pass_by(self, label: str) -> None:
+        self.passed += 1
+        if self.passed == self.at:
+            raise Killed(label)
+
+
+@dataclass
+class OpenGate:
+    """A gate that opens at the second look."""
+
+    opened_at: float
+    looks: int = 0
+
+    def look(self, world: AgentContext, deployment: Any) -> GateReading:
+        self.looks += 1
+        return GateReading(self.looks > 1, "lag 0")
+
+
+@pytest.fixture(autouse=True)
+def fast_gates(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(step_executor, "CatchUpGate", OpenGate)
+    monkeypatch.setattr(run_lane, "POLL_S", 0.001)
+
+
+def plan(world: AgentContext, files: dict[str, str], request: PlanRequest) -> Plan:
+    seen = observe(world.ledger.deployments(include_deleted=True))
+    made = make_plan(small_project.project(files), "dev", seen, request)
+    assert not made.refusals, made.refusals
+    return made
+
+
+def submit(world: AgentContext, made: Plan) -> str:
+    run_id = f"run-{made.hash[:6]}"
+    world.ledger.put_plan(PlanRow(made.hash, canonical_text(plan_as_json(made)), "alice", 1.0, 9e9, "open"))
+    steps = tuple(StepRow(s.n, s.do.value, s.table, s.version, "waits") for s in made.steps)
+    run = RunRow(run_id, made.hash, "alice", "running", 1.0, None, steps, made.request.continues)
+    world.ledger.take_plan(made.hash, run, now=2.0)
+    return run_id
+
+
+def drive(world: AgentContext, run_id: str, *words: OperatorControl) -> str:
+    heard: queue.Queue[OperatorControl] = queue.Queue()
+    for word in words:
+        heard.put(word)
+    RunDriver(world, run_id, heard).drive()
+    row = world.ledger.run(run_id)
+    assert row is not None
+    return row.state
+
+
+def settle(world: AgentContext, pool: Any) -> None:
+    """What the reconciler writes of running queries."""
+    for deployment in world.ledger.deployments():
+        if f"{deployment.table}@v{deployment.version}" in pool.running:
+            world.ledger.update_deployment(deployment.table, deployment.version, state="running")
+
+
+def deploy(world: AgentContext, pool: Any, files: dict[str, str], request: PlanRequest = EVERYTHING) -> str:
+    state = drive(world, submit(world, plan(world, files, request)))
+    settle(world, pool)
+    return state
+
+
+def picture(world: AgentContext, pool: Any) -> dict[str, Any]:
+    """All that the world shows of what was done."""
+    return {
+        "running": sorted(pool.running),
+        "views": dict(pool.views),
+        "tables": sorted(pool.tables),
+        "folders": sorted(Path(folder).name for folder in world.files.folders),  # type: ignore[attr-defined]  # Scripted.
+        "deployments": sorted(
+            (d.table, d.version, d.wanted, d.active, d.revision[:6]) for d in world.ledger.deployments()
+        ),
+    }
+
+
+def test_a_first_deploy_starts_everything_and_points_to_it(world: AgentContext, pool: Any) -> None:
+    assert deploy(world, pool, small_project.texts()) == "done"
+    assert pool.starts == ["a@v1", "b@v1", "c@v1"]
+    assert pool.views == {"a": "a__v1", "b": "b__v1", "c": "c__v1"}
+    assert plan(world, small_project.texts(), EVERYTHING).empty
+
+
+def test_a_rebuild_stands_beside_and_keeps_what_a_left_behind_child_reads(world: AgentContext, pool: Any) -> None:
+    deploy(world, pool, small_project.texts())
+    changed = small_project.texts(a="SELECT id, upper(kind) AS kind FROM STREAM landed")
+    assert deploy(world, pool, changed, PlanRequest(tables=(TableName("a"),), rebuild=True)) == "done"
+    assert sorted(pool.running) == ["a@v1", "a@v2", "b@v2", "c@v1"]
+    assert pool.views == {"a": "a__v2", "b": "b__v2", "c": "c__v1"}
+
+
+def test_a_refused_start_blocks_below_and_the_run_goes_on_after_the_fix(world: AgentContext, pool: Any) -> None:
+    pool.refuse["a@v1"] = EngineRefused("no such column", error_class="UNRESOLVED_COLUMN")
+    run_id = submit(world, plan(world, small_project.texts(), EVERYTHING))
+    assert drive(world, run_id) == "failed"
+    row = world.ledger.run(run_id)
+    assert row is not None
+    assert {s.table for s in row.steps if s.state == "blocked"} == {"a", "b", "c"}
+    assert pool.running == {}
+    del pool.refuse["a@v1"]
+    assert drive(world, run_id, OperatorControl("retry")) == "done"
+    assert sorted(pool.running) == ["a@v1", "b@v1", "c@v1"]
+
+
+def test_a_stop_that_overtakes_a_start_wins(world: AgentContext, pool: Any) -> None:
+    run_id = submit(world, plan(world, small_project.texts(), EVERYTHING))
+    real = world.files.read
+
+    def stopped_meanwhile(folder: str) -> Any:
+        if world.deployment(TableName("b"), 1) and folder.endswith("b__v1"):
+            world.ledger.update_deployment(TableName("b"), 1, wanted="stopped")
+        return real(folder)
+
+    world.files.read = stopped_meanwhile  # type: ignore[method-assign]  # An operator's stop at the worst moment.
+    assert drive(world, run_id) == "failed"
+    assert "b@v1" not in pool.running
+    assert "c@v1" in pool.running
+
+
+def test_cancel_leaves_what_serves_as_it_was(world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    deploy(world, pool, small_project.texts())
+    before = dict(pool.views)
+    monkeypatch.setattr(OpenGate, "look", lambda *_: GateReading(False, "lost rows", failed=True))
+    changed = small_project.texts(b="SELECT id, upper(kind) AS kind FROM STREAM a")
+    run_id = submit(world, plan(world, changed, PlanRequest(tables=(TableName("b"),), rebuild=True)))
+    assert drive(world, run_id) == "failed"
+    assert drive(world, run_id, OperatorControl("cancel")) == "cancelled"
+    assert (pool.views, "b@v1" in pool.running, "b@v2" in pool.running) == (before, True, False)
+
+
+WRONG = EngineRefused("no such column: knd", error_class="UNRESOLVED_COLUMN")
+BROKEN = "SELECT id, upper(knd) AS kind FROM STREAM a"
+FIXED = "SELECT id, upper(kind) AS kind FROM STREAM a"
+
+
+def go_on(
+    world: AgentContext, pool: Any, files: dict[str, str], failed: str, request: PlanRequest = EVERYTHING
+) -> Plan:
+    """Plan what goes on from a failed run, with the fix in the files, and drive it to its end."""
+    pool.refuse.clear()
+    settle(world, pool)
+    made = plan(world, files, replace(request, continues=failed))
+    assert drive(world, submit(world, made)) == "done"
+    settle(world, pool)
+    after = world.ledger.run(failed)
+    assert after is not None and after.continued_by == f"run-{made.hash[:6]}"
+    return made
+
+
+def test_a_fix_goes_on_with_the_versions_that_a_failed_rebuild_has_made(world: AgentContext, pool: Any) -> None:
+    deploy(world, pool, small_project.texts())
+    upper = "SELECT id, upper(kind) AS kind FROM STREAM landed"
+    rebuild = PlanRequest(tables=(TableName("a"),), rebuild=True, children="all")
+    pool.refuse["b@v2"] = WRONG
+    failed = submit(world, plan(world, small_project.texts(a=upper, b=BROKEN), rebuild))
+    assert drive(world, failed) == "failed"
+    assert {"a@v2", "c@v2"} <= set(pool.running)
+    pool.starts.clear()
+    made = go_on(world, pool, small_project.texts(a=upper, b=FIXED), failed, rebuild)
+    assert pool.starts == ["b@v3"], "what the failed run had started is used, not made again"
+    assert pool.views == {"a": "a__v2", "b": "b__v3", "c": "c__v2"}
+    assert sorted(pool.running) == ["a@v2", "b@v3", "c@v2"]
+    assert "b__v2" not in pool.tables
+    assert [step.do for step in made.steps if step.table == "a"] == ["catch_up", "stop"]
+    assert plan(world, small_project.texts(a=upper, b=FIXED), EVERYTHING).empty
+
+
+def test_a_version_that_was_stopped_meanwhile_is_started_again_on_its_checkpoint(
+    world: AgentContext, pool: Any
+) -> None:
+    deploy(world, pool, small_project.texts())
+    rebuild = PlanRequest(tables=(TableName("a"),), rebuild=True, children="all")
+    pool.refuse["b@v2"] = WRONG
+    failed = submit(world, plan(world, small_project.texts(b=BROKEN), rebuild))
+    assert drive(world, failed) == "failed"
+    del pool.running["a@v2"]
+    world.ledger.update_deployment(TableName("a"), 2, wanted="stopped", state="stopped")
+    made = go_on(world, pool, small_project.texts(b=FIXED), failed, rebuild)
+    assert [step.do for step in made.steps if step.table == "a"][:2] == ["resume", "catch_up"]
+    assert sorted(pool.running) == ["a@v2", "b@v3", "c@v2"]
+
+
+def test_a_first_start_with_wrong_sql_leaves_nothing_behind_after_the_fix(world: AgentContext, pool: Any) -> None:
+    pool.refuse["b@v1"] = WRONG
+    failed = submit(world, plan(world, small_project.texts(b=BROKEN.replace("STREAM a", "STREAM landed")), EVERYTHING))
+    assert drive(world, failed) == "failed"
+    made = go_on(world, pool, small_project.texts(b=FIXED), failed)
+    assert {node.table: str(node.action) for node in made.nodes} == {
+        "landed": "keep", "a": "keep", "b": "start", "c": "keep",
+    }  # fmt: skip
+    assert sorted(pool.running) == ["a@v1", "b@v2", "c@v1"]
+    assert pool.views["b"] == "b__v2"
+    assert "b__v1" not in pool.tables
+    assert [d.version for d in world.ledger.deployments() if d.table == "b"] == [2]
+
+
+def test_a_delete_sets_nothing_aside_that_a_new_reader_keeps_running(world: AgentContext, pool: Any) -> None:
+    deploy(world, pool, small_project.texts())
+    run_id = submit(world, plan(world, small_project.texts(), PlanRequest(verb="delete", everything=True)))
+    c = world.ledger.deployment(TableName("c"), 1)
+    assert c is not None
+    world.ledger.put_deployment(replace(c, table=TableName("late"), active=True))
+    assert drive(world, run_id) == "failed"
+    assert "a@v1" in pool.running and "a__v1" in pool.tables
+    assert not {"b@v1", "c@v1"} & pool.running.keys()
+
+
+def test_taking_the_edit_back_sets_aside_what_the_failed_run_made(world: AgentContext, pool: Any) -> None:
+    deploy(world, pool, small_project.texts())
+    pool.refuse["b@v2"] = WRONG
+    failed = submit(world, plan(world, small_project.texts(b="SELECT id, kind FROM STREAM landed"), EVERYTHING))
+    assert drive(world, failed) == "failed"
+    before = dict(pool.views)
+    made = go_on(world, pool, small_project.texts(), failed)
+    assert {str(step.do) for step in made.steps} == {"stop", "tombstone"}
+    assert pool.views == before
+    assert sorted(pool.running) == ["a@v1", "b@v1", "c@v1"]
+    assert sorted(name for name in pool.tables if "v2" in name) == []
+
+
+def test_a_run_is_continued_once_and_only_after_it_failed(world: AgentContext, pool: Any) -> None:
+    pool.refuse["b@v1"] = WRONG
+    failed = submit(world, plan(world, small_project.texts(b=BROKEN), EVERYTHING))
+    assert drive(world, failed) == "failed"
+    made = go_on(world, pool, small_project.texts(b=FIXED), failed)
+    again = plan(world, small_project.texts(b=BROKEN), replace(EVERYTHING, continues=failed))
+    with pytest.raises(Refused, match="was continued by run"):
+        submit(world, again)
+    other = plan(world, small_project.texts(b=BROKEN), replace(EVERYTHING, continues=f"run-{made.hash[:6]}"))
+    with pytest.raises(Refused, match="is done"):
+        submit(world, other)
+
+
+def sequence(world: AgentContext, pool: Any, faults: KillAt) -> int:
+    """A first deploy, a rebuild and a delete; a kill is followed by a new agent that takes the open run up."""
+    kills = 0
+    changed = small_project.texts(a="SELECT id, upper(kind) AS kind FROM STREAM landed")
+    requests = (
+        (small_project.texts(), EVERYTHING),
+        (changed, PlanRequest(tables=(TableName("a"),), rebuild=True)),
+        (changed, PlanRequest(verb="delete", tables=(TableName("b"),))),
+    )
+    for files, request in requests:
+        run_id = submit(world, plan(world, files, request))
+        try:
+            state = drive(replace(world, faults=faults), run_id)  # type: ignore[arg-type]  # Counts and kills.
+        except Killed:
+            kills += 1
+            state = drive(world, run_id)
+        assert state == "done"
+        settle(world, pool)
+    return kills
+
+
+def test_a_kill_at_any_point_ends_in_the_same_world(
+    tmp_path: Path, world: AgentContext, pool: Any, request: pytest.FixtureRequest
+) -> None:
+    counting = KillAt()
+    sequence(world, pool, counting)
+    expected = picture(world, pool)
+    assert counting.passed > 100
+    for point in range(1, counting.passed + 1):
+        fresh_pool = type(pool)()
+        fresh = make_world(world, fresh_pool, tmp_path / str(point))
+        assert sequence(fresh, fresh_pool, KillAt(point)) == 1, point
+        assert picture(fresh, fresh_pool) == expected, point
+        fresh.ledger.close()
+
+
+def make_world(like: AgentContext, pool: Any, folder: Path) -> AgentContext:
+    from state.ledger import create_or_open
+
+    ledger = create_or_open(folder / "ledger.db", like.ledger.facts())
+    files = type(like.files)(pool, "ledger")  # type: ignore[call-arg]  # Scripted.
+    return replace(like, ledger=ledger, pool=pool, files=files)
+
+
+def test_the_plan_in_the_ledger_is_the_plan_that_runs(world: AgentContext) -> None:
+    made = plan(world, small_project.texts(), EVERYTHING)
+    submit(world, made)
+    row = world.ledger.plan(made.hash)
+    assert row is not None
+    assert json.loads(row.body)["hash"] == made.hash
+
+
+def test_a_ledger_that_is_locked_for_a_moment_fails_no_step(
+    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, refused = type(world.ledger).put_deployment, iter([True, True, False])
+
+    def locked(ledger: Any, deployment: Any) -> None:
+        if next(refused, False):
+            raise LedgerUnavailable("the ledger is locked by another program")
+        real(ledger, deployment)
+
+    monkeypatch.setattr(type(world.ledger), "put_deployment", locked)
+    assert deploy(world, pool, small_project.texts()) == "done"
+    assert sorted(pool.running) == ["a@v1", "b@v1", "c@v1"]
+
+
+def test_a_gate_that_cannot_be_looked_at_for_a_moment_keeps_its_count(
+    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deploy(world, pool, small_project.texts())
+    looked = OpenGate.look
+
+    def locked(gate: OpenGate, *given: Any) -> GateReading:
+        if gate.looks == 1:
+            gate.looks += 1
+            raise LedgerUnavailable("the ledger is locked by another program")
+        return looked(gate, *given)
+
+    monkeypatch.setattr(OpenGate, "look", locked)
+    assert deploy(world, pool, small_project.texts(), PlanRequest(tables=(TableName("b"),), rebuild=True)) == "done"
+    assert pool.starts.count("b@v2") == 1
+
+
+@pytest.mark.parametrize("where", ["_start", "poll"])
+def test_our_own_bug_fails_its_step_and_is_not_begun_for_ever(
+    where: str, world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> Any:
+        raise KeyError("nothing")
+
+    deploy(world, pool, small_project.texts())
+    monkeypatch.setattr(step_executor.StepExecutor, where, fail)
+    run_id = submit(world, plan(world, small_project.texts(), PlanRequest(tables=(TableName("b"),), rebuild=True)))
+    assert drive(world, run_id) == "failed"
+    row = world.ledger.run(run_id)
+    assert row is not None and any("the agent failed on this step (KeyError)" in step.note for step in row.steps)

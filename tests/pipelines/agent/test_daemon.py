@@ -1,0 +1,77 @@
+"""The agent as a whole, without a pool: it ends when its home is taken away, and makes nothing anew."""
+
+import os
+import shutil
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.ipc.environment_paths import EnvironmentPaths
+from core.model.errors import PoolUnreachable
+from core.project.model import Environment
+from core.project_files.manifest import Manifest
+from pipelines.agent import daemon as agents
+from pipelines.agent.daemon import Agent
+from pipelines.agent.deployment_compiler import EnvironmentLayout
+from pipelines.storage.checkpoints import FileCheckpoints
+from state.ledger import create_or_open
+from state.row_types import EnvironmentRow
+
+
+class Keeper:
+    """A pool that never comes up."""
+
+    up = False
+    ended = 0
+
+    def __init__(self, *_: Any) -> None:
+        self.kept = threading.Event()
+
+    def keep(self) -> None:
+        self.kept.set()
+
+    def call(self, seconds: float, act: Callable[[Any], Any]) -> Any:
+        raise PoolUnreachable("the pool is off")
+
+    def heard(self, error: PoolUnreachable | None) -> None:
+        return
+
+    def end(self) -> None:
+        Keeper.ended += 1
+
+
+@pytest.mark.parametrize("another_came", [False, True])
+def test_an_agent_whose_home_is_taken_away_ends_with_its_pool(
+    another_came: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agents, "PoolSupervisor", Keeper)
+    monkeypatch.setattr(agents, "ROUND_S", 0.02)
+    monkeypatch.setattr(Keeper, "ended", 0)
+    home, places = tmp_path / "home", EnvironmentPaths(str(tmp_path / "home"), str(tmp_path / "a" / "agent.sock"))
+    facts = EnvironmentRow("l", "p-id", "p", "dev", False, None, None, None, "local", "off", "", 0, "")
+    manifest = Manifest(id="p-id", name="p", environments=(Environment("dev"),), default_env="dev")
+    with create_or_open(Path(places.ledger), facts) as ledger:
+        agent = Agent(
+            places=places, folder=str(tmp_path), manifest=manifest, ledger=ledger, files=FileCheckpoints("l"),
+            ground=EnvironmentLayout(str(tmp_path / "data"), Environment("dev")),
+        )  # fmt: skip
+        serving = threading.Thread(target=agent.serve)
+        serving.start()
+        try:
+            assert agent._keeper.kept.wait(20)  # type: ignore[attr-defined]  # The double's.
+            assert serving.is_alive() and Keeper.ended == 0
+            if another_came:
+                os.unlink(places.socket)
+                theirs = socket.socket(socket.AF_UNIX)
+                theirs.bind(places.socket)
+            shutil.rmtree(home)
+            serving.join(30)
+            assert not serving.is_alive() and Keeper.ended == 1
+        finally:
+            agent.end(pool=False)
+            serving.join(30)
+    assert not home.exists() and os.path.exists(places.socket) is another_came

@@ -1,0 +1,78 @@
+"""What is recorded of a start: the pool and the engine, with what the checkpoint has kept from the first one."""
+
+from dataclasses import replace
+
+import pytest
+
+from core.model.errors import PoolUnreachable
+from core.model.names import TableName
+from core.observed.deployment import Binding
+from core.project.model import Environment, Pool
+from core.project.revision import RevisionTexts
+from pipelines.agent.context import AgentContext
+from pipelines.agent.deployment_compiler import EnvironmentLayout
+from pipelines.agent.deployment_lifecycle import start
+from state.row_types import Deployment
+from tests.pipelines.agent.conftest import ScriptedPool, _Analysis
+
+A = TableName("a")
+STATE = "spark.sql.streaming.stateStore.providerClass"
+FIRST = Pool("small", None, 2, "2g", (("spark.sql.ansi.enabled", "true"), (STATE, "HDFSBacked")))
+OTHER = Pool("big", "sc://host:15002/;token=hunter2", 16, "8g", (("spark.sql.ansi.enabled", "false"), (STATE, "Rocks")))
+
+
+@pytest.fixture
+def pending(world: AgentContext) -> Deployment:
+    """A version that was never started."""
+    found = Deployment(
+        table=A, version=1, product="p", layer="fact", owner="", revision="r", texts=RevisionTexts("d", "m", ""),
+        compiled="SELECT 1", compiled_ddl="CREATE TABLE a__v1", columns=("id",), format="parquet",
+        folder="/t/a__v1", checkpoint="/c/a__v1", checkpoint_id="", trigger="1 second", mode="append",
+        stateful=True, wanted="running", state="pending", state_since=0.0, active=True,
+        bindings=(Binding(TableName("landed"), 0, True),),
+    )  # fmt: skip
+    world.ledger.put_deployment(found)
+    world.files.prepare("/c/a__v1", {})
+    return found
+
+
+def started(world: AgentContext, pool: Pool) -> Deployment:
+    """Stop it where it runs, and start it on a pool."""
+    world.ground = EnvironmentLayout(world.ground.data, Environment("dev", pool=pool))
+    world.pool.call(1.0, lambda engine: engine.queries.stop("a@v1"))
+    start(world, world.deployment(A, 1))  # type: ignore[arg-type]  # It is there.
+    found = world.deployment(A, 1)
+    assert found is not None
+    return found
+
+
+def test_a_first_start_records_its_pool_and_engine_and_a_restart_elsewhere_what_is_not_pinned(
+    world: AgentContext, pool: ScriptedPool, pending: Deployment
+) -> None:
+    found = started(world, FIRST)
+    assert (found.pool, found.engine) == (FIRST, "4.2.0")
+    pool.engine = "4.3.0"
+    found = started(world, OTHER)
+    kept = (("spark.sql.ansi.enabled", "false"), (STATE, "HDFSBacked"))
+    assert (found.pool, found.engine) == (Pool("big", "sc://host:15002", 16, "8g", kept), "4.3.0")
+
+
+def test_of_a_version_that_was_started_before_this_was_recorded_only_the_engine_is_learnt(
+    world: AgentContext, pending: Deployment
+) -> None:
+    world.ledger.put_deployment(replace(pending, started_at=5.0))
+    found = started(world, FIRST)
+    assert (found.pool, found.engine) == (None, "4.2.0")
+
+
+def test_an_engine_that_does_not_say_its_version_keeps_no_statement_from_starting(
+    world: AgentContext, pending: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started(world, FIRST)
+
+    def silent(_: object) -> str:
+        raise PoolUnreachable("no answer")
+
+    monkeypatch.setattr(_Analysis, "engine", silent)
+    found = started(world, FIRST)
+    assert (found.state, found.engine) == ("starting", "4.2.0")

@@ -1,0 +1,159 @@
+"""An operator's acts by the fast lane: what is done, and what is written among the events and in the audit."""
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from core.model.errors import ConfirmationNeeded, EngineRefused, LedgerUnavailable, Refused
+from core.model.names import TableName
+from core.observed.deployment import Binding
+from core.project.model import Environment
+from core.project.revision import RevisionTexts
+from pipelines.agent.context import AgentContext
+from pipelines.agent.fast_lane import FastLane
+from pipelines.agent.measurements.pool_utilization import PoolUtilization
+from pipelines.agent.measurements.table_statistics_collector import TableStatisticsCollector
+from pipelines.agent.requests.command_handler import CommandHandler
+from state.emergency_journal import EmergencyJournal
+from state.row_types import Deployment, RunRow, StagedRow, StepRow
+
+A, LANDED = TableName("a"), TableName("landed")
+ALICE: Any = SimpleNamespace(name="alice")
+
+
+@pytest.fixture
+def acts(world: AgentContext, tmp_path: Path) -> FastLane:
+    """Acts on a running a@v1 that reads an external table."""
+    row = Deployment(
+        table=A, version=1, product="p", layer="fact", owner="", revision="r", texts=RevisionTexts("d", "m", ""),
+        compiled="SELECT 1", compiled_ddl="CREATE TABLE a__v1", columns=("id",), format="parquet",
+        folder="/t/a__v1", checkpoint="/c/a__v1", checkpoint_id="", trigger="1 second", mode="append",
+        stateful=False, wanted="running", state="running", state_since=0.0, active=True,
+        bindings=(Binding(LANDED, 0, True),), query_id="q", run_id="r1",
+    )  # fmt: skip
+    world.ledger.put_deployment(row)
+    landed = replace(row, table=LANDED, version=0, external=True, checkpoint="", bindings=())
+    world.ledger.put_deployment(landed)
+    world.files.prepare("/c/a__v1", {})
+    return FastLane(world, EmergencyJournal(tmp_path / "emergency.jsonl"))
+
+
+class ToldRuns:
+    """A run lane that keeps what it was told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def tell(self, run_id: str, control: Any) -> None:
+        self.told.append(control.act)
+
+
+def commands_of(world: AgentContext, acts: FastLane, ended: list[bool]) -> CommandHandler:
+    figures = TableStatisticsCollector(world, PoolUtilization())
+    return CommandHandler(world, acts, ToldRuns(), figures, ended.append)  # type: ignore[arg-type]  # A double.
+
+
+@pytest.fixture
+def commands(world: AgentContext, acts: FastLane) -> CommandHandler:
+    return commands_of(world, acts, [])
+
+
+def summaries(world: AgentContext, kind: str = "state") -> list[str]:
+    return [event.summary for event in world.ledger.events(A) if event.kind == kind]
+
+
+def test_stop_start_and_restart_are_among_the_events_with_who_asked(world: AgentContext, acts: FastLane) -> None:
+    acts.stop((A,), time.monotonic(), by="alice")
+    acts.stop((A,), time.monotonic(), by="alice")
+    acts.start((A,), time.monotonic(), by="bob")
+    acts.restart((A,), time.monotonic(), by="carol")
+    assert summaries(world) == [
+        "starting → starting, restarted by carol",
+        "stopped → starting, started by bob",
+        "running → stopped, stopped by alice",
+    ]
+
+
+def test_a_start_that_spark_refuses_is_an_exception_and_the_state_failed(
+    world: AgentContext, pool: Any, acts: FastLane
+) -> None:
+    acts.stop((A,), time.monotonic(), by="alice")
+    pool.refuse["a@v1"] = EngineRefused("no such column", error_class="UNRESOLVED_COLUMN")
+    for _ in range(2):
+        with pytest.raises(EngineRefused):
+            acts.start((A,), time.monotonic(), by="alice")
+    assert summaries(world)[0] == "stopped → failed"
+    assert summaries(world).count("failed → failed") == 0
+    (refused,) = [event for event in world.ledger.events(A) if event.kind == "exception"]
+    assert (refused.summary, refused.detail, refused.count) == ("UNRESOLVED_COLUMN", "no such column", 2)
+
+
+def test_a_retry_is_a_retry_in_the_audit_and_the_command_log(world: AgentContext, commands: CommandHandler) -> None:
+    step = StepRow(n=1, do="start", table="a", version=1, state="failed")
+    world.ledger.create_run(RunRow("7f3a-1", "h" * 64, "bob", "running", 1.0, None, (step,)))
+    for act in ("pause", "retry"):
+        commands.handle(ALICE, {"op": "run", "args": {"id": "7f3a-1", "act": act}, "confirm": ""})
+    assert [(row.action, row.subject, row.actor) for row in world.ledger.audits()] == [
+        ("retry", "7f3a-1", "alice"),
+        ("pause", "7f3a-1", "alice"),
+    ]
+    assert [row.op for row in world.ledger.commands()] == ["retry", "pause"]
+
+
+def test_unstage_answers_with_what_was_staged_by_this_caller_in_this_folder(
+    world: AgentContext, commands: CommandHandler
+) -> None:
+    for actor, folder, table in (("alice", "/p", "a"), ("alice", "/q", "b"), ("bob", "/p", "c")):
+        world.ledger.stage(StagedRow(actor, folder, TableName(table), "deploy", 1.0))
+    answer = commands.handle(ALICE, {"op": "unstage", "args": {"folder": "/p", "tables": ["a", "b", "c", "d"]}})
+    assert answer == {"unstaged": ["a"]}
+    assert {(mark.actor, mark.table) for mark in world.ledger.staged()} == {("alice", "b"), ("bob", "c")}
+
+
+def test_a_stop_that_no_disk_takes_is_called_and_said_not_to_be_recorded(
+    world: AgentContext, pool: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, acts: FastLane
+) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise LedgerUnavailable("the ledger cannot grow: the disk is full")
+
+    for name in ("update_deployment", "add_event"):
+        monkeypatch.setattr(type(world.ledger), name, full)
+    gone = FastLane(world, EmergencyJournal(tmp_path / "gone" / "emergency.jsonl"))
+    (lost,) = gone.stop((A,), time.monotonic(), by="alice")
+    assert lost.outcome == "stopped, not recorded" and pool.stops == ["a@v1"]
+    (kept,) = acts.stop((A,), time.monotonic(), by="alice")
+    assert kept.outcome == "stopped", "the emergency journal has it"
+    pool.reachable = False
+    (sent,) = gone.stop((A,), time.monotonic(), by="alice")
+    assert sent.outcome == "sent, not confirmed, not recorded"
+
+
+def test_a_start_that_is_refused_stays_stopped(world: AgentContext, pool: Any, acts: FastLane) -> None:
+    acts.stop((A,), time.monotonic(), by="alice")
+    world.files.owner = "another ledger"  # type: ignore[attr-defined]  # Scripted.
+    with pytest.raises(Refused, match="belongs to another ledger"):
+        acts.start((A,), time.monotonic(), by="alice")
+    found = world.deployment(A, 1)
+    assert found is not None and (found.wanted, found.state) == ("stopped", "stopped")
+
+
+@pytest.mark.parametrize(
+    ("op", "args", "text"),
+    [("stop", {"tables": ["a"]}, "a"), ("restart", {"tables": ["a"]}, "a"), ("exit", {"pool": True}, "prod")],
+)
+def test_the_agent_of_a_protected_environment_asks_for_the_name_itself(
+    op: str, args: dict[str, Any], text: str, world: AgentContext, pool: Any, acts: FastLane
+) -> None:
+    ended: list[bool] = []
+    ground = replace(world.ground, environment=Environment("prod", protected=True))
+    guarded = commands_of(replace(world, ground=ground), acts, ended)
+    for given in ("", "yes"):
+        with pytest.raises(ConfirmationNeeded, match=f"'{text}'"):
+            guarded.handle(ALICE, {"op": op, "args": args, "confirm": given})
+    assert pool.stops == [] and ended == []
+    guarded.handle(ALICE, {"op": op, "args": args, "confirm": text})
+    assert pool.stops or ended

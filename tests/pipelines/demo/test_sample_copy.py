@@ -1,0 +1,94 @@
+"""Copies of the sample: made whole, found again, refused where they do not belong, purged by their marker."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from core.model.errors import HeadgateError, Refused
+from pipelines.demo import sample_copy
+from pipelines.demo.sample_copy import MARKER, PROGRAM, copy_sample, project_id, purge_list
+from pipelines.demo.sample_reference_data import FEEDS, FOLDER
+
+
+def test_a_copy_holds_the_sample_with_a_fresh_id_and_its_reference_data(tmp_path: Path) -> None:
+    first, second = copy_sample(tmp_path / "a"), copy_sample(tmp_path / "b")
+    assert first.made and second.made and first.project_id != second.project_id
+    manifest = (first.folder / "headgate.yml").read_text()
+    assert re.search(r"^id: (.*)$", manifest, re.MULTILINE)[1] == first.project_id  # type: ignore[index]  # It is there.
+    shipped = {p.relative_to(FOLDER) for p in (FOLDER / "pipelines").rglob("*.*")}
+    assert shipped == {p.relative_to(first.folder) for p in (first.folder / "pipelines").rglob("*.*")}
+    assert (first.data / "reference/pizzas/pizzas.json").read_bytes() == (
+        FOLDER / "reference/pizzas/pizzas.json"
+    ).read_bytes()
+    assert all((first.data / "landing" / feed).is_dir() for feed in FEEDS)
+
+
+def test_a_copy_that_is_there_is_found_again_and_left_as_it_is(tmp_path: Path) -> None:
+    first = copy_sample(tmp_path / "demo")
+    (first.folder / "headgate.yml").write_text("edited")
+    again = copy_sample(tmp_path / "demo")
+    assert (again.project_id, again.made) == (first.project_id, False)
+    assert (again.folder / "headgate.yml").read_text() == "edited"
+
+
+def test_an_empty_folder_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "demo").mkdir()
+    assert copy_sample(tmp_path / "demo").made
+
+
+@pytest.mark.parametrize("marker", [None, "{}", "no json", '{"made_by": "someone", "project_id": "x"}'])
+def test_a_folder_that_is_not_ours_is_refused_and_left_alone(tmp_path: Path, marker: str | None) -> None:
+    (tmp_path / "letter.txt").write_text("mine")
+    if marker is not None:
+        (tmp_path / MARKER).write_text(marker)
+    before = sorted(tmp_path.iterdir())
+    for act in (copy_sample, purge_list):
+        with pytest.raises(Refused):
+            act(tmp_path)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_the_programs_own_folder_is_refused_also_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(PROGRAM)
+    for target in (PROGRAM, PROGRAM / "headgate-demo", tmp_path / "link" / "demo"):
+        with pytest.raises(Refused, match="inside"):
+            copy_sample(target)
+    assert not (PROGRAM / "headgate-demo" / MARKER).exists()
+
+
+def test_an_interrupted_copy_leaves_nothing_that_looks_like_a_demo(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(folder: Path) -> None:
+        assert (folder.parent / "pipelines").is_dir()
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sample_copy, "open_folder", full)
+        with pytest.raises(HeadgateError, match="No space left"):
+            copy_sample(tmp_path / "demo")
+    assert list(tmp_path.iterdir()) == []
+    assert copy_sample(tmp_path / "demo").made
+
+
+def test_a_purge_names_the_whole_folder_when_all_of_it_is_ours(tmp_path: Path) -> None:
+    copy = copy_sample(tmp_path / "demo")
+    ours, foreign = purge_list(copy.folder)
+    assert foreign == [] and ours[-1] == copy.folder
+    assert set(ours[:-1]) == set(copy.folder.iterdir())
+
+
+def test_a_purge_keeps_what_someone_else_put_there(tmp_path: Path) -> None:
+    copy = copy_sample(tmp_path / "demo")
+    (copy.folder / "notes.md").write_text("mine")
+    ours, foreign = purge_list(copy.folder)
+    assert foreign == [copy.folder / "notes.md"]
+    assert copy.folder not in ours and copy.folder / "data" in ours
+
+
+def test_the_marker_is_what_tells_the_project_id(tmp_path: Path) -> None:
+    copy = copy_sample(tmp_path / "demo")
+    assert project_id(copy.folder) == json.loads((copy.folder / MARKER).read_text())["project_id"] == copy.project_id
+    assert project_id(tmp_path) is None

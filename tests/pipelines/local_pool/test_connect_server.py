@@ -1,0 +1,207 @@
+"""The local pool: start, adoption by a second agent, refusal without the token, end by its own process id."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from pathlib import Path
+
+import pytest
+
+from core.model.errors import EngineRefused, PoolUnreachable
+from core.project.model import Pool
+from pipelines.local_pool import process_identity
+from pipelines.local_pool.connect_server import LocalPool
+from pipelines.spark.call_deadlines import CircuitState
+from pipelines.spark.session import Session, probe
+
+
+def test_a_pool_that_was_never_started_says_so(tmp_path: Path) -> None:
+    pool = LocalPool(tmp_path, Pool())
+    assert not pool.alive() and pool.pid is None
+    with pytest.raises(PoolUnreachable, match="never started"):
+        _ = pool.url
+    pool.end()
+
+
+def test_without_java_nothing_is_started_and_the_remedy_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    with pytest.raises(PoolUnreachable, match="no Java found") as raised:
+        LocalPool(tmp_path, Pool()).start()
+    assert "JDK 17" in raised.value.remedy
+    assert not (tmp_path / "pool.json").exists()
+
+
+def test_another_process_with_the_recorded_id_is_neither_taken_for_the_pool_nor_ended(tmp_path: Path) -> None:
+    stranger = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    try:
+        record = {"marker": "m", "port": 1, "pid": stranger.pid, "started": "another boot:1"}
+        (tmp_path / "pool.json").write_text(json.dumps(record))
+        pool = LocalPool(tmp_path, Pool())
+        assert not pool.alive()
+        pool.end()
+        assert stranger.poll() is None
+    finally:
+        stranger.kill()
+        stranger.wait()
+
+
+def test_a_server_whose_start_was_not_recorded_is_known_by_its_marker(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "import time; time.sleep(600)", "-Dheadgate.pool=abc123"]
+    orphan = subprocess.Popen(command)
+    try:
+        (tmp_path / "pool").mkdir()
+        (tmp_path / "pool" / "pid").write_text(f"{orphan.pid}\n")
+        (tmp_path / "pool.json").write_text(json.dumps({"marker": "abc123", "port": 1}))
+        pool = LocalPool(tmp_path, Pool())
+        _until(lambda: pool.pid == orphan.pid)
+        (tmp_path / "pool.json").write_text(json.dumps({"marker": "other", "port": 1}))
+        assert pool.pid is None
+    finally:
+        orphan.kill()
+        orphan.wait()
+
+
+def test_a_server_whose_record_is_gone_with_the_home_is_known_and_ended_and_another_one_is_not(tmp_path: Path) -> None:
+    ours, theirs = (subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) for _ in range(2))
+    home, record = tmp_path / "home", tmp_path / "home" / "pool.json"
+
+    def write(child: subprocess.Popen[bytes]) -> None:
+        home.mkdir()
+        server = {"marker": "m", "port": 1, "pid": child.pid, "started": process_identity.process_start(child.pid)}
+        record.write_text(json.dumps(server))
+
+    try:
+        write(ours)
+        pool = LocalPool(home, Pool())
+        assert pool.alive()
+        shutil.rmtree(home)
+        assert pool.alive() and pool.start() is False and not home.exists()
+        write(theirs)
+        ending = threading.Thread(target=pool.end)
+        ending.start()
+        ours.wait(20)
+        ending.join(20)
+        assert theirs.poll() is None
+    finally:
+        for child in (ours, theirs):
+            child.kill()
+            child.wait()
+
+
+def test_a_dead_child_that_nobody_has_waited_for_is_no_process() -> None:
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    _until(lambda: process_identity.process_start(child.pid) is None)
+    child.wait()
+
+
+@pytest.mark.spark
+def test_a_second_agent_adopts_the_running_server(pool: LocalPool) -> None:
+    other = LocalPool(pool._home, Pool(cores=2, memory="1g"))
+    assert other.alive() and other.pid == pool.pid
+    assert other.start() is False
+    assert (other.url, other.token) == (pool.url, pool.token)
+    other.ready(30)
+
+
+@pytest.mark.spark
+def test_the_token_is_random_secret_and_not_on_the_command_line(pool: LocalPool) -> None:
+    assert len(pool.token) == 48
+    assert (pool._home / "pool.token").stat().st_mode & 0o777 == 0o600
+    assert pool.pid is not None
+    assert pool.token not in process_identity.process_command_line(pool.pid)
+    assert os.getsid(pool.pid) == pool.pid != os.getsid(0)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("token", ["", "wrong"])
+def test_a_connection_without_the_token_is_refused(pool: LocalPool, token: str) -> None:
+    with pytest.raises(EngineRefused, match="refused our token") as raised:
+        probe(pool.url, token)
+    assert raised.value.error_class == "UNAUTHENTICATED"
+
+
+@pytest.mark.spark
+def test_a_server_that_is_frozen_killed_and_started_again(tmp_path: Path) -> None:
+    """One server for three failures, because each start costs ten seconds."""
+    pool = LocalPool(tmp_path, Pool(cores=1, memory="600m"))
+    pool.start()
+    try:
+        pool.ready()
+        first = pool.pid
+        assert first is not None
+        session = Session(pool.url, pool.token, str(uuid.uuid4()))
+        session.attach()
+
+        os.kill(first, signal.SIGSTOP)
+        _until(lambda: _all_threads_stand(first))
+        _refused_within(session, 1.0, "no answer|did not answer")
+        _refused_within(session, 0.2, "has not answered")
+        os.kill(first, signal.SIGCONT)
+        _until(lambda: session.breaker.state == CircuitState.CLOSED)
+        session.call(10, session.ping)
+
+        os.kill(first, signal.SIGKILL)
+        _until(lambda: not pool.alive())
+        _refused_within(session, 2.0, "cannot be reached")
+
+        assert pool.start() is True
+        pool.ready()
+        assert pool.pid not in (None, first)
+        again = Session(pool.url, pool.token, session.session_id)
+        again.attach()
+        again.close()
+
+        second = pool.pid
+        os.kill(second or 0, signal.SIGSTOP)
+        pool_end_s = _timed(pool.end)
+        assert not pool.alive() and pool_end_s >= 9
+    finally:
+        pool.end()
+
+
+@pytest.mark.spark
+def test_a_server_that_cannot_start_says_its_last_words(tmp_path: Path) -> None:
+    pool = LocalPool(tmp_path, Pool(conf=(("spark.driver.extraJavaOptions", "-Xss1k"),)))
+    pool.start()
+    try:
+        with pytest.raises(PoolUnreachable, match="ended while it started"):
+            pool.ready(60)
+    finally:
+        pool.end()
+    assert "stack size" in (tmp_path / "pool.log").read_text()
+
+
+def _refused_within(session: Session, seconds: float, why: str) -> None:
+    began = time.monotonic()
+    with pytest.raises(PoolUnreachable, match=why):
+        session.call(0.8, session.ping)
+    assert time.monotonic() - began < seconds + 0.5
+
+
+def _all_threads_stand(pid: int) -> bool:
+    stats = [(task / "stat").read_text("utf-8", "replace") for task in Path(f"/proc/{pid}/task").iterdir()]
+    return all(stat.rpartition(")")[2].split()[0] == "T" for stat in stats)
+
+
+def _timed(act: object) -> float:
+    assert callable(act)
+    began = time.monotonic()
+    act()
+    return time.monotonic() - began
+
+
+def _until(condition: object, seconds: float = 20) -> None:
+    assert callable(condition)
+    ends_at = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < ends_at, "it did not come to pass"
+        time.sleep(0.02)

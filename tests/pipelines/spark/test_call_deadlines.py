@@ -1,0 +1,94 @@
+"""Deadlines and the circuit breaker, without a pool."""
+
+import threading
+import time
+
+import pytest
+
+from core.model.errors import EngineRefused, PoolUnreachable
+from pipelines.spark.call_deadlines import CircuitBreaker, CircuitState, MissedDeadline, call, remaining
+
+
+def test_a_call_gives_the_result_and_raises_what_was_raised() -> None:
+    assert call(5, lambda a, b: a + b, 1, b=2) == 3
+    with pytest.raises(EngineRefused, match="no such table"):
+        call(5, _raise, EngineRefused("no such table"))
+
+
+def test_a_call_that_never_returns_is_left_behind() -> None:
+    never = threading.Event()
+    began = time.monotonic()
+    with pytest.raises(MissedDeadline):
+        call(0.05, never.wait)
+    assert time.monotonic() - began < 2
+    never.set()
+
+
+def test_an_inner_call_has_no_more_time_than_the_outer() -> None:
+    left = call(5, lambda: call(60, remaining))
+    assert left is not None and left <= 5
+    assert remaining() is None
+
+
+def test_after_one_missed_deadline_others_are_refused_at_once_until_a_probe_passes() -> None:
+    answers = threading.Event()
+    probes = []
+
+    def probe() -> None:
+        probes.append(1)
+        assert answers.wait(10)
+
+    breaker = CircuitBreaker(probe, probe_s=10, every_s=0.01)
+    assert breaker.call(5, lambda: "fine") == "fine"
+    with pytest.raises(MissedDeadline):
+        breaker.call(0.05, threading.Event().wait)
+    ran: list[int] = []
+    for _ in range(20):
+        with pytest.raises(PoolUnreachable, match="has not answered"):
+            breaker.call(5, ran.append, 1)
+    assert ran == [] and len(probes) <= 1
+    answers.set()
+    _until(lambda: breaker.state == CircuitState.CLOSED)
+    assert breaker.call(5, lambda: "again") == "again"
+    assert len(probes) == 1
+
+
+def test_probes_that_miss_follow_each_other_one_at_a_time() -> None:
+    flying: list[int] = []
+    most: list[int] = []
+    answers = threading.Event()
+
+    def probe() -> None:
+        flying.append(1)
+        most.append(len(flying))
+        passed = answers.wait(0.05)
+        flying.pop()
+        if not passed:
+            raise MissedDeadline("still frozen")
+
+    breaker = CircuitBreaker(probe, probe_s=5, every_s=0.01)
+    with pytest.raises(MissedDeadline):
+        breaker.call(0.01, threading.Event().wait)
+    _until(lambda: len(most) >= 3)
+    answers.set()
+    _until(lambda: breaker.state == CircuitState.CLOSED)
+    assert max(most) == 1
+
+
+def test_a_refusal_does_not_open_the_circuit() -> None:
+    breaker = CircuitBreaker(lambda: None)
+    with pytest.raises(EngineRefused):
+        breaker.call(5, _raise, EngineRefused("no"))
+    assert breaker.state == CircuitState.CLOSED
+
+
+def _raise(error: Exception) -> None:
+    raise error
+
+
+def _until(condition: object, seconds: float = 10) -> None:
+    assert callable(condition)
+    ends_at = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < ends_at, "it did not come to pass"
+        time.sleep(0.005)

@@ -1,0 +1,130 @@
+"""The catalog on real Spark: idempotent calls, pointers that are altered, reads that are fresh."""
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.model.errors import EngineRefused, PoolUnreachable, TryAgain
+from pipelines.spark.call_deadlines import CircuitState
+from pipelines.spark.catalog import SparkTables
+from pipelines.spark.session import Session
+
+pytestmark = pytest.mark.spark
+
+
+def test_every_call_can_be_repeated(ground: Any) -> None:
+    physical = ground.table("t")
+    assert ground.table("t") == physical
+    view = f"t_{ground.mark}"
+    for _ in range(2):
+        ground.tables.add_columns(physical, (("c", "INT"), ("a", "BIGINT")))
+        ground.tables.point(view, physical, ("a", "c"))
+    assert {view, physical} <= ground.tables.names()
+    assert ground.tables.read(f"SELECT * FROM {view}", 5) == (("a", "c"), ())
+    for _ in range(2):
+        ground.tables.unpoint(view)
+        ground.tables.forget(physical)
+    assert not {view, physical} & ground.tables.names()
+
+
+def test_forgetting_a_table_keeps_its_files_and_refuses_one_that_lies_with_spark(ground: Any) -> None:
+    physical = ground.table("t")
+    ground.tables.forget(physical)
+    assert (Path(ground.place("t")) / "_headgate_owner").exists()
+    managed = f"managed_{ground.mark}"
+    with pytest.raises(EngineRefused, match="no LOCATION"):
+        ground.tables.create(managed, f"CREATE TABLE {managed} (a INT) USING parquet")
+    ground.session.spark.sql(f"CREATE TABLE {managed} (a INT) USING parquet")
+    with pytest.raises(EngineRefused, match="would delete files"):
+        ground.tables.forget(managed)
+
+
+def test_a_pointer_is_read_back_and_altered_where_it_exists(ground: Any) -> None:
+    first, second = ground.table("t"), ground.table("u")
+    view = f"v_{ground.mark}"
+    assert ground.tables.pointer(view) is None and ground.tables.pointer(first) is None
+    ground.tables.point(view, first, ("a",))
+    assert ground.tables.pointer(view) == first
+    said: list[str] = []
+    run = ground.tables._run
+    ground.tables._run = lambda sql: (said.append(sql), run(sql))
+    ground.tables.point(view, second, ("a", "b"))
+    assert said == [f"ALTER VIEW `{view}` AS SELECT `a`, `b` FROM `{second}`"]
+    assert ground.tables.pointer(view) == second
+
+
+def test_readers_of_a_pointer_never_miss_it_while_it_moves(ground: Any) -> None:
+    names = (ground.table("t"), ground.table("u"))
+    view = f"v_{ground.mark}"
+    ground.tables.point(view, names[0], ("a",))
+    reader = ground.session.reader()
+    reader.attach()
+    failures: list[str] = []
+    over = threading.Event()
+
+    def read() -> None:
+        while not over.is_set():
+            try:
+                reader.spark.sql(f"SELECT a FROM {view}").collect()
+            except Exception as error:
+                failures.append(str(error)[:200])
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    for n in range(40):
+        ground.tables.point(view, names[n % 2], ("a",))
+    over.set()
+    thread.join(30)
+    reader.close()
+    assert failures == []
+
+
+def test_batch_reads_see_each_commit_of_a_stream_by_table_and_by_pointer(ground: Any) -> None:
+    physical = ground.table("t")
+    view = f"v_{ground.mark}"
+    ground.tables.point(view, physical, ("a", "b"))
+    reader = ground.session.reader()
+    reader.attach()
+    tables = SparkTables(ground.session, reader)
+    ground.start("t", f"SELECT a, b FROM STREAM {ground.source}")
+    for n in range(1, 4):
+        ground.land(10)
+        ground.until(lambda n=n: (ground.files.read(ground.checkpoint("t")).batch or 0) == n - 1 and
+                     ground.files.read(ground.checkpoint("t")).batch is not None)  # fmt: skip
+        for name in (physical, view):
+            assert tables.read(f"SELECT count(*) FROM {name}", 1)[1] == ((10 * n,),), (n, name)
+    reader.close()
+
+
+def test_a_read_gives_at_most_its_limit(ground: Any) -> None:
+    assert ground.tables.read("SELECT id AS n FROM range(100) ORDER BY n", 2) == (("n",), ((0,), (1,)))
+
+
+def test_a_read_beyond_its_deadline_ends_on_the_server_and_disturbs_nobody(ground: Any) -> None:
+    reader = ground.session.reader()
+    reader.attach()
+    tables = SparkTables(ground.session, reader)
+    heavy = "SELECT count(*) FROM range(100000000000) AS r WHERE hash(r.id) = 7 AND sqrt(r.id) > 3"
+    with pytest.raises(TryAgain, match="did not end within") as raised:
+        ground.session.call(2, tables.read, heavy, 1)
+    assert not isinstance(raised.value, PoolUnreachable)
+    assert ground.session.breaker.state == CircuitState.CLOSED
+    ground.session.call(5, ground.session.ping)
+    ground.until(lambda: _running_operations(reader) == 0, 30)
+    reader.close()
+
+
+def test_a_partitioned_table_is_written_partitioned(ground: Any) -> None:
+    physical = ground.table("t", "a BIGINT, b STRING", partitioned="b")
+    ground.land(6)
+    ground.start("t", f"SELECT a, b FROM STREAM {ground.source}")
+    ground.until(lambda: ground.files.read(ground.checkpoint("t")).batch == 0)
+    assert sorted(path.name for path in Path(ground.place("t")).glob("b=*")) == ["b=b0", "b=b1", "b=b2"]
+    assert ground.count(f"SELECT count(*) FROM {physical} WHERE b = 'b1'") == 2
+
+
+def _running_operations(session: Session) -> int:
+    """Operations of a session that an interrupt still finds."""
+    return len(session.spark.interruptAll())

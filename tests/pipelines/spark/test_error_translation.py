@@ -1,0 +1,59 @@
+"""What is read out of Spark's messages; the messages were copied from Spark 4.2.0."""
+
+import grpc
+import pytest
+from pyspark.errors import PySparkAssertionError
+from pyspark.errors.exceptions.connect import SparkConnectGrpcException
+
+from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable
+from pipelines.spark.call_deadlines import MissedDeadline
+from pipelines.spark.error_translation import SessionLost, error_class, first_line, translate_error
+
+STREAM_FAILED = (
+    "[STREAM_FAILED] Query [id = 1a, runId = 2b] terminated with exception: [DIVIDE_BY_ZERO] Division by zero. "
+    "Use `try_divide` to tolerate divisor being 0 and return NULL instead. SQLSTATE: 22012\n== SQL (line 1) ==\n"
+    "SELECT a / 0\n       ^^^^^\n SQLSTATE: XXKST\n=== Streaming Query ===\nIdentifier: t@v1\n"
+)
+
+
+def test_the_class_is_what_went_wrong_and_not_its_wrapper() -> None:
+    assert error_class(STREAM_FAILED) == "DIVIDE_BY_ZERO"
+    assert error_class("[STREAM_FAILED] Query terminated with exception: Job aborted") == "STREAM_FAILED"
+    assert error_class("[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column") == "UNRESOLVED_COLUMN.WITH_SUGGESTION"
+    assert error_class("an [id = 3] and nothing else") == ""
+
+
+def test_the_line_is_the_cause_without_class_and_state() -> None:
+    assert first_line(STREAM_FAILED).endswith("to tolerate divisor being 0 and return NULL instead.")
+    unresolved = "[UNRESOLVED_COLUMN] A column `x` cannot be resolved. SQLSTATE: 42703; line 1 pos 7;\n'Project ['x]"
+    assert first_line(unresolved) == "A column `x` cannot be resolved.; line 1 pos 7"
+    assert first_line("(org.apache.spark.SparkException) Job aborted\n\nJVM stacktrace:\n\tat a.b") == "Job aborted"
+    assert first_line("") == "no message"
+    assert len(first_line("x" * 5000)) == 600
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (grpc.StatusCode.UNAVAILABLE, PoolUnreachable),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, MissedDeadline),
+        (grpc.StatusCode.UNAUTHENTICATED, EngineRefused),
+        (grpc.StatusCode.INTERNAL, EngineRefused),
+    ],
+)
+def test_a_status_of_the_connection_decides_whether_trying_again_can_help(
+    code: grpc.StatusCode, kind: type[HeadgateError]
+) -> None:
+    assert type(translate_error(SparkConnectGrpcException("it went wrong", grpc_status_code=code))) is kind
+
+
+def test_a_server_that_forgot_the_session_asks_for_a_new_generation() -> None:
+    closed = "[INVALID_HANDLE.SESSION_CLOSED] The handle 1 is invalid. Session was closed."
+    assert isinstance(translate_error(SparkConnectGrpcException(closed)), SessionLost)
+    changed = "Received incorrect server side session identifier for request. Please create a new Spark Session"
+    assert isinstance(translate_error(PySparkAssertionError(changed)), SessionLost)
+
+
+def test_errors_of_ours_pass_unchanged() -> None:
+    ours = EngineRefused("no", error_class="X")
+    assert translate_error(ours) is ours

@@ -1,0 +1,114 @@
+"""Owner files, notes, reading and moving of checkpoint folders, without Spark."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from core.model.errors import Refused, TryAgain
+from core.ports.storage import CheckpointState
+from pipelines.storage.checkpoints import FileCheckpoints
+
+FILES = FileCheckpoints("ledger-1", host="here", epoch=2)
+
+
+def test_prepare_makes_a_folder_with_owner_and_note_and_leaves_nothing_else(tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoints" / "orders__v1"
+    FILES.prepare(str(folder), {"table": "orders", "version": 1})
+    assert json.loads((folder / "_headgate_owner").read_text()) == {"ledger": "ledger-1", "host": "here", "epoch": 2}
+    assert FILES.head(str(folder)) == {"table": "orders", "version": 1}
+    assert [path.name for path in folder.parent.iterdir()] == ["orders__v1"]
+
+
+def test_prepare_leaves_a_folder_of_ours_as_it_is(tmp_path: Path) -> None:
+    folder = tmp_path / "c"
+    FILES.prepare(str(folder), {"version": 1})
+    (folder / "metadata").write_text('{"id":"abc"}')
+    FILES.prepare(str(folder), {"version": 2})
+    assert FILES.head(str(folder)) == {"version": 1}
+    assert FILES.read(str(folder)) == CheckpointState(id="abc", owner="ledger-1")
+
+
+@pytest.mark.parametrize("owner", ['{"ledger":"ledger-2"}', "garbage", None])
+def test_a_folder_of_another_is_neither_prepared_nor_moved(tmp_path: Path, owner: str | None) -> None:
+    folder = tmp_path / "c"
+    folder.mkdir()
+    if owner is not None:
+        (folder / "_headgate_owner").write_text(owner)
+    with pytest.raises(Refused):
+        FILES.prepare(str(folder), {})
+    with pytest.raises(Refused):
+        FILES.set_aside(str(folder), str(tmp_path / "trash" / "c"))
+    assert folder.exists()
+
+
+def test_read_gives_the_newest_commit_and_what_it_had_consumed(tmp_path: Path) -> None:
+    folder = _checkpoint(tmp_path / "c", commits=11, planned=12)
+    found = FILES.read(str(folder))
+    assert found is not None
+    assert (found.id, found.batch, found.planned) == ("q-1", 11, 12)
+    assert found.consumed == {0: 11, 2: 22}
+    assert found.committed_at == (folder / "commits" / "11").stat().st_mtime
+
+
+def test_read_follows_the_commits_as_they_come(tmp_path: Path) -> None:
+    folder = _checkpoint(tmp_path / "c", commits=1, planned=2)
+    first = FILES.read(str(folder))
+    (folder / "commits" / "2").write_text("v1\n{}")
+    second = FILES.read(str(folder))
+    assert first is not None and second is not None
+    assert (first.consumed, second.consumed) == ({0: 1, 2: 12}, {0: 2, 2: 13})
+
+
+def test_a_checkpoint_before_its_first_commit_has_consumed_nothing(tmp_path: Path) -> None:
+    found = FILES.read(str(_checkpoint(tmp_path / "c", commits=-1, planned=0)))
+    assert found is not None and (found.batch, found.planned, found.consumed) == (None, 0, {})
+
+
+def test_what_is_no_checkpoint_reads_as_none(tmp_path: Path) -> None:
+    assert FILES.read(str(tmp_path / "absent")) is None
+    broken = _checkpoint(tmp_path / "broken", commits=0, planned=0)
+    (broken / "metadata").write_text("not json")
+    assert FILES.read(str(broken)) is None
+    empty = _checkpoint(tmp_path / "empty", commits=0, planned=0)
+    (empty / "offsets" / "0").write_text("")
+    assert FILES.read(str(empty)) is None
+
+
+def test_set_aside_moves_once_and_never_over_something(tmp_path: Path) -> None:
+    folder, trash = tmp_path / "t", tmp_path / "trash" / "t"
+    FILES.prepare(str(folder), {"n": 1})
+    FILES.set_aside(str(folder), str(trash))
+    FILES.set_aside(str(folder), str(trash))
+    FILES.prepare(str(folder), {"n": 2})
+    FILES.set_aside(str(folder), str(trash))
+    assert not folder.exists()
+    assert sorted(FILES.head(str(path))["n"] for path in trash.parent.iterdir()) == [1, 2]
+    assert FILES.head(str(trash)) == {"n": 1}
+
+
+def test_a_note_replaces_the_former_whole(tmp_path: Path) -> None:
+    FILES.prepare(str(tmp_path / "t"), {"a": 1, "b": 2})
+    FILES.note(str(tmp_path / "t"), {"a": 3})
+    assert FILES.head(str(tmp_path / "t")) == {"a": 3}
+    assert FILES.head(str(tmp_path / "absent")) == {}
+
+
+def test_a_path_that_cannot_be_reached_says_try_again(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(TryAgain, match="cannot be reached"):
+        FILES.prepare(str(tmp_path / "file" / "c"), {})
+
+
+def _checkpoint(folder: Path, *, commits: int, planned: int) -> Path:
+    for name in ("offsets", "commits"):
+        (folder / name).mkdir(parents=True)
+    (folder / "metadata").write_text('{"id":"q-1"}')
+    for batch in range(planned + 1):
+        lines = ["v1", '{"batchWatermarkMs":0}', f'{{"logOffset":{batch}}}', "-", f'{{"logOffset":{batch + 11}}}']
+        (folder / "offsets" / str(batch)).write_text("\n".join(lines))
+        (folder / "offsets" / f".{batch}.crc").write_text("x")
+    for batch in range(commits + 1):
+        (folder / "commits" / str(batch)).write_text("v1\n{}")
+    (folder / "commits" / ".99.tmp").write_text("")
+    return folder

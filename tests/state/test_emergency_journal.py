@@ -1,0 +1,65 @@
+"""The emergency journal keeps an intent whatever the disk does."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from state.emergency_journal import EmergencyJournal
+
+STOP = {"act": "stop", "table": "orders", "version": 2}
+
+
+def test_entries_survive_the_process_and_are_drained_once(tmp_path: Path) -> None:
+    journal = EmergencyJournal(tmp_path / "emergency.jsonl")
+    journal.append(STOP)
+    journal.append({"act": "stop", "table": "é\n", "version": 1})
+    after = EmergencyJournal(tmp_path / "emergency.jsonl")
+    assert after.drain() == [STOP, {"act": "stop", "table": "é\n", "version": 1}]
+    assert after.drain() == []
+
+
+def test_full_disk_keeps_the_entry_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    journal = EmergencyJournal(tmp_path / "emergency.jsonl")
+    assert journal.append(STOP)
+    monkeypatch.setattr(os, "fsync", full)
+    assert not journal.append({"n": 2})
+    assert journal.drain() == [STOP, {"n": 2}]
+
+
+def test_folder_that_is_gone_keeps_the_entry_in_memory(tmp_path: Path) -> None:
+    journal = EmergencyJournal(tmp_path / "gone" / "emergency.jsonl")
+    journal.append(STOP)
+    assert journal.drain() == [STOP]
+
+
+def test_torn_line_costs_only_itself(tmp_path: Path) -> None:
+    path = tmp_path / "emergency.jsonl"
+    path.write_bytes(b'{"act":"st')
+    journal = EmergencyJournal(path)
+    journal.append(STOP)
+    assert journal.drain() == [STOP]
+
+
+def test_entries_stay_when_they_could_not_be_applied(tmp_path: Path) -> None:
+    journal = EmergencyJournal(tmp_path / "emergency.jsonl")
+    journal.append(STOP)
+    with pytest.raises(RuntimeError), journal.taking() as entries:
+        assert entries == [STOP]
+        raise RuntimeError("the ledger is still locked")
+    assert EmergencyJournal(tmp_path / "emergency.jsonl").drain() == [STOP]
+
+
+def test_file_that_cannot_be_removed_gives_its_entries_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path, missing_ok: bool = False) -> None:
+        raise OSError(30, "Read-only file system")
+
+    journal = EmergencyJournal(tmp_path / "emergency.jsonl")
+    journal.append(STOP)
+    monkeypatch.setattr(Path, "unlink", refuse)
+    assert (journal.drain(), journal.drain()) == ([STOP], [])
+    journal.append({"n": 2})
+    assert journal.drain() == [{"n": 2}]

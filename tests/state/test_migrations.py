@@ -1,0 +1,114 @@
+"""Migrations: each is whole or absent, and every row field has a column."""
+
+import sqlite3
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+
+from core.model.errors import VersionMismatch
+from state import migrations
+from state.ledger import Ledger, LedgerReader, create_or_open
+from state.migrations import MIGRATIONS, SCHEMA_VERSION, migrate
+from state.row_types import (
+    ApprovalRow,
+    AuditRow,
+    CommandRow,
+    Deployment,
+    EnvironmentRow,
+    EventRow,
+    Measurement,
+    PlanRow,
+    PolicyRow,
+    RunRow,
+    SampleRow,
+    StagedRow,
+    StepRow,
+)
+
+KEPT_ELSEWHERE = {"deployment": {"texts"}, "measurement": {"table", "version"}, "run": {"steps", "continued_by"},
+                  "sample": {"at"}}  # fmt: skip
+
+
+def schema_of(connection: sqlite3.Connection) -> list[tuple[str, str]]:
+    return connection.execute("SELECT name, sql FROM sqlite_schema ORDER BY name").fetchall()
+
+
+@pytest.mark.parametrize(
+    "kind, table",
+    [(Deployment, "deployment"), (Measurement, "measurement"), (SampleRow, "sample"), (EventRow, "event"),
+     (PlanRow, "plan"), (ApprovalRow, "approval"), (PolicyRow, "policy"), (RunRow, "run"), (StepRow, "step"),
+     (CommandRow, "command"), (AuditRow, "audit"), (StagedRow, "staged"), (EnvironmentRow, "facts")],
+)  # fmt: skip
+def test_every_field_of_a_row_has_its_column(kind: type, table: str) -> None:
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    migrate(connection)
+    columns = {name for _, name, *_ in connection.execute(f"PRAGMA table_info({table})")}
+    assert {field.name for field in fields(kind)} - KEPT_ELSEWHERE.get(table, set()) <= columns
+
+
+@pytest.mark.parametrize("version", range(SCHEMA_VERSION + 1))
+def test_ledger_of_every_earlier_version_migrates_to_the_same_schema(version: int) -> None:
+    straight, stopped = (sqlite3.connect(":memory:", isolation_level=None) for _ in range(2))
+    migrate(straight)
+    migrate(stopped, MIGRATIONS[:version])
+    migrate(stopped)
+    assert schema_of(stopped) == schema_of(straight)
+    assert stopped.execute("PRAGMA user_version").fetchone() == (SCHEMA_VERSION,)
+
+
+def test_migration_that_fails_leaves_no_trace_and_can_be_repeated() -> None:
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    migrate(connection)
+    before = schema_of(connection)
+    with pytest.raises(sqlite3.OperationalError):
+        migrate(connection, (*MIGRATIONS, "CREATE TABLE more (a);\nCREATE TABLE audit (b);"))
+    assert schema_of(connection) == before
+    assert connection.execute("PRAGMA user_version").fetchone() == (SCHEMA_VERSION,)
+    migrate(connection, (*MIGRATIONS, "CREATE TABLE more (a);"))
+    assert connection.execute("PRAGMA user_version").fetchone() == (SCHEMA_VERSION + 1,)
+
+
+def test_ledger_newer_than_the_program_is_refused_naming_both(
+    path: Path, facts: EnvironmentRow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_or_open(path, facts).close()
+    connection = sqlite3.connect(path)
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+    connection.close()
+    for opening in (lambda: create_or_open(path, facts), lambda: LedgerReader(path)):
+        with pytest.raises(
+            VersionMismatch, match=f"schema {SCHEMA_VERSION + 1}, this program knows up to {SCHEMA_VERSION}"
+        ):
+            opening()
+
+
+def test_ledger_of_an_older_agent_is_refused_with_what_brings_it_up_to_date(path: Path, facts: EnvironmentRow) -> None:
+    create_or_open(path, facts).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("ALTER TABLE run RENAME COLUMN continues TO gone")
+        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION - 1}")
+    with pytest.raises(VersionMismatch, match="an older agent wrote it") as caught:
+        LedgerReader(path)
+    assert "headgate down --keep-pool" in caught.value.remedy
+
+
+def test_ledger_of_another_project_is_refused(path: Path, facts: EnvironmentRow) -> None:
+    create_or_open(path, facts).close()
+    with pytest.raises(VersionMismatch, match="belongs to project 0b8e"):
+        create_or_open(path, replace(facts, project_id="other"))
+
+
+def test_ledger_keeps_its_id_and_follows_the_project(path: Path, facts: EnvironmentRow) -> None:
+    create_or_open(path, facts).close()
+    with create_or_open(path, replace(facts, ledger_id="new", project="pizza", protected=True)) as ledger:
+        assert ledger.facts() == replace(facts, project="pizza", protected=True)
+    with create_or_open(path, facts) as ledger:
+        assert ledger.facts() == replace(facts, protected=True), "a file took protection away"
+
+
+def test_file_gives_freed_pages_back(ledger: Ledger, path: Path) -> None:
+    connection = sqlite3.connect(path)
+    assert connection.execute("PRAGMA auto_vacuum").fetchone() == (2,)
+    assert connection.execute("PRAGMA application_id").fetchone() == (migrations.APPLICATION_ID,)
+    connection.close()

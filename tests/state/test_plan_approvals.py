@@ -1,0 +1,62 @@
+"""Approvals of a plan: one for each login, only of a plan that can still be applied; the first author stays."""
+
+from dataclasses import replace
+
+import pytest
+
+from core.model.errors import Refused
+from state.ledger import Ledger, LedgerReader
+from state.row_types import ApprovalRow, PlanRow, RunRow
+
+PLAN = PlanRow("abcd1234", "{}", "lee", 1.0, 100.0, "open", author_uid=1001)
+BOB = ApprovalRow(PLAN.hash, 1002, "bob", 10.0)
+
+
+def test_a_login_approves_once_and_is_listed_in_order(ledger: Ledger) -> None:
+    ledger.put_plan(PLAN)
+    ledger.approve(replace(BOB, uid=1003, login="eve", at=5.0))
+    for at in (10.0, 20.0):
+        ledger.approve(replace(BOB, at=at))
+    with LedgerReader(ledger.path) as reader:
+        assert [(one.login, one.at) for one in reader.approvals(PLAN.hash)] == [("eve", 5.0), ("bob", 10.0)]
+        assert reader.approvals("other") == ()
+
+
+@pytest.mark.parametrize(
+    "plan, at, says",
+    [
+        (PLAN, 100.0, "has expired"),
+        (replace(PLAN, status="refused"), 10.0, "is refused"),
+        (replace(PLAN, hash="other"), 10.0, "is not known"),
+        (replace(PLAN, status="applied", run_id="r0"), 10.0, "already applied by run r0"),
+    ],
+)
+def test_what_cannot_be_applied_any_more_is_not_approved(ledger: Ledger, plan: PlanRow, at: float, says: str) -> None:
+    ledger.put_plan(plan)
+    with pytest.raises(Refused, match=says):
+        ledger.approve(replace(BOB, at=at))
+    assert ledger.approvals(PLAN.hash) == ()
+
+
+def test_a_plan_that_is_handed_over_again_stays_its_first_authors(ledger: Ledger) -> None:
+    ledger.put_plan(PLAN)
+    ledger.approve(BOB)
+    ledger.put_plan(replace(PLAN, author="bob", author_uid=1002, created_at=50.0, expires_at=150.0))
+    assert ledger.plan(PLAN.hash) == PLAN
+    assert ledger.approvals(PLAN.hash) == (BOB,)
+
+
+def test_an_expired_plan_that_is_handed_over_again_is_a_new_one_without_approvals(ledger: Ledger) -> None:
+    ledger.put_plan(PLAN)
+    ledger.approve(BOB)
+    again = replace(PLAN, author="bob", author_uid=1002, created_at=100.0, expires_at=200.0)
+    ledger.put_plan(again)
+    assert ledger.plan(PLAN.hash) == again
+    assert ledger.approvals(PLAN.hash) == ()
+
+
+def test_a_run_takes_a_plan_with_its_approvals(ledger: Ledger) -> None:
+    ledger.put_plan(PLAN)
+    ledger.approve(BOB)
+    ledger.take_plan(PLAN.hash, RunRow("r1", PLAN.hash, "lee", "running", 20.0, None), now=20.0)
+    assert ledger.approvals(PLAN.hash) == (BOB,)

@@ -1,0 +1,102 @@
+"""Plans are used once, and one run at a time holds a table."""
+
+import threading
+from dataclasses import replace
+
+import pytest
+
+from core.model.errors import Refused
+from core.model.names import TableName
+from state.ledger import Ledger
+from state.row_types import PlanRow, RunRow, StepRow
+
+PLAN = PlanRow("abcd1234", "{}", "ana", 1.0, 100.0, "open")
+
+
+def run_on(run_id: str, *tables: str, at: float = 10.0) -> RunRow:
+    steps = tuple(StepRow(n, "start", table, 1, "pending") for n, table in enumerate(tables, 1))
+    return RunRow(run_id, PLAN.hash, "ana", "running", at, None, steps)
+
+
+def test_taking_a_plan_marks_it_and_writes_its_run(ledger: Ledger) -> None:
+    ledger.put_plan(PLAN)
+    run = run_on("r1", "a", "b")
+    ledger.take_plan(PLAN.hash, run, now=10.0)
+    assert ledger.plan(PLAN.hash) == replace(PLAN, status="applied", run_id="r1")
+    assert ledger.open_runs() == (run,)
+
+
+@pytest.mark.parametrize(
+    "plan, at, says",
+    [
+        (replace(PLAN, status="applied", run_id="r0"), 10.0, "already applied by run r0"),
+        (PLAN, 100.0, "has expired"),
+        (replace(PLAN, status="expired"), 10.0, "has expired"),
+        (replace(PLAN, status="refused"), 10.0, "is refused"),
+        (replace(PLAN, hash="other"), 10.0, "is not known"),
+    ],
+)
+def test_plan_that_is_not_open_is_refused_and_leaves_no_run(
+    ledger: Ledger, plan: PlanRow, at: float, says: str
+) -> None:
+    ledger.put_plan(plan)
+    with pytest.raises(Refused, match=says):
+        ledger.take_plan(PLAN.hash, run_on("r1", "a"), now=at)
+    assert ledger.runs() == ()
+
+
+def test_of_many_threads_one_takes_the_plan(ledger: Ledger) -> None:
+    ledger.put_plan(PLAN)
+    outcomes: list[str] = []
+
+    def take(number: int) -> None:
+        try:
+            ledger.take_plan(PLAN.hash, run_on(f"r{number}", f"t{number}"), now=10.0)
+            outcomes.append("taken")
+        except Refused:
+            outcomes.append("refused")
+
+    threads = [threading.Thread(target=take, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(outcomes) == ["refused"] * 7 + ["taken"]
+    assert len(ledger.runs()) == 1
+
+
+def test_applied_plan_stays_applied(ledger: Ledger) -> None:
+    ledger.put_plan(PLAN)
+    ledger.take_plan(PLAN.hash, run_on("r1", "a"), now=10.0)
+    ledger.put_plan(PLAN)
+    ledger.plan_status(PLAN.hash, "open")
+    found = ledger.plan(PLAN.hash)
+    assert found and (found.status, found.run_id) == ("applied", "r1")
+
+
+def test_open_run_holds_its_tables_and_a_plan_refused_for_it_stays_open(ledger: Ledger) -> None:
+    ledger.put_plan(PLAN)
+    ledger.create_run(run_on("r0", "a"), [TableName("b")])
+    with pytest.raises(Refused, match="b is being changed by run r0 of ana"):
+        ledger.take_plan(PLAN.hash, run_on("r1", "b", "c"), now=10.0)
+    assert ledger.plan(PLAN.hash) == PLAN
+    assert ledger.leases() == {"a": "r0", "b": "r0"}
+
+
+def test_ended_run_frees_its_tables_and_takes_them_again_only_while_they_are_free(ledger: Ledger) -> None:
+    ledger.create_run(run_on("r0", "a"))
+    ledger.put_run_state("r0", "failed", ended_at=20.0)
+    ledger.create_run(run_on("r1", "a"))
+    with pytest.raises(Refused, match="run r1"):
+        ledger.put_run_state("r0", "running")
+    ledger.put_run_state("r1", "done", ended_at=30.0)
+    ledger.put_run_state("r0", "running")
+    assert ledger.leases() == {"a": "r0"}
+
+
+def test_plan_and_run_are_found_by_the_beginning_of_their_id_taken_literally(ledger: Ledger) -> None:
+    ledger.put_plan(PLAN)
+    ledger.create_run(run_on("r%1", "a"))
+    assert (ledger.plan("abc"), ledger.plan("b"), ledger.plan("%")) == (PLAN, None, None)
+    found = ledger.run("r%")
+    assert (found and found.id, ledger.run("_")) == ("r%1", None)

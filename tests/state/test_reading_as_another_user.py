@@ -1,0 +1,191 @@
+"""Another system user of the same group reads the ledger: agent alive, exited, killed; needs root to become one."""
+
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import pytest
+
+from core.model.errors import HeadgateError
+from state.ledger import LedgerReader
+from state.row_types import EnvironmentRow
+
+NOBODY, GROUP, STRANGERS = 65534, 54321, 54322
+ROOT = Path(__file__).parents[2]
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+
+AGENT = """
+import json, sys
+from pathlib import Path
+from state.row_types import EnvironmentRow
+from state.ledger import create_or_open
+ledger = create_or_open(Path(sys.argv[1]), EnvironmentRow(**json.loads(sys.argv[2])))
+ledger.heartbeat(1.0)
+print("ready", flush=True)
+for line in sys.stdin:
+    ledger.heartbeat(float(line))
+    print("done", flush=True)
+ledger.close()
+"""
+
+
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        os.chown(home, 0, GROUP)
+        home.chmod(0o2750)
+        yield home / "ledger.db"
+
+
+class Agent:
+    """A process that holds the ledger and writes a heartbeat when told to."""
+
+    def __init__(self, path: Path, facts: EnvironmentRow) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", AGENT, str(path), json.dumps(asdict(facts))],
+            cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, umask=0o077,
+        )  # fmt: skip
+        self._answer()
+
+    def beat(self, at: float) -> None:
+        assert self.process.stdin
+        self.process.stdin.write(f"{at}\n")
+        self.process.stdin.flush()
+        self._answer()
+
+    def end(self) -> None:
+        assert self.process.stdin
+        self.process.stdin.close()
+        assert self.process.wait() == 0
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def _answer(self) -> None:
+        assert self.process.stdout and self.process.stdout.readline() in ("ready\n", "done\n")
+
+
+class OtherUser:
+    """A reader that runs as nobody, in the ledger's group unless told otherwise.
+
+    A fork and not a new interpreter: Python itself may lie where nobody cannot go.
+    """
+
+    def __init__(self, path: Path, group: int = GROUP) -> None:
+        fork = multiprocessing.get_context("fork")
+        self._answers, theirs = fork.Pipe()
+        self._process = fork.Process(target=serve_reads, args=(path, group, theirs))
+        self._process.start()
+        self.first = self._answers.recv()
+
+    def again(self) -> str:
+        self._answers.send("again")
+        return str(self._answers.recv())
+
+    def end(self) -> None:
+        self._answers.send("end")
+        self._process.join()
+        assert self._process.exitcode == 0
+
+
+def serve_reads(path: Path, group: int, answers: Connection) -> None:
+    os.setgroups([group])
+    os.setresgid(NOBODY, NOBODY, NOBODY)
+    os.setresuid(NOBODY, NOBODY, NOBODY)
+    try:
+        reader = LedgerReader(path)
+    except HeadgateError as error:
+        answers.send(f"{type(error).__name__}: {error.summary}")
+        answers.recv()
+        return
+    answers.send(str(reader.facts().agent_seen_at))
+    while answers.recv() == "again":
+        answers.send(str(reader.facts().agent_seen_at))
+    reader.close()
+
+
+def read(path: Path, group: int = GROUP) -> str:
+    other = OtherUser(path, group)
+    other.end()
+    return other.first
+
+
+def test_other_user_reads_while_the_agent_lives_and_follows_its_writes(shared: Path, facts: EnvironmentRow) -> None:
+    agent = Agent(shared, facts)
+    other = OtherUser(shared)
+    agent.beat(2.0)
+    assert (other.first, other.again()) == ("1.0", "2.0")
+    other.end()
+    agent.end()
+
+
+def test_other_user_reads_after_the_agent_exited(shared: Path, facts: EnvironmentRow) -> None:
+    agent = Agent(shared, facts)
+    agent.beat(3.0)
+    agent.end()
+    assert read(shared) == "3.0"
+
+
+def test_other_user_reads_after_the_agent_was_killed(shared: Path, facts: EnvironmentRow) -> None:
+    agent = Agent(shared, facts)
+    agent.beat(4.0)
+    agent.kill()
+    assert Path(f"{shared}-wal").stat().st_size > 0
+    assert read(shared) == "4.0"
+
+
+def test_other_user_reads_through_exit_kill_and_a_new_agent(shared: Path, facts: EnvironmentRow) -> None:
+    agent = Agent(shared, facts)
+    other = OtherUser(shared)
+    agent.kill()
+    assert other.again() == "1.0"
+    agent = Agent(shared, facts)
+    agent.beat(5.0)
+    assert other.again() == "5.0"
+    agent.end()
+    assert other.again() == "5.0"
+    agent = Agent(shared, facts)
+    agent.beat(6.0)
+    assert other.again() == "6.0"
+    agent.kill()
+    other.end()
+
+
+def test_other_user_reads_a_killed_agents_ledger_that_lost_its_index(shared: Path, facts: EnvironmentRow) -> None:
+    agent = Agent(shared, facts)
+    agent.beat(7.0)
+    agent.kill()
+    Path(f"{shared}-shm").unlink()
+    assert read(shared) == "7.0"
+
+
+def test_other_user_outside_the_group_is_told_so(shared: Path, facts: EnvironmentRow) -> None:
+    agent = Agent(shared, facts)
+    agent.end()
+    assert read(shared, STRANGERS).startswith("LedgerUnavailable")
+
+
+def test_reading_leaves_nothing_behind(shared: Path, facts: EnvironmentRow) -> None:
+    agent = Agent(shared, facts)
+    agent.kill()
+    Path(f"{shared}-shm").unlink()
+    before = (
+        sorted(file.name for file in shared.parent.iterdir()),
+        set(Path(tempfile.gettempdir()).glob("headgate-led*")),
+    )
+    assert read(shared) == "1.0"
+    assert (
+        sorted(file.name for file in shared.parent.iterdir()),
+        set(Path(tempfile.gettempdir()).glob("headgate-led*")),
+    ) == before

@@ -1,0 +1,61 @@
+"""The recorded policy: one in force, one that waits, and protection that follows what is in force."""
+
+import pytest
+
+from core.model.errors import Refused
+from core.model.names import TableName
+from core.policy.model import Policy, policy_as_json
+from state.ledger import Ledger, LedgerReader
+from state.recorded_policy import IN_FORCE, WAITING
+from state.row_types import PolicyRow
+
+OPEN = Policy(max_statements=4)
+SHUT = Policy(protected=True, protected_tables=(TableName("a"),), roles=(("approve", ("ana", "@sre")),))
+
+
+def row(policy: Policy, status: str, actor: str = "ana", at: float = 1.0) -> PolicyRow:
+    return PolicyRow(0, at, actor, 7, policy.digest, policy_as_json(policy), status)
+
+
+def test_nothing_is_recorded_at_first(ledger: Ledger) -> None:
+    assert (ledger.recorded_policy(), ledger.policy_in_force(), ledger.policy_that_waits()) == (None, None, None)
+
+
+def test_what_is_in_force_is_read_back_whole_and_says_who_is_protected(ledger: Ledger) -> None:
+    ledger.put_policy(row(SHUT, IN_FORCE))
+    with LedgerReader(ledger.path) as reader:
+        assert reader.recorded_policy() == SHUT
+        assert reader.facts().protected
+    ledger.put_policy(row(OPEN, IN_FORCE, at=2.0))
+    assert ledger.recorded_policy() == OPEN and not ledger.facts().protected
+
+
+def test_a_policy_that_waits_changes_nothing_and_gives_way_to_the_next(ledger: Ledger) -> None:
+    ledger.put_policy(row(SHUT, IN_FORCE))
+    ledger.put_policy(row(OPEN, WAITING))
+    later = Policy(max_statements=9)
+    ledger.put_policy(row(later, WAITING, "bob"))
+    assert ledger.recorded_policy() == SHUT and ledger.facts().protected
+    waiting = ledger.policy_that_waits()
+    assert waiting is not None and (waiting.digest, waiting.actor) == (later.digest, "bob")
+    with pytest.raises(Refused, match=f"no policy {OPEN.digest} waits"):
+        ledger.approve_policy(OPEN.digest, approver="eve", at=3.0)
+    assert ledger.recorded_policy() == SHUT
+
+
+def test_an_approved_policy_is_in_force_with_its_approver(ledger: Ledger) -> None:
+    ledger.put_policy(row(SHUT, IN_FORCE))
+    ledger.put_policy(row(OPEN, WAITING))
+    assert ledger.approve_policy(OPEN.digest, approver="bob", at=3.0) == ledger.policy_in_force()
+    found = ledger.policy_in_force()
+    assert found is not None and (found.actor, found.approver, found.in_force_at) == ("ana", "bob", 3.0)
+    assert ledger.recorded_policy() == OPEN and not ledger.facts().protected
+    assert ledger.policy_that_waits() is None
+    with pytest.raises(Refused):
+        ledger.approve_policy(OPEN.digest, approver="bob", at=4.0)
+
+
+def test_one_that_comes_into_force_ends_the_waiting(ledger: Ledger) -> None:
+    ledger.put_policy(row(OPEN, WAITING))
+    ledger.put_policy(row(SHUT, IN_FORCE))
+    assert ledger.policy_that_waits() is None

@@ -1,0 +1,117 @@
+"""Every row comes back from the ledger as it went in, to the writer and to a reader."""
+
+from collections.abc import Callable
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+
+from core.model.names import TableName
+from state.ledger import Ledger, LedgerReader
+from state.row_types import (
+    AuditRow,
+    CommandRow,
+    Deployment,
+    EnvironmentRow,
+    EventRow,
+    Measurement,
+    PlanRow,
+    RunRow,
+    SampleRow,
+    StagedRow,
+    StepRow,
+)
+
+ORDERS = TableName("orders")
+FULL = Measurement(
+    ORDERS, 1, 1.5, 10, 2, 300, False, 4.5, "draining", -2.5, 60.0, 1.25, 3.75, 900, 7, 120, {"addBatch": 90},
+    "2026-01-01T00:00:00Z", 5, 6, 1, 1.0, ({"table": "landing", "rows": 10, "missing": False},),
+)  # fmt: skip
+STEPS = (
+    StepRow(1, "create", "orders", 2, "done", 1, "made", 1.0, 2.0, 0.5, {"query": "q"}),
+    StepRow(2, "start", "orders", 2, "pending"),
+)
+RUN = RunRow("abcd-1", "h", "ana", "running", 1.0, None, STEPS)
+
+
+@pytest.mark.parametrize("changes", [{}, {"started_at": None, "bindings": (), "drop_after": 5.0, "active": False}])
+def test_deployment_comes_back_whole(
+    ledger: Ledger, path: Path, deployment: Callable[..., Deployment], changes: dict[str, object]
+) -> None:
+    row = deployment("orders", **changes)
+    ledger.put_deployment(row)
+    assert ledger.deployment(ORDERS, 1) == row
+    with LedgerReader(path) as reader:
+        assert reader.deployments(include_deleted=True) == ledger.deployments(include_deleted=True) == (row,)
+
+
+def test_every_field_of_a_deployment_can_be_updated(ledger: Ledger, deployment: Callable[..., Deployment]) -> None:
+    ledger.put_deployment(deployment("orders"))
+    other = deployment(
+        "orders", product="crm", revision="new", texts=replace(deployment("x").texts, dml="other"), columns=("a",),
+        bindings=(), stateful=False, checkpoint_ok=False, state="failed",
+    )  # fmt: skip
+    named = {field.name: getattr(other, field.name) for field in fields(Deployment)}
+    ledger.update_deployment(ORDERS, 1, **{k: v for k, v in named.items() if k not in ("table", "version", "active")})
+    assert ledger.deployment(ORDERS, 1) == other
+
+
+@pytest.mark.parametrize("row", [FULL, Measurement(ORDERS, 1, 2.0)])
+def test_measurement_comes_back_whole(
+    ledger: Ledger, path: Path, deployment: Callable[..., Deployment], row: Measurement
+) -> None:
+    ledger.put_deployment(deployment("orders"))
+    ledger.put_measurements([FULL, row])
+    with LedgerReader(path) as reader:
+        assert reader.measurements() == ledger.measurements() == (row,)
+        assert reader.measurement(ORDERS, 1) == row
+
+
+@pytest.mark.parametrize(
+    "row", [SampleRow(1.8e9 + 0.1, 1, 2, 3, 4.5, 5.5, 6, 7, 8), SampleRow(1.8e9, None, None, None, None, None, None)]
+)
+def test_sample_comes_back_whole(ledger: Ledger, deployment: Callable[..., Deployment], row: SampleRow) -> None:
+    ledger.put_deployment(deployment("orders"))
+    ledger.add_samples([(ORDERS, 1, row)])
+    assert ledger.samples(ORDERS, 1) == (row,)
+
+
+def test_plan_run_and_steps_come_back_whole(ledger: Ledger) -> None:
+    plan = PlanRow("abcd1234", '{"hash":"abcd1234"}', "ana", 1.0, 9.0, "open", "", '{"a.sql":"SELECT 1"}')
+    ledger.put_plan(plan)
+    ledger.create_run(RUN)
+    assert (ledger.plan("abcd"), ledger.plans()) == (plan, (plan,))
+    assert (ledger.run("abcd"), ledger.runs(), ledger.open_runs()) == (RUN, (RUN,), (RUN,))
+    ended = replace(STEPS[1], state="failed", tries=3, note="[NO_SUCH] it", evidence={"class": "NO_SUCH"})
+    ledger.put_step(RUN.id, ended)
+    assert ledger.run(RUN.id) == replace(RUN, steps=(STEPS[0], ended))
+
+
+def test_event_command_audit_and_staged_come_back_whole(ledger: Ledger) -> None:
+    event = EventRow(0, 1.0, "orders", 2, "state", "running", "d", "f")
+    number = ledger.add_event(event)
+    assert ledger.events() == (replace(event, id=number, first_at=1.0),)
+    command = CommandRow(0, 1.0, "ana", "stop", "orders", "headgate stop orders", "accepted")
+    number = ledger.add_command(command)
+    assert ledger.commands() == (replace(command, id=number),)
+    ledger.end_command(number, outcome="done", ended_at=2.0, took_ms=9, detail="d")
+    assert ledger.commands() == (replace(command, id=number, outcome="done", detail="d", ended_at=2.0, took_ms=9),)
+    audit = AuditRow(0, 1.0, "ana", "stop", "orders", "hash", "yes", "done")
+    number = ledger.add_audit(audit)
+    assert ledger.audits() == (replace(audit, id=number),)
+    staged = StagedRow("ana", "/p", ORDERS, "deploy", 1.0)
+    ledger.stage(staged)
+    assert ledger.staged() == (staged,)
+
+
+def test_facts_come_back_whole(ledger: Ledger, path: Path, facts: EnvironmentRow) -> None:
+    assert ledger.facts() == facts
+    ledger.put_agent(17, 3.5)
+    ledger.heartbeat(4.5)
+    ledger.put_pool(pool="eu", pool_state="up", pool_detail="d", pool_generation=2, session_id="s")
+    after = replace(
+        facts, agent_pid=17, agent_started_at=3.5, agent_seen_at=4.5, pool="eu", pool_state="up", pool_detail="d",
+        pool_generation=2, session_id="s",
+    )  # fmt: skip
+    with LedgerReader(path) as reader:
+        assert reader.facts() == after

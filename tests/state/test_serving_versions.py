@@ -1,0 +1,49 @@
+"""What serves, table by table: one line each, the active version before all others."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from core.observed.deployment import Binding
+from core.reports.inventory import ServingVersion
+from state.ledger import Ledger, LedgerReader
+from state.row_types import Deployment, Measurement
+
+
+def test_a_table_is_served_by_its_active_version_with_its_figures(
+    ledger: Ledger, path: Path, deployment: Callable[..., Deployment]
+) -> None:
+    ledger.put_deployment(deployment("kept", 1))
+    ledger.put_deployment(deployment("kept", 2, active=False, state="stopped"))
+    ledger.put_measurements([Measurement("kept", 1, at=9.0, lag_rows=4, exact=False, trend="steady")])  # type: ignore[arg-type]  # A test's own name.
+    bound = (Binding("orders", 3, True), Binding("pizzas", 0, False))  # type: ignore[arg-type]  # A test's own names.
+    with LedgerReader(path) as reader:
+        assert reader.serving() == {
+            "kept": ServingVersion(
+                1, "running", "sales", "fact", "ana", "parquet", False, True, bound, 4, exact=False, trend="steady"
+            )
+        }
+
+
+def test_without_an_active_version_the_newest_is_shown_and_nothing_measured_is_not_known(
+    ledger: Ledger, path: Path, deployment: Callable[..., Deployment]
+) -> None:
+    for version in (1, 3, 2):
+        ledger.put_deployment(deployment("new", version, active=False))
+    with LedgerReader(path) as reader:
+        (found,) = reader.serving().values()
+    assert (found.version, found.lag_rows, found.trend) == (3, None, None)
+
+
+def test_deleted_versions_are_left_out(ledger: Ledger, path: Path, deployment: Callable[..., Any]) -> None:
+    ledger.put_deployment(deployment("gone", error_class="", error=""))
+    ledger.tombstone("gone", 1, drop_after=9.0, trash="/t")  # type: ignore[arg-type]  # A test's own name.
+    with LedgerReader(path) as reader:
+        assert (reader.serving(), reader.failures()) == ({}, {})
+
+
+def test_failures_are_those_with_an_error(ledger: Ledger, path: Path, deployment: Callable[..., Any]) -> None:
+    ledger.put_deployment(deployment("well", error_class="", error=""))
+    ledger.put_deployment(deployment("ill"))
+    with LedgerReader(path) as reader:
+        assert reader.failures() == {("ill", 1): ("DIVIDE_BY_ZERO", "by zero")}

@@ -1,0 +1,222 @@
+"""Trials of edited statements: each runs on the old text's checkpoint, and on its own, over the same input.
+
+The old text runs over part 1 and the new text over part 2, on one checkpoint and one table; the new text alone runs
+over both parts. The two tables are equal; or equal but for rows that the old text wrote, behind the seam; or they
+differ or cannot be read; or Spark refuses.
+"""
+
+import json
+import os
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from revision_pairs import Edit
+
+from core.changes.classification import Change
+from core.model.actions import Action
+from core.model.errors import EngineRefused, PoolUnreachable
+from core.project.model import Settings
+from core.project.revision import Revision
+from core.sql.compiler import compile_ddl, compile_select
+from pipelines.local_pool.connect_server import LocalPool
+from pipelines.spark.call_deadlines import call
+from pipelines.spark.session import Session, spark_errors
+
+AT_ONCE = 4
+"""Queries that run side by side: two cores are the machine."""
+
+BOUND_S = 240
+EVOLVING = {
+    "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",
+    "spark.sql.streaming.offsetLog.formatVersion": "2",
+}
+COLUMNS = "id BIGINT, k STRING, v BIGINT, w BIGINT, name STRING, ts TIMESTAMP"
+INPUTS = ("a", "b", "c", "dim", "dim2")
+Records = Callable[[str, int], Iterator[list[dict[str, Any]]]]
+"""What gives the files of one part of an input."""
+
+
+@dataclass
+class Trial:
+    """One edit on its way through both parts."""
+
+    edit: Edit
+    number: int
+    change: Change
+    seen: dict[str, Counter[tuple[str, ...]]] = field(default_factory=dict)
+    """Rows in the table after each run."""
+    refused: str = ""
+    """`refused` or `unreadable` with Spark's error class, or `not run`, once it was."""
+    said: str = ""
+    """What Spark said to that."""
+
+    @property
+    def outcome(self) -> str:
+        """What Spark made of it: equal, seam, differs, or refused with the error class."""
+        if self.refused:
+            return self.refused
+        if self.seen["changed 2"] == self.seen["new 2"]:
+            return "equal"
+        written = self.seen["changed 2"] - self.seen["changed 1"]
+        return "seam" if written == self.seen["new 2"] - self.seen["new 1"] else "differs"
+
+
+def run(trials: Sequence[Trial], pool: LocalPool, root: Path, records: Records | None = None) -> None:
+    """Take all trials through both parts, in sessions of their own configuration and a database of their own."""
+    sessions: dict[tuple[tuple[str, str], ...], Session] = {}
+    database = f"trials_{uuid.uuid4().hex}"
+
+    def session(conf: dict[str, str]) -> Session:
+        key = tuple(sorted(conf.items()))
+        if key not in sessions:
+            sessions[key] = Session(pool.url, pool.token, str(uuid.uuid4()), conf=conf)
+            sessions[key].attach()
+            sessions[key].spark.sql(f"CREATE DATABASE IF NOT EXISTS {database}")
+            sessions[key].spark.sql(f"USE {database}")
+        return sessions[key]
+
+    for name in INPUTS:
+        (root / name).mkdir()
+        session({}).spark.sql(f"CREATE TABLE {name} ({COLUMNS}) USING json LOCATION '{root / name}'")
+    prepare(trials, session, root)
+    land(root, part=1, records=records or records_of)
+    each(trials, lambda trial: step(trial, "changed 1", trial.edit.old, session(first_conf(trial)), root))
+    each(trials, lambda trial: step(trial, "new 1", trial.edit.new, session(second_conf(trial)), root))
+    land(root, part=2, records=records or records_of)
+    each(trials, lambda trial: step(trial, "changed 2", trial.edit.new, session(second_conf(trial)), root))
+    each(trials, lambda trial: step(trial, "new 2", trial.edit.new, session(second_conf(trial)), root))
+    session({}).spark.sql(f"DROP DATABASE {database} CASCADE")
+    for opened in sessions.values():
+        opened.close()
+
+
+def prepare(trials: Sequence[Trial], session: Callable[[dict[str, str]], Session], root: Path) -> None:
+    """Make both tables of each trial, and open every session while one thread runs."""
+    for trial in trials:
+        for side, revision in (("changed", trial.edit.old), ("new", trial.edit.new)):
+            name = f"{side}_{trial.number}"
+            (root / name).mkdir()
+            ddl = compile_ddl(revision.texts.ddl, revision.ddl, name, str(root / name))
+            session(first_conf(trial)).spark.sql(ddl)
+        session(second_conf(trial))
+
+
+def first_conf(trial: Trial) -> dict[str, str]:
+    """Give what is set from the first start on."""
+    return EVOLVING if "evolving" in trial.edit.marks else {}
+
+
+def second_conf(trial: Trial) -> dict[str, str]:
+    """Give what is set for part 2, and for the new text alone from its first start."""
+    return first_conf(trial) | dict(trial.edit.new.pool.conf if trial.edit.new.pool else ())
+
+
+def each(trials: Sequence[Trial], do: Callable[[Trial], None]) -> None:
+    """Do the same for every trial that Spark has not refused yet."""
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        list(threads.map(do, trials))
+
+
+def step(trial: Trial, name: str, revision: Revision, session: Session, root: Path) -> None:
+    """Run a text over what has landed; its table is then read by the columns of the new text."""
+    side, part = name.split()
+    table = f"{side}_{trial.number}"
+    if trial.refused:
+        return
+    try:
+        if name == "changed 2":
+            add_columns(trial, table, session)
+        word = "refused"
+        with spark_errors():
+            query(trial, table, revision, session, root, part=part)
+        word = "unreadable"
+        with spark_errors():
+            trial.seen[name] = rows(session, table, [c.name for c in trial.edit.new.ddl.columns])
+    except EngineRefused as error:
+        # What the old text wrote into its own table is no outcome of the edit.
+        asked = name == "changed 2" or (name != "changed 1" and word == "unreadable")
+        said = error.error_class or error.summary[:60]
+        trial.said = error.summary
+        trial.refused = f"{word} {said}" if asked else f"not run: {name} was {word}, {said}"
+    except PoolUnreachable as error:
+        trial.refused = f"not run: {error.summary}"
+
+
+def add_columns(trial: Trial, table: str, session: Session) -> None:
+    """Do what a plan does before it restarts a statement with new columns."""
+    old = {column.name for column in trial.edit.old.ddl.columns}
+    added = [f"{c.name} {c.type}" for c in trial.edit.new.ddl.columns if c.name not in old]
+    if added:
+        session.spark.sql(f"ALTER TABLE {table} ADD COLUMNS ({', '.join(added)})")
+
+
+def query(trial: Trial, table: str, revision: Revision, session: Session, root: Path, *, part: str) -> None:
+    """Start a revision on its table's checkpoint and return when it has read everything there is."""
+    parsed = revision.parsed
+    assert parsed is not None
+    frame = session.spark.sql(compile_select(parsed, {read.table: read.table for read in parsed.reads}))
+    writer = frame.writeStream.format("parquet").queryName(table).outputMode("append")
+    writer = writer.option("checkpointLocation", str(root / "checkpoints" / table))
+    steady = part == "2" and revision.settings.trigger != Settings().trigger
+    writer = writer.trigger(processingTime=revision.settings.trigger) if steady else writer.trigger(availableNow=True)
+    started = writer.toTable(table)
+    if steady:
+        call(BOUND_S, started.processAllAvailable)
+        started.stop()
+    elif not call(BOUND_S + 10, started.awaitTermination, BOUND_S):
+        started.stop()
+        raise PoolUnreachable(f"it did not end within {BOUND_S} s")
+
+
+def rows(session: Session, table: str, columns: Sequence[str]) -> Counter[tuple[str, ...]]:
+    """Read a table as its readers do; a column that it has not is null."""
+    session.spark.catalog.refreshTable(table)
+    frame = session.spark.table(table)
+    found = frame.selectExpr(*(name if name in frame.columns else f"NULL AS {name}" for name in columns))
+    return Counter(tuple(map(str, row)) for row in found.collect())
+
+
+def land(root: Path, *, part: int, records: Records) -> None:
+    """Land one part of every input; the second pairs with the first, repeats some of it, and closes all windows."""
+    for name in INPUTS:
+        for number, rows_of_file in enumerate(records(name, part)):
+            hidden = root / name / ".part"
+            hidden.write_text("".join(json.dumps(row) + "\n" for row in rows_of_file))
+            # Files are taken in the order of their times; the statements look at the whole second.
+            os.utime(hidden, (1_700_000_000 + part * 100 + number,) * 2)
+            hidden.rename(root / name / f"{part}-{number}.json")
+
+
+def records_of(name: str, part: int) -> Iterator[list[dict[str, Any]]]:
+    """Give the files of one part."""
+    if name.startswith("dim"):
+        if part == 1:
+            yield [{"k": k, "name": f"{name} {k}"} for k in "xyzq"]
+        return
+    first, last = {"b": (1, 20)}.get(name, (1, 24)) if part == 1 else {"b": (21, 40)}.get(name, (19, 40))
+    numbers = [n for n in range(first, last + 1) if name != "b" or n % 5]
+    yield [record(n, 100 if name == "c" else 0) for n in numbers]
+    if part == 2:
+        yield [record(120, 100 if name == "c" else 0) | {"k": "q"}]
+
+
+def record(n: int, offset: int) -> dict[str, Any]:
+    """Give one row: a minute apart, ids that are values only where they are even."""
+    at = f"2026-01-01T{12 + n // 60}:{n % 60:02}:00Z"
+    return {"id": n + offset, "k": "xyz"[n % 3], "v": n if n % 2 == 0 else 3 * n % 7, "w": 10 * n, "ts": at}
+
+
+def verdict(outcome: str, change: Change) -> str:
+    """Say whether our action may stand beside what Spark made of the edit."""
+    if change.action in (Action.KEEP, Action.RECORD):
+        return "ok" if outcome == "equal" else "WRONG"
+    if change.action is Action.RESTART:
+        return "ok" if outcome in ("equal", "seam") else "WRONG"
+    if outcome in ("equal", "seam"):
+        return f"ok: {change.evidence[0]}" if change.evidence else "WRONG"
+    return "ok"

@@ -1,0 +1,540 @@
+"""Random streaming statements over five tables of one shape: three that grow (a, b, c) and two that do not (dim, dim2).
+
+Most of them Spark accepts; the others it refuses for what a stream cannot do (an aggregate without a watermark, say).
+Every column that is named is there, and has the type that its place needs.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import TypeVar
+
+from sql_tree import Node
+
+T = TypeVar("T")
+
+GROWING = ("a", "b", "c")
+FIXED = ("dim", "dim2")
+SHAPE = (("id", "number"), ("k", "string"), ("v", "number"), ("w", "number"), ("name", "string"), ("ts", "time"))
+DDL_TYPES = {"number": "BIGINT", "string": "STRING", "time": "TIMESTAMP"}
+COLUMNS = ", ".join(f"{name} {DDL_TYPES[kind]}" for name, kind in SHAPE)
+"""Of each table, as CREATE TABLE takes them."""
+
+_JOINS = (
+    *("JOIN",) * 6,
+    "INNER JOIN",
+    "LEFT JOIN",
+    "LEFT JOIN",
+    "RIGHT JOIN",
+    "FULL JOIN",
+    "LEFT SEMI JOIN",
+    "LEFT ANTI JOIN",
+)
+_AGGREGATES = {
+    "number": ("count(*)", "count({number})", "sum({number})", "max({number})", "min({number})"),
+    "string": ("max({string})", "min({string})", "first({string})"),
+    "time": ("max({time})", "min({time})"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column that may be named."""
+
+    qualifier: str
+    name: str
+    kind: str
+    """number, string or time."""
+
+
+Scope = tuple[Column, ...]
+Pieces = tuple[Node | str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A query or a relation, and the columns that it has."""
+
+    node: Node
+    columns: Scope
+    streams: bool
+
+
+def statement(random: Random) -> Node:
+    """Give a random statement that reads a stream."""
+    while True:
+        made = _Statement(random).query(random.choice((1, 2, 2, 3)))
+        if made.streams:
+            return made.node
+
+
+def query(random: Random, depth: int, kinds: Sequence[str] = (), *, first: int = 0) -> Piece:
+    """Give a random query with its columns, of certain kinds where they are given; aliases count on from `first`."""
+    return _Statement(random, first=first).query(depth, kinds)
+
+
+def fresh(random: Random, node: Node) -> Node:
+    """Give another node of the same sort for the same place."""
+    return _Statement(random, first=50).again(node)
+
+
+class _Statement:
+    """One statement in the making: its parts of WITH, and the aliases that are taken."""
+
+    def __init__(self, random: Random, *, first: int = 0) -> None:
+        self._random = random
+        self._taken = first
+        self._parts: dict[str, Piece] = {}
+
+    def query(self, depth: int, kinds: Sequence[str] = ()) -> Piece:
+        """Give a query, with WITH or without."""
+        before, parts, streams = dict(self._parts), [], False
+        if depth and self._chance(0.15):
+            for _ in range(self._one_of((1, 1, 2))):
+                inner = self.query(depth - 1)
+                name = self._one_of(GROWING + FIXED) if self._chance(0.08) else self._alias("p")
+                columns, listed = inner.columns, ""
+                if self._chance(0.2):
+                    columns = tuple(Column("", self._alias("n"), each.kind) for each in columns)
+                    listed = f" ({', '.join(each.name for each in columns)})"
+                parts.append(Node("part", (f"{name}{listed} AS (", inner.node, ")"), optional=True))
+                self._parts[name] = Piece(inner.node, columns, inner.streams)
+                # Spark reads the streams of a part that nothing reads as well.
+                streams = streams or inner.streams
+        body = self._body(depth, kinds)
+        self._parts = before
+        head = (Node("with", ("WITH ", Node("parts", tuple(parts), ", "), " "), optional=True),) if parts else ()
+        return Piece(Node("query", (*head, body.node)), body.columns, body.streams or streams)
+
+    def _body(self, depth: int, kinds: Sequence[str]) -> Piece:
+        first = self._select(depth, kinds)
+        if not depth or not self._chance(0.18):
+            return first
+        pieces = [first]
+        for _ in range(self._one_of((1, 1, 2))):
+            pieces.append(self._select(depth - 1, [each.kind for each in first.columns]))
+        word = "UNION ALL" if self._chance(0.8) else self._one_of(("UNION", "UNION DISTINCT", "EXCEPT", "INTERSECT"))
+        written = [self._branch(each.node) for each in pieces]
+        node = Node("body", tuple(written), f" {word} ")
+        return Piece(node, first.columns, any(each.streams for each in pieces))
+
+    def _branch(self, query: Node) -> Node:
+        """Give a side of a set operation; what ends it needs brackets."""
+        ends = any(isinstance(each, Node) and each.sort in ("order", "limit") for each in query.pieces)
+        return Node("branch", ("(", query, ")")) if ends or self._chance(0.1) else query
+
+    def _select(self, depth: int, kinds: Sequence[str]) -> Piece:
+        source = self._from(depth)
+        scope = source.columns
+        where: tuple[Node, ...] = ()
+        if self._chance(0.4):
+            where = (Node("where", (" WHERE ", self._condition(scope, depth)), optional=True),)
+        tail: list[Node] = []
+        if self._chance(0.3):
+            items, columns, group = self._grouped(scope, kinds)
+            tail.append(group)
+        else:
+            items, columns = self._listed(scope, kinds)
+        distinct = (Node("distinct", ("DISTINCT ",), optional=True),) if self._chance(0.07) else ()
+        if self._chance(0.01):
+            tail.append(Node("order", (f" ORDER BY {self._random.randint(1, len(columns))}",), optional=True))
+        if self._chance(0.04):
+            tail.append(Node("limit", (" LIMIT ", self._literal(1, 9)), optional=True))
+        star = ""
+        if not kinds and not tail and self._chance(0.06) and self._distinct_names(scope):
+            star, columns = "*", tuple(Column("", each.name, each.kind) for each in scope)
+        listed = star or Node("items", tuple(items), ", ")
+        node = Node("select", ("SELECT ", *distinct, listed, " FROM ", source.node, *where, *tail))
+        return Piece(node, columns, source.streams)
+
+    def _distinct_names(self, scope: Scope) -> bool:
+        return len({each.name for each in scope}) == len(scope)
+
+    def _listed(self, scope: Scope, kinds: Sequence[str]) -> tuple[list[Node], Scope]:
+        """Give the items of a query that does not aggregate; the time of a row is most often among them."""
+        items, columns = [], []
+        wanted = kinds or [self._one_of(("number", "string", "time")) for _ in range(self._random.randint(1, 3))]
+        times = [each for each in scope if each.kind == "time"]
+        for kind in wanted:
+            if kind == "time" and times and self._chance(0.9):
+                value = Node("time", (self._named(self._one_of(times), scope),), scope=scope)
+            elif self._chance(0.01):
+                value = Node(kind, (self._over(kind, scope),))
+            else:
+                value = self._value(kind, scope, 2)
+            self._item(value, kind, items, columns)
+        if not kinds and times and not any(each.kind == "time" for each in columns) and self._chance(0.7):
+            column = self._one_of(times)
+            items.append(Node("item", (self._named(column, scope),)))
+            name = column.name if all(each.name != column.name for each in columns) else ""
+            if name:
+                columns.append(Column("", name, "time"))
+            else:
+                items.pop()
+        return items, tuple(columns)
+
+    def _item(self, value: Node, kind: str, items: list[Node], columns: list[Column]) -> None:
+        name = self._alias("c")
+        word = self._one_of((" AS ", " AS ", " "))
+        items.append(Node("item", (value, f"{word}{name}")))
+        columns.append(Column("", name, kind))
+
+    def _over(self, kind: str, scope: Scope) -> str:
+        inner = self._value("number", scope, 0)
+        over = f"OVER (PARTITION BY {self._value('string', scope, 0)} ORDER BY {inner})"
+        return {
+            "number": f"row_number() {over}",
+            "string": f"max('x') {over}",
+            "time": f"max(TIMESTAMP'2026-01-01') {over}",
+        }[kind]
+
+    def _grouped(self, scope: Scope, kinds: Sequence[str]) -> tuple[list[Node], Scope, Node]:
+        """Give the items of an aggregate with its GROUP BY: by a window most often, as a stream needs it."""
+        keys: list[tuple[Node, str, Node]] = []
+        times = [each for each in scope if each.kind == "time"]
+        if times and self._chance(0.7):
+            time = Node("time", (self._named(self._one_of(times), scope),), scope=scope)
+            word, output = self._one_of(
+                (
+                    ("window", "window.start"),
+                    ("window", "window.end"),
+                    ("session_window", "session_window.start"),
+                    ("", ""),
+                )
+            )
+            if word:
+                keys.append(
+                    (Node("key", (f"{word}(", time, ", '", self._interval(), "')")), "time", Node("time", (output,)))
+                )
+            else:
+                keys.append((time, "time", time))
+        for kind in self._random.sample(("string", "number"), self._random.randint(0 if keys else 1, 2)):
+            value = self._value(kind, scope, self._one_of((0, 0, 1)))
+            if not str(value)[:1].isdigit() and not str(value).startswith("'"):
+                keys.append((value, kind, value))
+        items: list[Node] = []
+        columns: list[Column] = []
+        wanted = kinds or [*(kind for _, kind, _ in keys if self._chance(0.8)), "number"]
+        left = list(keys)
+        for kind in wanted:
+            found = next((each for each in left if each[1] == kind), None)
+            if found is not None:
+                left.remove(found)
+                value = found[2]
+            else:
+                value = self._aggregate(kind, scope)
+            self._item(value, kind, items, columns)
+        if not keys:
+            return items, tuple(columns), Node("group", ("",))
+        listed = Node("keys", tuple(each[0] for each in keys), ", ")
+        word = self._one_of((*("",) * 12, "ROLLUP ", "CUBE "))
+        group: Pieces = (f" GROUP BY {word}{'(' if word else ''}", listed, ")" if word else "")
+        if self._chance(0.2):
+            number = self._aggregate("number", scope)
+            group = (
+                *group,
+                Node("having", (" HAVING ", Node("condition", (number, " > ", self._literal()))), optional=True),
+            )
+        return items, tuple(columns), Node("group", group)
+
+    def _aggregate(self, kind: str, scope: Scope) -> Node:
+        values = {each: str(self._value(each, scope, 1)) for each in DDL_TYPES}
+        return Node(f"{kind} aggregate", (self._one_of(_AGGREGATES[kind]).format(**values),), scope=scope)
+
+    def _from(self, depth: int) -> Piece:
+        source = self._relation(depth)
+        if self._chance(0.08):
+            source = self._exploded(source)
+        if depth and self._chance(0.05):
+            right = self._relation(depth - 1)
+            node = Node("relation", (source.node, ", ", right.node))
+            source = Piece(node, source.columns + right.columns, source.streams or right.streams)
+        return source
+
+    def _relation(self, depth: int) -> Piece:
+        """Give what may stand in FROM: a table, a part of WITH, a subquery, a join in brackets or without."""
+        if not depth:
+            return self._table()
+        make = self._random.choices(
+            (self._table, self._subquery, self._join, self._bracketed, self._pivot, self._inline),
+            (40, 14, 26, 16, 2, 2),
+        )[0]
+        return make(depth - 1)
+
+    def _table(self, _depth: int = 0) -> Piece:
+        if self._parts and self._chance(0.6):
+            name = self._one_of(tuple(self._parts))
+            part, alias = self._parts[name], self._alias("r")
+            columns = tuple(Column(alias, each.name, each.kind) for each in part.columns)
+            return Piece(Node("relation", (f"{name} AS {alias}",)), columns, part.streams)
+        streams = self._chance(0.72)
+        tables = [each for each in (GROWING if streams or self._chance(0.2) else FIXED) if each not in self._parts]
+        if not tables:
+            return self._inline()
+        name, alias = self._one_of(tables), self._alias("r")
+        columns = tuple(Column(alias, column, kind) for column, kind in SHAPE)
+        table = Node("growing" if streams else "fixed", (name,))
+        if not streams:
+            return Piece(Node("relation", (table, self._one_of((" ", " AS ")), alias)), columns, False)
+        written = ("STREAM(", table, ")") if self._chance(0.15) else ("STREAM ", table)
+        options = " WITH ('maxFilesPerTrigger' = '7')" if self._chance(0.05) else ""
+        mark = (self._watermark("ts"),) if self._chance(0.7) else ()
+        return Piece(Node("relation", (*written, options, *mark, f" AS {alias}")), columns, True)
+
+    def _watermark(self, column: str) -> Node:
+        return Node(
+            "watermark", (f" WATERMARK {column} DELAY OF INTERVAL ", self._literal(1, 30), " MINUTES"), optional=True
+        )
+
+    def _subquery(self, depth: int) -> Piece:
+        inner, alias = self.query(depth), self._alias("r")
+        columns = tuple(Column(alias, each.name, each.kind) for each in inner.columns)
+        times = [each.name for each in columns if each.kind == "time"]
+        mark = (self._watermark(self._one_of(times)),) if inner.streams and times and self._chance(0.1) else ()
+        return Piece(Node("relation", ("(", inner.node, ")", *mark, f" AS {alias}")), columns, inner.streams)
+
+    def _join(self, depth: int) -> Piece:
+        left, right = self._relation(depth), self._relation(depth)
+        text = str(right.node)
+        if " JOIN " in text and not text.startswith("(") and not self._chance(0.03):
+            # A join on the right of a join needs brackets, as a subquery has them.
+            right = Piece(Node("relation", ("(", right.node, ")")), right.columns, right.streams)
+        streams = left.streams or right.streams
+        draw = self._random.random()
+        if draw < 0.06:
+            node = Node("relation", (left.node, " CROSS JOIN ", right.node))
+            return Piece(node, left.columns + right.columns, streams)
+        kind = Node("join", (self._one_of(_JOINS),))
+        both = left.columns + right.columns
+        shared = self._shared(left.columns, right.columns)
+        if shared and draw < 0.2:
+            word = self._one_of(shared)
+            node = Node("relation", (left.node, " ", kind, " ", right.node, f" USING ({word})"))
+            both = tuple(each for each in both if each.name != word)
+            if "FULL" not in str(kind) and "RIGHT" not in str(kind):
+                merged = next(each for each in left.columns if each.name == word)
+                both = (*both, Column("", word, merged.kind))
+            else:
+                merged = next(each for each in left.columns if each.name == word)
+                both = (*both, Column("", word, merged.kind))
+        else:
+            node = Node("relation", (left.node, " ", kind, " ", right.node, " ON ", self._matching(left, right)))
+        if "SEMI" in str(kind) or "ANTI" in str(kind):
+            both = left.columns
+        return Piece(node, both, streams)
+
+    def _shared(self, left: Scope, right: Scope) -> list[str]:
+        """Names that each side has once, of one kind."""
+        names = []
+        for each in left:
+            others = [other for other in right if other.name == each.name]
+            if sum(other.name == each.name for other in left) == 1 and len(others) == 1 and others[0].kind == each.kind:
+                names.append(each.name)
+        return names
+
+    def _matching(self, left: Piece, right: Piece) -> Node:
+        both = left.columns + right.columns
+        terms: list[Node] = []
+        for kind in self._random.sample(("string", "number", "time"), self._random.randint(1, 3)):
+            one = [each for each in left.columns if each.kind == kind]
+            other = [each for each in right.columns if each.kind == kind]
+            if not one or not other:
+                continue
+            first = self._named(self._one_of(one), both)
+            second = self._named(self._one_of(other), both)
+            if kind == "time" and self._chance(0.6):
+                terms.append(
+                    Node(
+                        "condition",
+                        (f"{first} BETWEEN {second} AND {second} + INTERVAL ", self._literal(1, 9), " MINUTES"),
+                    )
+                )
+            else:
+                terms.append(Node("condition", (f"{first} = {second}",)))
+        if self._chance(0.15) or not terms:
+            terms.append(self._condition(both))
+        return Node("condition", tuple(terms), " AND ")
+
+    def _bracketed(self, depth: int) -> Piece:
+        inner = self._join(depth) if self._chance(0.8) else self._relation(depth)
+        if not self._chance(0.45):
+            return Piece(Node("relation", ("(", inner.node, ")")), inner.columns, inner.streams)
+        alias = self._alias("r")
+        once = [each for each in inner.columns if sum(other.name == each.name for other in inner.columns) == 1]
+        if not once:
+            return Piece(Node("relation", ("(", inner.node, ")")), inner.columns, inner.streams)
+        columns = tuple(Column(alias, each.name, each.kind) for each in once)
+        return Piece(Node("relation", ("(", inner.node, f") AS {alias}")), columns, inner.streams)
+
+    def _exploded(self, source: Piece) -> Piece:
+        table, name = self._alias("l"), self._alias("e")
+        number = self._value("number", source.columns, 0)
+        outer = self._one_of(("", "", "OUTER "))
+        view = Node(
+            "view", (f" LATERAL VIEW {outer}explode(array(", number, f", 1)) {table} AS {name}"), optional=False
+        )
+        node = Node("relation", (source.node, view))
+        return Piece(node, (*source.columns, Column(table, name, "number")), source.streams)
+
+    def _pivot(self, depth: int) -> Piece:
+        inner = self._relation(depth)
+        strings = [each for each in inner.columns if each.kind == "string"]
+        numbers = [each for each in inner.columns if each.kind == "number"]
+        times = [each for each in inner.columns if each.kind == "time"]
+        if not (strings and numbers and times):
+            return inner
+        key, number, time = (self._named(self._one_of(each), inner.columns) for each in (strings, numbers, times))
+        alias, first, second = self._alias("r"), self._alias("x"), self._alias("x")
+        text = f" PIVOT (sum(n) FOR s IN ('x' AS {first}, 'y' AS {second}))"
+        select = Node("query", (f"SELECT {key} AS s, {number} AS n, {time} AS ts FROM ", inner.node))
+        node = Node("relation", ("(SELECT * FROM (", select, f"){text}) AS {alias}"))
+        columns = (Column(alias, "ts", "time"), Column(alias, first, "number"), Column(alias, second, "number"))
+        return Piece(node, columns, inner.streams)
+
+    def _inline(self, _depth: int = 0) -> Piece:
+        alias = self._alias("r")
+        if self._chance(0.5):
+            return Piece(Node("relation", (f"range(3) AS {alias}",)), (Column(alias, "id", "number"),), False)
+        node = Node("relation", (f"(VALUES (1, 'x'), (2, 'y')) AS {alias}(id, k)",))
+        return Piece(node, (Column(alias, "id", "number"), Column(alias, "k", "string")), False)
+
+    def _condition(self, scope: Scope, depth: int = 0) -> Node:
+        """Give a condition over the columns in scope; with a depth it may hold a subquery."""
+        draw = self._random.random()
+        if depth and draw < 0.12:
+            return self._asked(scope)
+        if draw < 0.3:
+            terms = tuple(self._comparison(scope, 1) for _ in range(2))
+            both = Node("condition", terms, self._one_of((" AND ", " AND ", " OR ")))
+            return Node("condition", ("(", both, ")"), scope=scope)
+        if draw < 0.36:
+            return Node("condition", ("NOT (", self._comparison(scope, 1), ")"), scope=scope)
+        return self._comparison(scope, 1)
+
+    def _comparison(self, scope: Scope, depth: int) -> Node:
+        def number() -> Node:
+            return self._value("number", scope, depth)
+
+        def string() -> Node:
+            return self._value("string", scope, depth)
+
+        sign = self._one_of((" > ", " < ", " >= ", " <> ", " = "))
+        makers: tuple[Callable[[], Pieces], ...] = (
+            lambda: (number(), sign, self._literal()),
+            lambda: (number(), " BETWEEN ", self._literal(), " AND ", self._literal(10, 99)),
+            lambda: (number(), " IN (", self._literal(), ", ", self._literal(), ")"),
+            lambda: (string(), " IN ('x', 'y')"),
+            lambda: (string(), " LIKE '%", self._letter(), "%'"),
+            lambda: (string(), self._one_of((" = '", " <> '")), self._letter(), "'"),
+            lambda: (string(), " IS NOT NULL"),
+            lambda: (self._value("time", scope, 0), " > TIMESTAMP'2026-01-01 12:00:00'"),
+        )
+        return Node("condition", self._one_of(makers)(), scope=scope)
+
+    def _asked(self, scope: Scope) -> Node:
+        """Give a condition with a query in it."""
+        streams = self._chance(0.06)
+        table, alias = self._one_of(GROWING if streams else FIXED), self._alias("s")
+        if table in self._parts:
+            return self._comparison(scope, 0)
+        string = self._value("string", scope, 0)
+        negated = self._one_of(("", "", "NOT "))
+        columns = tuple(Column(alias, column, kind) for column, kind in SHAPE)
+        if not streams and self._chance(0.15):
+            inner = self._bracketed(0)
+            strings = [each for each in inner.columns if each.kind == "string"]
+            if strings:
+                name = self._named(strings[0], inner.columns)
+                return Node("condition", (string, f" {negated}IN (SELECT {name} FROM ", inner.node, ")"), scope=scope)
+        where = Node("where", (" WHERE ", self._condition(columns)), optional=True)
+        source = (
+            f"FROM {'STREAM ' if streams else ''}",
+            Node("growing" if streams else "fixed", (table,)),
+            f" AS {alias}",
+        )
+        number = self._value("number", scope, 0)
+        made: Pieces = self._one_of(
+            (
+                (string, f" {negated}IN (SELECT {alias}.k ", *source, where, ")"),
+                (f"{negated}EXISTS (SELECT 1 ", *source, f" WHERE {alias}.k = ", string, ")"),
+                (number, f" > (SELECT max({alias}.v) ", *source, where, ")"),
+            )
+        )
+        return Node("condition", made, scope=scope)
+
+    def _value(self, kind: str, scope: Scope, depth: int) -> Node:
+        """Give an expression of a kind over the columns in scope."""
+        columns = [each for each in scope if each.kind == kind]
+        if not depth or self._chance(0.5):
+            if columns:
+                return Node(kind, (self._named(self._one_of(columns), scope),), scope=scope)
+            constant = {"number": "7", "string": "'x'", "time": "TIMESTAMP'2026-01-01 12:00:00'"}[kind]
+            return Node(kind, (constant,), scope=scope)
+        makers = {"number": self._number, "string": self._string, "time": self._later}
+        return Node(kind, makers[kind](scope, depth - 1), scope=scope)
+
+    def _later(self, scope: Scope, depth: int) -> Pieces:
+        return (self._value("time", scope, depth), " + INTERVAL ", self._literal(1, 9), " MINUTES")
+
+    def _number(self, scope: Scope, depth: int) -> Pieces:
+        one = self._value("number", scope, depth)
+        sign = self._one_of((" + ", " - ", " * "))
+        makers: tuple[Callable[[], Pieces], ...] = (
+            lambda: ("(", one, sign, self._literal(), ")"),
+            lambda: ("coalesce(", one, ", ", self._literal(), ")"),
+            lambda: ("CASE WHEN ", self._comparison(scope, 0), " THEN ", one, " ELSE ", self._literal(), " END"),
+            lambda: ("length(", self._value("string", scope, depth), ")"),
+            lambda: ("abs(", one, ")"),
+            lambda: ("CAST(", one, " AS BIGINT)"),
+        )
+        return self._one_of(makers)()
+
+    def _string(self, scope: Scope, depth: int) -> Pieces:
+        one = self._value("string", scope, depth)
+        makers: tuple[Callable[[], Pieces], ...] = (
+            lambda: ("upper(", one, ")"),
+            lambda: ("concat(", one, ", '", self._letter(), "')"),
+            lambda: ("CAST(", self._value("number", scope, depth), " AS STRING)"),
+            lambda: ("IF(", self._comparison(scope, 0), ", ", one, ", '", self._letter(), "')"),
+            lambda: ("coalesce(", one, ", '", self._letter(), "')"),
+        )
+        return self._one_of(makers)()
+
+    def again(self, node: Node) -> Node:
+        """Give another node of a sort, for its scope."""
+        if node.sort == "condition":
+            return self._condition(node.scope)
+        if node.sort in DDL_TYPES:
+            return self._value(node.sort, node.scope, 2)
+        if node.sort.endswith(" aggregate"):
+            return self._aggregate(node.sort.removesuffix(" aggregate"), node.scope)
+        words = {"join": _JOINS, "growing": GROWING, "fixed": FIXED, "letter": tuple("wxyz")}
+        if node.sort == "interval":
+            return self._interval()
+        return Node(node.sort, (self._one_of(words[node.sort]),)) if node.sort in words else self._literal()
+
+    def _literal(self, low: int = 0, high: int = 9) -> Node:
+        return Node("literal", (str(self._random.randint(low, high)),))
+
+    def _letter(self) -> Node:
+        return Node("letter", (self._one_of("wxyz"),))
+
+    def _interval(self) -> Node:
+        return Node("interval", (self._one_of(("5 minutes", "10 minutes", "1 hour")),))
+
+    def _named(self, column: Column, scope: Scope) -> str:
+        """Write a column, without its qualifier now and then where no other has its name."""
+        alone = sum(each.name == column.name for each in scope) == 1
+        if not column.qualifier or (alone and self._chance(0.25)):
+            return column.name
+        return f"{column.qualifier}.{column.name}"
+
+    def _alias(self, letter: str) -> str:
+        self._taken += 1
+        return f"{letter}{self._taken}"
+
+    def _chance(self, share: float) -> bool:
+        return self._random.random() < share
+
+    def _one_of(self, things: Sequence[T]) -> T:
+        return self._random.choice(things)

@@ -1,0 +1,119 @@
+"""Trials of random pairs: which of them are unsafe, and each unsafe one as small as it stays unsafe."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from checkpoint_trials import Trial, run, verdict
+from random_edits import Pair, pair, smaller_pairs
+from revision_pairs import Edit
+
+from core.changes.classification import classify
+from core.model.actions import Action
+from pipelines.local_pool.connect_server import LocalPool
+
+SHRINK_TRIES, SHRINK_AT_ONCE = 40, 8
+FILE_ROWS = 6
+_LAST = 26
+"""Minutes of the inputs' first part; the second begins before that, so that some of its rows are late."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One pair that was tried."""
+
+    number: int
+    pair: Pair
+    trial: Trial
+
+    @property
+    def kind(self) -> str:
+        """What Spark made of it, in one word; `not run` where it does not take a text for itself either."""
+        words = self.trial.outcome.replace("not run", "not-run").split()
+        return words[0].rstrip(":").replace("-", " ")
+
+    @property
+    def unsafe(self) -> bool:
+        """Whether Spark would not do on the old checkpoint what our action promises.
+
+        A changed delay (6d) may differ: what the old watermark closed stays closed, and that is to be acknowledged.
+        """
+        change, outcome = self.trial.change, self.trial.outcome
+        if self.kind == "not run":
+            kept = change.action in (Action.KEEP, Action.RECORD)
+            return kept and "new 1 was refused" in outcome and "SERVER" not in outcome
+        return verdict(outcome, change).startswith("WRONG") and (change.row, outcome) != ("6d", "differs")
+
+    @property
+    def wrote(self) -> bool:
+        """Whether either text wrote a row: the tables of the others are equal for that alone."""
+        return any(self.trial.seen.values())
+
+
+def drawn(seed: int, numbers: Sequence[int]) -> list[tuple[int, Pair, Edit]]:
+    """Draw the pairs of some numbers of a seed."""
+    return [(number, *pair(Random(f"{seed}/{number}"))) for number in numbers]
+
+
+def tried(pool: LocalPool, folder: Path, pairs: Sequence[tuple[int, Pair, Edit]]) -> list[Run]:
+    """Try pairs on a running server, in a folder that is not there yet."""
+    folder.mkdir(parents=True)
+    trials = [Trial(edit, number, classify(edit.old, edit.new)) for number, _, edit in pairs]
+    run(trials, pool, folder, records)
+    return [Run(number, found, trial) for (number, found, _), trial in zip(pairs, trials, strict=True)]
+
+
+def small(pool: LocalPool, folder: Path, found: Run) -> Run:
+    """Give the smallest pair with the same edit that is unsafe as well, after a bounded number of tries."""
+    seen: set[tuple[str, str]] = set()
+    best, left, round_number = found, SHRINK_TRIES, 0
+    while left > 0:
+        candidates = list(islice(_candidates(best, seen), min(left, SHRINK_AT_ONCE)))
+        if not candidates:
+            break
+        round_number, left = round_number + 1, left - len(candidates)
+        runs = tried(pool, folder / str(round_number), [(at, *each) for at, each in enumerate(candidates)])
+        still = [each for each in runs if each.unsafe and each.kind == best.kind]
+        best = min((best, *still), key=lambda each: _length(each.trial.edit))
+    return Run(found.number, best.pair, best.trial)
+
+
+def _candidates(best: Run, seen: set[tuple[str, str]]) -> Iterator[tuple[Pair, Edit]]:
+    """List smaller pairs that we still let go on, each once."""
+    for each in smaller_pairs(best.pair):
+        edit = each.edit
+        if edit is None or _length(edit) >= _length(best.trial.edit):
+            continue
+        texts = (edit.old.texts.dml, edit.new.texts.dml)
+        if texts in seen or classify(edit.old, edit.new).action is not best.trial.change.action:
+            continue
+        seen.add(texts)
+        yield each, edit
+
+
+def _length(edit: Edit) -> int:
+    return len(edit.old.texts.dml) + len(edit.new.texts.dml)
+
+
+def records(name: str, part: int) -> Iterator[list[dict[str, Any]]]:
+    """Give the files of one part: values that meet in joins, and an end that closes all windows."""
+    if name.startswith("dim"):
+        if part == 1:
+            yield [_row(number, "xyzq"[number % 4], 0) for number in range(1, 9 if name == "dim" else 5)]
+        return
+    offset = {"a": 0, "b": 1, "c": 2}[name]
+    numbers = range(1, _LAST - 2 * offset) if part == 1 else range(_LAST - 5 + offset, 2 * _LAST)
+    for first in numbers[::FILE_ROWS]:
+        yield [_row(number, "xyzw"[number % (4 - offset % 2)], offset) for number in range(first, first + FILE_ROWS)]
+    if part == 2:
+        yield [_row(300, "q", offset)]
+
+
+def _row(number: int, key: str, offset: int) -> dict[str, Any]:
+    """Give one row: a minute apart, values of few digits, no name now and then."""
+    at = f"2026-01-01T{11 + (50 + number) // 60}:{(50 + number) % 60:02}:00Z"
+    name = {"name": "xyzw"[(number + offset) % 4]} if number % 6 else {}
+    return {"id": number, "k": key, "v": (number * 3 + offset) % 8, "w": number % 10, "ts": at} | name

@@ -1,0 +1,67 @@
+"""Pairs of an old and a new revision, as fixtures/plans hold them: `## name`, old, ----, new, ====, expected.
+
+A side is the DDL in one line, then the DML; `…` stands for what the old side has. Lines that begin with `yml:`, `pool:`
+(a name, or key=value of its configuration), `engine:` and `parent:` (a table and its columns) are no SQL.
+"""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from core.model.names import TableName
+from core.project.model import Pool, Settings
+from core.project.revision import Revision, RevisionTexts
+from core.project_files.loader import settings_as_text
+from core.project_files.revision_reader import read_revision
+
+PLANS = Path(__file__).parents[1] / "fixtures" / "plans"
+WORDS = ("yml: ", "pool: ", "engine: ", "parent: ")
+YML = settings_as_text(Settings())
+
+
+@dataclass(frozen=True)
+class Edit:
+    """One pair; `marks` are the words after `|` in its name."""
+
+    name: str
+    marks: tuple[str, ...]
+    old: Revision
+    new: Revision
+    expected: tuple[str, ...]
+    """The lines below ====."""
+
+
+def edits(file: str) -> list[Edit]:
+    """Read a file of pairs, whose texts must be readable."""
+    found = []
+    for block in (PLANS / file).read_text(encoding="utf-8").split("\n## ")[1:]:
+        head, _, body = block.partition("\n")
+        before, _, rest = body.partition("\n----\n")
+        after, _, expected = rest.partition("\n====\n")
+        name, *marks = head.split(" | ")
+        old = _side(before, RevisionTexts())
+        lines = tuple(expected.strip().splitlines())
+        found.append(Edit(name, tuple(marks), old, _side(after, old.texts), lines))
+    return found
+
+
+def revision(texts: RevisionTexts) -> Revision:
+    """Read texts, which must be readable."""
+    found = read_revision(TableName("t"), texts, Settings())
+    assert found is not None, texts
+    return found
+
+
+def _side(side: str, before: RevisionTexts) -> Revision:
+    lines = side.strip().splitlines()
+    told = [tuple(line.split(": ", 1)) for line in lines if line.startswith(WORDS)]
+    ddl, *dml = [line for line in lines if not line.startswith(WORDS)]
+    yml = "\n".join(text for word, text in told if word == "yml")
+    texts = RevisionTexts(
+        before.ddl if ddl == "…" else ddl, before.dml if dml == ["…"] else "\n".join(dml), f"{yml}\n" if yml else YML
+    )
+    pools = [text for word, text in told if word == "pool"]
+    conf = tuple((key, value) for key, equals, value in (text.partition("=") for text in pools) if equals)
+    name = next((text for text in pools if "=" not in text), "local")
+    engine = next((text for word, text in told if word == "engine"), "")
+    parents = {TableName(text.split()[0]): tuple(text.split()[1:]) for word, text in told if word == "parent"}
+    return replace(revision(texts), pool=Pool(name=name, conf=conf), engine=engine, parents=parents)

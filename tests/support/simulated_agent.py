@@ -1,0 +1,359 @@
+"""A pool, its files, a registry and a journal as plain values, and an agent that applies plans to them and may die.
+
+Every change is one call of `World.passes`: there the rules are looked at that hold at any moment, and there a run can
+be made to end as by `kill -9`. What a step does follows `pipelines.agent.runs.step_executor`, sub-step by sub-step.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from core.model.actions import StepKind
+from core.model.names import TableName as T
+from core.model.states import State, WantedState
+from core.observed.deployment import Binding, ObservedDeployment
+from core.plan.model import Plan, PlanNode, Step
+from core.run.model import Run, RunState, StepProgress, StepState
+from core.run.state_machine import (
+    AbortVersions,
+    GateOpened,
+    GatePolled,
+    OperatorControl,
+    PerformStep,
+    PollGate,
+    RunEvidence,
+    StepDone,
+    StepFailed,
+    StepKept,
+    advance_run,
+    recover_run,
+)
+from state.planner_input import observe
+from state.row_types import Deployment
+
+Version = tuple[T, int]
+
+
+class Died(Exception):
+    """The agent was killed at this point."""
+
+
+class Refused(Exception):
+    """What a port refuses to do."""
+
+
+@dataclass
+class Simulated:
+    """All that outlives an agent: what lies on disk, what runs on the pool, and the ledger."""
+
+    catalog: set[Version] = field(default_factory=set)
+    """Tables that can be read; version 0 is an external one."""
+    pointers: dict[T, int] = field(default_factory=dict)
+    checkpoints: dict[Version, str] = field(default_factory=dict)
+    queries: dict[Version, tuple[Binding, ...]] = field(default_factory=dict)
+    """What runs, with what it reads since it was started."""
+    written_by: dict[Version, str] = field(default_factory=dict)
+    """The checkpoint that a table was first written with."""
+    ledger: dict[Version, Deployment] = field(default_factory=dict)
+    journal: dict[str, dict[int, StepProgress]] = field(default_factory=dict)
+    runs: dict[str, RunState] = field(default_factory=dict)
+    began_cold: list[tuple[T, T]] = field(default_factory=list)
+    """Statements that were started while a parent did not run, with that parent."""
+    going: frozenset[T] = frozenset()
+    """Tables whose delete is under way."""
+
+    def copy(self) -> "Simulated":
+        """Give the same things, apart from these."""
+        return replace(
+            self,
+            catalog=set(self.catalog),
+            pointers=dict(self.pointers),
+            checkpoints=dict(self.checkpoints),
+            queries=dict(self.queries),
+            written_by=dict(self.written_by),
+            ledger=dict(self.ledger),
+            journal={run: dict(steps) for run, steps in self.journal.items()},
+            runs=dict(self.runs),
+            began_cold=list(self.began_cold),
+        )
+
+    def things(self) -> list[object]:
+        """Give what a run leaves, without how it came about."""
+        return [self.catalog, self.pointers, self.checkpoints, self.queries, self.ledger]
+
+    def observed(self) -> dict[T, ObservedDeployment]:
+        """Observe as console and agent do."""
+        return observe(self.ledger.values())
+
+    def check(self) -> None:
+        """Hold what is true at any moment, in the middle of any step."""
+        for version, bindings in self.queries.items():
+            assert version in self.catalog, f"{version} writes a table that is gone"
+            for binding in bindings:
+                parent = (binding.parent, binding.version)
+                assert parent in self.catalog, f"{version} reads {parent}, which is gone"
+        for table, version in self.pointers.items():
+            assert (table, version) in self.catalog, f"readers of {table} find no table"
+        for (table, version), row in self.ledger.items():
+            if row.active and not row.external and table not in self.going:
+                assert table in self.pointers, f"readers of {table} find no pointer (v{version})"
+        running = [self.checkpoints[version] for version in self.queries]
+        assert len(running) == len(set(running)), "two queries write one checkpoint"
+
+    def update(self, version: Version, **known: object) -> None:
+        """Write into one row of the registry."""
+        self.ledger[version] = replace(self.ledger[version], **known)  # type: ignore[arg-type]  # Fields by name.
+
+    def settle(self) -> None:
+        """Let what was started commit its first batch."""
+        for version, row in self.ledger.items():
+            if version in self.queries and row.state == State.STARTING:
+                self.update(version, state=State.RUNNING)
+
+
+@dataclass
+class Agent:
+    """Drives one run; dies at the `dies_at`th point that it passes, and fails a step on its first try."""
+
+    world: Simulated
+    plan: Plan
+    run_id: str
+    dies_at: int = 0
+    fails: int = 0
+    passed: int = 0
+
+    def apply(self, *words: OperatorControl) -> RunState:
+        """Take a run up where it stands, or begin it, and drive it to its end."""
+        found = self.world.journal.setdefault(self.run_id, {})
+        steps = tuple(found.get(step.n, StepProgress(step)) for step in self.plan.steps)
+        self._run = Run(self.run_id, self.world.runs.get(self.run_id, RunState.RUNNING), steps)
+        self._nodes = {node.table: node for node in self.plan.nodes}
+        if self.plan.request.verb == "delete":
+            self.world.going |= {node.table for node in self.plan.nodes if node.action == "delete"}
+        self._put(recover_run(self._run))
+        evidence: list[RunEvidence] = list(words)
+        while True:
+            run, intents = advance_run(self._run, evidence)
+            self._put(run)
+            evidence = [said for intent in intents if (said := self._answer(intent)) is not None]
+            if run.state in (RunState.DONE, RunState.FAILED, RunState.CANCELLED):
+                return run.state
+
+    def passes(self) -> None:
+        """Pass a point between two changes."""
+        self.world.check()
+        self.passed += 1
+        if self.passed == self.dies_at:
+            raise Died
+
+    def _put(self, run: Run) -> None:
+        for progress in run.steps:
+            if self.world.journal[self.run_id].get(progress.step.n) != progress:
+                self.passes()
+                self.world.journal[self.run_id][progress.step.n] = progress
+                self.passes()
+        self.world.runs[run.id] = run.state
+        self._run = run
+
+    def _answer(self, intent: PerformStep | PollGate | AbortVersions) -> RunEvidence | None:
+        match intent:
+            case PerformStep(step):
+                return self._perform(step)
+            case PollGate(step):
+                return self._poll(step)
+            case AbortVersions(versions):
+                for table, version in reversed(versions):
+                    self._end((T(table), version))
+        return None
+
+    def _perform(self, step: Step) -> RunEvidence:
+        self.passes()
+        if step.n == self.fails and self.world.journal[self.run_id][step.n].tries == 1:
+            return StepFailed(step.n, "as asked")
+        try:
+            evidence = self._acts[step.do](self, step)
+        except Refused as error:
+            evidence = StepFailed(step.n, str(error))
+        self.passes()
+        return evidence
+
+    def _poll(self, step: Step) -> RunEvidence:
+        progress = self._run.step(step.n)
+        if not progress.note:
+            return GatePolled(step.n, "waits")
+        self.world.settle()
+        if (step.table, step.version) not in self.world.queries:
+            return StepFailed(step.n, f"{step.table}@v{step.version} does not run")
+        return StepDone(step.n)
+
+    def _register(self, step: Step) -> RunEvidence:
+        self.world.catalog.add((step.table, 0))
+        self.passes()
+        row = deployment_of(self._nodes[step.table], 0)
+        self.world.ledger[step.table, 0] = replace(row, state=State.RUNNING, active=True, external=True)
+        return StepDone(step.n)
+
+    def _create(self, step: Step) -> RunEvidence:
+        version = (step.table, step.version)
+        row = self.world.ledger.get(version)
+        assert row is None or row.drop_after is None, f"{version} was used before"
+        self.world.checkpoints.setdefault(version, f"{step.table}-{step.version}")
+        self.passes()
+        self.world.catalog.add(version)
+        self.passes()
+        if row is None:
+            self.world.ledger[version] = deployment_of(self._nodes[step.table], step.version)
+        return StepDone(step.n)
+
+    def _start(self, step: Step) -> RunEvidence:
+        self._begin((step.table, step.version))
+        return StepDone(step.n)
+
+    def _resume(self, step: Step) -> RunEvidence:
+        self.world.update((step.table, step.version), wanted=WantedState.RUNNING)
+        self.passes()
+        self._begin((step.table, step.version))
+        return StepDone(step.n)
+
+    def _begin(self, version: Version) -> None:
+        """Start a query, or find it running, as `pipelines.agent.deployment_lifecycle.start` does."""
+        world, row = self.world, self.world.ledger[version]
+        found = world.checkpoints.get(version)
+        if found is None or (row.checkpoint_id and found != row.checkpoint_id):
+            raise Refused(f"{version} has no checkpoint of its own")
+        if version not in world.queries:
+            for binding in row.bindings:
+                parent = (binding.parent, binding.version)
+                assert parent in world.catalog, f"{version} is started over {parent}, which is not there"
+                if binding.version and parent not in world.queries:
+                    world.began_cold.append((version[0], binding.parent))
+            assert version in world.catalog, f"{version} is started without a table"
+            first = world.written_by.setdefault(version, found)
+            assert first == found, f"a new checkpoint on {version}, which has rows"
+            world.queries[version] = row.bindings
+            self.passes()
+        world.update(version, state=State.STARTING, checkpoint_id=found, started_at=1.0, error="")
+
+    def _open(self, step: Step) -> RunEvidence:
+        return GateOpened(step.n)
+
+    def _swap(self, step: Step) -> RunEvidence:
+        targets = {table: self._nodes[table].version for table in (step.tables or (step.table,))}
+        for table, version in targets.items():
+            self.passes()
+            self.world.pointers[table] = version
+        self.passes()
+        for key, row in self.world.ledger.items():
+            if key[0] in targets and row.drop_after is None:
+                self.world.update(key, active=key[1] == targets[key[0]])
+        return StepDone(step.n)
+
+    def _restart(self, step: Step) -> RunEvidence:
+        version, node = (step.table, step.version), self._nodes[step.table]
+        self.world.update(version, wanted=WantedState.RUNNING)
+        self.passes()
+        self.world.queries.pop(version, None)
+        self.passes()
+        self.world.update(version, revision=node.revision, texts=node.texts, bindings=node.bindings)
+        self.passes()
+        self._begin(version)
+        return GateOpened(step.n)
+
+    def _alter(self, step: Step) -> RunEvidence:
+        assert (step.table, step.version) in self.world.catalog
+        return StepDone(step.n)
+
+    def _stop(self, step: Step) -> RunEvidence:
+        version = (step.table, step.version)
+        readers = [
+            key
+            for key, row in self.world.ledger.items()
+            if row.wanted == WantedState.RUNNING
+            and key != version
+            and any((binding.parent, binding.version) == version for binding in row.bindings)
+        ]
+        if readers:
+            return StepKept(step.n, f"{readers} read it")
+        if step.table not in self.world.going:
+            assert self.world.pointers.get(step.table) != step.version, f"{version} serves and is stopped"
+        self._end(version)
+        return StepDone(step.n)
+
+    def _end(self, version: Version) -> None:
+        self.world.update(version, wanted=WantedState.STOPPED, state=State.STOPPING)
+        self.passes()
+        self.world.queries.pop(version, None)
+        self.passes()
+        self.world.update(version, state=State.STOPPED)
+
+    def _record(self, step: Step) -> RunEvidence:
+        node = self._nodes[step.table]
+        self.world.update((step.table, step.version), revision=node.revision, texts=node.texts)
+        return StepDone(step.n)
+
+    def _unpoint(self, step: Step) -> RunEvidence:
+        self.world.pointers.pop(step.table, None)
+        return StepDone(step.n)
+
+    def _tombstone(self, step: Step) -> RunEvidence:
+        version = (step.table, step.version)
+        if self.world.ledger[version].wanted == WantedState.RUNNING:
+            return StepFailed(step.n, f"{version} is wanted")
+        assert version not in self.world.queries, f"{version} is set aside while it runs"
+        self.world.catalog.discard(version)
+        self.passes()
+        self.world.checkpoints.pop(version, None)
+        self.passes()
+        self.world.update(version, active=False, wanted=WantedState.STOPPED, state=State.ABSENT, drop_after=7.0)
+        return StepDone(step.n)
+
+    _acts: "dict[StepKind, Callable[[Agent, Step], RunEvidence]]" = field(
+        init=False,
+        repr=False,
+        default_factory=lambda: {
+            StepKind.REGISTER: Agent._register,
+            StepKind.CREATE: Agent._create,
+            StepKind.START: Agent._start,
+            StepKind.RESUME: Agent._resume,
+            StepKind.CATCH_UP: Agent._open,
+            StepKind.SWAP: Agent._swap,
+            StepKind.RESTART: Agent._restart,
+            StepKind.ALTER: Agent._alter,
+            StepKind.STOP: Agent._stop,
+            StepKind.RECORD: Agent._record,
+            StepKind.UNPOINT: Agent._unpoint,
+            StepKind.TOMBSTONE: Agent._tombstone,
+        },
+    )
+
+
+def deployment_of(node: PlanNode, version: int) -> Deployment:
+    """Give the row that a node's new version has, without what only Spark needs."""
+    return Deployment(
+        table=node.table,
+        version=version,
+        product=node.product,
+        layer=node.layer,
+        owner=node.owner,
+        revision=node.revision,
+        texts=node.texts,
+        compiled="",
+        compiled_ddl="",
+        columns=(),
+        format="parquet",
+        folder="",
+        checkpoint="",
+        checkpoint_id="",
+        trigger=node.trigger,
+        mode="append",
+        stateful=node.stateful,
+        wanted=WantedState.RUNNING,
+        state=State.PENDING,
+        state_since=0.0,
+        active=False,
+        bindings=node.bindings,
+    )
+
+
+def journalled(world: Simulated, run_id: str, state: StepState) -> list[int]:
+    """Give the steps of a run that stand so."""
+    return [n for n, progress in world.journal[run_id].items() if progress.state is state]

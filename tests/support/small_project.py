@@ -1,0 +1,43 @@
+"""A small project as texts: landed → a → b, with c beside b in another product."""
+
+from collections.abc import Mapping
+
+from core.project.model import Project
+from core.project_files.loader import read_project
+
+HEAD = """project: p
+id: 5b0e4a52-9df2-4a52-9c0c-0f6f8d1a2b3c
+default_env: dev
+environments:
+  dev: {}
+"""
+
+COLUMNS = "(id BIGINT, kind STRING)"
+
+
+def texts(**changed: str) -> dict[str, str]:
+    """Give the project's texts; a keyword replaces the SELECT of its table."""
+    selects = {
+        "a": "SELECT id, kind FROM STREAM landed",
+        "b": "SELECT id, kind FROM STREAM a",
+        "c": "SELECT id, kind FROM STREAM a",
+    } | changed
+    files = {
+        "headgate.yml": HEAD,
+        "pipelines/sources/p/landed/sql-scripts/ddl.landed.sql": (
+            f"CREATE TABLE landed {COLUMNS} USING json LOCATION 'landing';"
+        ),
+    }
+    for table, select in selects.items():
+        product = "other" if table == "c" else "p"
+        folder = f"pipelines/facts/{product}/{table}/sql-scripts"
+        files[f"{folder}/ddl.{table}.sql"] = f"CREATE TABLE {table} {COLUMNS} USING parquet;"
+        files[f"{folder}/dml.{table}.sql"] = f"INSERT INTO {table} {select};"
+    return files
+
+
+def project(files: Mapping[str, str]) -> Project:
+    """Read texts that must have no Problems."""
+    found, problems = read_project(files)
+    assert found is not None, [problem.as_json() for problem in problems]
+    return found

@@ -1,0 +1,213 @@
+"""Random statements beside Spark: what it says of each, what we say, and whether the difference is dangerous."""
+
+import json
+import re
+import tempfile
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.errors import PySparkException
+from random_sql import COLUMNS, FIXED, GROWING
+
+from core.changes.cross_check import KIND_IN_SPARK, disagreements
+from core.changes.spark_analysis import (
+    AnalysedRevision,
+    AnalysedStatement,
+    AnalysisAnswer,
+    AnalysisQuestion,
+    answer_from_json,
+)
+from core.model.names import TableName
+from core.sql.statement_reader import read_statements
+from pipelines.spark.error_translation import error_class
+from pipelines.spark.session import Session
+from pipelines.spark_analysis.scratch_databases import ScratchDatabases
+
+AGREE, REFUSED, STRICTER, UNSAFE, UNTYPED = "agree", "both refuse", "stricter", "unsafe", "refused for names or types"
+
+STRICTER_FOR = {
+    "is read as a stream and as a table": "Spark makes two streams of a table that is read both ways",
+    "needs a watermark in append mode": "of several aggregates Spark checks the first; the others grow for ever",
+    "a session window that a grouping set leaves out": "it fails with the first row that reaches it",
+    "values is not one of Spark's own table functions": "VALUES at the head of a join in brackets is not followed",
+    "Spark joins the table first": "it depends on the order that Spark finds, which changes with the statement",
+    "columns with a watermark, and Spark keeps state by one alone": "Spark may prune more than we follow",
+    "of two streams needs a condition on event time": "Spark takes any inequality; rows may wait for ever",
+    "a watermark cannot be set over another one": "Spark refuses it with the first batch, though not in every plan",
+    "where ON of a semi join names no stream on the left": "Spark loses matches: it keeps no state for them",
+    "a part of WITH that nothing reads": "Spark drops the part before it plans; a Problem asks to correct or remove it",
+    "UNION of a stream and a batch table": "Spark calls a side a stream for a part of WITH that nothing reads",
+    "more state": "Spark leaves out an aggregate that changes nothing; we count it as state",
+    "the statement reads no stream": "only a part of WITH that nothing reads streams: no row of it is written",
+}
+"""Words of a Problem of ours to why it stands although Spark takes the statement."""
+
+_NAMES_AND_TYPES = re.compile(
+    r"^(UNRESOLVED_COLUMN|AMBIGUOUS_|DATATYPE_MISMATCH|MISSING_AGGREGATION|MISSING_GROUP_BY|INCOMPATIBLE_COLUMN_TYPE"
+    r"|GROUPING_|UNRESOLVED_USING|INVALID_USAGE_OF_STAR|ASSIGNMENT_ARITY_MISMATCH|MISSING_ATTRIBUTES|COLUMN_ALREADY_EXISTS)"
+)
+"""Error classes for which one has to know the columns of every table: reading a statement alone cannot tell."""
+
+_KIND_OF_RUNNING = {
+    "stateStoreSave": "aggregate",
+    "sessionWindowStateStoreSaveExec": "session_window",
+    "symmetricHashJoin": "stream_join",
+    "dedupe": "deduplicate",
+    "globalLimit": "limit",
+}
+"""Stateful operators as the progress of a query names them, to our kinds."""
+
+_TURN_S, _TURNS = 10, 12
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One statement, read by both."""
+
+    outcome: str
+    words: str = ""
+
+    @property
+    def kind(self) -> str:
+        """What a smaller statement must have in common with this one to show the same."""
+        return f"{self.outcome} {re.split(r'[:(]', self.words)[0]}"
+
+
+def compared(text: str, opinion: AnalysedStatement) -> Finding:
+    """Compare our reading of a query with what Spark says of it."""
+    found, problems = read_statements(f"INSERT INTO t {text}", "q.sql")
+    refusal = opinion.refused
+    if problems or len(found) != 1:
+        if refusal is not None:
+            return Finding(REFUSED, refusal.error_class)
+        said = "; ".join(problem.summary for problem in problems) or "it is not one statement"
+        return Finding(STRICTER, said)
+    if refusal is not None:
+        if _NAMES_AND_TYPES.match(refusal.error_class):
+            return Finding(UNTYPED, refusal.error_class)
+        return Finding(UNSAFE, f"accepted although Spark refuses: {refusal.error_class} {refusal.message[:200]}")
+    differences = disagreements(found[0], opinion)
+    if not differences:
+        return Finding(AGREE)
+    ours = Counter(KIND_IN_SPARK.get(each.kind, each.kind) for each in found[0].operators)
+    kept = Counter(each.kind for each in opinion.operators)
+    if len(differences) == 1 and ours != kept and not kept - ours:
+        return Finding(STRICTER, f"more state: {differences[0]}")
+    return Finding(UNSAFE, "; ".join(differences))
+
+
+def reason(finding: Finding) -> str:
+    """Say why we are stricter than Spark here; empty where no reason is written down."""
+    return next((why for words, why in STRICTER_FOR.items() if words in finding.words), "")
+
+
+class Asked:
+    """Spark's answers about queries over the tables of `random_sql`: analysed over none, and started over one row."""
+
+    def __init__(self, session: Session, folder: Path, name: str = "random_statements") -> None:
+        self._session = session
+        self._scratch = ScratchDatabases(session, name)
+        self._rows = f"one_row_{name}"
+        self._tables = tuple(
+            (TableName(name), f"CREATE TABLE {name} ({COLUMNS}) USING parquet") for name in sorted(GROWING + FIXED)
+        )
+        self._folder = folder
+        spark = session.spark
+        spark.conf.set("spark.sql.shuffle.partitions", "1")
+        spark.sql(f"CREATE DATABASE {self._rows}")
+        for name in GROWING + FIXED:
+            spark.sql(f"CREATE TABLE {self._rows}.{name} ({COLUMNS}) USING parquet")
+            spark.sql(f"INSERT INTO {self._rows}.{name} SELECT 1, 'x', 2, 3, 'y', TIMESTAMP'2026-01-01 12:00:00'")
+
+    def opinion(self, text: str) -> AnalysedStatement:
+        """Let Spark analyse, plan and check a query; nothing is started."""
+        return self._scratch.answer(AnalysisQuestion(AnalysedRevision(text, self._tables))).new
+
+    def start(self, text: str) -> tuple[str, Counter[str]]:
+        """Start a query over one row in each table; why it fails, empty where it does not, and what it keeps as state.
+
+        Some refusals come when a batch is planned, and EXPLAIN knows nothing of them.
+        """
+        spark = self._session.spark
+        spark.sql(f"USE {self._rows}")
+        query: Any = None
+        try:
+            with tempfile.TemporaryDirectory(dir=self._folder) as folder:
+                writer = spark.sql(text).writeStream.format("noop").outputMode("append")
+                writer = writer.queryName(f"q{uuid.uuid4().hex}").option("checkpointLocation", folder)
+                query = writer.trigger(availableNow=True).start()
+                return "", Counter(_kept(query))
+        except PySparkException as error:
+            return f"{error_class(str(error))} {str(error)[:250]}", Counter()
+        finally:
+            if query is not None:
+                query.stop()
+
+
+class Recorded:
+    """The same answers, kept in a file: what is asked again after a change of ours Spark is not asked again."""
+
+    def __init__(self, path: Path, asked: Callable[[], Asked]) -> None:
+        self._path = path
+        self._asked = asked
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        self._known: dict[tuple[str, str], Any] = {(kind, text): said for kind, text, said in map(json.loads, lines)}
+
+    def opinion(self, text: str) -> AnalysedStatement:
+        """As Asked.opinion."""
+
+        def ask() -> Any:
+            return AnalysisAnswer("", self._asked().opinion(text)).as_json()
+
+        return answer_from_json(self._recorded("opinion", text, ask)).new
+
+    def start(self, text: str) -> tuple[str, Counter[str]]:
+        """As Asked.start."""
+
+        def ask() -> Any:
+            failure, kept = self._asked().start(text)
+            return [failure, dict(kept)]
+
+        failure, kept = self._recorded("start", text, ask)
+        return failure, Counter(kept)
+
+    def _recorded(self, kind: str, text: str, ask: Callable[[], Any]) -> Any:
+        if (kind, text) not in self._known:
+            self._known[kind, text] = said = ask()
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps((kind, text, said)) + "\n")
+        return self._known[kind, text]
+
+
+def read(spark: Asked | Recorded, text: str, *, start: bool) -> Finding:
+    """Compare our reading of a query with Spark's analysis, and with a start of it where that is asked for."""
+    finding = compared(text, spark.opinion(text))
+    if finding.outcome == STRICTER and not reason(finding):
+        failure, _ = spark.start(text)
+        return Finding(REFUSED, failure) if failure else finding
+    if not start or finding.outcome != AGREE:
+        return finding
+    failure, kept = spark.start(text)
+    if failure:
+        return Finding(UNSAFE, f"accepted although its start fails: {failure}")
+    (parsed,), _ = read_statements(f"INSERT INTO t {text}", "q.sql")
+    ours = Counter(KIND_IN_SPARK.get(each.kind, each.kind) for each in parsed.operators)
+    if ours != kept:
+        return Finding(UNSAFE, f"a start keeps {sorted(kept.elements())}, we found {sorted(ours.elements())}")
+    return Finding(AGREE)
+
+
+def _kept(query: Any) -> Iterator[str]:
+    """List the kinds of stateful operators that a query's progress names."""
+    for _ in range(_TURNS):
+        if query.awaitTermination(_TURN_S):
+            break
+    else:
+        raise TimeoutError("the query does not end")
+    for each in json.loads(query.lastProgress.json)["stateOperators"]:
+        name = str(each["operatorName"])
+        yield _KIND_OF_RUNNING.get(name, name)

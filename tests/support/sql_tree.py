@@ -1,0 +1,75 @@
+"""A SQL text as a tree of replaceable pieces: written as text, made smaller, edited at one place."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A piece of SQL; pieces of one sort can stand in each other's place."""
+
+    sort: str
+    pieces: tuple["Node | str", ...]
+    between: str = ""
+    """What stands between the pieces; where it is not empty, the node is a list that may lose pieces but one."""
+    optional: bool = False
+    """Whether the statement is still one without it."""
+    scope: Any = field(default=(), compare=False)
+    """The columns that may be named here."""
+
+    def __str__(self) -> str:
+        return self.between.join(str(piece) for piece in self.pieces)
+
+
+def nodes(tree: Node) -> Iterator[Node]:
+    """List a tree's nodes, each before what is in it."""
+    yield tree
+    for piece in tree.pieces:
+        if isinstance(piece, Node):
+            yield from nodes(piece)
+
+
+def exchanged(tree: Node, old: Node, new: Node) -> Node:
+    """Put one node in the place of another, wherever an equal one stands: a key stands in GROUP BY and in SELECT."""
+    if tree == old:
+        return new
+    pieces = tuple(exchanged(each, old, new) if isinstance(each, Node) else each for each in tree.pieces)
+    return replace(tree, pieces=pieces)
+
+
+def smaller(tree: Node) -> Iterator[Node]:
+    """List the trees that are one step smaller, those that lose most first."""
+    yield from _in_its_place(tree)
+    if tree.between and len(tree.pieces) > 1:
+        for index in range(len(tree.pieces)):
+            yield replace(tree, pieces=tree.pieces[:index] + tree.pieces[index + 1 :])
+    for index, piece in enumerate(tree.pieces):
+        if not isinstance(piece, Node):
+            continue
+        rest = ("",) if piece.optional else ()
+        for new_piece in (*rest, *smaller(piece)):
+            yield replace(tree, pieces=(*tree.pieces[:index], new_piece, *tree.pieces[index + 1 :]))
+
+
+def _in_its_place(tree: Node) -> list[Node]:
+    found = [node for node in nodes(tree) if node is not tree and node.sort == tree.sort]
+    return sorted(found, key=lambda node: len(str(node)))
+
+
+def shrunk(tree: Node, fails: Callable[[Node], bool], *, asks: int = 400) -> Node:
+    """Make a failing tree as small as it fails, with at most so many questions."""
+    seen = {str(tree)}
+    progress = True
+    while progress:
+        progress = False
+        for candidate in smaller(tree):
+            if str(candidate) in seen or len(str(candidate)) >= len(str(tree)):
+                continue
+            seen.add(str(candidate))
+            if len(seen) > asks:
+                return tree
+            if fails(candidate):
+                tree, progress = candidate, True
+                break
+    return tree

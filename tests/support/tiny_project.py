@@ -1,0 +1,86 @@
+"""A tiny project on a real agent and a real pool, driven through the command line as a person would."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.parquet as parquet
+from live_project import Driven, Impatient, alive, committed, until
+
+__all__ = ["DML", "Impatient", "Tiny", "alive", "committed", "tiny_that_runs", "until"]
+
+HEAD = """project: tiny
+id: 5b0e4a52-9df2-4a52-9c0c-0f6f8d1a2b3c
+default_env: dev
+environments:
+  dev:
+    pool: {cores: 2, memory: 1g}
+defaults: {trigger: 1 second}
+"""
+DDL = {
+    "landed": "CREATE TABLE landed (id BIGINT, kind STRING) USING json LOCATION 'landing';",
+    "kept": "CREATE TABLE kept (id BIGINT, kind STRING) USING parquet;",
+    "marked": "CREATE TABLE marked (id BIGINT, kind STRING) USING parquet;",
+}
+DML = {
+    "kept": "INSERT INTO kept SELECT id, kind FROM STREAM landed WHERE id > 0;",
+    "marked": "INSERT INTO marked SELECT id, upper(kind) AS kind FROM STREAM kept;",
+}
+
+
+@dataclass
+class Tiny(Driven):
+    """landed → kept → marked, in a folder and a home of its own."""
+
+    landed: int = 0
+
+    @property
+    def folder(self) -> Path:
+        return self.root / "tiny"
+
+    def write(self, **dml: str) -> None:
+        """Write the project; keywords replace statements by table."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / "headgate.yml").write_text(HEAD)
+        (self.folder / "data/landing").mkdir(parents=True, exist_ok=True)
+        for table, ddl in DDL.items():
+            layer = "sources" if table == "landed" else "facts"
+            scripts = self.folder / f"pipelines/{layer}/p/{table}/sql-scripts"
+            scripts.mkdir(parents=True, exist_ok=True)
+            (scripts / f"ddl.{table}.sql").write_text(ddl)
+            if table in DML:
+                (scripts / f"dml.{table}.sql").write_text(dml.get(table, DML[table]))
+
+    def land(self, count: int) -> None:
+        """Land one file of `count` rows with the next ids."""
+        rows = [{"id": self.landed + n, "kind": "ab"[n % 2]} for n in range(1, count + 1)]
+        self.landed += count
+        hidden = self.folder / "data/landing/.part"
+        hidden.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        hidden.rename(self.folder / f"data/landing/{self.landed:09}.json")
+
+    def ids(self, table: str, version: int) -> list[int]:
+        """Give the ids that a version's table holds, as its own log says: what Spark's readers see."""
+        folder = self.folder / f"data/tables/{table}__v{version}"
+        files = committed(folder)
+        return sorted(
+            int(value) for file in files for value in parquet.read_table(file, columns=["id"])["id"].to_pylist()
+        )
+
+
+@contextmanager
+def tiny_that_runs(root: Path, *, landed: int) -> Iterator[Tiny]:
+    """Give a project whose agent and pool are up and nothing is deployed; neither is left afterwards."""
+    found = Tiny(root, {"HEADGATE_MEASURE_S": "1"})
+    found.write()
+    found.land(landed)
+    found.done("up")
+    try:
+        yield found
+    finally:
+        agent, pool = found.agent_pid(), found.pool_pid()
+        found.down()
+        assert not alive(agent)
+        assert not alive(pool)

@@ -1,0 +1,300 @@
+"""A pizzeria in memory: what the console asks for, without ledger, agent or Spark."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from core.lineage.column_lineage import ColumnLineage, LineageEdge
+from core.lineage.column_lineage import LineageNode as ColumnNode
+from core.model.errors import ConfirmationNeeded
+from core.model.names import TableName
+from core.plan.model import Plan
+from core.project.revision import RevisionTexts
+from core.sql.lineage.model import ColumnOrigin, InputKind
+from state.row_types import (
+    AuditRow,
+    CommandRow,
+    EnvironmentRow,
+    EventRow,
+    Measurement,
+    PlanRow,
+    RunRow,
+    SampleRow,
+    StagedRow,
+)
+from tests.terminal.pizzeria_values import NOW, SQL, TABLES, deployment, measurement, sample_plan, sample_run
+from tui.presentation.screen_content.lineage_tab import ColumnDetails
+from tui.presentation.screen_content.statement_detail import StatementDetails
+from tui.presentation.view.ledger_view import LedgerSnapshot
+from tui.screens.backend_protocol import PlanView, ProjectView, RequiredConfirmation, RunView, TableDrift
+
+
+class FakeOperations:
+    """Answers at once from values that a test can change; acts are recorded in `calls`."""
+
+    def __init__(self, *, protected: bool = False, now: float = NOW) -> None:
+        self.protected = protected
+        self.now = now
+        self.calls: list[tuple[object, ...]] = []
+        self.staged_marks: tuple[StagedRow, ...] = (
+            StagedRow("alice", "/p", TableName("oven_load"), "deploy", now - 60),
+        )
+        rows = tuple(deployment(*table) for table in TABLES)
+        self.current = LedgerSnapshot(
+            read_at=now,
+            facts=EnvironmentRow(
+                "l1",
+                "p1",
+                "pizzeria",
+                "prod" if protected else "dev",
+                protected,
+                4711,
+                now - 4000,
+                now - 1,
+                "local",
+                "up",
+                "",
+                1,
+                "s1",
+            ),
+            deployments=rows,
+            measurements={
+                (row.table, row.version): measurement(row.table, row.version) for row in rows if not row.external
+            },
+            staged=self.staged_marks,
+            commands=(
+                CommandRow(
+                    2,
+                    now - 30,
+                    "alice",
+                    "stop",
+                    "crm_orders",
+                    "headgate stop crm_orders --env dev",
+                    "done",
+                    "",
+                    now,
+                    210,
+                ),
+            ),
+            events=(
+                EventRow(4, now - 30, "crm_orders", 1, "state", "running → stopped, stopped by alice"),
+                EventRow(3, now - 660, "orders_paid", 1, "state", "running → failed"),
+                EventRow(2, now - 660, "orders_paid", 1, "exception", "CAST_INVALID_INPUT", "the value 'two'", "f", 3),
+                EventRow(1, now - 4000, "", 0, "pool", "the pool is up"),
+            ),
+        )
+
+    def glance(self) -> LedgerSnapshot:
+        return self.snapshot(None)
+
+    def snapshot(self, previous: LedgerSnapshot | None) -> LedgerSnapshot:
+        return self.current
+
+    def change(self, table: str, **figures: object) -> None:
+        """Change the figures of a table."""
+        row = next(row for row in self.current.deployments if row.table == table)
+        key = (row.table, row.version)
+        figure = replace(self.current.measurements[key], **figures)  # type: ignore[arg-type]  # names checked by the caller
+        self.current = replace(self.current, measurements={**self.current.measurements, key: figure})
+
+    def drop(self, table: str) -> None:
+        """Let a table vanish."""
+        rows = tuple(row for row in self.current.deployments if row.table != table)
+        self.current = replace(self.current, deployments=rows)
+
+    def detail(self, table: str, *, files: bool = False, column: str | None = None) -> StatementDetails:
+        lags = (200, 900, 2400, 5200, 9880, 9400, 8100, 6000, 5100, 4400, 3900, 3300, 2800, 2300, 1700, 1204)
+        samples = tuple(
+            SampleRow(self.now - 15 * (len(lags) - index), lag, 3, 1000, 200.0 + index, 218.0, 1400 - index)
+            for index, lag in enumerate(lags)
+        )
+        events = (
+            EventRow(
+                1,
+                self.now - 660,
+                table,
+                2,
+                "exception",
+                "[CAST_INVALID_INPUT] The value 'two' cannot be cast to INT",
+                "org.apache.spark.SparkNumberFormatException",
+                "f1",
+                3,
+                self.now - 900,
+            ),
+            EventRow(2, self.now - 700, table, 2, "state", "running -> failed"),
+        )
+        rows = tuple(row for row in self.current.deployments if row.table == table)
+        figures = self.current.measurements.get((table, rows[0].version)) if rows else None
+        declared = rows[0].texts.dml.replace("10 seconds", "30 seconds") if table == "oven_load" and rows else None
+        found = StatementDetails(table, samples, events, figures, rows, declared_dml=declared)
+        return found if column is None else replace(found, columns=self.columns(table, column))
+
+    def columns(self, table: str, column: str) -> ColumnDetails:
+        """Give each table two columns that stand on one that landed."""
+        names = ("pizza", "letters")
+        chosen = column or names[0]
+        source, target = ColumnOrigin(TableName("src_orders"), "pizza"), ColumnOrigin(TableName(table), chosen)
+        text = "length(pizza)" if chosen == "letters" else "pizza"
+        edge = LineageEdge(source, target, InputKind.VALUE, "SELECT", text, (), (), f"dml.{table}.sql", 2)
+        nodes = (
+            ColumnNode(target, "string", landed=False, expression=text),
+            ColumnNode(source, "string", landed=True, format="json", location="in"),
+        )
+        up = ColumnLineage(target, "up", nodes, (edge,), ())
+        return ColumnDetails(names, chosen, up, ColumnLineage(target, "down", nodes[:1], (), ()))
+
+    def project(self) -> ProjectView:
+        old = SQL.format("oven_load", "order_items")
+        return ProjectView(
+            drift=(
+                TableDrift(
+                    "oven_load",
+                    "filter before an aggregate",
+                    "rebuild + 1",
+                    "6a",
+                    "the window changed: Spark accepts it silently, counts would be wrong",
+                    RevisionTexts(dml=old),
+                    RevisionTexts(dml=old.replace("10 seconds", "30 seconds")),
+                    "pipelines/facts/kitchen/oven_load",
+                ),
+                TableDrift(
+                    "menu_sales",
+                    "comment",
+                    "record",
+                    "1",
+                    "only comments differ",
+                    RevisionTexts(dml="-- a\n"),
+                    RevisionTexts(dml="-- b\n"),
+                ),
+            )
+        )
+
+    def plan(self, hash_prefix: str) -> PlanView | None:
+        return PlanView(
+            sample_plan(self.protected), PlanRow("7f3a" * 16, "{}", "alice", self.now - 120, self.now + 3480, "open")
+        )
+
+    def runs(self) -> Sequence[RunRow]:
+        return (sample_run(self.now),)
+
+    def run(self, run_id: str) -> RunView | None:
+        return RunView(sample_run(self.now), self.plan(""))
+
+    def events(self, tables: Sequence[str]) -> Sequence[EventRow]:
+        return tuple(one for one in self.current.events if not tables or one.table in tables)
+
+    def audits(self) -> Sequence[AuditRow]:
+        return (
+            AuditRow(2, self.now - 30, "alice", "stop", "crm_orders", "", "yes", "done"),
+            AuditRow(1, self.now - 900, "bob", "apply", "oven_load", "7f3a" * 16, "dev 7f3a", "done"),
+        )
+
+    def commands(self) -> Sequence[CommandRow]:
+        return self.current.commands
+
+    def environments(self) -> Sequence[str]:
+        return ("dev", "prod")
+
+    def confirmation(self, act: str, tables: Sequence[str]) -> RequiredConfirmation:
+        if len(tables) > 1:
+            return RequiredConfirmation("C2", str(len(tables)))
+        return RequiredConfirmation("C2", tables[0]) if self.protected else RequiredConfirmation("C1", "yes")
+
+    def confirmation_for_plan(self, plan: Plan) -> RequiredConfirmation:
+        return RequiredConfirmation("C3", f"{plan.environment} {plan.hash[:4]}")
+
+    def _act(self, act: str, tables: Sequence[str], confirm: str) -> str:
+        if confirm != self.confirmation(act, tables).text:
+            raise ConfirmationNeeded(f"{act} needs its text", remedy="type it")
+        self.calls.append((act, tuple(tables), confirm))
+        return f"{act} {', '.join(tables)}: done in 0.2 s"
+
+    def stop(self, tables: Sequence[str], confirm: str) -> str:
+        return self._act("stop", tables, confirm)
+
+    def start(self, tables: Sequence[str], confirm: str) -> str:
+        return self._act("start", tables, confirm)
+
+    def restart(self, tables: Sequence[str], confirm: str) -> str:
+        return self._act("restart", tables, confirm)
+
+    def stage(self, tables: Sequence[str], verb: str) -> str:
+        self.calls.append(("stage", tuple(tables), verb))
+        return f"staged {', '.join(tables)}: {verb}"
+
+    def unstage(self, tables: Sequence[str]) -> str:
+        self.calls.append(("unstage", tuple(tables)))
+        return f"{len(tables)} off the stage: {', '.join(tables)}"
+
+    def figures(self, table: str, version: int) -> Measurement | None:
+        return self.current.measurements.get((table, version))
+
+    def submit(self, actor: str) -> str:
+        self.calls.append(("submit",))
+        return "7f3a" * 16
+
+    def apply(self, plan_hash: str, confirm: str) -> str:
+        self.calls.append(("apply", plan_hash, confirm))
+        return "9f2c" * 4
+
+    def approve(self, plan_hash: str, confirm: str) -> str:
+        self.calls.append(("approve", plan_hash, confirm))
+        return f"plan {plan_hash[:4]}: approvals 1 of 1"
+
+    def continuation(self, run_id: str) -> str:
+        return ""
+
+    def run_control(self, run_id: str, act: str, confirm: str) -> str:
+        self.calls.append((act, run_id, confirm))
+        return f"run {run_id[:4]}: {act}"
+
+
+class StillOperations(FakeOperations):
+    """The same with an agent that is alive and has nothing new to say."""
+
+    def snapshot(self, previous: LedgerSnapshot | None) -> LedgerSnapshot:
+        facts = self.current.facts
+        assert facts is not None
+        return replace(self.current, facts=replace(facts, agent_seen_at=time.time() - 1))
+
+
+class MovingOperations(FakeOperations):
+    """The same with a clock: lags move at every reading, as they do with a real agent."""
+
+    def snapshot(self, previous: LedgerSnapshot | None) -> LedgerSnapshot:
+        now = time.time()
+        facts = self.current.facts
+        assert facts is not None
+        shift = now - self.now
+        self.now = now
+        rows = tuple(replace(row, state_since=row.state_since + shift) for row in self.current.deployments)
+        figures = {
+            key: replace(
+                value, lag_rows=None if value.lag_rows is None else max(value.lag_rows + int(now * 7) % 5 - 2, 0)
+            )
+            for key, value in self.current.measurements.items()
+        }
+        commands = tuple(replace(command, at=now - 30) for command in self.current.commands)
+        self.current = replace(
+            self.current,
+            read_at=now,
+            facts=replace(facts, agent_seen_at=now - 1),
+            deployments=rows,
+            measurements=figures,
+            commands=commands,
+        )
+        return self.current
+
+
+if __name__ == "__main__":
+    import sys
+
+    from tui.screens.startup import run_console
+
+    safe = "--protected" in sys.argv
+    kind = StillOperations if "--still" in sys.argv else MovingOperations
+    pizzeria = kind(protected=safe, now=time.time() if kind is StillOperations else NOW)
+    environment = "prod" if safe else "dev"
+    code = run_console(pizzeria, project="pizzeria", environment=environment, protected=safe, user="alice")
+    print(f"calls {pizzeria.calls}")
+    sys.exit(code)

@@ -1,0 +1,144 @@
+"""A pseudo-terminal with a console in it: what it sends is counted, drawn by pyte, and read as text."""
+
+import fcntl
+import os
+import pty
+import select
+import signal
+import struct
+import sys
+import termios
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import pyte
+
+ROOT = Path(__file__).parents[2]
+
+
+class Terminal:
+    """One process in one pseudo-terminal; `close` hangs up like a lost connection."""
+
+    def __init__(
+        self, command: Sequence[str], width: int, height: int, environ: Mapping[str, str] | None = None
+    ) -> None:
+        self.width, self.height = width, height
+        self.screen = pyte.Screen(width, height)
+        self._stream = pyte.ByteStream(self.screen)
+        self.received = 0
+        self.raw = bytearray()
+        self.began = time.monotonic()
+        self.first_content: float | None = None
+        self.pid, self.master = pty.fork()
+        if self.pid == 0:
+            os.chdir(ROOT)
+            # The size must be there before the program asks for it.
+            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
+            clean = {key: value for key, value in os.environ.items() if not key.startswith(("COLUMNS", "LINES"))}
+            values = {**clean, "TERM": "xterm-256color", "LANG": "C.UTF-8", "PYTHONPATH": str(ROOT), **(environ or {})}
+            os.execvpe(command[0], list(command), values)
+        os.set_blocking(self.master, False)
+
+    def pump(self, seconds: float) -> int:
+        """Take what comes for a while; gives the number of bytes."""
+        ends = time.monotonic() + seconds
+        before = self.received
+        while (left := ends - time.monotonic()) > 0:
+            if select.select([self.master], [], [], min(left, 0.05))[0] and not self._take():
+                break
+        return self.received - before
+
+    def _take(self) -> bool:
+        try:
+            data = os.read(self.master, 65536)
+        except (BlockingIOError, InterruptedError):
+            return True
+        except OSError:
+            return False
+        if not data:
+            return False
+        self.received += len(data)
+        self.raw += data
+        # pyte 0.8 does not know private parameters in these two; they draw nothing.
+        self._stream.feed(data.replace(b"\x1b[?2026$p", b"").replace(b"\x1b[>25u", b""))
+        return True
+
+    def wait(self, condition: Callable[[str], bool], seconds: float = 20.0) -> str:
+        """Take what comes until the screen's text fulfils a condition; fails with the text when it never does."""
+        ends = time.monotonic() + seconds
+        while time.monotonic() < ends:
+            if condition(self.text()):
+                return self.text()
+            if select.select([self.master], [], [], 0.02)[0] and not self._take():
+                break
+        assert condition(self.text()), f"not within {seconds} s on the screen:\n{self.text()}"
+        return self.text()
+
+    def quiet(self, seconds: float = 0.4, most: float = 10.0) -> int:
+        """Take what comes until nothing has come for a while; gives the number of bytes."""
+        before, ends, last = self.received, time.monotonic() + most, time.monotonic()
+        while time.monotonic() < ends and time.monotonic() - last < seconds:
+            if self.pump(0.05):
+                last = time.monotonic()
+        return self.received - before
+
+    def send(self, data: str | bytes) -> None:
+        """Type."""
+        os.write(self.master, data.encode() if isinstance(data, str) else data)
+
+    def resize(self, width: int, height: int) -> None:
+        """Change the terminal's size, as a window does."""
+        self.width, self.height = width, height
+        self.screen.resize(height, width)
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
+
+    def text(self) -> str:
+        """Give what the terminal shows."""
+        return "\n".join(row.rstrip() for row in self.screen.display)
+
+    def alive(self) -> bool:
+        """Whether the process still is there."""
+        return self._waited() is None
+
+    _status: int | None = None
+
+    def _waited(self) -> int | None:
+        if self._status is None:
+            done, status = os.waitpid(self.pid, os.WNOHANG)
+            if done:
+                self._status = status
+        return self._status
+
+    def hang_up(self) -> None:
+        """Close the terminal."""
+        os.close(self.master)
+        self.master = -1
+
+    def gone_within(self, seconds: float) -> bool:
+        """Whether the process ends in time."""
+        ends = time.monotonic() + seconds
+        while time.monotonic() < ends:
+            if not self.alive():
+                return True
+            if self.master >= 0:
+                self.pump(0.02)
+            else:
+                select.select([], [], [], 0.02)
+        return not self.alive()
+
+    def __enter__(self) -> "Terminal":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.alive():
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+            self._status = 9
+        if self.master >= 0:
+            os.close(self.master)
+
+
+def console(width: int, height: int, *arguments: str, environ: Mapping[str, str] | None = None) -> Terminal:
+    """Start the console over the pizzeria in memory."""
+    return Terminal([sys.executable, "-m", "tests.terminal.in_memory_backend", *arguments], width, height, environ)

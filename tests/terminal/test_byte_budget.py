@@ -1,0 +1,38 @@
+"""Byte budgets over a ledger that is being written: 1,000 statements, 100 changes a second."""
+
+import random
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.terminal.ledger_under_load import make, write
+from tests.terminal.pseudo_terminal import Terminal
+
+pytestmark = pytest.mark.terminal
+
+STATEMENTS, CHANGES_A_SECOND, SECONDS = 1000, 100, 10
+
+
+@pytest.mark.parametrize(("width", "height", "bound"), [(80, 24, 4_000), (200, 60, 10_000)])
+def test_steady_changes_stay_within_their_bytes_a_second(width: int, height: int, bound: int, tmp_path: Path) -> None:
+    chance = random.Random(7)
+    with (
+        make(tmp_path, STATEMENTS) as ledger,
+        Terminal([sys.executable, "-m", "tests.terminal.ledger_under_load", str(tmp_path)], width, height) as terminal,
+    ):
+        terminal.wait(lambda text: "product_000" in text and "? keys" in text)
+        terminal.wait(lambda _: b"\x1b[?2004h" in terminal.raw)
+        terminal.quiet()
+        terminal.send("l")  # Open the first product, so that statements are on screen.
+        terminal.wait(lambda text: "table_00003" in text)
+        terminal.quiet()
+        began, before = time.monotonic(), terminal.received
+        while time.monotonic() - began < SECONDS:
+            write(ledger, chance, STATEMENTS, CHANGES_A_SECOND // 5)
+            terminal.pump(0.2)
+        took = time.monotonic() - began
+        sent = (terminal.received - before) / took
+        assert 0 < sent <= bound, f"{sent:.0f} bytes a second"
+        print(f"{width}x{height}: {sent:.0f} B/s")

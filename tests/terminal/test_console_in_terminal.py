@@ -1,0 +1,178 @@
+"""The console in a pseudo-terminal: bytes on the wire, broken input, lost terminals."""
+
+import os
+import re
+import signal
+
+import pytest
+
+from tests.terminal.pseudo_terminal import Terminal, console
+
+pytestmark = pytest.mark.terminal
+
+SIZES = pytest.mark.parametrize(("width", "height", "bound"), [(80, 24, 10_000), (200, 60, 32_000)])
+
+
+def ready(terminal: Terminal) -> None:
+    """Wait for the first picture and for the application behind it."""
+    terminal.wait(lambda text: "? keys" in text)
+    terminal.wait(lambda _: b"\x1b[?2004h" in terminal.raw)
+    terminal.quiet()
+
+
+@SIZES
+def test_the_first_paint_stays_within_its_bytes_and_is_not_sent_twice(width: int, height: int, bound: int) -> None:
+    with console(width, height, "--still") as terminal:
+        ready(terminal)
+        assert terminal.received <= bound
+        # Every visible row once: what Textual drew after the first picture sent next to nothing.
+        assert terminal.raw.count(b"order_items") <= (1 if width < 160 else 6)
+
+
+@SIZES
+def test_nothing_is_sent_while_nothing_changes(width: int, height: int, bound: int) -> None:
+    with console(width, height, "--still") as terminal:
+        ready(terminal)
+        terminal.pump(11.0)  # The first ages leave their steps of ten seconds.
+        assert terminal.pump(5.0) == 0
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (200, 60)])
+def test_a_cursor_key_and_the_end_of_a_dialog_stay_within_their_bytes(width: int, height: int) -> None:
+    with console(width, height, "--still") as terminal:
+        ready(terminal)
+        for _ in range(8):
+            terminal.quiet()
+            before = terminal.received
+            terminal.send("j")
+            # The inspector of a wide terminal follows later, when the cursor rests.
+            terminal.wait(lambda text, before=before: terminal.received > before)
+            assert terminal.received - before <= 1000
+        terminal.send("T")
+        terminal.wait(lambda text: "STOP " in text)
+        terminal.quiet()
+        before = terminal.received
+        terminal.send("\x1b")
+        terminal.wait(lambda text: "type yes" not in text)
+        terminal.quiet()
+        assert terminal.received - before <= 2000
+
+
+def test_a_dialog_opens_within_two_kilobytes() -> None:
+    with console(80, 24, "--still") as terminal:
+        ready(terminal)
+        terminal.send("jjjj")
+        terminal.quiet()
+        before = terminal.received
+        terminal.send("T")
+        terminal.wait(lambda text: "STOP clients" in text)
+        terminal.quiet()
+        assert terminal.received - before <= 2000
+
+
+def test_a_closed_terminal_ends_the_process_within_a_second() -> None:
+    with console(80, 24) as terminal:
+        ready(terminal)
+        terminal.hang_up()
+        assert terminal.gone_within(1.0)
+
+
+def test_a_hang_up_signal_ends_the_process_within_a_second() -> None:
+    with console(80, 24) as terminal:
+        ready(terminal)
+        os.kill(terminal.pid, signal.SIGHUP)
+        assert terminal.gone_within(1.0)
+
+
+def test_q_gives_the_terminal_back_and_exits_with_zero() -> None:
+    with console(80, 24) as terminal:
+        ready(terminal)
+        terminal.send("q")
+        assert terminal.gone_within(10.0)
+        assert terminal._status == 0
+        assert terminal.raw.rstrip().endswith(b"calls []")
+        assert b"\x1b[?1049l" in terminal.raw
+        assert b"\x1b[?25h" in terminal.raw
+        assert terminal.raw.count(b"\x1b[?1049h") == 1
+
+
+@pytest.mark.parametrize("term", ["dumb", ""])
+def test_a_terminal_that_cannot_be_drawn_on_is_refused_with_a_sentence(term: str) -> None:
+    with console(80, 24, environ={"TERM": term}) as terminal:
+        assert terminal.gone_within(10.0)
+        assert "headgate ls" in terminal.text()
+        assert b"\x1b[" not in terminal.raw
+        assert terminal._status == 2 << 8
+
+
+def test_no_color_sends_no_colour() -> None:
+    with console(80, 24, "--still", environ={"NO_COLOR": "1"}) as terminal:
+        ready(terminal)
+        assert not re.search(rb"\x1b\[[0-9;]*(?:3[0-7]|4[0-7]|38|48|9[0-7])[;m]", bytes(terminal.raw))
+
+
+def test_sixteen_colours_are_enough() -> None:
+    with console(80, 24, "--still", environ={"TERM": "xterm", "COLORTERM": ""}) as terminal:
+        ready(terminal)
+        assert b"38;5;" not in terminal.raw
+        assert b"\x1b[1;31m" in terminal.raw
+        assert "failed" in terminal.text()
+
+
+def test_a_locale_without_utf_8_gets_ascii_alone() -> None:
+    with console(80, 24, "--still", environ={"LANG": "C", "LC_ALL": "C"}) as terminal:
+        ready(terminal)
+        assert terminal.raw.isascii()
+
+
+def test_a_terminal_that_shrinks_and_grows_is_drawn_again() -> None:
+    with console(80, 24, "--still") as terminal:
+        ready(terminal)
+        whole = body(terminal.text())
+        terminal.resize(40, 10)
+        terminal.wait(lambda text: "needs 80x24" in text)
+        terminal.resize(80, 24)
+        terminal.wait(lambda text: body(text) == whole)
+
+
+def body(text: str) -> list[str]:
+    """Give what lies between the first line, which shows the age of the data, and the flash."""
+    return text.splitlines()[1:-2]
+
+
+SPLITS = [
+    ("left", "\x1b[D", 1), ("left", "\x1b[D", 2), ("right in application mode", "\x1bOC", 1), ("f3",
+    "\x1bOR", 1), ("f3", "\x1bOR", 2),
+    ("mode report", "\x1b[?2026;2$y", 1), ("mode report", "\x1b[?2026;2$y", 6), ("paste",
+    "\x1b[200~TXyes\r\x1b[201~", 1),
+    ("paste", "\x1b[200~TXyes\r\x1b[201~", 3), ("paste", "\x1b[200~TXyes\r\x1b[201~", 14),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("gap", [0.05, 0.3, 1.5])
+def test_broken_sequences_stage_confirm_and_send_nothing(gap: float) -> None:
+    with console(80, 24) as terminal:
+        ready(terminal)
+        terminal.send("jjjj")
+        for _, sequence, place in SPLITS:
+            terminal.send(sequence[:place])
+            terminal.pump(gap)
+            terminal.send(sequence[place:])
+            terminal.pump(0.2)
+        # With a dialog open they must not answer it either.
+        terminal.send("T")
+        terminal.pump(0.6)
+        for _, sequence, place in SPLITS:
+            terminal.send(sequence[:place])
+            terminal.pump(gap)
+            terminal.send(sequence[place:])
+            terminal.pump(0.2)
+        terminal.send("\x1b")
+        terminal.pump(0.5)
+        terminal.send("\x1b")
+        terminal.pump(0.5)
+        terminal.send("q")
+        terminal.pump(0.5)
+        terminal.send("q")
+        assert terminal.gone_within(10.0)
+        assert b"calls []" in terminal.raw

@@ -1,0 +1,197 @@
+"""init, doctor, help, completion, up, down: the commands on a project and its environment."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import written
+
+from core.model.errors import Refused
+from tui.command_line import exit_codes
+
+
+def test_a_new_project_can_be_planned_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HEADGATE_HOME", str(tmp_path / "home"))
+    assert exit_codes.run_command_line(["init", "bakery"]) == 0
+    monkeypatch.chdir(tmp_path / "bakery")
+    capsys.readouterr()
+    assert written(["plan", "--all"], capsys)["order"] == ["events", "src_events"]
+    assert (tmp_path / "bakery/data/landing/events").is_dir()
+
+
+def test_every_new_project_has_an_id_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert exit_codes.run_command_line(["init", "one"]) == exit_codes.run_command_line(["init", "two"]) == 0
+    ids = {(tmp_path / name / "headgate.yml").read_text().splitlines()[1] for name in ("one", "two")}
+    assert len(ids) == 2
+
+
+@pytest.mark.parametrize(("words", "code"), [(["init", "shop"], 3), (["init", "No Name!"], 2), (["init", "a", "b"], 2)])
+def test_init_never_writes_over_anything(
+    words: list[str], code: int, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder.parent)
+    before = sorted(folder.parent.rglob("*"))
+    assert exit_codes.run_command_line(words) == code
+    assert sorted(folder.parent.rglob("*")) == before
+
+
+def test_a_new_statement_reads_its_parents_columns(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert (
+        exit_codes.run_command_line(["init", "table", "c", "--reads", "b", "--layer", "facts", "--product", "q"]) == 0
+    )
+    text = (folder / "pipelines/facts/q/c/sql-scripts/dml.c.sql").read_text()
+    assert text == "INSERT INTO c\nSELECT id, kind\nFROM STREAM b;\n"
+    capsys.readouterr()
+    assert written(["plan", "c"], capsys)["order"] == ["landed", "a", "b", "c"]
+
+
+def test_a_new_external_table_has_a_place_to_land(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_codes.run_command_line(["init", "table", "clicks"]) == 0
+    assert (folder / "data/landing/clicks").is_dir()
+    capsys.readouterr()
+    assert "clicks" in written(["plan", "--all"], capsys)["order"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["a"], 3),
+        (["x", "--reads", "nowhere"], 2),
+        (["x", "--layer", "marts"], 2),
+        (["x__v1"], 2),
+        (["x", "--product", ".."], 2),
+    ],
+)
+def test_a_table_that_cannot_be_is_refused(words: list[str], code: int, folder: Path) -> None:
+    assert exit_codes.run_command_line(["init", "table", *words]) == code
+
+
+def test_doctor_judges_everything_and_each_remedy_is_there(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    exit_codes.run_command_line(["doctor", "--json"])
+    found = {check["name"]: check for check in json.loads(capsys.readouterr().out)["checks"]}
+    assert {"java", "python", "disk", "terminal", "home", "agent", "pool", "ledger"} <= set(found)
+    assert all(check["ok"] or check["remedy"] for check in found.values())
+
+
+def test_doctor_fails_without_java(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    assert exit_codes.run_command_line(["doctor"]) == 1
+    said = capsys.readouterr().out
+    assert "FAIL java" in said and "→ install a JDK 17" in said
+
+
+def test_demo_without_java_says_so_and_makes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    monkeypatch.chdir(tmp_path)
+    assert exit_codes.run_command_line(["demo", "--no-console"]) == 1
+    assert "FAIL java" in capsys.readouterr().err and not list(tmp_path.iterdir())
+
+
+def test_demo_leaves_a_folder_alone_that_is_not_ours(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = sorted(folder.rglob("*"))
+    assert exit_codes.run_command_line(["demo", str(folder), "--no-console"]) == 3
+    assert exit_codes.run_command_line(["demo", "settle", str(folder)]) == 2
+    assert exit_codes.run_command_line(["demo", "change", "filter", str(folder)]) == 2
+    assert exit_codes.run_command_line(["demo", "change", "nothing"]) == 2
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_demo_takes_a_relative_folder_from_where_we_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[str] = []
+
+    def copied(folder: str, _: object) -> dict[str, Any]:
+        asked.append(folder)
+        raise Refused("far enough")
+
+    monkeypatch.setattr("tui.services.demo_project.copy_sample", copied)
+    monkeypatch.setattr("tui.commands.demo._healthy", lambda *_, **__: True)
+    monkeypatch.chdir(tmp_path)
+    assert (
+        exit_codes.run_command_line(["demo", "./mine", "--no-console"])
+        == exit_codes.run_command_line(["demo", "--folder", "mine", "--no-console"])
+        == 3
+    )
+    assert asked == [str(tmp_path / "mine")] * 2
+
+
+def test_doctor_fails_on_a_home_that_is_open_to_everybody(
+    folder: Path, place: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path(place.where.home).mkdir(parents=True)
+    Path(place.where.home).chmod(0o777)
+    assert exit_codes.run_command_line(["doctor"]) == 1
+    assert "chmod o-rwx" in capsys.readouterr().out
+
+
+def test_paths_name_the_ledger_and_the_socket(place: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    found = written(["doctor", "--paths"], capsys)
+    assert (found["ledger"], found["socket"]) == (place.where.ledger, place.where.socket)
+
+
+def test_completion_knows_the_tables_and_is_a_script(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_codes.run_command_line(["completion", "tables"]) == 0
+    assert capsys.readouterr().out.split() == ["a", "b", "landed"]
+    assert exit_codes.run_command_line(["completion", "bash"]) == 0
+    script = capsys.readouterr().out
+    assert subprocess.run(["bash", "-n"], input=script, text=True, check=False).returncode == 0
+    program = script + "COMP_WORDS=(headgate sto); COMP_CWORD=1; _headgate; echo ${COMPREPLY[@]}"
+    done = subprocess.run(["bash"], input=program, text=True, capture_output=True, check=True)
+    assert done.stdout.strip() == "stop"
+
+
+def test_help_names_the_nearest_topic(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_codes.run_command_line(["help", "aply"]) == 2
+    assert "headgate help apply" in capsys.readouterr().err
+
+
+def test_up_finds_an_agent_that_answers(agent: Any, ledger: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    found = written(["up"], capsys)
+    assert (found["started"], found["pool_state"]) == (False, "up")
+
+
+def test_down_says_when_nothing_was_running(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_codes.run_command_line(["down"]) == 0
+    assert "nothing was running" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("words", "pool"), [([], True), (["--keep-pool"], False)])
+def test_down_asks_the_agent_to_end(words: list[str], pool: bool, agent: Any) -> None:
+    assert exit_codes.run_command_line(["down", *words]) == 0
+    assert [(request["op"], request["args"]) for request in agent.heard] == [("exit", {"pool": pool})]
+
+
+def test_down_of_a_protected_environment_needs_its_name(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_codes.run_command_line(["down", "--env", "prod"]) == 3
+    assert "--confirm 'prod'" in capsys.readouterr().err
+
+
+def test_purge_lists_before_it_asks_and_deletes_nothing_without_the_text(
+    place: Any, ledger: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_codes.run_command_line(["down", "--purge"]) == 3
+    assert place.where.home in capsys.readouterr().err
+    assert Path(place.where.ledger).exists()
+
+
+@pytest.mark.parametrize("words", ["up", "ls", "plan a", "runs", "wait --timeout 0"])
+def test_a_ledger_that_was_cut_off_is_told_the_same_everywhere_and_never_made_anew(
+    words: str, folder: Path, place: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ledger = Path(place.where.ledger)
+    ledger.parent.mkdir(parents=True)
+    ledger.touch()
+    assert exit_codes.run_command_line(words.split()) == 4
+    assert f"the ledger {ledger} is empty: it was cut off" in capsys.readouterr().err
+    assert ledger.stat().st_size == 0

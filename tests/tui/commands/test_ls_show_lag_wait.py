@@ -1,0 +1,181 @@
+"""ls, show, lag, wait, events, audit over a ledger."""
+
+import errno
+import json
+import os
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.model.errors import UsageError
+from core.model.names import TableName
+from core.model.states import State, Trend
+from core.observed.table_statistics import TableStatistics
+from state.registry import StatementLine
+from state.row_types import AuditRow, EventRow
+from tui.command_line import exit_codes
+from tui.command_line.fail_on import matching_conditions, parse_conditions, parse_count
+
+
+@pytest.fixture
+def shop(ledger: Any, deployed: Any, measured: Any) -> Any:
+    """Both statements are deployed; b has failed 1,500 rows behind."""
+    ledger.put_deployment(deployed("a"))
+    ledger.put_deployment(deployed("b", reads="a", state="failed", error_class="DIVIDE_BY_ZERO", error="by zero"))
+    ledger.put_measurements([measured("a"), measured("b", lag_rows=1500, trend="growing", rate_rows_s=2.0)])
+    return ledger
+
+
+def told(words: list[str], capsys: pytest.CaptureFixture[str], code: int = 0) -> Any:
+    """Run with --json and give the data."""
+    assert exit_codes.run_command_line([*words, "--json"]) == code
+    return json.loads(capsys.readouterr().out)
+
+
+def test_ls_lists_what_is_declared_before_anything_was_started(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = told(["ls"], capsys)
+    assert [(s["table"], s["state"], s["external"]) for s in found["statements"]] == [
+        ("a", "absent", False), ("b", "absent", False), ("landed", "absent", True),
+    ]  # fmt: skip
+
+
+def test_ls_shows_state_version_lag_and_trend(shop: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    found = {s["table"]: s for s in told(["ls"], capsys)["statements"]}
+    keys = ("state", "version", "lag_rows", "trend")
+    assert [tuple(found[table][key] for key in keys) for table in ("a", "b")] == [
+        ("running", 1, 0, "steady"), ("failed", 1, 1500, "growing"),
+    ]  # fmt: skip
+
+
+def test_ls_for_people_has_the_same_on_one_line(shop: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_codes.run_command_line(["ls", "b"]) == 0
+    said = capsys.readouterr()
+    assert said.out.splitlines()[1].split()[:7] == ["b", "p", "failed", "v1", "1.5k", "growing", "+120/m"]
+    assert "shop dev: 0 of 1 statements running" in said.err
+
+
+@pytest.mark.parametrize(
+    ("condition", "code"),
+    [
+        ("failed", 1),
+        ("lag>1k", 1),
+        ("lag>2k", 0),
+        ("lag>=1500", 1),
+        ("growing", 1),
+        ("stalled", 0),
+        ("stopped,lag>1", 1),
+    ],
+)
+def test_fail_on_decides_the_exit_code(condition: str, code: int, shop: Any) -> None:
+    assert exit_codes.run_command_line(["ls", "--fail-on", condition]) == code
+    assert exit_codes.run_command_line(["show", "b", "--fail-on", condition]) == code
+
+
+def test_filters_choose_by_state_and_product(shop: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert [s["table"] for s in told(["ls", "--state", "failed,stopped"], capsys)["statements"]] == ["b"]
+    assert told(["ls", "--product", "other"], capsys)["statements"] == []
+
+
+def test_an_unknown_table_names_the_nearest(shop: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_codes.run_command_line(["ls", "lande"]) == 2
+    assert "did you mean landed?" in capsys.readouterr().err
+
+
+def test_a_folder_that_is_gone_while_we_are_in_it_is_usage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert exit_codes.run_command_line(["ls"]) == 2
+    assert "the folder that you are in is gone" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", ["ls", "show a", "events", "logs agent", "down", "plan --all --offline"])
+def test_a_home_that_is_closed_to_us_is_no_environment_that_was_never_started(
+    words: str, shop: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = os.stat
+
+    def closed(path: Any, **options: Any) -> os.stat_result:
+        if str(path).endswith(("ledger.db", "agent.log")):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return asked(path, **options)
+
+    monkeypatch.setattr(os, "stat", closed)
+    assert exit_codes.run_command_line(words.split()) == 3
+    assert "is another user's" in capsys.readouterr().err
+
+
+def test_show_names_parents_readers_and_versions(shop: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    found = told(["show", "a"], capsys)
+    assert found["parents"] == [{"table": "landed", "version": 0, "streamed": True}]
+    assert found["readers"] == [{"table": "b", "version": 1}]
+    assert [version["version"] for version in found["versions"]] == [1]
+
+
+def test_show_says_what_a_table_holds_and_what_is_gone(shop: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    measured = TableStatistics(at=1.0, rows=3639, bytes=474_649, files=207, earliest=time.time() - 480, gone=25)
+    shop.put_figures({(TableName("a"), 1): measured})
+    assert told(["show", "a"], capsys)["figures"] == asdict(measured)
+    assert exit_codes.run_command_line(["show", "a"]) == 0
+    assert exit_codes.run_command_line(["show", "b"]) == 0
+    holds = [line for line in capsys.readouterr().out.splitlines() if line.startswith("holds")]
+    assert [line.split(maxsplit=1)[1] for line in holds] == [
+        "3.6k rows  475 kB in 207 files  oldest 8m  25 files it has read are gone", "not measured",
+    ]  # fmt: skip
+
+
+def test_wait_returns_once_the_state_is_there(shop: Any) -> None:
+    assert exit_codes.run_command_line(["wait", "a", "--state", "running", "--timeout", "5"]) == 0
+
+
+def test_wait_for_a_lag_takes_no_figure_from_before_the_question(shop: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_codes.run_command_line(["wait", "a", "--lag", "0", "--timeout", "0.2"]) == 1
+    assert "not there after" in capsys.readouterr().err
+
+
+def test_wait_for_a_lag_ends_with_a_fresh_figure(shop: Any, measured: Any) -> None:
+    shop.put_measurements([measured("a", at=1e12)])
+    assert exit_codes.run_command_line(["wait", "a", "--lag", "0", "--timeout", "5"]) == 0
+
+
+def test_wait_gives_up_on_a_failed_statement_at_once(shop: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_codes.run_command_line(["wait", "b", "--timeout", "60"]) == 1
+    assert "DIVIDE_BY_ZERO" in capsys.readouterr().err
+
+
+def test_events_and_audit_are_told_oldest_first(shop: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    for at in (1.0, 2.0):
+        shop.add_event(EventRow(id=0, at=at, table="a", version=1, kind="state", summary=f"at {at}"))
+        shop.add_audit(AuditRow(id=0, at=at, actor="ana", action="stop", subject=f"a at {at}"))
+    assert [event["at"] for event in told(["events", "a"], capsys)] == [1.0, 2.0]
+    assert [row["subject"] for row in told(["audit"], capsys)] == ["a at 1.0", "a at 2.0"]
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"), [("0", 0), ("250", 250), ("1k", 1000), ("1.5m", 1_500_000), ("2G", 2 * 10**9)]
+)
+def test_counts_are_read_as_people_write_them(text: str, rows: int) -> None:
+    assert parse_count(text) == rows
+
+
+@pytest.mark.parametrize("word", ["lag>", "lag<5", "broken", "lag>1q"])
+def test_a_condition_that_means_nothing_is_refused(word: str) -> None:
+    with pytest.raises(UsageError):
+        parse_conditions(word)
+
+
+@pytest.mark.parametrize("word", [*State, *(trend for trend in Trend if trend not in set(State))])
+def test_every_state_and_trend_can_be_failed_on(word: str, shop: Any) -> None:
+    assert matching_conditions(parse_conditions(word), _line(word)) == [word]
+
+
+def _line(word: str) -> StatementLine:
+    fields = dict.fromkeys(StatementLine.__slots__)
+    return StatementLine(**(fields | {"state": word, "trend": word}))  # type: ignore[arg-type]  # Only two are read.

@@ -1,0 +1,186 @@
+"""A plan's life from the command line to a real agent's commands, over a real socket and ledger, without a pool."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import written
+
+from core.ipc import framing
+from core.model.names import TableName as T
+from core.policy.model import Policy, policy_as_json
+from core.project.model import Environment
+from core.project_files.loader import read_project
+from core.project_files.revision_reader import revision_of
+from pipelines.agent.context import AgentContext
+from pipelines.agent.deployment_compiler import EnvironmentLayout
+from pipelines.agent.fast_lane import FastLane
+from pipelines.agent.measurements.pool_utilization import PoolUtilization
+from pipelines.agent.measurements.table_statistics_collector import TableStatisticsCollector
+from pipelines.agent.requests.command_handler import CommandHandler
+from pipelines.agent.requests.socket_server import Caller, SocketServer
+from state.emergency_journal import EmergencyJournal
+from state.migrations import SCHEMA_VERSION
+from state.recorded_policy import IN_FORCE
+from state.row_types import PolicyRow
+from tests.pipelines.agent.conftest import ScriptedFiles, ScriptedPool
+from tests.pipelines.agent.requests.test_submitted_plans import Driven, deployed
+from tui.command_line import exit_codes
+from tui.project_folder.project_reader import read_texts
+
+OTHER = "pipelines/facts/q/z/sql-scripts"
+LEE, BOB = 70_001, 70_002
+
+
+@dataclass
+class Agent:
+    """The agent as the person who types meets it."""
+
+    world: AgentContext
+    runs: Driven
+    person: int = LEE
+
+    def move(self, table: str, **fields: Any) -> None:
+        self.world.ledger.update_deployment(T(table), 1, **fields)
+
+
+@pytest.fixture
+def serving(folder: Path, place: Any, ledger: Any, tmp_path: Path) -> Iterator[Agent]:
+    """Serve landed → a → b, and z of another product, all running what the files say."""
+    (folder / OTHER).mkdir(parents=True)
+    (folder / OTHER / "ddl.z.sql").write_text("CREATE TABLE z (id BIGINT, kind STRING) USING parquet;")
+    (folder / OTHER / "dml.z.sql").write_text("INSERT INTO z SELECT id, kind FROM STREAM landed;")
+    project, problems = read_project(read_texts(str(folder)))
+    assert project is not None, problems
+    for name, parent in (("landed", ""), ("a", "landed"), ("b", "a"), ("z", "landed")):
+        ledger.put_deployment(deployed(name, parent, revision_of(project.tables[T(name)])))
+    pool = ScriptedPool()
+    world = AgentContext(
+        places=place.where, folder=str(folder), project_id=project.id, project="shop",
+        ground=EnvironmentLayout(str(tmp_path / "data"), Environment("dev")), ledger=ledger, ledger_id="9f2c",
+        pool=pool, files=ScriptedFiles(pool, "9f2c"),
+    )  # fmt: skip
+    agent = Agent(world, Driven())
+    acts, figures = (
+        FastLane(world, EmergencyJournal(tmp_path / "e")),
+        TableStatisticsCollector(world, PoolUtilization()),
+    )
+    commands = CommandHandler(world, acts, agent.runs, figures, lambda pool: None)  # type: ignore[arg-type]  # a double
+
+    def handle(caller: Caller, request: dict[str, Any]) -> dict[str, Any]:
+        return commands.handle(replace(caller, uid=agent.person, login_uid=None), request)
+
+    hello = {"program": "0.1.0", "protocol": framing.PROTOCOL, "ledger": SCHEMA_VERSION, "pid": 1}
+    server = SocketServer(place.where.socket, hello, handle)
+    server.open()
+    yield agent
+    server.close()
+
+
+def applied(word: str, plan: Any) -> int:
+    return exit_codes.run_command_line(["apply", word, "--confirm", f"dev {plan['hash'][:4]}", "--detach"])
+
+
+def test_a_saved_plan_goes_on_when_the_world_changes_outside_of_it(
+    serving: Agent, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = written(["plan", "a", "--rebuild", "--save", "a.json"], capsys)
+    serving.move("z", checkpoint_id="new", wanted="stopped", state="stopped")
+    assert applied("a.json", plan) == 0
+    (run_id,) = serving.runs.driven
+    assert capsys.readouterr().out == f"{run_id}\n"
+    assert applied("a.json", plan) == 3
+    assert f"already applied by run {run_id}" in capsys.readouterr().err
+
+
+def test_a_saved_plan_is_refused_when_the_world_changes_inside_of_it_and_says_what_moved(
+    serving: Agent, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = written(["plan", "a", "--rebuild", "--offline", "--save", "a.json"], capsys)
+    serving.move("b", checkpoint_id="new")
+    assert applied("a.json", plan) == 3
+    assert "the plan is stale: b: checkpoint_id was b, is new" in capsys.readouterr().err
+    assert serving.runs.driven == []
+
+
+def test_a_plan_made_offline_is_handed_over_from_its_file_after_its_project_was_edited(
+    serving: Agent, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = written(["plan", "a", "--rebuild", "--offline", "--save", "a.json"], capsys)
+    (folder / OTHER / "dml.z.sql").write_text("INSERT INTO z SELECT id, upper(kind) AS kind FROM STREAM landed;")
+    assert applied("a.json", plan) == 0
+    assert serving.runs.driven
+
+
+def test_a_plan_with_edited_verdicts_is_refused_by_the_agent(
+    serving: Agent, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from core.plan.codec import plan_hash
+    from core.plan.file import saved_as_text, saved_from_text
+
+    written(["plan", "a", "--rebuild", "--offline", "--save", "a.json"], capsys)
+    saved = saved_from_text((folder / "a.json").read_text(), "a.json")
+    guards = tuple(replace(guard, verdict="ok") for guard in saved.plan.guards)
+    assert guards != saved.plan.guards
+    forged = replace(saved.plan, guards=guards)
+    forged = replace(forged, hash=plan_hash(forged))
+    (folder / "a.json").write_text(saved_as_text(replace(saved, plan=forged)))
+    assert exit_codes.run_command_line(["apply", "a.json", "--confirm", f"dev {forged.hash[:4]}", "--detach"]) == 3
+    assert re.search(r"not what this agent plans: verdict \w+: ok → \w+", capsys.readouterr().err)
+
+
+def test_another_login_approves_before_a_plan_is_applied(serving: Agent, capsys: pytest.CaptureFixture[str]) -> None:
+    policy = Policy(approve=("rebuild",))
+    serving.world.ledger.put_policy(PolicyRow(0, 1.0, "ana", 1, policy.digest, policy_as_json(policy), IN_FORCE))
+    plan = written(["plan", "a", "--rebuild", "--save", "a.json"], capsys)
+    short = plan["hash"][:4]
+    assert plan["approvals"] == 1
+    assert exit_codes.run_command_line(["review", "a.json"]) == 0
+    assert "first, as another login: headgate approve a.json\n" in capsys.readouterr().err
+    assert applied("a.json", plan) == 3
+    said = capsys.readouterr().err
+    assert "approvals 0 of 1" in said and f"headgate approve {short} as another login" in said
+    assert exit_codes.run_command_line(["approve", "a.json", "--confirm", short]) == 3
+    assert "its author cannot approve it" in capsys.readouterr().err
+    serving.person = BOB
+    assert exit_codes.run_command_line(["approve", short, "--confirm", short]) == 0
+    serving.person = LEE
+    assert exit_codes.run_command_line(["review", "a.json"]) == 0
+    said = capsys.readouterr()
+    assert "approvals 1 of 1" in said.out and "first, as another login" not in said.err
+    assert applied(short, plan) == 0 and serving.runs.driven
+
+
+def test_two_plans_of_the_same_request_differ_in_nothing_until_something_changes(
+    serving: Agent, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = (written(["plan", "a", "--rebuild", "--save", f"{n}.json"], capsys) for n in (1, 2))
+    assert first["hash"] != second["hash"]
+    assert written(["plan", "diff", first["hash"][:12], "2.json"], capsys)["same"] is True
+    path = folder / "pipelines/facts/p/b/sql-scripts/dml.b.sql"
+    path.write_text("INSERT INTO b SELECT id, upper(kind) AS kind FROM STREAM a;")
+    third = written(["plan", "a", "--rebuild"], capsys)
+    assert exit_codes.run_command_line(["plan", "diff", "1.json", third["hash"][:12]]) == 0
+    said = capsys.readouterr().out
+    assert "~ node        b: texts.dml" in said and "+INSERT INTO b SELECT id, upper(kind)" in said
+
+
+def test_a_plan_that_needs_an_approval_has_the_exit_code_of_one_that_loses(
+    serving: Agent, capsys: pytest.CaptureFixture[str]
+) -> None:
+    serving.move("z", state="stopped")
+    words = ["plan", "z", "--offline", "--exit-code"]
+    assert written(words, capsys, code=10)["approvals"] == 0
+    policy = Policy(approve=("all",))
+    serving.world.ledger.put_policy(PolicyRow(0, 1.0, "ana", 1, policy.digest, policy_as_json(policy), IN_FORCE))
+    assert written(words, capsys, code=11)["approvals"] == 1
+
+
+def test_a_plan_says_that_nothing_is_applied_now(serving: Agent, capsys: pytest.CaptureFixture[str]) -> None:
+    policy = Policy(freeze=("Mon - Sun", "Sun - Mon"))
+    serving.world.ledger.put_policy(PolicyRow(0, 1.0, "ana", 1, policy.digest, policy_as_json(policy), IN_FORCE))
+    assert exit_codes.run_command_line(["plan", "a", "--rebuild"]) == 0
+    assert re.search(r"dev is frozen until .* UTC \(.*\): nothing is applied until then", capsys.readouterr().err)

@@ -1,0 +1,56 @@
+"""stop, start, restart: what is asked, what is sent, how it ends."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tui.command_line import exit_codes
+
+
+@pytest.mark.parametrize("verb", ["stop", "start", "restart"])
+def test_an_act_is_sent_once_it_is_confirmed(verb: str, agent: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    agent.script[verb] = {"statements": [{"table": "a", "version": 1, "outcome": "done", "took_ms": 12}]}
+    assert exit_codes.run_command_line([verb, "A", "--yes"]) == 0
+    (request,) = agent.heard
+    assert (request["args"], request["confirm"]) == ({"tables": ["a"]}, "yes")
+    assert request["line"].startswith(f"headgate {verb} a --project ")
+    said = capsys.readouterr()
+    assert said.out == "a v1: done in 12 ms\n" and said.err.startswith("shop dev  (")
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [(["stop", "a"], "yes"), (["stop", "a", "b", "--yes"], "2"), (["stop", "a", "--env", "prod", "--yes"], "a")],
+)
+def test_without_the_text_nothing_is_sent(
+    words: list[str], text: str, agent: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_codes.run_command_line(words) == 3
+    assert f"--confirm '{text}'" in capsys.readouterr().err and agent.heard == []
+
+
+def test_a_wrong_text_is_named(agent: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_codes.run_command_line(["stop", "a", "b", "--confirm", "3"]) == 3
+    assert "'3' was given" in capsys.readouterr().err
+
+
+def test_without_an_agent_an_act_says_try_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_codes.run_command_line(["stop", "a", "--yes", "--json"]) == 4
+    assert json.loads(capsys.readouterr().out)["error"]["class"] == "AgentUnreachable"
+
+
+def test_a_name_that_is_none_is_usage(agent: Any) -> None:
+    assert exit_codes.run_command_line(["stop", "a; drop", "--yes"]) == 2
+    assert agent.heard == []
+
+
+@pytest.mark.parametrize("outcome", ["stopped, not recorded", "sent, not confirmed, not recorded"])
+def test_a_stop_that_is_not_recorded_says_so_and_is_no_success(
+    outcome: str, agent: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    agent.script["stop"] = {"statements": [{"table": "a", "version": 1, "outcome": outcome, "took_ms": 12}]}
+    assert exit_codes.run_command_line(["stop", "a", "--yes"]) == 4
+    said = capsys.readouterr()
+    assert f"a v1: {outcome}" in said.out and "an agent that ends now forgets it" in said.err

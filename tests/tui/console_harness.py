@@ -1,0 +1,115 @@
+"""The console without a terminal, with clocks that stand still until they are moved."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from textual.pilot import Pilot
+
+from tests.terminal.in_memory_backend import FakeOperations
+from tests.terminal.pizzeria_values import NOW
+from tui.presentation.screen_content.banner_footer import ConsoleIdentity
+from tui.presentation.styling.styled_text import plain
+from tui.presentation.view.ledger_view import make_ledger_view
+from tui.screens.application import ConsoleApp
+from tui.screens.console_screen import ConsoleScreen
+from tui.widgets.line_widgets import FixedLines
+
+ENVIRON = {"TERM": "xterm-256color", "LANG": "C.UTF-8"}
+
+
+class Console:
+    """A console in front of a scripted pizzeria."""
+
+    def __init__(
+        self, operations: FakeOperations, app: ConsoleApp, pilot: Pilot[int], clocks: dict[str, float]
+    ) -> None:
+        self.operations, self.app, self.pilot, self.clocks = operations, app, pilot, clocks
+
+    @property
+    def page(self) -> ConsoleScreen:
+        page = self.app.screen
+        assert isinstance(page, ConsoleScreen)
+        return page
+
+    def pass_time(self, seconds: float) -> None:
+        """Move both clocks."""
+        self.clocks["tick"] += seconds
+        self.clocks["now"] += seconds
+
+    async def press(self, *keys: str) -> None:
+        """Press keys a second apart, so that dialogs are armed and rows may move."""
+        for key in keys:
+            self.pass_time(1.0)
+            await self.pilot.press(key)
+        await self.pilot.pause()
+
+    async def type(self, text: str) -> None:
+        """Type a text."""
+        await self.press(*("space" if letter == " " else letter for letter in text))
+
+    async def until(self, condition: Callable[[], bool], what: str = "") -> None:
+        """Wait until a condition holds."""
+        for _ in range(400):
+            if condition():
+                return
+            await self.pilot.pause(0.02)
+        raise AssertionError(f"never: {what}\n{self.text()}")
+
+    async def world(self) -> None:
+        """Show what the pizzeria is now."""
+        self.app.desk.world = self.app._newest = make_ledger_view(self.operations.current)
+        self.page.flush()
+        await self.pilot.pause()
+
+    async def world_comes(self) -> None:
+        """Let the application take what the pizzeria is now, as it does twice a second."""
+        self.app._newest = make_ledger_view(self.operations.current)
+        self.app._show_newest()
+        await self.pilot.pause()
+
+    def lines(self, widget: FixedLines) -> str:
+        return "\n".join(plain(one).rstrip() for one in widget.lines)
+
+    def dialog(self) -> str:
+        return self.lines(self.page.dialog)
+
+    def flash(self) -> str:
+        return self.lines(self.page.flash_line)
+
+    def text(self) -> str:
+        """Give the whole screen."""
+        strips = self.app.screen._compositor.render_strips(self.app.size)
+        return "\n".join("".join(segment.text for segment in strip).rstrip() for strip in strips)
+
+
+def in_console(
+    scenario: Callable[[Console], Awaitable[None]],
+    *,
+    size: tuple[int, int] = (80, 24),
+    protected: bool = False,
+    operations: FakeOperations | None = None,
+    read_only: str = "",
+) -> None:
+    """Run a scenario in a console."""
+    asked = operations or FakeOperations(protected=protected)
+    clocks = {"now": NOW, "tick": 1000.0}
+
+    async def run() -> None:
+        place = ConsoleIdentity("pizzeria", "prod" if protected else "dev", protected, "alice")
+        app = ConsoleApp(
+            asked,
+            place,
+            environ=ENVIRON,
+            first=make_ledger_view(asked.current),
+            read_only=read_only,
+            clock=lambda: clocks["now"],
+            tick=lambda: clocks["tick"],
+        )
+        async with app.run_test(size=size) as pilot:
+            await pilot.pause()
+            console = Console(asked, app, pilot, clocks)
+            await console.until(lambda: "keys" in console.text(), "a first picture")
+            await console.until(lambda: bool(console.page.table.ids) or bool(asked.current.problem), "the rows")
+            await scenario(console)
+
+    asyncio.run(run())

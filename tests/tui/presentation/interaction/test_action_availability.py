@@ -1,0 +1,298 @@
+"""Only what is possible in the state that is seen is offered; what is not says why at the key."""
+
+from dataclasses import replace
+
+import pytest
+
+from state.row_types import StagedRow
+from tests.terminal.in_memory_backend import FakeOperations
+from tests.terminal.pizzeria_values import NOW, sample_run
+from tests.tui.console_harness import Console, in_console
+from tui.command_line.parser import build_parser
+from tui.presentation.interaction.colon_completion import complete_command
+from tui.presentation.screen_content.banner_footer import KeyHint, hints
+from tui.presentation.styling.styled_text import plain
+from tui.screens.backend_protocol import RunView
+
+
+class WithRun(FakeOperations):
+    """The pizzeria with a run in a state."""
+
+    def __init__(self, state: str) -> None:
+        super().__init__()
+        self.state = state
+
+    def run(self, run_id: str) -> RunView:
+        row = sample_run(self.now)
+        broken = tuple(replace(step, state="failed") if step.state == "gate" else step for step in row.steps)
+        return RunView(replace(row, state=self.state, steps=broken if self.state == "failed" else row.steps))
+
+
+def pizzeria(*staged: tuple[str, str, str]) -> FakeOperations:
+    """Make a pizzeria in which (actor, table, verb) are staged."""
+    operations = FakeOperations()
+    marks = tuple(StagedRow(actor, "/p", table, verb, NOW) for actor, table, verb in staged)
+    operations.current = replace(operations.current, staged=marks)
+    return operations
+
+
+async def at(console: Console, row: str) -> None:
+    """Put the cursor on a row."""
+    assert console.page.table.choose(row)
+    console.page.flush()
+    await console.pilot.pause()
+
+
+def said(console: Console) -> str:
+    return " ".join(console.flash().split())
+
+
+@pytest.mark.parametrize("screen", ["home", "changes", "detail"])
+def test_a_delete_under_readers_is_refused_at_the_key_with_their_names(screen: str) -> None:
+    async def scenario(console: Console) -> None:
+        if screen == "detail":
+            console.app.go("detail", table="order_items")
+            await console.until(lambda: "VERDICT" in console.text(), "the detail")
+        elif screen == "changes":
+            await console.press("p")
+            await console.until(lambda: "order_items" in console.text(), "the changes")
+            await at(console, "order_items")
+        else:
+            await at(console, "order_items")
+        await console.press("X")
+        assert console.operations.calls == []
+        assert "order_items is read by menu_sales, oven_load, pizza_per_10s: X on them first" in said(console)
+
+    in_console(scenario, operations=pizzeria(("bob", "order_items", "deploy")))
+
+
+def test_readers_that_go_too_or_rest_keep_nothing() -> None:
+    async def scenario(console: Console) -> None:
+        await at(console, "order_items")
+        await console.press("X")
+        await console.until(lambda: bool(console.operations.calls), "the stage")
+        # crm_orders is stopped for good: a table that it alone reads may go.
+        await at(console, "clients")
+        await console.press("X")
+        await console.until(lambda: len(console.operations.calls) == 2, "the second")
+        assert console.operations.calls == [
+            ("stage", ("order_items",), "delete"),
+            ("stage", ("clients",), "delete"),
+        ]
+
+    readers = ("menu_sales", "oven_load", "pizza_per_10s")
+    in_console(scenario, operations=pizzeria(*(("alice", name, "delete") for name in readers)))
+
+
+def test_unstage_on_a_branch_takes_what_was_staged_there_and_by_this_person() -> None:
+    async def scenario(console: Console) -> None:
+        await at(console, "product:kitchen")
+        await console.press("U")
+        await console.until(lambda: bool(console.operations.calls), "the unstage")
+        assert console.operations.calls == [("unstage", ("oven_load", "src_orders"))]
+        assert "2 off the stage" in said(console)
+        await at(console, "product:crm")
+        await console.press("U")
+        assert "you have staged nothing of it" in said(console)
+        assert len(console.operations.calls) == 1
+
+    marks = (
+        ("alice", "oven_load", "deploy"),
+        ("alice", "src_orders", "delete"),
+        ("alice", "till", "deploy"),
+        ("bob", "order_items", "deploy"),
+        ("bob", "clients", "deploy"),
+    )
+    in_console(scenario, operations=pizzeria(*marks))
+
+
+@pytest.mark.parametrize(
+    ("state", "possible", "words"),
+    [
+        ("running", "PC", ""),
+        ("paused", "PC", "go on"),
+        ("failed", "C", "the run is failed"),
+        ("done", "", "the run is done"),
+        ("cancelled", "", "the run is cancelled"),
+    ],
+)
+def test_a_run_offers_what_its_state_allows(state: str, possible: str, words: str) -> None:
+    async def scenario(console: Console) -> None:
+        console.app.go("run", run_id="9f2c")
+        await console.until(lambda: "RUN 9f2c" in console.text(), "the run")
+        footer = console.lines(console.page.hint_line)
+        assert words in footer if state == "paused" else "P pause" in footer
+        for key in "PC":
+            assert (f"({key} " not in footer) == (key in possible)
+            await console.press(key)
+            assert (console.page.answering is not None) == (key in possible)
+            if key not in possible:
+                assert words in said(console)
+            await console.press("escape") if key in possible else None
+        offered = complete_command("", "run", (), console.page.circumstances())
+        assert {"retry", "skip"} <= set(offered) if state == "failed" else not {"retry", "skip"} & set(offered)
+        assert ("pause" in offered, "cancel" in offered) == ("P" in possible, "C" in possible)
+
+    in_console(scenario, operations=WithRun(state))
+
+
+def test_start_is_offered_where_something_does_not_run() -> None:
+    async def scenario(console: Console) -> None:
+        console.app.go("detail", table="oven_load")
+        await console.until(lambda: "VERDICT" in console.text(), "the detail")
+        assert "(S start)" in console.lines(console.page.hint_line)
+        await console.press("S")
+        assert console.page.answering is None
+        assert "it runs already; R restarts it" in said(console)
+        for table in ("orders_paid", "crm_orders"):
+            console.app.go("detail", table=table)
+            await console.pilot.pause()
+            await console.press("S")
+            assert console.page.answering is not None
+            await console.press("escape")
+
+    in_console(scenario)
+
+
+def test_a_look_is_about_the_row_under_the_cursor_whatever_is_marked() -> None:
+    async def scenario(console: Console) -> None:
+        await at(console, "till")
+        await console.press("space")
+        await at(console, "menu_sales")
+        await console.press("d")
+        assert console.page.crumb()[0][-1].startswith("menu_sales")
+        await console.press("q")
+        await at(console, "product:kitchen")
+        await console.press("d")
+        assert console.page.page_name == "home"
+        assert "put the cursor on one statement" in said(console)
+
+    in_console(scenario)
+
+
+@pytest.mark.parametrize(("key", "screens"), [("o", "statements"), ("E", "review"), ("P", "run")])
+def test_a_key_of_another_screen_says_where_it_works(key: str, screens: str) -> None:
+    async def scenario(console: Console) -> None:
+        await console.press(key)
+        assert f"it is a key of {screens}" in said(console)
+        assert console.operations.calls == []
+
+    in_console(scenario)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+def test_wide_shows_other_figures(size: tuple[int, int]) -> None:
+    async def scenario(console: Console) -> None:
+        before = console.text().splitlines()[2]
+        await console.press("w")
+        after = console.text().splitlines()[2]
+        assert before != after
+        assert all(title in after for title in ("IN/S", "OUT/S", "BATCH"))
+
+    in_console(scenario, size=size)
+
+
+def test_a_wrong_filter_says_so_as_long_as_it_is_wrong_and_no_longer() -> None:
+    async def scenario(console: Console) -> None:
+        await console.press("/")
+        await console.type("lag>>")
+        assert "not a number" in console.lines(console.page.hint_line)
+        await console.press("enter")
+        assert "not a number" in said(console)
+        console.pass_time(60.0)
+        await console.world()
+        assert "not a number" in said(console)
+        await console.press("/", "backspace")
+        await console.type("0")
+        await console.press("enter")
+        assert "not a number" not in console.text()
+        await console.press("/")
+        await console.type(" lag>>")
+        await console.press("escape")
+        assert "not a number" not in console.text()
+
+    in_console(scenario)
+
+
+def test_what_is_not_possible_is_told_without_colour_and_takes_no_more_room() -> None:
+    both = [plain(hints((KeyHint("P", "pause", possible),), 40)) for possible in (True, False)]
+    assert both[0].startswith(" P pause ")
+    assert both[1].startswith("(P pause)")
+    assert both[0].index("?") == both[1].index("?")
+
+
+@pytest.mark.parametrize("screen", ["changes", "audit", "help", "run"])
+def test_an_act_on_named_tables_is_asked_for_on_any_screen(screen: str) -> None:
+    async def scenario(console: Console) -> None:
+        console.app.go(screen, **({"run_id": "9f2c"} if screen == "run" else {}))
+        await console.pilot.pause()
+        await console.press(":")
+        await console.type("stop till")
+        await console.press("enter")
+        assert "STOP till in pizzeria dev" in console.dialog()
+
+    in_console(scenario)
+
+
+def test_changes_says_how_many_are_marked_because_acts_are_about_them() -> None:
+    async def scenario(console: Console) -> None:
+        await at(console, "till")
+        await console.press("space", "p")
+        await console.until(lambda: "rebuild + 1" in console.text(), "the changes")
+        assert "1 marked" in console.text().splitlines()[1]
+
+    in_console(scenario)
+
+
+@pytest.mark.parametrize(("command", "words"), [("show", "VERDICT"), ("sql", "statement v1"), ("lineage", "READ BY")])
+def test_a_look_at_a_named_statement_leaves_the_one_on_screen(command: str, words: str) -> None:
+    async def scenario(console: Console) -> None:
+        console.app.go("detail", table="oven_load")
+        await console.until(lambda: "VERDICT" in console.text(), "the detail")
+        await console.press(":")
+        await console.type(f"{command} till")
+        await console.press("enter")
+        assert console.page.crumb()[0][-1].startswith("till")
+        await console.until(lambda: words in console.text(), "the tab")
+
+    in_console(scenario)
+
+
+def test_a_run_that_was_continued_offers_nothing_and_names_the_one_that_goes_on() -> None:
+    class Continued(WithRun):
+        def run(self, run_id: str) -> RunView:
+            return RunView(replace(super().run(run_id).run, continued_by="7f3a-01c2f"))
+
+    async def scenario(console: Console) -> None:
+        console.app.go("run", run_id="9f2c")
+        await console.until(lambda: "run 7f3a-01c2f goes on from it" in console.text(), "the run")
+        await console.press("C")
+        assert console.page.answering is None
+        assert "the run is continued by 7f3a-01c2f" in said(console)
+        assert not {"retry", "skip"} & set(complete_command("", "run", (), console.page.circumstances()))
+
+    in_console(scenario, operations=Continued("failed"))
+
+
+@pytest.mark.parametrize(
+    ("state", "typed", "command"),
+    [
+        ("running", "P", "headgate runs pause"),
+        ("paused", "P", "headgate runs resume"),
+        ("failed", "C", "headgate runs cancel"),
+        ("failed", ":skip", "headgate runs skip"),
+    ],
+)
+def test_a_question_about_a_run_names_the_command_that_does_just_that(state: str, typed: str, command: str) -> None:
+    async def scenario(console: Console) -> None:
+        console.app.go("run", run_id="9f2c")
+        await console.until(lambda: "RUN 9f2c" in console.text(), "the run")
+        await console.type(typed)
+        if typed.startswith(":"):
+            await console.press("enter")
+        step = " --step 3" if "skip" in typed else ""
+        same = " ".join(row.strip("│ ") for row in console.dialog().splitlines())
+        assert f"same as: {command} {'9f2c' * 4}{step} --env dev" in same
+        build_parser().parse_args(f"{command} {'9f2c' * 4}{step} --env dev".split()[1:])
+
+    in_console(scenario, operations=WithRun(state))

@@ -1,0 +1,139 @@
+"""What Review says of Spark's opinion, of approvals, guards and offers; the rest of it is in test_presentation."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from core.model.actions import Action
+from core.plan.model import Guard, Plan, StrategyOffer
+from core.plan.rendering import column_widths
+from state.row_types import ApprovalRow, PlanRow
+from tests.terminal.in_memory_backend import FakeOperations, sample_plan
+from tests.terminal.pizzeria_values import NOW
+from tests.tui.console_harness import Console, in_console
+from tui.presentation.screen_content.plan_review import heading, node_row, not_approvable, rest, waits_for, why
+from tui.presentation.styling.glyphs import ASCII
+from tui.presentation.styling.styled_text import plain
+from tui.screens.backend_protocol import PlanView
+
+
+@pytest.mark.parametrize(
+    "confirmed, words",
+    [
+        (True, "confirmed by Spark"),
+        (None, "not confirmed by Spark"),
+        (False, "Spark reads it otherwise, so it is treated as the worst"),
+    ],
+)
+def test_review_says_what_spark_makes_of_a_statement(confirmed: bool | None, words: str) -> None:
+    node = next(node for node in sample_plan().nodes if node.action is Action.REBUILD)
+    seen = replace(
+        node,
+        texts=replace(node.texts, dml="INSERT INTO t SELECT 2"),
+        confirmed_by_spark=confirmed,
+        classified=confirmed is not False,
+        evidence=("Spark disagrees: it reads a",) if confirmed is False else (),
+    )
+    told = [plain(line).strip() for line in why(seen, 80, ASCII, full=False)]
+    assert words in told
+    assert ("Spark disagrees: it reads a" in told) is (confirmed is False)
+    assert ("Spark disagrees" in plain(node_row(seen, column_widths((seen,), 100)))) is (confirmed is False)
+
+
+ROW = PlanRow("7f3a" * 16, "{}", "lee", NOW - 60, NOW + 3600, "open", author_uid=1)
+BOB = ApprovalRow(ROW.hash, 2, "bob", NOW - 10)
+LEES_OWN = ApprovalRow(ROW.hash, 1, "lee", NOW - 10)
+
+
+def waiting(approvals: int = 1) -> Plan:
+    return replace(sample_plan(), approvals=approvals, guards=(Guard("approval", "approve", "a rebuild"),))
+
+
+@pytest.mark.parametrize(
+    ("given", "header", "waits"),
+    [
+        ((), "approvals 0 of 1", True),
+        ((LEES_OWN,), "approvals 0 of 1", True),
+        ((BOB,), "approvals 1 of 1 (bob)", False),
+    ],
+)
+def test_review_counts_the_approvals_of_others(given: Sequence[ApprovalRow], header: str, waits: bool) -> None:
+    told = " ".join(plain(line) for line in heading(waiting(), ROW, "dev", NOW, 100, approvals=given))
+    assert header in told
+    assert bool(waits_for(waiting(), ROW, given)) is waits
+    assert "approvals" not in " ".join(plain(line) for line in heading(sample_plan(), ROW, "dev", NOW, 100))
+
+
+@pytest.mark.parametrize(
+    ("plan", "row", "given", "user", "against"),
+    [
+        (waiting(), ROW, (), "bob", ""),
+        (waiting(), ROW, (), "lee", "its author cannot approve it: another login does"),
+        (waiting(), ROW, (BOB,), "bob", "you have approved it"),
+        (waiting(2), ROW, (BOB,), "eve", ""),
+        (waiting(0), ROW, (), "bob", "it needs no approval"),
+        (waiting(), replace(ROW, status="applied", run_id="7f3a-1"), (), "bob", "already applied, run 7f3a-1"),
+    ],
+)
+def test_who_may_approve(plan: Plan, row: PlanRow, given: Sequence[ApprovalRow], user: str, against: str) -> None:
+    assert not_approvable(plan, row, given, user=user, now=NOW) == against
+
+
+def test_review_shows_each_guard_with_its_verdict_the_worst_first() -> None:
+    plan = replace(sample_plan(), guards=(Guard("disk", "ok", "fine"), Guard("pool", "deny", "full")))
+    told = [plain(line).strip() for line in rest(plan, 100, ASCII)]
+    found = [line.split()[1:] for line in told if line.startswith("GUARD")]
+    assert found == [["deny", "pool:", "full"], ["ok", "disk:", "fine"]]
+
+
+def test_review_shows_what_may_be_chosen_for_the_row_and_what_is_not_carried_out() -> None:
+    node = next(node for node in sample_plan().nodes if node.action is Action.REBUILD)
+    offers = (
+        StrategyOffer("earliest", 81_000_000, 870.0),
+        StrategyOffer("carry_over", loses=("table data from before",)),
+    )
+    seen = replace(node, strategy="earliest", offers=offers, lowered=True)
+    short = " ".join(plain(line).strip() for line in why(seen, 80, ASCII, full=False))
+    assert "OFFER earliest (chosen)" in short and "1 more offer: enter" in short and "carry_over" not in short
+    told = " ".join(plain(line).strip() for line in why(seen, 80, ASCII, full=True))
+    assert "OFFER earliest (chosen): replays 81 M rows; ETA 14 m" in told
+    assert "OFFER carry_over (not yet): replays ? rows" in told
+    assert "less severe than the default: it needs an approval" in told
+
+
+class Guarded(FakeOperations):
+    """A pizzeria whose plan is lee's, and waits for an approval."""
+
+    given: tuple[ApprovalRow, ...] = ()
+
+    def plan(self, hash_prefix: str) -> PlanView | None:
+        return PlanView(waiting(), ROW, approvals=self.given)
+
+    def approve(self, plan_hash: str, confirm: str) -> str:
+        self.given = (replace(BOB, login="alice"),)
+        return super().approve(plan_hash, confirm)
+
+
+def test_a_plan_is_approved_by_its_key_and_executed_only_then() -> None:
+    async def scenario(console: Console) -> None:
+        console.app.go("review", plan_hash="7f3a")
+        await console.until(lambda: "approvals 0 of 1" in console.text(), "the review")
+        await console.press("E")
+        assert "approvals 0 of 1: A as another login" in console.flash()
+        await console.press("A")
+        assert "APPROVE plan 7f3a" in console.dialog() and "by lee" in console.dialog()
+        await console.press("enter")
+        assert console.operations.calls == []
+        await console.press("A")
+        expected = console.operations.confirmation("approve", ("7f3a" * 16,)).text
+        await console.type(expected)
+        await console.press("enter")
+        await console.until(lambda: "approvals 1 of 1" in console.flash(), "the approval")
+        assert console.operations.calls == [("approve", "7f3a" * 16, expected)]
+        await console.press("r")
+        await console.until(lambda: "approvals 1 of 1 (alice)" in console.text(), "the header")
+        now = console.page.circumstances()
+        assert (now.plan_open, now.unapprovable) == ("", "you have approved it")
+
+    in_console(scenario, operations=Guarded(), size=(100, 30))

@@ -1,0 +1,195 @@
+"""At 80 columns nothing that matters is cut: what does not fit is folded."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from core.model.errors import HeadgateError
+from core.plan.model import Guard
+from state.row_types import PlanRow
+from tests.terminal.in_memory_backend import FakeOperations
+from tests.terminal.pizzeria_values import NOW, sample_plan, sample_run
+from tests.tui.console_harness import Console, in_console
+from tui.presentation.interaction.confirmation_dialogs import (
+    ActionSummary,
+    OpenDialog,
+    dialog_for_statements,
+    dialog_lines,
+)
+from tui.presentation.interaction.help_text import topic_lines
+from tui.presentation.interaction.input_line import insert
+from tui.presentation.screen_content import runs
+from tui.presentation.screen_content.banner_footer import ConsoleIdentity, banner_line, message_lines
+from tui.presentation.screen_content.plan_review import heading, rest
+from tui.presentation.styling.glyphs import UNICODE
+from tui.presentation.styling.styled_text import Line, Tone, fold, fold_all, line, line_width, plain
+from tui.presentation.view.ledger_view import freshness, make_ledger_view
+
+LONG = "orders_paid_by_card_and_delivered_to_the_door_of_the_client_v"
+
+
+def words(lines: tuple[Line, ...]) -> str:
+    """Give the words of a text, wherever it was folded."""
+    return " ".join(" ".join(plain(one) for one in lines).split())
+
+
+def test_a_folded_line_has_every_word_its_tones_and_its_indent() -> None:
+    content = line("   LEFT BEHIND  ", ("crm_orders stays on order_items__v1 ", Tone.BAD), "x" * 50)
+    rows = fold(content, 30)
+    assert all(line_width(row) <= 30 for row in rows)
+    assert "".join(plain(row) for row in rows).replace(" ", "") == plain(content).replace(" ", "")
+    assert all(plain(row).startswith("   ") for row in rows)
+    assert any(span.tone is Tone.BAD for span in rows[0])
+    assert fold(line("short"), 30) == (line("short"),)
+
+
+def test_what_is_said_takes_the_lines_it_needs_and_no_more_than_four() -> None:
+    sentence = " ".join(f"word{n}" for n in range(20))
+    rows = message_lines(sentence, NOW, Tone.BAD, 80)
+    assert all(line_width(row) == 80 for row in rows)
+    assert [word for row in rows for word in plain(row).split() if word.startswith("word")] == sentence.split()
+    many = message_lines(" ".join(["word"] * 200), None, Tone.BAD, 80)
+    assert len(many) == 4
+    assert plain(many[3]).rstrip().endswith("…")
+    assert len(message_lines("", None, Tone.DIM, 80)) == 1
+
+
+@pytest.mark.parametrize("expected", ["yes", LONG])
+def test_a_dialog_shows_target_place_effect_command_and_what_to_type_in_full(expected: str) -> None:
+    facts = ActionSummary(
+        "stop", (LONG,), frozenset(), ("a", "b"), "pizzeria PROD protected", f"headgate stop {LONG} --env prod",
+        "data 2s old", expected,
+    )  # fmt: skip
+    box = dialog_lines(
+        OpenDialog(dialog_for_statements(facts), 0.0, typed=expected, note=f"not `{expected}`"), 78, UNICODE
+    )
+    assert all(line_width(row) == 78 for row in box)
+    inside = " ".join(plain(row)[2:-2].strip() for row in box)
+    for told in ("in pizzeria PROD protected", LONG, "a, b", "data 2s old", "Enter alone, esc: keep running"):
+        assert told in inside
+    assert f"type {expected} and Enter to stop:" in inside
+    assert f"{expected}▌" in inside
+
+
+def test_the_question_on_leaving_is_readable_at_80_columns() -> None:
+    async def scenario(console: Console) -> None:
+        console.app.offer_down = True
+        await console.press("q")
+        said = " ".join(row.strip("│ ") for row in console.dialog().splitlines())
+        assert "statements, agent and the feeds of the demo go on; `headgate` opens the console again" in said
+        assert "Enter alone, esc" not in said.replace("Enter alone, esc: leave it running", "")
+
+    in_console(scenario)
+
+
+def test_an_unknown_command_lists_all_there_are() -> None:
+    async def scenario(console: Console) -> None:
+        await console.press(":")
+        await console.type("nonsense")
+        await console.press("enter")
+        said = " ".join(console.flash().split())
+        assert ":nonsense is no command here" in said
+        assert said.endswith("unstage")
+
+    in_console(scenario)
+
+
+def test_the_body_gives_the_lines_that_a_long_sentence_takes() -> None:
+    async def scenario(console: Console) -> None:
+        await console.press("G")
+        last = console.page.table.cursor_id
+        console.app.desk.say(" ".join(["word"] * 40), Tone.BAD)
+        console.page.flush()
+        await console.pilot.pause()
+        assert console.page.flash_line.size.height == 3
+        assert last is not None and last in console.text()
+
+    in_console(scenario)
+
+
+def test_checks_steps_and_headings_of_a_plan_and_a_run_are_whole() -> None:
+    check = Guard("retention", "warn", "the oldest file of src_orders is of 08-01 and 34 of 90 days would be missing")
+    plan = replace(sample_plan(protected=True), guards=(check,))
+    row = PlanRow(plan.hash, "", "somebody", NOW - 60, NOW - 5, "refused")
+    assert "the plan is refused" in words(heading(plan, row, "PROD protected", NOW, 80))
+    assert check.summary in words(fold_all(rest(plan, 80, UNICODE), 80))
+    run = replace(sample_run(NOW), state="failed", actor="somebody.else")
+    top = runs.heading(run, "PROD protected", NOW, 80, UNICODE)
+    assert all(line_width(one) <= 80 for one in top)
+    assert "by somebody.else" in words(top)
+    assert runs.ending(run) in words(top)
+
+
+def test_a_dialog_hides_the_whole_width_of_a_narrow_screen() -> None:
+    async def scenario(console: Console) -> None:
+        assert console.page.table.choose("till")
+        await console.press("T")
+        rows = console.text().splitlines()
+        top = next(index for index, row in enumerate(rows) if "STOP till" in row)
+        box = rows[top : top + len(console.page.dialog.lines)]
+        assert all(row[0] in "┌│└" and row[79] in "┐│┘" for row in box)
+
+    in_console(scenario)
+
+
+def test_the_pages_of_help_fit_80_columns_where_they_are_tables() -> None:
+    for name in ("console", "plans", "graph", "concepts", "incident", "policy"):
+        text = (Path(__file__).parents[3] / "tui" / "help" / f"{name}.md").read_text()
+        for row in topic_lines(text, 80):
+            assert line_width(row) <= 80, plain(row)
+
+
+@pytest.mark.parametrize("width", [80, 100, 200])
+def test_the_first_line_never_loses_the_environment_or_the_age_of_the_data(width: int) -> None:
+    operations = FakeOperations(protected=True)
+    facts = operations.current.facts
+    assert facts is not None
+    run = replace(sample_run(NOW), id="7f3a-01c2f")
+    facts = replace(facts, pool="spark-connect-eu-central-1", pool_state="silent", agent_seen_at=NOW - 42)
+    world = make_ledger_view(replace(operations.current, facts=facts, open_runs=(run,)))
+    place = ConsoleIdentity("the-payments-platform-of-the-company", "production-eu", True, "somebody.else.of.the.night")
+    text = plain(banner_line(place, world, freshness(world.snapshot, NOW), width))
+    assert len(text) == width
+    assert " PRODUCTION-EU protected " in text
+    assert "STALE 40s" in text
+    for word in text.split():
+        assert word.strip("…") in f"{place} {facts} run {run.id} STALE 40s ! 2 faults 1 staged PRODUCTION-EU protected"
+
+
+def test_what_cannot_be_read_is_said_once_and_not_every_half_second() -> None:
+    class Failing(FakeOperations):
+        asked = 0
+
+        def audits(self):
+            self.asked += 1
+            raise HeadgateError("the ledger is gone", remedy="headgate up")
+
+    operations = Failing()
+
+    async def scenario(console: Console) -> None:
+        console.app.go("audit")
+        await console.until(lambda: "the ledger is gone. headgate up" in console.flash(), "the sentence")
+        said, asked = console.app.desk.said, operations.asked
+        for _ in range(3):
+            console.pass_time(1.0)
+            console.app.kick()
+            await console.until(lambda before=asked: operations.asked > before, "another reading")
+            asked = operations.asked
+        await console.pilot.pause()
+        assert console.app.desk.said is said
+
+    in_console(scenario, operations=operations)
+
+
+def test_the_cursor_of_a_long_line_is_seen_and_so_is_that_there_are_more_words() -> None:
+    async def scenario(console: Console) -> None:
+        await console.press(":")
+        assert console.lines(console.page.hint_line).rstrip().endswith("…")
+        assert line_width(console.page.hint_line.lines[0]) <= 80
+        console.page.entry = insert(console.page.entry, "deploy " + "a" * 90 + " the_end")
+        console.page.flush()
+        await console.pilot.pause()
+        assert "the_end▌" in console.text().splitlines()[22]
+
+    in_console(scenario)

@@ -1,0 +1,374 @@
+"""Presentation as functions: filters, trees, rows and words, without any application."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from core.model.states import State, Trend
+from core.plan.rendering import column_widths, plan_lines
+from tests.terminal.in_memory_backend import FakeOperations
+from tests.terminal.pizzeria_values import NOW, sample_plan, sample_run
+from tui.presentation.interaction import input_line as typing_line
+from tui.presentation.interaction.confirmation_dialogs import ConfirmationDialog, OpenDialog, answer_key, answer_paste
+from tui.presentation.interaction.filters import completions, parse_filter
+from tui.presentation.interaction.input_line import InputLine
+from tui.presentation.screen_content.banner_footer import ConsoleIdentity, banner_line, nothing_lines, standing
+from tui.presentation.screen_content.changes import merge, row, summary
+from tui.presentation.screen_content.first_picture import first_picture_lines
+from tui.presentation.screen_content.plan_review import columns, heading, losses, node_row, state_of_plan, summary_of
+from tui.presentation.screen_content.runs import step_row
+from tui.presentation.screen_content.statement_detail import TABS, StatementDetails, tab_lines
+from tui.presentation.screen_content.statement_rows import (
+    RowContext,
+    columns_for,
+    header,
+    sort_key,
+    statement_row,
+    tree_row,
+)
+from tui.presentation.styling.diff_highlighting import difference
+from tui.presentation.styling.glyphs import ASCII, STATE_TONES, TREND_TONES, UNICODE, choose_glyphs, sparkline
+from tui.presentation.styling.palette import choose_palette
+from tui.presentation.styling.styled_text import char_width, clean, fit, line, line_width, plain, shorten, wrap
+from tui.presentation.styling.value_formatting import (
+    age,
+    clock,
+    long_duration,
+    rate,
+    short_duration,
+    short_number,
+    short_size,
+    took,
+    trend_words,
+)
+from tui.presentation.view.ledger_view import LedgerSnapshot, freshness, make_ledger_view
+from tui.presentation.view.statement_tree import by_lineage, by_product, health_of, initially_closed
+
+WORLD = make_ledger_view(FakeOperations().current)
+LOOK = RowContext(UNICODE, NOW)
+ALL = None
+
+
+def matching(text: str) -> set[str]:
+    found = parse_filter(text)
+    assert not found.problem
+    return {name for name, statement in WORLD.statements.items() if found.match(statement)}
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("lag>1k", {"oven_load", "orders_paid"}),
+        ("lag>1k state=running", {"oven_load"}),
+        ("state=failed,stopped", {"orders_paid", "crm_orders"}),
+        ("trend=draining", {"oven_load"}),
+        ("product=crm !clients state!=stopped", set()),
+        ("^orders", {"orders_paid"}),
+        ("-f ovld", {"oven_load"}),
+        ("errors>=3", {"orders_paid"}),
+        ("staged=deploy", {"oven_load"}),
+    ],
+)
+def test_filters_mean_what_they_say(text: str, wanted: set[str]) -> None:
+    assert matching(text) == wanted
+
+
+@pytest.mark.parametrize("text", ["lag>many", "state=broken", "colour=red", "(", "!", "state>3"])
+def test_a_filter_that_is_not_understood_says_why_and_hides_nothing(text: str) -> None:
+    found = parse_filter(text)
+    assert found.problem
+    assert all(found.match(statement) for statement in WORLD.statements.values())
+
+
+def test_filters_complete_fields_and_words() -> None:
+    assert "state=" not in completions("sta")
+    assert completions("sta") == ("state", "staged")
+    assert completions("lag>1 state=st") == ("lag>1 state=starting", "lag>1 state=stopping", "lag>1 state=stopped")
+
+
+def test_the_tree_goes_from_products_to_layers_to_tables_and_rolls_up_the_worst() -> None:
+    entries = by_product(WORLD, frozenset(), ALL, force_open=False)
+    assert [entry.name for entry in entries if entry.kind == "product"] == ["crm", "kitchen", "sales"]
+    kitchen = next(entry for entry in entries if entry.id == "product:kitchen")
+    health = health_of(kitchen, WORLD)
+    assert (health.word, health.trend, health.errors) == ("1 failed", Trend.GROWING, 3)
+    layers = [entry.name for entry in entries if entry.kind == "layer" and entry.id.startswith("layer:kitchen")]
+    assert layers == ["sources", "intermediates", "facts"]
+
+
+def test_a_closed_branch_hides_what_is_below_and_a_filter_opens_it() -> None:
+    closed = frozenset({"product:kitchen"})
+    assert "oven_load" not in {entry.id for entry in by_product(WORLD, closed, ALL, force_open=False)}
+    assert "oven_load" in {entry.id for entry in by_product(WORLD, closed, ALL, force_open=True)}
+
+
+def test_by_lineage_every_table_is_opened_once_and_named_below_each_other_parent() -> None:
+    entries = by_lineage(WORLD, frozenset(), ALL, force_open=True)
+    opened = [entry.name for entry in entries if entry.kind == "table"]
+    assert sorted(opened) == sorted(WORLD.statements)
+    assert {entry.name for entry in entries if entry.kind == "again"} == {
+        "orders_paid", "oven_load", "menu_sales", "crm_orders",
+    }  # fmt: skip
+    assert len({entry.id for entry in entries}) == len(entries)
+
+
+def test_a_chain_longer_than_python_s_recursion_is_a_tree_too() -> None:
+    from tests.terminal.ledger_under_load import name_of, row_of
+
+    rows = tuple(replace(row_of(index + 1, NOW), product="one") for index in range(39))
+    world = make_ledger_view(LedgerSnapshot(read_at=NOW, deployments=rows))
+    assert [entry.depth for entry in by_lineage(world, frozenset(), ALL, force_open=True)] == list(range(39))
+    assert world.statements[name_of(1)].readers == (name_of(2),)
+
+
+def test_many_statements_begin_with_closed_products() -> None:
+    from tests.terminal.ledger_under_load import row_of
+
+    world = make_ledger_view(LedgerSnapshot(read_at=NOW, deployments=tuple(row_of(index, NOW) for index in range(200))))
+    assert len(by_product(world, initially_closed(world), ALL, force_open=False)) == 5
+
+
+@pytest.mark.parametrize("width", [80, 100, 132, 159, 200, 320])
+@pytest.mark.parametrize("wide", [True, False])
+@pytest.mark.parametrize("glyphs", [UNICODE, ASCII])
+def test_rows_and_headings_have_the_width_they_were_given(width: int, wide: bool, glyphs) -> None:
+    columns = columns_for(width, wide=wide)
+    look = RowContext(glyphs, NOW)
+    assert line_width(header(columns, width)) <= width
+    for entry in by_product(WORLD, frozenset(), ALL, force_open=True):
+        assert line_width(tree_row(entry, columns, width, look, WORLD)) <= width
+    for statement in WORLD.statements.values():
+        assert line_width(statement_row(statement, columns, width, look)) == line_width(header(columns, width))
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_the_first_picture_fills_the_terminal_exactly(width: int) -> None:
+    place = ConsoleIdentity("pizzeria", "prod", True, "alice")
+    rows = first_picture_lines(place, WORLD, width=width, height=24 if width == 80 else 60, glyphs=UNICODE, now=NOW)
+    assert len(rows) == (24 if width == 80 else 60)
+    assert {line_width(one.line) for one in rows} == {width}
+    assert "PROD protected" in plain(rows[0].line)
+
+
+def test_every_state_and_trend_has_a_glyph_of_one_cell_and_a_tone() -> None:
+    for glyphs in (UNICODE, ASCII):
+        assert set(glyphs.states) == set(State)
+        assert set(glyphs.trends) == set(Trend)
+        for glyph in (*glyphs.states.values(), *glyphs.trends.values(), *glyphs.levels, glyphs.full, glyphs.mark):
+            assert char_width(glyph) == 1
+    assert set(STATE_TONES) == set(State)
+    assert set(TREND_TONES) == set(Trend)
+
+
+def test_figures_are_short() -> None:
+    assert [short_number(value) for value in (None, 0, 12, 999, 1204, 41_200, 3_100_000)] == [
+        "?", "0", "12", "999", "1.2k", "41k", "3.1M",
+    ]  # fmt: skip
+    assert [short_size(value) for value in (None, 512, 2_400_000, 1_300_000_000)] == ["?", "512 B", "2.4 MB", "1.3 GB"]
+    assert [short_duration(value) for value in (None, 4, 660, 3600, 260_000)] == ["?", "4s", "11m", "1h", "3d"]
+    assert [age(value) for value in (None, 4, 47, 660)] == ["-", "now", "40s", "11m"]
+    assert [long_duration(value) for value in (72, 4320, 273_600, 5)] == ["1m 12s", "1h 12m", "3d 4h", "5s"]
+    assert [took(value) for value in (None, 0.31, 58, 123)] == ["", "0.3 s", "58 s", "2m 3s"]
+    assert (rate(None), rate(220.0), clock(None)) == ("-", "220/s", "")
+
+
+def test_a_trend_without_an_estimate_is_its_own_word() -> None:
+    assert trend_words(Trend.DRAINING, -3.0, 240.0) == "4m left"
+    assert trend_words(Trend.GROWING, 15.0, None) == "+900/m"
+    assert trend_words(Trend.DRAINING, -3.0, None) == "draining"
+    assert trend_words(Trend.UNKNOWN, 3.0, 9.0) == "unknown"
+
+
+def test_a_spark_is_scaled_to_its_maximum_and_shows_gaps() -> None:
+    assert sparkline([0, None, 4, 8], 4, "▁▂▃▄▅▆▇█") == "▁ ▅█"
+    assert sparkline([], 3, "▁█") == "   "
+
+
+def test_freshness_says_live_stale_or_no_agent_and_why() -> None:
+    snapshot = FakeOperations().current
+    assert freshness(snapshot, NOW).words == "live 2s"
+    stale = freshness(snapshot, NOW + 41)
+    assert (stale.words, stale.stale, bool(stale.reason)) == ("STALE 40s", True, True)
+    gone = freshness(replace(snapshot, facts=replace(snapshot.facts, agent_pid=None)), NOW + 7200)
+    assert (gone.words, gone.agent) == ("NO AGENT 2h", False)
+    assert freshness(LedgerSnapshot(read_at=NOW), NOW).words == "reading"
+
+
+def test_without_an_agent_the_flash_line_says_that_this_is_the_last_known_state() -> None:
+    snapshot = FakeOperations().current
+    world = make_ledger_view(replace(snapshot, facts=replace(snapshot.facts, agent_pid=None)))
+    assert "last known state" in standing(world, freshness(world.snapshot, NOW + 60))[0]
+
+
+def test_an_empty_environment_says_what_to_do() -> None:
+    facts = FakeOperations().current.facts
+    world = make_ledger_view(LedgerSnapshot(read_at=NOW, facts=facts))
+    text = "\n".join(
+        plain(one) for one in nothing_lines(world, ConsoleIdentity("pizzeria", "dev", False, "alice"), "", 80)
+    )
+    assert "nothing is deployed in dev yet" in text
+    assert "D stages" in text
+
+
+def test_the_banner_keeps_project_and_environment_at_any_width() -> None:
+    place = ConsoleIdentity("pizzeria", "prod", True, "alice")
+    for width in (80, 100, 200):
+        text = plain(banner_line(place, WORLD, freshness(WORLD.snapshot, NOW), width))
+        assert text.startswith(" pizzeria  PROD protected ")
+        assert line_width(banner_line(place, WORLD, freshness(WORLD.snapshot, NOW), width)) == width
+
+
+@pytest.mark.parametrize("tab", TABS)
+@pytest.mark.parametrize("table", ["oven_load", "orders_paid", "pizzas", "crm_orders"])
+def test_every_tab_of_the_detail_draws_for_every_kind_of_statement(tab: str, table: str) -> None:
+    statement = WORLD.statement(table)
+    assert statement is not None
+    full = FakeOperations().detail(table)
+    for facts in (full, StatementDetails(table)):
+        assert tab_lines(tab, statement, facts, WORLD, look=LOOK, width=80)
+
+
+def test_what_is_stolen_from_a_terminal_s_own_language_is_drawn_as_blanks() -> None:
+    assert clean("a\x1b[31mb\x07") == "a [31mb "
+    assert plain(fit(line("\x1b]52;c;x\x07"), 12)) == " ]52;c;x    "
+
+
+def test_texts_are_cut_by_cells() -> None:
+    assert shorten("日本語", 5) == "日本…"
+    assert [plain(one) for one in wrap("one two three", 8)] == ["one two", "three"]
+
+
+def test_a_difference_is_told_by_signs() -> None:
+    text = [plain(one) for one in difference("a\nb\r\nc\n", "a\nx\nc")]
+    assert text == ["     a", "   - b", "   + x", "     c"]
+    assert difference("a\r\nb\n", "a\nb") == ()
+
+
+QUESTION = ConfirmationDialog("STOP till", (), "yes", "stop", "keep running", ("till",))
+
+
+def answered(*keys: str, gap: float = 0.2) -> OpenDialog:
+    state = OpenDialog(QUESTION, opened_at=0.0)
+    now = 1.0
+    for key in keys:
+        now += gap
+        state = answer_key(state, key, key if len(key) == 1 else None, now)
+    return state
+
+
+def test_only_the_whole_text_and_enter_say_yes() -> None:
+    assert answered("y", "e", "s", "enter").outcome == "yes"
+    assert answered("enter").outcome == "safe"
+    assert answered("escape").outcome == "no"
+    assert answered("y", "e", "enter").outcome == ""
+    assert answered("y", "e", "x", "backspace", "s", "enter").outcome == "yes"
+    assert answered("y", "e", "s", "s", "enter").outcome == ""
+    assert answered("n", "enter").note
+
+
+def test_a_burst_never_confirms_and_a_second_enter_does() -> None:
+    assert "burst" in answered("y", "e", "s", "enter", gap=0.001).note
+    state = answered("y", "e", "s", "enter", gap=0.001)
+    assert answer_key(state, "enter", None, 5.0).outcome == "yes"
+
+
+def test_a_dialog_is_deaf_at_first_and_never_takes_a_paste() -> None:
+    assert answer_key(OpenDialog(QUESTION, opened_at=1.0), "enter", None, 1.39).outcome == ""
+    assert answer_paste(OpenDialog(QUESTION, opened_at=0.0)).typed == ""
+
+
+def test_typing_a_line() -> None:
+    entry = InputLine("/", history=("old",))
+    for key in ("a", "b", "left", "c", "end", "d"):
+        entry = typing_line.type_key(entry, key, key if len(key) == 1 else None)
+    assert entry.text == "acbd"
+    assert typing_line.type_key(entry, "ctrl+w", None).text == ""
+    assert typing_line.type_key(entry, "up", None).text == "old"
+    assert typing_line.type_key(InputLine("/"), "backspace", None).done == "leave"
+    assert typing_line.insert(InputLine(":"), "stop till\nyes\n").text == "stop till"
+    assert typing_line.complete(InputLine(":", "st", 2), ("start", "stop")).text == "start"
+
+
+def test_changes_join_differences_and_what_is_staged() -> None:
+    operations = FakeOperations()
+    from tui.screens.changes import change_row_of
+
+    drift = {one.table: change_row_of(one) for one in operations.project().drift}
+    changes = merge(drift, operations.staged_marks)
+    assert [one.table for one in changes] == ["menu_sales", "oven_load"]
+    assert summary(changes, "alice") == "2 differences   1 staged by you"
+    assert summary(changes, "bob") == "2 differences   0 staged by you   1 by others"
+    assert "D by alice" in plain(row(changes[1], 80, "alice"))
+
+
+def test_a_plan_says_what_it_loses_and_why_it_cannot_be_executed() -> None:
+    plan = sample_plan()
+    view = FakeOperations().plan("7f3a")
+    assert view is not None
+    assert summary_of(plan) == "2 rebuild, 1 record, 1 restart, 1 delete"
+    assert losses(plan) == (
+        "crm_orders: table crm_orders__v1, 18,220 rows, its checkpoint; "
+        "files and checkpoint are kept until 7 days after the run",
+    )
+    assert state_of_plan(plan, view.row, NOW) == ""
+    assert "expired" in state_of_plan(plan, view.row, NOW + 99_999)
+    assert "applied" in state_of_plan(plan, replace(view.row, status="applied", run_id="7f3a-1"), NOW)
+    assert "nothing" in state_of_plan(replace(plan, steps=()), view.row, NOW)
+    for node in plan.nodes:
+        assert line_width(node_row(node, column_widths(plan.nodes, 79))) <= 80
+    assert plain(heading(plan, view.row, "dev", NOW, 80)[0]).startswith(" PLAN 7f3a")
+
+
+def test_a_step_says_what_it_waits_for() -> None:
+    run = sample_run(NOW)
+    assert "needs 2, 4" in plain(step_row(run.steps[4], (2, 4), (), 80, LOOK))
+
+
+def test_statements_sort_worst_first_and_equal_ones_by_name() -> None:
+    rows = sorted(WORLD.statements.values(), key=sort_key("lag"))
+    assert [one.table for one in rows[:3]] == ["orders_paid", "oven_load", "crm_orders"]
+    assert next(one.table for one in sorted(WORLD.statements.values(), key=sort_key("state"))) == "orders_paid"
+
+
+@pytest.mark.parametrize(
+    ("environ", "palette"),
+    [
+        ({"TERM": "xterm-256color"}, "dark"),
+        ({"TERM": "xterm-256color", "COLORFGBG": "0;15"}, "light"),
+        ({"TERM": "xterm-256color", "NO_COLOR": "1"}, "mono"),
+        ({"TERM": "xterm"}, "sixteen"),
+        ({"TERM": "vt100"}, "mono"),
+        ({"TERM": "xterm", "HEADGATE_THEME": "light"}, "light"),
+    ],
+)
+def test_the_palette_follows_the_terminal(environ: dict[str, str], palette: str) -> None:
+    assert choose_palette(environ).name == palette
+
+
+def test_glyphs_follow_the_locale() -> None:
+    assert choose_glyphs({"LANG": "de_DE.UTF-8"}) is UNICODE
+    assert choose_glyphs({"LANG": "de_DE.UTF-8", "LC_ALL": "C"}) is ASCII
+    assert choose_glyphs({}) is ASCII
+
+
+def test_help_explains_every_sign_that_the_screens_show() -> None:
+    from core.plan.descriptions import GLYPH_BY_ACTION, UNDO_BY_ACTION
+
+    folder = Path(__file__).parents[3] / "tui" / "help"
+    plans, console = ((folder / f"{name}.md").read_text() for name in ("plans", "console"))
+    for action, sign in GLYPH_BY_ACTION.items():
+        assert f"\n    {sign}  {action}" in plans
+    for word in UNDO_BY_ACTION.values():
+        assert f"\n    {word} " in plans
+    for sign in ("~12k", "ERR", "x3 shared", "[D] [X]", "AGE", "(S start)"):
+        assert sign in console
+
+
+def test_a_row_is_the_same_on_paper_and_on_screen() -> None:
+    plan = sample_plan()
+    printed = plan_lines(plan, 79)
+    widths = column_widths(plan.nodes, 79)
+    assert plain(columns(widths)).strip() in [line.strip() for line in printed]
+    for node in plan.nodes:
+        assert plain(node_row(node, widths)).strip() in [line.strip() for line in printed]

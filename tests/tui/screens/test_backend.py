@@ -1,0 +1,130 @@
+"""The console's questions answered from a real ledger: what changed is read, and what cannot be read is said."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from core.model.names import TableName
+from state.row_types import EventRow, StagedRow
+from tests.terminal.ledger_under_load import figures_of, make, name_of, place_of, row_of, write
+from tui.presentation.view.ledger_view import freshness, make_ledger_view
+from tui.screens.backend import ConsoleBackend
+from tui.services.environment_service import EnvironmentService
+
+
+@pytest.fixture
+def ledger(tmp_path: Path):
+    with make(tmp_path, 50) as written:
+        yield written
+
+
+@pytest.fixture
+def answers(ledger, tmp_path: Path):
+    operations = EnvironmentService(place_of(tmp_path), {})
+    yield ConsoleBackend(operations)
+    operations.close()
+
+
+def test_a_ledger_that_was_not_written_gives_the_same_object(answers: ConsoleBackend) -> None:
+    first = answers.snapshot(None)
+    assert answers.snapshot(first) is first
+
+
+def test_new_figures_leave_every_deployment_the_same_object(answers: ConsoleBackend, ledger) -> None:
+    first = answers.snapshot(None)
+    ledger.put_measurements([figures_of(7, 5.0, 4321)])
+    second = answers.snapshot(first)
+    assert second.deployments is first.deployments
+    assert second.measurements[(name_of(7), 1)].lag_rows == 4321
+    assert second.measurements[(name_of(8), 1)] is first.measurements[(name_of(8), 1)]
+
+
+def test_a_world_made_after_another_equals_one_made_anew(answers: ConsoleBackend, ledger) -> None:
+    chance = random.Random(3)
+    snapshot = answers.snapshot(None)
+    world = make_ledger_view(snapshot)
+    for turn in range(6):
+        write(ledger, chance, 50, 9)
+        if turn == 3:
+            ledger.update_deployment(name_of(4), 1, state="failed", error_class="E", error="it failed")
+        if turn == 4:
+            ledger.stage(StagedRow("alice", "/p", name_of(2), "deploy", 1.0))
+        snapshot = answers.snapshot(snapshot)
+        world = make_ledger_view(snapshot, world)
+        assert world == make_ledger_view(snapshot)
+    assert world.statements[name_of(4)].deployment.error == "it failed"
+    assert world.statements[name_of(2)].staged
+
+
+def test_a_new_version_and_a_delete_arrive(answers: ConsoleBackend, ledger) -> None:
+    snapshot = answers.snapshot(None)
+    ledger.put_deployment(row_of(77, 1.0))
+    ledger.tombstone(name_of(5), 1, drop_after=9e9, trash="/trash")
+    world = make_ledger_view(answers.snapshot(snapshot), make_ledger_view(snapshot))
+    assert name_of(77) in world.statements
+    assert name_of(5) not in world.statements
+
+
+def test_the_first_glance_has_what_the_whole_reading_shows_in_lists(answers: ConsoleBackend) -> None:
+    glance, whole = make_ledger_view(answers.glance()), make_ledger_view(answers.snapshot(None))
+    assert list(glance.statements) == list(whole.statements)
+    for name, statement in glance.statements.items():
+        full = whole.statements[name]
+        assert (statement.state, statement.lag_rows, statement.trend) == (full.state, full.lag_rows, full.trend)
+
+
+def test_without_a_ledger_it_says_what_to_do_and_raises_nothing(tmp_path: Path) -> None:
+    answers = ConsoleBackend(EnvironmentService(place_of(tmp_path / "nothing"), {}))
+    for snapshot in (answers.glance(), answers.snapshot(None)):
+        assert "never started" in snapshot.problem
+        assert "headgate up" in snapshot.remedy
+        assert freshness(snapshot, 0.0).words == "NO LEDGER"
+
+
+def test_a_ledger_that_vanishes_leaves_what_was_known_and_comes_back(
+    answers: ConsoleBackend, ledger, tmp_path: Path
+) -> None:
+    first = answers.snapshot(None)
+    (tmp_path / "ledger.db").rename(tmp_path / "away.db")
+    gone = answers.snapshot(first)
+    if gone is not first:
+        assert gone.problem
+        assert gone.deployments == first.deployments
+        again = answers.snapshot(gone)
+        assert again.problem
+        assert again.deployments == first.deployments
+    (tmp_path / "away.db").rename(tmp_path / "ledger.db")
+    back = answers.snapshot(gone)
+    assert not back.problem
+    assert {row.table for row in back.deployments} == {row.table for row in first.deployments}
+
+
+def test_a_plan_or_a_run_that_is_not_there_is_none(answers: ConsoleBackend) -> None:
+    assert answers.plan("ffff") is None
+    assert answers.run("ffff") is None
+
+
+def test_detail_of_a_statement_is_equal_until_something_changes(answers: ConsoleBackend, ledger) -> None:
+    first = answers.detail(name_of(3))
+    assert answers.detail(name_of(3)) == first
+    ledger.put_measurements([figures_of(3, 6.0, 1)])
+    assert answers.detail(name_of(3)) != first
+    assert answers.detail(TableName("unknown_table")).versions == ()
+
+
+def test_what_is_asked_to_be_typed_is_the_agent_s_own_ladder(answers: ConsoleBackend) -> None:
+    assert answers.confirmation("stop", ["a"]).text == "yes"
+    assert answers.confirmation("stop", ["a", "b"]).text == "2"
+    assert answers.confirmation("run_cancel", ["7f3a-01c2f"]).text == "7f3a"
+    many = answers.confirmation("stop", [f"t{n}" for n in range(30)])
+    assert (many.level, many.text.split()[0]) == ("C3", "dev")
+
+
+def test_events_are_those_of_the_tables_that_are_asked_for(answers: ConsoleBackend, ledger) -> None:
+    for n, table in enumerate((name_of(1), name_of(2), name_of(3), "")):
+        ledger.add_event(EventRow(0, float(n), table, 1, "state", f"event {n}"))
+    assert [event.summary for event in answers.events(())] == ["event 3", "event 2", "event 1", "event 0"]
+    assert [event.summary for event in answers.events((name_of(2),))] == ["event 1"]
+    assert [event.summary for event in answers.events((name_of(3), name_of(1)))] == ["event 2", "event 0"]
+    assert answers.snapshot(None).events == answers.glance().events == answers.events(())

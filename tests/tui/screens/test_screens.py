@@ -1,0 +1,346 @@
+"""Screens by keys: what is asked, what is sent, and above all what is not."""
+
+import pytest
+
+from tests.terminal.in_memory_backend import FakeOperations
+from tests.tui.console_harness import Console, in_console
+
+
+async def find(console: Console, table: str) -> None:
+    """Put the cursor on a table of the tree."""
+    assert console.page.table.choose(table)
+    await console.pilot.pause()
+
+
+def test_stop_is_sent_after_yes_and_enter_and_names_what_is_below() -> None:
+    async def scenario(console: Console) -> None:
+        await find(console, "order_items")
+        await console.press("T")
+        assert "STOP order_items in pizzeria dev" in console.dialog()
+        assert "below: 3 statements will get no new rows" in console.dialog()
+        assert "headgate stop order_items --env dev" in console.dialog()
+        await console.type("yes")
+        await console.press("enter")
+        await console.until(lambda: bool(console.operations.calls), "the stop")
+        assert console.operations.calls == [("stop", ("order_items",), "yes")]
+
+    in_console(scenario)
+
+
+@pytest.mark.parametrize(
+    "keys", [("enter",), ("escape",), ("y", "enter"), ("y", "e", "s"), ("Y", "E", "S", "enter"), ("ctrl+c",)]
+)
+def test_anything_but_the_expected_text_and_enter_sends_nothing(keys: tuple[str, ...]) -> None:
+    async def scenario(console: Console) -> None:
+        await find(console, "order_items")
+        await console.press("T", *keys)
+        assert console.operations.calls == []
+
+    in_console(scenario)
+
+
+def test_a_dialog_takes_no_key_in_its_first_moments() -> None:
+    async def scenario(console: Console) -> None:
+        await find(console, "order_items")
+        await console.press("T")
+        console.clocks["tick"] = console.page.answering.opened_at + 0.3
+        await console.pilot.press("y", "e", "s", "enter")
+        assert console.page.answering.typed == ""
+        assert console.operations.calls == []
+
+    in_console(scenario)
+
+
+def test_enter_in_the_same_burst_as_the_text_does_not_confirm() -> None:
+    async def scenario(console: Console) -> None:
+        await find(console, "order_items")
+        await console.press("T")
+        console.pass_time(1.0)
+        await console.pilot.press("y", "e", "s", "enter")
+        assert "one burst" in console.dialog()
+        assert console.operations.calls == []
+
+    in_console(scenario)
+
+
+def test_a_question_is_about_the_rows_it_was_asked_about_even_when_they_move() -> None:
+    async def scenario(console: Console) -> None:
+        await find(console, "order_items")
+        await console.press("T")
+        console.operations.drop("order_items")
+        await console.world()
+        await console.type("yes")
+        await console.press("enter")
+        await console.until(lambda: bool(console.operations.calls), "the stop")
+        assert console.operations.calls[0][1] == ("order_items",)
+
+    in_console(scenario)
+
+
+def test_a_vanished_statement_leaves_a_ghost_on_which_no_key_acts() -> None:
+    async def scenario(console: Console) -> None:
+        await find(console, "till")
+        console.operations.drop("till")
+        console.pass_time(1.0)
+        await console.world()
+        assert "till" in console.text()
+        await console.press("T")
+        assert console.page.answering is None
+        assert "gone" in console.flash()
+        console.pass_time(6.0)
+        await console.world()
+        assert "till" not in console.page.table.ids
+
+    in_console(scenario)
+
+
+def test_a_filter_leaves_no_ghosts_of_what_it_hides() -> None:
+    async def scenario(console: Console) -> None:
+        await console.press("/")
+        await console.type("till")
+        await console.press("enter", "G")
+        assert list(console.page.table.ids) == ["product:sales", "layer:sales/fact", "till"]
+        await console.press("T")
+        assert "STOP till" in console.dialog()
+
+    in_console(scenario)
+
+
+def test_a_key_just_pressed_keeps_every_row_in_its_place() -> None:
+    async def scenario(console: Console) -> None:
+        await console.press("tab", "o", "o")
+        assert console.page.crumb()[0] == ("statements", "by lag")
+        before = list(console.page.table.ids)
+        console.operations.change("till", lag_rows=99_999)
+        await console.pilot.press("j")
+        await console.world()
+        assert list(console.page.table.ids) == before
+        console.pass_time(0.2)
+        await console.world()
+        assert console.page.table.ids[0] == "till"
+
+    in_console(scenario)
+
+
+def test_the_cursor_stays_on_its_statement_when_rows_move() -> None:
+    async def scenario(console: Console) -> None:
+        await console.press("tab", "o", "o")
+        console.page.table.choose("menu_sales")
+        console.operations.change("till", lag_rows=99_999)
+        console.pass_time(1.0)
+        await console.world()
+        assert console.page.table.cursor_id == "menu_sales"
+
+    in_console(scenario)
+
+
+def test_a_set_asks_for_its_count_and_names_what_the_filter_hides() -> None:
+    async def scenario(console: Console) -> None:
+        await find(console, "till")
+        await console.press("space")
+        await find(console, "menu_sales")
+        await console.press("space", "/")
+        await console.type("menu")
+        await console.press("enter", "T")
+        assert "STOP 2 statements" in console.dialog()
+        assert "till (hidden by your filter)" in console.dialog()
+        assert "type 2 and Enter" in console.dialog()
+
+    in_console(scenario)
+
+
+def test_in_a_protected_environment_one_statement_asks_for_its_name() -> None:
+    async def scenario(console: Console) -> None:
+        assert "PROD protected" in console.lines(console.page.banner_line)
+        await find(console, "till")
+        await console.press("T")
+        assert "pizzeria PROD protected" in console.dialog()
+        assert "type till and Enter" in console.dialog()
+
+    in_console(scenario, protected=True)
+
+
+def test_stale_data_disables_staging_and_restart_and_never_stop() -> None:
+    async def scenario(console: Console) -> None:
+        await find(console, "till")
+        console.pass_time(42.0)
+        await console.world()
+        assert "STALE" in console.lines(console.page.banner_line)
+        for key in "DXUSR":
+            await console.press(key)
+            assert console.page.answering is None
+            assert "old" in console.flash()
+        await console.press("T")
+        assert "STOP till" in console.dialog()
+        assert "data 49s old" in console.dialog()
+        assert console.operations.calls == []
+
+    in_console(scenario)
+
+
+def test_an_external_table_is_never_acted_on() -> None:
+    async def scenario(console: Console) -> None:
+        await find(console, "pizzas")
+        for key in "TSRX":
+            await console.press(key)
+            assert console.page.answering is None
+            assert "external" in console.flash()
+
+    in_console(scenario)
+
+
+def test_a_paste_is_text_in_a_filter_and_nothing_elsewhere() -> None:
+    async def scenario(console: Console) -> None:
+        from textual import events
+
+        await find(console, "till")
+        console.app.post_message(events.Paste("T\nyes\n"))
+        await console.pilot.pause()
+        assert console.page.answering is None
+        await console.press("T")
+        console.pass_time(1.0)
+        console.app.post_message(events.Paste("yes\n"))
+        await console.pilot.pause()
+        assert "type it" in console.dialog()
+        await console.press("enter", "/")
+        console.app.post_message(events.Paste("menu\nT"))
+        await console.pilot.pause()
+        assert console.page.filter_text == "menu"
+        assert console.operations.calls == []
+
+    in_console(scenario)
+
+
+def test_staging_needs_no_question_and_is_sent_at_once() -> None:
+    async def scenario(console: Console) -> None:
+        await find(console, "till")
+        await console.press("D")
+        await console.until(lambda: bool(console.operations.calls), "the stage")
+        assert console.operations.calls == [("stage", ("till",), "deploy")]
+
+    in_console(scenario)
+
+
+def test_a_plan_is_executed_after_environment_and_hash_were_typed() -> None:
+    async def scenario(console: Console) -> None:
+        await console.press("p")
+        await console.until(lambda: "rebuild + 1" in console.text(), "the changes")
+        await console.press("enter")
+        await console.until(lambda: "PLAN 7f3a" in console.text(), "the review")
+        await console.press("E")
+        said = " ".join(word.strip("│ ") for word in console.dialog().splitlines())
+        assert "LOST" in said and "for good" not in said
+        assert "files and checkpoint are kept until 7 days after the run" in said
+        await console.type("dev 7f3a")
+        await console.press("enter")
+        await console.until(lambda: "RUN 9f2c" in console.text(), "the run")
+        assert console.operations.calls[-1] == ("apply", "7f3a" * 16, "dev 7f3a")
+
+    in_console(scenario)
+
+
+def test_leaving_a_run_sends_nothing() -> None:
+    async def scenario(console: Console) -> None:
+        await console.press(":")
+        await console.type("run 9f2c")
+        await console.press("enter")
+        await console.until(lambda: "RUN 9f2c" in console.text(), "the run")
+        await console.press("ctrl+c")
+        assert "runs and statements go on" in console.flash()
+        await console.press("q")
+        assert console.page.page_name == "home"
+        assert console.operations.calls == []
+
+    in_console(scenario)
+
+
+def test_env_leaves_for_another_environment_and_for_no_other_name() -> None:
+    async def scenario(console: Console) -> None:
+        for name, flash in (("staging", "started here: dev, prod"), (console.app.desk.place.environment, "this is")):
+            await console.press(":")
+            await console.type(f"env {name}")
+            await console.press("enter")
+            await console.until(lambda said=flash: said in console.flash(), "the answer")
+        await console.press(":")
+        await console.type("env prod")
+        await console.press("enter")
+        await console.until(lambda: console.app.return_value == "prod", "the console leaves")
+
+    in_console(scenario)
+
+
+def test_cancel_asks_and_is_sent() -> None:
+    async def scenario(console: Console) -> None:
+        console.app.go("run", run_id="9f2c")
+        await console.until(lambda: "RUN 9f2c" in console.text(), "the run")
+        await console.press("C")
+        assert "CANCEL run 9f2c" in console.dialog()
+        await console.type(console.page.answering.question.expected)
+        await console.press("enter")
+        await console.until(lambda: bool(console.operations.calls), "the cancel")
+        assert console.operations.calls[0][0] == "cancel"
+
+    in_console(scenario)
+
+
+def test_no_lower_case_key_anywhere_calls_an_act() -> None:
+    async def scenario(console: Console) -> None:
+        for name in ("home", "statements", "changes", "audit", "log", "runs"):
+            if name != "home":
+                console.app.go(name)
+                await console.pilot.pause()
+            for key in "abcdefghijklmnoprstuvwxyz":
+                if console.page.page_name == name and key not in "qp":
+                    await console.press(key)
+                    console.page.entry = None
+            console.app.go_home()
+            await console.pilot.pause()
+        assert console.operations.calls == []
+
+    in_console(scenario)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
+def test_every_screen_draws_at_every_size(size: tuple[int, int]) -> None:
+    async def scenario(console: Console) -> None:
+        wanted = {
+            "statements": ({}, "menu_sales"), "detail": ({"table": "oven_load"}, "VERDICT"), "changes": ({},
+            "rebuild + 1"),
+            "review": ({"plan_hash": "7f3a"}, "PLAN 7f3a"), "run": ({"run_id": "9f2c"}, "RUN 9f2c"),
+            "runs": ({}, "9f2c9f"),
+            "audit": ({}, "bob"), "log": ({}, "headgate stop crm_orders"), "help": ({}, "KEYS on home"),
+        }  # fmt: skip
+        for name, (arguments, words) in wanted.items():
+            console.app.go(name, **arguments)
+            await console.until(lambda words=words: words in console.text(), f"{name}: {words}")
+            console.app.leave()
+            await console.pilot.pause()
+
+    in_console(scenario, size=size)
+
+
+@pytest.mark.parametrize("size", [(79, 24), (80, 23), (20, 5), (1, 1)])
+def test_a_terminal_that_is_too_small_is_told_what_is_needed(size: tuple[int, int]) -> None:
+    async def scenario(console: Console) -> None:
+        await console.pilot.resize_terminal(*size)
+        await console.until(lambda: "needs 80x24"[: size[0]] in console.text(), "the sentence")
+        await console.press("T", "j")
+        assert console.page.answering is None
+        await console.pilot.resize_terminal(80, 24)
+        await console.until(lambda: "kitchen" in console.text(), "the tree again")
+
+    in_console(scenario)
+
+
+def test_a_console_without_a_ledger_says_what_to_do() -> None:
+    operations = FakeOperations()
+    operations.current = type(operations.current)(
+        read_at=0.0, problem="pizzeria dev was never started on this machine", remedy="start it: headgate up"
+    )
+
+    async def scenario(console: Console) -> None:
+        assert "NO LEDGER" in console.text()
+        assert "never started" in console.text()
+        assert "headgate up" in console.text()
+
+    in_console(scenario, operations=operations)

@@ -1,0 +1,290 @@
+"""Projects, statements, processes and teardown: what both front ends stand on."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.model.errors import InvalidProject, LedgerUnavailable, Refused, UsageError
+from core.model.names import TableName
+from core.project.model import Layer
+from tui.agent_client import agent_process, os_processes
+from tui.project_folder import project_reader
+from tui.project_folder.environment_selection import SelectedEnvironment
+from tui.project_folder.project_reader import DeclaredTable
+from tui.services import demo_project, deployed_statements, teardown
+from tui.services.environment_service import EnvironmentService
+
+SLEEP = "import time; time.sleep(60)"
+
+
+def test_declared_tables_are_known_from_the_names_of_their_files(folder: Path) -> None:
+    assert project_reader.declared_tables(str(folder)) == (
+        DeclaredTable("a", "p", Layer.SOURCE, external=False),
+        DeclaredTable("b", "p", Layer.FACT, external=False),
+        DeclaredTable("landed", "p", Layer.SOURCE, external=True),
+    )
+
+
+def test_names_of_files_and_the_real_reading_agree(place: SelectedEnvironment) -> None:
+    project = project_reader.parse(place, project_reader.read_texts(place.folder))[0]
+    found = project_reader.declared_tables(place.folder)
+    assert [(entry.table, entry.product, entry.layer, entry.external) for entry in found] == [
+        (table.name, table.product, table.layer, table.external) for table in project.tables.values()
+    ]
+
+
+def test_texts_are_those_of_headgate_yml_and_of_pipelines_alone(folder: Path) -> None:
+    (folder / "data" / "tables").mkdir(parents=True)
+    (folder / "data" / "tables" / "x.sql").write_text("no")
+    (folder / "notes.sql").write_text("no")
+    (folder / "pipelines" / "notes.txt").write_text("no")
+    assert all(
+        path == "headgate.yml" or path.startswith("pipelines/") for path in project_reader.read_texts(str(folder))
+    )
+    assert not any("notes" in path for path in project_reader.read_texts(str(folder)))
+
+
+def test_an_unreadable_file_is_named(folder: Path) -> None:
+    (folder / "pipelines/facts/p/b/b.yml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UsageError) as refused:
+        project_reader.read_texts(str(folder))
+    assert "b.yml" in refused.value.summary
+
+
+def test_a_project_that_is_gone_says_so(folder: Path, place: SelectedEnvironment) -> None:
+    folder.rename(folder.parent / "elsewhere")
+    with pytest.raises(UsageError) as refused:
+        project_reader.read_texts(place.folder)
+    assert "gone" in refused.value.summary
+
+
+def test_a_project_is_read_again_only_when_a_file_changed(folder: Path, place: SelectedEnvironment) -> None:
+    reader = project_reader.ProjectReader(place, {})
+    first = reader.read().project
+    assert reader.read().project is first
+    (folder / "pipelines/facts/p/b/sql-scripts/dml.b.sql").write_text(
+        "INSERT INTO b SELECT id, kind FROM STREAM a; -- x"
+    )
+    assert reader.read().project is not first
+
+
+def test_problems_come_all_at_once(folder: Path, place: SelectedEnvironment) -> None:
+    (folder / "pipelines/facts/p/b/sql-scripts/dml.b.sql").write_text("INSERT INTO b SELECT id FROM STREAM nowhere")
+    (folder / "pipelines/facts/p/b/b.yml").write_text("triger: 5 seconds")
+    with pytest.raises(InvalidProject) as refused:
+        project_reader.parse(place, project_reader.read_texts(place.folder))
+    assert len(refused.value.problems) >= 2
+
+
+def test_an_environment_never_started_says_how_to_start_it(place: SelectedEnvironment) -> None:
+    with pytest.raises(LedgerUnavailable) as refused:
+        EnvironmentService(place, {}).snapshot()
+    assert refused.value.remedy == "start it: headgate up"
+
+
+def test_drift_is_told_by_revision(folder: Path, place: SelectedEnvironment, ledger: Any, deployed: Any) -> None:
+    from core.project.revision import revision_hash
+    from core.project_files.revision_reader import revision_of
+
+    operations = EnvironmentService(place, {})
+    texts = revision_of(operations.project().tables[TableName("a")]).texts
+    ledger.put_deployment(deployed("a", revision=revision_hash(texts)))
+    ledger.put_deployment(deployed("gone"))
+    assert operations.drift() == deployed_statements.ProjectDrift(
+        changed=(), new=(TableName("b"),), gone=(TableName("gone"),)
+    )
+    (folder / "pipelines/sources/p/a/sql-scripts/dml.a.sql").write_text(
+        "INSERT INTO a SELECT id, kind FROM STREAM landed -- x"
+    )
+    assert operations.drift().changed == ("a",)
+
+
+def test_a_deleted_table_is_no_difference_until_its_files_say_something_else(
+    folder: Path, place: SelectedEnvironment, ledger: Any, deployed: Any
+) -> None:
+    from core.project.revision import revision_hash
+    from core.project_files.revision_reader import revision_of
+
+    operations = EnvironmentService(place, {})
+    texts = revision_of(operations.project().tables[TableName("b")]).texts
+    for version, revision in ((1, "older"), (2, revision_hash(texts))):
+        ledger.put_deployment(deployed("b", version=version, revision=revision, active=version == 2))
+        ledger.tombstone(TableName("b"), version, drop_after=9e9, trash="/trash")
+    assert operations.drift().new == ("a",)
+    (folder / "pipelines/facts/p/b/sql-scripts/dml.b.sql").write_text(
+        "INSERT INTO b SELECT id, kind FROM STREAM a WHERE id > 0;"
+    )
+    assert operations.drift().new == ("a", "b")
+
+
+def test_the_stage_is_recorded_as_what_is_typed_and_unstage_says_what_was_on_it(
+    place: SelectedEnvironment, agent: Any
+) -> None:
+    agent.script["unstage"] = {"unstaged": ["b"]}
+    operations = EnvironmentService(place, {})
+    operations.stage([TableName("b"), TableName("a")], verb="delete")
+    assert operations.unstage([TableName("a"), TableName("b")]) == ("b",)
+    assert [request["line"] for request in agent.heard] == [":delete a b", ":unstage a b"]
+
+
+def test_one_line_a_table_is_the_version_that_serves(ledger: Any, deployed: Any, place: SelectedEnvironment) -> None:
+    ledger.put_deployment(deployed("a", version=1, active=True))
+    ledger.put_deployment(deployed("a", version=2, active=False, state="starting"))
+    snapshot = EnvironmentService(place, {}).snapshot()
+    assert [(line.table, line.version) for line in snapshot.serving] == [("a", 1)]
+    assert len(snapshot.statements) == 2
+
+
+def test_a_child_is_started_isolated_in_a_session_of_its_own(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    program = (
+        "import json, os, sys; print(json.dumps([os.getcwd(), os.getsid(0) == os.getpid(), sys.flags.isolated, "
+        "os.umask(0), os.environ.get('PYTHONPATH'), sorted(os.listdir('/dev/fd'))[:3]]))"
+    )
+    inherited = os.open(tmp_path, os.O_RDONLY)
+    os.set_inheritable(inherited, True)
+    child = os_processes.start_detached([sys.executable, "-I", "-c", program], {"PYTHONPATH": "."}, str(log))
+    child.wait(30)
+    os.close(inherited)
+    assert json.loads(log.read_text()) == ["/", True, 1, os_processes.UMASK, None, ["0", "1", "2"]]
+
+
+def test_a_process_is_known_by_pid_and_start_and_can_be_ended() -> None:
+    child = subprocess.Popen([sys.executable, "-c", SLEEP])
+    found = os_processes.identify(child.pid)
+    assert found and found.alive
+    assert not os_processes.OsProcess(child.pid, "another start").alive
+    assert os_processes.end_process(found, patience_s=10.0) and not found.alive
+    assert os_processes.identify(child.pid) is None
+
+
+def test_nobody_elses_process_is_taken_for_the_agent(place: SelectedEnvironment) -> None:
+    child = subprocess.Popen([sys.executable, "-c", SLEEP])
+    Path(place.where.home).mkdir(parents=True)
+    Path(place.where.lock).write_text(str(child.pid))
+    Path(place.data).mkdir()
+    Path(place.data, "generator.lock").write_text(str(child.pid))
+    Path(place.where.pool_file).write_text(json.dumps({"pid": child.pid, "marker": "feed"}))
+    try:
+        assert agent_process.find_agent_process(place) is None
+        assert teardown.still_running(place) == []
+    finally:
+        child.kill()
+        child.wait()
+
+
+def test_the_agent_of_a_protected_environment_is_never_started(folder: Path, tmp_path: Path) -> None:
+    from tui.agent_client.socket_client import AgentClient
+    from tui.project_folder.environment_selection import select_environment
+
+    prod = select_environment({"HEADGATE_HOME": str(tmp_path / "home")}, str(folder), environment="prod")
+    with pytest.raises(Refused):
+        agent_process.ensure_running(prod, AgentClient(prod.where.socket, ledger=1), {}, progress=lambda wait: None)
+    assert not Path(prod.where.home).exists()
+
+
+def test_an_agent_that_ends_at_once_is_quoted(place: SelectedEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tui.agent_client.socket_client import AgentClient
+
+    program = "import sys; print('the lock is held', file=sys.stderr); sys.exit(3)"
+    monkeypatch.setattr(agent_process, "agent_command", lambda place: [sys.executable, "-I", "-c", program])
+    with pytest.raises(Refused) as refused:
+        agent_process.ensure_running(place, AgentClient(place.where.socket, ledger=1), {}, progress=lambda wait: None)
+    assert "the lock is held" in refused.value.summary
+
+
+def test_purge_lists_and_deletes_what_carries_our_mark_and_nothing_else(place: SelectedEnvironment) -> None:
+    ours, foreign = Path(place.data, "tables", "a__v1"), Path(place.data, "tables", "notes")
+    checkpoint = Path(place.data, "checkpoints", "a__v1")
+    for path in (ours, foreign, checkpoint):
+        path.mkdir(parents=True)
+    (ours / "_headgate.json").write_text("{}")
+    (checkpoint / "_headgate_owner").write_text("{}")
+    found = teardown.marked(place)
+    assert found == [str(ours), str(checkpoint)]
+    assert teardown.purge(place, found, lambda wait: None) == found
+    assert foreign.exists() and not ours.exists() and not checkpoint.parent.exists()
+
+
+def test_purge_never_follows_a_link(place: SelectedEnvironment, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "_headgate.json").write_text("{}")
+    Path(place.data, "tables").mkdir(parents=True)
+    link = Path(place.data, "tables", "a__v1")
+    link.symlink_to(elsewhere)
+    assert teardown.marked(place) == []
+    with pytest.raises(Refused):
+        teardown.purge(place, [str(link)], lambda wait: None)
+    assert elsewhere.exists()
+
+
+def test_a_folder_without_the_demos_mark_is_no_part_of_a_demo(folder: Path) -> None:
+    assert teardown.demo_parts(str(folder)) == []
+    (folder / teardown.DEMO_FILE).write_text(json.dumps({"made_by": "headgate demo", "project_id": "u"}))
+    (folder / "mine.txt").write_text("mine")
+    assert str(folder / "mine.txt") not in teardown.demo_parts(str(folder))
+    assert str(folder) not in teardown.demo_parts(str(folder))
+
+
+def test_the_demos_folder_is_never_inside_the_clone(tmp_path: Path) -> None:
+    clone = Path(demo_project.__file__).resolve().parents[2]
+    assert demo_project.default_folder(str(tmp_path)) == str(tmp_path / "headgate-demo")
+    assert demo_project.default_folder(str(clone)) == str(clone.parent / "headgate-demo")
+    assert demo_project.default_folder(str(clone / "tests")) == str(clone.parent / "headgate-demo")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("5 seconds", 5.0), ("1 minute", 60.0), ("INTERVAL 2 SECONDS", 2.0), ("500 milliseconds", 0.5)],
+)
+def test_triggers_are_read_as_seconds(text: str, seconds: float) -> None:
+    assert demo_project.trigger_s(text) == seconds
+
+
+def test_the_rounds_of_the_sample_are_those_of_its_own_process(tmp_path: Path) -> None:
+    from pipelines.demo.window_settling import how_many_rounds
+    from tui.project_folder.environment_selection import select_environment
+
+    made = demo_project.copy_sample(str(tmp_path / "demo"), os.environ)
+    place = select_environment({"HEADGATE_HOME": str(tmp_path / "home")}, made["folder"])
+    project = project_reader.parse(place, project_reader.read_texts(place.folder))[0]
+    assert demo_project.rounds_of(project) == how_many_rounds(project)
+
+
+def test_a_ledger_that_still_says_up_is_not_believed_while_the_pool_is_gone(
+    place: SelectedEnvironment, ledger: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path(place.where.pool_file).write_text(json.dumps({"pid": 999_999_999, "marker": "feed"}))
+    waits: list[agent_process.WaitProgress] = []
+
+    def look(wait: agent_process.WaitProgress) -> None:
+        waits.append(wait)
+        Path(place.where.pool_file).unlink(missing_ok=True)
+
+    agent_process.wait_for_pool(place, look, seconds=5.0)
+    assert len(waits) == 1
+
+
+def test_a_folder_is_removed_whole_and_its_links_lead_nowhere(tmp_path: Path) -> None:
+    from tui.services.teardown import remove_tree
+
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / "file").touch()
+    for folder in range(20):
+        deep = tmp_path / "ours" / str(folder) / "state"
+        deep.mkdir(parents=True)
+        for name in range(5):
+            (deep / f"{name}.delta").touch()
+    (tmp_path / "ours/0/elsewhere").symlink_to(kept)
+    (tmp_path / "ours/1/broken").symlink_to(tmp_path / "nowhere")
+    heard: list[int] = []
+    remove_tree(str(tmp_path / "ours"), told=heard.append)
+    assert not (tmp_path / "ours").exists() and (kept / "file").exists()
+    assert heard == sorted(heard) and heard[-1] == 102

@@ -1,0 +1,1 @@
+"""The agent from outside: its socket, the commands that it takes, its process and the pool's."""

@@ -1,0 +1,258 @@
+"""The agent as seen from outside: found, started detached, waited for, ended; a protected one is never started here.
+
+So is the local pool: the process that pool.json names, if it still is that process.
+"""
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from core.model.errors import (
+    AgentUnreachable,
+    HeadgateError,
+    InvalidProject,
+    LedgerUnavailable,
+    PoolUnreachable,
+    Refused,
+    TryAgain,
+    VersionMismatch,
+)
+from state.ledger import LedgerReader
+from state.row_types import EnvironmentRow
+from tui.agent_client import os_processes
+from tui.agent_client.os_processes import OsProcess
+from tui.agent_client.socket_client import AgentClient
+from tui.project_folder.environment_selection import SelectedEnvironment
+
+
+def find_pool_process(place: SelectedEnvironment) -> OsProcess | None:
+    """Find the local pool that pool.json names, if its command line carries the marker written there."""
+    try:
+        server = json.loads(Path(place.where.pool_file).read_text("utf-8"))
+        pid, marker = int(server["pid"]), str(server["marker"])
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+    if not pid:
+        pid = os_processes.written_pid(Path(place.where.home, "pool", "pid")) or 0
+    found = os_processes.identify(pid)
+    return found if found and marker and marker in os_processes.command_of(found.pid) else None
+
+
+def is_pool_gone(place: SelectedEnvironment) -> bool:
+    """Whether a local pool was started here and its process is no longer there."""
+    return Path(place.where.pool_file).exists() and find_pool_process(place) is None
+
+
+AGENT = "pipelines.agent"
+
+AGENT_USUAL_S = 3.0
+POOL_USUAL_S = 15.0
+"""Usual times on 2 cores, shown beside the elapsed ones."""
+
+AGENT_S = 60.0
+POOL_S = 240.0
+"""How long to wait for each; the first start of Spark on a cold disk is slow."""
+
+LOOKS_S = 10.0
+"""Within this time an agent has looked at its pool."""
+
+END_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class WaitProgress:
+    """Something is waited for: for a line of progress."""
+
+    what: str
+    elapsed_s: float
+    usual_s: float
+    detail: str = ""
+
+
+ProgressCallback = Callable[[WaitProgress], None]
+
+
+def is_listening(client: AgentClient) -> bool:
+    """Whether an agent listens now, of whatever version."""
+    try:
+        client.hello()
+    except AgentUnreachable:
+        return False
+    except VersionMismatch:
+        return True
+    return True
+
+
+def ensure_running(
+    place: SelectedEnvironment,
+    client: AgentClient,
+    environ: Mapping[str, str],
+    *,
+    progress: ProgressCallback,
+    by_hand: bool = False,
+) -> bool:
+    """Start the agent unless one answers, then wait for its pool; returns whether it was started here.
+
+    Raises Refused where the environment is protected, HeadgateError with the agent's own last words when it ended,
+    PoolUnreachable when the pool cannot be started.
+    """
+    if is_listening(client):
+        wait_for_pool(place, progress)
+        return False
+    if place.protected and not by_hand:
+        raise Refused(
+            f"no agent serves {place.title}, and the agent of a protected environment is never started from here",
+            remedy=f"run it as a service: headgate up --foreground {place.options}",
+        )
+    make_home(place)
+    mark = _size(place.where.agent_log)
+    child = os_processes.start_detached(agent_command(place), environ, place.where.agent_log)
+    _wait_for_socket(place, client, child, mark, progress)
+    wait_for_pool(place, progress)
+    return True
+
+
+def agent_command(place: SelectedEnvironment) -> list[str]:
+    """Write the agent's own command."""
+    return os_processes.module_command(AGENT, "--project", place.folder, "--env", place.environment)
+
+
+def make_home(place: SelectedEnvironment) -> None:
+    """Make the environment's home with its modes; raises HeadgateError."""
+    try:
+        os.makedirs(place.where.home, mode=0o2750, exist_ok=True)
+    except OSError as error:
+        raise HeadgateError(
+            f"the home {place.where.home} cannot be made: {error.strerror}",
+            remedy="set HEADGATE_HOME to a folder of yours on a local disk",
+        ) from error
+
+
+def wait_for_pool(place: SelectedEnvironment, progress: ProgressCallback, *, seconds: float = POOL_S) -> None:
+    """Wait until the pool is up; raises PoolUnreachable with what it said."""
+    began = time.monotonic()
+    while True:
+        facts = read_environment_row(place)
+        elapsed = time.monotonic() - began
+        # A ledger left by an agent that was killed still says `up`, until the new one has looked.
+        left_over = elapsed < LOOKS_S and is_pool_gone(place)
+        if facts is not None and facts.pool_state == "up" and not left_over:
+            return
+        down = facts is not None and facts.pool_state == "down"
+        if (down and elapsed > 5) or elapsed > seconds:
+            raise PoolUnreachable(
+                f"the pool of {place.title} is {facts.pool_state if facts else 'not known'}"
+                + (f": {facts.pool_detail}" if facts and facts.pool_detail else ""),
+                remedy="headgate doctor checks Java and disk; headgate logs pool shows what Spark said",
+            )
+        detail = facts.pool_detail if facts else ""
+        progress(WaitProgress("pool (Spark Connect)", elapsed, POOL_USUAL_S, detail))
+        time.sleep(0.2)
+
+
+def read_environment_row(place: SelectedEnvironment) -> EnvironmentRow | None:
+    """Read the environment's own row; None while there is no ledger."""
+    try:
+        with LedgerReader(Path(place.where.ledger)) as reader:
+            return reader.facts()
+    except LedgerUnavailable:
+        return None
+
+
+def find_agent_process(place: SelectedEnvironment) -> OsProcess | None:
+    """Find the agent's process: the pid in its lock, or in the ledger, if its command line says that it is ours."""
+    for pid in (os_processes.written_pid(Path(place.where.lock)), _pid_in_ledger(place)):
+        found = os_processes.identify(pid)
+        if found and _is_agent_of(place, os_processes.command_of(found.pid)):
+            return found
+    return None
+
+
+def end_agent(
+    place: SelectedEnvironment, client: AgentClient, *, pool: bool, confirm: str, line: str, progress: ProgressCallback
+) -> bool:
+    """End the agent, and its pool if told to; returns whether there was one. Raises HeadgateError if it stays."""
+    found = find_agent_process(place)
+    if is_listening(client):
+        client.call("exit", {"pool": pool}, confirm=confirm, line=line)
+    elif found is None:
+        return False
+    began = time.monotonic()
+    while found is not None and found.alive:
+        elapsed = time.monotonic() - began
+        if elapsed > END_S:
+            # It answers nobody and does not end: whatever it was doing is in its ledger, and is resumed from there.
+            if not os_processes.end_process(found, patience_s=5.0):
+                raise HeadgateError(
+                    f"the agent (pid {found.pid}) does not end", remedy="end it as its owner or as root"
+                )
+            break
+        progress(WaitProgress("agent and its statements end", elapsed, 5.0))
+        os_processes.wait_gone(found, 0.25)
+    return True
+
+
+def log_tail(path: str, lines: int, *, start: int = 0) -> list[str]:
+    """Give the last lines of a log, at most 256 kB back; empty when there is none."""
+    try:
+        with open(path, "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(start, size - 256 * 1024))
+            return file.read().decode(errors="replace").splitlines()[-lines:]
+    except OSError:
+        return []
+
+
+def _wait_for_socket(
+    place: SelectedEnvironment,
+    client: AgentClient,
+    child: "subprocess.Popen[bytes]",
+    mark: int,
+    progress: ProgressCallback,
+) -> None:
+    began = time.monotonic()
+    while not is_listening(client):
+        elapsed = time.monotonic() - began
+        code = child.poll()
+        if code is not None and not is_listening(client):
+            said = next(
+                (line for line in reversed(log_tail(place.where.agent_log, 40, start=mark)) if line.strip()), ""
+            )
+            kind = _KIND_BY_CODE.get(code, HeadgateError)
+            raise kind(
+                f"the agent ended at once (code {code}): {said.strip() or 'it said nothing'}",
+                remedy="headgate doctor checks what it needs; headgate logs agent shows all it said",
+            )
+        if elapsed > AGENT_S:
+            raise AgentUnreachable(
+                f"the agent of {place.title} does not answer after {AGENT_S:.0f} s", remedy="headgate logs agent"
+            )
+        progress(WaitProgress("agent", elapsed, AGENT_USUAL_S))
+        time.sleep(0.05)
+
+
+_KIND_BY_CODE: dict[int, type[HeadgateError]] = {2: InvalidProject, 3: Refused, 4: TryAgain}
+"""What the agent's exit code means; the command ends with the same."""
+
+
+def _is_agent_of(place: SelectedEnvironment, command_line: str) -> bool:
+    return AGENT in command_line and place.folder in command_line and f"--env {place.environment}" in command_line
+
+
+def _pid_in_ledger(place: SelectedEnvironment) -> int | None:
+    try:
+        facts = read_environment_row(place)
+    except VersionMismatch:
+        return None
+    return facts.agent_pid if facts else None
+
+
+def _size(path: str) -> int:
+    try:
+        return os.path.getsize(path)
+    except OSError:
+        return 0

@@ -1,0 +1,145 @@
+"""Child processes and other people's: started detached from terminal, folder and imports, ended by their own identity.
+
+A process is only ever signalled when pid *and* start time are those that were written down: pids are used again.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from core.model.errors import HeadgateError
+
+UMASK = 0o027
+
+
+@dataclass(frozen=True, slots=True)
+class OsProcess:
+    """A process of this machine, told apart from a later one with the same pid."""
+
+    pid: int
+    started: str
+    """What the kernel says of its start; compared, never read."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether this very process still runs (a zombie does not)."""
+        return bool(self.started) and started(self.pid) == self.started
+
+
+def module_command(module: str, *words: str) -> list[str]:
+    """Write the command of a child: isolated, so that neither PYTHONPATH nor the folder decide what is imported."""
+    return [sys.executable, "-I", "-m", module, *words]
+
+
+def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Give a child's environment variables: ours, without what would change its imports."""
+    return {name: value for name, value in environ.items() if name not in ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP")}
+
+
+def start_detached(command: Sequence[str], environ: Mapping[str, str], log: str) -> subprocess.Popen[bytes]:
+    """Start a daemon in a session of its own, its output appended to `log`; raises HeadgateError."""
+    try:
+        descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o640)
+    except OSError as error:
+        raise HeadgateError(
+            f"{log} cannot be written: {error.strerror}", remedy="headgate doctor checks the home"
+        ) from error
+    try:
+        return subprocess.Popen(
+            list(command),
+            cwd="/",
+            env=child_environment(environ),
+            stdin=subprocess.DEVNULL,
+            stdout=descriptor,
+            stderr=descriptor,
+            close_fds=True,
+            start_new_session=True,
+            umask=UMASK,
+        )
+    except OSError as error:
+        raise HeadgateError(f"{command[0]} cannot be started: {error.strerror}", remedy="headgate doctor") from error
+    finally:
+        os.close(descriptor)
+
+
+def identify(pid: int | None) -> OsProcess | None:
+    """Identify a running process by its pid; None when there is none."""
+    if not pid or pid <= 1:
+        return None
+    found = started(pid)
+    return OsProcess(pid, found) if found else None
+
+
+def started(pid: int) -> str:
+    """Ask the kernel when a process started; empty when it is gone or a zombie."""
+    stat = Path(f"/proc/{pid}/stat")
+    if Path("/proc/self/stat").exists():
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            return ""
+        # proc(5): after the name come state (field 3) and, as field 22, the start in clock ticks since boot.
+        return "" if fields[0] in "ZX" else fields[19]
+    said = _ps(pid, "stat=,lstart=").strip()
+    return "" if not said or said.startswith("Z") else said.partition(" ")[2].strip()
+
+
+def command_of(pid: int) -> str:
+    """Give a process's command line, its words parted by blanks; empty when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+    except OSError:
+        return _ps(pid, "command=").strip() if not Path("/proc/self").exists() else ""
+
+
+def written_pid(path: Path) -> int | None:
+    """Read a pid that somebody wrote into a file; None when there is none."""
+    try:
+        return int(path.read_text("ascii").strip())
+    except (OSError, ValueError):
+        return None
+
+
+def end_process(process: OsProcess, *, patience_s: float) -> bool:
+    """Ask a process to end, then make it; returns whether it is gone."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if not process.alive:
+            return True
+        try:
+            os.kill(process.pid, number)
+        except ProcessLookupError:
+            return True
+        except PermissionError:
+            return False
+        if wait_gone(process, patience_s):
+            return True
+    return not process.alive
+
+
+def wait_gone(process: OsProcess, seconds: float) -> bool:
+    """Wait until a process is gone; returns whether it is."""
+    ends_at = time.monotonic() + seconds
+    while process.alive:
+        if time.monotonic() >= ends_at:
+            return False
+        _reap(process.pid)
+        time.sleep(0.05)
+    return True
+
+
+def _reap(pid: int) -> None:
+    """Take the exit status of a child of ours, or it would stay as a zombie."""
+    try:
+        os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        return
+
+
+def _ps(pid: int, columns: str) -> str:
+    done = subprocess.run(["ps", "-o", columns, "-p", str(pid)], capture_output=True, text=True, check=False)
+    return done.stdout

@@ -1,0 +1,178 @@
+"""The console's side of the agent's socket: one connection per call, a deadline on each.
+
+Never trusted by the agent: who calls comes from the kernel, and the confirmation's level is computed again over there.
+"""
+
+import socket
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from core.ipc import framing
+from core.ipc.framing import PROGRAM_VERSION
+from core.model.errors import AgentUnreachable, HeadgateError, TryAgain, VersionMismatch, error_from_json
+
+CONNECT_S = 2.0
+
+DEADLINES_S = {
+    "status": 3.0,
+    "stop": 30.0,
+    "start": 60.0,
+    "restart": 90.0,
+    "submit_plan": 60.0,
+    "apply": 30.0,
+    "run": 30.0,
+    "stage": 10.0,
+    "unstage": 10.0,
+    "peek": 60.0,
+    "opinion": 60.0,
+    "exit": 90.0,
+}
+"""Seconds that a call may take; an act that the agent went on with is found again in the ledger."""
+
+WITH_AN_OLDER_AGENT = frozenset({"status", "stop", "exit"})
+"""What a newer program may ask of an older agent: nothing that the two could understand differently."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentVersions:
+    """Versions of the agent that answered."""
+
+    program: str
+    protocol: int
+    ledger: int
+
+
+class AgentClient:
+    """Sends one command at a time to one environment's agent; safe to share between threads."""
+
+    def __init__(self, path: str, *, ledger: int, title: str = "") -> None:
+        self._path = path
+        self._ledger = ledger
+        self._title = title or path
+
+    def call(
+        self, op: str, args: dict[str, Any] | None = None, *, confirm: str | None = None, line: str = ""
+    ) -> dict[str, Any]:
+        """Send a command and return its result; raises what the agent refused it with, AgentUnreachable, TryAgain.
+
+        `confirm` is the text that the act's confirmation level asks for; `line` the command that does the same.
+        """
+        ends_at = time.monotonic() + DEADLINES_S.get(op, 30.0)
+        with self._connect() as connection:
+            try:
+                self._greet(connection, op)
+                request = {"id": 1, "op": op, "args": args or {}, "confirm": confirm, "line": line}
+                _send(connection, request, ends_at)
+                answer = _receive(connection, ends_at)
+            except TimeoutError as error:
+                raise TryAgain(
+                    f"the agent of {self._title} did not answer `{op}` within {DEADLINES_S.get(op, 30.0):.0f} s",
+                    remedy="it may still be done: look at `headgate ls` and `headgate audit`, then try again",
+                ) from error
+            except (EOFError, OSError) as error:
+                raise AgentUnreachable(
+                    f"the agent of {self._title} ended while it was asked for `{op}`",
+                    remedy="start it again: headgate up; it goes on from its ledger",
+                ) from error
+            except framing.BadFrame as error:
+                raise VersionMismatch(
+                    f"the agent of {self._title} does not speak this program's protocol: {error}",
+                    remedy="restart the agent with this program: headgate down --keep-pool, headgate up",
+                ) from error
+        if answer.get("ok"):
+            result = answer.get("result")
+            return result if isinstance(result, dict) else {}
+        raise _refusal(answer)
+
+    def hello(self) -> AgentVersions:
+        """Exchange versions and nothing else; raises AgentUnreachable."""
+        with self._connect() as connection:
+            try:
+                return self._exchange(connection)
+            except (EOFError, OSError, framing.BadFrame) as error:
+                raise AgentUnreachable(
+                    f"something else than an agent answers at {self._path}", remedy="headgate doctor says what"
+                ) from error
+
+    def _connect(self) -> socket.socket:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.settimeout(CONNECT_S)
+        try:
+            connection.connect(self._path)
+        except PermissionError as error:
+            connection.close()
+            raise AgentUnreachable(
+                f"this user may not command the agent of {self._title}",
+                remedy="ask its owner to be added to the group of its socket; the ledger can still be read",
+            ) from error
+        except OSError as error:
+            connection.close()
+            raise AgentUnreachable(f"no agent answers for {self._title}", remedy="start it: headgate up") from error
+        return connection
+
+    def _greet(self, connection: socket.socket, op: str) -> None:
+        """Compare versions (architecture.md §1) and refuse what cannot be understood alike."""
+        theirs = self._exchange(connection)
+        if theirs.ledger > self._ledger or theirs.protocol > framing.PROTOCOL:
+            raise VersionMismatch(
+                f"the agent is Headgate {theirs.program} (protocol {theirs.protocol}, ledger {theirs.ledger}), this "
+                f"program is {PROGRAM_VERSION} (protocol {framing.PROTOCOL}, ledger {self._ledger})",
+                remedy=f"use Headgate {theirs.program} or newer",
+            )
+        if theirs.protocol < framing.PROTOCOL and op not in WITH_AN_OLDER_AGENT:
+            raise VersionMismatch(
+                f"the agent is Headgate {theirs.program}, older than this program ({PROGRAM_VERSION}): "
+                "look and stop only",
+                remedy="restart the agent (statements keep running): headgate down --keep-pool, then headgate up",
+            )
+
+    def _exchange(self, connection: socket.socket) -> AgentVersions:
+        ends_at = time.monotonic() + CONNECT_S
+        ours = {"program": PROGRAM_VERSION, "protocol": framing.PROTOCOL, "ledger": self._ledger}
+        _send(connection, {"hello": ours}, ends_at)
+        answer = _receive(connection, ends_at)
+        hello = answer.get("hello")
+        if not isinstance(hello, dict):
+            if answer.get("ok") is False:
+                raise _refusal(answer)
+            raise framing.BadFrame("a greeting was not answered with one")
+        return AgentVersions(
+            program=str(hello.get("program", "?")),
+            protocol=int(hello.get("protocol", 0)),
+            ledger=int(hello.get("ledger", 0)),
+        )
+
+
+def _refusal(answer: dict[str, Any]) -> HeadgateError:
+    error = answer.get("error")
+    return error_from_json(error if isinstance(error, dict) else {"summary": "the agent refused without a reason"})
+
+
+def _send(connection: socket.socket, message: dict[str, Any], ends_at: float) -> None:
+    connection.settimeout(_left(ends_at))
+    connection.sendall(framing.encode_frame(message))
+
+
+def _receive(connection: socket.socket, ends_at: float) -> dict[str, Any]:
+    size = framing.frame_length(_exactly(connection, framing.FRAME_HEADER, ends_at))
+    return framing.decode_frame(_exactly(connection, size, ends_at))
+
+
+def _exactly(connection: socket.socket, count: int, ends_at: float) -> bytes:
+    parts: list[bytes] = []
+    while count:
+        connection.settimeout(_left(ends_at))
+        part = connection.recv(min(count, 1 << 20))
+        if not part:
+            raise EOFError
+        parts.append(part)
+        count -= len(part)
+    return b"".join(parts)
+
+
+def _left(ends_at: float) -> float:
+    left = ends_at - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left

@@ -1,0 +1,1 @@
+"""What every command shares: arguments, command table, output streams, exit codes."""

@@ -1,0 +1,123 @@
+"""Every command: its group, one sentence, an example, its arguments and the function that carries it out."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tui.command_line import arguments
+from tui.command_line.arguments import CommandParser
+
+
+@dataclass(frozen=True, slots=True)
+class CommandSpec:
+    """One command of the line."""
+
+    name: str
+    group: str
+    summary: str
+    example: str
+    """Complete lines, as they would be typed."""
+    runs: str
+    """`module:function` below `tui.commands`."""
+    arguments: Callable[[CommandParser], None]
+    places: bool = True
+    """Whether it takes --project and --env."""
+
+
+LOOK, CHANGE, ACT, HOUSE = "look", "change", "act now", "environment"
+
+COMMAND_SPECS = (
+    CommandSpec("ls", LOOK, "List statements: state, version, lag, trend.",
+                "headgate ls --product kitchen\nheadgate ls --json --fail-on failed,lag>1k", "ls:ls", arguments.ls),
+    CommandSpec("show", LOOK, "Show one statement: figures, parents, readers, versions.", "headgate show fct_orders",
+                "show:show", arguments.show),
+    CommandSpec("peek", LOOK, "Print some rows of a table.", "headgate peek fct_orders -n 5", "peek:peek",
+                arguments.peek),
+    CommandSpec("lag", LOOK, "Show how far behind each input every statement is.", "headgate lag fct_orders", "lag:lag",
+                arguments.ls),
+    CommandSpec("lineage", LOOK, "Follow a column to what it stands on, or to what it feeds.",
+                "headgate lineage fct_revenue.revenue_cents\nheadgate lineage orders.status --down --json\n"
+                "headgate lineage fct_revenue --svg lineage.svg", "lineage:lineage", arguments.lineage),
+    CommandSpec("inventory", LOOK, "List every table with what feeds it, who reads it, and what serves.",
+                "headgate inventory --product kitchen\nheadgate inventory --unused\n"
+                "headgate inventory --cross-product --json", "inventory:inventory", arguments.inventory),
+    CommandSpec("report", LOOK, "Show the hierarchy of a table: what it stands on, and what it feeds.",
+                "headgate report fct_orders\nheadgate report src_orders --down --depth 2 --yaml\n"
+                "headgate report fct_orders --up --svg fct_orders.svg", "report:report", arguments.report),
+    CommandSpec("health", LOOK, "Sum up states, lag and errors by product and layer.",
+                "headgate health\nheadgate health kitchen sales --fail-on failed,stalled --json", "health:health",
+                arguments.health),
+    CommandSpec("impact", LOOK, "Say what happens below a table if it is rebuilt or dropped, or loses a column.",
+                "headgate impact src_orders\nheadgate impact src_orders.status\n"
+                "headgate impact src_orders --children all --json", "impact:impact", arguments.impact),
+    CommandSpec("wait", LOOK, "Wait until statements are in a state or have caught up.",
+                "headgate wait fct_orders --lag 0 --timeout 120\nheadgate wait --state running", "wait:wait",
+                arguments.wait),
+    CommandSpec("events", LOOK, "List state changes and exceptions.", "headgate events fct_orders -n 20",
+                "events_logs_audit:events", arguments.events),
+    CommandSpec("logs", LOOK, "Print what agent, pool or console wrote.", "headgate logs pool -n 100",
+                "events_logs_audit:logs", arguments.logs),
+    CommandSpec("audit", LOOK, "List who did what, when, to what.", "headgate audit -n 20", "events_logs_audit:audit",
+                arguments.audit),
+    CommandSpec("plan", CHANGE, "Say what a deploy or a delete would do, and hand it to the agent.",
+                "headgate plan fct_orders --children all --exclude fct_tips\nheadgate plan delete crm_visits\n"
+                "headgate plan --product sales --observed observed.yml --json --exit-code\n"
+                "headgate plan --changed-since main --children kitchen,sales --observed observed.yml\n"
+                "headgate plan fct_orders --save plan.json\nheadgate plan diff 7f3a 91bc\n"
+                "headgate plan --changed-since main --offline --markdown\n"
+                "headgate plan --list tables.txt --layer facts --dir pipelines/facts/sales\n"
+                "headgate plan fct_orders --rebuild --from 2026-01-31T06:00Z\n"
+                "headgate plan fct_orders --strategy fct_orders=partial@2026-01-31\n"
+                "headgate plan --all --keep-table\n"
+                "headgate plan delete --pipeline fct_orders", "plan:plan", arguments.plan),
+    CommandSpec("export", CHANGE, "Write what is deployed, for plans that are computed elsewhere.",
+                "headgate export observed --env prod -o observed.yml\nheadgate export observed --json", "export:export",
+                arguments.export),
+    CommandSpec("sql", CHANGE, "Say what a statement reads, keeps as state and writes.",
+                "headgate sql dml.fct_orders.sql --spark\nheadgate sql - --json\nheadgate sql old.sql --reads stream",
+                "sql_diff:sql", arguments.sql),
+    CommandSpec("diff", CHANGE, "Say what kind of change an edit is, and what a deploy would do with it.",
+                "headgate diff old.sql new.sql\nheadgate diff HEAD:./dml.orders.sql dml.orders.sql --json",
+                "sql_diff:diff", arguments.diff),
+    CommandSpec("review", CHANGE, "List plans, or show one in full.",
+                "headgate review\nheadgate review 7f3a\nheadgate review plan.json", "review_approve:review",
+                arguments.review),
+    CommandSpec("approve", CHANGE, "Approve another login's plan.", "headgate approve 7f3a", "review_approve:approve",
+                arguments.approve),
+    CommandSpec("apply", CHANGE, "Execute a plan and wait for it.",
+                "headgate apply 7f3a --confirm 'dev 7f3a'\nheadgate apply plan.json", "apply:apply", arguments.apply),
+    CommandSpec("runs", CHANGE, "List runs, show one, or pause, resume, cancel, retry, skip.",
+                "headgate runs\nheadgate runs 7f3a-01c2f --follow\nheadgate runs retry 7f3a-01c2f", "runs:runs",
+                arguments.runs),
+    CommandSpec("delete", CHANGE, "Delete tables that nothing reads: plan, review and apply in one.",
+                "headgate delete crm_visits\nheadgate delete --pipeline fct_orders --children all", "apply:delete",
+                arguments.delete),
+    CommandSpec("stop", ACT, "Stop statements now; their checkpoints stay.", "headgate stop fct_orders --yes",
+                "stop_start_restart:stop", arguments.act),
+    CommandSpec("start", ACT, "Start stopped statements on their checkpoints.", "headgate start fct_orders --yes",
+                "stop_start_restart:start", arguments.act),
+    CommandSpec("restart", ACT, "Stop and start statements on their checkpoints.", "headgate restart fct_orders --yes",
+                "stop_start_restart:restart", arguments.act),
+    CommandSpec("up", HOUSE, "Start the agent and its pool.", "headgate up --env dev", "up_down:up", arguments.up),
+    CommandSpec("down", HOUSE, "Stop agent, pool and generator; nothing keeps running.",
+                "headgate down\nheadgate down --purge --confirm pizzeria", "up_down:down", arguments.down),
+    CommandSpec("policy", HOUSE, "Show what an environment allows, or have what its files say recorded.",
+                "headgate policy show --env prod\nheadgate policy apply --env prod\nheadgate policy approve --env prod",
+                "policy:policy", arguments.policy),
+    CommandSpec("doctor", HOUSE, "Check Java, Python, home, disk, terminal, agent, pool and ledger.",
+                "headgate doctor --json", "doctor:doctor", arguments.doctor),
+    CommandSpec("demo", HOUSE, "Operate a sample company: the pizzeria.",
+                "headgate demo\nheadgate demo ./my-demo --no-console\nheadgate demo settle\n"
+                "headgate demo change filter",
+                "demo:demo", arguments.demo, places=False),
+    CommandSpec("init", HOUSE, "Write a new project, or a new table, that runs.",
+                "headgate init pizzeria\n"
+                "headgate init table fct_orders --product sales --layer facts --reads src_orders",
+                "init:init", arguments.init),
+    CommandSpec("help", HOUSE, "Print a topic of the manual.", "headgate help plans", "help_completion:manual",
+                arguments.help, places=False),
+    CommandSpec("completion", HOUSE, "Print the completion of bash or zsh, with table names.",
+                "source <(headgate completion bash)", "help_completion:completion", arguments.completion),
+)  # fmt: skip
+"""Every command, in the order of `headgate --help`."""
+
+SPEC_BY_NAME = {verb.name: verb for verb in COMMAND_SPECS}

@@ -1,0 +1,68 @@
+"""What every command is given: arguments, voice, and the environment it is about, found when first asked for."""
+
+import argparse
+import os
+from collections.abc import Mapping
+from functools import cached_property
+
+from core.model.errors import ConfirmationNeeded, UsageError
+from tui.command_line.output import CommandOutput
+from tui.project_folder.environment_selection import SelectedEnvironment, absolute_environ, select_environment
+from tui.services.environment_service import EnvironmentService
+
+
+class CommandContext:
+    """One run of one command."""
+
+    def __init__(self, args: argparse.Namespace, voice: CommandOutput, environ: Mapping[str, str]) -> None:
+        self.args = args
+        self.voice = voice
+        try:
+            self.cwd = os.getcwd()
+        except FileNotFoundError as error:
+            raise UsageError("the folder that you are in is gone", remedy="cd to one that exists") from error
+        self.environ = absolute_environ(environ, self.cwd)
+
+    @cached_property
+    def place(self) -> SelectedEnvironment:
+        """The environment that is meant; raises UsageError."""
+        return select_environment(
+            self.environ,
+            self.cwd,
+            project=getattr(self.args, "project", None),
+            environment=getattr(self.args, "env", None),
+        )
+
+    @cached_property
+    def operations(self) -> EnvironmentService:
+        """Everything that can be done there."""
+        return EnvironmentService(self.place, self.environ)
+
+    def announce(self) -> None:
+        """Say where the act happens, before it does."""
+        self.voice.say(f"{self.place.title}  ({self.place.folder})")
+
+    def confirm(self, text: str, question: str) -> str:
+        """Get the text that a confirmation asks for: --confirm, else typed on a terminal; raises ConfirmationNeeded."""
+        if not text:
+            return ""
+        given = getattr(self.args, "confirm", None)
+        if given is None and text == "yes" and getattr(self.args, "yes", False):
+            given = "yes"
+        if given is None and self.voice.interactive and not self.voice.as_json:
+            self.voice.say(question)
+            given = ask(f"type {text!r} and Enter to go on, Enter alone to leave it: ")
+            if not given:
+                raise ConfirmationNeeded("nothing was typed, nothing was done")
+        if given is None or given.strip() != text:
+            said = "nothing was given" if given is None else f"{given!r} was given"
+            raise ConfirmationNeeded(f"this needs the confirmation {text!r}; {said}", remedy=f"--confirm '{text}'")
+        return text
+
+
+def ask(prompt: str) -> str:
+    """Ask on the terminal, on stderr; an end of input is an empty answer."""
+    import sys
+
+    print(prompt, end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip()

@@ -1,0 +1,104 @@
+"""The outer edge of the command line: every outcome becomes an exit code and, at most, two lines; never a traceback."""
+
+import importlib
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+
+from core.model.errors import HeadgateError
+from tui import VERSION
+from tui.command_line.command_table import SPEC_BY_NAME
+from tui.command_line.context import CommandContext
+from tui.command_line.output import CommandOutput, StdoutNotWritten, open_streams, silence_stdout
+from tui.command_line.parser import build_parser, check_command, command_name
+
+INTERRUPTED = 130
+
+GOES_ON_BY_COMMAND = {
+    "up": "agent and pool go on starting: headgate up waits for them again, headgate down ends them",
+    "down": "what was told to end goes on ending: headgate down again proves that nothing runs",
+    "demo": "what was started goes on: headgate demo comes back to it, headgate down in its folder ends it",
+    "wait": "nothing was changed by waiting: headgate ls shows how it is",
+    "apply": "if the run has begun, it goes on: headgate runs shows it, headgate runs ID --follow comes back to it",
+    "approve": "it may still be approved: headgate review ID shows it",
+    "delete": "if the run has begun, it goes on: headgate runs shows it, headgate runs ID --follow comes back to it",
+    "runs": "the run goes on: headgate runs ID --follow comes back to it",
+    "stop": "it may still be done: headgate ls shows it, headgate audit who asked",
+    "start": "it may still be done: headgate ls shows it, headgate audit who asked",
+    "restart": "it may still be done: headgate ls shows it, headgate audit who asked",
+}
+"""What a command that was interrupted leaves behind, and how to look at it again."""
+
+
+def run_command_line(argv: list[str]) -> int:
+    """Run one command line; returns 0 done, 1 failed, 2 usage, 3 refused, 4 try again, 130 interrupted."""
+    open_streams()
+    voice = CommandOutput(as_json="--json" in argv)
+    try:
+        code = _ended(argv, voice)
+        sys.stdout.flush()
+        return code
+    except StdoutNotWritten as error:
+        voice.say(f"headgate: {error.summary}\n  {error.remedy}")
+        return error.exit_code
+    except HeadgateError as error:
+        return _quietly(partial(voice.fail, error))
+    except BrokenPipeError:
+        silence_stdout()
+        return 0
+    except KeyboardInterrupt:
+        voice.say(f"interrupted; {GOES_ON_BY_COMMAND.get(command_name(argv) or '', 'nothing was changed')}")
+        return INTERRUPTED
+    except Exception:
+        # The outer edge: whatever was not foreseen is our bug, and is told as one sentence with its place.
+        return _quietly(partial(_unexpected, argv, voice))
+
+
+def _ended(argv: list[str], voice: CommandOutput) -> int:
+    """Run, and give the exit code also where argparse ends the process: what --help wrote is not flushed then."""
+    try:
+        return _run(argv, voice)
+    except SystemExit as helped:
+        return int(helped.code or 0)
+
+
+def _run(argv: list[str], voice: CommandOutput) -> int:
+    # A shell that runs us in the background may have left SIGINT ignored; Ctrl-C must detach, not be lost.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    check_command(argv)
+    args = build_parser().parse_args(argv)
+    if args.version is True:
+        voice.print([f"headgate {VERSION}"])
+        return 0
+    name = "console:console" if args.verb is None else SPEC_BY_NAME[args.verb].runs
+    module, _, function = name.partition(":")
+    command: Callable[[CommandContext], int] = getattr(importlib.import_module(f"tui.commands.{module}"), function)
+    return command(CommandContext(args, voice, os.environ))
+
+
+def _quietly(say: Callable[[], int]) -> int:
+    try:
+        return say()
+    except (BrokenPipeError, StdoutNotWritten):
+        silence_stdout()
+        return 1
+
+
+def _unexpected(argv: list[str], voice: CommandOutput) -> int:
+    import traceback
+
+    path = os.path.join(tempfile.gettempdir(), f"headgate-{os.getuid()}-error.log")
+    text = f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} headgate {VERSION} {argv}\n{traceback.format_exc()}\n"
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(descriptor, "a", encoding="utf-8") as file:
+            file.write(text)
+    except OSError:
+        path = "nowhere: it cannot be written"
+    kind = sys.exc_info()[0]
+    summary = f"headgate failed in a way that it should not ({kind.__name__ if kind else 'unknown'})"
+    return voice.fail(HeadgateError(summary, remedy=f"what happened was written to {path}; please report it"))

@@ -1,0 +1,159 @@
+"""What a command says: data on stdout, everything for people on stderr, a line of progress on a terminal."""
+
+import io
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, TextIO
+
+from core.model.errors import HeadgateError, InvalidProject
+from core.text.escaping import escape_control_characters
+from tui.agent_client.agent_process import WaitProgress
+
+EVERY_S = 10.0
+"""Where nobody watches, a wait is mentioned this often."""
+
+
+class StdoutNotWritten(HeadgateError):
+    """What a command found could not be written to stdout."""
+
+
+class CommandOutput:
+    """One command's two streams."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self.as_json = as_json
+        self.interactive = sys.stdin.isatty() and sys.stderr.isatty()
+        self._waiting = ""
+        self._said_at = 0.0
+
+    def say(self, text: str) -> None:
+        """Narrate, on stderr: one line or several, without other control characters than tabs."""
+        self.clear()
+        # A log on a full disk, or one that nobody reads any more, must not keep an act from being sent.
+        with suppress(OSError):
+            print("\n".join(map(escape_control_characters, text.split("\n"))), file=sys.stderr, flush=True)
+
+    def print(self, lines: Iterable[str]) -> None:
+        """Print data for people, on stdout: what is in one of `lines` stays on one line."""
+        self.clear()
+        with _told():
+            for line in lines:
+                print(escape_control_characters(line))
+            sys.stdout.flush()
+
+    def data(self, value: Any) -> None:
+        """Print data for programs, on stdout."""
+        self.clear()
+        with _told():
+            print(json.dumps(value, indent=2, ensure_ascii=not _is_unicode(sys.stdout), sort_keys=False))
+            sys.stdout.flush()
+
+    def progress(self, wait: WaitProgress) -> None:
+        """Show a wait: what, elapsed, usual time; rewritten in place on a terminal."""
+        usual = f" of about {wait.usual_s:.0f} s" if wait.usual_s else ""
+        text = escape_control_characters(
+            f"  {wait.what}: {wait.elapsed_s:.0f} s{usual}" + (f"  {wait.detail}" if wait.detail else "")
+        )
+        if sys.stderr.isatty():
+            width = shutil.get_terminal_size().columns - 1
+            if text != self._waiting:
+                print(f"\r\x1b[K{text[:width]}", end="", file=sys.stderr, flush=True)
+        elif not self._waiting.startswith(f"  {wait.what}:") or time.monotonic() - self._said_at > EVERY_S:
+            self.say(text)
+            self._said_at = time.monotonic()
+        else:
+            return
+        self._waiting = text
+
+    def clear(self) -> None:
+        """Take the line of progress away."""
+        if self._waiting and sys.stderr.isatty():
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        self._waiting = ""
+
+    def fail(self, error: HeadgateError) -> int:
+        """Say what went wrong and what to do; returns the exit code."""
+        problems = error.problems if isinstance(error, InvalidProject) else ()
+        if self.as_json:
+            body: dict[str, Any] = {"error": error.as_json()}
+            if isinstance(error, InvalidProject):
+                body["problems"] = list(problems)
+            self.data(body)
+        else:
+            for problem in problems:
+                self.say(problem_line(problem))
+            self.say(
+                f"headgate: {escape_control_characters(error.summary)}"
+                + (f"\n  {escape_control_characters(error.remedy)}" if error.remedy else "")
+            )
+        return error.exit_code
+
+
+def problem_line(problem: dict[str, object]) -> str:
+    """Write a Problem as compilers do: place, severity, what, remedy."""
+    place = str(problem.get("file") or "")
+    for part in ("line", "column"):
+        if problem.get(part):
+            place += f":{problem[part]}"
+    remedy = f"\n    {escape_control_characters(str(problem['remedy']))}" if problem.get("remedy") else ""
+    return (
+        escape_control_characters(f"{place}: {problem.get('severity')}: {problem.get('summary')}".removeprefix(": "))
+        + remedy
+    )
+
+
+def format_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, right: Iterable[str] = ()) -> list[str]:
+    """Lay rows out in columns; those named in `right` are right-aligned, the last is never padded."""
+    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
+    aligned = set(right)
+    lines = []
+    for row in (head, *rows):
+        cells = [
+            cell.rjust(width) if name in aligned else cell.ljust(width)
+            for cell, width, name in zip(row, widths, head, strict=True)
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return lines
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Turn a stdout that takes nothing into StdoutNotWritten; one whose reader has gone stays a BrokenPipeError."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        silence_stdout()
+        raise StdoutNotWritten(
+            f"stdout cannot be written: {error.strerror}", remedy="write it where there is room"
+        ) from error
+
+
+def open_streams() -> None:
+    """Open what the shell closed (`>&-`) on nowhere, or the next file that is opened becomes our stdout.
+
+    Output that its encoding cannot write is replaced, in JSON escaped.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            # The lowest free descriptor is given out first: this stream's own.
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 (it stays open)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # No letter that a terminal cannot show, and no name of a file that is no text, keeps a command from ending.
+            stream.reconfigure(errors="backslashreplace" if _is_unicode(stream) else "replace")
+
+
+def _is_unicode(stream: TextIO) -> bool:
+    return "utf" in (stream.encoding or "").lower()
+
+
+def silence_stdout() -> None:
+    """Point stdout nowhere after its reader has gone, or the interpreter complains on exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

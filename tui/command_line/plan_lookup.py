@@ -1,0 +1,117 @@
+"""Plans as they are named on the command line: by the start of a hash, or by the file that holds one."""
+
+import os
+import re
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from core.model.errors import LedgerUnavailable, Refused
+from core.plan.model import Plan
+from state.row_types import ApprovalRow, PlanRow
+from tui.command_line.context import CommandContext
+from tui.presentation.styling.value_formatting import moment
+from tui.services import plan_files
+
+if TYPE_CHECKING:
+    from core.plan.file import SavedPlan
+    from core.plan.rendering import PlanStanding
+
+_HASH = re.compile(r"[0-9a-f]*\Z")
+"""What is a hash is never looked for as a file: `./7f3a` names one that is called so."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedPlan:
+    """A plan with what is known of it beside itself."""
+
+    plan: Plan
+    row: PlanRow | None
+    """None while no agent has it."""
+    saved: "SavedPlan | None"
+    approvals: tuple[ApprovalRow, ...] = ()
+
+    @property
+    def author(self) -> str:
+        """Who handed it over first; before that, who planned it."""
+        return self.row.author if self.row else self.saved.author if self.saved else ""
+
+    @property
+    def approved(self) -> int:
+        """How many others than its author approved it."""
+        author = self.row.author_uid if self.row else None
+        return sum(one.uid != author for one in self.approvals)
+
+    @property
+    def status(self) -> str:
+        """open, applied, expired or refused; before it has expired `not submitted` while no agent has it."""
+        if self.row is None:
+            return "expired" if self.saved and self.saved.expires_at < time.time() else "not submitted"
+        return plan_status(self.row, time.time())
+
+
+def find_plan(context: CommandContext, word: str) -> NamedPlan:
+    """Find a plan by hash or file; raises UsageError, Refused for a file of another project or environment."""
+    if _HASH.match(word):
+        row = context.operations.plan_row(word)
+        return NamedPlan(context.operations.plan(row.hash), row, None, context.operations.reader.approvals(row.hash))
+    saved = plan_files.read(os.path.join(context.cwd, word), context.place)
+    there = _row(context, saved.plan.hash)
+    approvals = context.operations.reader.approvals(there.hash) if there else ()
+    return NamedPlan(saved.plan, there, saved, approvals)
+
+
+def submit_saved_plan(context: CommandContext, proposal: NamedPlan) -> PlanRow:
+    """Give a saved plan to the agent, which refuses it unless it plans the same; one that it has is what it is."""
+    if proposal.saved is not None:
+        context.operations.submit_saved(proposal.saved)
+    return context.operations.plan_row(proposal.plan.hash)
+
+
+def submitted_plan_row(proposal: NamedPlan) -> PlanRow:
+    """Give the row of a plan that the agent has; raises Refused."""
+    if proposal.row is None:
+        raise Refused(
+            f"plan {proposal.plan.hash[:12]} is not with the agent yet",
+            remedy="its author hands it over, and executes it once it is approved: headgate apply FILE",
+        )
+    return proposal.row
+
+
+def plan_status_as_json(proposal: NamedPlan) -> dict[str, Any]:
+    """Give what is known of a plan beside itself as a JSON object; null is not known yet."""
+    row, saved = proposal.row, proposal.saved
+    return {
+        "author": proposal.author,
+        "created_at": row.created_at if row else saved.created_at if saved else None,
+        "expires_at": row.expires_at if row else saved.expires_at if saved else None,
+        "status": proposal.status,
+        "run": row.run_id or None if row else None,
+        "approvals": [{"login": one.login, "at": one.at} for one in proposal.approvals],
+    }
+
+
+def plan_status_words(proposal: NamedPlan) -> "PlanStanding":
+    """Give what is known of a plan beside itself as it stands above its rows."""
+    from core.plan.rendering import PlanStanding
+
+    row, now = proposal.row, time.time()
+    if row is None:
+        ends = proposal.saved.expires_at if proposal.saved else now
+        return PlanStanding(proposal.author, moment(ends, now), closed="expired" if ends < now else "not submitted")
+    state = plan_status(row, now)
+    closed = "" if state == "open" else f"already applied, run {row.run_id}" if state == "applied" else state
+    return PlanStanding(row.author, moment(row.expires_at, now), proposal.approved, closed)
+
+
+def plan_status(row: PlanRow, now: float) -> str:
+    """Say whether a plan is open, applied, expired or refused."""
+    return "expired" if row.status == "open" and row.expires_at < now else row.status
+
+
+def _row(context: CommandContext, plan_hash: str) -> PlanRow | None:
+    try:
+        row = context.operations.reader.plan(plan_hash)
+    except LedgerUnavailable:
+        return None
+    return row if row and row.hash == plan_hash else None

@@ -1,0 +1,88 @@
+"""The scope and the options of `plan` and `delete`, from their arguments to a request."""
+
+import argparse
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from core.model.errors import UsageError
+from core.model.names import TableName, parse_table_name
+from core.plan.request import PlanRequest
+from tui.command_line.context import CommandContext
+from tui.project_folder import request_scope
+
+if TYPE_CHECKING:
+    from core.project_files.git_comparison import GitComparison
+
+REQUEST_VERBS = ("deploy", "delete")
+
+
+@dataclass(frozen=True, slots=True)
+class PlanArguments:
+    """A request, with what is only of use on this side."""
+
+    request: PlanRequest
+    """Normal: what is planned has the same one."""
+    places: Mapping[TableName, str]
+    """Where a list file names a table."""
+    since: "GitComparison | None" = None
+    """What was found with `--changed-since`."""
+
+
+def read_request(context: CommandContext, *, verb: str = "") -> PlanArguments:
+    """Read the scope from the arguments, and whatever file, folder or reference they name; raises UsageError.
+
+    Without `verb` the first word may be one; else it is deploy.
+    """
+    from core.plan.request import parse_children, parse_choices, parse_layer, parse_start, parse_tables
+    from core.planning.scope import normal_request
+
+    args = context.args
+    words = list(args.tables)
+    if not verb:
+        verb = words.pop(0) if words and words[0] in REQUEST_VERBS else "deploy"
+    _refuse_nothing(args, words, verb)
+    tables = [parse_table_name(word) for word in words]
+    listed = request_scope.read_lists(args.list, context.cwd)
+    for line in request_scope.repeated(tables, listed):
+        context.voice.say(line)
+    folders = [request_scope.find_folder(each, context.cwd, context.place.folder) for each in args.dir]
+    start = getattr(args, "start", None)
+    since = _since(context)
+    request = PlanRequest(
+        verb=verb,
+        tables=(*tables, *(each.table for each in listed), *(since.changed if since else ())),
+        products=tuple(args.product),
+        layers=tuple(parse_layer(word) for word in args.layer),
+        folders=tuple(folders),
+        pipelines=tuple(chain.from_iterable(map(parse_tables, args.pipeline))),
+        changed_since=since.reference if since else "",
+        gone=since.gone if since else (),
+        settings=since.settings if since else (),
+        everything=args.all,
+        children=parse_children(args.children) if args.children is not None else "",
+        exclude=tuple(chain.from_iterable(map(parse_tables, args.exclude))),
+        rebuild=getattr(args, "rebuild", False),
+        keep_table=getattr(args, "keep_table", False),
+        start=parse_start(start) if start is not None else "",
+        choices=parse_choices(getattr(args, "strategy", ())),
+    )
+    return PlanArguments(normal_request(request), {each.table: each.place for each in reversed(listed)}, since)
+
+
+def _since(context: CommandContext) -> "GitComparison | None":
+    reference = getattr(context.args, "changed_since", None)
+    return context.operations.since(reference) if reference is not None else None
+
+
+def _refuse_nothing(args: argparse.Namespace, words: list[str], verb: str) -> None:
+    if any(not product.strip() for product in args.product):
+        raise UsageError("--product is empty", remedy="name a product; headgate ls shows them")
+    if not (words or getattr(args, "changed_since", None) is not None or any(_scopes(args))):
+        command = "headgate plan" if verb == "deploy" else "headgate plan delete"
+        raise UsageError("nothing is asked for", remedy=f"{command} TABLE…, --product P, or --all")
+
+
+def _scopes(args: argparse.Namespace) -> Iterator[object]:
+    yield from (args.list, args.product, args.layer, args.dir, args.pipeline, args.all)

@@ -1,0 +1,99 @@
+"""What commands print of statements: JSON, cells of lag and state, the age of the data, the result of `--fail-on`."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from core.model.states import State
+from core.text.wording import counted
+from state.registry import StatementLine
+from state.row_types import EnvironmentRow
+from tui.command_line.context import CommandContext
+from tui.command_line.fail_on import matching_conditions
+from tui.presentation.styling.value_formatting import long_duration, short_number, trend_words
+from tui.services.deployed_statements import EnvironmentStatus
+
+RIGHT = ("VER", "LAG", "ROWS", "ERR", "AGE", "IN", "OUT", "FILES", "BYTES", "OLDEST")
+
+
+def statement_as_json(line: StatementLine) -> dict[str, Any]:
+    """Give a line of `ls` as a JSON object; what is not known is null."""
+    return {
+        "table": line.table,
+        "version": line.version,
+        "product": line.product,
+        "layer": line.layer,
+        "owner": line.owner,
+        "state": str(line.state),
+        "state_since": line.state_since or None,
+        "wanted": None if line.external else str(line.wanted),
+        "external": line.external,
+        "active": line.active,
+        "lag_rows": line.lag_rows,
+        "lag_files": line.lag_files,
+        "lag_bytes": line.lag_bytes,
+        "lag_exact": line.exact,
+        "oldest_s": line.oldest_s,
+        "trend": line.trend or "unknown",
+        "rate_rows_s": line.rate_rows_s,
+        "eta_s": line.eta_s,
+        "in_rows_s": line.in_rows_s,
+        "out_rows_s": line.out_rows_s,
+        "rows": line.rows_total,
+        "batch": line.batch,
+        "batch_ms": line.batch_ms,
+        "restarts": line.restarts,
+        "error_class": line.error_class,
+        "measured_at": line.at,
+    }
+
+
+def lag_text(line: StatementLine) -> str:
+    """Write a lag: rows when they are known (`~` when estimated), else files; `?` when nothing is."""
+    if line.state == State.ABSENT:
+        return ""
+    if line.lag_rows is not None:
+        return ("" if line.exact else "~") + short_number(line.lag_rows)
+    return f"{line.lag_files} files" if line.lag_files is not None else "?"
+
+
+def short_or_dash(value: int | None) -> str:
+    """Write a count, `-` when it is not known."""
+    return "-" if value is None else short_number(value)
+
+
+def _trend(line: StatementLine) -> str:
+    from core.model.states import Trend
+
+    if line.state == State.ABSENT:
+        return ""
+    trend = Trend(line.trend) if line.trend in set(Trend) else Trend.UNKNOWN
+    text = trend_words(trend, line.rate_rows_s, line.eta_s)
+    return text if text == str(trend) else f"{trend} {text}"
+
+
+def data_age_line(context: CommandContext, snapshot: EnvironmentStatus | None, lines: Sequence[StatementLine]) -> str:
+    """Say how many of these statements run, on what, and how old that is."""
+    if snapshot is None:
+        return f"{context.place.title}: {counted(len(lines), 'table')} declared, nothing deployed yet"
+    age = snapshot.age_s
+    if age is None:
+        fresh = "no agent ever wrote here"
+    elif snapshot.stale:
+        fresh = f"STALE: last seen {long_duration(age)} ago, no agent writes (headgate up)"
+    else:
+        fresh = f"live, {age:.0f} s old"
+    running = sum(line.state == State.RUNNING for line in lines if not line.external)
+    mine = sum(not line.external for line in lines)
+    return f"{context.place.title}: {running} of {mine} statements running; {_pool(snapshot.facts)}; {fresh}"
+
+
+def _pool(facts: EnvironmentRow) -> str:
+    return f"pool {facts.pool} {facts.pool_state}" + (f" ({facts.pool_detail})" if facts.pool_detail else "")
+
+
+def check_fail_on(context: CommandContext, conditions: Any, lines: Iterable[StatementLine]) -> int:
+    """Say which conditions hold for which statement; 1 where one does."""
+    hits = [(line, word) for line in lines if not line.external for word in matching_conditions(conditions, line)]
+    for line, word in hits:
+        context.voice.say(f"fail-on {word}: {line.table} is {line.state}, lag {lag_text(line) or '-'}")
+    return 1 if hits else 0

@@ -1,0 +1,52 @@
+"""The commands `apply` and `delete`: execute a plan, submitted, from a file or made for the delete, and follow it."""
+
+from core.model.errors import Refused
+from core.plan.model import Plan
+from tui.command_line import plan_lookup
+from tui.command_line.context import CommandContext
+from tui.command_line.plan_request import read_request
+from tui.commands.review_approve import plan_lines
+from tui.commands.runs import follow_run
+from tui.project_folder.request_scope import refuse_unknown
+from tui.services import planner_input
+
+
+def apply(context: CommandContext) -> int:
+    """Execute a submitted plan, or one that a file holds; 1 when a step failed or was blocked."""
+    context.announce()
+    found = plan_lookup.find_plan(context, context.args.plan)
+    plan_lookup.submit_saved_plan(context, found)
+    return _execute(context, found.plan, shown=False)
+
+
+def delete(context: CommandContext) -> int:
+    """Plan a delete, show it, ask, and execute it."""
+    context.announce()
+    asked = read_request(context, verb="delete")
+    operations = context.operations
+    refuse_unknown(operations.project(), planner_input.observe(operations.reader), asked.request, asked.places)
+    submitted = operations.submit(asked.request)
+    if submitted.plan.empty:
+        raise Refused("nothing of this is deployed", remedy="headgate ls shows what is")
+    context.voice.say("\n".join(plan_lines(submitted.plan)))
+    return _execute(context, submitted.plan, shown=True)
+
+
+def _execute(context: CommandContext, plan: Plan, *, shown: bool) -> int:
+    from core.plan.confirmation import confirmation_for_plan
+
+    voice = context.voice
+    needed = confirmation_for_plan(plan)
+    given = getattr(context.args, "confirm", None)
+    if not shown and given is None and voice.interactive:
+        voice.say("\n".join(plan_lines(plan)))
+    loses = [f"  {node.table} loses {', '.join(node.loses)}" for node in plan.nodes if node.loses]
+    confirm = context.confirm(needed.text, "\n".join(["Executing this plan.", *loses]))
+    run_id = context.operations.apply(plan.hash, confirm=confirm)
+    if context.args.detach:
+        if voice.as_json:
+            voice.data({"run": run_id, "plan": plan.hash})
+        else:
+            voice.print([run_id])
+        return 0
+    return follow_run(context, run_id)

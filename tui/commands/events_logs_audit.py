@@ -1,0 +1,127 @@
+"""Commands that tell what happened: events, logs, audit."""
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+from core.model.errors import UsageError
+from core.model.names import parse_table_name
+from state.row_types import AuditRow, EventRow
+from tui.agent_client import agent_process
+from tui.command_line.context import CommandContext
+from tui.project_folder.environment_selection import has_ledger
+
+
+def events(context: CommandContext) -> int:
+    """List events, oldest first; with --follow go on until interrupted."""
+    args, voice = context.args, context.voice
+    table = parse_table_name(args.tables) if args.tables else None
+    reader = context.operations.reader
+    if table and not reader.versions(table):
+        raise UsageError(f"{table} was never deployed here", remedy="headgate ls shows what there is")
+    found = tuple(reversed(context.operations.events(table, _limit(args.limit))))
+    if voice.as_json:
+        voice.data([_event_as_json(event) for event in found])
+        return 0
+    voice.print(_event_line(event) for event in found)
+    if args.follow:
+        _follow_events(context, {event.id: event.count for event in found})
+    return 0
+
+
+def logs(context: CommandContext) -> int:
+    """Print the end of a log."""
+    args, voice = context.args, context.voice
+    where = context.place.where
+    path = {"agent": where.agent_log, "pool": where.pool_log, "console": where.console_log}[args.of]
+    has_ledger(context.place)
+    if not os.path.exists(path):
+        raise UsageError(f"there is no log of the {args.of} yet ({path})", remedy="headgate doctor --paths")
+    found = agent_process.log_tail(path, _limit(args.limit))
+    if voice.as_json:
+        voice.data({"path": path, "lines": found})
+        return 0
+    voice.print(found)
+    if args.follow:
+        _follow_file(path, lambda line: voice.print([line]))
+    return 0
+
+
+def audit(context: CommandContext) -> int:
+    """List who did what, newest last."""
+    found = tuple(reversed(context.operations.audits(_limit(context.args.limit))))
+    if context.voice.as_json:
+        context.voice.data([_audit_as_json(row) for row in found])
+        return 0
+    context.voice.print(
+        f"{_when(row.at)}  {row.actor:<12}{row.action:<15}{row.outcome:<10}{row.subject}"
+        + (f"  plan {row.plan_hash[:4]}" if row.plan_hash else "")
+        + (f"  typed {row.confirmation!r}" if row.confirmation else "")
+        for row in found
+    )
+    return 0
+
+
+def _limit(value: int) -> int:
+    if value < 1:
+        raise UsageError("--limit must be at least 1", remedy="for example -n 20")
+    return value
+
+
+def _follow_events(context: CommandContext, seen: dict[int, int]) -> None:
+    version = context.operations.data_version()
+    while True:
+        version = context.operations.wait_for_change(version, 1.0)
+        for event in reversed(context.operations.events(None, 100)):
+            if seen.get(event.id) != event.count and context.args.tables in (None, event.table):
+                context.voice.print([_event_line(event)])
+            seen[event.id] = event.count
+
+
+def _follow_file(path: str, show: Callable[[str], Any]) -> None:
+    with open(path, encoding="utf-8", errors="replace") as file:
+        file.seek(0, os.SEEK_END)
+        while True:
+            line = file.readline()
+            if line:
+                show(line.rstrip("\n"))
+            else:
+                time.sleep(0.25)
+
+
+def _event_line(event: EventRow) -> str:
+    times = f"  ({event.count} times)" if event.count > 1 else ""
+    who = f"{event.table} v{event.version}" if event.table else "-"
+    return f"{_when(event.at)}  {event.kind:<10}{who:<32}{event.summary}{times}"
+
+
+def _event_as_json(event: EventRow) -> dict[str, Any]:
+    return {
+        "id": event.id,
+        "at": event.at,
+        "table": event.table,
+        "version": event.version,
+        "kind": event.kind,
+        "summary": event.summary,
+        "detail": event.detail,
+        "count": event.count,
+        "first_at": event.first_at,
+    }
+
+
+def _audit_as_json(row: AuditRow) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "at": row.at,
+        "actor": row.actor,
+        "action": row.action,
+        "subject": row.subject,
+        "plan": row.plan_hash,
+        "confirmation": row.confirmation,
+        "outcome": row.outcome,
+    }
+
+
+def _when(at: float) -> str:
+    return time.strftime("%m-%d %H:%M:%S", time.localtime(at))

@@ -1,0 +1,96 @@
+"""Commands about the command: help topics and shell completion."""
+
+import difflib
+from pathlib import Path
+
+from core.model.errors import UsageError
+from tui.command_line.command_table import COMMAND_SPECS
+from tui.command_line.context import CommandContext
+from tui.command_line.parser import build_parser
+from tui.project_folder import project_reader
+
+TOPICS = Path(__file__).resolve().parent.parent / "help"
+
+BASH = """\
+_headgate() {
+    local word=${COMP_WORDS[COMP_CWORD]} i verb=
+    for ((i = 1; i < COMP_CWORD; i++)); do
+        case ${COMP_WORDS[i]} in
+            --project|--env) ((i++)) ;;
+            -*) ;;
+            *) verb=${COMP_WORDS[i]}; break ;;
+        esac
+    done
+    if [[ -z $verb ]]; then
+        COMPREPLY=($(compgen -W "@VERBS@" -- "$word"))
+        return
+    fi
+    case $verb in
+        @TAKES@) COMPREPLY=($(compgen -W "$(headgate completion tables 2>/dev/null)" -- "$word")) ;;
+        lineage|impact)
+            compopt -o nospace
+            case $verb$word in
+                lineage-*) COMPREPLY=($(compgen -W "--up --down --json --svg --html" -- "$word")) ;;
+                impact-*) COMPREPLY=($(compgen -W "--children --observed --json" -- "$word")) ;;
+                *.*) COMPREPLY=($(compgen -W "$(headgate completion columns "${word%%.*}" 2>/dev/null)" -- "$word")) ;;
+                *) COMPREPLY=($(compgen -W "$(headgate completion tables 2>/dev/null)" -- "$word")) ;;
+            esac ;;
+        health|inventory)
+            case $verb$word in
+                health-*) COMPREPLY=($(compgen -W "--fail-on --json" -- "$word")) ;;
+                inventory-*) COMPREPLY=($(compgen -W "@KINDS@" -- "$word")) ;;
+                *) COMPREPLY=($(compgen -W "$(headgate completion products 2>/dev/null)" -- "$word")) ;;
+            esac ;;
+        help) COMPREPLY=($(compgen -W "@TOPICS@" -- "$word")) ;;
+        demo) COMPREPLY=($(compgen -W "settle change comment column filter window rename" -- "$word")) ;;
+        policy) COMPREPLY=($(compgen -W "show apply approve" -- "$word")) ;;
+        logs) COMPREPLY=($(compgen -W "agent pool console" -- "$word")) ;;
+        completion) COMPREPLY=($(compgen -W "bash zsh" -- "$word")) ;;
+    esac
+}
+complete -o default -F _headgate headgate
+"""
+
+ZSH = "autoload -U +X compinit && compinit\nautoload -U +X bashcompinit && bashcompinit\n" + BASH
+
+NAMES = ("tables", "columns", "products")
+KINDS = "--product --unused --single-reader --cross-product --json"
+TAKES_TABLES = ("ls", "show", "peek", "lag", "report", "wait", "events", "plan", "delete", "stop", "start", "restart")
+
+
+def manual(context: CommandContext) -> int:
+    """Print a topic, a command's help, or the list of topics."""
+    topic = context.args.topic
+    topics = sorted(path.stem for path in TOPICS.glob("*.md"))
+    if topic is None:
+        context.voice.print([*build_parser().format_help().split("\n"), "topics: " + (", ".join(topics) or "none")])
+        return 0
+    if topic in topics:
+        context.voice.print((TOPICS / f"{topic}.md").read_text(encoding="utf-8").rstrip().split("\n"))
+        return 0
+    names = [verb.name for verb in COMMAND_SPECS]
+    if topic in names:
+        build_parser().parse_args([topic, "--help"])
+    near = difflib.get_close_matches(topic, [*topics, *names], n=1)
+    remedy = f"did you mean `headgate help {near[0]}`?" if near else f"topics: {', '.join(topics) or 'none'}"
+    raise UsageError(f"there is no topic {topic!r}", remedy=remedy)
+
+
+def completion(context: CommandContext) -> int:
+    """Print a shell's script, or the names of tables, of products, or of one table's columns, for it."""
+    folder, table = context.place.folder if context.args.shell in NAMES else "", context.args.table
+    if context.args.shell == "tables":
+        context.voice.print(entry.table for entry in project_reader.declared_tables(folder))
+        return 0
+    if context.args.shell == "columns":
+        context.voice.print(f"{table}.{column}" for column in project_reader.declared_columns(folder, table))
+        return 0
+    if context.args.shell == "products":
+        context.voice.print(sorted({entry.product for entry in project_reader.declared_tables(folder)}))
+        return 0
+    topics = " ".join(sorted(path.stem for path in TOPICS.glob("*.md")))
+    text = ZSH if context.args.shell == "zsh" else BASH
+    text = text.replace("@VERBS@", " ".join(verb.name for verb in COMMAND_SPECS))
+    text = text.replace("@TAKES@", "|".join(TAKES_TABLES)).replace("@TOPICS@", topics).replace("@KINDS@", KINDS)
+    context.voice.print(text.rstrip("\n").split("\n"))
+    return 0

@@ -1,0 +1,170 @@
+"""The command that writes: a new project, or a new table in one; what it writes can be planned and runs."""
+
+import os
+import re
+import uuid
+from pathlib import Path
+
+from core.model.errors import Refused, UsageError
+from core.model.names import parse_table_name
+from core.project.model import LAYER_FOLDERS
+from tui.command_line.context import CommandContext
+from tui.project_folder import project_reader
+from tui.project_folder.environment_selection import PROJECT_FILE
+
+MANIFEST = """\
+project: {name}
+id: {id}
+default_env: dev
+environments:
+  dev:
+    data: data
+    protected: false
+    pool:
+      name: local
+      cores: 2
+      memory: 1g
+defaults:
+  trigger: 5 seconds
+"""
+
+EXTERNAL_DDL = """\
+-- Filled by others: files that land in {location}, one JSON object a line.
+CREATE TABLE {table} (
+  id BIGINT,
+  happened_at TIMESTAMP,
+  note STRING
+)
+USING json
+LOCATION '{location}';
+"""
+
+DDL = """\
+CREATE TABLE {table} (
+{columns}
+)
+USING parquet;
+"""
+
+DML = """\
+INSERT INTO {table}
+SELECT {columns}
+FROM STREAM {parent};
+"""
+
+YML = """\
+description: {description}
+"""
+
+EXAMPLE = (
+    '{"id": 1, "happened_at": "2026-01-01T00:00:00Z", "note": "the first event"}\n'
+    '{"id": 2, "happened_at": "2026-01-01T00:00:01Z", "note": "the second event"}\n'
+)
+
+EXAMPLE_COLUMNS = (("id", "BIGINT"), ("happened_at", "TIMESTAMP"), ("note", "STRING"))
+
+_NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}\Z")
+
+
+def init(context: CommandContext) -> int:
+    """Write a project, or with `table NAME` a table."""
+    words = context.args.words
+    if words and words[0] == "table":
+        if len(words) != 2:
+            raise UsageError("init table needs one name", remedy="headgate init table NAME --reads PARENT")
+        return _init_table(context, words[1])
+    if len(words) > 1:
+        raise UsageError(f"{words[1]!r} is one word too many", remedy="headgate init [NAME]")
+    return _init_project(context, words[0] if words else None)
+
+
+def _init_project(context: CommandContext, name: str | None) -> int:
+    folder = Path(context.cwd, name) if name else Path(context.cwd)
+    title = folder.resolve().name.lower()
+    if not _NAME.match(title):
+        raise UsageError(f"{title!r} is not a project's name", remedy="use letters, digits, - and _, at most 40")
+    if (folder / PROJECT_FILE).exists():
+        raise Refused(f"{folder / PROJECT_FILE} exists", remedy="headgate init table NAME writes a table into it")
+    if name and folder.exists() and any(folder.iterdir()):
+        raise Refused(
+            f"{folder} exists and is not empty", remedy="give another name, or go there and run headgate init"
+        )
+    written = {
+        PROJECT_FILE: MANIFEST.format(name=title, id=uuid.uuid4()),
+        ".gitignore": "/data/\n",
+        "data/landing/events/example.json": EXAMPLE,
+        "pipelines/sources/main/events/sql-scripts/ddl.events.sql": EXTERNAL_DDL.format(
+            table="events", location="landing/events"
+        ),
+        **_statement_files("sources", "main", "src_events", "events", EXAMPLE_COLUMNS),
+    }
+    _write(context, folder, written)
+    place = f"cd {name}; " if name else ""
+    context.voice.say(f"next: {place}headgate up; headgate plan --all; headgate apply HASH; headgate")
+    return 0
+
+
+def _init_table(context: CommandContext, name: str) -> int:
+    args, place = context.args, context.place
+    table = parse_table_name(name)
+    context.announce()
+    known = {entry.table: entry for entry in project_reader.declared_tables(place.folder)}
+    if table in known:
+        raise Refused(f"{table} is declared already", remedy="edit its files, or give another name")
+    parent = parse_table_name(args.reads) if args.reads else None
+    if parent is not None and parent not in known:
+        raise UsageError(f"{parent} is not declared", remedy="headgate ls lists what is; headgate init table makes one")
+    layer = args.layer or ("sources" if parent is None else "intermediates")
+    if layer not in LAYER_FOLDERS:
+        raise UsageError(f"{layer!r} is not a layer", remedy=f"one of {', '.join(LAYER_FOLDERS)}")
+    product = args.product or (known[parent].product if parent else "main")
+    if not _NAME.match(product):
+        raise UsageError(f"{product!r} is not a product's name", remedy="use letters, digits, - and _, at most 40")
+    if parent is None:
+        location = f"landing/{table}"
+        path = f"pipelines/{layer}/{product}/{table}/sql-scripts/ddl.{table}.sql"
+        os.makedirs(os.path.join(place.data, location), exist_ok=True)
+        written = {path: EXTERNAL_DDL.format(table=table, location=location)}
+    else:
+        columns = tuple(
+            (column.name, column.type.upper())
+            for column in context.operations.project().tables[parent].ddl_facts.columns
+        )
+        written = _statement_files(layer, product, table, parent, columns)
+    _write(context, Path(place.folder), written)
+    context.voice.say(f"next: headgate plan {table}")
+    return 0
+
+
+def _statement_files(
+    layer: str, product: str, table: str, parent: str, columns: tuple[tuple[str, str], ...]
+) -> dict[str, str]:
+    folder = f"pipelines/{layer}/{product}/{table}"
+    typed = ",\n".join(f"  {name} {kind}" for name, kind in columns)
+    names = ", ".join(name for name, _ in columns)
+    return {
+        f"{folder}/sql-scripts/ddl.{table}.sql": DDL.format(table=table, columns=typed),
+        f"{folder}/sql-scripts/dml.{table}.sql": DML.format(table=table, columns=names, parent=parent),
+        f"{folder}/{table}.yml": YML.format(description=f"Every row of {parent}"),
+    }
+
+
+def _write(context: CommandContext, folder: Path, files: dict[str, str]) -> None:
+    existing = [path for path in files if (folder / path).exists() and path != ".gitignore"]
+    if existing:
+        raise Refused(f"{folder / existing[0]} exists", remedy="nothing was written; move it away first")
+    for path, text in files.items():
+        place = folder / path
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            if path == ".gitignore" and place.exists():
+                continue
+            place.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise UsageError(
+                f"{place} cannot be written: {error.strerror}", remedy="go to a folder of yours"
+            ) from error
+    if context.voice.as_json:
+        context.voice.data({"folder": str(folder), "written": list(files)})
+    else:
+        context.voice.print(str(folder / path) for path in files)

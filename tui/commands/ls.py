@@ -1,0 +1,115 @@
+"""The command `ls`: statements with state, version, lag and trend, and declared tables that were never deployed."""
+
+from core.model.errors import LedgerUnavailable, UsageError
+from core.model.states import State
+from state.registry import StatementLine
+from tui.command_line.context import CommandContext
+from tui.command_line.fail_on import parse_conditions
+from tui.command_line.output import format_table
+from tui.command_line.statement_output import (
+    RIGHT,
+    _trend,
+    check_fail_on,
+    data_age_line,
+    lag_text,
+    short_or_dash,
+    statement_as_json,
+)
+from tui.presentation.styling.value_formatting import short_duration
+from tui.project_folder import project_reader
+from tui.services import deployed_statements
+from tui.services.deployed_statements import EnvironmentStatus
+
+
+def ls(context: CommandContext) -> int:
+    """List statements; 1 when `--fail-on` matches one."""
+    args, voice = context.args, context.voice
+    conditions = parse_conditions(args.fail_on)
+    snapshot = _snapshot(context)
+    lines = _chosen(context, snapshot)
+    if voice.as_json:
+        voice.data(
+            {
+                "format": "headgate.ls/1",
+                "project": context.place.project,
+                "environment": context.place.environment,
+                "age_s": snapshot.age_s if snapshot else None,
+                "pool_state": snapshot.facts.pool_state if snapshot else None,
+                "statements": [statement_as_json(line) for line in lines],
+            }
+        )
+    else:
+        now = snapshot.at if snapshot else 0.0
+        head = ("TABLE", "PRODUCT", "STATE", "VER", "LAG", "TREND", "ROWS", "ERR", "AGE")
+        voice.print(format_table(head, [_row(line, now) for line in lines], right=RIGHT))
+        voice.say(data_age_line(context, snapshot, lines))
+    return check_fail_on(context, conditions, lines)
+
+
+def _snapshot(context: CommandContext) -> EnvironmentStatus | None:
+    """Read the ledger; None when the environment was never started, which is no failure for a list."""
+    try:
+        return context.operations.snapshot()
+    except LedgerUnavailable as error:
+        import os
+
+        if os.path.exists(context.place.where.ledger):
+            raise
+        context.voice.say(f"{error.summary}; {error.remedy}")
+        return None
+
+
+def _chosen(context: CommandContext, snapshot: EnvironmentStatus | None) -> list[StatementLine]:
+    """Take what the arguments ask for, declared tables that were never deployed included."""
+    args = context.args
+    lines: list[StatementLine] = []
+    if snapshot:
+        lines += snapshot.statements if args.versions else snapshot.serving
+    known = {line.table for line in lines}
+    lines += [
+        _absent(entry) for entry in project_reader.declared_tables(context.place.folder) if entry.table not in known
+    ]
+    wanted = {name.strip().strip("`").lower() for name in args.tables}
+    missing = sorted(wanted - {line.table for line in lines})
+    if missing:
+        raise deployed_statements.not_deployed_error(missing[0], [line.table for line in lines])
+    states = {word.strip() for word in args.state.split(",")} if args.state else set()
+    if unknown := sorted(states - {str(state) for state in State}):
+        raise UsageError(f"{unknown[0]!r} is not a state", remedy=f"one of {', '.join(State)}")
+    chosen = [
+        line
+        for line in lines
+        if (not wanted or line.table in wanted)
+        and (not args.product or line.product in args.product)
+        and (not states or str(line.state) in states)
+    ]
+    return sorted(chosen, key=lambda line: (line.table, line.version))
+
+
+def _absent(entry: project_reader.DeclaredTable) -> StatementLine:
+    from core.model.names import TableName
+
+    return StatementLine(
+        table=TableName(entry.table), version=0, product=entry.product, layer=str(entry.layer), owner="",
+        state=str(State.ABSENT), state_since=0.0, wanted="", error_class="", restarts=0, at=None, lag_rows=None,
+        lag_files=None, lag_bytes=None, oldest_s=None, trend=None, rate_rows_s=None, eta_s=None, in_rows_s=None,
+        out_rows_s=None, rows_total=None, batch=None, batch_ms=None, committed_at=None, exact=True, active=False,
+        external=entry.external, deleted=False,
+    )  # fmt: skip
+
+
+def _row(line: StatementLine, now: float) -> tuple[str, ...]:
+    if line.external:
+        return (line.table, line.product, "external", "", "", "", short_or_dash(line.rows_total), "", "")
+    since = short_duration(now - line.state_since) if line.state_since and line.state != State.ABSENT else ""
+    return (
+        line.table,
+        line.product,
+        str(line.state),
+        f"v{line.version}" if line.version else "",
+        lag_text(line),
+        _trend(line),
+        short_or_dash(line.rows_total),
+        str(line.restarts) + ("!" if line.error_class else ""),
+        since,
+    )

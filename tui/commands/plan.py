@@ -1,0 +1,182 @@
+"""The command that proposes: plan. Offline it needs neither agent nor ledger (planning.md §7)."""
+
+import os
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from core.model.errors import AgentUnreachable, LedgerUnavailable, TryAgain, UsageError
+from core.model.problems import Problem
+from core.model.states import State
+from core.observed.planner_input import PlannerInput
+from core.plan.model import Plan
+from tui.command_line.context import CommandContext
+from tui.command_line.plan_request import read_request
+from tui.commands.review_approve import how_to_apply, plan_lines, plan_markdown, print_plan_diff, refuse_two_forms
+from tui.presentation.styling.value_formatting import moment
+from tui.project_folder.parsing_performance import rare_garbage_collection
+from tui.project_folder.request_scope import refuse_unknown
+from tui.services import plan_files, plan_submission, planner_input
+from tui.services.plan_submission import SubmittedPlan
+
+if TYPE_CHECKING:
+    from core.plan.rendering import PlanStanding
+
+_UNSUBMITTED = "no agent answers: the plan is computed, not submitted"
+
+_OF_A_PLAN = (
+    "list", "product", "layer", "dir", "pipeline", "exclude", "all", "children", "changed_since", "rebuild",
+    "keep_table", "start", "strategy", "observed", "offline", "save", "markdown", "exit_code",
+)  # fmt: skip
+"""Arguments that `plan diff` has no use for."""
+
+NO_CHANGE, CHANGES, LOSS = 0, 10, 11
+"""Exit codes of `--exit-code`."""
+
+
+def plan(context: CommandContext) -> int:
+    """Compute a plan, print it, and hand it to the agent when one answers; `plan diff` compares two that are there."""
+    if context.args.tables[:1] == ["diff"]:
+        _refuse_options(context)
+        return print_plan_diff(context, context.args.tables[1:])
+    with rare_garbage_collection():
+        return _plan(context)
+
+
+def _refuse_options(context: CommandContext) -> None:
+    """Raise UsageError for what says how a plan is made, printed or kept: `plan diff` does none of it."""
+    given = [name for name in _OF_A_PLAN if getattr(context.args, name) not in (None, False, [])]
+    if given:
+        named = ", ".join(f"--{'from' if name == 'start' else name.replace('_', '-')}" for name in given)
+        raise UsageError(f"plan diff takes no {named}", remedy="headgate plan diff ID|FILE ID|FILE")
+
+
+def _plan(context: CommandContext) -> int:
+    args, voice, operations = context.args, context.voice, context.operations
+    refuse_two_forms(context)
+    asked = read_request(context)
+    request = asked.request
+    declared = operations.declared()
+    offline = bool(args.observed or args.offline)
+    answering = not offline and _look_first(context)
+    if answering or args.save:
+        # Here and not on the way to the agent, so that the plan made first is the one that is handed over.
+        request = plan_submission.with_nonce(request)
+    environment = context.place.environment
+    known = planner_input.planner_input_from_file(args.observed, environment) if args.observed else _known(context)
+    if asked.since and args.observed:
+        from core.project_files.git_comparison import with_texts_of_commit
+
+        known = replace(known, observed=with_texts_of_commit(asked.since, known.observed))
+    refuse_unknown(declared.project, known.observed, request, asked.places)
+    found = operations.compute_over(declared.project, known, request)
+    submitted: SubmittedPlan | None = None
+    if not (offline or found.refusals or found.empty):
+        submitted = _submit(context, found, answering=answering)
+        found = submitted.plan if submitted else found
+    if args.save and found.refusals:
+        voice.say(f"not saved: the plan is refused, and {args.save} is as it was")
+    elif args.save:
+        plan_files.save(os.path.join(context.cwd, args.save), found, declared)
+        voice.say(f"saved: {args.save}")
+    if voice.as_json:
+        voice.data(_as_json(found, submitted))
+    else:
+        _print(context, declared.warnings, found, submitted)
+        if submitted and (until := _frozen(known)):
+            voice.say(f"{environment} is {until}: nothing is applied until then")
+    if found.refusals:
+        return 3
+    return _exit_code(found, known) if args.exit_code else 0
+
+
+def _look_first(context: CommandContext) -> bool:
+    """Let an agent that has just begun look at what runs; without one, what is known last is all there is.
+
+    Gives whether an agent answers.
+    """
+    if not context.operations.agent_answers():
+        return False
+    with suppress(LedgerUnavailable):
+        planner_input.wait_until_statements_observed(context.place, context.operations.reader, context.voice.progress)
+    return True
+
+
+def _frozen(known: PlannerInput) -> str:
+    """Say until when the policy in force lets nothing be applied; empty where it does now."""
+    from core.policy.freeze_windows import frozen_until
+
+    return frozen_until(known.policy.freeze, time.time()) if known.policy else ""
+
+
+def _known(context: CommandContext) -> PlannerInput:
+    """Give what the ledger knows; nothing where there is none yet."""
+    try:
+        return planner_input.planner_input(context.operations.reader)
+    except LedgerUnavailable as error:
+        if os.path.exists(context.place.where.ledger):
+            raise
+        context.voice.say(f"{error.summary}: planned as if nothing were deployed")
+        return PlannerInput()
+
+
+def _submit(context: CommandContext, found: Plan, *, answering: bool) -> SubmittedPlan | None:
+    """Hand the plan to the agent; None, and why is said, where it is not taken now."""
+    try:
+        if answering:
+            return context.operations.submit(found.request, first=found)
+        context.voice.say(_UNSUBMITTED)
+    except (AgentUnreachable, LedgerUnavailable):
+        context.voice.say(_UNSUBMITTED)
+    except TryAgain as error:
+        context.voice.say(f"the plan is computed, not submitted: {error.summary}")
+    return None
+
+
+def _as_json(found: Plan, submitted: SubmittedPlan | None) -> dict[str, Any]:
+    from core.plan.codec import plan_as_json
+
+    body = plan_as_json(found)
+    if submitted:
+        names = ("expires_at", "confirm", "level", "approved")
+        body["submitted"] = {name: getattr(submitted, name) for name in names}
+    return body
+
+
+def _print(context: CommandContext, warnings: Sequence[Problem], found: Plan, submitted: SubmittedPlan | None) -> None:
+    from tui.command_line.output import problem_line
+
+    for problem in warnings:
+        context.voice.say(problem_line(problem.as_json()))
+    standing = _standing(submitted)
+    context.voice.print(plan_markdown(found, standing) if context.args.markdown else plan_lines(found, standing))
+    if found.refusals:
+        return
+    if found.empty:
+        context.voice.say("nothing to do")
+    elif submitted:
+        if submitted.unanswered:
+            context.voice.say(f"not confirmed by Spark: {submitted.unanswered}")
+        context.voice.say(how_to_apply(found, approved=submitted.approved))
+
+
+def _standing(submitted: SubmittedPlan | None) -> "PlanStanding | None":
+    if submitted is None:
+        return None
+    from core.plan.rendering import PlanStanding
+
+    return PlanStanding(expires=moment(submitted.expires_at, time.time()), approved=submitted.approved)
+
+
+def _exit_code(found: Plan, known: PlannerInput) -> int:
+    """Say whether files and deployment differ; a table that is gone from the files and still runs is a change too."""
+    from core.plan.confirmation import confirmation_for_plan
+
+    if found.empty:
+        left = (known.observed.get(name) for name in found.request.gone)
+        return CHANGES if any(seen and seen.state != State.ABSENT for seen in left) else NO_CHANGE
+    asked = confirmation_for_plan(found).level in ("C3", "C4")
+    lost = any(node.loses for node in found.nodes)
+    return LOSS if asked or lost or found.protected or found.approvals else CHANGES

@@ -1,0 +1,129 @@
+"""Commands about plans that are there: review, approve and plan diff; each takes a plan's hash or its file."""
+
+import shlex
+import shutil
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from core.model.errors import UsageError
+from core.plan.model import Plan
+from core.text.escaping import escape_control_characters
+from tui.command_line import plan_lookup
+from tui.command_line.context import CommandContext
+
+if TYPE_CHECKING:
+    from core.plan.rendering import PlanStanding
+
+
+def review(context: CommandContext) -> int:
+    """List submitted plans, or show one in full."""
+    from core.plan.codec import plan_as_json
+
+    voice = context.voice
+    refuse_two_forms(context)
+    if context.args.plan is None:
+        return _list(context)
+    found = plan_lookup.find_plan(context, context.args.plan)
+    if voice.as_json:
+        voice.data({**plan_as_json(found.plan), "standing": plan_lookup.plan_status_as_json(found)})
+        return 0
+    standing = plan_lookup.plan_status_words(found)
+    if context.args.markdown:
+        voice.print(plan_markdown(found.plan, standing))
+        return 0
+    voice.print([*plan_lines(found.plan, standing), *reasons_of(found.plan)])
+    if found.row is None or not standing.closed:
+        voice.say(how_to_apply(found.plan, context.args.plan if found.saved else "", approved=found.approved))
+    return 0
+
+
+def approve(context: CommandContext) -> int:
+    """Approve a plan that the agent has, as this login."""
+    from core.plan.confirmation import confirmation_for_act
+
+    voice, place = context.voice, context.place
+    context.announce()
+    found = plan_lookup.find_plan(context, context.args.plan)
+    row = plan_lookup.submitted_plan_row(found)
+    if context.args.confirm is None and voice.interactive:
+        voice.say("\n".join(plan_lines(found.plan, plan_lookup.plan_status_words(found))))
+    needed = confirmation_for_act("approve", (row.hash,), place.protected, environment=place.environment)
+    confirm = context.confirm(needed.text, f"Approving plan {row.hash[:12]} by {row.author}.")
+    approved, needs = context.operations.approve(row.hash, confirm=confirm)
+    if voice.as_json:
+        voice.data({"hash": row.hash, "approved": approved, "approvals": needs})
+    else:
+        voice.say(f"plan {row.hash[:12]}: approvals {approved} of {needs}")
+    return 0
+
+
+def print_plan_diff(context: CommandContext, words: Sequence[str]) -> int:
+    """Print what the second of two plans says otherwise than the first."""
+    from core.plan.diff import difference_as_json, difference_lines
+
+    if len(words) != 2:
+        raise UsageError("plan diff compares two plans", remedy="headgate plan diff ID|FILE ID|FILE")
+    first, second = (plan_lookup.find_plan(context, word).plan for word in words)
+    if context.voice.as_json:
+        context.voice.data(difference_as_json(first, second))
+    else:
+        context.voice.print(difference_lines(first, second))
+    return 0
+
+
+def _list(context: CommandContext) -> int:
+    voice, rows = context.voice, context.operations.plans()
+    if voice.as_json:
+        voice.data([{"hash": r.hash, "author": r.author, "created_at": r.created_at, "expires_at": r.expires_at,
+                     "status": r.status, "run": r.run_id} for r in rows])  # fmt: skip
+        return 0
+    now = time.time()
+    for row in rows:
+        run = f"  run {row.run_id}" if row.run_id else ""
+        when = time.strftime("%m-%d %H:%M:%S", time.localtime(row.created_at))
+        voice.print([f"{row.hash[:12]}  {plan_lookup.plan_status(row, now):<8} by {row.author}  {when}{run}"])
+    if not rows:
+        voice.say("no plan was submitted yet: headgate plan TABLE")
+    return 0
+
+
+def plan_lines(found: Plan, standing: "PlanStanding | None" = None) -> tuple[str, ...]:
+    """Draw a plan as wide as the terminal."""
+    from core.plan.rendering import plan_lines
+
+    lines = plan_lines(found, min(shutil.get_terminal_size((100, 24)).columns, 160), standing)
+    return tuple(map(escape_control_characters, lines))
+
+
+def plan_markdown(found: Plan, standing: "PlanStanding | None") -> list[str]:
+    """Write a plan as Markdown."""
+    from core.plan.markdown import plan_as_markdown
+
+    return plan_as_markdown(found, standing).splitlines()
+
+
+def refuse_two_forms(context: CommandContext) -> None:
+    """Raise UsageError where two forms of output are asked for at once."""
+    if context.args.markdown and context.voice.as_json:
+        raise UsageError("--json and --markdown are two forms of the same", remedy="give one of them")
+
+
+def reasons_of(found: Plan) -> list[str]:
+    """Say why, for every table that is acted on."""
+    from core.plan.descriptions import node_why, step_line
+
+    lines: list[str] = []
+    for table in found.order:
+        lines += ["", f"why {table}", *(f"  {line}" for line in node_why(found, table))]
+    return [*lines, "", "steps", *(f"  {step_line(step)}" for step in found.steps)]
+
+
+def how_to_apply(found: Plan, path: str = "", *, approved: int = 0) -> str:
+    """Say the command that executes a plan, by its hash or from its file, and the one that must come before."""
+    from core.plan.confirmation import confirmation_for_plan
+
+    text = confirmation_for_plan(found).text
+    named = shlex.quote(path) if path else found.hash[:12]
+    before = f"first, as another login: headgate approve {named}\n" if approved < found.approvals else ""
+    return f"{before}to execute it: headgate apply {named}" + (f" --confirm '{text}'" if text else "")

@@ -1,0 +1,197 @@
+"""The command `runs`: list runs, follow one, pause, resume, cancel, retry or skip, and continue one that failed."""
+
+import time
+from typing import Any
+
+from core.model.errors import AgentUnreachable, Refused, UsageError
+from state.row_types import RunRow, StepRow
+from tui.agent_client.agent_process import WaitProgress
+from tui.command_line.context import CommandContext
+from tui.commands.review_approve import plan_lines
+from tui.services.run_continuation import RunContinuation
+
+ACTS = ("pause", "resume", "cancel", "retry", "skip")
+
+
+ENDED = ("done", "failed", "cancelled")
+
+
+INTERRUPTED = 130
+
+
+AGENT_GONE_S = 3.0
+"""A run that nobody drives for this long is not waited for: it goes on with the next agent."""
+
+
+def runs(context: CommandContext) -> int:
+    """List runs, show one, or act on one."""
+    words, voice, operations = list(context.args.words), context.voice, context.operations
+    if words and words[0] in ACTS:
+        return _control(context, words)
+    if len(words) > 1:
+        raise UsageError(f"{words[0]!r} is not an act on a run", remedy=f"one of {', '.join(ACTS)}, then the run's id")
+    if words:
+        row = operations.run(words[0])
+        if context.args.follow:
+            return follow_run(context, row.id)
+        return _report(context, row)
+    rows = operations.runs()
+    if voice.as_json:
+        voice.data([run_as_json(row) for row in rows])
+        return 0
+    voice.print(_run_line(row) for row in rows)
+    if not rows:
+        voice.say("nothing was executed yet")
+    return 0
+
+
+def follow_run(context: CommandContext, run_id: str) -> int:
+    """Show a run until it ends; Ctrl-C leaves it running. Returns 0 when it is done, else 1."""
+    voice, operations = context.voice, context.operations
+    told: dict[int, tuple[str, int]] = {}
+    began = time.monotonic()
+    version = -1
+    seen = began
+    try:
+        while True:
+            row = operations.run(run_id)
+            _tell_steps(context, row, told)
+            if row.state in ENDED:
+                return _report(context, row, told=True)
+            done = sum(step.state in ("done", "kept", "skipped") for step in row.steps)
+            current = next((step for step in row.steps if step.state in ("running", "gate")), None)
+            now = f"{current.do} {current.table} {current.note}" if current else str(row.state)
+            where = f"{done} of {len(row.steps)} steps, {now}"
+            voice.progress(WaitProgress(f"run {row.id}", time.monotonic() - began, 0.0, where))
+            if operations.agent_answers():
+                seen = time.monotonic()
+            elif time.monotonic() - seen > AGENT_GONE_S:
+                raise AgentUnreachable(
+                    f"the agent ended, and run {row.id} with it: {where}",
+                    remedy=f"it goes on from there: headgate up, then headgate runs {row.id} --follow",
+                )
+            version = operations.wait_for_change(version, 0.5)
+    except KeyboardInterrupt:
+        voice.say(f"detached: run {run_id} goes on; headgate runs {run_id} --follow comes back to it")
+        return INTERRUPTED
+
+
+def run_as_json(row: RunRow) -> dict[str, Any]:
+    """Give a run as a JSON object."""
+    return {
+        "id": row.id,
+        "plan": row.plan_hash,
+        "actor": row.actor,
+        "state": row.state,
+        "started_at": row.started_at,
+        "ended_at": row.ended_at,
+        "continues": row.continues or None,
+        "continued_by": row.continued_by or None,
+        "steps": [
+            {
+                "n": step.n,
+                "do": step.do,
+                "table": step.table,
+                "version": step.version,
+                "state": step.state,
+                "tries": step.tries,
+                "note": step.note,
+                "started_at": step.started_at,
+                "ended_at": step.ended_at,
+            }
+            for step in row.steps
+        ],
+    }
+
+
+def _control(context: CommandContext, words: list[str]) -> int:
+    act = words[0]
+    if len(words) != 2:
+        raise UsageError(f"{act} needs one run", remedy=f"headgate runs {act} ID")
+    if act == "skip" and context.args.step < 1:
+        raise UsageError("skip needs the number of the step", remedy="headgate runs skip ID --step N")
+    context.announce()
+    row = context.operations.run(words[1])
+    if act == "retry" and (found := context.operations.continuation(row.id)) is not None:
+        return _continue(context, found)
+    confirm = ""
+    if act in ("cancel", "skip"):
+        short = row.id[:4]
+        question = f"{act} of run {row.id}: what is begun and not swapped is stopped; tables stay."
+        confirm = context.confirm(short, question)
+    context.operations.run_control(row.id, act, step=context.args.step, confirm=confirm)
+    if context.voice.as_json:
+        context.voice.data({"run": row.id, "act": act})
+    else:
+        context.voice.say(f"{act} sent to run {row.id}")
+    if act in ("resume", "retry") and context.args.follow:
+        return follow_run(context, row.id)
+    return 0
+
+
+def _continue(context: CommandContext, found: RunContinuation) -> int:
+    """Show what was edited since a run failed and the plan that goes on from it, ask, and execute that plan."""
+    from core.plan.descriptions import step_line
+
+    voice, plan = context.voice, found.submitted.plan
+    if plan.empty:
+        raise Refused(
+            f"run {found.run.id} has nothing left to do: what is declared now is what is there",
+            remedy="headgate ls shows it",
+        )
+    edited = ", ".join(edit.table for edit in found.edits)
+    voice.say(f"run {found.run.id} failed with other texts: {edited} was edited since")
+    for edit in found.edits:
+        voice.say("\n".join(f"  {line}" for line in edit.lines()))
+    voice.say("\n".join(["", *plan_lines(plan), "", "steps", *(f"  {step_line(step)}" for step in plan.steps)]))
+    question = f"Going on from run {found.run.id} with this plan; headgate review {plan.hash[:12]} shows it in full."
+    confirm = context.confirm(found.submitted.confirm, question)
+    run_id = context.operations.apply(plan.hash, confirm=confirm)
+    if context.args.follow:
+        return follow_run(context, run_id)
+    if voice.as_json:
+        voice.data({"run": run_id, "act": "retry", "continues": found.run.id, "plan": plan.hash})
+    else:
+        voice.say(f"run {run_id} goes on from run {found.run.id}: headgate runs {run_id} --follow")
+    return 0
+
+
+def _tell_steps(context: CommandContext, row: RunRow, told: dict[int, tuple[str, int]]) -> None:
+    for step in row.steps:
+        mark = (step.state, step.tries)
+        if step.state != "waits" and told.get(step.n) != mark and step.state not in ("running", "gate"):
+            context.voice.say(_step_line(step))
+        told[step.n] = mark
+
+
+def _report(context: CommandContext, row: RunRow, *, told: bool = False) -> int:
+    """Print a run, without its steps where they were told as they ended; 1 when it is not as it should be."""
+    if context.voice.as_json:
+        context.voice.data(run_as_json(row))
+    else:
+        context.voice.print([_run_line(row), *(_step_line(step) for step in row.steps if not told)])
+        wrong = [step for step in row.steps if step.state == "failed"]
+        if wrong and row.state == "failed" and not row.continued_by:
+            context.voice.say(
+                f"step {wrong[0].n} failed: {wrong[0].note}\n"
+                f"  correct the file, or mend what is wrong outside; then headgate runs retry {row.id} --follow"
+            )
+    bad = row.state in ("failed", "cancelled") or any(step.state in ("failed", "blocked") for step in row.steps)
+    return 1 if bad else 0
+
+
+def _run_line(row: RunRow) -> str:
+    done = sum(step.state in ("done", "kept", "skipped") for step in row.steps)
+    took = (row.ended_at or time.time()) - row.started_at
+    return f"run {row.id}  {row.state:<9} {done} of {len(row.steps)} steps  {took:.1f} s  by {row.actor}{_beside(row)}"
+
+
+def _beside(row: RunRow) -> str:
+    before = f", continues {row.continues}" if row.continues else ""
+    return before + (f", continued by {row.continued_by}" if row.continued_by else "")
+
+
+def _step_line(step: StepRow) -> str:
+    took = f"{step.ended_at - step.started_at:.1f} s" if step.ended_at and step.started_at else ""
+    what = f"{step.do} {step.table}" + (f" v{step.version}" if step.version else "")
+    return f"  {step.n:>3} {what:<44}{step.state:<10}{took:>8}  {step.note}".rstrip()

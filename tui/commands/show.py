@@ -1,0 +1,122 @@
+"""The command `show`: everything that is known of one statement, or its SQL."""
+
+from dataclasses import asdict
+from typing import Any
+
+from core.model.states import State
+from core.observed.table_statistics import TableStatistics
+from core.text.wording import counted
+from state.row_types import Deployment, Measurement
+from tui.command_line.context import CommandContext
+from tui.command_line.fail_on import parse_conditions
+from tui.command_line.statement_output import check_fail_on, short_or_dash, statement_as_json
+from tui.presentation.styling.value_formatting import long_duration, rate, short_number, short_size
+from tui.services.deployed_statements import StatementVersions
+
+
+def show(context: CommandContext) -> int:
+    """Show one statement in full; 1 when `--fail-on` matches it."""
+    args, voice = context.args, context.voice
+    conditions = parse_conditions(args.fail_on)
+    found = context.operations.detail(args.table)
+    serving = found.serving
+    if args.sql:
+        voice.print((serving.texts.dml or serving.texts.ddl).replace("\r\n", "\n").split("\n"))
+        return 0
+    snapshot = context.operations.snapshot()
+    lines = [line for line in snapshot.serving if line.table == found.table]
+    if voice.as_json:
+        line = statement_as_json(lines[0]) if lines else {"table": found.table, "state": str(State.ABSENT)}
+        voice.data({"format": "headgate.show/1", **line, **_detail_as_json(serving, found.measurement, found.readers),
+                    "figures": asdict(found.figures),
+                    "versions": [_version_as_json(version) for version in found.versions]})  # fmt: skip
+        return check_fail_on(context, conditions, lines)
+    voice.print(_sheet(found, snapshot.at))
+    return check_fail_on(context, conditions, lines)
+
+
+def _detail_as_json(
+    serving: Deployment, measured: Measurement | None, readers: tuple[tuple[str, int], ...]
+) -> dict[str, Any]:
+    return {
+        "query_id": serving.query_id,
+        "revision": serving.revision,
+        "error": serving.error,
+        "error_class": serving.error_class,
+        "folder": serving.folder,
+        "checkpoint": serving.checkpoint,
+        "checkpoint_id": serving.checkpoint_id,
+        "trigger": serving.trigger,
+        "stateful": serving.stateful,
+        "parents": [{"table": b.parent, "version": b.version, "streamed": b.streamed} for b in serving.bindings],
+        "readers": [{"table": table, "version": version} for table, version in readers],
+        "watermark": measured.watermark if measured else None,
+        "state_rows": measured.state_rows if measured else None,
+        "state_bytes": measured.state_bytes if measured else None,
+        "dropped_by_watermark": measured.dropped_by_watermark if measured else None,
+        "sources": list(measured.sources) if measured else [],
+    }
+
+
+def _version_as_json(deployment: Deployment) -> dict[str, Any]:
+    return {
+        "version": deployment.version,
+        "state": str(deployment.state),
+        "wanted": str(deployment.wanted),
+        "active": deployment.active,
+        "created_at": deployment.created_at,
+        "plan": deployment.plan_hash[:12],
+        "drop_after": deployment.drop_after,
+    }
+
+
+def _holds(figures: TableStatistics, now: float) -> str:
+    """Say what a table holds, and what its statement could not read again."""
+    if figures.files is None:
+        return "not measured"
+    rows = "?" if figures.rows is None else ("" if figures.exact else "~") + short_number(figures.rows)
+    parts = [f"{rows} rows", f"{short_size(figures.bytes or 0)} in {counted(figures.files, 'file')}"]
+    if figures.earliest is not None:
+        parts.append(f"oldest {long_duration(now - figures.earliest)}")
+    if figures.gone:
+        parts.append(f"{counted(figures.gone, 'file')} it has read are gone")
+    return "  ".join(parts)
+
+
+def _sheet(found: StatementVersions, now: float) -> list[str]:
+    d, m = found.serving, found.measurement
+
+    def field(name: str, value: str) -> str:
+        return f"{name:<12}{value}"
+
+    reads = ", ".join(
+        f"{b.parent}__v{b.version}" + (" (stream)" if b.streamed else " (static)") if b.version
+        else f"{b.parent}" + (" (stream)" if b.streamed else " (static)")
+        for b in d.bindings
+    )  # fmt: skip
+    lines = [
+        field("table", f"{d.table} v{d.version}  {d.state} {long_duration(now - d.state_since)}  wanted {d.wanted}"),
+        field("product", f"{d.product}  {d.layer}" + (f"  owner {d.owner}" if d.owner else "")),
+        field("reads", reads or "nothing"),
+        field("read by", ", ".join(f"{table}@v{version}" for table, version in found.readers) or "nothing here"),
+        field("writes", f"{d.folder}  ({d.format}, {d.mode})"),
+        field("holds", _holds(found.figures, now)),
+    ]
+    if not d.external:
+        lines.append(field("checkpoint", f"{d.checkpoint}  id {d.checkpoint_id or '-'}  trigger {d.trigger}"))
+    if d.error:
+        lines.append(field("error", f"{d.error_class}: {d.error}" if d.error_class else d.error))
+    if m:
+        lines += [
+            field("lag", f"{short_or_dash(m.lag_rows)} rows  {short_or_dash(m.lag_files)} files  {m.trend}"),
+            field("rows", f"{short_or_dash(m.rows_total)}  in {rate(m.in_rows_s)}  out {rate(m.out_rows_s)}"),
+            field("batch", f"{short_or_dash(m.batch)}  {m.batch_ms if m.batch_ms is not None else '?'} ms"),
+        ]
+        if d.stateful:
+            lines.append(field("state", f"{short_or_dash(m.state_rows)} rows  watermark {m.watermark or '-'}"))
+    shown = [
+        f"v{v.version} {v.state}" + (" serves" if v.active else "") + (" deleted" if v.drop_after is not None else "")
+        for v in found.versions
+    ]
+    lines.append(field("versions", " · ".join(shown)))
+    return lines

@@ -1,0 +1,136 @@
+"""Commands on SQL texts alone: what a statement says, and what an edit means. They need no agent, ledger or project."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from core.changes.classification import classify_set, most_severe, unproven_change
+from core.changes.kinds import CHANGE_BY_ROW
+from core.model.names import TableName
+from core.model.problems import Problem, Severity
+from core.project.revision import Revision
+from core.sql.statement import ParsedStatement, TableRead
+from core.text.diff import unified_diff
+from tui.command_line.context import CommandContext
+from tui.command_line.output import format_table, problem_line
+from tui.project_folder import sql_sources
+from tui.services import spark_analysis
+
+INVALID = 2
+
+
+def sql(context: CommandContext) -> int:
+    """Print what the statements of a text read, keep and write; 2 when one of them has an error."""
+    args, voice = context.args, context.voice
+    source = sql_sources.open_source(args.file, context.cwd)
+    found, problems = sql_sources.parse_statements(source, args.reads)
+    prints = sql_sources.fingerprints(source, found, getattr(args, "env", None))
+    answers = spark_analysis.analyse_statements(context.operations, source, found) if args.spark else ()
+    if voice.as_json:
+        body = _as_json(found, prints, problems)
+        voice.data(body | {"spark": [each.as_json() for each in answers]} if args.spark else body)
+    else:
+        for parsed, each in zip(found, prints, strict=True):
+            voice.print(_sheet(parsed, str(each["sem"])))
+        for answer in answers:
+            voice.print([f"Spark {answer.engine} {words}" for words in answer.words])
+        for problem in problems:
+            voice.say(problem_line(problem.as_json()))
+    return INVALID if any(problem.severity is Severity.ERROR for problem in problems) else 0
+
+
+def diff(context: CommandContext) -> int:
+    """Say which kind of change turns one text into another, and what a deploy would do with it."""
+    args, voice = context.args, context.voice
+    environment = getattr(args, "env", None)
+    before, after = (sql_sources.open_source(name, context.cwd) for name in (args.old, args.new))
+    old, wrong = sql_sources.read_revisions(before, environment)
+    new, problems = sql_sources.read_revisions(after, environment)
+    sql_sources.refuse_problems(after.name, problems)
+    error = next((problem for problem in wrong if problem.severity is Severity.ERROR), None)
+    if error is not None:
+        change = unproven_change(f"{before.name} cannot be read: {error.summary}")
+    else:
+        old, new = sql_sources.with_comparable_columns(old, new)
+        changes = classify_set(old, new)
+        if args.spark:
+            changes = spark_analysis.cross_check_changes(context.operations, changes, old=old, new=new)
+        change = most_severe(changes)
+    lines = _edits(old, new) or list(unified_diff(before.text, after.text))
+    if voice.as_json:
+        voice.data(
+            {
+                "row": change.row,
+                "action": str(change.action),
+                "evidence": list(change.evidence),
+                "confirmed_by_spark": change.confirmed,
+                "classified": change.classified,
+                "writes": sorted(new),
+                "diff": lines,
+            }
+        )
+        return 0
+    confirmed = {True: ", confirmed by Spark", False: ", Spark disagrees", None: ""}[change.confirmed]
+    voice.print([f"row {change.row}  {change.action}: {CHANGE_BY_ROW[change.row]}{confirmed}"])
+    voice.print(f"  {words}" for words in change.evidence)
+    voice.print(["", *lines] if lines else [])
+    return 0
+
+
+def _edits(old: Mapping[TableName, Revision], new: Mapping[TableName, Revision]) -> list[str]:
+    """Draw what differs between the texts that lie beside each other: DML, DDL and settings."""
+    sides = [(was.texts, now.texts) for was, now in zip(old.values(), new.values(), strict=False)]
+    pairs = [(getattr(was, part), getattr(now, part)) for was, now in sides for part in ("dml", "ddl", "yml")]
+    return [line for before, after in dict.fromkeys(pairs) for line in unified_diff(before, after)]
+
+
+def _as_json(
+    found: Sequence[ParsedStatement], prints: Sequence[Mapping[str, str | None]], problems: Sequence[Problem]
+) -> dict[str, Any]:
+    """Give what all statements say together; with several, each alone stands in `statements`."""
+    each = [_statement(parsed, hashes) for parsed, hashes in zip(found, prints, strict=True)]
+    body: dict[str, Any] = {
+        key: [value for one in each for value in one[key]] for key in ("writes", "reads", "operators", "columns")
+    }
+    body["stateful"] = any(one["stateful"] for one in each)
+    body["fingerprints"] = each[0]["fingerprints"] if len(each) == 1 else {}
+    order = ("writes", "reads", "stateful", "operators", "columns", "fingerprints")
+    body = {key: body[key] for key in order} | {"problems": [problem.as_json() for problem in problems]}
+    return body if len(each) < 2 else body | {"statements": each}
+
+
+def _statement(parsed: ParsedStatement, hashes: Mapping[str, str | None]) -> dict[str, Any]:
+    return {
+        "writes": [str(parsed.writes)] if parsed.writes else [],
+        "reads": [_read(read) for read in parsed.reads],
+        "stateful": parsed.stateful,
+        "operators": [{"kind": o.kind, "keys": list(o.keys), "detail": o.detail} for o in parsed.operators],
+        "columns": [{"name": column.name, "expression": column.expression} for column in parsed.columns],
+        "fingerprints": dict(hashes),
+    }
+
+
+def _read(read: TableRead) -> dict[str, Any]:
+    watermark = read.watermark
+    return {
+        "table": str(read.table),
+        "streaming": read.streaming,
+        "options": dict(read.options),
+        "source_name": read.source_name or None,
+        "watermark": {"column": watermark.column, "delay": watermark.delay} if watermark else None,
+    }
+
+
+def _sheet(parsed: ParsedStatement, meaning: str) -> list[str]:
+    """Lay one statement out for people."""
+    lines = [f"writes  {parsed.writes or 'nothing'}  ({'keeps state' if parsed.stateful else 'keeps no state'})"]
+    for read in parsed.reads:
+        notes = [f"{key}={value}" for key, value in read.options]
+        notes += [f"named {read.source_name}"] if read.source_name else []
+        notes += [f"watermark {read.watermark.column} {read.watermark.delay}"] if read.watermark else []
+        how = "STREAM" if read.streaming else "static"
+        lines.append(f"reads   {how}  {read.table}" + (f"  ({', '.join(notes)})" if notes else ""))
+    for operator in parsed.operators:
+        keys = f" by {', '.join(operator.keys)}" if operator.keys else ""
+        lines.append(f"keeps   {operator.kind}{keys}" + (f": {operator.detail}" if operator.detail else ""))
+    columns = format_table(("COLUMN", "EXPRESSION"), [(column.name, column.expression) for column in parsed.columns])
+    return [*lines, *(f"  {line}" for line in columns), f"meaning {meaning[:16]}", ""]

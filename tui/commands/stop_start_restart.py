@@ -1,0 +1,80 @@
+"""Commands that act at once: stop, start, restart; confirmed, sent to the agent, answered statement by statement."""
+
+from typing import Any
+
+from core.model.errors import TryAgain
+from core.model.names import TableName, parse_table_name
+from tui.command_line.context import CommandContext
+
+UNPROVEN = "sent, not confirmed"
+NOT_RECORDED = "not recorded"
+"""Words in an outcome of the agent: Spark has not answered; no disk took the intent."""
+
+EFFECTS = {
+    "stop": "Stopping: {tables}. Checkpoints stay; what reads them gets no new rows.",
+    "start": "Starting on their checkpoints: {tables}.",
+    "restart": "Stopping and starting on their checkpoints: {tables}.",
+}
+
+
+def stop(context: CommandContext) -> int:
+    """Stop statements."""
+    return _act(context, "stop")
+
+
+def start(context: CommandContext) -> int:
+    """Start statements."""
+    return _act(context, "start")
+
+
+def restart(context: CommandContext) -> int:
+    """Restart statements."""
+    return _act(context, "restart")
+
+
+def _act(context: CommandContext, verb: str) -> int:
+    tables = sorted({parse_table_name(name) for name in context.args.tables})
+    operations = context.operations
+    context.announce()
+    needed = operations.confirmation(verb, tables)
+    question = EFFECTS[verb].format(tables=", ".join(tables)) + _readers(context, tables)
+    confirm = context.confirm(needed.text, question)
+    perform = {"stop": operations.stop, "start": operations.start, "restart": operations.restart}[verb]
+    outcomes = perform(tables, confirm=confirm)
+    if context.voice.as_json:
+        context.voice.data({"act": verb, "statements": list(outcomes)})
+    else:
+        context.voice.print(_outcome(outcome) for outcome in outcomes)
+    said = [str(outcome.get("outcome", "")) for outcome in outcomes]
+    if any(NOT_RECORDED in word for word in said):
+        context.voice.say(
+            "Spark was called, but neither ledger nor emergency journal could be written: an agent that ends now "
+            f"forgets it\n  free space for {context.place.where.home}, then {verb} again"
+        )
+    # What is not proven or not recorded is no success for a script; the agent goes on with it while it lives.
+    return TryAgain.exit_code if any(UNPROVEN in word or NOT_RECORDED in word for word in said) else 0
+
+
+def _readers(context: CommandContext, tables: list[TableName]) -> str:
+    from core.model.errors import HeadgateError
+
+    try:
+        deployments = context.operations.reader.deployments()
+    except HeadgateError:
+        # The question may be asked without it; the act does not need the ledger.
+        return ""
+    readers = {
+        str(d.table)
+        for d in deployments
+        for b in d.bindings
+        if b.parent in tables and d.table not in tables and d.active
+    }
+    return f"\nRead by: {', '.join(sorted(readers))}." if readers else ""
+
+
+def _outcome(outcome: dict[str, Any]) -> str:
+    took = outcome.get("ms", outcome.get("took_ms"))
+    version = f" v{outcome['version']}" if outcome.get("version") else ""
+    return f"{outcome.get('table', '?')}{version}: {outcome.get('outcome', 'done')}" + (
+        f" in {float(took):.0f} ms" if isinstance(took, int | float) else ""
+    )

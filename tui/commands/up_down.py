@@ -1,0 +1,67 @@
+"""Commands on the environment itself: up and down."""
+
+import os
+
+from core.text.wording import counted
+from tui.agent_client import agent_process, os_processes
+from tui.command_line.context import CommandContext
+from tui.services import teardown
+
+
+def up(context: CommandContext) -> int:
+    """Start agent and pool, or find them running."""
+    context.announce()
+    if context.args.foreground:
+        agent_process.make_home(context.place)
+        command = agent_process.agent_command(context.place)
+        os.chdir("/")
+        os.execve(command[0], command, os_processes.child_environment(context.environ))
+    started = agent_process.ensure_running(
+        context.place, context.operations.client, context.environ, progress=context.voice.progress
+    )
+    facts = agent_process.read_environment_row(context.place)
+    if context.voice.as_json:
+        context.voice.data(
+            {
+                "started": started,
+                "agent_pid": facts.agent_pid if facts else None,
+                "pool": facts.pool if facts else None,
+                "pool_state": facts.pool_state if facts else None,
+            }
+        )
+    else:
+        pool = f"pool {facts.pool} is {facts.pool_state}" if facts else "the pool is not known"
+        context.voice.say(f"agent {'started' if started else 'was running'}; {pool}")
+    return 0
+
+
+def down(context: CommandContext) -> int:
+    """Stop agent, pool and generator, and prove that nothing of them keeps running."""
+    args, voice, place = context.args, context.voice, context.place
+    context.announce()
+    typed = place.environment if place.protected else place.project if args.purge else ""
+    question = f"Stopping everything of {place.title}: agent, pool, every statement."
+    found: list[str] = []
+    if args.purge:
+        found = teardown.marked(place)
+        voice.say(f"{counted(len(found), 'place')} with Headgate's mark:")
+        for path in found:
+            voice.say(f"  {path}")
+        question += " Then deleting all of the above for good: tables, checkpoints, ledger, edits."
+    # Before anything ends: a refusal changes nothing.
+    confirm = context.confirm(typed, question)
+    ended = teardown.end_all(
+        place,
+        context.operations.client,
+        keep_pool=args.keep_pool,
+        confirm=confirm,
+        progress=voice.progress,
+    )
+    purged = teardown.purge(place, found, voice.progress) if found else []
+    if voice.as_json:
+        voice.data({"ended": ended, "purged": purged})
+    else:
+        voice.say(("ended: " + ", ".join(ended)) if ended else "nothing was running")
+        if args.purge:
+            voice.say(f"deleted {len(purged)} of {counted(len(found), 'place')}")
+    return 1 if args.purge and len(purged) < len(found) else 0

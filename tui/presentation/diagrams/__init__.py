@@ -1,0 +1,1 @@
+"""Lineage and hierarchy as SVG pictures, and the layout of their boxes."""

@@ -1,0 +1,122 @@
+"""The hierarchy of a table as a picture: plain SVG text, tables from left to right in the way rows flow.
+
+A full line is a stream, a dashed one a static side: the lines of `drawing`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from core.reports.hierarchy import UPSTREAM, HierarchyRow
+from tui.presentation.diagrams.box_layout import BoxLayout, lay_out_boxes
+from tui.presentation.diagrams.lineage_svg import (
+    BETWEEN,
+    CHAR,
+    HEAD,
+    LINE,
+    MARGIN,
+    PAD,
+    SMALL,
+    STYLE,
+    TITLE,
+    curve,
+    safe,
+    tips,
+)
+from tui.presentation.reports.table_hierarchy import kind_of, lag_of, state_of, version_of
+
+Ways = Mapping[tuple[str, str], bool]
+"""From table to table in the way rows flow, with whether the second streams the first."""
+
+
+def hierarchy_svg(trees: Sequence[tuple[str, Sequence[HierarchyRow]]]) -> str:
+    """Draw the trees of one root as one SVG document; each table once."""
+    root = trees[0][1][0].table
+    boxes = {str(branch.table): branch for _, branches in reversed(trees) for branch in branches if not branch.again}
+    texts = {name: _texts(branch) for name, branch in boxes.items()}
+    ways = {way: streamed for direction, branches in trees for way, streamed in _ways(direction, branches)}
+    layers = lay_out_boxes({name: _size(name, texts[name]) for name in boxes}, ways, BETWEEN)
+    title = f"{root}: " + " and ".join("what it stands on" if way == UPSTREAM else "what it feeds" for way, _ in trees)
+    width = max(layers.left[-1] + layers.widths[-1], len(title) * 8.5, 420.0) + 2 * MARGIN
+    height = TITLE + layers.height + 34 + 2 * MARGIN
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '
+        f'height="{height:.0f}" role="img">',
+        f"<title>{safe(title)}</title><style>{STYLE}</style>{tips()}",
+        '<rect class="paper" width="100%" height="100%"/>',
+        f'<g transform="translate({MARGIN:.0f} {MARGIN:.0f})">',
+        f'<text class="title" x="0" y="14">{safe(title)}</text>',
+        f'<g transform="translate(0 {TITLE:.0f})">',
+        *_lines(ways, layers),
+        *(line for name, text in texts.items() for line in _box(boxes[name], text, layers, is_root=name == root)),
+        "</g>",
+        *_legend(TITLE + layers.height + 26),
+        "</g></svg>",
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def _ways(direction: str, branches: Sequence[HierarchyRow]) -> Iterable[tuple[tuple[str, str], bool]]:
+    way: list[HierarchyRow] = []
+    for branch in branches:
+        del way[branch.depth :]
+        if way:
+            ends = (str(branch.table), str(way[-1].table))
+            yield (ends if direction == UPSTREAM else ends[::-1]), branch.streamed
+        way.append(branch)
+
+
+def _texts(branch: HierarchyRow) -> tuple[str, ...]:
+    """Give the small lines of a box: where it belongs, and what serves."""
+    entry = branch.entry
+    if entry is None:
+        return ("neither declared nor deployed",)
+    serves = [kind_of(entry), version_of(entry), state_of(entry)]
+    lag = lag_of(entry)
+    more = f"{branch.hidden} more beside it" if branch.hidden else ""
+    texts = (
+        " ".join(filter(None, (entry.product, entry.layer))),
+        " ".join(filter(None, [*serves, f"lag {lag}" if lag else ""])),
+        more,
+    )
+    return tuple(filter(None, texts))
+
+
+def _size(name: str, texts: Sequence[str]) -> tuple[float, float]:
+    wide = max(len(name) * CHAR * 1.05, *(len(text) * SMALL for text in texts))
+    return wide + 2 * PAD, HEAD + LINE * len(texts) + 6
+
+
+def _box(branch: HierarchyRow, texts: Sequence[str], layers: BoxLayout, *, is_root: bool) -> Iterable[str]:
+    name = str(branch.table)
+    layer = layers.layer_of[name]
+    width, height = layers.widths[layer], _size(name, texts)[1]
+    external = branch.entry is not None and branch.entry.external
+    bar = "root" if is_root else "landed" if external else "bar"
+    yield f'<g transform="translate({layers.left[layer]:.1f} {layers.top[(name,)]:.1f})">'
+    yield f'<rect class="box" width="{width:.1f}" height="{height:.1f}" rx="5"/>'
+    yield f'<path class="{bar}" d="M.5 {HEAD}V5.5a5 5 0 0 1 5-5H{width - 5.5:.1f}a5 5 0 0 1 5 5V{HEAD}z"/>'
+    yield f'<text class="head" x="{PAD}" y="17.5">{safe(name)}</text>'
+    for number, text in enumerate(texts):
+        yield f'<text class="small dim" x="{PAD}" y="{HEAD + 13 + LINE * number:.1f}">{safe(text)}</text>'
+    yield "</g>"
+
+
+def _lines(ways: Ways, layers: BoxLayout) -> Iterable[str]:
+    for (source, target), streamed in sorted(ways.items(), key=lambda way: way[1]):
+        kind = "value" if streamed else "condition"
+        layer = layers.layer_of[source]
+        x, y = layers.left[layer] + layers.widths[layer], layers.top[(source,)] + HEAD / 2
+        path = f"M{x:.1f} {y:.1f}"
+        for start, end, middle in layers.slots(source, target):
+            path += curve(x, y, start, middle) + f"H{end:.1f}"
+            x, y = end, middle
+        path += curve(x, y, layers.left[layers.layer_of[target]] - 7, layers.top[(target,)] + HEAD / 2)
+        yield (
+            f'<g class="edge"><title>{safe(f"{source} → {target}")}</title><path class="near" d="{path}"/>'
+            f'<path class="line {kind}" d="{path}" marker-end="url(#{kind})"/></g>'
+        )
+
+
+def _legend(y: float) -> Iterable[str]:
+    for x, kind, words in ((0, "value", "streams"), (130, "condition", "reads as a static side")):
+        yield f'<path class="{kind}" d="M{x} {y - 4:.1f}h28"/>'
+        yield f'<text class="small" x="{x + 36}" y="{y:.1f}">{words}</text>'

@@ -1,0 +1,232 @@
+"""Lineage as a picture: plain SVG text, tables as boxes from left to right in the way rows flow; light and dark."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from typing import TYPE_CHECKING
+
+from core.sql.lineage.model import ColumnOrigin, InputKind
+from tui.presentation.diagrams.box_layout import BoxLayout, lay_out_boxes
+from tui.presentation.reports.column_lineage import external_source_of, gap_line, name_of, row_conditions
+
+if TYPE_CHECKING:
+    from core.lineage.column_lineage import ColumnLineage, LineageEdge, LineageNode
+
+CHAR, SMALL = 7.25, 6.3
+"""Widths of a character of the two sizes of text, in pixels."""
+HEAD, LINE, ROW, PAD, MARGIN, BETWEEN, TITLE = 26.0, 15.0, 20.0, 10.0, 24.0, 110.0, 46.0
+LONGEST, MOST_DECIDERS = 52, 8
+
+STYLE = """\
+text{font:12px ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace;fill:#0f172a}
+.small{font-size:10.5px}.dim{fill:#5b6b80}.head{font-weight:bold}.title{font-size:14px;font-weight:bold}
+.paper{fill:#fff}.box{fill:#f8fafc;stroke:#94a3b8}.bar{fill:#e2e8f0}.landed{fill:#cfeee0}.root{fill:#fde9a9}
+.value{stroke:#1d5fd1;stroke-width:1.8;fill:none}
+.condition{stroke:#b3610a;stroke-width:1.2;fill:none;stroke-dasharray:5 4}
+.near{stroke:transparent;stroke-width:10;fill:none}.edge:hover .line{stroke-width:4}
+.tip-value{fill:#1d5fd1}.tip-condition{fill:#b3610a}
+@media(prefers-color-scheme:dark){text{fill:#e2e8f0}.dim{fill:#9fb0c6}.paper{fill:#0f172a}
+.box{fill:#1a2537;stroke:#56657b}.bar{fill:#2b3a52}.landed{fill:#14533a}.root{fill:#6b4e0c}
+.value{stroke:#6aa5ff}.condition{stroke:#f0b04e}.tip-value{fill:#6aa5ff}.tip-condition{fill:#f0b04e}}"""
+
+
+@dataclass(slots=True)
+class _Box:
+    """A table with the columns that are on the way."""
+
+    table: str
+    landed_as: str = ""
+    nodes: "list[LineageNode]" = field(default_factory=list)
+    decided: list[str] = field(default_factory=list)
+    """What decides its rows, a line each."""
+
+    def head_height(self) -> float:
+        return HEAD + LINE * (len(self.decided) + bool(self.landed_as)) + (6 if self.decided or self.landed_as else 0)
+
+    def size(self) -> tuple[float, float]:
+        """Give width and height."""
+        wide = [
+            len(self.table) * CHAR * 1.05,
+            len(self.landed_as) * SMALL,
+            *(len(each) * SMALL for each in self.decided),
+        ]
+        wide += [(len(node.at.column) + len(_cut(node.type)) + 3) * CHAR for node in self.nodes]
+        wide += [(len(_made(node)) + 4) * SMALL for node in self.nodes]
+        return max(wide) + 2 * PAD, self.head_height() + sum(_row_height(node) for node in self.nodes) + 4
+
+    def middle_of(self, column: str) -> float:
+        """Give the height, from the top, at which lines of a column, or of the rows, meet the box."""
+        y = self.head_height()
+        for node in self.nodes:
+            if node.at.column == column:
+                return y + ROW / 2
+            y += _row_height(node)
+        return HEAD / 2
+
+
+def lineage_svg(found: "ColumnLineage") -> str:
+    """Draw a lineage as one SVG document."""
+    boxes = _boxes(found)
+    sizes = {box.table: box.size() for box in boxes.values()}
+    ways = [(str(edge.source.table), str(edge.target.table)) for edge in found.edges]
+    layers = lay_out_boxes(sizes, ways, BETWEEN)
+    notes = [gap_line(gap) for gap in found.gaps]
+    title = f"{_root_name(found)}: what it {'stands on' if found.direction == 'up' else 'feeds'}"
+    width = max(layers.left[-1] + layers.widths[-1], len(title) * 8.5, 420.0, *(len(note) * SMALL for note in notes))
+    height = TITLE + layers.height + 34 + LINE * len(notes)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width + 2 * MARGIN:.0f} {height + 2 * MARGIN:.0f}" '
+        f'width="{width + 2 * MARGIN:.0f}" height="{height + 2 * MARGIN:.0f}" role="img">',
+        f"<title>{safe(title)}</title><style>{STYLE}</style>{tips()}",
+        '<rect class="paper" width="100%" height="100%"/>',
+        f'<g transform="translate({MARGIN:.0f} {MARGIN:.0f})">',
+        f'<text class="title" x="0" y="14">{safe(title)}</text>',
+        f'<g transform="translate(0 {TITLE:.0f})">',
+        *_lines(found.edges, boxes, layers),
+        *(line for box in boxes.values() for line in _box(box, sizes[box.table][0], layers, found.root)),
+        "</g>",
+        *_legend(TITLE + layers.height + 26, notes),
+        "</g></svg>",
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def lineage_html(found: "ColumnLineage") -> str:
+    """Draw a lineage as one HTML page that needs nothing else."""
+    title = f"lineage of {_root_name(found)}"
+    return (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{safe(title)}</title>\n'
+        "<style>:root{color-scheme:light dark}body{margin:0;background:#fff}svg{display:block}"
+        "@media(prefers-color-scheme:dark){body{background:#0f172a}}</style></head>\n"
+        f"<body>\n{lineage_svg(found)}</body></html>\n"
+    )
+
+
+def _root_name(found: "ColumnLineage") -> str:
+    return name_of(found.root) if found.root.column else str(found.root.table)
+
+
+def _boxes(found: "ColumnLineage") -> dict[str, _Box]:
+    boxes: dict[str, _Box] = {}
+    for node in found.nodes:
+        box = boxes.setdefault(
+            str(node.at.table), _Box(str(node.at.table), external_source_of(node) if node.landed else "")
+        )
+        if node.at.column:
+            box.nodes.append(node)
+    for each in row_conditions(found):
+        if each.clause != "FROM":
+            boxes[each.table].decided.append(_cut(f"{each.clause} {each.expression}"))
+    for box in boxes.values():
+        more = len(box.decided) - MOST_DECIDERS
+        if more > 0:
+            box.decided[MOST_DECIDERS:] = [f"… {more} more"]
+    return boxes
+
+
+def _box(box: _Box, width: float, layers: BoxLayout, root: ColumnOrigin) -> Iterable[str]:
+    x, y = layers.left[layers.layer_of[box.table]], layers.top[(box.table,)]
+    width = layers.widths[layers.layer_of[box.table]]
+    height = box.size()[1]
+    yield f'<g transform="translate({x:.1f} {y:.1f})">'
+    yield f'<rect class="box" width="{width:.1f}" height="{height:.1f}" rx="5"/>'
+    bar = "landed" if box.landed_as else "bar"
+    yield f'<path class="{bar}" d="M.5 {HEAD}V5.5a5 5 0 0 1 5-5H{width - 5.5:.1f}a5 5 0 0 1 5 5V{HEAD}z"/>'
+    yield f'<text class="head" x="{PAD}" y="17.5">{safe(box.table)}</text>'
+    at = HEAD + 12
+    for text in [*([box.landed_as] if box.landed_as else []), *box.decided]:
+        yield f'<text class="small dim" x="{PAD}" y="{at:.1f}">{safe(text)}</text>'
+        at += LINE
+    at = box.head_height()
+    for node in box.nodes:
+        row = _row_height(node)
+        if node.at == root:
+            yield f'<rect class="root" x="1" y="{at:.1f}" width="{width - 2:.1f}" height="{row:.1f}"/>'
+        yield f'<text x="{PAD}" y="{at + 14:.1f}">{safe(node.at.column)}</text>'
+        yield (
+            f'<text class="small dim" x="{width - PAD:.1f}" y="{at + 14:.1f}" text-anchor="end">'
+            f"{safe(_cut(node.type))}{_hint(node.type)}</text>"
+        )
+        if _made(node):
+            yield (
+                f'<text class="small dim" x="{PAD + 8}" y="{at + 28:.1f}">= {safe(_made(node))}'
+                f"{_hint(node.expression)}</text>"
+            )
+        at += row
+    yield "</g>"
+
+
+def _lines(edges: "Sequence[LineageEdge]", boxes: dict[str, _Box], layers: BoxLayout) -> Iterable[str]:
+    """Draw each pair of ends once, conditions first, so that values lie above them."""
+    groups: dict[tuple[InputKind, ColumnOrigin, ColumnOrigin], list[str]] = {}
+    for edge in sorted(edges, key=lambda edge: edge.kind is InputKind.VALUE):
+        text = edge.expression if edge.clause == "SELECT" else f"{edge.clause} {edge.expression}"
+        steps = "".join(f"\n  {step.name} = {step.expression}" for step in edge.through)
+        place = f"\n{edge.path}:{edge.line}"
+        groups.setdefault((edge.kind, edge.source, edge.target), []).append(text + steps + place)
+    for (kind, source, target), texts in groups.items():
+        way = _way(source, target, boxes, layers)
+        hint = f"{name_of(source)} → {name_of(target)}\n" + "\n".join(texts)
+        yield (
+            f'<g class="edge"><title>{safe(hint)}</title><path class="near" d="{way}"/>'
+            f'<path class="line {kind}" d="{way}" marker-end="url(#{kind})"/></g>'
+        )
+
+
+def _way(source: ColumnOrigin, target: ColumnOrigin, boxes: dict[str, _Box], layers: BoxLayout) -> str:
+    left, right = str(source.table), str(target.table)
+    layer = layers.layer_of[left]
+    x, y = layers.left[layer] + layers.widths[layer], layers.top[(left,)] + boxes[left].middle_of(source.column)
+    text = f"M{x:.1f} {y:.1f}"
+    for start, end, middle in layers.slots(left, right):
+        text += curve(x, y, start, middle) + f"H{end:.1f}"
+        x, y = end, middle
+    last = layers.left[layers.layer_of[right]] - 7
+    return text + curve(x, y, last, layers.top[(right,)] + boxes[right].middle_of(target.column))
+
+
+def curve(x: float, y: float, to_x: float, to_y: float) -> str:
+    """Lead a path that stands at a point to another one, level at both ends."""
+    bend = (to_x - x) / 2
+    return f"C{x + bend:.1f} {y:.1f} {to_x - bend:.1f} {to_y:.1f} {to_x:.1f} {to_y:.1f}"
+
+
+def tips() -> str:
+    """Give the tips of lines, to be named `url(#value)` and `url(#condition)`."""
+    tips = "".join(
+        f'<marker id="{kind}" viewBox="0 0 8 8" refX="1" refY="4" markerWidth="7" markerHeight="7" '
+        f'markerUnits="userSpaceOnUse" orient="auto"><path class="tip-{kind}" d="M0 0L8 4L0 8z"/></marker>'
+        for kind in InputKind
+    )
+    return f"<defs>{tips}</defs>"
+
+
+def _legend(y: float, notes: Sequence[str]) -> Iterable[str]:
+    for x, kind, word in ((0, "value", "flows into the column"), (210, "condition", "decides rows")):
+        yield f'<path class="{kind}" d="M{x} {y - 4:.1f}h28"/>'
+        yield f'<text class="small" x="{x + 36}" y="{y:.1f}">{word}</text>'
+    for number, note in enumerate(notes, 1):
+        yield f'<text class="small" x="0" y="{y + LINE * number + 4:.1f}">? {safe(note)}</text>'
+
+
+def _row_height(node: "LineageNode") -> float:
+    return ROW + (LINE if _made(node) else 0)
+
+
+def _made(node: "LineageNode") -> str:
+    """Give the text below a column: how it is made, unless it is handed on under its own name."""
+    return "" if node.expression == node.at.column.lower() else _cut(node.expression)
+
+
+def _cut(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= LONGEST else f"{flat[: LONGEST - 1]}…"
+
+
+def _hint(text: str) -> str:
+    return f"<title>{safe(text)}</title>" if len(text) > LONGEST else ""
+
+
+def safe(text: str) -> str:
+    """Escape for XML, which has no place for most control characters at all."""
+    return escape("".join(char if char >= " " or char in "\n\t" else "\ufffd" for char in text))

@@ -1,0 +1,1 @@
+"""What a person types, as values: keymap, filters, the `:` line, confirmation dialogs, help."""

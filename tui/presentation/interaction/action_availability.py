@@ -1,0 +1,105 @@
+"""Whether an action is possible now, and if not, why: one sentence for the flash line and for the help."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tui.presentation.interaction.keymap import ActionRequirement, ConfirmationLevel, ConsoleAction
+from tui.presentation.view.downstream_readers import staged_by_user, why_not_deletable
+from tui.presentation.view.ledger_view import LedgerView
+
+
+@dataclass(frozen=True, slots=True)
+class ActionContext:
+    """What decides whether an action is possible now."""
+
+    targets: tuple[str, ...] = ()
+    looked: tuple[str, ...] = ()
+    """Statements under the cursor, whatever is marked."""
+    external: tuple[str, ...] = ()
+    """Those of the targets that are filled by others."""
+    ghost: bool = False
+    stale: str = ""
+    """Why the data is stale; empty when it is live."""
+    running: bool = False
+    """Whether every target runs."""
+    kept: str = ""
+    """Why the targets cannot be deleted; empty when they can."""
+    staged: int = 0
+    mine: int = 0
+    """Targets that this person has staged."""
+    plan_open: str = ""
+    """Why the plan cannot be executed; empty when it can or when there is none."""
+    unapprovable: str = ""
+    """Why the plan cannot be approved by this person; empty when it can or when there is none."""
+    has_plan: bool = False
+    run_state: str = ""
+    """State of the run on screen; empty elsewhere."""
+    run_failed: bool = False
+    """Whether a step of it has failed."""
+    read_only: str = ""
+    """Why the console may look but not act; stop and cancel stay possible."""
+
+
+def action_context_of(
+    world: LedgerView, targets: Sequence[str], *, looked: Sequence[str], user: str, stale: str, read_only: str = ""
+) -> ActionContext:
+    """Give what the world says of the targets of an act and of what is looked at; the rest is the screen's own."""
+    known = [found for name in targets if (found := world.statement(name)) is not None]
+    external = tuple(str(found.table) for found in known if found.external)
+    ours = [found for found in known if not found.external]
+    return ActionContext(
+        targets=tuple(targets),
+        looked=tuple(looked),
+        external=external if len(external) == len(targets) else (),
+        stale=stale,
+        running=bool(ours) and all(found.runs for found in ours),
+        kept=why_not_deletable(world, [name for name in targets if name not in external], user),
+        staged=len(world.snapshot.staged),
+        mine=len(staged_by_user(world, user, targets)),
+        read_only=read_only,
+    )
+
+
+def _run(now: ActionContext, states: tuple[str, ...]) -> str:
+    if now.run_state in states:
+        return ""
+    return f"the run is {now.run_state}" if now.run_state else "no run on screen"
+
+
+_AGAINST: Mapping[ActionRequirement, Callable[[ActionContext], str]] = {
+    ActionRequirement.TARGET: lambda now: "" if now.targets else "no statement under the cursor",
+    ActionRequirement.ONE: lambda now: "" if len(now.looked) == 1 else "put the cursor on one statement",
+    ActionRequirement.OURS: lambda now: (
+        f"{', '.join(now.external)} is external: others fill it" if now.external else ""
+    ),
+    ActionRequirement.LIVE: lambda now: now.stale,
+    ActionRequirement.IDLE: lambda now: "it runs already; R restarts it" if now.running else "",
+    ActionRequirement.UNREAD: lambda now: now.kept,
+    ActionRequirement.MINE: lambda now: "" if now.mine else "you have staged nothing of it",
+    ActionRequirement.STAGED: lambda now: "" if now.staged else "nothing is staged: D stages a deploy, X a delete",
+    ActionRequirement.PLAN: lambda now: now.plan_open if now.has_plan else "no plan on screen",
+    ActionRequirement.APPROVAL: lambda now: now.unapprovable if now.has_plan else "no plan on screen",
+    ActionRequirement.RUN: lambda now: _run(now, ("running", "paused", "failed")),
+    ActionRequirement.GOING: lambda now: _run(now, ("running", "paused")),
+    ActionRequirement.BROKEN: lambda now: (
+        _run(now, ("running", "failed")) or ("" if now.run_failed else "no step has failed")
+    ),
+}
+"""Why a need is not met, by need; in the order in which they are asked."""
+
+_OF_ROWS = frozenset({ActionRequirement.TARGET, ActionRequirement.ONE})
+
+
+def why_not_possible(action: ConsoleAction, now: ActionContext) -> str:
+    """Say in one sentence why an action is not possible now; empty when it is."""
+    if now.ghost and action.needs & _OF_ROWS:
+        return "this statement is gone; its row stays for five seconds so that no key hits another one"
+    if now.read_only and action.level is not ConfirmationLevel.LOOK and action.id not in ("stop", "cancel"):
+        return now.read_only
+    reasons = (against(now) for need, against in _AGAINST.items() if need in action.needs)
+    return next((reason for reason in reasons if reason), "")
+
+
+def action_label(action: ConsoleAction, now: ActionContext) -> str:
+    """Name what a key does now: the key that pauses a run lets a paused one go on."""
+    return "go on" if action.id == "pause" and now.run_state == "paused" else action.label

@@ -1,0 +1,62 @@
+"""The `:` line: which commands there are on a screen, and how one that is begun may go on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tui.presentation.interaction.action_availability import ActionContext, why_not_possible
+from tui.presentation.interaction.keymap import actions_on_screen
+
+
+@dataclass(frozen=True, slots=True)
+class ColonCommand:
+    """A `:` command that is not the twin of a key."""
+
+    name: str
+    usage: str
+    summary: str
+
+
+COMMANDS: tuple[ColonCommand, ...] = (
+    ColonCommand("home", ":home", "The tree"),
+    ColonCommand("st", ":st [filter]", "All statements as a list"),
+    ColonCommand("audit", ":audit", "Who did what, when, confirmed by what"),
+    ColonCommand(
+        "events", ":events [TABLE…]", "What happened, newest first: to all tables, or to those that are named"
+    ),
+    ColonCommand("runs", ":runs", "All runs"),
+    ColonCommand("run", ":run [id]", "A run; without an id the open or the last one"),
+    ColonCommand("plan", ":plan HASH", "A plan that was submitted"),
+    ColonCommand("env", ":env NAME", "Another environment of the project; marks are dropped"),
+    ColonCommand("quit", ":quit", "Leave the console"),
+)
+
+
+TAKES_TABLES = frozenset(
+    {"show", "sql", "events", "lineage", "stop", "start", "restart", "deploy", "delete", "unstage"}
+)
+
+
+def names(screen: str, now: ActionContext | None = None) -> tuple[tuple[str, str], ...]:
+    """List (name, summary) of the commands of a screen, sorted by name; with `now` those that are possible alone."""
+    known = {command.name: command.summary for command in COMMANDS}
+    for action in actions_on_screen(screen):
+        # What takes tables may be about others than those under the cursor.
+        if action.typed and (now is None or action.typed in TAKES_TABLES or not why_not_possible(action, now)):
+            known.setdefault(action.typed, action.summary)
+    return tuple(sorted(known.items()))
+
+
+def complete_command(
+    text: str, screen: str, tables: Sequence[str], now: ActionContext | None = None
+) -> tuple[str, ...]:
+    """Suggest complete lines: names of possible commands first, then table names."""
+    word, space, rest = text.partition(" ")
+    if not space:
+        return tuple(name for name, _ in names(screen, now) if name.startswith(word))
+    if word == "st":
+        return ()
+    if word not in TAKES_TABLES:
+        return ()
+    head, _, last = rest.rpartition(" ")
+    prefix = f"{word} {head} " if head else f"{word} "
+    return tuple(prefix + table for table in tables if table.startswith(last))[:40]

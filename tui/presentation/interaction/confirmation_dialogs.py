@@ -1,0 +1,216 @@
+"""Questions before an act: typed text and Enter, or nothing happens.
+
+A question holds the ids that it was asked about.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from core.text.wording import counted
+from tui.presentation.styling.glyphs import Glyphs
+from tui.presentation.styling.styled_text import Line, Span, Tone, fit, fold, line, line_width, right, shorten, width_of
+
+TITLE_WIDTH = 72
+"""Cells of a title in the narrowest box: what does not fit goes into the body."""
+ARMS_AFTER_S = 0.4
+"""A key that comes sooner was meant for the screen below."""
+TYPED_BESIDE = 12
+"""Cells for what is typed beside the words on Enter alone; with fewer, those have a line of their own."""
+BURST_S = 0.03
+"""Enter that comes sooner after a letter came from a clipboard or a script, not from a hand."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmationDialog:
+    """What is asked: `expected` is the only text that does it; targets were fixed when it was asked."""
+
+    title: str
+    body: tuple[Line, ...]
+    """Lines of any length: they are folded to the width of the box."""
+    expected: str
+    verb: str
+    """As in `type yes and Enter to stop`."""
+    safe: str
+    """What stays as it is: `keep running`."""
+    targets: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OpenDialog:
+    """A question on screen with what has been typed so far; times are of one monotonic clock."""
+
+    question: ConfirmationDialog
+    opened_at: float
+    typed: str = ""
+    typed_at: float = 0.0
+    note: str = ""
+    outcome: str = ""
+    """yes, no (esc) or safe (Enter alone) once it is over; all but yes change nothing."""
+
+
+def answer_key(state: OpenDialog, key: str, character: str | None, now: float) -> OpenDialog:
+    """Take one key; only the whole expected text and Enter by hand says yes."""
+    if now - state.opened_at < ARMS_AFTER_S:
+        return state
+    if key in ("escape", "ctrl+c"):
+        return replace(state, outcome="no")
+    if key == "enter":
+        return _answer_enter(state, now)
+    if key in ("backspace", "ctrl+h"):
+        return replace(state, typed=state.typed[:-1], note="")
+    if key in ("ctrl+u", "ctrl+w"):
+        return replace(state, typed="", note="")
+    if character is not None and len(character) == 1 and character.isprintable():
+        return replace(state, typed=(state.typed + character)[:60], typed_at=now, note="")
+    return state
+
+
+def _answer_enter(state: OpenDialog, now: float) -> OpenDialog:
+    typed = " ".join(state.typed.split())
+    if not typed:
+        return replace(state, outcome="safe")
+    if typed != state.question.expected:
+        return replace(state, note=f"not `{state.question.expected}`: nothing was done")
+    if now - state.typed_at < BURST_S:
+        return replace(state, note="that came as one burst: press Enter once more")
+    return replace(state, outcome="yes")
+
+
+def answer_paste(state: OpenDialog) -> OpenDialog:
+    """Refuse pasted text: it never confirms."""
+    return replace(state, note="pasted text is not taken: type it")
+
+
+def dialog_lines(state: OpenDialog, width: int, glyphs: Glyphs) -> tuple[Line, ...]:
+    """Draw the question as a box of `width` cells."""
+    top_left, top_right, bottom_left, bottom_right, flat, side = tuple(glyphs.box)
+    inner = width - 4
+    question = state.question
+    title = f" {shorten(question.title, inner - 2, glyphs.ellipsis)} "
+    rows: list[Line] = [
+        line(
+            (top_left + flat, Tone.DIM),
+            (title, Tone.TITLE),
+            (flat * (width - 3 - width_of(title)) + top_right, Tone.DIM),
+        ),
+    ]
+    body = [row for content in question.body for row in fold(content, inner)]
+    body.extend(_field(state, inner, glyphs))
+    if state.note:
+        body.extend(fold(line((state.note, Tone.CHANGING)), inner))
+    for content in body:
+        rows.append((Span(side + " ", Tone.DIM), *fit(content, inner), Span(" " + side, Tone.DIM)))
+    rows.append(line((bottom_left + flat * (width - 2) + bottom_right, Tone.DIM)))
+    return tuple(rows)
+
+
+def _field(state: OpenDialog, inner: int, glyphs: Glyphs) -> tuple[Line, ...]:
+    """Draw what is to be typed, what has been typed, and what Enter alone does; nothing of it is ever cut."""
+    question = state.question
+    prompt = f"type {question.expected} and Enter to {question.verb}:  "
+    safe = f"Enter alone, esc: {question.safe}"
+    room = inner - 1
+    if width_of(prompt) + len(question.expected) + 1 <= inner:
+        room -= width_of(prompt)
+        before: tuple[Line, ...] = ()
+        start = line(prompt)
+    else:
+        before, start = fold(line(prompt.rstrip()), inner), ()
+    field = (*start, *line((state.typed[-room:], Tone.FIELD), (glyphs.cursor, Tone.KEY)))
+    space = inner - line_width(field) - width_of(safe)
+    if space > 0 and room - width_of(safe) >= TYPED_BESIDE:
+        return (*before, (*field, Span(" " * space), Span(safe, Tone.DIM)))
+    return (*before, field, *fold(line((right(safe, inner), Tone.DIM)), inner))
+
+
+@dataclass(frozen=True, slots=True)
+class ActionSummary:
+    """What a question about statements says."""
+
+    verb: str
+    targets: tuple[str, ...]
+    hidden: frozenset[str]
+    """Targets that the filter hides."""
+    downstream: tuple[str, ...]
+    """Statements below the targets that are not targets."""
+    environment: str
+    """`pizzeria PROD protected`."""
+    command: str
+    data: str
+    """`data 2 s old`."""
+    expected: str
+
+
+_EFFECTS = {
+    "stop": ("will get no new rows", "keep running"),
+    "start": ("will get rows again", "leave it"),
+    "restart": ("wait until it is back", "leave it running"),
+}
+
+
+def dialog_for_statements(facts: ActionSummary) -> ConfirmationDialog:
+    """Ask about stop, start or restart of statements."""
+    effect, safe = _EFFECTS[facts.verb]
+    one = len(facts.targets) == 1
+    what = facts.targets[0] if one else counted(len(facts.targets), "statement")
+    title = f"{facts.verb.upper()} {what} in {facts.environment}"
+    body: list[Line] = []
+    if width_of(title) > TITLE_WIDTH:
+        title = f"{facts.verb.upper()} in {facts.environment}"
+        body.append(line((what, Tone.ACCENT)))
+    if not one:
+        body.append(_names(facts.targets, facts.hidden))
+    elif facts.targets[0] in facts.hidden:
+        body.append(line(("hidden by your filter", Tone.CHANGING)))
+    if facts.downstream:
+        names = ", ".join(facts.downstream[:4]) + (" …" if len(facts.downstream) > 4 else "")
+        body.append(line(f"below: {counted(len(facts.downstream), 'statement')} {effect}: {names}"))
+    else:
+        body.append(line(("below: no statement reads it" if one else "below: no other statement reads them", Tone.DIM)))
+    body.append(line((f"same as: {facts.command}", Tone.DIM)))
+    body.append(line((f"{facts.data}, checked again when sent", Tone.DIM)))
+    return ConfirmationDialog(title, tuple(body), facts.expected, facts.verb, safe, facts.targets)
+
+
+def _names(targets: Sequence[str], hidden: frozenset[str]) -> Line:
+    shown = [f"{name} (hidden by your filter)" if name in hidden else name for name in targets[:24]]
+    more = f"  and {len(targets) - 24} more" if len(targets) > 24 else ""
+    return line(("  ".join(shown) + more, Tone.ACCENT))
+
+
+def dialog_for_plan(
+    *, hash4: str, summary: str, losses: Sequence[str], environment: str, command: str, expected: str
+) -> ConfirmationDialog:
+    """Ask about executing a plan; what is lost, and until when it can be undone, stands above the field."""
+    body: list[Line] = [line((summary, Tone.PLAIN))]
+    if losses:
+        body.append(line(("LOST", Tone.BAD)))
+        body.extend(line((f"  {loss}", Tone.BAD)) for loss in losses[:8])
+        if len(losses) > 8:
+            body.append(line((f"  and {len(losses) - 8} more: esc, and read the plan", Tone.BAD)))
+    else:
+        body.append(line(("nothing is lost", Tone.GOOD)))
+    body.append(line((f"same as: {command}", Tone.DIM)))
+    return ConfirmationDialog(
+        f"EXECUTE plan {hash4} in {environment}", tuple(body), expected, "execute", "change nothing"
+    )
+
+
+def dialog_for_approval(
+    *, hash4: str, author: str, summary: str, losses: Sequence[str], environment: str, command: str, expected: str
+) -> ConfirmationDialog:
+    """Ask about approving another's plan."""
+    body = [line(summary), line(f"by {author}, who can execute it then")]
+    body += [line((f"LOSES {loss}", Tone.BAD)) for loss in losses[:8]]
+    body.append(line((f"same as: {command}", Tone.DIM)))
+    return ConfirmationDialog(
+        f"APPROVE plan {hash4} in {environment}", tuple(body), expected, "approve", "change nothing"
+    )
+
+
+def dialog_for_run(
+    *, verb: str, run: str, effect: str, environment: str, command: str, expected: str
+) -> ConfirmationDialog:
+    """Ask about pausing, cancelling, retrying or skipping in a run."""
+    body = (line(effect), line((f"same as: {command}", Tone.DIM)))
+    return ConfirmationDialog(f"{verb.upper()} run {run[:10]} in {environment}", body, expected, verb, "let it go on")

@@ -1,0 +1,122 @@
+"""Filters (`/`): text, /regex/, !not, lag>1k, state=failed, -f fuzzy; words are joined by AND."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from core.model.states import State, Trend
+from tui.presentation.view.ledger_view import StatementView
+
+FIELDS = ("state", "trend", "product", "layer", "owner", "version", "lag", "errors", "staged")
+_TERM = re.compile(r"(?P<field>[a-z]+)(?P<op>>=|<=|!=|=|>|<)(?P<value>.+)\Z")
+_SIZE = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)(?P<unit>[kMGmg]?)\Z")
+_FACTOR = {"": 1, "k": 1_000, "m": 1_000_000, "M": 1_000_000, "g": 1_000_000_000, "G": 1_000_000_000}
+_COMPARE: Mapping[str, Callable[[float, float], bool]] = {
+    ">": lambda a, b: a > b,
+    "<": lambda a, b: a < b,
+    ">=": lambda a, b: a >= b,
+    "<=": lambda a, b: a <= b,
+    "=": lambda a, b: a == b,
+    "!=": lambda a, b: a != b,
+}
+Match = Callable[[StatementView], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """A filter as typed; `problem` says why it is not understood, and then it matches everything."""
+
+    text: str
+    match: Match
+    problem: str = ""
+
+
+def parse_filter(text: str) -> Filter:
+    """Read a filter; never raises."""
+    words = text.split()
+    if words and words[0] == "-f":
+        needle = "".join(words[1:]).lower()
+        return Filter(text, lambda statement: _fuzzy(needle, statement.table))
+    terms: list[Match] = []
+    for word in words:
+        term = _parse_word(word)
+        if isinstance(term, str):
+            return Filter(text, lambda _: True, problem=term)
+        terms.append(term)
+    return Filter(text, lambda statement: all(term(statement) for term in terms))
+
+
+def _parse_word(word: str) -> Match | str:
+    if word.startswith("!"):
+        if len(word) == 1:
+            return "! needs what to leave out: !crm"
+        inner = _parse_word(word[1:])
+        return inner if isinstance(inner, str) else lambda statement: not inner(statement)
+    found = _TERM.match(word)
+    if found:
+        return _parse_term(found["field"], found["op"], found["value"])
+    try:
+        pattern = re.compile(word.strip("/") if word.startswith("/") else word, re.IGNORECASE)
+    except re.error as error:
+        return f"{word} is not a pattern: {error}"
+    return lambda statement: bool(pattern.search(statement.table) or pattern.search(statement.product))
+
+
+def _parse_term(field: str, op: str, value: str) -> Match | str:
+    if field in ("lag", "errors", "version"):
+        number = _number(value)
+        if number is None:
+            return f"{value} is not a number: {field}>1k"
+        compare = _COMPARE[op]
+        return lambda statement: _compare_known(compare, _figure(statement, field), number)
+    if field not in FIELDS:
+        return f"{field} is not a field: {', '.join(FIELDS)}"
+    if op not in ("=", "!="):
+        return f"{field} is a word: {field}=… or {field}!=…"
+    known: tuple[str, ...] = tuple(State) if field == "state" else tuple(Trend) if field == "trend" else ()
+    wanted = frozenset(value.lower().split(","))
+    if known and not wanted <= set(known):
+        return f"{value} is no {field}: {', '.join(known)}"
+    same = op == "="
+    return lambda statement: bool(_words(statement, field) & wanted) == same
+
+
+def _number(text: str) -> float | None:
+    found = _SIZE.match(text)
+    return float(found["number"]) * _FACTOR[found["unit"]] if found else None
+
+
+def _compare_known(compare: Callable[[float, float], bool], value: float | None, wanted: float) -> bool:
+    return value is not None and compare(value, wanted)
+
+
+def _figure(statement: StatementView, field: str) -> float | None:
+    match field:
+        case "lag":
+            return statement.lag_rows
+        case "version":
+            return statement.version
+        case _:
+            return statement.errors
+
+
+def _words(statement: StatementView, field: str) -> set[str]:
+    if field == "staged":
+        return {mark.verb for mark in statement.staged} or {"no"}
+    return {str(getattr(statement, field)).lower()}
+
+
+def _fuzzy(needle: str, name: str) -> bool:
+    letters = iter(name)
+    return all(letter in letters for letter in needle)
+
+
+def completions(text: str) -> tuple[str, ...]:
+    """Suggest how the last word of a filter may go on."""
+    head, _, last = text.rpartition(" ")
+    prefix = f"{head} " if head else ""
+    field, equals, value = last.partition("=")
+    if equals and field in ("state", "trend"):
+        words: tuple[str, ...] = tuple(State) if field == "state" else tuple(Trend)
+        return tuple(f"{prefix}{field}={word}" for word in words if word.startswith(value))
+    return tuple(f"{prefix}{name}" for name in FIELDS if last and name.startswith(last))

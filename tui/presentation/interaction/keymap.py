@@ -1,0 +1,234 @@
+"""Every act and key of the console in one table: it feeds keys, footer, help, palette and the README.
+
+Lower case never changes anything.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+LIST_SCREENS = frozenset({"home", "statements"})
+RECORD_SCREENS = frozenset({"runs", "audit", "log", "events"})
+ALL_SCREENS = LIST_SCREENS | RECORD_SCREENS | {"detail", "changes", "review", "run", "help"}
+STATEMENT_SCREENS = LIST_SCREENS | {"detail"}
+
+
+class ConfirmationLevel(StrEnum):
+    """How an act is confirmed (console.md §2); a look needs nothing and is not an act."""
+
+    LOOK = "look"
+    C0 = "C0"
+    C1 = "C1"
+    C3 = "C3"
+
+
+class ActionRequirement(StrEnum):
+    """What an action cannot do without."""
+
+    TARGET = "target"
+    """At least one statement under the cursor or marked."""
+    ONE = "one"
+    """Exactly one statement under the cursor, whatever is marked: what looks are about."""
+    IDLE = "idle"
+    """One of the targets that does not run."""
+    UNREAD = "unread"
+    """Targets that nothing which stays is reading."""
+    MINE = "mine"
+    """One of the targets on this person's stage."""
+    OURS = "ours"
+    """None of them external."""
+    LIVE = "live"
+    """Data that is not stale."""
+    STAGED = "staged"
+    PLAN = "plan"
+    APPROVAL = "approval"
+    """A plan that still waits for an approval, and not for its author's."""
+    RUN = "run"
+    """A run that is not over."""
+    GOING = "going"
+    """A run that goes or is paused."""
+    BROKEN = "broken"
+    """A run with a failed step, that is not over."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleAction:
+    """One thing that a key does on some screens."""
+
+    id: str
+    keys: tuple[str, ...]
+    """Textual's names for keys without a character, else the character."""
+    screens: frozenset[str]
+    label: str
+    """One or two words for the footer."""
+    summary: str
+    """One line for the help."""
+    level: ConfirmationLevel = ConfirmationLevel.LOOK
+    command: str = ""
+    """The CLI line that does the same; `{tables}`, `{hash}` and `{run}` are filled in. The stage has none."""
+    typed: str = ""
+    """The `:` command of the same name."""
+    needs: frozenset[ActionRequirement] = frozenset()
+    rank: int = 50
+    """Order in the footer, smallest first; 99 is never shown there."""
+
+
+_ONE = frozenset({ActionRequirement.ONE})
+_OURS = frozenset({ActionRequirement.TARGET, ActionRequirement.OURS})
+_OURS_AND_LIVE = _OURS | {ActionRequirement.LIVE}
+
+ACTIONS: tuple[ConsoleAction, ...] = (
+    # Anywhere.
+    ConsoleAction("command", (":",), ALL_SCREENS, "command", "Type a command; tab completes", rank=95),
+    ConsoleAction("palette", ("ctrl+p",), ALL_SCREENS, "palette", "The same, listing everything", rank=99),
+    ConsoleAction("help", ("?",), ALL_SCREENS - {"help"}, "keys", "Keys that work here, and why the others do not",
+                  typed="help", rank=99),
+    ConsoleAction("back", ("escape", "q"), ALL_SCREENS - {"home"}, "back", "Go back; nothing that runs is touched",
+                  rank=5),
+    ConsoleAction("clear", ("escape",), frozenset({"home"}), "clear", "Drop the filter, then the marks", rank=99),
+    ConsoleAction("quit", ("q",), frozenset({"home"}), "quit", "Leave the console; agent, statements and runs go on",
+                  typed="q", rank=90),
+    ConsoleAction("refresh", ("r",), ALL_SCREENS, "refresh", "Read everything again now", rank=99),
+    ConsoleAction("freeze", (".",), ALL_SCREENS, "freeze", "Freeze the screen, and let it go again", rank=99),
+    ConsoleAction("redraw", ("ctrl+l",), ALL_SCREENS, "redraw", "Draw the whole screen again", rank=99),
+    ConsoleAction("log", ("m",), ALL_SCREENS - {"log"}, "log", "Every act as the line that does the same",
+                  command="headgate audit", typed="log", rank=80),
+    ConsoleAction("changes", ("p",), ALL_SCREENS - {"changes"}, "changes",
+                  "Files against what is deployed, and what is staged", command="headgate plan --all --offline",
+                  typed="changes", rank=40),
+    ConsoleAction("interrupt", ("ctrl+c",), ALL_SCREENS, "", "Says how to leave; never touches a run", rank=99),
+    # Lists and tree.
+    ConsoleAction("down", ("j", "down"), ALL_SCREENS, "down", "One down", rank=99),
+    ConsoleAction("up", ("k", "up"), ALL_SCREENS, "up", "One up", rank=99),
+    ConsoleAction("top", ("g", "home"), ALL_SCREENS, "top", "First", rank=99),
+    ConsoleAction("bottom", ("G", "end"), ALL_SCREENS, "bottom", "Last", rank=99),
+    ConsoleAction("page_down", ("pagedown",), ALL_SCREENS, "page", "A page down", rank=99),
+    ConsoleAction("page_up", ("pageup",), ALL_SCREENS, "page", "A page up", rank=99),
+    ConsoleAction("filter", ("/",), LIST_SCREENS | RECORD_SCREENS | {"changes"}, "filter",
+                  "Filter: text, regex, !not, lag>1k, state=failed, -f fuzzy", command="headgate ls", rank=45),
+    ConsoleAction("open", ("enter", "l", "right"), frozenset({"home"}), "open", "Open the branch, or the statement",
+                  rank=10),
+    ConsoleAction("close", ("h", "left"), frozenset({"home"}), "close", "Close the branch, or go to it", rank=99),
+    ConsoleAction("open", ("enter", "l", "right"), frozenset({"statements"}), "open", "Open the statement", rank=10),
+    ConsoleAction("detail", ("d",), LIST_SCREENS, "detail", "The statement: figures, SQL, lineage, errors, events",
+                  command="headgate show {tables}", typed="show", needs=_ONE, rank=12),
+    ConsoleAction("detail", ("d",), frozenset({"detail"}), "overview", "Overview", rank=99),
+    ConsoleAction("sql", ("s",), STATEMENT_SCREENS, "sql", "Its SQL, and the difference to what is deployed",
+                  command="headgate show {tables} --sql", typed="sql", needs=_ONE, rank=14),
+    ConsoleAction("events", ("v",), STATEMENT_SCREENS, "events", "Its events; on a branch the events of all below it",
+                  command="headgate events {tables}", typed="events", rank=16),
+    ConsoleAction("lineage", ("i",), STATEMENT_SCREENS, "lineage", "What it reads and who reads it",
+                  command="headgate show {tables}", typed="lineage", needs=_ONE, rank=60),
+    ConsoleAction("mark", ("space",), LIST_SCREENS | {"changes"}, "mark", "Mark, and go one down", rank=20),
+    ConsoleAction("mark_all", ("*",), LIST_SCREENS | {"changes"}, "mark all", "Mark all that are shown", rank=99),
+    ConsoleAction("unmark", ("u",), LIST_SCREENS | {"changes"}, "unmark", "Drop all marks", rank=99),
+    ConsoleAction("flip", ("t",), frozenset({"home"}), "flip", "Tree by product, or by lineage", typed="tree", rank=62),
+    ConsoleAction("faults", ("f",), LIST_SCREENS, "faults", "Show only what is not well",
+                  command="headgate ls --state failed,degraded", rank=64),
+    ConsoleAction("sort", ("o",), frozenset({"statements"}), "sort", "Sort by the next column", rank=30),
+    ConsoleAction("wide", ("w",), LIST_SCREENS, "wide", "More figures, less room for names", rank=66),
+    ConsoleAction("copy", ("y",), ALL_SCREENS - {"help"}, "copy", "Copy the name, or the text on screen", rank=82),
+    ConsoleAction("copy_command", ("Y",), ALL_SCREENS - {"help"}, "copy CLI", "Copy the CLI line that does the same",
+                  rank=83),
+    ConsoleAction("column", ("h", "l", "left", "right"), frozenset({"detail"}), "column", "Another column's lineage",
+                  rank=99),
+    ConsoleAction("next_tab", ("tab",), frozenset({"detail", "home"}), "next", "Next pane", rank=8),
+    ConsoleAction("previous_tab", ("shift+tab",), frozenset({"detail", "home"}), "previous", "Previous pane", rank=99),
+    ConsoleAction("tab", tuple("123456789"), frozenset({"detail"}), "tab", "Pane by number", rank=99),
+    ConsoleAction("enter_row", ("enter",), frozenset({"changes"}), "review", "Plan what is staged, and review it",
+                  command="headgate plan deploy {tables}", typed="review",
+                  needs=frozenset({ActionRequirement.STAGED, ActionRequirement.LIVE}), rank=10),
+    ConsoleAction("enter_row", ("enter",), frozenset({"review"}), "why", "Why this is done, and what is lost", rank=10),
+    ConsoleAction("enter_row", ("enter",), frozenset({"run"}), "follow", "Let the cursor follow the run, or stay",
+                  rank=16),
+    ConsoleAction("enter_row", ("enter",), frozenset({"events"}), "open", "Open the statement at its events", rank=10),
+    ConsoleAction("enter_row", ("enter",), frozenset({"runs"}), "open", "Open the run", command="headgate runs {run}",
+                  rank=10),
+    ConsoleAction("sql", ("s",), frozenset({"review", "changes"}), "full diff",
+                  "The whole difference of the row's files", rank=14),
+    # Acts.
+    ConsoleAction("stop", ("T",), STATEMENT_SCREENS, "stop", "Stop now; table and checkpoint stay",
+                  ConfirmationLevel.C1, "headgate stop {tables}", "stop", _OURS, rank=26),
+    ConsoleAction("start", ("S",), STATEMENT_SCREENS, "start", "Start the deployed revision on its checkpoint",
+                  ConfirmationLevel.C1, "headgate start {tables}", "start", _OURS_AND_LIVE | {ActionRequirement.IDLE},
+                  rank=28),
+    ConsoleAction("restart", ("R",), STATEMENT_SCREENS, "restart", "Stop, then start on the same checkpoint",
+                  ConfirmationLevel.C1, "headgate restart {tables}", "restart", _OURS_AND_LIVE, rank=29),
+    ConsoleAction("stage_deploy", ("D",), STATEMENT_SCREENS | {"changes"}, "deploy",
+                  "Stage a deploy of the files as they are", ConfirmationLevel.C0, "", "deploy",
+                  frozenset({ActionRequirement.TARGET, ActionRequirement.LIVE}), rank=24),
+    ConsoleAction("stage_delete", ("X",), STATEMENT_SCREENS | {"changes"}, "delete",
+                  "Stage a delete; it is reviewed like a deploy", ConfirmationLevel.C0, "", "delete",
+                  _OURS_AND_LIVE | {ActionRequirement.UNREAD}, rank=70),
+    ConsoleAction("unstage", ("U",), STATEMENT_SCREENS | {"changes"}, "unstage",
+                  "Take off the stage what you staged of it", ConfirmationLevel.C0, "", "unstage",
+                  frozenset({ActionRequirement.TARGET, ActionRequirement.LIVE, ActionRequirement.MINE}), rank=72),
+    ConsoleAction("execute", ("E",), frozenset({"review"}), "execute", "Execute exactly this plan, once",
+                  ConfirmationLevel.C3, "headgate apply {hash}", "apply",
+                  frozenset({ActionRequirement.PLAN, ActionRequirement.LIVE}), rank=12),
+    ConsoleAction("approve", ("A",), frozenset({"review"}), "approve", "Approve another login's plan",
+                  ConfirmationLevel.C3, "headgate approve {hash}", "approve",
+                  frozenset({ActionRequirement.APPROVAL, ActionRequirement.LIVE}), rank=13),
+    ConsoleAction("pause", ("P",), frozenset({"run"}), "pause", "Pause after this step, or go on", ConfirmationLevel.C1,
+                  "headgate runs pause {run}", "pause", frozenset({ActionRequirement.GOING}), rank=12),
+    ConsoleAction("cancel", ("C",), frozenset({"run"}), "cancel", "Cancel what has not begun; what is done stays",
+                  ConfirmationLevel.C1, "headgate runs cancel {run}", "cancel", frozenset({ActionRequirement.RUN}),
+                  rank=14),
+    ConsoleAction("retry", (":retry",), frozenset({"run"}), "retry", "Try the failed steps again", ConfirmationLevel.C1,
+                  "headgate runs retry {run}", "retry", frozenset({ActionRequirement.BROKEN}), rank=99),
+    ConsoleAction("skip", (":skip",), frozenset({"run"}), "skip", "Leave the first failed step out",
+                  ConfirmationLevel.C1, "headgate runs skip {run} --step 1", "skip",
+                  frozenset({ActionRequirement.BROKEN}), rank=99),
+)  # fmt: skip
+
+
+KEY_NAMES = {
+    "escape": "esc",
+    "pageup": "pgup",
+    "pagedown": "pgdn",
+    "ctrl+c": "ctrl+c",
+    "up": "↑",
+    "down": "↓",
+    "left": "←",
+    "right": "→",
+}
+
+
+def actions_on_screen(screen: str) -> tuple[ConsoleAction, ...]:
+    """List the actions of a screen in the order of the table."""
+    return tuple(action for action in ACTIONS if screen in action.screens)
+
+
+def keymap_of(screen: str) -> Mapping[str, ConsoleAction]:
+    """Map keys to actions for one screen; the tests prove that no key has two meanings."""
+    return {key: action for action in actions_on_screen(screen) for key in action.keys}
+
+
+def find_action(action_id: str, screen: str) -> ConsoleAction | None:
+    """Find an action by its id on a screen."""
+    return next((action for action in actions_on_screen(screen) if action.id == action_id), None)
+
+
+def screens_with_key(key: str) -> tuple[str, ...]:
+    """Name the screens on which a key that means nothing here means something, sorted."""
+    return tuple(sorted({screen for action in ACTIONS if key in action.keys for screen in action.screens}))
+
+
+def key_names(action: ConsoleAction) -> str:
+    """Write the keys of an action for people: `j ↓`, `1-9`."""
+    if action.id == "tab":
+        return "1-9"
+    return " ".join(KEY_NAMES.get(key, key) for key in action.keys)
+
+
+def command_of_action(
+    action: ConsoleAction,
+    *,
+    tables: Iterable[str] = (),
+    environment: str = "",
+    plan: str = "",
+    run: str = "",
+) -> str:
+    """Write the complete CLI line of an action."""
+    line = action.command.format(tables=" ".join(tables), hash=plan[:12], run=run)
+    return f"{line.strip()} --env {environment}" if line and environment else line.strip()

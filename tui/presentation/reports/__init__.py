@@ -1,0 +1,1 @@
+"""Answers of health, impact, report and lineage, as lines and as data."""

@@ -1,0 +1,132 @@
+"""Lineage as rows of a tree, for the command line and for Detail: from a column to what it stands on, or what it feeds.
+
+Values make the tree. Conditions on a table's rows are listed apart, table by table.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from core.sql.lineage.model import ColumnOrigin, InputKind
+
+if TYPE_CHECKING:
+    from core.lineage.column_lineage import ColumnLineage, LineageEdge, LineageGap, LineageNode
+
+
+@dataclass(frozen=True, slots=True)
+class LineageTreeRow:
+    """One row of the tree."""
+
+    depth: int
+    name: str
+    """`table.column`, `rows of table`, or a step inside a statement."""
+    type: str
+    place: str
+    """`dml.t.sql:3`, or that it landed."""
+    expression: str
+    """How the row below it, or above it, is made; empty for what landed."""
+    note: str = ""
+    """`if` for a condition on one column alone, `via` for a step, `again` where it was expanded before."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowCondition:
+    """One condition on the rows of a table."""
+
+    table: str
+    clause: str
+    expression: str
+    columns: tuple[str, ...]
+    place: str
+
+
+def tree(found: "ColumnLineage") -> tuple[LineageTreeRow, ...]:
+    """Write the tree: below each row what it stands on (up) or what stands on it (down), each expanded once."""
+    up = found.direction == "up"
+    nodes = {node.at: node for node in found.nodes}
+    edges: dict[ColumnOrigin, list[LineageEdge]] = {}
+    for edge in found.edges:
+        edges.setdefault(edge.target if up else edge.source, []).append(edge)
+    rows: list[LineageTreeRow] = []
+    expanded: set[ColumnOrigin] = set()
+    waiting: list[tuple[int, ColumnOrigin, LineageEdge | None]] = [(0, at, None) for at in reversed(_roots(found))]
+    while waiting:
+        depth, at, over = waiting.pop()
+        # Going up, rows are where the tree ends: what decides them is listed apart.
+        following = edges.get(at, []) if at.column or not up else []
+        again = at in expanded and bool(following)
+        expanded.add(at)
+        if over is not None:
+            rows.extend(_steps(depth, over, up=up))
+        rows.append(_row(depth, nodes[at], over, following, up=up))
+        if again:
+            rows[-1] = replace(rows[-1], note="again")
+        else:
+            waiting += [(depth + 1, each.source if up else each.target, each) for each in reversed(following)]
+    return tuple(rows)
+
+
+def _roots(found: "ColumnLineage") -> list[ColumnOrigin]:
+    if found.root.column:
+        return [found.root]
+    own = [node.at for node in found.nodes if node.at.table == found.root.table]
+    return [at for at in own if at.column or found.direction == "down"]
+
+
+def row_conditions(found: "ColumnLineage") -> tuple[RowCondition, ...]:
+    """List what decides the rows of each table on the way, in the order in which the tables are reached."""
+    groups: dict[tuple[str, str, str, str], dict[str, None]] = {}
+    for edge in found.edges:
+        if not edge.target.column and edge.kind is InputKind.CONDITION:
+            key = (str(edge.target.table), edge.clause, edge.expression, file_of(edge.path, edge.line))
+            columns = groups.setdefault(key, {})
+            if edge.source.column:
+                columns[name_of(edge.source)] = None
+    order = {str(table): at for at, table in enumerate(dict.fromkeys(node.at.table for node in found.nodes))}
+    keys = sorted(groups, key=lambda key: (order[key[0]], key[1] == "FROM"))
+    return tuple(RowCondition(key[0], key[1], key[2], tuple(groups[key]), key[3]) for key in keys)
+
+
+def gap_line(gap: "LineageGap") -> str:
+    """Say what could not be followed."""
+    at = name_of(gap.at)
+    return f"{at}: {gap.name} is not followed: {gap.reason}  ({file_of(gap.path, gap.line)})"
+
+
+def external_source_of(node: "LineageNode") -> str:
+    """Say where what others fill comes from."""
+    return f"landed: {node.format} {node.location}".rstrip(" :")
+
+
+def name_of(at: ColumnOrigin) -> str:
+    """Name a node as a person would."""
+    return f"{at.table}.{at.column}" if at.column else f"rows of {at.table}"
+
+
+def file_of(path: str, line: int) -> str:
+    """Name a place by its file alone."""
+    return f"{path.rpartition('/')[2]}:{line}"
+
+
+def _row(
+    depth: int, node: "LineageNode", edge: "LineageEdge | None", following: "Sequence[LineageEdge]", *, up: bool
+) -> LineageTreeRow:
+    """Write a node: going up with how its own statement makes it, going down with what leads to it."""
+    note = "if" if edge is not None and edge.kind is InputKind.CONDITION and (up or node.at.column) else ""
+    if not up and edge is not None:
+        text = edge.expression if edge.clause == "SELECT" else f"{edge.clause} {edge.expression}"
+        return LineageTreeRow(depth, name_of(node.at), node.type, file_of(edge.path, edge.line), text, note)
+    place = (
+        external_source_of(node)
+        if node.landed
+        else (file_of(following[0].path, following[0].line) if following and up else "")
+    )
+    fields = "".join(f".{path}" for path in edge.fields[:1]) if edge is not None else ""
+    more = " …" if edge is not None and len(edge.fields) > 1 else ""
+    text = node.expression if up else ""
+    return LineageTreeRow(depth, name_of(node.at) + fields + more, node.type, place, text, note)
+
+
+def _steps(depth: int, edge: "LineageEdge", *, up: bool) -> Iterable[LineageTreeRow]:
+    steps = edge.through if up else reversed(edge.through)
+    return [LineageTreeRow(depth, step.name, "", "", step.expression, "via") for step in steps]

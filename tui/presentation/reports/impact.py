@@ -1,0 +1,174 @@
+"""What would happen below a table, as lines and as data."""
+
+import textwrap
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from core.text.wording import counted
+
+if TYPE_CHECKING:
+    from core.model.names import TableName
+    from core.reports.impact import Impact, ImpactAnswer, ReachedTable
+
+HEAD = ("EFFECT", "READER", "PRODUCT", "OWNER", "DEPTH", "THROUGH", "KIND", "WHY")
+_LEFT_OUT = ((), ("OWNER",), ("OWNER", "KIND"))
+"""What is left out where the terminal is narrow, before the why goes to a line of its own."""
+
+NARROWEST = 50
+"""Characters of a column of whys."""
+
+TITLES = {
+    "rebuilt": "IF {} WERE REBUILT",
+    "dropped": "IF {} WERE DROPPED",
+    "column lost": "IF {} WERE LOST",
+}
+
+
+def about(found: "Impact") -> str:
+    """Say what the answers are about, in one line."""
+    table = found.root.table
+    whose = f"{table} is external: its maker rebuilds and drops it. " if found.external else ""
+    if found.deployed:
+        return f"{whose}As {table} and its readers are deployed."
+    return f"{whose}{table} is not deployed: as if all that is declared ran."
+
+
+def lines(answer: "ImpactAnswer", found: "Impact", width: int, command: str) -> list[str]:
+    """Write one answer: its title, why it is refused, every table that it reaches, and who is told outside."""
+    name = f"{found.root.table}.{found.root.column}" if found.root.column else str(found.root.table)
+    counts: dict[str, int] = {}
+    for one in answer.reached:
+        counts[one.effect] = counts.get(one.effect, 0) + 1
+    summary = ", ".join(f"{count} {effect}" for effect, count in counts.items()) or "nothing reads it"
+    verdict = "a plan is refused; " if answer.refused else ""
+    written = textwrap.wrap(f"{TITLES[answer.event].format(name)}: {verdict}{summary}", max(width, 40))
+    if command and not answer.refused:
+        written.append(f"  {command}")
+    for refusal in answer.refusals:
+        written += _folded(f"refused: {refusal.summary}; {refusal.remedy}", width, "  ")
+    written += _readers(answer.reached, width)
+    for outside in answer.outside:
+        after = f"{outside.before} becomes {outside.after}" if outside.after else f"{outside.before} goes"
+        owner = f" ({outside.owner})" if outside.owner else ""
+        written.append(f"  told outside: {outside.reader}{owner}, reads {outside.table}: {after}")
+    return written
+
+
+def column_lines(columns: "Mapping[str, Mapping[TableName, str]]", width: int) -> list[str]:
+    """Write who uses each column directly, and which are used by nothing that reads the table."""
+    if not columns:
+        return []
+    wide = max(map(len, columns))
+    written = [f"COLUMNS: {counted(len(columns), 'column')}"]
+    for column, uses in columns.items():
+        text = f"  {column.ljust(wide)}  " + ("; ".join(f"{t} {place}" for t, place in uses.items()) or "not used")
+        written += textwrap.wrap(text, max(width, wide + 40), subsequent_indent=" " * (wide + 4))
+    return written
+
+
+def as_json(found: "Impact", commands: "Mapping[str, str]") -> dict[str, Any]:
+    """Give what `headgate.impact/1` says besides project and environment; fields may be added, never changed.
+
+    `{"table", "column", "external", "basis": "deployed"|"declared", "answers": [{"if": "rebuilt"|"dropped"|
+    "column lost", "plan": command, "refused", "refusals": [{"table", "summary", "remedy"}], "readers": [{"table",
+    "product", "layer", "owner", "depth", "through": [{"table", "streamed"}], "streamed", "stateful", "state", "effect",
+    "why", "uses": place, "makes": [column]}], "outside": [{"reader", "owner", "table", "before", "after"}]}],
+    "columns": [{"column", "readers": [{"table", "uses": place}]}]}`. What is not known, or is not asked, is null.
+    """
+    return {
+        "table": found.root.table,
+        "column": found.root.column or None,
+        "external": found.external,
+        "basis": "deployed" if found.deployed else "declared",
+        "answers": [_answer(answer, found, commands.get(answer.event, "")) for answer in found.answers],
+        "columns": [
+            {"column": column, "readers": [{"table": table, "uses": place} for table, place in uses.items()]}
+            for column, uses in found.columns.items()
+        ],
+    }
+
+
+def _answer(answer: "ImpactAnswer", found: "Impact", command: str) -> dict[str, Any]:
+    return {
+        "if": str(answer.event),
+        "plan": command or None,
+        "refused": answer.refused,
+        "refusals": [{"table": r.table, "summary": r.summary, "remedy": r.remedy} for r in answer.refusals],
+        "readers": [_reached(one, deployed=found.deployed) for one in answer.reached],
+        "outside": [
+            {
+                "reader": one.reader,
+                "owner": one.owner or None,
+                "table": one.table,
+                "before": one.before,
+                "after": one.after or None,
+            }
+            for one in answer.outside
+        ],
+    }
+
+
+def _reached(one: "ReachedTable", *, deployed: bool) -> dict[str, Any]:
+    return {
+        "table": one.table,
+        "product": one.product or None,
+        "layer": one.layer or None,
+        "owner": one.owner or None,
+        "depth": one.depth,
+        "through": [{"table": reading.table, "streamed": reading.streamed} for reading in one.through],
+        "streamed": any(reading.streamed for reading in one.through),
+        "stateful": one.stateful,
+        "state": one.state if deployed else None,
+        "effect": str(one.effect),
+        "why": one.why,
+        "uses": one.place or None,
+        "makes": list(one.makes),
+    }
+
+
+def _readers(reached: "Iterable[ReachedTable]", width: int) -> list[str]:
+    rows = [HEAD, *(_cells(one) for one in reached)]
+    if len(rows) == 1:
+        return []
+    widths = [max(len(row[at]) for row in rows) for at in range(len(HEAD))]
+    for without in _LEFT_OUT:
+        kept = [at for at, name in enumerate(HEAD[:-1]) if name not in without]
+        room = width - sum(widths[at] + 2 for at in kept) - 2
+        if room >= min(widths[-1], NARROWEST):
+            return [line for row in rows for line in _beside(_laid(row, kept, widths), row[-1], room)]
+    written = []
+    for row in rows:
+        written.append(_laid(row, kept, widths).rstrip())
+        if row is not HEAD:
+            written += _folded(row[-1], width, "      ")
+    return written
+
+
+def _laid(row: tuple[str, ...], kept: list[int], widths: list[int]) -> str:
+    return "  " + "".join(row[at].ljust(widths[at] + 2) for at in kept)
+
+
+def _beside(line: str, why: str, room: int) -> list[str]:
+    """Fold a why in the room that is left beside the other columns."""
+    first, *more = textwrap.wrap(why, room)
+    return [line + first, *(" " * len(line) + text for text in more)]
+
+
+def _cells(one: "ReachedTable") -> tuple[str, ...]:
+    first, *more = one.through or (None,)
+    through = "" if first is None else first.table + ("" if first.streamed else " (static)")
+    why = one.why + (f"; reads what is made from it at {one.place}" if one.place and one.place not in one.why else "")
+    return (
+        str(one.effect),
+        str(one.table),
+        one.product or "undeclared",
+        one.owner,
+        str(one.depth),
+        through + (f" +{len(more)}" if more else ""),
+        "" if one.stateful is None else "stateful" if one.stateful else "stateless",
+        why,
+    )
+
+
+def _folded(text: str, width: int, indent: str) -> list[str]:
+    return textwrap.wrap(text, max(width, 40), initial_indent=indent, subsequent_indent=indent)

@@ -1,0 +1,192 @@
+"""How products do: their statements summed up by product and layer, in one pass over the ledger's lines."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from core.model.names import TableName
+from core.model.states import STATES_WORST_FIRST, TRENDS_WORST_FIRST, State, Trend
+from core.project.model import Layer
+from state.registry import StatementLine
+from tui.presentation.styling.glyphs import parse_state, parse_trend
+from tui.presentation.styling.value_formatting import short_duration, short_number
+
+FAILING = frozenset({State.FAILED, State.DEGRADED, State.UNKNOWN})
+LONGEST = 100
+"""Characters of an error on a line."""
+
+HEAD = ("PRODUCT", "STATEMENTS", "STATE", "LAG", "TREND", "OLDEST", "STAGED")
+RIGHT = ("STATEMENTS", "LAG", "OLDEST", "STAGED")
+
+Errors = Mapping[tuple[TableName, int], tuple[str, str]]
+"""Class and text of the last error, by table and version."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnhealthyStatement:
+    """A statement that is not well."""
+
+    line: StatementLine
+    error: str
+    """Empty where none was recorded."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProductHealth:
+    """The statements of a product, or of one layer of it."""
+
+    name: str
+    statements: int
+    external: int
+    """Tables that others fill: they are no statements."""
+    states: Mapping[State, int]
+    """Worst first, without zeros."""
+    trend: Trend
+    """The worst of them."""
+    lag_rows: int | None
+    """Sum of those that are known; None where none is."""
+    lag_unknown: int
+    """Statements whose lag in rows is not known."""
+    oldest_s: float | None
+    """Age of the oldest input that waits for one of them, when it was measured."""
+    staged: int
+    failing: tuple[UnhealthyStatement, ...]
+    layers: "tuple[ProductHealth, ...]" = ()
+    """Of a product, sources first; empty for a layer."""
+
+
+def health_by_product(
+    lines: Iterable[StatementLine], errors: Errors, staged: frozenset[str], products: Iterable[str] = ()
+) -> tuple[ProductHealth, ...]:
+    """Sum up one line a table by product and layer, all products or those named, by name."""
+    wanted = frozenset(products)
+    found: dict[str, dict[str, list[StatementLine]]] = {}
+    for line in lines:
+        if not wanted or line.product in wanted:
+            found.setdefault(line.product, {}).setdefault(str(line.layer), []).append(line)
+    order = {str(layer): place for place, layer in enumerate(Layer)}
+    summed = []
+    for product in sorted(found):
+        by_layer = sorted(found[product].items(), key=lambda item: (order.get(item[0], len(order)), item[0]))
+        layers = tuple(_sum(layer, below, errors, staged) for layer, below in by_layer)
+        every = [line for _, below in by_layer for line in below]
+        summed.append(_sum(product, every, errors, staged, layers))
+    return tuple(summed)
+
+
+def rows(found: Iterable[ProductHealth]) -> list[tuple[str, ...]]:
+    """Write a line for each product and its layers below it."""
+    cells = []
+    for product in found:
+        cells.append(_row(product, product.name))
+        cells += [_row(layer, f"  {layer.name}") for layer in product.layers]
+    return cells
+
+
+def failing_rows(found: Iterable[ProductHealth], now: float) -> list[tuple[str, ...]]:
+    """Write a line for each statement that is not well: table, version, product, state and for how long, last error."""
+    return [
+        (
+            str(one.line.table),
+            f"v{one.line.version}",
+            product.name,
+            f"{one.line.state} {short_duration(now - one.line.state_since)}",
+            _short(one),
+        )
+        for product in found
+        for one in product.failing
+    ]
+
+
+def as_json(health: ProductHealth) -> dict[str, Any]:
+    """Give one product or layer of `headgate.health/1`; fields may be added within /1, never changed."""
+    found: dict[str, Any] = {
+        "layer" if not health.layers else "product": health.name,
+        "statements": health.statements,
+        "external": health.external,
+        "states": {str(state): count for state, count in health.states.items()},
+        "trend": str(health.trend),
+        "lag_rows": health.lag_rows,
+        "lag_unknown": health.lag_unknown,
+        "oldest_s": health.oldest_s,
+        "staged": health.staged,
+    }
+    if health.layers:
+        found["failing"] = [
+            {
+                "table": one.line.table,
+                "layer": one.line.layer,
+                "version": one.line.version,
+                "state": str(one.line.state),
+                "state_since": one.line.state_since,
+                "error_class": one.line.error_class,
+                "error": one.error,
+            }
+            for one in health.failing
+        ]
+        found["layers"] = [as_json(layer) for layer in health.layers]
+    return found
+
+
+def _sum(
+    name: str,
+    lines: Iterable[StatementLine],
+    errors: Errors,
+    staged: frozenset[str],
+    layers: tuple[ProductHealth, ...] = (),
+) -> ProductHealth:
+    states: dict[State, int] = {}
+    external = lag = unknown = marked = 0
+    trend = len(TRENDS_WORST_FIRST) - 1
+    oldest: float | None = None
+    failing = []
+    for line in lines:
+        if line.external:
+            external += 1
+            continue
+        state = parse_state(line.state)
+        states[state] = states.get(state, 0) + 1
+        marked += line.table in staged
+        if line.lag_rows is None:
+            unknown += 1
+        else:
+            lag += line.lag_rows
+        if line.oldest_s is not None:
+            oldest = max(oldest or 0.0, line.oldest_s)
+        trend = min(trend, TRENDS_WORST_FIRST.index(parse_trend(line.trend or "")))
+        if state in FAILING:
+            failing.append(UnhealthyStatement(line, errors.get((line.table, line.version), ("", ""))[1]))
+    count = sum(states.values())
+    return ProductHealth(
+        name=name,
+        statements=count,
+        external=external,
+        states={state: states[state] for state in STATES_WORST_FIRST if state in states},
+        trend=TRENDS_WORST_FIRST[trend],
+        lag_rows=lag if unknown < count else None,
+        lag_unknown=unknown,
+        oldest_s=oldest,
+        staged=marked,
+        failing=tuple(failing),
+        layers=layers,
+    )
+
+
+def _row(health: ProductHealth, name: str) -> tuple[str, ...]:
+    if not health.statements:
+        return (name, "0", f"{health.external} external", "", "", "", "")
+    lag = "?" if health.lag_rows is None else short_number(health.lag_rows) + ("+?" if health.lag_unknown else "")
+    return (
+        name,
+        str(health.statements),
+        ", ".join(f"{count} {state}" for state, count in health.states.items()),
+        lag,
+        str(health.trend),
+        "" if health.oldest_s is None else short_duration(health.oldest_s),
+        str(health.staged or ""),
+    )
+
+
+def _short(failing: UnhealthyStatement) -> str:
+    said = ": ".join(filter(None, (failing.line.error_class, " ".join(failing.error.split()))))
+    return said if len(said) <= LONGEST else f"{said[: LONGEST - 1]}…"

@@ -1,0 +1,103 @@
+"""What a table stands on and feeds, as lines of a tree and as nested data."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from core.reports.hierarchy import UPSTREAM, HierarchyRow
+from core.reports.inventory import InventoryEntry
+from tui.presentation.styling.value_formatting import short_number
+
+CAPTIONS = {"up": "stands on", "down": "feeds"}
+
+HEAD = ("TABLE", "PRODUCT", "LAYER", "KIND", "VER", "STATE", "LAG")
+_LEFT_OUT = ((), ("LAYER",), ("LAYER", "PRODUCT"))
+"""What is left out where the terminal is narrow, step by step; a table's name never is."""
+
+
+def kind_of(entry: InventoryEntry) -> str:
+    """Say in one word what a table keeps, or that others fill it."""
+    return "external" if entry.external else "stateful" if entry.stateful else "stateless"
+
+
+def version_of(entry: InventoryEntry) -> str:
+    """Write the version that serves; empty where there is none."""
+    return f"v{entry.serving.version}" if entry.serving and entry.serving.version else ""
+
+
+def state_of(entry: InventoryEntry) -> str:
+    """Write what the serving version does; empty for what others fill and for what is not deployed."""
+    return "" if entry.external or entry.serving is None else str(entry.serving.state)
+
+
+def lag_of(entry: InventoryEntry) -> str:
+    """Write the rows behind, `~` when estimated; empty where nothing was measured."""
+    serving = entry.serving
+    if entry.external or serving is None or serving.lag_rows is None:
+        return ""
+    return ("" if serving.exact else "~") + short_number(serving.lag_rows)
+
+
+def rows(trees: Sequence[tuple[str, Sequence[HierarchyRow]]], width: int) -> list[tuple[str, ...]]:
+    """Write trees of one root below each other, each with its direction, the head first; as wide as fits in `width`."""
+    found = [HEAD, _cells(trees[0][1][0], "")]
+    for direction, branches in trees:
+        below = [_cells(branch, "  " * branch.depth) for branch in branches[1:]]
+        found += [_alone(CAPTIONS[direction]), *(below or [_alone("  nothing")])]
+    widths = [max(len(row[at]) for row in found) for at in range(len(HEAD))]
+    for without in _LEFT_OUT:
+        kept = [at for at, name in enumerate(HEAD) if name not in without]
+        if sum(widths[at] + 2 for at in kept) - 2 <= width:
+            break
+    return [tuple(row[at] for at in kept) for row in found]
+
+
+def nested(branches: Sequence[HierarchyRow], direction: str) -> dict[str, Any]:
+    """Nest the rows of a tree: each table with its `parents` (up) or `children` (down), the root first."""
+    key = "parents" if direction == UPSTREAM else "children"
+    way: list[dict[str, Any]] = []
+    for branch in branches:
+        found = {**_described(branch), key: []}
+        del way[branch.depth :]
+        if way:
+            way[-1][key].append(found)
+        way.append(found)
+    return way[0]
+
+
+def _described(branch: HierarchyRow) -> dict[str, Any]:
+    entry, found = branch.entry, {"table": str(branch.table)}
+    if entry is None:
+        return {**found, "declared": False, "state": None, "streamed": branch.streamed}
+    serving = entry.serving
+    return {
+        **found,
+        "product": entry.product,
+        "layer": str(entry.layer),
+        "external": entry.external,
+        "stateful": entry.stateful,
+        "owner": entry.owner or None,
+        "declared": entry.declared,
+        "folder": entry.folder or None,
+        "files": list(entry.files),
+        "version": serving.version if serving else None,
+        "state": str(serving.state) if serving else None,
+        "lag_rows": serving.lag_rows if serving else None,
+        "trend": serving.trend if serving else None,
+        "streamed": branch.streamed if branch.depth else None,
+        "again": branch.again,
+        "hidden": branch.hidden,
+    }
+
+
+def _cells(branch: HierarchyRow, indent: str) -> tuple[str, ...]:
+    entry = branch.entry
+    marks = [word for word, holds in (("static", not branch.streamed), ("again", branch.again)) if holds]
+    marks += [f"{branch.hidden} more"] if branch.hidden else []
+    name = indent + branch.table + (f" ({', '.join(marks)})" if marks else "")
+    if entry is None:
+        return (name, "", "", "gone", "", "", "")
+    return (name, entry.product, str(entry.layer), kind_of(entry), version_of(entry), state_of(entry), lag_of(entry))
+
+
+def _alone(text: str) -> tuple[str, ...]:
+    return (text, *[""] * (len(HEAD) - 1))

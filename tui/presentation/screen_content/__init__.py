@@ -1,0 +1,1 @@
+"""What each screen shows, as lines: frame, rows, detail, review, runs, audit."""

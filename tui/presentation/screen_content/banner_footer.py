@@ -1,0 +1,213 @@
+"""The frame of every screen: where am I and how fresh is it, what is filtered, what was said last, which keys work."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from core.text.wording import counted
+from tui.presentation.interaction.action_availability import ActionContext, action_label, why_not_possible
+from tui.presentation.interaction.keymap import KEY_NAMES, actions_on_screen
+from tui.presentation.styling.styled_text import (
+    EMPTY,
+    Line,
+    Span,
+    Tone,
+    ends,
+    fit,
+    line,
+    line_width,
+    plain,
+    shorten,
+    width_of,
+    wrap,
+)
+from tui.presentation.styling.value_formatting import clock
+from tui.presentation.view.ledger_view import Freshness, LedgerView
+
+SEPARATOR = "   "
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleIdentity:
+    """Who looks at what; known before the ledger is read."""
+
+    project: str
+    environment: str
+    protected: bool
+    user: str
+
+    @property
+    def words(self) -> str:
+        """Name the environment: `PROD protected`, `dev`."""
+        return f"{self.environment.upper()} protected" if self.protected else self.environment
+
+    @property
+    def title(self) -> str:
+        """Name project and environment."""
+        return f"{self.project} {self.words}"
+
+
+def banner_line(place: ConsoleIdentity, world: LedgerView, fresh: Freshness, width: int) -> Line:
+    """Write line 1: project, environment in colour and word, pool, age of the data, faults, staged, runs, user.
+
+    What has no room is left out whole, the least important first; environment and age of the data are never.
+    """
+    environment = f" {place.words} "
+    user = line((f"  {shorten(place.user, 16)} ", Tone.DIM))
+    project = shorten(place.project, max(width - width_of(environment) - width_of(fresh.words) - 12, 4))
+    start: list[Span] = [Span(f" {project}", Tone.TITLE), Span(" "), Span(environment, environment_tone(place))]
+    room = width - line_width(tuple(start))
+    kept: list[tuple[int, str, Tone]] = []
+    for part in sorted(_parts(world, fresh)):
+        taken = width_of(SEPARATOR + part[2])
+        if taken > room:
+            break
+        kept.append(part[1:])
+        room -= taken
+    for _, text, tone in sorted(kept):
+        start += [Span(SEPARATOR), Span(text, tone)]
+    return ends(tuple(start), user, width) if room >= line_width(user) else fit(tuple(start), width)
+
+
+def _parts(world: LedgerView, fresh: Freshness) -> list[tuple[int, int, str, Tone]]:
+    """List what line 1 says by importance and place, each number smallest first."""
+    snapshot = world.snapshot
+    parts = [(0, 1, fresh.words, Tone.BAD if fresh.stale else Tone.GOOD)]
+    if snapshot.facts is not None:
+        calm = snapshot.facts.pool_state in ("up", "")
+        words = f"pool {snapshot.facts.pool}" + ("" if calm else f" {snapshot.facts.pool_state}")
+        parts.append((5 if calm else 1, 0, words, Tone.DIM if calm else Tone.BAD))
+    if world.faults:
+        parts.append((2, 2, f"! {counted(world.faults, 'fault')}", Tone.BAD))
+    if snapshot.open_runs:
+        parts.append((3, 3, f"run {snapshot.open_runs[0].id[:10]}", Tone.CHANGING))
+    if snapshot.staged:
+        parts.append((4, 4, f"{len(snapshot.staged)} staged", Tone.MARK))
+    return parts
+
+
+def environment_tone(place: ConsoleIdentity) -> Tone:
+    """Give the tone of the environment's name."""
+    return Tone.PROTECTED if place.protected else Tone.OPEN
+
+
+def breadcrumb_line(parts: Sequence[str], filter_text: str, counts: str, width: int) -> Line:
+    """Write line 2: where in the tree, the filter, how many are shown."""
+    start = line((" " + " > ".join(parts), Tone.PLAIN))
+    end: list[Span] = []
+    if filter_text:
+        end.append(Span(f"/{shorten(filter_text, 24)}", Tone.CHANGING))
+        end.append(Span("   "))
+    end.append(Span(f"{counts} ", Tone.DIM))
+    return ends(start, tuple(end), width)
+
+
+SAID_LINES, STANDING_LINES = 4, 2
+"""Lines that the flash may take: for what was said just now, and for what stands there."""
+
+
+def message_lines(text: str, at: float | None, tone: Tone, width: int, *, most: int = SAID_LINES) -> tuple[Line, ...]:
+    """Write what happened last, on as many lines as it needs, `most` at most."""
+    stamp = f" {clock(at)} " if at is not None else " "
+    rows = [plain(row) for row in wrap(text, width - len(stamp) - 1)]
+    if len(rows) > most:
+        rows[most - 1 :] = [shorten(f"{rows[most - 1]} {rows[most]}", width - len(stamp) - 1)]
+    stamps = (stamp, *(" " * len(stamp) for _ in rows[1:]))
+    return tuple(fit(line((start, Tone.DIM), (row, tone)), width) for start, row in zip(stamps, rows, strict=True))
+
+
+def nothing_lines(world: LedgerView, place: ConsoleIdentity, filter_text: str, width: int) -> tuple[Line, ...]:
+    """Say why no statement is shown, and what to do."""
+    snapshot = world.snapshot
+    if world.statements:
+        words = f"no statement matches /{filter_text}" if filter_text else "everything is well: f shows all again"
+        return (EMPTY, *wrap(words, width - 2, Tone.DIM, "  "))
+    if snapshot.problem:
+        return (
+            EMPTY,
+            *wrap(snapshot.problem, width - 2, Tone.BAD, "  "),
+            *wrap(snapshot.remedy, width - 2, Tone.PLAIN, "  "),
+        )
+    if snapshot.facts is None:
+        return (EMPTY, *wrap("reading the ledger", width - 2, Tone.DIM, "  "))
+    words = f"nothing is deployed in {place.environment} yet"
+    todo = "p lists what the files declare; there D stages, enter plans and reviews, E executes"
+    return (EMPTY, *wrap(words, width - 2, Tone.PLAIN, "  "), *wrap(todo, width - 2, Tone.DIM, "  "))
+
+
+def standing(world: LedgerView, fresh: Freshness) -> tuple[str, float | None, Tone]:
+    """Say what stands in the flash line while nothing else is said: what is wrong, else what the last command did."""
+    snapshot = world.snapshot
+    if snapshot.problem:
+        return f"{snapshot.problem}. {snapshot.remedy}".strip(), None, Tone.BAD
+    if snapshot.facts is not None and not fresh.agent:
+        return fresh.reason, None, Tone.CHANGING
+    return last_command(world)
+
+
+def last_command(world: LedgerView) -> tuple[str, float | None, Tone]:
+    """Say what the last command did."""
+    if not world.snapshot.commands:
+        return "", None, Tone.DIM
+    command = world.snapshot.commands[0]
+    tone = Tone.BAD if command.outcome in ("refused", "failed") else Tone.PLAIN
+    took = f" in {command.took_ms / 1000:.1f} s" if command.took_ms is not None else ""
+    detail = f": {command.detail}" if command.detail and tone is Tone.BAD else ""
+    words = f"{command.op} {command.subject}".strip()
+    return f"{words}: {command.outcome}{took}, by {command.actor}{detail}", command.at, tone
+
+
+@dataclass(frozen=True, slots=True)
+class KeyHint:
+    """A key in the footer; one that is not possible now is greyed, and in brackets for who sees no grey."""
+
+    key: str
+    label: str
+    possible: bool = True
+
+
+def footer(screen: str, now: ActionContext) -> tuple[KeyHint, ...]:
+    """Give the footer's keys by rank, those that are not possible now as such."""
+    shown = sorted((action for action in actions_on_screen(screen) if action.rank < 99), key=lambda action: action.rank)
+    return tuple(
+        KeyHint(
+            KEY_NAMES.get(action.keys[0], action.keys[0]), action_label(action, now), not why_not_possible(action, now)
+        )
+        for action in shown
+    )
+
+
+def choices(words: Sequence[str], width: int, ellipsis: str) -> Line:
+    """Write how a line that is typed may go on: as many words as fit, and a sign that there are more."""
+    text = ""
+    for word in words:
+        if width_of(f"{text} {word}   {ellipsis}") > width:
+            return line((f" {text}{ellipsis}", Tone.DIM))
+        text += f"{word}   "
+    return line((f" {text}".rstrip(), Tone.DIM))
+
+
+def hints(items: Sequence[KeyHint], width: int) -> Line:
+    """Write the last line: as many keys as fit, in order of importance, and always `? keys`."""
+    last = line((" ? ", Tone.KEY), ("keys ", Tone.DIM))
+    spans: list[Span] = []
+    room = width - line_width(last)
+    for item in items:
+        piece = f" {item.key} {item.label} "
+        if width_of(piece) > room:
+            break
+        room -= width_of(piece)
+        if item.possible:
+            spans += [Span(f" {item.key} ", Tone.KEY), Span(f"{item.label} ", Tone.DIM)]
+        else:
+            spans.append(Span(f"({item.key} {item.label})", Tone.GHOST))
+    return fit((*spans, *last), width)
+
+
+def too_small(width: int, height: int, need_width: int, need_height: int) -> Line:
+    """Say in one line what a small terminal needs."""
+    return line(f"needs {need_width}x{need_height}, this is {width}x{height}")
+
+
+def words_of(content: Line) -> str:
+    """Give the text of a frame's line without the padding, for the log and for tests."""
+    return plain(content).strip()

@@ -1,0 +1,134 @@
+"""Changes: what the files say against what is deployed, and what is staged by whom."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from core.model.problems import Problem
+from core.project.revision import RevisionTexts
+from core.text.wording import counted
+from state.row_types import StagedRow
+from tui.presentation.styling.diff_highlighting import difference
+from tui.presentation.styling.glyphs import Glyphs
+from tui.presentation.styling.styled_text import EMPTY, Line, Span, Tone, fit, left, line, wrap
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRow:
+    """One row: a table whose files differ, or that is staged."""
+
+    table: str
+    change: str
+    would: str
+    reason: str
+    old: RevisionTexts
+    new: RevisionTexts
+    folder: str
+    staged: tuple[StagedRow, ...]
+    compared: bool = True
+    """Whether the files could be compared with what is deployed."""
+
+
+def summary(changes: Sequence[ChangeRow], user: str) -> str:
+    """Write the counts of line 2."""
+    differ = sum(1 for one in changes if one.change)
+    mine = sum(1 for one in changes for mark in one.staged if mark.actor == user)
+    others = sum(1 for one in changes for mark in one.staged if mark.actor != user)
+    theirs = f"   {others} by others" if others else ""
+    return f"{counted(differ, 'difference')}   {mine} staged by you{theirs}"
+
+
+def widths(width: int) -> tuple[int, int, int, int]:
+    """Give the cells of TABLE, CHANGE, WOULD and STAGED."""
+    room = width - 2
+    name = 22 if width < 120 else 40
+    would, staged = (14, 14) if width < 120 else (24, 24)
+    return name, max(room - name - would - staged, 12), would, staged
+
+
+def header(width: int) -> Line:
+    """Write the heading."""
+    name, change, would, staged = widths(width)
+    return line(
+        ("  " + left("TABLE", name) + left("CHANGE", change) + left("WOULD", would) + left("STAGED", staged), Tone.DIM)
+    )
+
+
+def row(one: ChangeRow, width: int, user: str) -> Line:
+    """Write a row; what others staged is named with them."""
+    name, change, would, staged = widths(width)
+    marks = ", ".join(f"{'X' if mark.verb == 'delete' else 'D'} by {mark.actor}" for mark in one.staged)
+    same = "the files are what is deployed" if one.compared else "not compared"
+    tone = Tone.MARK if any(mark.actor == user for mark in one.staged) else Tone.DIM
+    return (
+        Span("  "),
+        Span(left(one.table, name)),
+        Span(left(one.change or same, change), Tone.PLAIN if one.change else Tone.DIM),
+        Span(left(one.would, would), would_tone(one.would)),
+        Span(left(marks, staged), tone),
+    )
+
+
+def would_tone(would: str) -> Tone:
+    """Give the tone of what would happen."""
+    if would.startswith(("delete", "refused")):
+        return Tone.BAD
+    return Tone.CHANGING if would.startswith(("rebuild", "restart")) else Tone.PLAIN
+
+
+def detail(one: ChangeRow, width: int, glyphs: Glyphs, *, full: bool) -> tuple[Line, ...]:
+    """Write the difference of the row under the cursor with the reason."""
+    lines: list[Line] = [rule(one.table, width, glyphs)]
+    context = 50 if full else 1
+    for path, old, new in (
+        (f"sql-scripts/dml.{one.table}.sql", one.old.dml, one.new.dml),
+        (f"sql-scripts/ddl.{one.table}.sql", one.old.ddl, one.new.ddl),
+        (f"{one.table}.yml", one.old.yml, one.new.yml),
+    ):
+        changes = difference(old, new, context)
+        if changes:
+            lines.append(line((f"   {one.folder + '/' if one.folder else ''}{path}", Tone.DIM)))
+            lines.extend(changes)
+    if one.reason:
+        lines.append(EMPTY)
+        lines.extend(wrap(one.reason, width - 4, Tone.PLAIN, "   "))
+    return tuple(lines)
+
+
+def rule(title: str, width: int, glyphs: Glyphs) -> Line:
+    """Draw a line with a title in it."""
+    start = f" {glyphs.rule} "
+    return fit(line((start, Tone.DIM), (title, Tone.TITLE), (" " + glyphs.rule * width, Tone.DIM)), width)
+
+
+def problem_lines(problems: Sequence[Problem], missing: str, width: int) -> tuple[Line, ...]:
+    """Write what is wrong with the files."""
+    lines: list[Line] = []
+    if missing:
+        lines.extend(wrap(missing, width - 2, Tone.BAD, " "))
+    for problem in problems[:20]:
+        place = f"{problem.where}: " if problem.where else ""
+        tone = Tone.BAD if problem.severity == "error" else Tone.CHANGING
+        lines.extend(wrap(f"{place}{problem.summary}", width - 2, tone, " "))
+        lines.extend(wrap(problem.remedy, width - 4, Tone.DIM, "   "))
+    return tuple(lines)
+
+
+def merge(
+    drift: Mapping[str, ChangeRow], staged: Sequence[StagedRow], *, compared: bool = True
+) -> tuple[ChangeRow, ...]:
+    """Join differences and staged marks, by table; `compared` says whether the files could be read."""
+    marks: dict[str, tuple[StagedRow, ...]] = {}
+    for mark in staged:
+        marks[mark.table] = (*marks.get(mark.table, ()), mark)
+    rows: list[ChangeRow] = []
+    for table in sorted({*drift, *marks}):
+        known = drift.get(table)
+        mine = marks.get(table, ())
+        deleted = any(mark.verb == "delete" for mark in mine)
+        if known is None:
+            would = "delete" if deleted else "keep" if compared else "?"
+            rows.append(ChangeRow(table, "", would, "", RevisionTexts(), RevisionTexts(), "", mine, compared))
+        else:
+            would = "delete" if deleted else known.would
+            rows.append(ChangeRow(table, known.change, would, known.reason, known.old, known.new, known.folder, mine))
+    return tuple(rows)

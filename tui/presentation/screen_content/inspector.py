@@ -1,0 +1,131 @@
+"""Panes beside and below the tree on a wide terminal: the statement under the cursor, commands, the stage."""
+
+from core.text.wording import counted
+from state.row_types import Measurement
+from tui.presentation.screen_content.audit_log_events import event_tone, event_words
+from tui.presentation.screen_content.statement_advice import advise, error_text
+from tui.presentation.screen_content.statement_rows import RowContext
+from tui.presentation.styling.diff_highlighting import colour_sql
+from tui.presentation.styling.glyphs import STATE_TONES, TREND_TONES
+from tui.presentation.styling.styled_text import EMPTY, Line, Tone, line, shorten, wrap
+from tui.presentation.styling.value_formatting import long_duration, long_number, moment, rate, short_size, trend_words
+from tui.presentation.view.ledger_view import LedgerView, StatementView
+from tui.presentation.view.statement_tree import TreeRow, tables_of
+
+
+def inspector_lines(
+    entry: TreeRow | None, figures: Measurement | None, world: LedgerView, look: RowContext, width: int
+) -> tuple[Line, ...]:
+    """Write the inspector for the row under the cursor; `figures` are all of one statement, maybe of another."""
+    if entry is None:
+        return ()
+    if entry.statement is None:
+        return branch_lines(entry, world, look, width)
+    statement = entry.statement
+    known = statement.measurement
+    if figures is not None and (figures.table, figures.version) == (statement.table, statement.version):
+        known = figures
+    row = statement.deployment
+    glyphs = look.glyphs
+    lines: list[Line] = [line((f" {statement.table}", Tone.TITLE), (f"  v{statement.version}", Tone.DIM)), EMPTY]
+    if statement.external:
+        lines.append(line((" external: filled by others, never touched here", Tone.DIM)))
+    else:
+        state = f" {glyphs.states[statement.state]} {statement.state} {long_duration(look.now - statement.since)}"
+        lines.append(line((state, STATE_TONES[statement.state]), (f"   restarts {row.restarts}", Tone.DIM)))
+        words, tone = advise(statement, known, world, look)
+        lines.extend(wrap(words, width - 2, tone, " "))
+    if row.error:
+        lines.append(EMPTY)
+        lines.extend(wrap(error_text(row), width - 2, Tone.BAD, " ")[:6])
+    if known is not None and not statement.external:
+        lines.append(EMPTY)
+        lines.extend(_figure_lines(statement, known, look))
+    lines.append(EMPTY)
+    for binding in statement.parents:
+        how = "streams" if binding.streamed else "joins"
+        version = f"  v{binding.version}" if binding.version else "  external"
+        lines.append(line((f" {how:9}", Tone.DIM), binding.parent, (version, Tone.DIM)))
+    for reader in statement.readers:
+        lines.append(line((" read by  ", Tone.DIM), reader))
+    lines.append(EMPTY)
+    lines.extend(colour_sql(row.texts.dml, " ")[:16])
+    return tuple(lines)
+
+
+def _figure_lines(statement: StatementView, figures: Measurement, look: RowContext) -> tuple[Line, ...]:
+    words = trend_words(statement.trend, figures.rate_rows_s, figures.eta_s)
+    trend = f"   {look.glyphs.trends[statement.trend]} {words}"
+    batch = "-" if figures.batch_ms is None else f"{figures.batch_ms / 1000:.1f} s"
+    state = "none" if figures.state_rows is None else f"{long_number(figures.state_rows)} rows"
+    lines = [
+        line((" lag      ", Tone.DIM), f"{long_number(figures.lag_rows)} rows", (trend, TREND_TONES[statement.trend])),
+        line((" in       ", Tone.DIM), rate(figures.in_rows_s), ("   out ", Tone.DIM), rate(figures.out_rows_s)),
+        line((" batch    ", Tone.DIM), batch, (f" of a {statement.deployment.trigger} trigger", Tone.DIM)),
+        line(
+            (" state    ", Tone.DIM),
+            state,
+            (f"  {short_size(figures.state_bytes)}" if figures.state_bytes else "", Tone.DIM),
+        ),
+        line((" table    ", Tone.DIM), f"{long_number(figures.rows_total)} rows"),
+    ]
+    if figures.watermark:
+        lines.append(line((" mark     ", Tone.DIM), figures.watermark[11:19] or figures.watermark))
+    return tuple(lines)
+
+
+def branch_lines(entry: TreeRow, world: LedgerView, look: RowContext, width: int) -> tuple[Line, ...]:
+    """Write what is not well below a branch of the tree."""
+    lines: list[Line] = [
+        line((f" {entry.name}", Tone.TITLE), (f"  {counted(len(tables_of(entry, world)), 'statement')}", Tone.DIM)),
+        EMPTY,
+    ]
+    faults = [found for name in tables_of(entry, world) if (found := world.statements[name]).faulty]
+    if not faults:
+        return (*lines, line((" all is well", Tone.GOOD)))
+    for found in faults:
+        lines.append(line((f" {look.glyphs.states[found.state]} {found.table}", STATE_TONES[found.state])))
+        words, tone = advise(found, found.measurement, world, look)
+        lines.extend(wrap(words, width - 4, tone, "   "))
+    return tuple(lines)
+
+
+def event_lines(world: LedgerView, look: RowContext, width: int) -> tuple[Line, ...]:
+    """Write what happened last, events and commands together; what a command answered when it did not work."""
+    found: list[tuple[float, str, Tone]] = []
+    for command in world.snapshot.commands:
+        bad = command.outcome in ("refused", "failed")
+        words = f"{command.op} {command.subject}: {command.outcome} by {command.actor}"
+        found.append((command.at, f"{words}  {command.detail}" if bad else words, Tone.BAD if bad else Tone.PLAIN))
+    for event in world.snapshot.events:
+        about = f"{event.table} v{event.version}: " if event.table else ""
+        found.append((event.at, about + event_words(event), event_tone(event)))
+    newest = sorted(found, key=lambda one: -one[0])[:20]
+    return (
+        line((" EVENTS AND COMMANDS", Tone.DIM), ("   :events  m", Tone.GHOST)),
+        *(
+            line((f" {moment(at, look.now)} ", Tone.DIM), (shorten(text, width - 16), tone))
+            for at, text, tone in newest
+        ),
+    )
+
+
+def changes_lines(world: LedgerView, look: RowContext, width: int) -> tuple[Line, ...]:
+    """Write what is staged and which runs are open."""
+    lines: list[Line] = [line((" STAGED AND RUNNING", Tone.DIM))]
+    for run in world.snapshot.open_runs:
+        done = sum(1 for step in run.steps if step.state in ("done", "kept", "skipped"))
+        lines.append(
+            line(
+                (f" run {run.id[:10]} {run.state}", Tone.CHANGING),
+                f"  {done} of {counted(len(run.steps), 'step')}",
+                (f"  by {run.actor}", Tone.DIM),
+            )
+        )
+    for mark in world.snapshot.staged:
+        lines.append(
+            line((f" {mark.verb:7}", Tone.MARK), shorten(mark.table, width - 24), (f"  by {mark.actor}", Tone.DIM))
+        )
+    if len(lines) == 1:
+        lines.append(line((" nothing is staged, no run is open", Tone.DIM)))
+    return tuple(lines)

@@ -1,0 +1,209 @@
+"""Review: a plan as it will be executed: rows in order, why, what is lost, what is left behind, what was checked."""
+
+from collections.abc import Sequence
+
+from core.model.actions import Action
+from core.plan.descriptions import GLYPH_BY_ACTION, loss_words, offer_lines, spark_words
+from core.plan.model import Plan, PlanNode
+from core.plan.rendering import (
+    TITLES,
+    ColumnWidths,
+    guards_by_verdict,
+    head_parts,
+    left_behind_sentences,
+    loss_sentences,
+    node_cells,
+    reader_sentences,
+    request_words,
+    table_row,
+)
+from core.text.wording import counted
+from state.row_types import ApprovalRow, PlanRow
+from tui.presentation.screen_content.changes import rule
+from tui.presentation.styling.diff_highlighting import difference, head_of_difference
+from tui.presentation.styling.glyphs import Glyphs
+from tui.presentation.styling.styled_text import EMPTY, Line, Span, Tone, fold, left, line, wrap
+from tui.presentation.styling.value_formatting import long_duration, moment, short_duration
+
+NAME_AT = 6
+"""Cells before a table's name: the level and the sign."""
+
+VERDICT_TONES = {"ok": Tone.GOOD, "warn": Tone.CHANGING, "approve": Tone.CHANGING, "deny": Tone.BAD}
+
+TONES = {
+    Action.KEEP: Tone.DIM,
+    Action.RECORD: Tone.DIM,
+    Action.START: Tone.PLAIN,
+    Action.RESUME: Tone.PLAIN,
+    Action.RESTART: Tone.CHANGING,
+    Action.REBUILD: Tone.CHANGING,
+    Action.STOP: Tone.CHANGING,
+    Action.DELETE: Tone.BAD,
+}
+
+
+def heading(
+    plan: Plan, row: PlanRow, environment: str, now: float, width: int, *, approvals: Sequence[ApprovalRow] = ()
+) -> tuple[Line, ...]:
+    """Write what stands above the rows: hash, request, author, age; how much, expiry, approvals, status."""
+    first = line(
+        (f" PLAN {plan.hash[:4]}", Tone.TITLE),
+        f"  {request_words(plan)}",
+        (f"   by {row.author} {short_duration(now - row.created_at)} ago", Tone.DIM),
+        f"   {environment}",
+    )
+    status = state_of_plan(plan, row, now)
+    approved = approved_by(row, approvals)
+    second = line(
+        " " + "   ".join(head_parts(plan)),
+        ("   single use, ", Tone.DIM),
+        (status or f"expires {moment(row.expires_at, now)}", Tone.BAD if status else Tone.DIM),
+        (
+            f"   approvals {len(approved)} of {plan.approvals}" if plan.approvals else "",
+            Tone.GOOD if len(approved) >= plan.approvals else Tone.CHANGING,
+        ),
+        (f" ({', '.join(approved)})" if approved else "", Tone.DIM),
+    )
+    return (*fold(first, width), *fold(second, width))
+
+
+def approved_by(row: PlanRow, approvals: Sequence[ApprovalRow]) -> tuple[str, ...]:
+    """Name the others than its author who have approved a plan."""
+    return tuple(one.login for one in approvals if one.uid != row.author_uid)
+
+
+def state_of_plan(plan: Plan, row: PlanRow, now: float) -> str:
+    """Say why a plan cannot be executed; empty when it can."""
+    if plan.refusals:
+        return f"refused: {plan.refusals[0].summary}"
+    if any(guard.verdict == "deny" for guard in plan.guards):
+        return "a check denies it"
+    if row.status == "applied":
+        return f"already applied, run {row.run_id[:10]}" if row.run_id else "already applied"
+    if row.status != "open":
+        return f"the plan is {row.status}"
+    if now > row.expires_at:
+        return f"expired {long_duration(now - row.expires_at)} ago: plan again"
+    if not plan.steps:
+        return "nothing to do: it changes nothing"
+    return ""
+
+
+def waits_for(plan: Plan, row: PlanRow, approvals: Sequence[ApprovalRow]) -> str:
+    """Say that approvals are missing; empty when none is."""
+    approved = len(approved_by(row, approvals))
+    if approved >= plan.approvals:
+        return ""
+    return f"approvals {approved} of {plan.approvals}: A as another login, or headgate approve {plan.hash[:4]}"
+
+
+def not_approvable(plan: Plan, row: PlanRow, approvals: Sequence[ApprovalRow], *, user: str, now: float) -> str:
+    """Say why this user cannot approve a plan; empty when it can."""
+    if closed := state_of_plan(plan, row, now):
+        return closed
+    if not plan.approvals:
+        return "it needs no approval"
+    if row.author == user:
+        return "its author cannot approve it: another login does"
+    return "you have approved it" if user in approved_by(row, approvals) else ""
+
+
+def columns(widths: ColumnWidths) -> Line:
+    """Write the heading of the rows: the same as on paper."""
+    return line((f" {table_row(TITLES, widths)}", Tone.DIM))
+
+
+def node_row(node: PlanNode, widths: ColumnWidths) -> Line:
+    """Write one row: the same as on paper, with the tone of what is done."""
+    text = f" {table_row(node_cells(node), widths, GLYPH_BY_ACTION[node.action])}".rstrip()
+    name, action = NAME_AT, NAME_AT + widths.table + widths.change + 2
+    kept = node.action is Action.KEEP
+    tone = Tone.BAD if node.loses else TONES[node.action]
+    return (
+        Span(text[: name - 1], Tone.DIM),
+        Span(text[name - 1 : name], tone),
+        Span(text[name : name + widths.table], Tone.DIM if kept else Tone.PLAIN),
+        Span(text[name + widths.table : action], Tone.DIM),
+        Span(text[action : action + widths.action], tone),
+        Span(text[action + widths.action :], Tone.DIM),
+    )
+
+
+def why(node: PlanNode, width: int, glyphs: Glyphs, *, full: bool) -> tuple[Line, ...]:
+    """Write why a row is done, what may be chosen instead, what it loses and what it reads afterwards."""
+    lines: list[Line] = [rule(f"why {node.table}", width, glyphs)]
+    cause = f" (row {node.row} of the table of changes)" if node.row else ""
+    lines.extend(wrap(f"{node.reason}{cause}", width - 4, Tone.PLAIN, "   "))
+    if node.because_of:
+        lines.extend(wrap(f"because of {', '.join(node.because_of)}", width - 4, Tone.DIM, "   "))
+    for evidence in node.evidence:
+        lines.extend(wrap(evidence, width - 4, Tone.DIM, "   "))
+    if not node.classified:
+        lines.append(line(("   the change is not understood in full: it takes the safe way", Tone.CHANGING)))
+    if words := spark_words(node):
+        lines.append(line((f"   {words}", Tone.BAD if node.confirmed_by_spark is False else Tone.DIM)))
+    for old, new in ((node.old.dml, node.texts.dml), (node.old.ddl, node.texts.ddl), (node.old.yml, node.texts.yml)):
+        if old and new:
+            lines.extend(difference(old, new, 50) if full else head_of_difference(old, new, 10))
+    if node.lowered:
+        lines.append(line(("   less severe than the default: it needs an approval", Tone.CHANGING)))
+    if node.loses:
+        lines.extend(wrap(f"LOSES {loss_words(node)}", width - 4, Tone.BAD, "   "))
+    offers = offer_lines(node)
+    for offer in offers if full else offers[:1]:
+        lines.extend(wrap(f"OFFER {offer}", width - 4, Tone.PLAIN if "(chosen)" in offer else Tone.DIM, "   "))
+    if len(offers) > 1 and not full:
+        # In 24 lines they would stand before what is left behind and the verdicts.
+        lines.append(line((f"   {counted(len(offers) - 1, 'more offer')}: enter", Tone.DIM)))
+    if node.bindings and node.action is not Action.DELETE:
+        reads = ", ".join(f"{one.parent}{f'__v{one.version}' if one.version else ''}" for one in node.bindings)
+        lines.extend(wrap(f"reads {reads}", width - 4, Tone.DIM, "   "))
+    return tuple(lines)
+
+
+def rest(plan: Plan, width: int, glyphs: Glyphs) -> tuple[Line, ...]:
+    """Write what is left behind, refusals, warnings, checks and steps."""
+    lines: list[Line] = [EMPTY]
+    for refusal in plan.refusals:
+        lines.extend(wrap(f"REFUSED  {refusal.table}: {refusal.summary}. {refusal.remedy}", width - 2, Tone.BAD, " "))
+    for title, sentences, tone in (
+        ("LEFT BEHIND", left_behind_sentences(plan), Tone.CHANGING),
+        ("READER", reader_sentences(plan), Tone.CHANGING),
+        ("LOSES", loss_sentences(plan), Tone.BAD),
+        ("WARNING", (f"{warned.table}: {warned.summary}" for warned in plan.warnings), Tone.CHANGING),
+    ):
+        for sentence in sentences:
+            lines.extend(wrap(f"{title}  {sentence}", width - 2, tone, " "))
+    for guard in guards_by_verdict(plan):
+        tone = VERDICT_TONES.get(guard.verdict, Tone.PLAIN)
+        lines.append(line((" GUARD  ", Tone.DIM), (left(guard.verdict, 8), tone), f"{guard.name}: {guard.summary}"))
+    lines.append(rule("steps", width, glyphs))
+    for step in plan.steps:
+        after = f"after {', '.join(map(str, step.after))}" if step.after else ""
+        what = (
+            ", ".join(step.tables) if step.tables else f"{step.table}" + (f" v{step.version}" if step.version else "")
+        )
+        lines.append(
+            line(
+                (f"   {step.n:>2} ", Tone.DIM),
+                left(str(step.do).replace("_", " "), 10),
+                f"{what}  ",
+                (f"{after}  " if after else "", Tone.DIM),
+                (step.why, Tone.DIM),
+            )
+        )
+    return tuple(lines)
+
+
+def losses(plan: Plan) -> tuple[str, ...]:
+    """List everything that is lost, by statement, with until when it can be undone."""
+    return loss_sentences(plan)
+
+
+def summary_of(plan: Plan) -> str:
+    """Write what a plan does in one line: `2 rebuild, 1 restart, 1 delete`."""
+    counts: dict[str, int] = {}
+    for node in plan.nodes:
+        if node.action is not Action.KEEP:
+            counts[str(node.action)] = counts.get(str(node.action), 0) + 1
+    return ", ".join(f"{count} {action}" for action, count in counts.items()) or "nothing"

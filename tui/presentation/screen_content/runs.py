@@ -1,0 +1,170 @@
+"""Runs: one execution of a plan with its steps, and the list of them."""
+
+from collections.abc import Mapping, Sequence
+
+from core.text.wording import counted
+from state.row_types import RunRow, StepRow
+from tui.presentation.screen_content.changes import rule
+from tui.presentation.screen_content.statement_rows import RowContext
+from tui.presentation.styling.glyphs import Glyphs, bar
+from tui.presentation.styling.styled_text import Line, Span, Tone, fit, fold, left, line, right, shorten, wrap
+from tui.presentation.styling.value_formatting import long_duration, moment, took
+
+FINISHED = ("done", "kept", "skipped")
+STEP_TONES = {
+    "running": Tone.CHANGING,
+    "gate": Tone.CHANGING,
+    "failed": Tone.BAD,
+    "blocked": Tone.BAD,
+    "done": Tone.GOOD,
+}
+RUN_TONES = {"running": Tone.CHANGING, "paused": Tone.CHANGING, "failed": Tone.BAD, "done": Tone.GOOD}
+
+
+def heading(run: RunRow, environment: str, now: float, width: int, glyphs: Glyphs) -> tuple[Line, ...]:
+    """Write what stands above the steps: which run, and how far it is; its id begins with its plan's."""
+    done = sum(1 for step in run.steps if step.state in FINISHED)
+    lasted = long_duration((run.ended_at or now) - run.started_at)
+    first = line(
+        (f" RUN {run.id[:10]}", Tone.TITLE),
+        f"   {environment}   ",
+        (run.state, RUN_TONES.get(run.state, Tone.PLAIN)),
+        (f"   {done} of {counted(len(run.steps), 'step')}   {lasted}   by {run.actor}", Tone.DIM),
+    )
+    words = "runs on without this screen (q leaves)" if run.state in ("running", "paused") else ending(run)
+    room = max(width - len(words) - 4, 10)
+    second = line(
+        (f" {bar(done / (len(run.steps) or 1), room, glyphs)}  ", RUN_TONES.get(run.state, Tone.DIM)), (words, Tone.DIM)
+    )
+    return (*fold(first, width), *fold(second, width))
+
+
+def ending(run: RunRow) -> str:
+    """Say how a run ended and what can be done."""
+    match run.state:
+        case "failed" if run.continued_by:
+            return f"failed: run {run.continued_by[:10]} goes on from it"
+        case "failed":
+            return "failed: :retry after mending, or :skip"
+        case "cancelled":
+            return "cancelled: what was done stays"
+        case _:
+            return "all steps are done"
+
+
+def columns(width: int) -> Line:
+    """Write the heading of the steps."""
+    return line(
+        (
+            " " * 2
+            + right("#", 3)
+            + " "
+            + left("STEP", _step_width(width))
+            + left("STATE", 11)
+            + right("TOOK", 7)
+            + "  NOTE",
+            Tone.DIM,
+        )
+    )
+
+
+def _step_width(width: int) -> int:
+    return 29 if width < 120 else 52
+
+
+def step_row(step: StepRow, needs: Sequence[int], names: Sequence[str], width: int, look: RowContext) -> Line:
+    """Write one step; `names` are the pointers that a swap moves."""
+    now, glyphs = look.now, look.glyphs
+    end = step.ended_at or (now if step.state in ("running", "gate", "failed") and step.started_at else None)
+    lasted = took(end - step.started_at) if end is not None and step.started_at is not None else ""
+    if step.state in ("running", "gate") and step.started_at is not None:
+        lasted = long_duration(int(now - step.started_at))
+    note = step.note or (f"needs {', '.join(map(str, needs))}" if step.state == "waits" and needs else "")
+    on = " ".join(names) if names else step.table + (f" v{step.version}" if step.version else "")
+    what = f"{step.do.replace('_', ' '):9} {on}"
+    note = shorten(note, max(width - _step_width(width) - 26, 8), glyphs.ellipsis)
+    tone = STEP_TONES.get(step.state, Tone.DIM)
+    return fit(
+        (
+            Span("  "),
+            Span(right(str(step.n), 3) + " ", Tone.DIM),
+            Span(left(what, _step_width(width)), Tone.DIM if step.state == "waits" else Tone.PLAIN),
+            Span(left(f"{glyphs.steps.get(step.state, '?')} {step.state}", 11), tone),
+            Span(right(lasted, 7), Tone.DIM),
+            Span("  " + note, Tone.BAD if step.state in ("failed", "blocked") else Tone.DIM),
+        ),
+        width,
+    )
+
+
+def step_detail(step: StepRow, why: str, width: int, glyphs: Glyphs) -> tuple[Line, ...]:
+    """Write what is known of a step: why, note, evidence."""
+    lines: list[Line] = [rule(f"step {step.n}", width, glyphs)]
+    if why:
+        lines.extend(wrap(why, width - 4, Tone.DIM, "   "))
+    if step.note:
+        lines.extend(wrap(step.note, width - 4, Tone.BAD if step.state in ("failed", "blocked") else Tone.PLAIN, "   "))
+    if step.tries > 1:
+        lines.append(line((f"   tried {step.tries} times", Tone.CHANGING)))
+    for name, value in _evidence(step.evidence):
+        lines.append(line((f"   {left(name, 24)}", Tone.DIM), str(value)))
+    return tuple(lines)
+
+
+def _evidence(values: Mapping[str, object]) -> tuple[tuple[str, object], ...]:
+    return tuple(
+        (name.replace("_", " "), value) for name, value in values.items() if value not in ("", None, (), [], {})
+    )[:12]
+
+
+def runs_columns(width: int) -> Line:
+    """Write the heading of the list of runs."""
+    return line(
+        (
+            "  "
+            + left("RUN", 12)
+            + left("PLAN", 8)
+            + left("STATE", 12)
+            + left("STEPS", 10)
+            + left("STARTED", 16)
+            + left("LASTED", 10)
+            + "BY",
+            Tone.DIM,
+        )
+    )
+
+
+def run_row(run: RunRow, width: int, now: float) -> Line:
+    """Write one run of the list."""
+    done = sum(1 for step in run.steps if step.state in FINISHED)
+    return fit(
+        (
+            Span("  "),
+            Span(left(run.id[:10], 12)),
+            Span(left(run.plan_hash[:4], 8), Tone.DIM),
+            Span(left(run.state, 12), RUN_TONES.get(run.state, Tone.PLAIN)),
+            Span(left(f"{done} of {len(run.steps)}", 10)),
+            Span(left(moment(run.started_at, now), 16), Tone.DIM),
+            Span(left(long_duration((run.ended_at or now) - run.started_at), 10), Tone.DIM),
+            Span(run.actor, Tone.DIM),
+        ),
+        width,
+    )
+
+
+def first_open(run: RunRow) -> StepRow | None:
+    """Give the step that the screen should look at: running, else failed, else the next."""
+    for states in (("gate", "running"), ("failed",), ("waits",)):
+        for step in run.steps:
+            if step.state in states:
+                return step
+    return run.steps[-1] if run.steps else None
+
+
+EFFECTS = {
+    "pause": "The step that runs is finished, then nothing more begins until you go on.",
+    "resume": "The next step begins.",
+    "cancel": "What has not begun will not begin. What is done stays as it is, and so does what the run started.",
+    "retry": "The failed steps and what they block are tried again.",
+    "skip": "The first failed step is left out; what needs it goes on as if it were done.",
+}

@@ -1,0 +1,64 @@
+"""The verdict on a statement: one or two sentences on how it is and what to do."""
+
+from core.lag.triggers import trigger_s
+from core.model.states import Trend
+from state.row_types import Deployment, Measurement
+from tui.presentation.screen_content.statement_rows import RowContext
+from tui.presentation.styling.styled_text import Tone
+from tui.presentation.styling.value_formatting import long_duration, short_duration, short_number
+from tui.presentation.view.ledger_view import LedgerView, StatementView
+
+
+def advise(
+    statement: StatementView, figures: Measurement | None, world: LedgerView, look: RowContext
+) -> tuple[str, Tone]:
+    """Say in a sentence or two how the statement is and what to do."""
+    bad = [
+        f"{one.parent} is {parent.state}"
+        for one in statement.parents
+        if (parent := world.statement(one.parent)) is not None
+        and not parent.external
+        and str(parent.state) in ("failed", "stopped", "absent")
+    ]
+    if str(statement.state) == "failed":
+        return (
+            f"It failed {long_duration(look.now - statement.since)} ago and does not run. "
+            "A cause outside the SQL: mend it, then R. A cause in the SQL: correct the file, then D and a new plan.",
+            Tone.BAD,
+        )
+    if str(statement.state) == "stopped":
+        return "It is stopped, on purpose: table and checkpoint are kept. S starts it where it was.", Tone.PLAIN
+    if bad and statement.trend in (Trend.STARVED, Trend.STALLED, Trend.IDLE):
+        return f"It runs and gets nothing, because {' and '.join(bad)}.", Tone.BAD
+    match statement.trend:
+        case Trend.DRAINING:
+            eta = f": about {short_duration(figures.eta_s)} left" if figures and figures.eta_s is not None else ""
+            return f"Behind, and catching up{eta}. Nothing to do.", Tone.PLAIN
+        case Trend.GROWING:
+            rows = f" by {short_number((figures.rate_rows_s or 0) * 60)} rows a minute" if figures else ""
+            return f"Its input comes faster than it writes: the lag grows{rows}.{_limit(statement, figures)}", Tone.BAD
+        case Trend.STALLED:
+            return "Its input moves, its output or watermark does not. Look at errors and at the last batch.", Tone.BAD
+        case Trend.STARVED:
+            return "A parent is gone, replaced or silent: it will get nothing until that is mended.", Tone.BAD
+        case Trend.STEADY if slow := _limit(statement, figures):
+            return f"The lag stays as it is.{slow}", Tone.PLAIN
+        case Trend.STEADY | Trend.IDLE:
+            return "It keeps up with its input. Nothing to do.", Tone.GOOD
+        case _:
+            return "Too few samples yet to say where it is going.", Tone.DIM
+
+
+def _limit(statement: StatementView, figures: Measurement | None) -> str:
+    """Name what holds a statement back, where the figures show it; empty where they do not."""
+    trigger_ms = trigger_s(statement.deployment.trigger) * 1000
+    if figures and figures.batch_ms and trigger_ms and figures.batch_ms > 1.5 * trigger_ms:
+        took = f"{figures.batch_ms / 1000:.0f} s on a trigger of {statement.deployment.trigger}"
+        return f" Its batches take {took}: the statement is too heavy, or the pool is full."
+    limited = "maxfilespertrigger" in statement.deployment.compiled.lower()
+    return " Its SQL limits it (maxFilesPerTrigger)." if limited and statement.trend is Trend.GROWING else ""
+
+
+def error_text(row: Deployment) -> str:
+    """Write an error with its class once: Spark's messages often begin with it."""
+    return row.error if row.error_class in row.error else f"{row.error_class}  {row.error}"

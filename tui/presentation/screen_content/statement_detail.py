@@ -1,0 +1,367 @@
+"""The detail of one statement: a tab is a list of lines.
+
+Figures come from the newest batch, curves from the ring of samples.
+"""
+
+from dataclasses import dataclass
+
+from core.model.states import Trend
+from state.row_types import Deployment, EventRow, Measurement, SampleRow
+from tui.presentation.screen_content.audit_log_events import event_tone, event_words
+from tui.presentation.screen_content.lineage_tab import ColumnDetails, column_lines, lineage_lines
+from tui.presentation.screen_content.statement_advice import advise, error_text
+from tui.presentation.screen_content.statement_rows import RowContext
+from tui.presentation.styling.diff_highlighting import colour_sql, difference
+from tui.presentation.styling.glyphs import STATE_TONES, TREND_TONES, parse_state, sparkline
+from tui.presentation.styling.styled_text import EMPTY, Line, Span, Tone, fit, left, line, right, wrap
+from tui.presentation.styling.value_formatting import (
+    clock,
+    long_duration,
+    long_number,
+    moment,
+    rate,
+    short_duration,
+    short_number,
+    short_size,
+    trend_words,
+)
+from tui.presentation.view.ledger_view import LedgerView, StatementView
+
+TABS = ("overview", "sources", "sql", "lineage", "errors", "events", "versions")
+SPARK_WIDTH = 32
+
+
+@dataclass(frozen=True, slots=True)
+class StatementDetails:
+    """What was read for one statement besides the world."""
+
+    table: str
+    samples: tuple[SampleRow, ...] = ()
+    events: tuple[EventRow, ...] = ()
+    figures: Measurement | None = None
+    versions: tuple[Deployment, ...] = ()
+    """Newest first, deleted ones included."""
+    declared_dml: str | None = None
+    """The statement as its file says now; None while unknown or when there is no file."""
+    declared_ddl: str | None = None
+    project_missing: str = ""
+    columns: ColumnDetails | None = None
+    """The lineage of a column; None until it is looked at."""
+
+
+def tabs_line(tab: str, width: int) -> Line:
+    """Write the line with the tabs."""
+    spans: list[Span] = []
+    for number, name in enumerate(TABS, 1):
+        chosen = name == tab
+        spans.append(Span(f" {number} ", Tone.KEY if chosen else Tone.DIM))
+        spans.append(Span(f"{name} ", Tone.TITLE if chosen else Tone.DIM))
+    return fit(tuple(spans), width)
+
+
+def tab_lines(
+    tab: str, statement: StatementView, facts: StatementDetails, world: LedgerView, *, look: RowContext, width: int
+) -> tuple[Line, ...]:
+    """Write a tab."""
+    match tab:
+        case "sources":
+            return sources_lines(statement, facts, look, width)
+        case "sql":
+            return sql_lines(statement, facts, look, width)
+        case "lineage":
+            return (*lineage_lines(statement, world, look), *column_lines(facts.columns, width))
+        case "errors":
+            return error_lines(statement, facts, look, width)
+        case "events":
+            return event_lines(facts, look)
+        case "versions":
+            return version_lines(statement, facts, look, width)
+        case _:
+            return overview_lines(statement, facts, world, look, width)
+
+
+def overview_lines(
+    statement: StatementView, facts: StatementDetails, world: LedgerView, look: RowContext, width: int
+) -> tuple[Line, ...]:
+    """Write the first tab: is it well, is it behind, what is it bound by."""
+    row = statement.deployment
+    lines: list[Line] = []
+    reads = ", ".join(
+        f"{one.parent}{f'__v{one.version}' if one.version else ''} ({'stream' if one.streamed else 'static'})"
+        for one in statement.parents
+    )
+    if statement.external:
+        lines.append(line((" external", Tone.DIM), "  others fill it; Headgate reads it and never touches it"))
+        lines.append(line((" format ", Tone.DIM), row.format, ("   folder ", Tone.DIM), row.folder))
+        readers = ", ".join(statement.readers) or "nobody"
+        return (*lines, *wrap(f"read by {readers}", width - 1, Tone.PLAIN, " "))
+    head = f" {look.glyphs.states[statement.state]} {statement.state} {long_duration(look.now - statement.since)}"
+    lines.append(
+        line(
+            (head, STATE_TONES[statement.state]),
+            (f"   restarts {row.restarts}", Tone.DIM),
+            ("   reads ", Tone.DIM),
+            reads,
+        )
+    )
+    figures = facts.figures or statement.measurement
+    rows = f", {short_number(figures.rows_total)} rows" if figures and figures.rows_total is not None else ""
+    pointer = f"pointer {statement.table} {look.glyphs.arrow} v{statement.version}" if row.active else "not served yet"
+    lines.append(
+        line(
+            (" writes ", Tone.DIM),
+            f"{statement.table}__v{statement.version}",
+            (f"  {row.format} {row.mode}{rows}", Tone.DIM),
+            (f"   {pointer}", Tone.DIM),
+        )
+    )
+    if figures is not None:
+        lines.extend(_figure_lines(statement, figures, facts, look, width))
+    lines.append(
+        line(
+            (" owner  ", Tone.DIM),
+            row.owner or "-",
+            ("   trigger ", Tone.DIM),
+            row.trigger,
+            ("   revision ", Tone.DIM),
+            row.revision[:8],
+        )
+    )
+    lines.append(EMPTY)
+    verdict_text, tone = advise(statement, figures, world, look)
+    lines.append(line((" VERDICT  ", Tone.TITLE)))
+    lines.extend(wrap(verdict_text, width - 2, tone, " "))
+    if row.error:
+        lines.append(EMPTY)
+        lines.extend(wrap(error_text(row), width - 2, Tone.BAD, " "))
+    return tuple(lines)
+
+
+def _figure_lines(
+    statement: StatementView, figures: Measurement, facts: StatementDetails, look: RowContext, width: int
+) -> tuple[Line, ...]:
+    levels = look.glyphs.levels
+    room = SPARK_WIDTH if width < 120 else min(width - 60, 64)
+    lags = [None if one.lag_rows is None else float(one.lag_rows) for one in facts.samples]
+    top = max((value for value in lags if value is not None), default=None)
+    words = trend_words(statement.trend, figures.rate_rows_s, figures.eta_s)
+    since = (
+        f"last {short_duration(look.now - facts.samples[0].at)}, most {short_number(top)}"
+        if facts.samples
+        else "no samples yet"
+    )
+    exact = "" if figures.exact else " (estimate)"
+    lines = [
+        line(
+            (" lag    ", Tone.DIM),
+            f"{long_number(figures.lag_rows)} rows{exact}",
+            (
+                f"  {long_number(figures.lag_files)} files in flight  oldest {short_duration(figures.oldest_s)}",
+                Tone.DIM,
+            ),
+            (f"   {look.glyphs.trends[statement.trend]} {words}", TREND_TONES[statement.trend]),
+        ),
+        line(
+            ("        ", Tone.DIM),
+            (
+                sparkline(lags, room, levels),
+                TREND_TONES[statement.trend] if statement.trend is not Trend.IDLE else Tone.DIM,
+            ),
+            (f"  {since}", Tone.DIM),
+        ),
+        line(
+            (" in     ", Tone.DIM),
+            left(rate(figures.in_rows_s), 7),
+            (sparkline([one.in_rows_s for one in facts.samples], room - 8, levels), Tone.ACCENT),
+            ("  out ", Tone.DIM),
+            rate(figures.out_rows_s),
+        ),
+    ]
+    lines.append(_batch_line(statement, figures, facts, look, room))
+    lines.append(_state_line(statement, figures))
+    if figures.durations:
+        lines.append(_time_line(figures))
+    lines.append(
+        line(
+            (" checkpoint  ", Tone.DIM),
+            f"batch {long_number(figures.batch)}  {clock(figures.committed_at)}",
+            (f"  id {statement.deployment.checkpoint_id[:8] or '-'}", Tone.DIM),
+        )
+    )
+    return tuple(lines)
+
+
+def _batch_line(
+    statement: StatementView, figures: Measurement, facts: StatementDetails, look: RowContext, room: int
+) -> Line:
+    batches = [None if one.batch_ms is None else float(one.batch_ms) for one in facts.samples]
+    took = "-" if figures.batch_ms is None else f"{figures.batch_ms / 1000:.1f} s"
+    return line(
+        (" batch  ", Tone.DIM),
+        left(took, 7),
+        (sparkline(batches, room - 8, look.glyphs.levels), Tone.ACCENT),
+        (f"  of a {statement.deployment.trigger} trigger", Tone.DIM),
+    )
+
+
+def _state_line(statement: StatementView, figures: Measurement) -> Line:
+    mark = figures.watermark[11:19] if len(figures.watermark) >= 19 else figures.watermark or "none"
+    dropped = "-" if figures.dropped_by_watermark is None else str(figures.dropped_by_watermark)
+    held = f"{long_number(figures.state_rows)} rows  {short_size(figures.state_bytes)}"
+    return line(
+        (" state  ", Tone.DIM),
+        held if figures.state_rows is not None or statement.deployment.stateful else "none, it is stateless",
+        ("   watermark ", Tone.DIM),
+        mark,
+        ("   dropped rows ", Tone.DIM),
+        dropped,
+    )
+
+
+_PARTS = (
+    ("plan", ("queryPlanning",)),
+    ("read", ("latestOffset", "getBatch")),
+    ("run", ("addBatch",)),
+    ("commit", ("walCommit", "commitOffsets", "commitBatch")),
+)
+
+
+def _time_line(figures: Measurement) -> Line:
+    sums = {name: sum(figures.durations.get(key, 0) for key in keys) for name, keys in _PARTS}
+    total = sum(sums.values()) or 1
+    shares = "  ".join(f"{name} {round(100 * value / total)}%" for name, value in sums.items())
+    bound = {"run": "running", "read": "reading", "plan": "planning", "commit": "committing"}
+    return line(
+        (" time   ", Tone.DIM), shares, (f"   bound by {bound[max(sums, key=lambda name: sums[name])]}", Tone.DIM)
+    )
+
+
+def sources_lines(statement: StatementView, facts: StatementDetails, look: RowContext, width: int) -> tuple[Line, ...]:
+    """Write lag by source."""
+    figures = facts.figures or statement.measurement
+    lines = [
+        line(
+            (
+                " "
+                + left("SOURCE", 28)
+                + right("ROWS", 10)
+                + right("FILES", 8)
+                + right("BYTES", 10)
+                + right("OLDEST", 9),
+                Tone.DIM,
+            )
+        )
+    ]
+    for source in figures.sources if figures else ():
+        rows, oldest = source.get("rows"), source.get("oldest_s")
+        mark = "" if source.get("exact", True) else "~"
+        missing = bool(source.get("missing"))
+        lines.append(
+            line(
+                " " + left(str(source.get("table", "?")), 28),
+                right(mark + (long_number(rows) if isinstance(rows, int) else "?"), 10),
+                right(str(source.get("files", "?")), 8),
+                right(short_size(_number(source.get("bytes"))), 10),
+                right(short_duration(_number(oldest)), 9),
+                ("   gone or replaced" if missing else "", Tone.BAD),
+            )
+        )
+    if len(lines) == 1:
+        lines.append(line((" no lag has been measured yet" if statement.parents else " it reads nothing", Tone.DIM)))
+    static = [one.parent for one in statement.parents if not one.streamed]
+    if static:
+        lines.append(EMPTY)
+        lines.append(line((" static  ", Tone.DIM), ", ".join(static), ("   read anew by every batch", Tone.DIM)))
+    return tuple(lines)
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
+
+
+def sql_lines(statement: StatementView, facts: StatementDetails, look: RowContext, width: int) -> tuple[Line, ...]:
+    """Write the deployed SQL, and below it what the files say otherwise."""
+    deployed = statement.deployment.texts
+    lines: list[Line] = []
+    if facts.declared_dml is not None or facts.declared_ddl is not None:
+        changes = (
+            *difference(deployed.dml, facts.declared_dml if facts.declared_dml is not None else deployed.dml),
+            *difference(deployed.ddl, facts.declared_ddl if facts.declared_ddl is not None else deployed.ddl),
+        )
+        if changes:
+            lines.append(
+                line(
+                    (" FILES against what is deployed", Tone.CHANGING),
+                    ("   p lists all changes, D stages this one", Tone.DIM),
+                )
+            )
+            lines.extend(changes)
+            lines.append(EMPTY)
+        else:
+            lines.append(line((" the files are what is deployed", Tone.DIM)))
+    elif facts.project_missing:
+        lines.append(line((f" files: {facts.project_missing}", Tone.CHANGING)))
+    for name, text in (("statement", deployed.dml), ("table", deployed.ddl), ("settings", deployed.yml)):
+        if text.strip():
+            lines.append(line((f" {look.glyphs.rule} {name} v{statement.version} ", Tone.DIM)))
+            lines.extend(colour_sql(text))
+    if not lines:
+        lines.append(line((" no text is known", Tone.DIM)))
+    return tuple(lines)
+
+
+def error_lines(statement: StatementView, facts: StatementDetails, look: RowContext, width: int) -> tuple[Line, ...]:
+    """Write exceptions, grouped, newest first."""
+    lines: list[Line] = []
+    row = statement.deployment
+    if row.error:
+        lines.append(line((f" NOW  {row.error_class}", Tone.BAD)))
+        lines.extend(wrap(row.error, width - 3, Tone.PLAIN, "  "))
+        lines.append(EMPTY)
+    for event in facts.events:
+        if event.kind != "exception":
+            continue
+        times = f"{event.count} times since {moment(event.first_at, look.now)}, last" if event.count > 1 else "once,"
+        lines.append(line((f" {times} {moment(event.at, look.now)}  v{event.version}", Tone.DIM)))
+        lines.extend(wrap(event.summary, width - 3, Tone.BAD, "  "))
+        lines.extend(wrap(event.detail, width - 5, Tone.DIM, "    ")[:12] if event.detail else ())
+        lines.append(EMPTY)
+    return tuple(lines) or (line((" no exception is on record", Tone.DIM)),)
+
+
+def event_lines(facts: StatementDetails, look: RowContext) -> tuple[Line, ...]:
+    """Write events, newest first."""
+    lines = [
+        line(
+            (f" {moment(event.at, look.now):14}", Tone.DIM),
+            (f"v{event.version}  {event.kind:10}", Tone.DIM),
+            (event_words(event), event_tone(event)),
+        )
+        for event in facts.events
+    ]
+    return tuple(lines) or (line((" nothing has happened yet", Tone.DIM)),)
+
+
+def version_lines(statement: StatementView, facts: StatementDetails, look: RowContext, width: int) -> tuple[Line, ...]:
+    """Write all versions, newest first: which one serves, which are kept, until when."""
+    lines: list[Line] = []
+    for row in facts.versions or (statement.deployment,):
+        state = parse_state(row.state)
+        kept = ""
+        if row.drop_after is not None:
+            kept = f"deleted, files kept until {moment(row.drop_after, look.now)}"
+        elif row.active:
+            kept = "serves"
+        elif str(state) == "stopped":
+            kept = "kept: table and checkpoint are there"
+        lines.append(
+            line(
+                (f" v{row.version:<4}", Tone.TITLE),
+                (left(f"{look.glyphs.states[state]} {state}", 13), STATE_TONES[state]),
+                (left(kept, 40), Tone.PLAIN),
+                (f"since {moment(row.created_at or None, look.now)}", Tone.DIM),
+            )
+        )
+        plan = f"plan {row.plan_hash[:4]}   " if row.plan_hash else ""
+        lines.append(line((f"      {plan}revision {row.revision[:8]}   {row.folder}", Tone.DIM)))
+    return tuple(lines)

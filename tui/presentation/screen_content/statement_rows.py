@@ -1,0 +1,314 @@
+"""Rows of the tree and of the list of statements: columns by priority, one cell per column, right-aligned numbers."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from core.model.states import State
+from tui.presentation.styling.glyphs import STATE_TONES, TREND_TONES, Glyphs, parse_state, parse_trend
+from tui.presentation.styling.styled_text import Line, Span, Tone, left, line, right, shorten, width_of
+from tui.presentation.styling.value_formatting import age, long_duration, rate, short_number, trend_words
+from tui.presentation.view.ledger_view import LedgerView, StatementView
+from tui.presentation.view.statement_tree import TreeRow, health_of
+
+
+@dataclass(frozen=True, slots=True)
+class TableColumn:
+    """A column of a table; the one with width 0 takes what is left."""
+
+    id: str
+    title: str
+    width: int
+    numeric: bool = False
+
+
+NAME = TableColumn("name", "TABLE", 0)
+STATE = TableColumn("state", "STATE", 10)
+VERSION = TableColumn("version", "VER", 4, numeric=True)
+LAG = TableColumn("lag", "LAG", 5, numeric=True)
+TREND = TableColumn("trend", "TREND", 11)
+ERRORS = TableColumn("errors", "ERR", 3, numeric=True)
+AGE = TableColumn("age", "AGE", 5, numeric=True)
+IN = TableColumn("in", "IN/S", 6, numeric=True)
+OUT = TableColumn("out", "OUT/S", 6, numeric=True)
+BATCH = TableColumn("batch", "BATCH", 7, numeric=True)
+ROWS = TableColumn("rows", "ROWS", 6, numeric=True)
+PRODUCT = TableColumn("product", "PRODUCT", 10)
+LAYER = TableColumn("layer", "LAYER", 12)
+OWNER = TableColumn("owner", "OWNER", 12)
+TRIGGER = TableColumn("trigger", "TRIGGER", 10)
+
+TREE_COLUMNS = (NAME, STATE, VERSION, LAG, TREND, ERRORS, AGE)
+NARROW_TREE_COLUMNS = (NAME, STATE, LAG, TREND)
+"""Of the left pane of a wide terminal: the list beside it has the rest."""
+LIST_COLUMNS = (NAME, STATE, VERSION, LAG, TREND, ERRORS, AGE)
+WIDE_COLUMNS = (NAME, STATE, LAG, TREND)
+MORE_COLUMNS = (IN, OUT, BATCH, ROWS, PRODUCT, LAYER, OWNER, TRIGGER)
+"""In order of priority: as many as the width allows."""
+SORTS = ("name", "state", "lag", "trend", "errors", "age")
+NAME_MINIMUM = 24
+
+
+def columns_for(width: int, *, wide: bool) -> tuple[TableColumn, ...]:
+    """Choose the columns of the list of statements for a width; `wide` puts what it moves before version and age."""
+    columns = [*(WIDE_COLUMNS if wide else LIST_COLUMNS)]
+    room = width - 1 - sum(column.width + 1 for column in columns) - NAME_MINIMUM
+    for column in (*MORE_COLUMNS, *(LIST_COLUMNS if wide else ())):
+        if room >= column.width + 1 and column not in columns:
+            columns.append(column)
+            room -= column.width + 1
+    return tuple(columns)
+
+
+def header(columns: Sequence[TableColumn], width: int, sort: str = "") -> Line:
+    """Write the heading of a table; the sorted column is marked."""
+    spans: list[Span] = [Span("  ")]
+    for column, room in zip(columns, widths(columns, width), strict=True):
+        tone = Tone.ACCENT if column.id == sort else Tone.DIM
+        spans.append(Span((right if column.numeric else left)(column.title, room), tone))
+        spans.append(Span(" "))
+    return tuple(spans)
+
+
+def widths(columns: Sequence[TableColumn], width: int) -> tuple[int, ...]:
+    """Give each column its cells; two cells at the left are for mark and cursor, one stands after each column."""
+    fixed = sum(column.width for column in columns) + len(columns) + 2
+    return tuple(column.width or max(width - fixed, 8) for column in columns)
+
+
+@dataclass(frozen=True, slots=True)
+class RowContext:
+    """What rows need besides the world."""
+
+    glyphs: Glyphs
+    now: float
+    stale: bool = False
+
+
+def tree_row(entry: TreeRow, columns: Sequence[TableColumn], width: int, look: RowContext, world: LedgerView) -> Line:
+    """Write one row of the tree."""
+    if entry.statement is None:
+        return _branch_row(entry, columns, width, look, world)
+    name = _tree_name(entry, look.glyphs)
+    if entry.kind == "again":
+        dim = line((f"  {name} {look.glyphs.again} above", Tone.DIM))
+        return dim
+    if entry.kind == "version":
+        return _version_row(entry, columns, width, look, world)
+    return statement_row(entry.statement, columns, width, look, name=name)
+
+
+def _tree_name(entry: TreeRow, glyphs: Glyphs) -> str:
+    mark = "  " if entry.open is None else f"{glyphs.opened} " if entry.open else f"{glyphs.closed} "
+    return "  " * entry.depth + (mark if entry.open is not None or not entry.depth else "") + entry.name
+
+
+def _branch_row(
+    entry: TreeRow, columns: Sequence[TableColumn], width: int, look: RowContext, world: LedgerView
+) -> Line:
+    rollup = health_of(entry, world)
+    tone = Tone.TITLE if entry.kind == "product" else Tone.ACCENT
+    cells: list[Span] = [Span("  ")]
+    for column, room in zip(columns, widths(columns, width), strict=True):
+        match column.id:
+            case "name":
+                cells.append(Span(left(_tree_name(entry, look.glyphs), room), tone))
+            case "state":
+                word_tone = STATE_TONES[rollup.state] if rollup.state is not State.RUNNING else Tone.DIM
+                cells.append(Span(left(rollup.word, room), word_tone if not look.stale else Tone.DIM))
+            case "lag" if entry.kind == "product" or entry.open is False:
+                cells.append(
+                    Span(right("" if rollup.lag_rows is None else short_number(rollup.lag_rows), room), Tone.DIM)
+                )
+            case "trend" if entry.kind == "product" or entry.open is False:
+                cells.append(
+                    Span(left(f"{look.glyphs.trends[rollup.trend]} {rollup.trend}", room), TREND_TONES[rollup.trend])
+                )
+            case "errors" if entry.kind == "product" and rollup.errors:
+                cells.append(Span(right(str(rollup.errors), room), Tone.DIM))
+            case _:
+                cells.append(Span(" " * room))
+        cells.append(Span(" "))
+    return tuple(cells)
+
+
+def _version_row(
+    entry: TreeRow, columns: Sequence[TableColumn], width: int, look: RowContext, world: LedgerView
+) -> Line:
+    row = next((row for row in world.others.get(entry.tables[0], ()) if row.version == entry.version), None)
+    measurement = world.snapshot.measurements.get((entry.tables[0], entry.version))
+    assert entry.statement is not None
+    newer = entry.version > entry.statement.version
+    state = parse_state(row.state) if row else State.ABSENT
+    cells: list[Span] = [Span("  ")]
+    for column, room in zip(columns, widths(columns, width), strict=True):
+        match column.id:
+            case "name":
+                note = "coming" if newer else "kept for its readers"
+                cells.append(Span(left("  " * entry.depth + f"v{entry.version} {note}", room), Tone.DIM))
+            case "state":
+                cells.append(Span(left(f"{look.glyphs.states[state]} {state}", room), STATE_TONES[state]))
+            case "version":
+                cells.append(Span(right(f"v{entry.version}", room), Tone.DIM))
+            case "lag":
+                cells.append(Span(right(short_number(measurement.lag_rows) if measurement else "?", room), Tone.DIM))
+            case "trend":
+                trend = parse_trend(measurement.trend if measurement else "unknown")
+                cells.append(Span(left(f"{look.glyphs.trends[trend]} {trend}", room), Tone.DIM))
+            case _:
+                cells.append(Span(" " * room))
+        cells.append(Span(" "))
+    return tuple(cells)
+
+
+def statement_row(
+    statement: StatementView, columns: Sequence[TableColumn], width: int, look: RowContext, *, name: str = ""
+) -> Line:
+    """Write one statement; every value that is not known is a question mark or a dash."""
+    cells: list[Span] = [Span("  ")]
+    for column, room in zip(columns, widths(columns, width), strict=True):
+        if column.id == "name":
+            cells.extend(_name_cell(statement, name or statement.table, room, look.glyphs))
+        else:
+            text, tone = CELLS[column.id](statement, look)
+            if look.stale and tone is not Tone.BAD:
+                tone = Tone.DIM
+            cells.append(Span((right if column.numeric else left)(text, room), tone))
+        cells.append(Span(" "))
+    return tuple(cells)
+
+
+def _name_cell(statement: StatementView, name: str, room: int, glyphs: Glyphs) -> tuple[Span, ...]:
+    badge = badge_of(statement)
+    share = f" {glyphs.times}{statement.reader_products} shared" if statement.reader_products > 1 else ""
+    space = room - (width_of(badge) + 1 if badge else 0)
+    if width_of(name) + len(share) > space:
+        share = share.removesuffix(" shared")
+    shown = shorten(name, max(space - len(share), 6), glyphs.ellipsis)
+    filling = space - width_of(shown) - len(share)
+    return (
+        Span(shown),
+        Span(share, Tone.DIM),
+        Span(" " * max(filling, 0)),
+        *((Span(" "), Span(badge, Tone.MARK)) if badge else ()),
+    )
+
+
+def badge_of(statement: StatementView) -> str:
+    """Write what is staged on a statement: [D], [X], or [2] when several people staged it."""
+    if not statement.staged:
+        return ""
+    if len(statement.staged) > 1:
+        return f"[{len(statement.staged)}]"
+    return "[X]" if statement.staged[0].verb == "delete" else "[D]"
+
+
+def _state(statement: StatementView, look: RowContext) -> tuple[str, Tone]:
+    if statement.external:
+        return f"{look.glyphs.dot} external", Tone.DIM
+    return f"{look.glyphs.states[statement.state]} {statement.state}", STATE_TONES[statement.state]
+
+
+def _lag(statement: StatementView, _: RowContext) -> tuple[str, Tone]:
+    if statement.external:
+        return "", Tone.DIM
+    mark = "" if statement.measurement is None or statement.measurement.exact else "~"
+    return mark + short_number(statement.lag_rows), Tone.PLAIN if statement.lag_rows else Tone.DIM
+
+
+def _trend(statement: StatementView, look: RowContext) -> tuple[str, Tone]:
+    if statement.external:
+        return "", Tone.DIM
+    figures = statement.measurement
+    words = trend_words(statement.trend, figures.rate_rows_s if figures else None, figures.eta_s if figures else None)
+    return f"{look.glyphs.trends[statement.trend]} {words}", TREND_TONES[statement.trend]
+
+
+def _age(statement: StatementView, look: RowContext) -> tuple[str, Tone]:
+    return ("" if statement.external else age(look.now - statement.since)), Tone.DIM
+
+
+def _version(statement: StatementView, _: RowContext) -> tuple[str, Tone]:
+    return (f"v{statement.version}" if statement.version else ""), Tone.DIM
+
+
+def _errors(statement: StatementView, _: RowContext) -> tuple[str, Tone]:
+    return ("" if statement.external else str(statement.errors)), Tone.BAD if statement.errors else Tone.DIM
+
+
+def _batch(statement: StatementView, _: RowContext) -> tuple[str, Tone]:
+    millis = statement.measurement.batch_ms if statement.measurement else None
+    return ("-" if millis is None else f"{millis / 1000:.1f} s"), Tone.PLAIN
+
+
+def _in(statement: StatementView, _: RowContext) -> tuple[str, Tone]:
+    return rate(statement.measurement.in_rows_s if statement.measurement else None, ""), Tone.PLAIN
+
+
+def _out(statement: StatementView, _: RowContext) -> tuple[str, Tone]:
+    return rate(statement.measurement.out_rows_s if statement.measurement else None, ""), Tone.PLAIN
+
+
+def _rows(statement: StatementView, _: RowContext) -> tuple[str, Tone]:
+    total = statement.measurement.rows_total if statement.measurement else None
+    return ("-" if total is None else short_number(total)), Tone.DIM
+
+
+CELLS: dict[str, Callable[[StatementView, RowContext], tuple[str, Tone]]] = {
+    "state": _state,
+    "version": _version,
+    "lag": _lag,
+    "trend": _trend,
+    "errors": _errors,
+    "age": _age,
+    "in": _in,
+    "out": _out,
+    "batch": _batch,
+    "rows": _rows,
+    "product": lambda statement, _: (statement.product, Tone.DIM),
+    "layer": lambda statement, _: (statement.layer, Tone.DIM),
+    "owner": lambda statement, _: (statement.owner, Tone.DIM),
+    "trigger": lambda statement, _: (statement.deployment.trigger, Tone.DIM),
+}
+
+_STATE_ORDER = {
+    state: index
+    for index, state in enumerate(
+        (
+            State.FAILED,
+            State.DEGRADED,
+            State.UNKNOWN,
+            State.STARTING,
+            State.STOPPING,
+            State.PENDING,
+            State.RUNNING,
+            State.STOPPED,
+            State.ABSENT,
+            State.COMPLETED,
+        )
+    )
+}
+_TREND_WORST = {
+    word: index for index, word in enumerate(("stalled", "starved", "growing", "draining", "steady", "idle", "unknown"))
+}
+
+
+def sort_key(sort: str) -> Callable[[StatementView], tuple[float, str]]:
+    """Give the key of a sort: worst first, equal ones by name, so that the order is the same on every reading."""
+    match sort:
+        case "state":
+            return lambda statement: (_STATE_ORDER[statement.state], statement.table)
+        case "lag":
+            return lambda statement: (-(statement.lag_rows if statement.lag_rows is not None else -1), statement.table)
+        case "trend":
+            return lambda statement: (_TREND_WORST[statement.trend], statement.table)
+        case "errors":
+            return lambda statement: (-statement.errors, statement.table)
+        case "age":
+            return lambda statement: (-statement.since, statement.table)
+        case _:
+            return lambda statement: (0.0, statement.table)
+
+
+def running_since(statement: StatementView, now: float) -> str:
+    """Write the state with its age for the detail: `running 1h 12m`."""
+    return f"{statement.state} {long_duration(now - statement.since)}"

@@ -1,0 +1,71 @@
+"""Numbers, sizes and times as people read them: short, right-aligned, never more exact than what is known."""
+
+import time
+
+from core.model.states import Trend
+from core.text.units import long_duration, short_duration, short_number, short_size
+
+__all__ = (
+    "age",
+    "clock",
+    "long_duration",
+    "long_number",
+    "moment",
+    "rate",
+    "short_duration",
+    "short_number",
+    "short_size",
+    "took",
+    "trend_words",
+)  # fmt: skip
+
+
+def long_number(value: int | None) -> str:
+    """Write 18,220; `?` when it is not known."""
+    return "?" if value is None else f"{value:,}"
+
+
+def age(seconds: float | None) -> str:
+    """Write an age for a list: steps of ten seconds below a minute, so that a quiet screen sends nothing."""
+    if seconds is None:
+        return "-"
+    if seconds < 10:
+        return "now"
+    return f"{int(seconds // 10) * 10}s" if seconds < 60 else short_duration(seconds)
+
+
+def took(seconds: float | None) -> str:
+    """Write how long something took: 0.3 s, 58 s, 2m 3s."""
+    if seconds is None:
+        return ""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    return f"{round(seconds)} s" if seconds < 60 else long_duration(seconds)
+
+
+def clock(at: float | None) -> str:
+    """Write a moment of today as 14:02:11 in local time."""
+    return "" if at is None else time.strftime("%H:%M:%S", time.localtime(at))
+
+
+def moment(at: float | None, now: float) -> str:
+    """Write a moment: the time of day within 20 hours of `now`, else month, day and time."""
+    if at is None:
+        return "-"
+    if abs(now - at) < 20 * 3600:
+        return clock(at)
+    return time.strftime("%m-%d %H:%M", time.localtime(at))
+
+
+def rate(value: float | None, unit: str = "/s") -> str:
+    """Write a rate: 220/s; `-` when it is not known."""
+    return "-" if value is None else f"{short_number(value)}{unit}"
+
+
+def trend_words(trend: Trend, rate_rows_s: float | None, eta_s: float | None) -> str:
+    """Write a trend for a list: `4m left`, `+900/m`, or the trend's own word."""
+    if trend is Trend.DRAINING and eta_s is not None:
+        return f"{short_duration(eta_s)} left"
+    if trend is Trend.GROWING and rate_rows_s is not None:
+        return f"+{short_number(rate_rows_s * 60)}/m"
+    return str(trend)

@@ -1,0 +1,1 @@
+"""The immutable view of the ledger that screens show: statements, tree, downstream readers, freshness."""

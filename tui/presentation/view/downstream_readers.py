@@ -1,0 +1,53 @@
+"""What else an act on statements meets: who reads them, who keeps them from being deleted, who has staged them."""
+
+from collections.abc import Sequence
+
+from core.model.names import TableName
+from core.model.states import State
+from tui.presentation.view.ledger_view import LedgerView
+
+AT_REST = frozenset({State.STOPPED, State.FAILED, State.COMPLETED})
+NAMED = 3
+"""Readers that a refusal names; the others are counted."""
+
+
+def downstream_of(world: LedgerView, targets: Sequence[str]) -> tuple[str, ...]:
+    """List everything that reads from the targets, directly or not, without the targets, nearest first."""
+    found: dict[str, None] = {}
+    queue = list(targets)
+    while queue:
+        statement = world.statement(queue.pop(0))
+        for reader in statement.readers if statement else ():
+            if reader not in found and reader not in targets:
+                found[reader] = None
+                queue.append(reader)
+    return tuple(found)
+
+
+def why_not_deletable(world: LedgerView, targets: Sequence[str], user: str) -> str:
+    """Say who keeps the targets from being deleted, by the planner's own rule; empty when nobody does.
+
+    A reader that goes with them, or that this person has staged for a delete, does not count; nor does one at rest.
+    """
+    going = {*targets, *(mark.table for mark in world.snapshot.staged if (mark.actor, mark.verb) == (user, "delete"))}
+    for name in targets:
+        statement = world.statement(name)
+        if statement is None:
+            return f"{name} is not deployed: there is nothing to delete"
+        live = [reader for reader in statement.readers if reader not in going and _goes_on(world, reader)]
+        if live:
+            more = f" and {len(live) - NAMED} more" if len(live) > NAMED else ""
+            return f"{name} is read by {', '.join(live[:NAMED])}{more}: X on them first, or mark them all"
+    return ""
+
+
+def staged_by_user(world: LedgerView, user: str, tables: Sequence[str]) -> tuple[str, ...]:
+    """Give those of the tables that a person has staged, sorted."""
+    asked = frozenset(tables)
+    marks = world.snapshot.staged
+    return tuple(sorted({str(mark.table) for mark in marks if mark.actor == user and mark.table in asked}))
+
+
+def _goes_on(world: LedgerView, reader: TableName) -> bool:
+    found = world.statements[reader]
+    return not (found.state in AT_REST and found.deployment.wanted == "stopped")

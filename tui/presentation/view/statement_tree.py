@@ -1,0 +1,175 @@
+"""The tree of Home: product, layer, table, or by lineage; as flat entries, with rolled-up health per branch."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from core.model.names import TableName
+from core.model.states import TRENDS_WORST_FIRST, State, Trend
+from tui.presentation.view.ledger_view import LedgerView, StatementView
+
+_BAD_STATES = (State.FAILED, State.DEGRADED, State.UNKNOWN, State.STARTING, State.STOPPING, State.PENDING)
+LAYER_NAMES = {
+    "source": "sources",
+    "intermediate": "intermediates",
+    "dimension": "dimensions",
+    "fact": "facts",
+    "view": "views",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BranchHealth:
+    """Health of a branch: the worst word, added-up lag, the worst trend."""
+
+    word: str
+    state: State
+    lag_rows: int | None
+    trend: Trend
+    errors: int
+
+
+@dataclass(frozen=True, slots=True)
+class TreeRow:
+    """One row of the tree. `kind` is product, layer, table, version or again (shown above already)."""
+
+    id: str
+    kind: str
+    depth: int
+    name: str
+    open: bool | None
+    """None when there is nothing below."""
+    statement: StatementView | None = None
+    version: int = 0
+    """Of a version beside the active one."""
+    tables: tuple[TableName, ...] = ()
+    """The table of a row that is one."""
+    below: tuple[TableName, ...] = ()
+    """The tables below a branch, external ones too."""
+
+
+def roll_up(statements: Iterable[StatementView]) -> BranchHealth:
+    """Sum up a branch in one pass."""
+    states: dict[State, int] = {}
+    lag, known, errors, total = 0, False, 0, 0
+    trend = Trend.UNKNOWN
+    for statement in statements:
+        if statement.external:
+            continue
+        total += 1
+        states[statement.state] = states.get(statement.state, 0) + 1
+        errors += statement.errors
+        if statement.lag_rows is not None:
+            lag, known = lag + statement.lag_rows, True
+        if TRENDS_WORST_FIRST.index(statement.trend) < TRENDS_WORST_FIRST.index(trend):
+            trend = statement.trend
+    for state in _BAD_STATES:
+        if state in states:
+            return BranchHealth(f"{states[state]} {state}", state, lag if known else None, trend, errors)
+    if not total:
+        return BranchHealth("external", State.ABSENT, None, Trend.IDLE, 0)
+    state = State.RUNNING if State.RUNNING in states else next(iter(states))
+    return BranchHealth(f"{states[state]} {state}", state, lag if known else None, trend, errors)
+
+
+def by_product(
+    world: LedgerView, closed: frozenset[str], shows: Callable[[StatementView], bool] | None, *, force_open: bool
+) -> tuple[TreeRow, ...]:
+    """List the tree by product; `closed` holds ids of closed branches, a filter forces all open; None shows all."""
+    entries: list[TreeRow] = []
+    known = world.statements
+    for product, layers in world.families.items():
+        shown = layers
+        if shows is not None:
+            shown = {layer: tuple(name for name in names if shows(known[name])) for layer, names in layers.items()}
+        below = tuple(name for names in shown.values() for name in names)
+        if not below:
+            continue
+        node = f"product:{product}"
+        is_open = force_open or node not in closed
+        entries.append(TreeRow(node, "product", 0, product, is_open, below=below))
+        for layer, names in shown.items() if is_open else ():
+            if not names:
+                continue
+            node = f"layer:{product}/{layer}"
+            layer_open = force_open or node not in closed
+            entries.append(TreeRow(node, "layer", 1, LAYER_NAMES.get(layer, layer), layer_open, below=names))
+            for name in names if layer_open else ():
+                entries.extend(_leaf(world, known[name], 2))
+    return tuple(entries)
+
+
+def _leaf(world: LedgerView, statement: StatementView, depth: int) -> Iterable[TreeRow]:
+    yield TreeRow(statement.table, "table", depth, statement.table, None, statement, tables=(statement.table,))
+    for row in world.others.get(statement.table, ()):
+        yield TreeRow(
+            f"{row.table}@v{row.version}",
+            "version",
+            depth + 1,
+            f"v{row.version}",
+            None,
+            statement,
+            row.version,
+            tables=(statement.table,),
+        )
+
+
+def by_lineage(
+    world: LedgerView, closed: frozenset[str], shows: Callable[[StatementView], bool] | None, *, force_open: bool
+) -> tuple[TreeRow, ...]:
+    """List the tree from sources to sinks; a table with several parents is opened below the first of them."""
+    shown = {table for table, statement in world.statements.items() if shows is None or shows(statement)}
+    children: Mapping[TableName, tuple[TableName, ...]] = {
+        table: tuple(reader for reader in world.statements[table].readers if reader in shown) for table in shown
+    }
+    has_parent = {child for below in children.values() for child in below}
+    entries: list[TreeRow] = []
+    done: set[TableName] = set()
+    # An explicit stack: a chain of statements may be longer than Python's recursion allows.
+    stack = [(table, 0, "") for table in sorted(shown - has_parent, reverse=True)]
+    while stack:
+        table, depth, path = stack.pop()
+        statement = world.statements[table]
+        if table in done:
+            entries.append(TreeRow(f"{table}<{path}", "again", depth, table, None, statement, tables=(table,)))
+            continue
+        done.add(table)
+        below = children[table]
+        is_open = force_open or f"down:{table}" not in closed
+        entries.append(TreeRow(table, "table", depth, table, is_open if below else None, statement, tables=(table,)))
+        if is_open:
+            stack.extend((child, depth + 1, table) for child in reversed(below))
+    return tuple(entries)
+
+
+def closing_id(entry: TreeRow) -> str:
+    """Name the branch that an entry opens and closes."""
+    return entry.id if entry.kind in ("product", "layer") else f"down:{entry.id}"
+
+
+OPEN_AT_MOST = 60
+"""With more statements than this the tree begins with its products closed."""
+
+
+def initially_closed(world: LedgerView) -> frozenset[str]:
+    """Give the branches that are closed at first."""
+    if len(world.statements) <= OPEN_AT_MOST:
+        return frozenset()
+    return frozenset(name for name in branches(world) if name.startswith("product:"))
+
+
+def branches(world: LedgerView) -> tuple[str, ...]:
+    """List the ids of all branches of the tree by product."""
+    products = [f"product:{product}" for product in world.families]
+    return (*products, *(f"layer:{product}/{layer}" for product, layers in world.families.items() for layer in layers))
+
+
+def tables_of(entry: TreeRow, world: LedgerView) -> tuple[TableName, ...]:
+    """Give the tables that an act on a row is about: those below a branch, without external ones."""
+    if entry.tables:
+        return entry.tables
+    return tuple(name for name in entry.below if (found := world.statement(name)) is not None and not found.external)
+
+
+def health_of(entry: TreeRow, world: LedgerView) -> BranchHealth:
+    """Sum up what is below a branch; asked for visible rows alone."""
+    return roll_up(found for name in entry.below if (found := world.statement(name)) is not None)

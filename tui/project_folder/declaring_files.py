@@ -1,0 +1,103 @@
+"""The declaring files of a project folder, as texts with stamps; data folders are never walked, nothing is executed."""
+
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from core.model.errors import UsageError
+from core.text.wording import counted
+from tui.project_folder.environment_selection import PROJECT_FILE
+
+FOLDER = "pipelines"
+"""Below it lies all that a project declares but its headgate.yml."""
+
+READ = (".sql", ".yml", ".yaml")
+"""Endings of the files that declare something."""
+
+_LARGEST = 4 * 1024 * 1024
+
+FileStamp = tuple[int, int, int, int, int]
+"""Device, inode, size, time of change of content and of the inode: equal for a file that was not written since."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaringFiles:
+    """What a folder declares at one moment, by paths with forward slashes, sorted."""
+
+    texts: Mapping[str, str] = field(default_factory=dict)
+    stamps: Mapping[str, FileStamp] = field(default_factory=dict)
+
+
+def read_files(folder: str, before: DeclaringFiles | None = None) -> DeclaringFiles:
+    """Read every declaring file, those of `before` with the same stamp not again; raises UsageError.
+
+    Gives `before` itself when no file differs from it.
+    """
+    paths = list_files(folder)
+    known = before or DeclaringFiles()
+    texts: dict[str, str] = {}
+    stamps: dict[str, FileStamp] = {}
+    unreadable: list[str] = []
+    for path in paths:
+        try:
+            place = os.path.join(folder, path)
+            if path in known.stamps and _stamp(os.stat(place)) == known.stamps[path]:
+                texts[path], stamps[path] = known.texts[path], known.stamps[path]
+            else:
+                texts[path], stamps[path] = _read(place)
+        except (OSError, UnicodeDecodeError) as error:
+            unreadable.append(f"{path} ({error})")
+    if PROJECT_FILE not in texts and not unreadable:
+        raise UsageError(f"{folder} has no {PROJECT_FILE}", remedy="has the folder been moved? name it with --project")
+    if unreadable:
+        raise UsageError(
+            f"{counted(len(unreadable), 'file')} of the project cannot be read: {'; '.join(unreadable[:5])}",
+            remedy="make them readable, as UTF-8 text",
+        )
+    return before if before is not None and stamps == before.stamps else DeclaringFiles(texts, stamps)
+
+
+def list_files(folder: str) -> list[str]:
+    """List headgate.yml and what lies below `pipelines`, sorted; links to folders are not followed."""
+    if not os.path.isdir(folder):
+        raise UsageError(f"the project folder {folder} is gone or cannot be read", remedy="name it with --project DIR")
+    found = [PROJECT_FILE] if os.path.exists(os.path.join(folder, PROJECT_FILE)) else []
+    waiting = [FOLDER] if os.path.isdir(os.path.join(folder, FOLDER)) else []
+    while waiting:
+        below = waiting.pop()
+        try:
+            with os.scandir(os.path.join(folder, below)) as entries:
+                for entry in entries:
+                    name = entry.name
+                    if entry.is_dir(follow_symlinks=False):
+                        if not name.startswith("."):
+                            waiting.append(f"{below}/{name}")
+                    elif name.endswith(READ):
+                        found.append(f"{below}/{name}")
+        except OSError as error:
+            raise UsageError(f"{below} cannot be read: {error.strerror}", remedy="make it readable") from error
+    return sorted(found)
+
+
+def _read(place: str) -> tuple[str, FileStamp]:
+    # Without O_NONBLOCK a named pipe that is called like a script would be waited for.
+    file = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        found = os.fstat(file)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError("not a file")
+        parts = []
+        left = _LARGEST
+        while left > 0 and (part := os.read(file, min(left, found.st_size + 1))):
+            parts.append(part)
+            left -= len(part)
+    finally:
+        os.close(file)
+    data = b"".join(parts)
+    text = data.decode("utf-8") if left > 0 else data.decode("utf-8", "ignore")
+    return text.removeprefix("\ufeff"), _stamp(found)
+
+
+def _stamp(found: os.stat_result) -> FileStamp:
+    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)

@@ -1,0 +1,201 @@
+"""The project folder as texts, and as a Project: files are read as text, never imported or executed."""
+
+import os
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from core.ipc.environment_paths import parse_cache_path
+from core.model.errors import InvalidProject
+from core.project.model import LAYER_FOLDERS, Layer
+from tui.project_folder.declaring_files import FOLDER, DeclaringFiles, read_files
+from tui.project_folder.environment_selection import PROJECT_FILE, SelectedEnvironment
+
+if TYPE_CHECKING:
+    from core.model.problems import Problem
+    from core.project.model import Project
+    from core.project_files.git_comparison import GitComparison
+    from core.project_files.parse_cache import ParseCache
+    from state.parse_cache_file import ParseCacheFile
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredTable:
+    """A table as its files' names say, without reading them."""
+
+    table: str
+    product: str
+    layer: Layer
+    external: bool
+    ddl: str = field(default="", compare=False)
+    """Path of the file that declares it."""
+
+
+def read_texts(folder: str) -> dict[str, str]:
+    """Read every declaring file of the folder, by its path with forward slashes; raises UsageError."""
+    return dict(read_files(folder).texts)
+
+
+def parse(
+    place: SelectedEnvironment, texts: Mapping[str, str], facts: "ParseCache | None" = None
+) -> "tuple[Project, tuple[Problem, ...]]":
+    """Read the texts as a Project, with its warnings; raises InvalidProject with all Problems."""
+    from core.project_files.loader import read_project
+    from core.text.wording import counted
+
+    if not os.path.isdir(os.path.join(place.folder, FOLDER)):
+        raise _without_tables(place.folder)
+    project, problems = read_project(texts, facts)
+    errors = [problem for problem in problems if problem.severity.value == "error"]
+    if project is None or errors:
+        raise InvalidProject(
+            f"the project {place.folder} has {counted(len(errors), 'problem')}",
+            remedy="correct what is listed; `headgate plan` checks again",
+            problems=tuple(problem.as_json() for problem in problems),
+        )
+    if project.id != place.project_id or place.environment not in project.environments:
+        raise InvalidProject(
+            f"{PROJECT_FILE} changed while it was read, or has its id or environments in a form that is not read",
+            remedy="write `id:` and the environments' names in block style, one on each line, and try again",
+        )
+    return project, problems
+
+
+def _without_tables(folder: str) -> InvalidProject:
+    """Say that the folder of all tables is gone: an empty one may be meant, an absent one hides a whole project."""
+    from core.model.problems import Problem, Where
+
+    problem = Problem(
+        f"the folder {FOLDER} is gone or is no folder",
+        f"bring it back, or make it empty if nothing is to be declared: mkdir {os.path.join(folder, FOLDER)}",
+        Where(FOLDER),
+        FOLDER,
+    )
+    return InvalidProject(
+        f"the project {folder} has no folder {FOLDER}", remedy=problem.remedy, problems=(problem.as_json(),)
+    )
+
+
+def declared_tables(folder: str) -> tuple[DeclaredTable, ...]:
+    """List tables by the names of their files alone, sorted: what completion and `ls` need, some milliseconds."""
+    found: dict[str, DeclaredTable] = {}
+    for layer_folder, layer in LAYER_FOLDERS.items():
+        for product in _entries(os.path.join(folder, FOLDER, layer_folder)):
+            for unit in _entries(product.path):
+                paths = {entry.name: entry.path for entry in _scripts(unit.path)}
+                writes = any(name.startswith("dml.") for name in paths)
+                for name, path in paths.items():
+                    kind, _, rest = name.partition(".")
+                    if kind == "ddl" and rest.endswith(".sql"):
+                        table = rest[: -len(".sql")].lower()
+                        found[table] = DeclaredTable(table, product.name, layer, not writes, path)
+    return tuple(found[table] for table in sorted(found))
+
+
+def declared_columns(folder: str, table: str) -> tuple[str, ...]:
+    """List a declared table's columns from its DDL alone; nothing where it is not declared or cannot be read."""
+    from core.sql.ddl_reader import read_ddl
+
+    for entry in declared_tables(folder):
+        if entry.table == table.strip("`").lower():
+            try:
+                with open(entry.ddl, encoding="utf-8") as file:
+                    ddl, _ = read_ddl(file.read(), entry.ddl)
+            except (OSError, UnicodeError):
+                return ()
+            return tuple(column.name for column in ddl.columns) if ddl is not None else ()
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectDeclaration:
+    """The project as its files declared it at one moment."""
+
+    texts: Mapping[str, str]
+    project: "Project"
+    warnings: "tuple[Problem, ...]"
+
+
+class ProjectReader:
+    """Reads again only the files that changed, and parses only texts that are not known; safe between threads."""
+
+    def __init__(self, place: SelectedEnvironment, environ: Mapping[str, str]) -> None:
+        self._place = place
+        self._facts_path = parse_cache_path(environ, project=place.project, project_id=place.project_id)
+        self._lock = threading.Lock()
+        self._files: DeclaringFiles | None = None
+        self._kept: ProjectDeclaration | None = None
+
+    def texts(self) -> Mapping[str, str]:
+        """Give the texts alone, whatever they say; raises UsageError."""
+        return read_files(self._place.folder, self._files).texts
+
+    def read(self) -> ProjectDeclaration:
+        """Give texts, Project and warnings; raises InvalidProject or UsageError."""
+        with self._lock:
+            files = read_files(self._place.folder, self._files)
+            if self._kept is None or files is not self._files:
+                self._files = files
+                if self._kept is None:
+                    self._read_ahead(files.texts)
+                try:
+                    project, warnings = parse(self._place, files.texts, self.facts)
+                    self._kept = ProjectDeclaration(files.texts, project, warnings)
+                except InvalidProject:
+                    self._kept = None
+                    raise
+                finally:
+                    self.save_facts()
+            return self._kept
+
+    def since(self, reference: str) -> "GitComparison":
+        """Compare the files with those of a git commit; raises UsageError for a reference that is none."""
+        from core.project_files.git_comparison import compare_with_commit
+        from tui.project_folder.git_objects import texts_differing_from
+
+        declared = self.read()
+        then = texts_differing_from(self._place.folder, reference, declared.texts)
+        environment = self._place.environment
+        found = compare_with_commit(
+            reference, declared.project, declared.texts, then, self.facts, environment=environment
+        )
+        self.save_facts()
+        return found
+
+    def _read_ahead(self, texts: Mapping[str, str]) -> None:
+        from tui.project_folder.parsing_performance import parse_in_two_processes
+
+        parse_in_two_processes(texts, self.facts)
+
+    @cached_property
+    def facts(self) -> "ParseCache":
+        """What is known of SQL texts, this project's own and deployed ones."""
+        return self._cache.load()
+
+    def save_facts(self) -> None:
+        """Keep for the next process what was read newly."""
+        self._cache.save(self.facts)
+
+    @cached_property
+    def _cache(self) -> "ParseCacheFile":
+        from state.parse_cache_file import ParseCacheFile
+
+        return ParseCacheFile(self._facts_path)
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return sorted((e for e in entries if e.is_dir() and not e.name.startswith(".")), key=lambda e: e.name)
+    except OSError:
+        return []
+
+
+def _scripts(folder: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(os.path.join(folder, "sql-scripts")) as entries:
+            return [entry for entry in entries if entry.is_file()]
+    except OSError:
+        return []

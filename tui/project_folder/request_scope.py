@@ -1,0 +1,129 @@
+"""What a request names by file, folder or git reference, found on disk: names, each with the place that says it."""
+
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from core.model.errors import BadName, UsageError
+from core.model.names import TableName, parse_table_name
+from core.text.wording import counted
+from tui.project_folder.user_named_files import read_text, refuse_long
+
+if TYPE_CHECKING:
+    from core.observed.deployment import ObservedDeployment
+    from core.plan.request import PlanRequest
+    from core.project.model import Project
+
+STDIN = "-"
+
+_TOLD = 20
+"""Mistakes that are told in full; of more, the number."""
+_MOST_LIST_MB = 10
+_LINES = "name a text file with one table a line"
+_SHOWN = 80
+"""Letters of a line that is no name."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedTable:
+    """A table of a list file."""
+
+    table: TableName
+    place: str
+    """`tables.txt:3`, from 1."""
+
+
+def read_lists(paths: Iterable[str], cwd: str) -> tuple[ListedTable, ...]:
+    """Read files with one table a line, `#` begins a comment, `-` is stdin; raises UsageError with every mistake."""
+    found: list[ListedTable] = []
+    wrong: list[str] = []
+    for path in dict.fromkeys(paths):
+        text = _read_stdin() if path == STDIN else _read(path, cwd)
+        before = len(found)
+        for number, line in enumerate(text.splitlines(), 1):
+            word = line.partition("#")[0].strip()
+            place = f"{'stdin' if path == STDIN else path}:{number}"
+            try:
+                found += [ListedTable(parse_table_name(word), place)] if word else []
+            except BadName:
+                shown = word if len(word) <= _SHOWN else f"{word[: _SHOWN - 1]}…"
+                wrong.append(f"{place}: {shown!r} is not a table name")
+        if len(found) == before and not wrong:
+            raise UsageError(
+                f"{'stdin' if path == STDIN else path} names no table", remedy="write one table a line; # is a comment"
+            )
+    if wrong:
+        raise UsageError("; ".join(_few(wrong)), remedy="write one table a line; # begins a comment")
+    return tuple(found)
+
+
+def repeated(typed: Iterable[TableName], named: Sequence[ListedTable]) -> tuple[str, ...]:
+    """Say which lines name a table that was typed, or that an earlier line named."""
+    first = dict.fromkeys(typed, "the command line")
+    said = []
+    for each in named:
+        place = first.setdefault(each.table, each.place)
+        if place != each.place:
+            said.append(f"{each.place}: {each.table} is named already, by {place}")
+    return tuple(said)
+
+
+def find_folder(given: str, cwd: str, project: str) -> str:
+    """Give a folder of the project by its path below it, `.` for the project itself; raises UsageError.
+
+    A path is absolute, or below the folder that one is in, or else below the project.
+    """
+    root = os.path.realpath(project)
+    places = [os.path.realpath(os.path.join(base, given)) for base in (cwd, root)] if given.strip() else []
+    inside = [place for place in places if place == root or place.startswith(f"{root}{os.sep}")]
+    for place in inside:
+        if os.path.isdir(place):
+            return os.path.relpath(place, root).replace(os.sep, "/")
+    if inside or not places:
+        raise UsageError(f"{given!r} is no folder of the project", remedy=f"name one below {project}/pipelines")
+    raise UsageError(f"{given} is outside of the project {project}", remedy="name a folder below it, or --project")
+
+
+def refuse_unknown(
+    project: "Project",
+    observed: "Mapping[TableName, ObservedDeployment]",
+    request: "PlanRequest",
+    places: Mapping[TableName, str] = MappingProxyType({}),
+) -> None:
+    """Raise UsageError with all that a request names and nothing has, each with the nearest name and its place."""
+    from core.model.states import State
+    from core.planning.scope import normal_request, request_mistakes
+
+    known = {*project.tables, *(table for table, seen in observed.items() if seen.state != State.ABSENT)}
+    wrong = tuple(request_mistakes(normal_request(request), project, known))
+    if len(wrong) == 1:
+        place = places.get(TableName(wrong[0].table), "")
+        raise UsageError(f"{place}: {wrong[0].summary}" if place else wrong[0].summary, remedy=wrong[0].remedy)
+    if wrong:
+        told = [
+            f"{places[TableName(each.table)]}: {each.summary}" if each.table in places else each.summary
+            for each in wrong
+        ]
+        near = list(dict.fromkeys(each.remedy for each in wrong))
+        raise UsageError("; ".join(_few(told)), remedy="; ".join(_few(near)))
+
+
+def _few(told: list[str]) -> list[str]:
+    more = len(told) - _TOLD
+    return [*told[:_TOLD], f"and {counted(more, 'more mistake')}"] if more > 0 else told
+
+
+def _read(path: str, cwd: str) -> str:
+    return read_text(os.path.join(cwd, path), path, most_mb=_MOST_LIST_MB, remedy=_LINES)
+
+
+def _read_stdin() -> str:
+    try:
+        data = sys.stdin.buffer.read(_MOST_LIST_MB * 1_000_000 + 1)
+        refuse_long(len(data), "stdin", most_mb=_MOST_LIST_MB, remedy=_LINES)
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError("stdin is not UTF-8 text", remedy="write one table a line") from error

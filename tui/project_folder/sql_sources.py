@@ -1,0 +1,244 @@
+"""A statement's text from a file, git or stdin, with what lies beside it: DDL, settings, the project's pool."""
+
+import posixpath
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from core.changes.fingerprint import fingerprint
+from core.model.errors import InvalidProject, UsageError
+from core.model.names import TableName
+from core.model.problems import Problem, Severity
+from core.project.model import Pool, Settings
+from core.project.revision import Revision, RevisionTexts
+from core.project_files.manifest import MANIFEST_PATH as MANIFEST
+from core.project_files.manifest import Manifest, read_manifest
+from core.project_files.table_settings import read_settings
+from core.sql.ddl_reader import read_ddl
+from core.sql.statement import Column, ParsedStatement, TableDdl
+from core.sql.statement_reader import read_any, read_statements
+from tui.project_folder.git_objects import run_git
+
+STDIN = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class SqlSource:
+    """One text as it was named, and how to read what lies beside it."""
+
+    name: str
+    """A file, `stdin`, or `REV:path`."""
+    path: str
+    """Without the revision; with forward slashes."""
+    text: str
+    beside: Callable[[str], str | None] = field(repr=False)
+    """Give the text at a path of the same folder or revision, None where there is none."""
+    ddl_below: Callable[[str], Mapping[str, str]] = field(repr=False, default=lambda folder: {})
+    """Give the paths of DDL files, below a folder or in the whole revision, by the tables that they are named for."""
+
+
+def open_source(name: str, cwd: str) -> SqlSource:
+    """Read a text: a file that exists, else `REV:path` from git, `-` from stdin; raises UsageError."""
+    if name == STDIN:
+        return SqlSource("stdin", "stdin", _decoded(sys.stdin.buffer.read(), "stdin"), lambda path: None)
+    file = Path(cwd, name)
+    if file.is_file():
+        return SqlSource(name, file.as_posix(), _decoded(_read(file), name), _from_folder, _ddl_of_folder)
+    revision, colon, path = name.partition(":")
+    if colon and revision and not revision.startswith("-"):
+        text = _from_git(cwd, revision, path)
+        return SqlSource(
+            name, path, text, lambda other: _or_none(cwd, revision, other), lambda _: _ddl_of_git(cwd, revision)
+        )
+    raise UsageError(f"{name} is not a file", remedy="give a file of SQL, - for stdin, or REV:path for one in git")
+
+
+def manifest_beside(source: SqlSource) -> Manifest | None:
+    """Read the nearest headgate.yml upwards of a source; None where there is none that can be read."""
+    text = source.beside(posixpath.join(_project_of(source) or "", MANIFEST))
+    if text is None:
+        return None
+    problems: list[Problem] = []
+    manifest = read_manifest(text, problems)
+    return None if any(problem.severity is Severity.ERROR for problem in problems) else manifest
+
+
+def pool_beside(source: SqlSource, environment: str | None) -> Pool | None:
+    """Give the pool that the project of a source declares for an environment; None where nothing declares it."""
+    manifest = manifest_beside(source)
+    if manifest is None:
+        return None
+    wanted = environment or manifest.default_env
+    return next((each.pool for each in manifest.environments if each.name == wanted), None)
+
+
+def read_revisions(source: SqlSource, environment: str | None) -> tuple[dict[TableName, Revision], tuple[Problem, ...]]:
+    """Read the statements of a source with their DDL and settings by name; Problems where one cannot be read.
+
+    By convention: `ddl.<table>.sql` in the folder of the text; `<table>.yml`, or the yml that has the folder's name, in
+    that folder or, of a folder `sql-scripts`, in the one above.
+    """
+    manifest = manifest_beside(source)
+    defaults = manifest.defaults if manifest else Settings()
+    yml = _first_settings(source, defaults)
+    statements, wrong = read_statements(source.text, source.name, every_table_streams=yml.every_table_streams)
+    problems = list(wrong)
+    pool = pool_beside(source, environment)
+    found: dict[TableName, Revision] = {}
+    for parsed in statements:
+        texts = _texts(source, parsed.writes)
+        ddl = TableDdl(parsed.writes, (), "")
+        if texts.ddl:
+            declared, wrong = read_ddl(texts.ddl, f"ddl.{parsed.writes}.sql beside {source.name}")
+            problems += wrong
+            ddl = declared or ddl
+        settings = read_settings(texts.yml, f"{parsed.writes}.yml beside {source.name}", defaults, problems)
+        parents = _parents(source, parsed)
+        found[parsed.writes] = Revision(parsed.writes, texts, parsed, ddl, settings, pool, parents=parents)
+    return found, tuple(problems)
+
+
+def with_comparable_columns(
+    old: Mapping[TableName, Revision], new: Mapping[TableName, Revision]
+) -> tuple[dict[TableName, Revision], dict[TableName, Revision]]:
+    """Take the columns of both sides from their SELECTs, where a side has no DDL beside it."""
+    if all(each.texts.ddl for each in (*old.values(), *new.values())):
+        return dict(old), dict(new)
+    before, after = ({table: _implied(each) for table, each in side.items()} for side in (old, new))
+    return before, after
+
+
+def parse_statements(source: SqlSource, reads: str | None) -> tuple[tuple[ParsedStatement, ...], tuple[Problem, ...]]:
+    """Read whatever statements a text holds, with its Problems; without `reads`, as the settings beside it say."""
+    manifest = manifest_beside(source) if reads is None else None
+    wanted = reads or _first_settings(source, manifest.defaults if manifest else Settings()).reads
+    return read_any(source.text, source.name, every_table_streams=wanted == "stream")
+
+
+def fingerprints(
+    source: SqlSource, found: Sequence[ParsedStatement], environment: str | None
+) -> list[dict[str, str | None]]:
+    """Give the hashes of each statement, null where what they are of does not lie beside the text."""
+    pool = pool_beside(source, environment)
+    hashes = []
+    for parsed in found:
+        texts = _texts(source, parsed.writes)
+        ddl = read_ddl(texts.ddl, "")[0] if texts.ddl else None
+        hashes.append(fingerprint(texts, parsed, ddl, runs_on=pool).as_json())
+    return hashes
+
+
+def refuse_problems(name: str, problems: Sequence[Problem]) -> None:
+    """Raise InvalidProject when a Problem is an error."""
+    wrong = [problem for problem in problems if problem.severity is Severity.ERROR]
+    if wrong:
+        raise InvalidProject(
+            f"{name} cannot be read: {wrong[0].summary}",
+            remedy=wrong[0].remedy,
+            problems=tuple(problem.as_json() for problem in problems),
+        )
+
+
+def _first_settings(source: SqlSource, defaults: Settings) -> Settings:
+    """Read the settings that say how a text is read, which must be known before it is."""
+    written = next((parsed.writes for parsed in read_any(source.text, source.name)[0]), None)
+    return read_settings(_texts(source, written).yml, "", defaults, []) if written else defaults
+
+
+def _implied(revision: Revision) -> Revision:
+    """Give a revision the columns that its SELECT writes, without types; none where a star hides them."""
+    columns = revision.parsed.columns if revision.parsed else ()
+    hidden = any(column.name == "*" for column in columns)
+    named = () if hidden else tuple(Column(column.name, "") for column in columns)
+    return replace(revision, ddl=TableDdl(revision.table, named, ""))
+
+
+def _project_of(source: SqlSource) -> str | None:
+    """Give the nearest folder upwards that has a headgate.yml; empty is the top of a repository."""
+    folder = posixpath.dirname(source.path)
+    while source.beside(posixpath.join(folder, MANIFEST)) is None:
+        parent = posixpath.dirname(folder)
+        if parent == folder or not folder:
+            return None
+        folder = parent
+    return folder
+
+
+def _parents(source: SqlSource, parsed: ParsedStatement) -> dict[TableName, tuple[str, ...]]:
+    """Give the columns of what a statement reads, from the DDL files of the project that it is in."""
+    folder = _project_of(source)
+    paths = source.ddl_below(folder) if folder is not None else {}
+    found: dict[TableName, tuple[str, ...]] = {}
+    for table in {read.table for read in parsed.reads if read.table in paths}:
+        ddl, _ = read_ddl(source.beside(paths[table]) or "", paths[table])
+        if ddl is not None:
+            found[table] = tuple(column.name.lower() for column in ddl.columns)
+    return found
+
+
+def _ddl_of_folder(folder: str) -> dict[str, str]:
+    return _by_table(path.as_posix() for path in Path(folder, "pipelines").rglob("ddl.*.sql"))
+
+
+def _ddl_of_git(cwd: str, revision: str) -> dict[str, str]:
+    listed = _git(cwd, "ls-tree", "-r", "--full-tree", "--name-only", "-z", revision)
+    return _by_table(listed.decode("utf-8", "replace").split("\0"))
+
+
+def _by_table(paths: Iterable[str]) -> dict[str, str]:
+    names = {path: posixpath.basename(path) for path in paths}
+    return {
+        name.removeprefix("ddl.").removesuffix(".sql").lower(): path
+        for path, name in sorted(names.items())
+        if name.startswith("ddl.") and name.endswith(".sql")
+    }
+
+
+def _texts(source: SqlSource, table: TableName) -> RevisionTexts:
+    folder = posixpath.dirname(source.path)
+    above = posixpath.dirname(folder) if posixpath.basename(folder) == "sql-scripts" else folder
+    ddl = source.beside(posixpath.join(folder, f"ddl.{table}.sql"))
+    named = (source.beside(posixpath.join(above, f"{name}.yml")) for name in (table, posixpath.basename(above)))
+    yml = next((text for text in named if text is not None), None)
+    return RevisionTexts(ddl or "", source.text, yml or "")
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read: {error.strerror}", remedy="make it readable") from error
+
+
+def _decoded(content: bytes, name: str) -> str:
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{name} is not UTF-8 text", remedy="save it as UTF-8") from error
+
+
+def _from_folder(path: str) -> str | None:
+    file = Path(path)
+    return _decoded(_read(file), path) if file.is_file() else None
+
+
+def _from_git(cwd: str, revision: str, path: str) -> str:
+    content = _git(cwd, "show", f"{revision}:{path}")
+    return _decoded(content, f"{revision}:{path}")
+
+
+def _git(cwd: str, command: str, *words: str) -> bytes:
+    """Ask git; raises UsageError with its own words."""
+    status, out, said = run_git(cwd, command, *words[:-1], "--end-of-options", words[-1])
+    if status:
+        remedy = "REV:path counts from the top of the repository, REV:./path from here"
+        raise UsageError(f"{words[-1]} is neither a file nor in git: {said or 'git gave no reason'}", remedy=remedy)
+    return out
+
+
+def _or_none(cwd: str, revision: str, path: str) -> str | None:
+    try:
+        return _from_git(cwd, revision, path)
+    except UsageError:
+        return None

@@ -1,0 +1,64 @@
+"""Files that people name: read within a limit of size, also what a shell pipes in; written whole, or not at all."""
+
+import os
+import stat
+import tempfile
+
+from core.model.errors import UsageError
+
+_MB = 1_000_000
+
+
+def read_text(path: str, said: str, *, most_mb: int, remedy: str) -> str:
+    """Read the UTF-8 text at `path`, called `said`; raises UsageError, for a device or a long file before reading it.
+
+    A pipe is read as far as it may be long: `--observed <(command)` is one.
+    """
+    try:
+        about = os.stat(path)
+        if not (stat.S_ISREG(about.st_mode) or stat.S_ISFIFO(about.st_mode)):
+            raise UsageError(f"{said} cannot be read: it is no regular file", remedy=remedy)
+        refuse_long(about.st_size, said, most_mb=most_mb, remedy=remedy)
+        with open(path, "rb") as file:
+            data = file.read(most_mb * _MB + 1)
+        refuse_long(len(data), said, most_mb=most_mb, remedy=remedy)
+        return data.decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise UsageError(f"{said} cannot be read: {why}", remedy=remedy) from error
+
+
+def refuse_long(size: int, said: str, *, most_mb: int, remedy: str) -> None:
+    """Raise UsageError where `size`, in bytes, is above `most_mb` million."""
+    if size > most_mb * _MB:
+        raise UsageError(f"{said} cannot be read: it is larger than {most_mb} MB", remedy=remedy)
+
+
+def write_whole(path: str, text: str) -> None:
+    """Write a file whole or not at all, the one that a link leads to; raises UsageError, also for what is no file."""
+    try:
+        target = _file_to_replace(path)
+        descriptor, part = tempfile.mkstemp(dir=os.path.dirname(target), prefix=".headgate-")
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(text)
+            os.chmod(part, 0o644)
+            os.replace(part, target)
+        except OSError:
+            os.unlink(part)
+            raise
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be written: {error.strerror}", remedy="name a file in a folder that is there"
+        ) from error
+
+
+def _file_to_replace(path: str) -> str:
+    """Follow links; raises UsageError for a device, pipe, socket or folder: replacing would destroy it."""
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        return os.path.realpath(path)
+    if not stat.S_ISREG(mode):
+        raise UsageError(f"{path} is there and is no regular file", remedy="name a new file, or one to replace")
+    return os.path.realpath(path)

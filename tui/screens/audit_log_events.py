@@ -1,0 +1,152 @@
+"""Audit, command log and events: what was done, by whom, and what happened; none can be changed here or anywhere."""
+
+from collections.abc import Sequence
+
+from textual.widget import Widget
+
+from core.text.wording import counted
+from state.row_types import AuditRow, CommandRow, EventRow
+from tui.presentation.screen_content.audit_log_events import (
+    audit_columns,
+    audit_row,
+    audit_text,
+    command_columns,
+    command_row,
+    command_text,
+    event_columns,
+    event_row,
+    event_text,
+)
+from tui.presentation.screen_content.changes import rule
+from tui.presentation.styling.styled_text import Line, Tone
+from tui.screens.console_state import ConsoleState
+from tui.screens.table_screen import TableScreen
+from tui.widgets.line_widgets import ScrollingLines
+
+Record = AuditRow | CommandRow | EventRow
+
+
+class RecordsScreen(TableScreen):
+    """Rows that were written once, newest first, with the whole text of the chosen one below."""
+
+    def __init__(self, desk: ConsoleState) -> None:
+        super().__init__(desk)
+        self.records: dict[str, Record] = {}
+        self.pane = ScrollingLines(desk.painter, id="few")
+
+    def body(self) -> Sequence[Widget]:
+        return (self.table, self.pane)
+
+    def take(self, fetched: object) -> None:
+        if isinstance(fetched, tuple):
+            self.records = {str(one.id): one for one in fetched}
+
+    def row_ids(self) -> Sequence[str]:
+        needle = self.filter_text.lower()
+        return [row for row, one in self.records.items() if needle in self.words(one).lower()]
+
+    def words(self, one: Record) -> str:
+        """Give the text that a filter looks at."""
+        if isinstance(one, EventRow):
+            return f"{one.table} {one.kind} {one.summary}"
+        if isinstance(one, CommandRow):
+            return f"{one.actor} {one.op} {one.line} {one.outcome} {one.detail}"
+        return f"{one.actor} {one.action} {one.subject} {one.outcome} {one.plan_hash}"
+
+    def text(self, one: Record, width: int) -> tuple[Line, ...]:
+        """Write the whole of a record."""
+        if isinstance(one, EventRow):
+            return event_text(one, width, self.desk.clock())
+        return command_text(one, width) if isinstance(one, CommandRow) else audit_text(one, width)
+
+    def refresh_body(self) -> None:
+        super().refresh_body()
+        width = self.pane.size.width
+        chosen = self.records.get(self.table.cursor_id or "")
+        if width and chosen is not None:
+            self.pane.show(
+                (rule(f"{self.page_name} {self.table.cursor_id}", width, self.desk.glyphs), *self.text(chosen, width))
+            )
+
+    def picture(self, row: str, width: int) -> Line:
+        one, now = self.records[row], self.desk.clock()
+        if isinstance(one, EventRow):
+            return event_row(one, width, now)
+        return command_row(one, width, now) if isinstance(one, CommandRow) else audit_row(one, width, now)
+
+    def is_gone(self, row: str) -> bool:
+        return row not in self.records
+
+    def targets(self) -> tuple[str, ...]:
+        return ()
+
+    def is_marked(self, row: str) -> bool:
+        return False
+
+    def crumb(self) -> tuple[Sequence[str], str]:
+        return (self.page_name,), f"{len(self.table.ids)} of {len(self.records)}"
+
+    def copy_text(self) -> str:
+        chosen = self.records.get(self.table.cursor_id or "")
+        return self.words(chosen) if chosen is not None else ""
+
+
+class AuditScreen(RecordsScreen):
+    """The audit."""
+
+    page_name = "audit"
+
+    def fetch(self) -> object:
+        return tuple(self.desk.operations.audits())
+
+    def head(self, width: int) -> Line:
+        return audit_columns(width)
+
+    def copy_line(self) -> str:
+        return f"headgate audit --env {self.desk.place.environment}"
+
+
+class LogScreen(RecordsScreen):
+    """The command log."""
+
+    page_name = "log"
+
+    def fetch(self) -> object:
+        return tuple(self.desk.operations.commands())
+
+    def head(self, width: int) -> Line:
+        return command_columns(width)
+
+    def copy_line(self) -> str:
+        chosen = self.records.get(self.table.cursor_id or "")
+        return chosen.line if isinstance(chosen, CommandRow) and chosen.line else super().copy_line()
+
+
+class EventsScreen(RecordsScreen):
+    """What happened to statements, to the pool and in runs."""
+
+    page_name = "events"
+
+    def __init__(self, desk: ConsoleState, *, tables: tuple[str, ...] = ()) -> None:
+        super().__init__(desk)
+        self.tables = tables
+
+    def fetch(self) -> object:
+        return tuple(self.desk.operations.events(self.tables))
+
+    def head(self, width: int) -> Line:
+        return event_columns(width)
+
+    def crumb(self) -> tuple[Sequence[str], str]:
+        of = counted(len(self.tables), "table") if self.tables else "all tables"
+        return ("events", f"of {of}"), super().crumb()[1]
+
+    def copy_line(self) -> str:
+        return f"headgate events --env {self.desk.place.environment}"
+
+    def do_enter_row(self, key: str) -> None:
+        chosen = self.records.get(self.table.cursor_id or "")
+        if isinstance(chosen, EventRow) and chosen.table:
+            self.desk.host.go("detail", table=chosen.table, tab="events")
+        else:
+            self.desk.say("this event is of no one statement: all of it is below", Tone.DIM)

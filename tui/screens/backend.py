@@ -1,0 +1,383 @@
+"""The console's questions answered by `tui.services`.
+
+What changed is read; what did not is kept as the same object.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from core.model.actions import Action
+from core.model.errors import HeadgateError, InvalidProject, Refused, UsageError
+from core.model.names import TableName
+from core.model.problems import Problem, Severity, Where
+from core.plan.model import Plan
+from core.plan.request import PlanRequest
+from core.project.revision import RevisionTexts
+from core.text.wording import counted
+from state.row_types import AuditRow, CommandRow, Deployment, EventRow, Measurement, PlanRow, RunRow
+from tui.presentation.screen_content.lineage_tab import ColumnDetails
+from tui.presentation.screen_content.statement_detail import StatementDetails
+from tui.presentation.view.ledger_view import LedgerSnapshot
+from tui.screens.backend_protocol import PlanView, ProjectView, RequiredConfirmation, RunView, TableDrift
+from tui.screens.deployment_outline import deployment_outline, is_line_current, measurement_of_line
+
+if TYPE_CHECKING:
+    from core.project.model import Project
+    from state.registry import StatementLine
+    from tui.services.environment_service import EnvironmentService
+
+SAMPLES_S = 900.0
+EVENTS = 500
+"""Events of all tables that are looked through."""
+RUN_ACTS = {
+    "run_pause": "stop",
+    "run_resume": "start",
+    "run_retry": "restart",
+    "run_cancel": "cancel",
+    "run_skip": "skip",
+}
+"""Acts on a run by the act whose confirmation they take."""
+
+
+class ConsoleBackend:
+    """Asked by the poller's thread and by work threads; a quiet ledger costs nothing."""
+
+    def __init__(self, operations: "EnvironmentService", *, clock: Callable[[], float] = time.time) -> None:
+        self._bound = operations
+        self._clock = clock
+        self._version: int | None = None
+        self._change = 0
+        self._rows: dict[tuple[str, int], Deployment] = {}
+        self._figures: dict[tuple[str, int], Measurement] = {}
+        self._ordered: tuple[Deployment, ...] = ()
+        self._plans: dict[str, Plan] = {}
+        self._drift: tuple[object, ProjectView] | None = None
+
+    # The ledger.
+
+    def glance(self) -> LedgerSnapshot:
+        """Read what the first picture needs: no texts, no bindings, a tenth of the time."""
+        try:
+            reader = self._bound.reader
+            with reader.frame():
+                lines = reader.statements()
+                return LedgerSnapshot(
+                    read_at=self._clock(),
+                    facts=reader.facts(),
+                    deployments=tuple(deployment_outline(line) for line in lines),
+                    measurements={
+                        (line.table, line.version): measurement_of_line(line) for line in lines if line.at is not None
+                    },
+                    staged=reader.staged(),
+                    open_runs=reader.open_runs(),
+                    commands=reader.commands(20),
+                    events=reader.events(limit=20),
+                )
+        except HeadgateError as error:
+            return LedgerSnapshot(read_at=self._clock(), problem=error.summary, remedy=error.remedy)
+
+    def snapshot(self, previous: LedgerSnapshot | None) -> LedgerSnapshot:
+        """Read the ledger, or say why it cannot be read over what was known last."""
+        try:
+            version = self._bound.data_version()
+            if previous is not None and not previous.problem and version == self._version:
+                return previous
+            snapshot = self._read()
+            self._version = version
+            return snapshot
+        except HeadgateError as error:
+            if previous is not None and previous.problem == error.summary:
+                return previous
+            self._forget()
+            known = previous or LedgerSnapshot(read_at=self._clock())
+            return replace(known, problem=error.summary, remedy=error.remedy)
+
+    def _forget(self) -> None:
+        self._bound.close()
+        self._version, self._change = None, 0
+        self._rows, self._figures, self._ordered = {}, {}, ()
+
+    def _read(self) -> LedgerSnapshot:
+        reader = self._bound.reader
+        with reader.frame():
+            facts = reader.facts()
+            self._change, lines = reader.changed_since(self._change)
+            structure = not self._rows
+            if structure:
+                self._rows = {(row.table, row.version): row for row in reader.deployments()}
+            for line in lines:
+                structure = self._take(line) or structure
+            if structure:
+                self._ordered = tuple(self._rows[key] for key in sorted(self._rows))
+            return LedgerSnapshot(
+                read_at=self._clock(),
+                facts=facts,
+                deployments=self._ordered,
+                measurements=dict(self._figures),
+                staged=reader.staged(),
+                open_runs=reader.open_runs(),
+                commands=reader.commands(20),
+                events=reader.events(limit=20),
+            )
+
+    def _take(self, line: "StatementLine") -> bool:
+        """Take one changed line; whether a deployment changed with it."""
+        key = (line.table, line.version)
+        if line.deleted:
+            self._figures.pop(key, None)
+            return self._rows.pop(key, None) is not None
+        if line.at is not None:
+            self._figures[key] = measurement_of_line(line)
+        known = self._rows.get(key)
+        if known is not None and is_line_current(line, known):
+            return False
+        row = self._bound.reader.deployment(line.table, line.version)
+        if row is None:
+            return False
+        self._rows[key] = row
+        return True
+
+    def detail(self, table: str, *, files: bool = False, column: str | None = None) -> StatementDetails:
+        """Read one statement; its files, and the lineage of a column, when they are looked at."""
+        reader, name = self._bound.reader, TableName(table)
+        versions = reader.versions(name)
+        shown = next((row for row in versions if row.active), versions[0] if versions else None)
+        if shown is None:
+            return StatementDetails(table)
+        facts = StatementDetails(
+            table,
+            samples=reader.samples(name, shown.version, self._clock() - SAMPLES_S),
+            events=reader.events(name, 50),
+            figures=reader.measurement(name, shown.version),
+            versions=versions,
+        )
+        if column is not None:
+            facts = replace(facts, columns=self._columns(name, column))
+        return self._with_files(facts, name) if files else facts
+
+    def _columns(self, name: TableName, column: str) -> ColumnDetails:
+        try:
+            declared = self._bound.project().tables.get(name)
+            if declared is None:
+                return ColumnDetails(missing="the project no longer declares it")
+            names = tuple(each.name for each in declared.ddl_facts.columns)
+            chosen = column if column in names else names[0]
+            up, down = (self._bound.lineage(f"{name}.{chosen}", way) for way in ("up", "down"))
+            return ColumnDetails(names, chosen, up, down)
+        except HeadgateError as error:
+            return ColumnDetails(missing=f"{error.summary}. {error.remedy}".strip())
+
+    def _with_files(self, facts: StatementDetails, name: TableName) -> StatementDetails:
+        try:
+            declared = self._bound.project().tables.get(name)
+        except HeadgateError as error:
+            return replace(facts, project_missing=f"{error.summary}. {error.remedy}".strip())
+        if declared is None:
+            return replace(facts, project_missing="the project no longer declares it")
+        return replace(facts, declared_dml=declared.dml.text if declared.dml else "", declared_ddl=declared.ddl.text)
+
+    def figures(self, table: str, version: int) -> Measurement | None:
+        """Read all latest figures of one version."""
+        return self._bound.reader.measurement(TableName(table), version)
+
+    def plan(self, hash_prefix: str) -> PlanView | None:
+        """Find a plan; its body is read once."""
+        try:
+            row: PlanRow = self._bound.plan_row(hash_prefix)
+        except UsageError:
+            return None
+        if row.hash not in self._plans:
+            self._plans[row.hash] = self._bound.plan(row.hash)
+        return PlanView(self._plans[row.hash], row, approvals=self._bound.reader.approvals(row.hash))
+
+    def runs(self) -> Sequence[RunRow]:
+        """List runs, newest first."""
+        return self._bound.runs()
+
+    def run(self, run_id: str) -> RunView | None:
+        """Find a run with its plan."""
+        try:
+            row = self._bound.run(run_id)
+        except UsageError:
+            return None
+        return RunView(row, self.plan(row.plan_hash))
+
+    def events(self, tables: Sequence[str]) -> Sequence[EventRow]:
+        """List the events of some tables, or of all, newest first."""
+        if len(tables) == 1:
+            return self._bound.events(TableName(tables[0]))
+        found = self._bound.events(limit=EVENTS)
+        return tuple(event for event in found if event.table in tables) if tables else found
+
+    def audits(self) -> Sequence[AuditRow]:
+        """List the audit, newest first."""
+        return self._bound.audits()
+
+    def commands(self) -> Sequence[CommandRow]:
+        """List commands, newest first."""
+        return self._bound.commands()
+
+    # Files.
+
+    def project(self) -> ProjectView:
+        """Compare the files with what is deployed; computed again only when files or deployments changed."""
+        try:
+            project = self._bound.project()
+            key = (id(project), tuple((row.table, row.version, row.revision, row.state) for row in self._ordered))
+            if self._drift is None or self._drift[0] != key:
+                self._drift = (key, ProjectView(drift=self._compare(project)))
+            return self._drift[1]
+        except InvalidProject as error:
+            return ProjectView(problems=tuple(_problem(one) for one in error.problems), missing=error.summary)
+        except HeadgateError as error:
+            return ProjectView(missing=f"{error.summary}. {error.remedy}".strip())
+
+    def _compare(self, project: "Project") -> tuple[TableDrift, ...]:
+        from core.plan.descriptions import change_words
+
+        found = self._bound.drift()
+        wanted = tuple(sorted({*found.changed, *found.new}))
+        rows: list[TableDrift] = []
+        deployed = {row.table: row for row in self._ordered if row.active}
+        plan = self._bound.compute(PlanRequest(tables=wanted)) if wanted else None
+        nodes = {node.table: node for node in plan.nodes} if plan else {}
+        refused = {refusal.table: refusal for refusal in plan.refusals} if plan else {}
+        for name in wanted:
+            node, declared = nodes.get(name), project.tables[name]
+            new = RevisionTexts(declared.ddl.text, declared.dml.text if declared.dml else "", declared.settings_text)
+            old = deployed[name].texts if name in deployed else RevisionTexts()
+            if name in refused:
+                change, would, reason = "changed", "refused", f"{refused[name].summary}. {refused[name].remedy}"
+            elif node is None:
+                change, would, reason = ("changed" if name in deployed else "new"), "?", ""
+            else:
+                below = sum(
+                    1 for other in nodes.values() if name in other.because_of and other.action is not Action.KEEP
+                )
+                would = f"{node.action} + {below}" if below else str(node.action)
+                # The planner's own texts: settings are compared as they are understood, not as they are written.
+                new = node.texts
+                change, reason = change_words(node), "; ".join(node.evidence) or node.reason
+            rows.append(TableDrift(name, change, would, node.row if node else "", reason, old, new, declared.folder))
+        for name in found.gone:
+            rows.append(
+                TableDrift(
+                    name, "its files are gone", "keep", "", "X stages its delete", deployed[name].texts, RevisionTexts()
+                )
+            )
+        return tuple(sorted(rows, key=lambda one: one.table))
+
+    # Acts.
+
+    def environments(self) -> Sequence[str]:
+        """List the environments of the project that have a ledger here."""
+        return self._bound.started_environments()
+
+    def confirmation(self, act: str, tables: Sequence[str]) -> RequiredConfirmation:
+        """Say what must be typed."""
+        from core.plan.confirmation import confirmation_for_act
+
+        place = self._bound.place
+        asked = confirmation_for_act(RUN_ACTS.get(act, act), tables, place.protected, environment=place.environment)
+        return RequiredConfirmation(asked.level, asked.text)
+
+    def confirmation_for_plan(self, plan: Plan) -> RequiredConfirmation:
+        """Say what must be typed."""
+        from core.plan.confirmation import confirmation_for_plan
+
+        asked = confirmation_for_plan(plan)
+        return RequiredConfirmation(asked.level, asked.text)
+
+    def stop(self, tables: Sequence[str], confirm: str) -> str:
+        """Stop statements."""
+        return _said("stop", self._bound.stop([TableName(name) for name in tables], confirm=confirm))
+
+    def start(self, tables: Sequence[str], confirm: str) -> str:
+        """Start statements."""
+        return _said("start", self._bound.start([TableName(name) for name in tables], confirm=confirm))
+
+    def restart(self, tables: Sequence[str], confirm: str) -> str:
+        """Restart statements."""
+        return _said("restart", self._bound.restart([TableName(name) for name in tables], confirm=confirm))
+
+    def stage(self, tables: Sequence[str], verb: str) -> str:
+        """Stage tables."""
+        self._bound.stage([TableName(name) for name in tables], verb=verb)
+        return f"{verb} staged: {', '.join(tables)}; p shows the stage, enter there plans it"
+
+    def unstage(self, tables: Sequence[str]) -> str:
+        """Take tables off the stage."""
+        taken = self._bound.unstage([TableName(name) for name in tables])
+        words = f"{counted(len(taken), 'table')} off the stage"
+        return f"{words}: {', '.join(taken)}" if taken else f"{words}: what is staged was staged from another folder"
+
+    def submit(self, actor: str) -> str:
+        """Plan what the actor has staged in this folder."""
+        folder = self._bound.place.folder
+        marks = [mark for mark in self._bound.reader.staged() if mark.actor == actor and mark.folder == folder]
+        verbs = {mark.verb for mark in marks}
+        if not marks:
+            raise Refused("nothing is staged by you in this project folder", remedy="D stages a deploy, X a delete")
+        if len(verbs) > 1:
+            raise Refused(
+                "deploys and deletes are staged together", remedy="U takes one kind off; each is a plan of its own"
+            )
+        submitted = self._bound.submit(
+            PlanRequest(verb=verbs.pop(), tables=tuple(sorted(mark.table for mark in marks)))
+        )
+        return submitted.plan.hash
+
+    def apply(self, plan_hash: str, confirm: str) -> str:
+        """Execute a plan."""
+        return self._bound.apply(plan_hash, confirm=confirm)
+
+    def approve(self, plan_hash: str, confirm: str) -> str:
+        """Approve another's plan."""
+        approved, needed = self._bound.approve(plan_hash, confirm=confirm)
+        return f"plan {plan_hash[:4]}: approvals {approved} of {needed}"
+
+    def continuation(self, run_id: str) -> str:
+        """Submit the plan that goes on from a failed run; its hash, empty where no text has changed."""
+        found = self._bound.continuation(run_id)
+        if found is None:
+            return ""
+        if found.submitted.plan.empty:
+            raise Refused(f"run {run_id[:10]} has nothing left to do", remedy="what is declared now is what is there")
+        return found.submitted.plan.hash
+
+    def run_control(self, run_id: str, act: str, confirm: str) -> str:
+        """Control a run; skip is asked for the first failed step."""
+        step = 0
+        if act == "skip":
+            failed = [one.n for one in self._bound.run(run_id).steps if one.state == "failed"]
+            if not failed:
+                raise Refused("no step of this run has failed", remedy="only a failed step is skipped")
+            step = failed[0]
+        self._bound.run_control(run_id, act, step=step, confirm=confirm)
+        return f"run {run_id[:10]}: {act} sent"
+
+
+def _said(act: str, answers: Sequence[dict[str, object]]) -> str:
+    words = []
+    for answer in answers:
+        millis = answer.get("ms", answer.get("took_ms"))
+        took = f" in {millis / 1000:.1f} s" if isinstance(millis, int | float) else ""
+        words.append(f"{answer.get('table', '?')} {answer.get('outcome', 'sent')}{took}")
+    return f"{act}: {', '.join(words) or 'sent'}"
+
+
+def _problem(one: dict[str, object]) -> Problem:
+    where = None
+    if one.get("file"):
+        where = Where(str(one["file"]), int(str(one.get("line") or 0)), int(str(one.get("column") or 0)))
+    severity = Severity.WARNING if one.get("severity") == "warning" else Severity.ERROR
+    return Problem(
+        str(one.get("summary", "")),
+        str(one.get("remedy", "")),
+        where,
+        str(one.get("subject", "")),
+        str(one.get("detail", "")),
+        severity,
+    )

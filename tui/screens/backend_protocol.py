@@ -1,0 +1,123 @@
+"""What the console asks of `tui.services`: readings that may be slow, and acts.
+
+None of it is called on the event loop, but for the two that say so.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from core.model.problems import Problem
+from core.plan.model import Plan
+from core.project.revision import RevisionTexts
+from state.row_types import ApprovalRow, AuditRow, CommandRow, EventRow, Measurement, PlanRow, RunRow
+from tui.presentation.screen_content.statement_detail import StatementDetails
+from tui.presentation.view.ledger_view import LedgerSnapshot
+
+
+@dataclass(frozen=True, slots=True)
+class PlanView:
+    """A plan with its row of the ledger and its approvals."""
+
+    plan: Plan
+    row: PlanRow
+    approvals: tuple[ApprovalRow, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """A run with the plan that it executes."""
+
+    run: RunRow
+    plan: PlanView | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TableDrift:
+    """A table whose files differ from what is deployed, or that is staged; `would` is what a plan would do."""
+
+    table: str
+    change: str
+    would: str
+    row: str = ""
+    """Row of planning.md."""
+    reason: str = ""
+    old: RevisionTexts = field(default_factory=RevisionTexts)
+    new: RevisionTexts = field(default_factory=RevisionTexts)
+    folder: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectView:
+    """The project folder as it is now; `missing` says why it could not be read."""
+
+    drift: tuple[TableDrift, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    missing: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RequiredConfirmation:
+    """What an act asks for; the agent computes the same and refuses less."""
+
+    level: str
+    text: str
+
+
+class ConsoleBackendProtocol(Protocol):
+    """Everything the console can ask; calls raise HeadgateErrors."""
+
+    def glance(self) -> LedgerSnapshot:
+        """Read what the first picture needs, as quickly as can be: texts and bindings may be missing. Never raises."""
+
+    def snapshot(self, previous: LedgerSnapshot | None) -> LedgerSnapshot:
+        """Read the ledger; the same object again when nothing changed. Never raises: `problem` says what is wrong."""
+
+    def detail(self, table: str, *, files: bool = False, column: str | None = None) -> StatementDetails:
+        """Read what the detail of a statement shows; equal values when nothing changed.
+
+        Its files too if wished, and the lineage of a column: of the first one for an empty name.
+        """
+
+    def figures(self, table: str, version: int) -> Measurement | None:
+        """Read all latest figures of one version; the snapshot has those of lists alone."""
+
+    def environments(self) -> Sequence[str]:
+        """List the project's environments that were started here; raises UsageError when its folder is gone."""
+
+    def project(self) -> ProjectView: ...
+    def plan(self, hash_prefix: str) -> PlanView | None: ...
+    def runs(self) -> Sequence[RunRow]: ...
+    def run(self, run_id: str) -> RunView | None: ...
+    def events(self, tables: Sequence[str]) -> Sequence[EventRow]:
+        """List the events of some tables, or of all when none is named, newest first."""
+
+    def audits(self) -> Sequence[AuditRow]: ...
+    def commands(self) -> Sequence[CommandRow]: ...
+    def confirmation(self, act: str, tables: Sequence[str]) -> RequiredConfirmation:
+        """Say what must be typed; pure and quick, called on the loop."""
+
+    def confirmation_for_plan(self, plan: Plan) -> RequiredConfirmation:
+        """Say what must be typed; pure and quick, called on the loop."""
+
+    def stop(self, tables: Sequence[str], confirm: str) -> str:
+        """Stop now; returns one line on what happened. The same for start and restart."""
+
+    def start(self, tables: Sequence[str], confirm: str) -> str: ...
+    def restart(self, tables: Sequence[str], confirm: str) -> str: ...
+    def stage(self, tables: Sequence[str], verb: str) -> str: ...
+    def unstage(self, tables: Sequence[str]) -> str: ...
+    def submit(self, actor: str) -> str:
+        """Plan what the actor has staged in this folder and submit it; returns the plan's hash."""
+
+    def apply(self, plan_hash: str, confirm: str) -> str:
+        """Execute a plan; returns the id of the run."""
+
+    def approve(self, plan_hash: str, confirm: str) -> str:
+        """Approve another's plan; returns one line on how many approvals it has."""
+
+    def continuation(self, run_id: str) -> str:
+        """Submit the plan that goes on from a failed run with the texts of now; empty where they did not change."""
+
+    def run_control(self, run_id: str, act: str, confirm: str) -> str:
+        """pause, resume, cancel, retry or skip."""

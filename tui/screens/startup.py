@@ -1,0 +1,65 @@
+"""The console's way in: it draws the last known state first, and only then imports what makes it move."""
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from tui.presentation.screen_content.banner_footer import ConsoleIdentity
+
+if TYPE_CHECKING:
+    from tui.screens.backend_protocol import ConsoleBackendProtocol
+
+
+def run_console(
+    operations: "ConsoleBackendProtocol",
+    *,
+    project: str,
+    environment: str,
+    protected: bool = False,
+    user: str = "",
+    environ: Mapping[str, str] = os.environ,
+    read_only: str = "",
+    offer_down: Callable[[], object] | None = None,
+) -> int | str:
+    """Run the console over one environment until it is left; returns an exit code, or the environment to go to.
+
+    `read_only` says why this person may look but not act. `offer_down` is called after the screen is given back, when
+    the person chose to stop everything; with None the question is not put.
+    """
+    place = ConsoleIdentity(project, environment, protected, user)
+    refused = refusal(environ, interactive=sys.stdin.isatty() and sys.stderr.isatty())
+    if refused:
+        print(f"headgate: {refused}", file=sys.stderr)
+        return 2
+    from tui.presentation.view.ledger_view import make_ledger_view
+    from tui.terminal.first_picture import FirstPicture
+
+    world = make_ledger_view(operations.glance())
+    with FirstPicture(environ) as opening:
+        opening.draw(place, world)
+        from tui.screens.application import STOP_ALL, ConsoleApp
+
+        app = ConsoleApp(
+            operations,
+            place,
+            environ=environ,
+            first=world,
+            opening=opening,
+            read_only=read_only,
+            offer_down=offer_down is not None,
+        )
+        code = app.run(mouse=False)
+    if code == STOP_ALL and offer_down is not None:
+        offer_down()
+        return 0
+    return code or app.return_code or 0
+
+
+def refusal(environ: Mapping[str, str], *, interactive: bool) -> str:
+    """Say why the console cannot run here; empty when it can."""
+    if not interactive:
+        return "the console needs a terminal; `headgate ls` and its like do not"
+    if environ.get("TERM", "") in ("", "dumb", "unknown"):
+        return f"the console cannot draw on TERM={environ.get('TERM', '')!r}; `headgate ls` works on any terminal"
+    return ""

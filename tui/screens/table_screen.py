@@ -1,0 +1,156 @@
+"""Screens that are one table of rows: cursor, marks and ghosts go by id, and data never moves a row under the hand."""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+
+from textual.widget import Widget
+
+from tui.presentation.interaction.action_availability import ActionContext
+from tui.presentation.screen_content.vanished_rows import VanishedRows
+from tui.presentation.styling.styled_text import EMPTY, Line, Tone, line
+from tui.screens.console_state import ConsoleState
+from tui.screens.statement_actions import StatementActionsScreen
+from tui.widgets.row_table import RowTable, with_gutter
+
+
+class TableScreen(StatementActionsScreen):
+    """A screen with one table that has the keys; a subclass says which rows there are and how each looks."""
+
+    def __init__(self, desk: ConsoleState) -> None:
+        super().__init__(desk)
+        self.table = RowTable(desk.painter, id="rows")
+        self.ghosts = VanishedRows()
+        self._shape: Hashable = None
+        self._pictures: dict[str, Line] = {}
+        self._old_pictures: dict[str, Line] = {}
+
+    def body(self) -> Sequence[Widget]:
+        return (self.table,)
+
+    # What a subclass says.
+
+    def row_ids(self) -> Sequence[str]:
+        """Give the rows in order."""
+        return ()
+
+    def shape(self) -> Hashable:
+        """Give what the person chose (filter, sort, open branches): a change of it may move rows at once."""
+        return self.filter_text
+
+    def picture(self, row: str, width: int) -> Line:
+        """Draw a row; asked for visible rows alone."""
+        return EMPTY
+
+    def head(self, width: int) -> Line:
+        """Draw the heading."""
+        return EMPTY
+
+    def empty_lines(self, width: int) -> tuple[Line, ...]:
+        """Say why there are no rows, and what to do."""
+        return (line((" nothing here yet", Tone.DIM)),)
+
+    def is_gone(self, row: str) -> bool:
+        """Whether what a row stood for exists no more (not merely filtered)."""
+        return False
+
+    def tables_of(self, row: str) -> tuple[str, ...]:
+        """Give the tables that an act on a row is about."""
+        return (row,)
+
+    # What they share.
+
+    def refresh_body(self) -> None:
+        # Rows are there before they are drawn: a key typed ahead must find them.
+        width = self.table.size.width
+        old = self.table.ids
+        shape = self.shape()
+        new = list(self.row_ids())
+        self._old_pictures, self._pictures = {**self._old_pictures, **self._pictures}, {}
+        held = shape == self._shape and self.holds_order and bool(old)
+        if held:
+            new = list(old)
+        self._shape = shape
+        now = self.desk.tick()
+        ids = self.ghosts.merge(
+            old,
+            [row for row in new if not self.is_gone(row)],
+            gone=self.is_gone,
+            now=self.key_at if held else now,
+            line_of=lambda row: self._old_pictures.get(row, EMPTY),
+        )
+        if len(self._old_pictures) > 2000:
+            self._old_pictures.clear()
+        self.table.empty = () if ids else self.empty_lines(width)
+        self.table.show(self.table.ids if list(self.table.ids) == list(ids) else ids, self.line_of, self.head(width))
+
+    def share(self, rows: int, most: int) -> None:
+        """Give the table the lines of its rows, `most` at most, where the text stands below it; beside it, all."""
+        self.table.styles.height = "1fr" if self.has_class("-wide") else min(rows + 1, most)
+
+    def line_of(self, row: str) -> Line:
+        """Draw a row with its mark; a ghost is drawn as it was."""
+        picture = self._pictures.get(row)
+        if picture is None:
+            if row in self.ghosts or self.is_gone(row):
+                picture = self.ghosts.line(row)
+            else:
+                picture = self.picture(row, self.table.size.width)
+                if self.is_marked(row):
+                    picture = with_gutter(picture, self.desk.glyphs.mark, Tone.MARK)
+            self._pictures[row] = picture
+        return picture
+
+    def is_marked(self, row: str) -> bool:
+        """Whether all tables of a row are marked."""
+        tables = self.tables_of(row)
+        return bool(tables) and self.desk.marks.issuperset(tables)
+
+    def targets(self) -> tuple[str, ...]:
+        return tuple(sorted(self.desk.marks)) if self.desk.marks else self.under_cursor()
+
+    def under_cursor(self) -> tuple[str, ...]:
+        row = self.table.cursor_id
+        return self.tables_of(row) if row is not None and row not in self.ghosts else ()
+
+    def hidden(self, targets: Sequence[str]) -> frozenset[str]:
+        shown = {table for row in self.table.ids for table in self.tables_of(row)}
+        return frozenset(targets) - shown
+
+    def circumstances(self) -> ActionContext:
+        row = self.table.cursor_id
+        on_ghost = not self.named and not self.desk.marks and row is not None and row in self.ghosts
+        return replace(super().circumstances(), ghost=on_ghost)
+
+    def do_down(self, key: str) -> None:
+        self.table.move_to(self.table.cursor + 1)
+
+    def do_up(self, key: str) -> None:
+        self.table.move_to(self.table.cursor - 1)
+
+    def do_top(self, key: str) -> None:
+        self.table.move_to(0)
+
+    def do_bottom(self, key: str) -> None:
+        self.table.move_to(len(self.table.ids) - 1)
+
+    def do_page_down(self, key: str) -> None:
+        self.table.move_to(self.table.cursor + self.table.page)
+
+    def do_page_up(self, key: str) -> None:
+        self.table.move_to(self.table.cursor - self.table.page)
+
+    def do_mark(self, key: str) -> None:
+        row = self.table.cursor_id
+        tables = set(self.tables_of(row)) if row is not None and row not in self.ghosts else set()
+        if tables <= self.desk.marks:
+            self.desk.marks -= tables
+        else:
+            self.desk.marks |= tables
+        self.table.move_to(self.table.cursor + 1)
+
+    def do_mark_all(self, key: str) -> None:
+        rows = [row for row in self.table.ids if row not in self.ghosts]
+        self.desk.marks |= {table for row in rows for table in self.tables_of(row)}
+
+    def do_unmark(self, key: str) -> None:
+        self.desk.marks.clear()

@@ -1,0 +1,237 @@
+"""The demo: a copy of the sample, its generator, its settling, all reached as child processes of `pipelines.demo`."""
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from core.lag.triggers import trigger_s
+from core.model.errors import HeadgateError, TryAgain, error_from_json
+from core.model.states import State, WantedState
+from state.registry import StatementLine
+from tui.agent_client import os_processes
+from tui.agent_client.agent_process import ProgressCallback, WaitProgress
+from tui.project_folder.environment_selection import SelectedEnvironment
+from tui.services.environment_service import EnvironmentService
+from tui.services.teardown import DEMO_FILE, GENERATOR, find_generator
+
+if TYPE_CHECKING:
+    from core.project.model import Project
+
+CHANGES = ("comment", "column", "filter", "window", "rename")
+
+CHILD_S = 120.0
+
+ROWS_USUAL_S = 120.0
+ROUND_USUAL_S = 40.0
+
+QUIET_S = 3.0
+"""Without a batch and without lag for this long a round has passed; the last one waits a trigger longer."""
+
+_CLONE = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True, slots=True)
+class SettledRound:
+    """One settled round of closing events."""
+
+    number: int
+    took_s: float
+    closed_when_watermark_reaches: str
+
+
+def default_folder(cwd: str) -> str:
+    """Give the folder when none is named: the demo that we are in, else ./headgate-demo, never inside the clone."""
+    here = Path(cwd).resolve()
+    for folder in (here, *here.parents):
+        if (folder / DEMO_FILE).is_file():
+            return str(folder)
+    inside = here == _CLONE or _CLONE in here.parents
+    return str((_CLONE.parent if inside else here) / "headgate-demo")
+
+
+def copy_sample(folder: str, environ: Mapping[str, str]) -> dict[str, Any]:
+    """Copy the sample, or find the copy; raises Refused for a folder that is not ours."""
+    return run_demo_child(["--copy", folder], environ)
+
+
+def run_demo_child(words: list[str], environ: Mapping[str, str], *, seconds: float = CHILD_S) -> dict[str, Any]:
+    """Run `pipelines.demo` and give its JSON; raises what it refused."""
+    command = os_processes.module_command(GENERATOR, *words)
+    try:
+        done = subprocess.run(
+            command,
+            cwd="/",
+            env=os_processes.child_environment(environ),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise TryAgain(f"the demo did not answer within {seconds:.0f} s", remedy="try again") from error
+    try:
+        answer = json.loads(done.stdout)
+    except ValueError as error:
+        said = (done.stderr.strip().splitlines() or ["nothing"])[-1]
+        raise HeadgateError(f"the demo's process failed: {said}", remedy="install headgate again") from error
+    if "error" in answer:
+        raise error_from_json(answer["error"])
+    return dict(answer)
+
+
+def start_generator(place: SelectedEnvironment, environ: Mapping[str, str], *, rate: float | None, log: str) -> bool:
+    """Start landing events unless somebody does; returns whether it was started here."""
+    if find_generator(place) is not None:
+        return False
+    command = os_processes.module_command(GENERATOR, "--data", place.data)
+    if rate is not None:
+        command += ["--rate", str(rate)]
+    started = os_processes.start_detached(command, environ, log)
+    ends_at = time.monotonic() + 10.0
+    while find_generator(place) is None:
+        if started.poll() is not None or time.monotonic() > ends_at:
+            raise HeadgateError("the generator ended at once", remedy=f"its words are in {log}")
+        time.sleep(0.02)
+    return True
+
+
+def wait_for_rows(
+    operations: EnvironmentService,
+    expected: frozenset[str],
+    *,
+    tell: Callable[[StatementLine], None],
+    progress: ProgressCallback,
+    seconds: float,
+) -> None:
+    """Wait until each of the tables has processed rows; `tell` hears of each as it does. Raises HeadgateError."""
+    began = time.monotonic()
+    told: set[str] = set()
+    version = -1
+    while True:
+        lines = [line for line in operations.snapshot().serving if not line.external]
+        for line in lines:
+            if has_processed(line) and line.table not in told:
+                told.add(line.table)
+                tell(line)
+        waiting = sorted(expected - told)
+        if not waiting:
+            return
+        failed = [line for line in lines if line.table in waiting and line.state == State.FAILED]
+        elapsed = time.monotonic() - began
+        if failed:
+            raise HeadgateError(f"{failed[0].table} failed: {failed[0].error_class}", remedy="headgate events")
+        if elapsed > seconds:
+            names = ", ".join(waiting[:5])
+            raise HeadgateError(f"no rows after {elapsed:.0f} s in {names}", remedy="headgate ls, headgate events")
+        detail = f"{len(expected) - len(waiting)} of {len(expected)}, {waiting[0]} waits"
+        progress(WaitProgress("rows in every statement", elapsed, ROWS_USUAL_S, detail))
+        version = operations.wait_for_change(version, 0.5)
+
+
+def has_processed(line: StatementLine) -> bool:
+    """Whether a statement has committed a batch: Spark makes none before there are rows to read."""
+    return line.state == State.RUNNING and line.batch is not None and line.committed_at is not None
+
+
+def rounds_of(project: "Project") -> int:
+    """Count the rounds after which every chain is closed: the most stateful statements in one chain, and one more."""
+    depth: dict[str, int] = {}
+
+    def measure(name: str) -> int:
+        if name not in depth:
+            table = project.tables.get(name)  # type: ignore[call-overload]  # A str that may not be a TableName.
+            facts = table.facts if table else None
+            depth[name] = 0
+            if facts is not None:
+                parents = [measure(read.table) for read in facts.reads if read.streaming]
+                depth[name] = max(parents, default=0) + facts.stateful
+        return depth[name]
+
+    return max((measure(name) for name in project.tables), default=0) + 1
+
+
+def settle_round(
+    operations: EnvironmentService,
+    environ: Mapping[str, str],
+    progress: ProgressCallback,
+    *,
+    last: bool,
+    seconds: float,
+) -> SettledRound:
+    """Land one round of closing events and wait until it is worked off; raises HeadgateError.
+
+    Only after the last round has it to be quiet for longer than any trigger: a round that is overtaken by the next one
+    moves the same watermarks.
+    """
+    began = time.monotonic()
+    answer = run_demo_child(["--settle", "--data", operations.place.data, "--rounds", "1"], environ)
+    landed_at = time.time()
+    landed = answer["rounds"][0]
+    quiet_s = longest_trigger_s(operations) + QUIET_S if last else QUIET_S
+    what = f"closing round {landed['number']}"
+    wait_for_quiet(operations, landed_at, progress, quiet_s=quiet_s, seconds=seconds, what=what)
+    return SettledRound(int(landed["number"]), time.monotonic() - began, str(landed["closed_when_watermark_reaches"]))
+
+
+def wait_for_quiet(
+    operations: EnvironmentService,
+    since: float,
+    progress: ProgressCallback,
+    *,
+    quiet_s: float,
+    seconds: float,
+    what: str,
+) -> None:
+    """Wait until nothing lags, by figures from after `since`, and no statement has made a batch for `quiet_s`."""
+    began = quiet_from = time.monotonic()
+    before: tuple[tuple[str, int | None], ...] = ()
+    while True:
+        lines = tuple(
+            line for line in operations.snapshot().serving if not line.external and line.wanted == WantedState.RUNNING
+        )
+        batches = tuple((line.table, line.batch) for line in lines)
+        behind = [line for line in lines if not _is_settled(line, since)]
+        now = time.monotonic()
+        if behind or batches != before:
+            quiet_from, before = now, batches
+        elif now - quiet_from >= quiet_s:
+            return
+        if now - began > seconds:
+            names = ", ".join(f"{line.table} ({line.state}, lag {line.lag_rows})" for line in behind[:4])
+            raise HeadgateError(f"not settled after {seconds:.0f} s: {names or 'batches go on'}", remedy="headgate lag")
+        detail = f"{len(behind)} behind" if behind else "quiet"
+        progress(WaitProgress(what, now - began, ROUND_USUAL_S, detail))
+        time.sleep(0.25)
+
+
+def not_closed(operations: EnvironmentService, reached: str) -> list[str]:
+    """List stateful statements whose watermark has not passed the first round: they may hold events of before it."""
+    measured = {(m.table, m.version): m for m in operations.reader.measurements()}
+    found = []
+    for d in operations.reader.deployments():
+        if d.active and d.stateful and d.wanted == WantedState.RUNNING:
+            figures = measured.get((d.table, d.version))
+            if figures and figures.watermark and figures.watermark < reached:
+                found.append(f"{d.table} (watermark {figures.watermark})")
+    return sorted(found)
+
+
+def longest_trigger_s(operations: EnvironmentService) -> float:
+    """Give the longest trigger of what is deployed."""
+    return max((trigger_s(d.trigger) for d in operations.reader.deployments()), default=10.0)
+
+
+def is_demo_folder(folder: str) -> bool:
+    """Whether a demo lies there."""
+    return os.path.isfile(os.path.join(folder, DEMO_FILE))
+
+
+def _is_settled(line: StatementLine, since: float) -> bool:
+    behind = line.lag_rows if line.lag_rows is not None else line.lag_files
+    return line.state == State.RUNNING and behind == 0 and line.at is not None and line.at >= since

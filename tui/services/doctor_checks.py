@@ -1,0 +1,218 @@
+"""What `doctor` and `demo` check before anything is started; each verdict that is not good has a remedy.
+
+Every check returns a verdict and raises nothing: a broken machine is its subject.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from core.model.errors import HeadgateError, LedgerUnavailable, Refused, VersionMismatch
+from tui.agent_client import agent_process, os_processes
+from tui.agent_client.socket_client import AgentClient
+from tui.project_folder.environment_selection import SelectedEnvironment, has_ledger
+
+DISK_BYTES = 2 * 1000**3
+PYTHON = (3, 11)
+TERMINAL = (80, 24)
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorCheck:
+    """One verdict; `remedy` says what to do and is never empty when it is not ok."""
+
+    name: str
+    ok: bool
+    summary: str
+    remedy: str = ""
+    warning: bool = False
+    """Worth knowing, and not a failure."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """Give the verdict as the object that `--json` prints."""
+        return {
+            "name": self.name,
+            "ok": self.ok,
+            "warning": self.warning,
+            "summary": self.summary,
+            "remedy": self.remedy,
+            "facts": dict(self.facts),
+        }
+
+
+def check_machine(environ: Mapping[str, str], folder: str) -> tuple[DoctorCheck, ...]:
+    """Check what is needed before any project: Java, engine, Python, disk at the folder, terminal."""
+    return (*check_engine(environ), check_python(), check_disk(folder), check_terminal(environ))
+
+
+def check_engine(environ: Mapping[str, str]) -> tuple[DoctorCheck, ...]:
+    """Ask the Spark side, in a child process of its own, about Java and itself."""
+    command = os_processes.module_command("pipelines.doctor", "--json")
+    try:
+        done = subprocess.run(
+            command,
+            cwd="/",
+            env=os_processes.child_environment(environ),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        found = json.loads(done.stdout)["checks"]
+        return tuple(
+            DoctorCheck(str(c["name"]), bool(c["ok"]), str(c["summary"]), str(c["remedy"]), facts=dict(c["facts"]))
+            for c in found
+        )
+    except (OSError, subprocess.TimeoutExpired, ValueError, KeyError, TypeError) as error:
+        return (
+            DoctorCheck("java", False, f"the check did not run: {error}", "install headgate again: pip install -e ."),
+        )
+
+
+def check_python() -> DoctorCheck:
+    """Check the interpreter."""
+    version = ".".join(str(part) for part in sys.version_info[:3])
+    if sys.version_info[:2] < PYTHON:
+        return DoctorCheck("python", False, f"Python {version} is too old", "make the venv with Python 3.11 or newer")
+    return DoctorCheck("python", True, f"Python {version} at {sys.executable}", facts={"version": version})
+
+
+def check_disk(folder: str) -> DoctorCheck:
+    """Check that 2 GB are free where tables and checkpoints will lie."""
+    at = existing(folder)
+    try:
+        free = shutil.disk_usage(at).free
+    except OSError as error:
+        return DoctorCheck(
+            "disk", False, f"{at} cannot be asked for its space: {error.strerror}", "give another folder"
+        )
+    text = f"{free / 1000**3:.1f} GB free at {at}"
+    if free < DISK_BYTES:
+        return DoctorCheck(
+            "disk", False, f"{text}, 2 GB are needed", "free some space, or use a folder on another disk"
+        )
+    return DoctorCheck("disk", True, text, facts={"free_bytes": free})
+
+
+def check_terminal(environ: Mapping[str, str]) -> DoctorCheck:
+    """Check what the console would be drawn on; without a terminal the commands still work, so that is a warning."""
+    if not (sys.stdin.isatty() or sys.stderr.isatty() or sys.stdout.isatty()):
+        return DoctorCheck("terminal", True, "no terminal: commands work, the console does not", "", warning=True)
+    size = shutil.get_terminal_size()
+    term = environ.get("TERM", "")
+    encoding = (sys.stdout.encoding or "").lower()
+    facts = {"columns": size.columns, "lines": size.lines, "term": term, "encoding": encoding}
+    text = f"{size.columns}x{size.lines}, TERM={term or '(unset)'}, {encoding}"
+    if term in ("", "dumb"):
+        return DoctorCheck(
+            "terminal", False, f"{text}: no full screen", "set TERM, for example xterm-256color", facts=facts
+        )
+    if size.columns < TERMINAL[0] or size.lines < TERMINAL[1]:
+        return DoctorCheck("terminal", False, f"{text}: too small", "make the window 80x24 or larger", facts=facts)
+    if "utf" not in encoding:
+        return DoctorCheck(
+            "terminal", True, f"{text}: ASCII glyphs are used", "set LANG=C.UTF-8", warning=True, facts=facts
+        )
+    return DoctorCheck("terminal", True, text, facts=facts)
+
+
+def check_home(place: SelectedEnvironment) -> DoctorCheck:
+    """Check the folder of ledger, lock and logs: there or makeable, ours, on a local disk."""
+    from state.network_file_systems import refuse_network
+
+    home = place.where.home
+    at = existing(home)
+    try:
+        refuse_network(Path(home) / "ledger.db")
+    except HeadgateError as error:
+        return DoctorCheck("home", False, error.summary, error.remedy or "set HEADGATE_HOME to a local folder")
+    if not os.access(at, os.W_OK | os.X_OK):
+        return DoctorCheck("home", False, f"{at} cannot be written", "set HEADGATE_HOME to a folder of yours")
+    if at != home:
+        return DoctorCheck("home", True, f"{home} will be made at the first start", facts={"home": home})
+    mode = os.stat(home).st_mode & 0o777
+    if mode & 0o007:
+        return DoctorCheck("home", False, f"{home} is open to everybody (mode {mode:o})", f"chmod o-rwx {home}")
+    return DoctorCheck("home", True, f"{home} (mode {mode:o})", facts={"home": home, "mode": f"{mode:o}"})
+
+
+def check_agent(place: SelectedEnvironment, client: AgentClient) -> DoctorCheck:
+    """Check that an agent answers; that none runs is a warning, that one hangs a failure."""
+    try:
+        hello = client.hello()
+        client.call("status")
+        return DoctorCheck("agent", True, f"Headgate {hello.program} answers at {place.where.socket}")
+    except VersionMismatch as error:
+        return DoctorCheck("agent", False, error.summary, error.remedy)
+    except HeadgateError as error:
+        running = agent_process.find_agent_process(place)
+        if running is None:
+            return DoctorCheck("agent", True, "no agent runs", "headgate up starts it", warning=True)
+        return DoctorCheck(
+            "agent", False, f"{error.summary} (pid {running.pid} runs)", error.remedy or "headgate logs agent"
+        )
+
+
+def check_logout(place: SelectedEnvironment) -> DoctorCheck | None:
+    """Check whether a logout would kill the agent (KillUserProcesses without lingering); None if it would not."""
+    try:
+        settings = Path("/etc/systemd/logind.conf").read_text()
+        lingers = Path("/var/lib/systemd/linger", os.environ.get("USER", "")).exists()
+    except OSError:
+        return None
+    kills = any(line.strip().lower() == "killuserprocesses=yes" for line in settings.splitlines())
+    if kills and not lingers:
+        return DoctorCheck(
+            "logout", False, "logging out would kill the agent (KillUserProcesses=yes)", "run: loginctl enable-linger"
+        )
+    return None
+
+
+def check_pool(place: SelectedEnvironment) -> DoctorCheck:
+    """Check the pool as the ledger last saw it."""
+    try:
+        facts = agent_process.read_environment_row(place)
+    except HeadgateError as error:
+        return DoctorCheck("pool", False, error.summary, error.remedy or "headgate logs agent")
+    if facts is None:
+        return DoctorCheck("pool", True, "never started", "headgate up starts it", warning=True)
+    text = f"pool {facts.pool} is {facts.pool_state}" + (f": {facts.pool_detail}" if facts.pool_detail else "")
+    if facts.pool_state in ("down", "silent") and agent_process.find_agent_process(place) is not None:
+        return DoctorCheck("pool", False, text, "headgate logs pool; the agent starts it again by itself")
+    if agent_process.find_agent_process(place) is None:
+        return DoctorCheck("pool", True, f"last seen: {text}", "headgate up starts it", warning=True)
+    return DoctorCheck("pool", True, text)
+
+
+def check_ledger(place: SelectedEnvironment) -> DoctorCheck:
+    """Check that the ledger can be read."""
+    path = Path(place.where.ledger)
+    try:
+        if not has_ledger(place):
+            return DoctorCheck("ledger", True, "there is none yet", "headgate up makes it", warning=True)
+    except Refused as error:
+        return DoctorCheck("ledger", False, error.summary, error.remedy)
+    from state.ledger import LedgerReader
+
+    try:
+        with LedgerReader(path) as reader:
+            count = len(reader.statements())
+        return DoctorCheck("ledger", True, f"{path}: {count} deployments, {path.stat().st_size / 1e6:.1f} MB")
+    except (LedgerUnavailable, VersionMismatch) as error:
+        return DoctorCheck("ledger", False, error.summary, error.remedy or "headgate logs agent")
+
+
+def existing(path: str) -> str:
+    """Give the nearest folder upwards that exists."""
+    at = Path(path)
+    while not at.exists() and at != at.parent:
+        at = at.parent
+    return str(at)

@@ -1,0 +1,106 @@
+"""The inventory of a project beside what serves of it, and what is up- and downstream of a table or a column.
+
+Columns are traced through the declared project: what a person means by `table.column` is found here.
+"""
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from core.model.errors import UsageError
+from core.model.names import TableName
+from core.sql.lineage.model import ColumnOrigin
+from state.ledger import LedgerReader
+from tui.project_folder.environment_selection import SelectedEnvironment, has_ledger
+
+if TYPE_CHECKING:
+    from core.lineage.column_lineage import LineageTracer
+    from core.observed.deployment import ObservedDeployment
+    from core.project.model import Project
+    from core.reports.hierarchy import HierarchyRow
+    from core.reports.inventory import InventoryEntry, ServingVersion
+    from core.sql.lineage.model import ColumnOrigin
+if TYPE_CHECKING:
+    from core.lineage.column_lineage import ColumnLineage, LineageTracer
+    from core.project.model import Project
+
+
+def inventory(
+    place: SelectedEnvironment, project: "Project", reader: Callable[[], LedgerReader]
+) -> "tuple[InventoryEntry, ...]":
+    """List every table that is declared or deployed, by name."""
+    from core.reports.inventory import inventory_of
+
+    return inventory_of(project, serving_by_table(place, reader))
+
+
+def table_hierarchy(
+    entries: "Sequence[InventoryEntry]", words: str, direction: str, *, depth: int | None = None
+) -> "tuple[HierarchyRow, ...]":
+    """Walk up or down from the table that `words` name, in any case; raises UsageError where there is none."""
+    from core.reports.hierarchy import hierarchy as walk
+    from core.text.wording import did_you_mean
+
+    by_name = {entry.table: entry for entry in entries}
+    name = TableName(words.strip().strip("`").lower())
+    if name not in by_name:
+        remedy = did_you_mean(name, by_name) or "headgate inventory lists the tables"
+        raise UsageError(f"{name or 'a table without a name'} is neither declared nor deployed", remedy=remedy)
+    return walk(by_name, name, direction, depth=depth)
+
+
+def root_of(tracer: "LineageTracer", observed: "Mapping[TableName, ObservedDeployment]", words: str) -> "ColumnOrigin":
+    """Find what `table` or `table.column` names; a table may be deployed and no longer declared. Raises UsageError."""
+    from core.sql.lineage.model import ColumnOrigin
+
+    table, point, _ = words.partition(".")
+    name = TableName(table.strip().strip("`").lower())
+    if name in tracer.tables() or name not in observed:
+        return origin_of(tracer, words)
+    if point:
+        raise UsageError(
+            f"{name} is deployed and no longer declared: its columns are not known", remedy=f"ask about {name}"
+        )
+    return ColumnOrigin(name)
+
+
+def serving_by_table(
+    place: SelectedEnvironment, reader: Callable[[], LedgerReader]
+) -> "Mapping[TableName, ServingVersion]":
+    """Give what serves, by table; nothing where the environment was never started. Raises LedgerUnavailable."""
+    return reader().serving() if has_ledger(place) else {}
+
+
+def tracer_of(project: "Project") -> "LineageTracer":
+    """Bind a tracer to a project; keep it, it reads each statement once."""
+    from core.lineage.column_lineage import LineageTracer
+
+    return LineageTracer(project)
+
+
+def trace(tracer: "LineageTracer", words: str, direction: str) -> "ColumnLineage":
+    """Follow `table` or `table.column` up or down; raises UsageError for what the project does not declare."""
+    return tracer.trace(origin_of(tracer, words), direction)
+
+
+def origin_of(tracer: "LineageTracer", words: str) -> ColumnOrigin:
+    """Find what `table` or `table.column` names, in any case, with or without back-ticks."""
+    table, _, column = (part.strip().strip("`") for part in words.partition("."))
+    name = TableName(table.lower())
+    if name not in tracer.tables():
+        raise _unknown(f"{table or 'a table without a name'} is not declared in this project", name, tracer.tables())
+    if not column and "." not in words:
+        return ColumnOrigin(name)
+    found = tracer.column(name, column)
+    if found is None:
+        known = [each.name for each in tracer.columns(name)]
+        raise _unknown(f"{name} has no column {column or 'without a name'}", column, known)
+    return found
+
+
+def _unknown(summary: str, word: str, known: Iterable[str]) -> UsageError:
+    names = list(known)
+    near = difflib.get_close_matches(word.lower(), [name.lower() for name in names], n=1)
+    spelled = next((name for name in names if near and name.lower() == near[0]), "")
+    listed = f"there are {', '.join(names[:12])}{' …' if len(names) > 12 else ''}"
+    return UsageError(summary, remedy=f"did you mean {spelled}?" if spelled else listed)

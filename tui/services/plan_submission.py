@@ -1,0 +1,207 @@
+"""Plans: computed here from files and the ledger, submitted to the agent, which computes them again."""
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from core.model.actions import Action
+from core.model.errors import AgentUnreachable, HeadgateError, Refused, Stale
+from core.model.names import TableName
+from core.observed.planner_input import PlannerInput
+from core.plan.model import PLANNER_VERSION, Plan
+from core.plan.request import PlanRequest
+from state.ledger import LedgerReader
+from tui.agent_client import agent_process
+from tui.agent_client.agent_process import WaitProgress
+from tui.agent_client.socket_client import AgentClient
+from tui.project_folder.environment_selection import SelectedEnvironment
+from tui.project_folder.request_scope import refuse_unknown
+from tui.services.planner_input import observe, planner_input, wait_until_statements_observed
+
+if TYPE_CHECKING:
+    from core.changes.spark_analysis import AnalysisAnswer, AnalysisQuestion
+    from core.project.model import Project
+    from core.project_files.parse_cache import ParseCache
+    from tui.project_folder.project_reader import ProjectDeclaration
+
+SPARK_ANALYSIS_S = 15.0
+"""How long a plan waits for Spark's opinion of its statements."""
+
+MEASURING_S = 3.0
+"""How long a plan waits for its prices to be measured: a folder of thousands of files takes a second."""
+
+_TRIES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class SubmittedPlan:
+    """A plan that the agent has accepted, with the text that executing it asks for."""
+
+    plan: Plan
+    expires_at: float
+    confirm: str
+    """Empty when nothing has to be typed."""
+    level: str
+    approved: int = 0
+    """How many others have approved it already."""
+    unanswered: str = ""
+    """Why Spark was not heard on some of its statements; empty when it was on all."""
+
+
+def compute(
+    project: "Project", environment: str, known: PlannerInput, request: PlanRequest, facts: "ParseCache | None" = None
+) -> Plan:
+    """Compute a plan, without agent, Spark or ledger; what cannot be done is in its refusals."""
+    from core.planning.planner import make_plan
+
+    return make_plan(
+        project,
+        environment,
+        known.observed,
+        request,
+        facts,
+        answers=known.answers,
+        policy=known.policy,
+        room=known.room,
+    )
+
+
+def raise_refusals(plan: Plan) -> None:
+    """Raise Refused when the request cannot be done at all."""
+    if plan.refusals:
+        first = plan.refusals[0]
+        more = f", and {len(plan.refusals) - 1} more" if len(plan.refusals) > 1 else ""
+        raise Refused(f"{first.table}: {first.summary}{more}" if first.table else first.summary, remedy=first.remedy)
+
+
+def with_nonce(request: PlanRequest) -> PlanRequest:
+    """Make a request differ from all others: a plan is named by its hash, and applied once.
+
+    The run that is continued makes the plan another one already, and leaves it the same when it is asked for twice.
+    """
+    return request if request.nonce or request.continues else replace(request, nonce=secrets.token_hex(8))
+
+
+def submit(
+    place: SelectedEnvironment,
+    client: AgentClient,
+    reader: LedgerReader,
+    request: PlanRequest,
+    *,
+    declared: "ProjectDeclaration",
+    facts: "ParseCache",
+    line: str,
+    first: Plan | None = None,
+    asking_s: float = SPARK_ANALYSIS_S,
+) -> SubmittedPlan:
+    """Compute and hand over to the agent, again when its world moved in between; raises Refused, Stale.
+
+    The agent asks Spark about every new or changed statement first. What it does not answer within `asking_s` is
+    planned unconfirmed: planning never fails by Spark. `first` is a plan of this very request that was made just now.
+    """
+    from core.plan.codec import plan_as_json
+
+    if agent_process.is_listening(client):
+        wait_until_statements_observed(place, reader, _silent)
+    wanted = with_nonce(request)
+
+    def planned() -> Plan:
+        now = planner_input(reader)
+        refuse_unknown(declared.project, now.observed, wanted)
+        found = compute(declared.project, place.environment, now, wanted, facts)
+        raise_refusals(found)
+        return found
+
+    plan, unanswered = first if first is not None and first.request == wanted else planned(), ""
+    if asking_s > 0:
+        replayed, asks = _read_again(plan), any(node.for_spark for node in plan.nodes)
+        if replayed:
+            _have_measured(client, replayed)
+        if asks:
+            unanswered = _ask_spark(client, reader, plan, declared=declared, facts=facts, seconds=asking_s)
+        plan = planned() if replayed or asks else plan
+    for attempt in range(_TRIES):
+        args = {
+            "texts": dict(declared.texts),
+            "environment": place.environment,
+            "request": plan_as_json(plan)["request"],
+            "hash": plan.hash,
+            "folder": place.folder,
+            "planner": PLANNER_VERSION,
+        }
+        try:
+            return submitted_from(plan, client.call("submit_plan", args, line=line), unanswered)
+        except Stale:
+            if attempt == _TRIES - 1:
+                raise
+            plan = planned()
+    raise AssertionError("the last try returns or raises")
+
+
+def submitted_from(plan: Plan, answer: Mapping[str, Any], unanswered: str) -> SubmittedPlan:
+    """Read what the agent answered to a plan that was handed over."""
+    return SubmittedPlan(
+        plan=plan,
+        expires_at=float(answer.get("expires_at") or 0.0),
+        confirm=str(answer.get("confirm") or ""),
+        level=str(answer.get("level") or ""),
+        unanswered=unanswered,
+        approved=int(answer.get("approved") or 0),
+    )
+
+
+def ask_spark(
+    client: AgentClient, questions: "Sequence[AnalysisQuestion]", *, seconds: float
+) -> "tuple[tuple[AnalysisAnswer | None, ...], str]":
+    """Ask Spark about statements, through the agent; None where it did not say, with one sentence on why."""
+    from core.changes.spark_analysis import answer_from_json
+
+    args = {"questions": [question.as_json() for question in questions], "seconds": seconds}
+    said = client.call("opinion", args)
+    answers = tuple(answer_from_json(each) if each else None for each in said.get("answers") or ())
+    return answers, str(said.get("unanswered") or "")
+
+
+def _read_again(plan: Plan) -> list[TableName]:
+    """Give the tables whose size makes the price of a plan: what is rebuilt, and what that streams."""
+    found: dict[TableName, None] = {}
+    for node in plan.nodes:
+        if node.action is Action.REBUILD:
+            found |= dict.fromkeys((node.table, *(each.parent for each in node.bindings if each.streamed)))
+    return list(found)
+
+
+def _have_measured(client: AgentClient, tables: Sequence[TableName]) -> None:
+    """Have the agent measure tables now: it looks at each every ten minutes only. Without it prices are older."""
+    try:
+        client.call("measure", {"tables": list(tables), "seconds": MEASURING_S})
+    except AgentUnreachable:
+        raise
+    except HeadgateError:
+        return
+
+
+def _ask_spark(
+    client: AgentClient,
+    reader: LedgerReader,
+    plan: Plan,
+    *,
+    declared: "ProjectDeclaration",
+    facts: "ParseCache",
+    seconds: float,
+) -> str:
+    """Have the agent ask about what a plan acts on, so that its ledger has the answers; gives why some are missing."""
+    from core.planning.planner import questions_of
+
+    questions = questions_of(plan, declared.project, observe(reader), facts)
+    try:
+        return ask_spark(client, questions, seconds=seconds)[1]
+    except AgentUnreachable:
+        raise
+    except HeadgateError as error:
+        return error.summary
+
+
+def _silent(wait: WaitProgress) -> None:
+    return

@@ -1,0 +1,75 @@
+"""What a plan is computed from: observed from the ledger once the agent has looked, or read from a document."""
+
+import time
+
+from core.model.errors import TryAgain
+from core.model.names import TableName
+from core.model.states import State, WantedState
+from core.observed.deployment import ObservedDeployment
+from core.observed.planner_input import PlannerInput
+from core.text.wording import counted
+from state.ledger import LedgerReader
+from tui.agent_client.agent_process import ProgressCallback, WaitProgress
+from tui.project_folder.environment_selection import SelectedEnvironment
+from tui.project_folder.user_named_files import read_text
+
+OBSERVED_S = 20.0
+"""A first round takes a second or two once the pool answers."""
+
+
+STARTED_S = 5.0
+"""How long what ended with its pool is given to be started again; it may also have been refused."""
+
+
+_LOST = frozenset({State.UNKNOWN, State.STOPPED})
+"""States that a statement which is wanted running has only before the agent's first round, or between two sessions."""
+
+
+_MOST_OBSERVED_MB = 64
+"""Of an observed document; one of 10,000 tables has about 4."""
+
+
+def planner_input(reader: LedgerReader) -> PlannerInput:
+    """Read from the ledger what an agent computes a plan from."""
+    return PlannerInput(observe(reader), reader.opinions(), reader.room(), reader.recorded_policy())
+
+
+def observe(reader: LedgerReader) -> dict[TableName, ObservedDeployment]:
+    """Observe the environment from its ledger by the same function as the agent."""
+    from state.planner_input import observe as observe_deployments
+
+    return observe_deployments(reader.deployments(include_deleted=True), reader.figures())
+
+
+def wait_until_statements_observed(
+    place: SelectedEnvironment, reader: LedgerReader, progress: ProgressCallback, *, seconds: float = OBSERVED_S
+) -> None:
+    """Wait until the agent has looked at every statement that it keeps running; raises TryAgain.
+
+    An agent that begins knows nothing of what runs until its first round: a plan made then would resume what runs.
+    Only a pool that is up or starting is waited for; on one that is down nothing runs.
+    """
+    began = time.monotonic()
+    while reader.facts().pool_state in ("up", "starting"):
+        lost = [line for line in reader.statements() if line.wanted == WantedState.RUNNING and line.state in _LOST]
+        if not lost:
+            return
+        elapsed = time.monotonic() - began
+        unknown = [str(line.table) for line in lost if line.state == State.UNKNOWN]
+        if not unknown and elapsed > min(seconds, STARTED_S):
+            return
+        if elapsed > seconds:
+            raise TryAgain(
+                f"not observed yet: {', '.join(unknown[:5])}; a plan would take for stopped what may run",
+                remedy=f"plan again once headgate ls shows their states; headgate logs agent {place.options}",
+            )
+        progress(WaitProgress("the agent looks at what runs", elapsed, 2.0, counted(len(lost), "statement")))
+        time.sleep(0.1)
+
+
+def planner_input_from_file(path: str, environment: str) -> PlannerInput:
+    """Read an `--observed` file (YAML or JSON); raises UsageError, InvalidProject with all Problems."""
+    from core.observed.document import planner_input_from_text
+
+    text = read_text(path, path, most_mb=_MOST_OBSERVED_MB, remedy="give a YAML or JSON file")
+    return planner_input_from_text(text, path, environment)

@@ -1,0 +1,130 @@
+"""The policy of an environment: what its files declare beside what is recorded, and how it comes to be recorded."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from core.model.errors import InvalidProject
+from core.model.problems import Problem, Severity
+from core.policy.model import POLICY_KEYS, Policy, differing_rules
+from core.text.units import short_number
+from core.text.wording import counted
+from state.ledger import LedgerReader
+from state.recorded_policy import policy_of
+from state.row_types import PolicyRow
+from tui.agent_client.agent_commands import equivalent_command
+from tui.agent_client.socket_client import AgentClient
+from tui.project_folder.declaring_files import read_files
+from tui.project_folder.environment_selection import PROJECT_FILE, SelectedEnvironment
+
+COUNTS = frozenset(("max_replay_rows", "approve_rows"))
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedPolicy:
+    """A policy with who had it recorded, and who approved it."""
+
+    policy: Policy
+    row: PolicyRow
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentPolicies:
+    """The three policies that an environment can have at one moment."""
+
+    declared: Policy | None
+    """None where the files were not asked."""
+    in_force: RecordedPolicy | None
+    """None where no agent has recorded one yet."""
+    waits: RecordedPolicy | None
+
+    @property
+    def differs(self) -> tuple[str, ...]:
+        """Keys in which the files differ from what is in force."""
+        return differing_rules(self.declared, self.in_force.policy) if self.declared and self.in_force else ()
+
+
+def read_declared(place: SelectedEnvironment) -> tuple[Policy, dict[str, str]]:
+    """Read the declared policy, and the texts that say it; raises InvalidProject with all Problems, UsageError.
+
+    Only YAML is read: of the SQL files the names alone count, and a broken statement is in nobody's way.
+    """
+    from core.project_files.declared_policy import declared_policy
+
+    files = read_files(place.folder).texts
+    texts = {path: "" if path.endswith(".sql") else text for path, text in files.items()}
+    problems: list[Problem] = []
+    policy = declared_policy(texts, place.environment, problems)
+    errors = [problem for problem in problems if problem.severity is Severity.ERROR]
+    if policy is None or errors:
+        raise InvalidProject(
+            f"{PROJECT_FILE} or a table's settings have {counted(len(errors), 'problem')}",
+            remedy="correct what is listed",
+            problems=tuple(problem.as_json() for problem in problems),
+        )
+    return policy, texts
+
+
+def read_policies(declared: Policy | None, reader: LedgerReader | None) -> EnvironmentPolicies:
+    """Read what is recorded beside what is declared; without a ledger nothing is."""
+    if reader is None:
+        return EnvironmentPolicies(declared, None, None)
+    with reader.frame():
+        in_force, waits = reader.policy_in_force(), reader.policy_that_waits()
+    return EnvironmentPolicies(declared, _recorded(in_force), _recorded(waits))
+
+
+def apply(
+    place: SelectedEnvironment, client: AgentClient, declared: Policy, texts: Mapping[str, str], *, confirm: str
+) -> dict[str, object]:
+    """Have the declared policy recorded; answers `policy` (digest), `state` (in force, waits) and `changed`."""
+    args = {"texts": dict(texts), "id": declared.digest}
+    return client.call("policy_apply", args, confirm=confirm, line=equivalent_command(place, "policy", "apply"))
+
+
+def approve(place: SelectedEnvironment, client: AgentClient, digest: str, *, confirm: str) -> dict[str, object]:
+    """Bring the policy that waits into force; answers as `apply` does."""
+    line = equivalent_command(place, "policy", "approve")
+    return client.call("policy_approve", {"id": digest}, confirm=confirm, line=line)
+
+
+def rule_words(policy: Policy, key: str) -> str:
+    """Write one rule as headgate.yml has it; `-` where there is none."""
+    value = getattr(policy, key)
+    if value in (None, ()):
+        return "-"
+    if key == "roles":
+        return "; ".join(f"{role}: {', '.join(holders)}" for role, holders in value)
+    if isinstance(value, tuple):
+        return ", ".join(value)
+    if isinstance(value, bool):
+        return "yes" if value else "-"
+    return short_number(value) if key in COUNTS and value % 1000 == 0 else f"{value:g}"
+
+
+def comparison(policies: Mapping[str, Policy]) -> tuple[tuple[str, ...], ...]:
+    """Lay policies beside each other: a row for each rule that one of them has, its key first."""
+    every = tuple(policies.values())
+    return tuple(
+        (key, *(rule_words(policy, key) for policy in every))
+        for key in POLICY_KEYS
+        if any(getattr(policy, key) not in (None, (), False) for policy in every)
+    )
+
+
+def as_json(found: RecordedPolicy | None) -> dict[str, object] | None:
+    """Give a recorded policy as a JSON object."""
+    if found is None:
+        return None
+    row = found.row
+    return {
+        "digest": row.digest,
+        "by": row.actor,
+        "at": row.at,
+        "approved_by": row.approver or None,
+        "in_force_at": row.in_force_at,
+        "rules": row.body,
+    }
+
+
+def _recorded(row: PolicyRow | None) -> RecordedPolicy | None:
+    return RecordedPolicy(policy_of(row), row) if row else None

@@ -1,0 +1,102 @@
+"""Spark's second opinion of texts that need not be deployed, asked through the agent of the project they are of."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from core.changes.classification import Change
+from core.changes.cross_check import cross_checked, disagreements, question_of
+from core.changes.spark_analysis import AnalysisAnswer, AnalysisQuestion
+from core.model.errors import TryAgain
+from core.model.names import TableName
+from core.project.revision import Revision, RevisionTexts
+from core.sql.statement import ParsedStatement, TableDdl
+from tui.project_folder.sql_sources import SqlSource
+from tui.services.environment_service import EnvironmentService
+
+ASKED_S = 20.0
+"""How long Spark may take for all statements of a command."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatementCrossCheck:
+    """Spark's answer about one statement, beside our reading of it."""
+
+    engine: str
+    disagreements: tuple[str, ...]
+    """Empty where Spark reads the statement as we do."""
+    answer: AnalysisAnswer
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """For people."""
+        return tuple(f"disagrees: {words}" for words in self.disagreements) or ("agrees",)
+
+    def as_json(self) -> dict[str, Any]:
+        """Give Spark's answer with what differs from ours."""
+        return self.answer.as_json() | {"disagreements": list(self.disagreements)}
+
+
+def analyse_statements(
+    operations: EnvironmentService, source: SqlSource, found: Sequence[ParsedStatement]
+) -> tuple[StatementCrossCheck, ...]:
+    """Ask Spark about statements; raises TryAgain where it does not answer."""
+    ddl_of = _declared(operations)
+    revisions = [
+        Revision(parsed.writes, RevisionTexts(dml=source.text), parsed, TableDdl(parsed.writes, (), ""))
+        for parsed in found
+    ]
+    questions = [question_of(revision, None, declared=ddl_of, deployed=ddl_of) for revision in revisions]
+    answers = _ask(operations, questions)
+    return tuple(
+        StatementCrossCheck(answer.engine, disagreements(parsed, answer.new), answer)
+        for parsed, answer in zip(found, answers, strict=True)
+    )
+
+
+def cross_check_changes(
+    operations: EnvironmentService,
+    changes: Mapping[TableName, Change],
+    *,
+    old: Mapping[TableName, Revision],
+    new: Mapping[TableName, Revision],
+) -> dict[TableName, Change]:
+    """Hold changes against Spark's answers; raises TryAgain where it does not answer.
+
+    A change without an edit of the SQL needs no answer, and stays unconfirmed.
+    """
+    ddl_of = _declared(operations)
+    only = next(iter(old.values())) if len(old) == len(new) == 1 else None
+    pairs = {table: (only or old.get(table), revision) for table, revision in new.items()}
+    edited = {table: (was, now) for table, (was, now) in pairs.items() if was is None or _sql(was) != _sql(now)}
+    asked = {table: question_of(now, was, declared=ddl_of, deployed=ddl_of) for table, (was, now) in edited.items()}
+    answers = dict(zip(asked, _ask(operations, list(asked.values())), strict=True)) if asked else {}
+    return {
+        table: cross_checked(change, answers.get(table), new=new[table], old=pairs[table][0])
+        if table in new
+        else change
+        for table, change in changes.items()
+    }
+
+
+def _sql(revision: Revision) -> tuple[str, str]:
+    return revision.texts.dml, revision.texts.ddl
+
+
+def _declared(operations: EnvironmentService) -> Any:
+    tables = operations.project().tables
+    return lambda name: tables[name].ddl.text if name in tables else ""
+
+
+def _ask(operations: EnvironmentService, questions: Sequence[AnalysisQuestion | None]) -> list[AnalysisAnswer]:
+    asked = [question for question in questions if question is not None]
+    if len(asked) < len(questions):
+        raise TryAgain(
+            "Spark cannot be asked: a table that is read is not declared in this project",
+            remedy="declare it, or name the project that has it with --project",
+        )
+    answers, why = operations.opinion(asked, seconds=ASKED_S)
+    found = [answer for answer in answers if answer is not None]
+    if len(found) < len(asked):
+        raise TryAgain(f"Spark did not answer: {why or 'it gave no reason'}", remedy="headgate doctor says more")
+    return found

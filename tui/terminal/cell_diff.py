@@ -1,0 +1,188 @@
+"""The one place where frames leave: a shadow of the terminal's cells, so that only cells that changed are sent."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tui.presentation.styling.palette import Paint, Palette
+from tui.presentation.styling.styled_text import Line, char_width
+
+GAP = 6
+"""Equal cells between two changed ones that are cheaper to send again than to jump over."""
+
+
+class CellStyle(NamedTuple):
+    """How a cell looks, as parameters of SGR (ECMA-48 8.3.117)."""
+
+    fg: str = "39"
+    bg: str = "49"
+    attributes: tuple[str, ...] = ()
+
+
+PLAIN = CellStyle()
+Cell = tuple[str, CellStyle]
+"""A character with its look; the second cell of a wide character holds an empty text."""
+
+_UNKNOWN: Cell = ("\0", PLAIN)
+
+
+def cell_style_of_paint(paint: Paint) -> CellStyle:
+    """Give the look of one paint of a palette."""
+    flags = (("1", paint.bold), ("2", paint.dim), ("4", paint.underline), ("7", paint.reverse))
+    return CellStyle(
+        fg="39" if paint.fg is None else colour(paint.fg, 30),
+        bg="49" if paint.bg is None else colour(paint.bg, 40),
+        attributes=tuple(code for code, wanted in flags if wanted),
+    )
+
+
+def colour(index: int, base: int) -> str:
+    """Write a colour of the 256: the first 16 by their short codes. `base` is 30 for text, 40 for the ground."""
+    if index < 8:
+        return str(base + index)
+    return str(base + 60 + index - 8) if index < 16 else f"{base + 8};5;{index}"
+
+
+@dataclass(slots=True)
+class ShadowScreen:
+    """What the terminal shows now, as far as we have told it."""
+
+    width: int
+    height: int
+    cells: list[list[Cell]] = field(default_factory=list)
+    wanted: list[list[Cell]] = field(default_factory=list)
+    dirty: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.forget()
+        self.wanted = [[(" ", PLAIN)] * self.width for _ in range(self.height)]
+
+    def forget(self) -> None:
+        """Take it that nothing is known of the terminal: the next frame sends every cell."""
+        self.cells = [[_UNKNOWN] * self.width for _ in range(self.height)]
+        self.dirty = set(range(self.height))
+
+    def put(self, x: int, y: int, pieces: Iterable[tuple[str, CellStyle]], end: int) -> None:
+        """Write pieces of text from a cell on, up to the cell `end`, which is not written."""
+        if not 0 <= y < self.height:
+            return
+        row = self.wanted[y]
+        limit = min(end, self.width)
+        if 0 < x < self.width and row[x][0] == "":
+            # The first half of a wide character would be left standing.
+            row[x - 1] = (" ", CellStyle("", row[x - 1][1].bg))
+        for text, look in pieces:
+            if text.isascii():
+                blank = _blank(look)
+                for char in text:
+                    if x >= limit:
+                        break
+                    row[x] = blank if char == " " else (char, look)
+                    x += 1
+                continue
+            for char in text:
+                width = char_width(char)
+                if x + width > limit:
+                    break
+                if width == 0:
+                    continue
+                row[x] = _blank(look) if char == " " else (char, look)
+                if width == 2:
+                    row[x + 1] = ("", look)
+                x += width
+        if x < self.width and row[x][0] == "":
+            row[x] = (" ", CellStyle("", row[x][1].bg))
+        self.dirty.add(y)
+
+    def flush(self) -> str:
+        """Give the bytes that make the terminal show what is wanted; empty when it does already."""
+        out: list[str] = []
+        pen = _Pen()
+        for y in sorted(self.dirty):
+            shown, wanted = self.cells[y], self.wanted[y]
+            if shown == wanted:
+                continue
+            for start, end in _changed_runs(shown, wanted):
+                pen.move(out, start, y)
+                for x in range(start, end):
+                    pen.draw(out, wanted[x], x)
+                pen.x = end
+                # At the right edge a terminal may hold the cursor back: its column is not to be relied on.
+                pen.known = end < self.width
+            self.cells[y] = list(wanted)
+        self.dirty.clear()
+        if out and pen.look != PLAIN:
+            out.append("\x1b[m")
+        return "".join(out)
+
+
+def _blank(look: CellStyle) -> Cell:
+    """Give a space in a look: unless it is underlined or reversed, nothing but its ground is seen."""
+    return (" ", look) if _SEEN & set(look.attributes) else (" ", CellStyle("", look.bg))
+
+
+_SEEN = {"4", "7"}
+
+
+def _changed_runs(shown: list[Cell], wanted: list[Cell]) -> list[tuple[int, int]]:
+    """List runs of changed cells as (start, end), joining those that lie close together."""
+    runs: list[tuple[int, int]] = []
+    for x, (old, new) in enumerate(zip(shown, wanted, strict=True)):
+        if old == new:
+            continue
+        start = x - 1 if x and wanted[x][0] == "" else x
+        end = x + 2 if x + 1 < len(wanted) and wanted[x + 1][0] == "" else x + 1
+        if runs and start - runs[-1][1] <= GAP:
+            runs[-1] = (runs[-1][0], max(end, runs[-1][1]))
+        else:
+            runs.append((start, end))
+    return runs
+
+
+@dataclass(slots=True)
+class _Pen:
+    """Where the terminal's cursor is and how it writes, to send the shortest way to the next."""
+
+    x: int = 0
+    y: int = -1
+    known: bool = False
+    look: CellStyle = PLAIN
+
+    def move(self, out: list[str], x: int, y: int) -> None:
+        if self.known and y == self.y:
+            if x != self.x:
+                out.append(f"\x1b[{x - self.x}C" if x - self.x > 1 else "\x1b[C")
+        else:
+            out.append(f"\x1b[{y + 1};{x + 1}H" if x else f"\x1b[{y + 1}H")
+        self.x, self.y, self.known = x, y, True
+
+    def draw(self, out: list[str], cell: Cell, x: int) -> None:
+        text, look = cell
+        if not look.fg and not _SEEN & set(self.look.attributes):
+            look = self.look._replace(bg=look.bg)
+        if look != self.look:
+            out.append(_change(self.look, look))
+            self.look = look
+        out.append(text)
+
+
+def _change(old: CellStyle, new: CellStyle) -> str:
+    """Write the SGR that turns one look into another; attributes can only be added, so losing one starts anew."""
+    if old.attributes != new.attributes and not set(old.attributes) <= set(new.attributes):
+        codes = ["", *new.attributes]
+        old = PLAIN
+    else:
+        codes = [code for code in new.attributes if code not in old.attributes]
+    if new.fg and old.fg != new.fg:
+        codes.append(new.fg)
+    if old.bg != new.bg:
+        codes.append(new.bg)
+    return f"\x1b[{';'.join(codes)}m"
+
+
+def put_line(
+    shadow: ShadowScreen, palette: Palette, y: int, content: Line, *, chosen: bool = False, band: bool = False
+) -> None:
+    """Write a line of tones into a shadow: what the first picture, drawn before Textual is there, is made with."""
+    looks = ((span.text, cell_style_of_paint(palette.paint(span.tone, chosen=chosen, band=band))) for span in content)
+    shadow.put(0, y, looks, shadow.width)

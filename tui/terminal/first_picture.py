@@ -1,0 +1,77 @@
+"""The first picture: written before Textual is imported, and known to the cell diff, so that nothing is sent twice."""
+
+import os
+import shutil
+import sys
+import termios
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Self
+
+from tui.presentation.screen_content.banner_footer import ConsoleIdentity
+from tui.presentation.screen_content.first_picture import first_picture_lines
+from tui.presentation.styling.glyphs import choose_glyphs
+from tui.presentation.styling.palette import choose_palette
+from tui.presentation.view.ledger_view import LedgerView
+from tui.terminal.cell_diff import ShadowScreen, put_line
+
+ENTER = "\x1b[?1049h\x1b[?25l"
+LEAVE = "\x1b[m\x1b[?25h\x1b[?1049l"
+
+
+class FirstPicture:
+    """Holds the terminal from the first picture until Textual takes it; gives it back if that never happens."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = environ
+        self._before: list[object] | None = None
+        self.shadow: ShadowScreen | None = None
+        self.handed_over = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def draw(self, place: ConsoleIdentity, world: LedgerView) -> None:
+        """Draw the tree as it was known last."""
+        width, height = shutil.get_terminal_size()
+        palette, glyphs = choose_palette(self._environ), choose_glyphs(self._environ)
+        shadow = ShadowScreen(width, height)
+        for y, row in enumerate(
+            first_picture_lines(place, world, width=width, height=height, glyphs=glyphs, now=time.time())
+        ):
+            put_line(shadow, palette, y, row.line, chosen=row.chosen, band=row.band)
+        self._be_quiet()
+        self._write(ENTER + shadow.flush())
+        self.shadow = shadow
+
+    def _be_quiet(self) -> None:
+        """Keep what is typed meanwhile from being echoed into the picture."""
+        try:
+            self._before = termios.tcgetattr(0)
+            quiet = termios.tcgetattr(0)
+            quiet[3] &= ~(termios.ECHO | termios.ICANON)
+            termios.tcsetattr(0, termios.TCSANOW, quiet)
+        except termios.error:
+            self._before = None
+
+    def hand_over(self) -> None:
+        """Put the terminal's settings back, for Textual to remember and to change by its own means."""
+        self.handed_over = True
+        if self._before is not None:
+            termios.tcsetattr(0, termios.TCSANOW, self._before)  # type: ignore[arg-type]  # what tcgetattr gave
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.shadow is not None and not self.handed_over:
+            self.hand_over()
+            self._write(LEAVE)
+
+    @staticmethod
+    def _write(text: str) -> None:
+        stream = sys.__stderr__
+        assert stream is not None
+        data = text.encode(stream.encoding or "utf-8", "replace")
+        while data:
+            data = data[os.write(stream.fileno(), data) :]

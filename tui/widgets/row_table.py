@@ -1,0 +1,132 @@
+"""A table of thousands of rows on the Line API: rows are drawn when seen and kept by content.
+
+The cursor is an id, never an index.
+"""
+
+from collections.abc import Callable, Sequence
+
+from textual.geometry import Region, Size
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from tui.presentation.styling.styled_text import EMPTY, Line, Span, Tone
+from tui.widgets.textual_strips import StripPainter
+
+MarkOf = Callable[[str], tuple[str, Tone]]
+CACHE = 512
+
+
+class RowTable(ScrollView):
+    """Rows by id; the content of a row comes from a function that is asked for visible rows alone."""
+
+    can_focus = False
+
+    def __init__(self, painter: StripPainter, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.painter = painter
+        self.ids: Sequence[str] = ()
+        self.cursor_id: str | None = None
+        self.top = 0
+        self.active = True
+        """Whether the cursor is drawn: only in the pane that has the keys."""
+        self.empty: tuple[Line, ...] = ()
+        """What stands there while there are no rows."""
+        self._places: dict[str, int] = {}
+        self._line_of: Callable[[str], Line] = lambda _: EMPTY
+        self._head: Line = EMPTY
+        self._strips: dict[tuple[Line, bool, int], Strip] = {}
+        self._drawn: dict[int, tuple[Line, bool]] = {}
+
+    def on_resize(self) -> None:
+        self._strips.clear()
+        self._reveal()
+
+    def show(self, ids: Sequence[str], line_of: Callable[[str], Line], head: Line) -> None:
+        """Take new rows; only lines whose picture differs are drawn again.
+
+        A cursor whose row is gone moves to its neighbour.
+        """
+        old_place = self._places.get(self.cursor_id or "", 0)
+        self._line_of = line_of
+        if head != self._head:
+            self._head = head
+            self.refresh(Region(0, 0, self.size.width, 1))
+        if ids is not self.ids:
+            self.ids = ids
+            self._places = {row: index for index, row in enumerate(ids)}
+        if self.cursor_id not in self._places:
+            self.cursor_id = ids[min(old_place, len(ids) - 1)] if ids else None
+        self._reveal()
+        self.repaint_changed()
+
+    def repaint_changed(self) -> None:
+        """Draw again the visible lines that differ from what was drawn last."""
+        for y in range(1, self.size.height):
+            if self._picture(y) != self._drawn.get(y):
+                self.refresh(Region(0, y, self.size.width, 1))
+
+    def _picture(self, y: int) -> tuple[Line, bool]:
+        index = self.top + y - 1
+        if not self.ids:
+            return (self.empty[index] if index < len(self.empty) else EMPTY), False
+        if not 0 <= index < len(self.ids):
+            return EMPTY, False
+        row = self.ids[index]
+        return self._line_of(row), self.active and row == self.cursor_id
+
+    def render_line(self, y: int) -> Strip:
+        width = self.size.width
+        if y == 0:
+            return self.painter.strip(self._head, width)
+        picture = self._picture(y)
+        self._drawn[y] = picture
+        content, chosen = picture
+        key = (content, chosen, width)
+        strip = self._strips.get(key)
+        if strip is None:
+            if len(self._strips) > CACHE:
+                self._strips.clear()
+            strip = self._strips[key] = self.painter.strip(content, width, chosen=chosen)
+        return strip
+
+    @property
+    def cursor(self) -> int:
+        """Place of the cursor's row, 0 when there is none."""
+        return self._places.get(self.cursor_id or "", 0)
+
+    @property
+    def page(self) -> int:
+        """Rows that fit below the heading."""
+        return max(self.size.height - 1, 1)
+
+    def move_to(self, index: int) -> None:
+        """Put the cursor on the row at an index, or on the nearest one."""
+        if not self.ids:
+            return
+        self.cursor_id = self.ids[min(max(index, 0), len(self.ids) - 1)]
+        self._reveal()
+        self.repaint_changed()
+
+    def choose(self, row: str) -> bool:
+        """Put the cursor on a row by id; False when it is not shown."""
+        if row not in self._places:
+            return False
+        self.move_to(self._places[row])
+        return True
+
+    def _reveal(self) -> None:
+        """Scroll as little as the cursor needs, and leave no empty lines below while there are rows above."""
+        page, place = self.page, self.cursor
+        top = min(max(self.top, place - page + 1), place)
+        self.top = max(min(top, len(self.ids) - page), 0)
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        return len(self.ids) + 1
+
+
+def with_gutter(content: Line, sign: str, tone: Tone) -> Line:
+    """Put a mark into the two free cells at the left of a row."""
+    if not content:
+        return content
+    first, *rest = content
+    return (Span(sign, tone), Span(first.text[len(sign) :], first.tone), *rest)
