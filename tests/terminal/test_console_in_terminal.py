@@ -7,6 +7,7 @@ import signal
 import pytest
 
 from tests.terminal.pseudo_terminal import Terminal, console
+from tui.screens.home import RESTS_S
 
 pytestmark = pytest.mark.terminal
 
@@ -37,17 +38,25 @@ def test_nothing_is_sent_while_nothing_changes(width: int, height: int, bound: i
         assert terminal.pump(5.0) == 0
 
 
-@pytest.mark.parametrize(("width", "height"), [(80, 24), (200, 60)])
-def test_a_cursor_key_and_the_end_of_a_dialog_stay_within_their_bytes(width: int, height: int) -> None:
+@pytest.mark.parametrize(("width", "height", "bound"), [(80, 24, 1_000), (200, 60, 2_000)])
+def test_a_cursor_key_stays_within_its_bytes(width: int, height: int, bound: int) -> None:
+    """On a wide terminal the inspector follows the cursor, and its lines count as well."""
     with console(width, height, "--still") as terminal:
         ready(terminal)
         for _ in range(8):
-            terminal.quiet()
             before = terminal.received
             terminal.send("j")
-            # The inspector of a wide terminal follows later, when the cursor rests.
             terminal.wait(lambda text, before=before: terminal.received > before)
-            assert terminal.received - before <= 1000
+            terminal.quiet(RESTS_S + 0.6)
+            assert terminal.received - before <= bound
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (200, 60)])
+def test_the_end_of_a_dialog_stays_within_its_bytes(width: int, height: int) -> None:
+    with console(width, height, "--still") as terminal:
+        ready(terminal)
+        terminal.send("jjjjjjjj")
+        terminal.quiet(RESTS_S + 0.6)
         terminal.send("T")
         terminal.wait(lambda text: "STOP " in text)
         terminal.quiet()

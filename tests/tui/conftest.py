@@ -3,6 +3,7 @@
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -79,7 +80,8 @@ class ScriptedAgent:
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
-        with connection, connection.makefile("rb") as incoming:
+        # A caller that is interrupted hangs up between two frames.
+        with suppress(BrokenPipeError, ConnectionResetError), connection, connection.makefile("rb") as incoming:
             if _read(incoming) is None:
                 return
             connection.sendall(framing.encode_frame({"hello": self.hello}))

@@ -4,6 +4,7 @@ import pytest
 
 from tests.terminal.in_memory_backend import FakeOperations
 from tests.tui.console_harness import Console, in_console
+from tui.screens.home import RESTS_S, HomeScreen
 
 
 async def find(console: Console, table: str) -> None:
@@ -120,6 +121,25 @@ def test_a_key_just_pressed_keeps_every_row_in_its_place() -> None:
         assert console.page.table.ids[0] == "till"
 
     in_console(scenario)
+
+
+def test_the_inspector_waits_for_a_cursor_that_rests() -> None:
+    async def scenario(console: Console) -> None:
+        page = console.page
+        assert isinstance(page, HomeScreen)
+        await console.world()
+        before = console.lines(page.inspector)
+        console.pass_time(1.0)
+        for _ in range(4):
+            await console.pilot.press("j")
+            console.pass_time(RESTS_S / 8)
+            await console.world()
+        assert console.lines(page.inspector) == before
+        console.pass_time(RESTS_S)
+        await console.world()
+        assert page.table.cursor_id in console.lines(page.inspector) != before
+
+    in_console(scenario, size=(200, 60))
 
 
 def test_the_cursor_stays_on_its_statement_when_rows_move() -> None:
