@@ -26,7 +26,7 @@ class AuditWrites(AuditReads, LedgerWrites):
             return insert(connection, "command", values_by_column(command, without=("id",)))
 
     def end_command(self, command_id: int, *, outcome: str, ended_at: float, took_ms: int, detail: str = "") -> None:
-        """Say how a command ended."""
+        """Describe how a command ended."""
         with self._transaction() as connection:
             connection.execute(
                 "UPDATE command SET outcome = ?, ended_at = ?, took_ms = ?, detail = ? WHERE id = ?",

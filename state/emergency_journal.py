@@ -39,7 +39,7 @@ class EmergencyJournal:
             return entries
 
     def waits(self) -> bool:
-        """Whether there may be entries to take; cheap enough for every round."""
+        """Return whether there may be entries to take; cheap enough for every round."""
         return bool(self._kept) or self._path.exists()
 
     @contextmanager

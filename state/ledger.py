@@ -51,7 +51,7 @@ class Ledger(
         self._file = _identity(path)
 
     def is_in_place(self) -> bool:
-        """Whether its path still leads to the file that was opened; taken as so while nobody can look."""
+        """Return whether its path still leads to the file that was opened; taken as so while nobody can look."""
         try:
             return _identity(self.path) == self._file
         except (FileNotFoundError, NotADirectoryError):
@@ -60,7 +60,7 @@ class Ledger(
             return True
 
     def data_version(self) -> int:
-        """Give a number that grows with every change to deployments or measurements."""
+        """Return a number that grows with every change to deployments or measurements."""
         return self._changed
 
     def close(self) -> None:
@@ -141,7 +141,7 @@ class LedgerReader(
             pass
 
     def data_version(self) -> int:
-        """Give a number that differs once anything was written; a few microseconds, to ask before each frame."""
+        """Return a number that differs once anything was written; a few microseconds, to ask before each frame."""
         with self._connected() as connection:
             (version,) = connection.execute("PRAGMA data_version").fetchone()
         return self._opened << 32 | int(version)

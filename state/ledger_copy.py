@@ -24,7 +24,7 @@ class LedgerCopy:
             raise
 
     def fresh(self) -> bool:
-        """Whether the ledger has not changed since the copy was made."""
+        """Return whether the ledger has not changed since the copy was made."""
         return self._stamps == self._stamped()
 
     def remove(self) -> None:

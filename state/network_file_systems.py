@@ -36,7 +36,7 @@ def file_system(path: Path, mounts: Iterable[str]) -> str:
 
 
 def is_network(kind: str) -> bool:
-    """Whether a file system type is served over a network; FUSE counts unless it is known to be local."""
+    """Return whether a file system type is served over a network; FUSE counts unless it is known to be local."""
     name = kind.removeprefix("fuse.")
     return name in _NETWORK or (
         kind.startswith("fuse.") and name not in {"fuse-overlayfs", "ntfs-3g", "bindfs", "lxcfs"}

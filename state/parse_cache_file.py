@@ -38,7 +38,7 @@ class ParseCacheFile:
         self._version = readers_version() if version is None else version
 
     def load(self) -> ParseCache:
-        """Give what is known; empty where nothing can be read."""
+        """Return what is known; empty where nothing can be read."""
         if not self._version or not _is_ours(self._path):
             return ParseCache()
         try:
@@ -144,7 +144,7 @@ def _open(path: str, mode: str) -> sqlite3.Connection:
 
 
 def _is_ours(path: str) -> bool:
-    """Whether the file is this user's own: facts decide what a plan does."""
+    """Return whether the file is this user's own: facts decide what a plan does."""
     try:
         return os.stat(path).st_uid == os.getuid()
     except OSError:

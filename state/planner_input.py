@@ -62,7 +62,7 @@ def _observe(every: list[Deployment], figures: Mapping[tuple[TableName, int], Ta
 
 
 def _spare(d: Deployment) -> OrphanVersion:
-    """Give a version that never served; one that was made and never started has no query, whatever is wanted."""
+    """Return a version that never served; one that was made and never started has no query, whatever is wanted."""
     begun = d.started_at is not None
     return OrphanVersion(d.version, d.revision, d.bindings, begun and _in_service(d), d.checkpoint_ok, begun)
 

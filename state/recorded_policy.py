@@ -23,7 +23,7 @@ class PolicyReads(LedgerReads):
         return self._row(PolicyRow, "SELECT * FROM policy WHERE status = ?", (WAITING,))
 
     def recorded_policy(self) -> Policy | None:
-        """Give the policy in force as the planner takes it."""
+        """Return the policy in force as the planner takes it."""
         row = self.policy_in_force()
         return policy_of(row) if row else None
 

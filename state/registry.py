@@ -94,7 +94,7 @@ class RegistryReads(LedgerReads):
         return self._row(Deployment, f'{_DEPLOYMENT} WHERE "table" = ? AND active', (table,))
 
     def highest_version(self, table: TableName) -> int:
-        """Give the highest version number ever used, 0 when the table never was deployed."""
+        """Return the highest version number ever used, 0 when the table never was deployed."""
         sql = 'SELECT coalesce(max(version), 0) FROM deployment WHERE "table" = ?'
         return int(self._values(sql, (table,))[0][0])
 
@@ -104,7 +104,7 @@ class RegistryReads(LedgerReads):
         return tuple([_line(*values) for values in found])
 
     def changed_since(self, change: int) -> tuple[int, tuple[StatementLine, ...]]:
-        """List what changed after `change` (0: all, also deleted), and give the number to ask from next.
+        """List what changed after `change` (0: all, also deleted), and return the number to ask from next.
 
         Costs by what changed, not by how many there are.
         """
@@ -136,12 +136,12 @@ class RegistryWrites(RegistryReads, LedgerWrites):
         return found
 
     def heartbeat(self, at: float) -> None:
-        """Say that the agent is alive: the age of all data is counted from here."""
+        """Report that the agent is alive: the age of all data is counted from here."""
         with self._transaction() as connection:
             connection.execute("UPDATE facts SET agent_seen_at = ?", (at,))
 
     def put_agent(self, pid: int | None, started_at: float | None) -> None:
-        """Say which process serves the environment; None when it ends."""
+        """Return which process serves the environment; None when it ends."""
         with self._transaction() as connection:
             connection.execute("UPDATE facts SET agent_pid = ?, agent_started_at = ?", (pid, started_at))
 
@@ -184,7 +184,7 @@ class RegistryWrites(RegistryReads, LedgerWrites):
                 self._serve(connection, table, version)
 
     def tombstone(self, table: TableName, version: int, *, drop_after: float, trash: str) -> None:
-        """Say that a version is deleted and where its files wait until `drop_after`."""
+        """Report that a version is deleted and where its files wait until `drop_after`."""
         with self._registering() as connection:
             connection.execute(
                 "UPDATE deployment SET active = 0, wanted = 'stopped', state = 'absent', drop_after = ?, trash = ?, "
@@ -193,7 +193,7 @@ class RegistryWrites(RegistryReads, LedgerWrites):
             )
 
     def purged(self, table: TableName, version: int, at: float) -> None:
-        """Say that a deleted version's files are gone."""
+        """Report that a deleted version's files are gone."""
         with self._registering() as connection:
             connection.execute(
                 "UPDATE deployment SET trash = '', purged_at = ? WHERE \"table\" = ? AND version = ?",
@@ -267,7 +267,7 @@ class InventoryReads(LedgerReads):
     """Reads over all tables at once, without their texts."""
 
     def serving(self) -> Mapping[TableName, ServingVersion]:
-        """Give the active version of every table, else its newest; by name, 10 µs each."""
+        """Return the active version of every table, else its newest; by name, 10 µs each."""
         found: dict[TableName, ServingVersion] = {}
         rows = self._values(_SERVING)
         # One document of all bindings: a third of the time of one for each row.
@@ -282,5 +282,5 @@ class InventoryReads(LedgerReads):
         return found
 
     def failures(self) -> Mapping[tuple[TableName, int], tuple[str, str]]:
-        """Give class and text of the last error, by table and version; versions without one are left out."""
+        """Return class and text of the last error, by table and version; versions without one are left out."""
         return {(table, version): (kind, text) for table, version, kind, text in self._values(_FAILURES)}

@@ -18,7 +18,7 @@ Value = str | int | float | bytes | None
 
 
 def sqlite_value(value: object) -> Value:
-    """Give a field's value as SQLite stores it."""
+    """Return a field's value as SQLite stores it."""
     match value:
         case None | str() | int() | float():
             return value
@@ -33,7 +33,7 @@ def sqlite_value(value: object) -> Value:
 
 
 def values_by_column(row: object, *, without: Iterable[str] = ()) -> dict[str, Value]:
-    """Give a row as column → value, leaving out the named fields."""
+    """Return a row as column → value, leaving out the named fields."""
     left_out = frozenset(without)
     return {name: sqlite_value(getattr(row, name)) for name in field_names(type(row)) if name not in left_out}
 

@@ -47,7 +47,7 @@ def sqlite_errors_translated(path: Path) -> Iterator[None]:
 
 
 def ledger_unavailable(path: Path, error: sqlite3.DatabaseError) -> LedgerUnavailable:
-    """Say what SQLite's error means for the ledger and what to do."""
+    """Describe what SQLite's error means for the ledger and what to do."""
     name = str(getattr(error, "sqlite_errorname", ""))
     for prefix, what, remedy in _REMEDIES:
         if name.startswith(prefix):

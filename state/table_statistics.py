@@ -25,7 +25,7 @@ class TableStatisticsReads(LedgerReads):
     """Reads of figures."""
 
     def figures(self, of: TableName | None = None) -> dict[tuple[TableName, int], TableStatistics]:
-        """Give what is known of every version that is not deleted, by table and version; 0 is an external table.
+        """Return what is known of every version that is not deleted, by table and version; 0 is an external table.
 
         Of one table only, or of all; 3 µs each.
         """

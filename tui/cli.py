@@ -32,7 +32,7 @@ def main() -> int:
 
 
 def find_misplaced() -> str:
-    """Say which package would come from elsewhere, naming both places; empty when all four lie under one parent."""
+    """Return which package would come from elsewhere, naming both places; empty when all four lie under one parent."""
     ours = Path(__file__).resolve().parent.parent
     for name in PACKAGES:
         found = find_spec(name)

@@ -24,7 +24,7 @@ class Change:
 
 
 def unproven_change(why: str) -> Change:
-    """Give the change of which nothing is known but that there is one."""
+    """Return the change of which nothing is known but that there is one."""
     return Change("6a", Action.REBUILD, (why,), classified=False)
 
 
@@ -48,12 +48,14 @@ def classify(old: Revision, new: Revision) -> Change:
 
 
 def rows_between(old: Revision, new: Revision) -> frozenset[str]:
-    """Give the row of every difference between two revisions, not of the most severe one alone."""
+    """Return the row of every difference between two revisions, not of the most severe one alone."""
     return frozenset(row for row, _ in revision_differences(old, new))
 
 
 def keeps_names(revision: Revision) -> bool:
-    """Whether its checkpoint has kept offsets by the names of its sources since the first start (spark.md §2)."""
+    """Return whether its checkpoint has kept offsets by the names of its sources since the first start (spark.md
+    §2).
+    """
     conf = dict(revision.pool.conf) if revision.pool is not None else {}
     return (conf.get(_EVOLUTION, "").lower(), conf.get(_OFFSET_LOG)) == ("true", "2")
 
@@ -71,7 +73,7 @@ def classify_set(old: Mapping[TableName, Revision], new: Mapping[TableName, Revi
 
 
 def most_severe(changes: Mapping[TableName, Change]) -> Change:
-    """Give the change of statements that are deployed together: the worst of them, with the evidence of all."""
+    """Return the change of statements that are deployed together: the worst of them, with the evidence of all."""
     if len(changes) == 1:
         return next(iter(changes.values()))
     by_severity = sorted(changes.items(), key=lambda item: -ROWS_BY_SEVERITY.index(item[1].row))

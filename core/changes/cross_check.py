@@ -92,7 +92,7 @@ def question_of(new: Revision, old: Revision | None, *, declared: DdlOf, deploye
 
 
 def cross_checked(change: Change, answer: AnalysisAnswer | None, *, new: Revision, old: Revision | None) -> Change:
-    """Give the change with Spark's answer; where the two disagree it is treated as the worst, row 6a.
+    """Return the change with Spark's answer; where the two disagree it is treated as the worst, row 6a.
 
     Spark is never taken to make a change milder: that it sees no difference only confirms row 1.
     """
@@ -146,7 +146,7 @@ def _side(parsed: ParsedStatement, ddl_of: DdlOf) -> AnalysedRevision | None:
 
 
 def _written(parsed: ParsedStatement) -> str:
-    """Give the query with STREAM before each table that streams without it; compiling would load the parser."""
+    """Return the query with STREAM before each table that streams without it; compiling would load the parser."""
     text = parsed.select
     for read in sorted((read for read in parsed.reads if read.implied), key=lambda read: -read.start):
         text = f"{text[: read.start]}STREAM {text[read.start :]}"

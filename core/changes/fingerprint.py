@@ -44,7 +44,7 @@ class Fingerprints:
     """Name and address; empty where it is not known."""
 
     def as_json(self) -> dict[str, str | None]:
-        """Give the hashes by name, null for what is not known."""
+        """Return the hashes by name, null for what is not known."""
         return {name: value or None for name, value in asdict(self).items()}
 
 

@@ -41,17 +41,17 @@ _SECRET = re.compile("(?i)secret|password|token|access[.]?key")
 
 
 def is_pinned(key: str) -> bool:
-    """Whether a checkpoint keeps the value of its first start."""
+    """Return whether a checkpoint keeps the value of its first start."""
     return key in PINNED
 
 
 def is_restartable(key: str) -> bool:
-    """Whether a restart with another value surely gives the same rows."""
+    """Return whether a restart with another value surely gives the same rows."""
     return key.startswith(_RESTARTABLE)
 
 
 def recorded_pool(pool: Pool) -> Pool:
-    """Give what is kept of a pool in ledger and plans: settings that can change a row or a state, and no secret.
+    """Return what is kept of a pool in ledger and plans: settings that can change a row or a state, and no secret.
 
     Compare two pools by what this gives of both. A token may be part of a URL (`sc://host:port/;token=T`, the guide of
     Spark Connect); what Spark itself would hide is told by its default of `spark.redaction.regex` (4.2.0).
@@ -61,7 +61,9 @@ def recorded_pool(pool: Pool) -> Pool:
 
 
 def pool_at_start(now: Pool, before: Pool | None) -> Pool:
-    """Give what is recorded at a start: all as it is now, but the settings that the checkpoint has kept from before."""
+    """Return what is recorded at a start: all as it is now,
+    but the settings that the checkpoint has kept from before.
+    """
     kept = recorded_pool(now)
     if before is None:
         return kept

@@ -23,7 +23,7 @@ RATE_LIMITS = frozenset(
 
 
 def revision_differences(old: Revision, new: Revision) -> Iterator[RevisionDifference]:
-    """Give every difference; a text that differs without any other is row 1."""
+    """Return every difference; a text that differs without any other is row 1."""
     grown = len(new.ddl.columns) > len(old.ddl.columns)
     yield from _column_findings(old.ddl.columns, new.ddl.columns)
     yield from _sink_findings(old, new)
@@ -43,7 +43,9 @@ def revision_differences(old: Revision, new: Revision) -> Iterator[RevisionDiffe
 
 
 def _differ_in_qualifiers(old: Revision, new: Revision) -> bool:
-    """Whether two texts mean the same once every column's table is named, as far as the parents' columns are known."""
+    """Return whether two texts mean the same once every column's table is named,
+    as far as the parents' columns are known.
+    """
     if old.parsed is None or new.parsed is None or old.parsed.canonical == new.parsed.canonical:
         return False
     if not (old.parents and new.parents):
@@ -102,7 +104,7 @@ def _type_findings(
 
 
 def _retyped(was: str, now: str, into: str) -> str:
-    """Say how an expression may write another type than `into`, which is empty where no DDL is known."""
+    """Describe how an expression may write another type than `into`, which is empty where no DDL is known."""
     from core.sql.comparison.expression_types import expression_type
 
     kind, before = expression_type(now), expression_type(was)
@@ -218,7 +220,7 @@ def _moved(before: Sequence[TableRead], after: Sequence[TableRead]) -> str:
 
 
 def _reorders(old: ParsedStatement, new: ParsedStatement) -> bool:
-    """Whether text order says nothing of the order in which Spark numbers the sources: they stand in a WITH."""
+    """Return whether text order says nothing of the order in which Spark numbers the sources: they stand in a WITH."""
     return any(re.match(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*with\b", p.select, re.I | re.S) for p in (old, new))
 
 
@@ -325,7 +327,7 @@ def _delays(parsed: ParsedStatement) -> str:
 
 
 def _waters(parsed: ParsedStatement) -> str:
-    """Give the watermarks as the state names them, those of subqueries included; for people."""
+    """Return the watermarks as the state names them, those of subqueries included; for people."""
     return ", ".join(parsed.state.split("; watermark ")[1:]).replace("STREAM ", "") or "none"
 
 

@@ -37,7 +37,7 @@ class AnalysisQuestion:
         return hashlib.sha256(json.dumps(self.as_json(), sort_keys=True).encode()).hexdigest()
 
     def as_json(self) -> dict[str, Any]:
-        """Give the question as it goes over the socket; `question_from_json` is the inverse."""
+        """Return the question as it goes over the socket; `question_from_json` is the inverse."""
         return {"new": _side_as_json(self.new), "old": _side_as_json(self.old) if self.old else None}
 
 
@@ -104,7 +104,7 @@ class AnalysisAnswer:
     """True: both sides mean the same to Spark. False proves nothing. None without an old side."""
 
     def as_json(self) -> dict[str, Any]:
-        """Give the answer as it goes over the socket and into the ledger; `answer_from_json` is the inverse."""
+        """Return the answer as it goes over the socket and into the ledger; `answer_from_json` is the inverse."""
         return asdict(self)
 
 

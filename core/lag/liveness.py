@@ -41,12 +41,12 @@ class LivenessSigns:
 
 
 def allowed_silence_s(trigger_s: float) -> float:
-    """Give the silence up to which a statement needs no further sign."""
+    """Return the silence up to which a statement needs no further sign."""
     return max(3 * trigger_s, SILENT_S)
 
 
 def why_not_live(signs: LivenessSigns) -> str:
-    """Say why an active statement is not running; empty when it is."""
+    """Explain why an active statement is not running; empty when it is."""
     if signs.heard_s <= allowed_silence_s(signs.trigger_s) or signs.waits:
         return ""
     if not signs.in_batch:
@@ -59,13 +59,13 @@ def why_not_live(signs: LivenessSigns) -> str:
 
 
 def usual_batch_s(samples: Sequence[LagSample]) -> float | None:
-    """Give the median of the batches that were seen to read something; None when none was."""
+    """Return the median of the batches that were seen to read something; None when none was."""
     known = [sample.batch_ms / 1000 for sample in samples if sample.batch_ms and sample.in_rows_s != 0]
     return median(known) if known else None
 
 
 def is_catch_up_batch(samples: Sequence[LagSample], heard_at: float) -> bool:
-    """Whether the batch that began after `heard_at` has more to take than usual, or nobody knows what is usual.
+    """Return whether the batch that began after `heard_at` has more to take than usual, or nobody knows what is usual.
 
     `samples` oldest first. What waits is taken from the first one since, while only little has come on top of it.
     """

@@ -118,7 +118,9 @@ def _starving(parents: Sequence[UpstreamHealth], course: SampleSeries) -> str:
 
 
 def _works_off(movement: LagTrend, trigger_s: float, previous: str) -> bool:
-    """Whether a backlog keeps the word draining while nothing comes: to begin with, more than the last few batches."""
+    """Return whether a backlog keeps the word draining while nothing comes: to begin with,
+    more than the last few batches.
+    """
     if movement.trend is not Trend.DRAINING:
         return False
     return previous == Trend.DRAINING or (movement.eta_s or 0.0) > max(15.0, 3 * trigger_s)
@@ -178,7 +180,7 @@ def _movement(course: SampleSeries, trigger_s: float, previous: str, *, working:
 
 
 def _seconds_left(course: SampleSeries, recent: Sequence[tuple[float, float]], *, by_files: bool) -> float:
-    """Give how long a falling lag takes; by its files, a batch takes as long when there are half the rows in them."""
+    """Return how long a falling lag takes; by its files, a batch takes as long when there are half the rows in them."""
     files = dict(zip(course.at, course.files, strict=False)) if len(course.files) == len(course.at) else {}
     of_files = [(at, files[at]) for at, _ in recent if at in files]
     if by_files and (slope := _slope(of_files)) < 0:
@@ -187,7 +189,7 @@ def _seconds_left(course: SampleSeries, recent: Sequence[tuple[float, float]], *
 
 
 def _expected(course: SampleSeries, trigger_s: float, *, working: bool) -> tuple[float, float]:
-    """Give the noise, and what may be pending right after a commit while the statement keeps up."""
+    """Return the noise, and what may be pending right after a commit while the statement keeps up."""
     blur_s = max(course.interval_s, course.usual_gap_s)
     noise = max(1.0, course.arriving() * blur_s)
     if not working:

@@ -231,7 +231,7 @@ class LineNumbers:
         self._breaks = [at for at, char in enumerate(table.facts.select) if char == "\n"]
 
     def of(self, offset: int) -> int:
-        """Give the line in the file, from 1."""
+        """Return the line in the file, from 1."""
         return self._first + bisect_left(self._breaks, offset)
 
 

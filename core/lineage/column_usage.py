@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def column_reference_lines(column: str, parent: TableName, reader: Table, tables: Mapping[TableName, Table]) -> str:
-    """Say where a reader's declared text references a column of a parent: `dml.x.sql:3,7`; empty means nowhere.
+    """Return where a reader's declared text references a column of a parent: `dml.x.sql:3,7`; empty means nowhere.
 
     The parent need not declare the column any more; `tables` are those of the project.
     """
@@ -33,7 +33,7 @@ def column_reference_lines(column: str, parent: TableName, reader: Table, tables
 
 
 def reference_lines_in(found: "StatementLineage", columns: Iterable[str], parent: TableName, reader: Table) -> str:
-    """Say where a statement that was followed references any of a parent's columns; empty means nowhere."""
+    """Return where a statement that was followed references any of a parent's columns; empty means nowhere."""
     assert reader.facts is not None and reader.dml is not None, f"{reader.name} is external and reads nothing"
     offsets = {offset for column in columns for offset in _references(column.lower(), parent, reader, found)}
     lines = sorted({line_of(reader.dml.text, reader.facts, offset) for offset in offsets})
@@ -94,7 +94,9 @@ def column_uses_downstream(tracer: LineageTracer, at: ColumnOrigin) -> Mapping[T
 
 
 def column_uses_of_readers(tracer: LineageTracer, table: TableName) -> Mapping[str, Mapping[TableName, str]]:
-    """Give for each column of a declared table the readers that use it, with the place; each statement is read once."""
+    """Return for each column of a declared table the readers that use it, with the place;
+    each statement is read once.
+    """
     readers = [(reader, tracer.follow(reader)) for reader in tracer.readers(table)]
     found: dict[str, dict[TableName, str]] = {}
     for column in tracer.columns(table):
@@ -104,7 +106,7 @@ def column_uses_of_readers(tracer: LineageTracer, table: TableName) -> Mapping[s
 
 
 def _made(found: StatementLineage, parent: TableName, columns: set[str]) -> set[str]:
-    """Give the columns that a statement makes from some of a parent's, with those that it may make from them."""
+    """Return the columns that a statement makes from some of a parent's, with those that it may make from them."""
     if not found.outputs:
         # A statement that cannot be followed at all may make anything of it.
         return {each.within.lower() for each in found.unresolved}

@@ -35,31 +35,31 @@ class TableGraph:
         self._children = {t: tuple(sorted(found)) for t, found in children.items()}
 
     def tables(self) -> tuple[TableName, ...]:
-        """Give every node."""
+        """Return every node."""
         return tuple(sorted(self._parents))
 
     def parents(self, table: TableName) -> tuple[TableEdge, ...]:
-        """Give what a table reads; nothing for a table that is not in the graph."""
+        """Return what a table reads; nothing for a table that is not in the graph."""
         return self._parents.get(table, ())
 
     def children(self, table: TableName) -> tuple[TableName, ...]:
-        """Give who reads a table, streamed or static."""
+        """Return who reads a table, streamed or static."""
         return self._children.get(table, ())
 
     def ancestors(self, *tables: TableName) -> frozenset[TableName]:
-        """Give everything above, without the tables themselves unless they are above each other."""
+        """Return everything above, without the tables themselves unless they are above each other."""
         return self._reach(tables, lambda table: tuple(edge.parent for edge in self.parents(table)))
 
     def descendants(self, *tables: TableName) -> frozenset[TableName]:
-        """Give everything below, without the tables themselves unless they are below each other."""
+        """Return everything below, without the tables themselves unless they are below each other."""
         return self._reach(tables, self.children)
 
     def cycles(self) -> tuple[tuple[TableName, ...], ...]:
-        """Give one cycle per knot, each in reading order from its first name; empty when there is an order."""
+        """Return one cycle per knot, each in reading order from its first name; empty when there is an order."""
         return cycles({table: tuple(edge.parent for edge in edges) for table, edges in self._parents.items()})
 
     def generations(self) -> tuple[tuple[TableName, ...], ...]:
-        """Give topological generations, sources first, each sorted; raises AssertionError where there is a cycle."""
+        """Return topological generations, sources first, each sorted; raises AssertionError where there is a cycle."""
         parents = {table: tuple(edge.parent for edge in edges) for table, edges in self._parents.items()}
         found, knotted = _generations(parents)
         assert not knotted, cycles(parents)
@@ -87,12 +87,12 @@ def table_graph(project: Project) -> TableGraph:
 
 
 def edges_of(table: Table) -> tuple[TableEdge, ...]:
-    """Give a declared table's readings, none for an external one."""
+    """Return a declared table's readings, none for an external one."""
     return tuple(TableEdge(read.table, table.name, read.streaming) for read in table.facts.reads) if table.facts else ()
 
 
 def levels(parents_by_table: Mapping[TableName, Sequence[TableName]]) -> dict[TableName, int] | None:
-    """Give each table its topological generation, 0 first; None where there is a cycle."""
+    """Return each table its topological generation, 0 first; None where there is a cycle."""
     found, knotted = _generations(parents_by_table)
     return None if knotted else {table: level for level, tables in enumerate(found) for table in tables}
 
@@ -134,7 +134,7 @@ def _shortest_cycle(knot: Any, first: TableName) -> tuple[TableName, ...]:
 def _generations(
     parents_by_table: Mapping[TableName, Sequence[TableName]],
 ) -> tuple[tuple[tuple[TableName, ...], ...], frozenset[TableName]]:
-    """Give topological generations, sources first, each sorted, and the tables that stand in or below a knot."""
+    """Return topological generations, sources first, each sorted, and the tables that stand in or below a knot."""
     waits = {table: set(parents) for table, parents in parents_by_table.items()}
     children: dict[TableName, list[TableName]] = {}
     for table, parents in waits.items():

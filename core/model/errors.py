@@ -12,7 +12,7 @@ class HeadgateError(Exception):
         self.remedy = remedy
 
     def as_json(self) -> dict[str, str]:
-        """Give the error as the object that `--json` prints and the socket carries."""
+        """Return the error as the object that `--json` prints and the socket carries."""
         return {"class": type(self).__name__, "summary": self.summary, "remedy": self.remedy}
 
 

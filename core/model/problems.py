@@ -43,7 +43,7 @@ class Problem:
     severity: Severity = Severity.ERROR
 
     def as_json(self) -> dict[str, object]:
-        """Give the Problem as a JSON object; file, line and column are null where they are unknown."""
+        """Return the Problem as a JSON object; file, line and column are null where they are unknown."""
         return {
             "severity": str(self.severity),
             "subject": self.subject,

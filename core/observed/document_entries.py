@@ -198,7 +198,7 @@ def plain_value(value: Any) -> Any:
 
 
 def known_fields(figures: TableStatistics | Headroom) -> dict[str, Any]:
-    """Give what differs from nothing known."""
+    """Return what differs from nothing known."""
     nothing = asdict(type(figures)())
     return {key: value for key, value in asdict(figures).items() if value != nothing[key]}
 
@@ -244,7 +244,7 @@ def read_name(name: Any, problems: list[Problem]) -> TableName | None:
 
 
 def _is_rule(value: Any, usual: Any) -> bool:
-    """Whether a value is of its rule's kind: a list of texts, a flag, or a number where there is a rule."""
+    """Return whether a value is of its rule's kind: a list of texts, a flag, or a number where there is a rule."""
     if isinstance(usual, tuple):
         return isinstance(value, tuple) and all(isinstance(part, str | tuple) for part in value)
     if isinstance(usual, bool):

@@ -29,7 +29,7 @@ from core.project.revision import RevisionTexts
 
 
 def plan_as_json(plan: Plan) -> dict[str, Any]:
-    """Give a plan as the object that `--json` prints; unknown numbers are null. `plan_from_json` is its inverse."""
+    """Return a plan as the object that `--json` prints; unknown numbers are null. `plan_from_json` is its inverse."""
     return {
         "format": PLAN_FORMAT,
         "hash": plan.hash,
@@ -85,7 +85,7 @@ def plan_from_json(data: Mapping[str, Any]) -> Plan:
 
 
 def request_as_json(request: PlanRequest) -> dict[str, Any]:
-    """Give a request as an object; what later planners added is there only where it is asked for."""
+    """Return a request as an object; what later planners added is there only where it is asked for."""
     data = _flat(request)
     data["choices"] = [_flat(choice) for choice in request.choices]
     return {name: value for name, value in data.items() if value or name in _ALWAYS}

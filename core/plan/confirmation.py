@@ -35,7 +35,9 @@ class Confirmation:
 
 
 def confirmation_for_act(act: str, tables: Sequence[str], protected: bool, *, environment: str = "") -> Confirmation:
-    """Give the confirmation of stop, start, restart and their like; a run's id or a plan's hash counts as its table."""
+    """Return the confirmation of stop, start, restart and their like;
+    a run's id or a plan's hash counts as its table.
+    """
     if act in FREE:
         return Confirmation("C0", "")
     names = sorted(set(tables))
@@ -52,14 +54,14 @@ def confirmation_for_act(act: str, tables: Sequence[str], protected: bool, *, en
 
 
 def confirmation_for_policy(act: str, digest: str, protected: bool, *, environment: str) -> Confirmation:
-    """Give the confirmation of having a policy recorded (`apply`), or of bringing one that waits into force."""
+    """Return the confirmation of having a policy recorded (`apply`), or of bringing one that waits into force."""
     if act == "approve":
         return Confirmation("C3", f"{environment} {digest[:SHORT]}")
     return Confirmation("C2", environment) if protected else Confirmation("C1", "yes")
 
 
 def confirmation_for_plan(plan: Plan) -> Confirmation:
-    """Give the confirmation of applying a plan; external tables are not statements and do not count.
+    """Return the confirmation of applying a plan; external tables are not statements and do not count.
 
     What a plan destroys, and what its reviewer must accept, is confirmed with the plan's own name; so is what another
     must approve, which is C4.

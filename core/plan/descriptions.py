@@ -49,7 +49,7 @@ _NUMBER_AND_UNIT = re.compile(r"(?<=\d)(?=[A-Za-z])")
 
 
 def change_words(node: PlanNode) -> str:
-    """Give what changed, in a few words for the column CHANGE."""
+    """Return what changed, in a few words for the column CHANGE."""
     if node.confirmed_by_spark is False:
         return "Spark disagrees"
     if node.reason in (Reason.PARENT_REBUILT, Reason.STATIC_PARENT_REBUILT):
@@ -69,7 +69,7 @@ def change_words(node: PlanNode) -> str:
 
 
 def action_words(node: PlanNode) -> str:
-    """Give the action with its versions: `rebuild v3→v4`."""
+    """Return the action with its versions: `rebuild v3→v4`."""
     if node.action is Action.REBUILD:
         return f"rebuild v{node.from_version}→v{node.version}"
     if node.action is Action.START and not node.version:
@@ -80,7 +80,7 @@ def action_words(node: PlanNode) -> str:
 
 
 def why_words(node: PlanNode) -> str:
-    """Give the strongest evidence, else the reason, with the causes for what others brought along."""
+    """Return the strongest evidence, else the reason, with the causes for what others brought along."""
     if node.reason in (Reason.PARENT_REBUILT, Reason.STATIC_PARENT_REBUILT):
         kind = "stateful" if node.stateful else "stateless"
         return f"{kind}; reads {', '.join(node.because_of)}"
@@ -90,26 +90,26 @@ def why_words(node: PlanNode) -> str:
 
 
 def replay_words(node: PlanNode) -> str:
-    """Give the rows that are read again, `81 M`: `?` is not known, `-` is none."""
+    """Return the rows that are read again, `81 M`: `?` is not known, `-` is none."""
     if not _is_priced(node) and node.replay_rows is None:
         return "-"
     return number_and_unit(short_number(node.replay_rows))
 
 
 def eta_words(node: PlanNode) -> str:
-    """Give how long it takes until it has caught up, `14 m`: `?` is not known, `-` is no time worth a mention."""
+    """Return how long it takes until it has caught up, `14 m`: `?` is not known, `-` is no time worth a mention."""
     if not _is_priced(node) and node.eta_s is None:
         return "-"
     return number_and_unit(short_duration(node.eta_s))
 
 
 def undo_words(node: PlanNode) -> str:
-    """Give the way back in a word or two."""
+    """Return the way back in a word or two."""
     return UNDO_BY_ACTION.get(node.action, "-")
 
 
 def loss_words(node: PlanNode) -> str:
-    """Say what a node loses and until when that can be undone; empty where it loses nothing."""
+    """Describe what a node loses and until when that can be undone; empty where it loses nothing."""
     if not node.loses:
         return ""
     what = ", ".join(node.loses)
@@ -119,17 +119,17 @@ def loss_words(node: PlanNode) -> str:
 
 
 def spark_words(node: PlanNode) -> str:
-    """Say what Spark makes of a new or changed statement; empty for any other node."""
+    """Describe what Spark makes of a new or changed statement; empty for any other node."""
     return _SPARK[node.confirmed_by_spark] if node.for_spark or node.confirmed_by_spark is not None else ""
 
 
 def spark_word(confirmed: bool | None) -> str:
-    """Say what Spark makes of a statement."""
+    """Describe what Spark makes of a statement."""
     return _SPARK[confirmed]
 
 
 def offer_lines(node: PlanNode) -> tuple[str, ...]:
-    """Give what may be chosen for a node, one line for each: its price, what is lost, how it is undone."""
+    """Return what may be chosen for a node, one line for each: its price, what is lost, how it is undone."""
     return tuple(_offer_line(offer, chosen=offer.strategy == node.strategy) for offer in node.offers)
 
 
@@ -184,22 +184,22 @@ def _offer_line(offer: StrategyOffer, *, chosen: bool) -> str:
 
 
 def _is_priced(node: PlanNode) -> bool:
-    """Whether it reads rows again: what is begun anew, external tables aside."""
+    """Return whether it reads rows again: what is begun anew, external tables aside."""
     return node.action in _REPLAYS and node.version > 0
 
 
 def _is_verbal(node: PlanNode) -> bool:
-    """Whether the reason is a predicate of the table, not a sentence of its own."""
+    """Return whether the reason is a predicate of the table, not a sentence of its own."""
     return node.reason.split(" ")[0] in ("is", "runs", "does", "says", "keeps", "still", "reads")
 
 
 def step_line(step: Step) -> str:
-    """Give one step: number, act and what it acts on."""
+    """Return one step: number, act and what it acts on."""
     return f"{step.n:>3} {step_words(step)}" + (f"   needs {', '.join(map(str, step.after))}" if step.after else "")
 
 
 def step_words(step: Step) -> str:
-    """Give the act and its object: a physical table, a query or pointers."""
+    """Return the act and its object: a physical table, a query or pointers."""
     match step.do:
         case StepKind.SWAP:
             return f"swap {' '.join(step.tables)}"

@@ -36,7 +36,7 @@ class PlanDifference:
 
     @property
     def matters(self) -> bool:
-        """Whether it is more than a figure that drifts."""
+        """Return whether it is more than a figure that drifts."""
         return self.part not in FIGURES
 
 
@@ -80,7 +80,7 @@ def difference_lines(first: Plan, second: Plan) -> tuple[str, ...]:
 
 
 def difference_as_json(first: Plan, second: Plan) -> dict[str, Any]:
-    """Give what `compare` finds as an object; what only one plan has is null on the other side."""
+    """Return what `compare` finds as an object; what only one plan has is null on the other side."""
     found = compare_plans(first, second)
     return {
         "format": PLAN_DIFF_FORMAT,

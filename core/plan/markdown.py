@@ -132,7 +132,9 @@ def _how_to_apply(plan: Plan) -> tuple[str, ...]:
 
 
 def _shown_by(plan: Plan) -> str:
-    """Give the command that shows the whole plan: by its hash where an agent may have it, else by planning it again."""
+    """Return the command that shows the whole plan: by its hash where an agent may have it,
+    else by planning it again.
+    """
     if plan.request.nonce:
         return f"headgate review {plan.hash[:12]}"
     line = shlex.join(["headgate", *command_words(plan.request), "--env", plan.environment])

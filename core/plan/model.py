@@ -81,7 +81,7 @@ class PlanNode:
 
     @property
     def for_spark(self) -> bool:
-        """Whether Spark has something to say of it: SQL that is new or changed."""
+        """Return whether Spark has something to say of it: SQL that is new or changed."""
         begins = self.action is Action.START or (self.old.dml, self.old.ddl) != (self.texts.dml, self.texts.ddl)
         return begins and bool(self.texts.dml.strip()) and self.action not in (Action.KEEP, Action.DELETE)
 
@@ -189,15 +189,19 @@ class Plan:
 
     @property
     def empty(self) -> bool:
-        """Whether applying it would change nothing."""
+        """Return whether applying it would change nothing."""
         return not self.steps
 
     @property
     def acknowledges(self) -> bool:
-        """Whether applying it accepts what a restart cannot undo: another watermark on the old state (row 6d)."""
+        """Return whether applying it accepts what a restart cannot undo:
+        another watermark on the old state (row 6d).
+        """
         return any(node.action is Action.RESTART and node.row == "6d" for node in self.nodes)
 
     @property
     def destructive(self) -> bool:
-        """Whether it deletes, loses state or swaps pointers away from a serving version (confirmation level C3)."""
+        """Return whether it deletes, loses state or swaps pointers away from a serving version (confirmation
+        level C3).
+        """
         return any(node.action is Action.DELETE or node.loses or (node.action is Action.REBUILD) for node in self.nodes)

@@ -24,7 +24,7 @@ class Deployments(Protocol):
 
 
 def preconditions(situation: Deployments, nodes: Sequence[PlanNode]) -> dict[TableName, dict[str, str]]:
-    """Give the values that a plan was computed from, for each of its tables; what is left behind is out of its scope.
+    """Return the values that a plan was computed from, for each of its tables; what is left behind is out of its scope.
 
     A reader that is left behind is watched by what it reads: among the readers of the table that moves on.
     """
@@ -42,7 +42,7 @@ def preconditions(situation: Deployments, nodes: Sequence[PlanNode]) -> dict[Tab
 def moved_since(
     before: Mapping[TableName, Mapping[str, str]], observed: Mapping[TableName, ObservedDeployment]
 ) -> tuple[str, ...]:
-    """Say what differs from a plan's preconditions, one sentence for each value, by table.
+    """Describe what differs from a plan's preconditions, one sentence for each value, by table.
 
     A state may go from starting to running meanwhile: what matters is whether the table is there at all.
     """
@@ -61,7 +61,7 @@ def moved_since(
 
 
 def is_there(state: str) -> bool:
-    """Whether a table in this state has a version at all."""
+    """Return whether a table in this state has a version at all."""
     return state != State.ABSENT
 
 

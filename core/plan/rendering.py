@@ -97,7 +97,7 @@ def head_lines(plan: Plan, width: int, standing: PlanStanding) -> list[str]:
 
 
 def head_parts(plan: Plan) -> list[str]:
-    """Say how much of a plan there is to do."""
+    """Describe how much of a plan there is to do."""
     if plan.refusals:
         return ["refused: nothing of it can be executed"]
     if plan.empty:
@@ -129,7 +129,7 @@ def column_widths(nodes: Sequence[PlanNode], width: int) -> ColumnWidths:
 
 
 def node_cells(node: PlanNode) -> tuple[str, ...]:
-    """Give the cells of a node in the order of TITLES."""
+    """Return the cells of a node in the order of TITLES."""
     return (
         str(node.level),
         node.table,
@@ -167,12 +167,12 @@ def reader_sentences(plan: Plan) -> tuple[str, ...]:
 
 
 def loss_sentences(plan: Plan) -> tuple[str, ...]:
-    """Say what each table loses, and until when that can be undone."""
+    """Describe what each table loses, and until when that can be undone."""
     return tuple(f"{node.table}: {loss_words(node)}" for node in plan.nodes if node.loses)
 
 
 def guard_sentences(plan: Plan) -> tuple[str, ...]:
-    """Give each verdict that is not ok a sentence, the worst first; those that are ok share one."""
+    """Return each verdict that is not ok a sentence, the worst first; those that are ok share one."""
     found = [f"{guard.verdict}  {_guard(guard)}" for guard in guards_by_verdict(plan) if guard.verdict != "ok"]
     fine = [guard for guard in plan.guards if guard.verdict == "ok"]
     words = [_guard(guard) for guard in fine if guard.name not in UNMEASURED]
@@ -181,12 +181,12 @@ def guard_sentences(plan: Plan) -> tuple[str, ...]:
 
 
 def guards_by_verdict(plan: Plan) -> list[Guard]:
-    """Give the guards, the worst verdict first."""
+    """Return the guards, the worst verdict first."""
     return sorted(plan.guards, key=lambda guard: VERDICTS.index(guard.verdict) if guard.verdict in VERDICTS else 0)
 
 
 def spark_sentences(plan: Plan) -> tuple[str, ...]:
-    """Say which new or changed statements Spark reads as we do, and of which that is not known."""
+    """Return which new or changed statements Spark reads as we do, and of which that is not known."""
     tables_by_words: dict[str, list[TableName]] = {spark_word(known): [] for known in (False, True, None)}
     for node in plan.nodes:
         if words := spark_words(node):

@@ -32,7 +32,7 @@ _SEAM_ROWS = frozenset({"0", "1", "2", "11a", "11b", "14"})
 def strategies_of(
     situation: PlanningContext, scope: PlanScope, decisions: Mapping[TableName, TableDecision], table: TableName
 ) -> dict[str, str]:
-    """Give each strategy that may be had for a decided table, its note by its word; none for an external one."""
+    """Return each strategy that may be had for a decided table, its note by its word; none for an external one."""
     declared, decision = situation.declared(table), decisions[table].default
     if declared is None or declared.facts is None:
         return {}
@@ -61,7 +61,7 @@ def _instead_of_restart(
 def _with_what_is_there(
     situation: PlanningContext, table: Table, decision: TableDecision, decisions: Mapping[TableName, TableDecision]
 ) -> Iterator[tuple[str, str]]:
-    """Give the new versions that go on with the old one's state or positions."""
+    """Return the new versions that go on with the old one's state or positions."""
     if decision.change.row in ("6c", "13") and not recreated_parents(table, decisions):
         yield Strategy.FORK, "checkpoint and state are copied; the old version is there to go back to"
     if carries_over(situation, table, decision, decisions):
@@ -110,7 +110,7 @@ def _partial(situation: PlanningContext, table: Table) -> Iterator[tuple[str, st
 
 
 def not_partial(situation: PlanningContext, table: Table, at: str) -> str:
-    """Say why a statement cannot begin at a place; empty where it can."""
+    """Explain why a statement cannot begin at a place; empty where it can."""
     if not at:
         return "it needs a time or a partition: partial@2026-01-02T03:04Z"
     if is_time(at):
@@ -124,7 +124,7 @@ def not_partial(situation: PlanningContext, table: Table, at: str) -> str:
 
 
 def partitions_of(situation: PlanningContext, table: Table) -> tuple[str, ...]:
-    """Give the columns by which all tables that it streams are partitioned, in lower case."""
+    """Return the columns by which all tables that it streams are partitioned, in lower case."""
     facts, tables = table.facts, situation.project.tables
     streamed = {read.table for read in facts.reads if read.streaming} if facts else set()
     found = [{c.lower() for c in tables[name].ddl_facts.partitioning} if name in tables else set() for name in streamed]
@@ -132,7 +132,7 @@ def partitions_of(situation: PlanningContext, table: Table) -> tuple[str, ...]:
 
 
 def recreated_parents(table: Table, decisions: Mapping[TableName, TableDecision]) -> tuple[TableName, ...]:
-    """Give what it streams that is made anew in the same plan: positions of now mean nothing there."""
+    """Return what it streams that is made anew in the same plan: positions of now mean nothing there."""
     streamed = dict.fromkeys(read.table for read in table.facts.reads if read.streaming) if table.facts else {}
     known = ((name, decisions[name]) for name in streamed if name in decisions)
     return tuple(name for name, found in known if found.makes_version and found.reason is not Reason.REGISTERED)
@@ -141,7 +141,9 @@ def recreated_parents(table: Table, decisions: Mapping[TableName, TableDecision]
 def carries_over(
     situation: PlanningContext, table: Table, decision: TableDecision, decisions: Mapping[TableName, TableDecision]
 ) -> bool:
-    """Whether the new version may begin where the old one has read to: stateless, with the same streamed parents."""
+    """Return whether the new version may begin where the old one has read to: stateless,
+    with the same streamed parents.
+    """
     if table.facts is None or table.facts.stateful or decision.reason in _MOVED or recreated_parents(table, decisions):
         return False
     before = {(b.parent, b.version) for b in situation.bindings(table.name) if b.streamed}
@@ -150,7 +152,7 @@ def carries_over(
 
 
 def not_chained(situation: PlanningContext, scope: PlanScope, table: Table, decision: TableDecision) -> str:
-    """Say why a new version cannot take only what comes, beside the old one (row 8); empty where it can."""
+    """Explain why a new version cannot take only what comes, beside the old one (row 8); empty where it can."""
     if decision.change.row != "8" or _rows(situation, table.name) & {"7a", "7b", "7c", "9"}:
         return "only another format, partitioning or place of its table can be chained"
     if table.facts is None or table.facts.stateful:
@@ -167,7 +169,7 @@ def not_chained(situation: PlanningContext, scope: PlanScope, table: Table, deci
 
 
 def not_keyed(situation: PlanningContext, table: Table, decision: TableDecision) -> str:
-    """Say why its rows cannot be upserted again into the same table (row 9); empty where they can."""
+    """Explain why its rows cannot be upserted again into the same table (row 9); empty where they can."""
     if table.settings.mode != "upsert" or not table.settings.key:
         return "its table is not upserted by a key"
     old = situation.old_revision(table.name)
@@ -185,14 +187,14 @@ def not_keyed(situation: PlanningContext, table: Table, decision: TableDecision)
 def not_in_place(
     situation: PlanningContext, decisions: Mapping[TableName, TableDecision], table: Table, decision: TableDecision
 ) -> str:
-    """Say why it cannot go on from its checkpoint instead of a rebuild; empty where it can."""
+    """Explain why it cannot go on from its checkpoint instead of a rebuild; empty where it can."""
     if recreated_parents(table, decisions):
         return "its positions mean nothing in a parent that is re-created"
     return why_not_in_place(situation, table.name, decision)
 
 
 def not_seamed(situation: PlanningContext, table: Table, decision: TableDecision) -> str:
-    """Say why it cannot keep its table across a re-created parent; empty where it can."""
+    """Explain why it cannot keep its table across a re-created parent; empty where it can."""
     if decision.reason is Reason.WITH_ITS_SET:
         return "its statement set is rebuilt with it"
     if decision.reason not in _MOVED:
@@ -211,7 +213,7 @@ def why_not(
     table: TableName,
     strategy: str,
 ) -> str:
-    """Say why a strategy may not be had for a decided table; empty where there is nothing special to say."""
+    """Explain why a strategy may not be had for a decided table; empty where there is nothing special to say."""
     declared, decision = situation.declared(table), decisions[table].default
     if declared is None or declared.facts is None:
         return "it has no statement"

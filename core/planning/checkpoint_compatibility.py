@@ -39,7 +39,7 @@ _HARMLESS = ("filter ", "HAVING ", "GROUP BY key changed: window(")
 
 
 def why_not_in_place(situation: PlanningContext, table: TableName, decision: TableDecision) -> str:
-    """Say why a rebuild cannot be a restart instead; empty where it can."""
+    """Explain why a rebuild cannot be a restart instead; empty where it can."""
     if decision.reason in _BY_REASON:
         return _BY_REASON[decision.reason]
     if not situation.seen(table).checkpoint_ok:
@@ -51,7 +51,7 @@ def why_not_in_place(situation: PlanningContext, table: TableName, decision: Tab
 
 
 def why_state_not_taken(old: Revision, new: Revision) -> str:
-    """Say why Spark does not surely go on, or the table would be wrong in form; empty where neither is so."""
+    """Explain why Spark does not surely go on, or the table would be wrong in form; empty where neither is so."""
     found = rows_between(old, new)
     named = "7b" in found and keeps_names(old)
     wrong = [_BY_ROW[row] for row in _BY_ROW if row in found and not (row == "7b" and named)]
@@ -71,7 +71,7 @@ def why_state_not_taken(old: Revision, new: Revision) -> str:
 
 
 def same_state_schema(old: ParsedStatement, new: ParsedStatement) -> bool:
-    """Whether Spark is known to take the old state for the new text (run on 4.2.0, `same_checkpoint.txt`).
+    """Return whether Spark is known to take the old state for the new text (run on 4.2.0, `same_checkpoint.txt`).
 
     That is so for the length of a window that does not slide, min for max, and an outer join that becomes an inner one;
     the other way round depends on which columns may be null.

@@ -60,49 +60,51 @@ class PlanningContext:
         return table_graph(self.project)
 
     def declared(self, table: TableName) -> Table | None:
-        """Give the declaration, None for a table that is only deployed."""
+        """Return the declaration, None for a table that is only deployed."""
         return self.project.tables.get(table)
 
     def tables(self) -> tuple[TableName, ...]:
-        """Give every table that is declared or deployed."""
+        """Return every table that is declared or deployed."""
         return tuple(sorted({*self.project.tables, *(t for t in self._observed if self.is_deployed(t))}))
 
     def seen(self, table: TableName) -> ObservedDeployment:
-        """Give what was observed, versions filled in; absent when it was not."""
+        """Return what was observed, versions filled in; absent when it was not."""
         return self._observed.get(table, _ABSENT)
 
     def is_deployed(self, table: TableName) -> bool:
-        """Whether a version of it exists."""
+        """Return whether a version of it exists."""
         return self.seen(table).state != State.ABSENT
 
     def is_running(self, table: TableName) -> bool:
-        """Whether it really runs: degraded, pending and starting are not enough (planning.md §5)."""
+        """Return whether it really runs: degraded, pending and starting are not enough (planning.md §5)."""
         return self.seen(table).state == State.RUNNING
 
     def is_void(self, table: TableName) -> bool:
-        """Whether all there is of a declared table is a version of other texts that never ran and that nobody reads."""
+        """Return whether all there is of a declared table is a version of other texts that never ran and that
+        nobody reads.
+        """
         seen = self.seen(table)
         if seen.begun or not self.is_deployed(table) or self.readers(table):
             return False
         return self.change(table).action in (Action.RESTART, Action.REBUILD)
 
     def is_external(self, table: TableName) -> bool:
-        """Whether it is filled by others; a table that is no longer declared is judged by its version."""
+        """Return whether it is filled by others; a table that is no longer declared is judged by its version."""
         declared = self.declared(table)
         if declared is not None:
             return declared.external
         return self.is_deployed(table) and self.seen(table).version == 0
 
     def is_known(self, table: TableName) -> bool:
-        """Whether an external table is in the catalog: seen there, or some deployment reads it."""
+        """Return whether an external table is in the catalog: seen there, or some deployment reads it."""
         return self.is_deployed(table) or bool(self.readers(table))
 
     def readers(self, table: TableName) -> tuple[TableName, ...]:
-        """Give the deployments that are bound to any version of it, by name."""
+        """Return the deployments that are bound to any version of it, by name."""
         return self._readers.get(table, ())
 
     def bindings(self, table: TableName) -> tuple[Binding, ...]:
-        """Give what the serving version reads; without an observation of it, what its texts say."""
+        """Return what the serving version reads; without an observation of it, what its texts say."""
         if table not in self._bindings:
             self._bindings[table] = self._find_bindings(table)
         return self._bindings[table]
@@ -115,11 +117,11 @@ class PlanningContext:
         return self._change[table]
 
     def beginning(self, table: TableName) -> Change:
-        """Give what Spark has to say of a declared table that is to start for the first time."""
+        """Return what Spark has to say of a declared table that is to start for the first time."""
         return self._seconded(table, Change("0", Action.START))
 
     def question(self, table: TableName) -> AnalysisQuestion | None:
-        """Give what Spark can be asked of a declared table: its new SQL, beside the deployed one if there is any."""
+        """Return what Spark can be asked of a declared table: its new SQL, beside the deployed one if there is any."""
         return question_of(
             self.revision(table),
             self.old_revision(table) if self.is_deployed(table) else None,
@@ -128,32 +130,32 @@ class PlanningContext:
         )
 
     def removed_columns(self, table: TableName) -> tuple[str, ...]:
-        """Give the deployed columns that the declaration no longer has; nothing where the old texts are unknown."""
+        """Return the deployed columns that the declaration no longer has; nothing where the old texts are unknown."""
         if self.seen(table).deployed is None or self.change(table).row == "0":
             return ()
         old = self.old_revision(table)
         return removed_columns(old, self.revision(table)) if old is not None else ()
 
     def added_columns(self, table: TableName) -> tuple[str, ...]:
-        """Give the declared columns that the deployed table does not have; nothing where its texts are unknown."""
+        """Return the declared columns that the deployed table does not have; nothing where its texts are unknown."""
         if self.seen(table).deployed is None or self.change(table).row == "0":
             return ()
         old = self.old_revision(table)
         return removed_columns(self.revision(table), old) if old is not None else ()
 
     def unit_of(self, table: TableName) -> tuple[TableName, ...]:
-        """Give the tables of the statement set that a declared table belongs to, itself among them; sorted."""
+        """Return the tables of the statement set that a declared table belongs to, itself among them; sorted."""
         declared = self.declared(table)
         return tuple(sorted(self._units.get(declared.folder, ()))) if declared is not None else ()
 
     def revision(self, table: TableName) -> Revision:
-        """Give the declared revision."""
+        """Return the declared revision."""
         if table not in self._new:
             self._new[table] = revision_of(self.project.tables[table])
         return self._new[table]
 
     def old_revision(self, table: TableName) -> Revision | None:
-        """Give the deployed revision, None where its texts are unknown or unreadable."""
+        """Return the deployed revision, None where its texts are unknown or unreadable."""
         if table not in self._old:
             texts = self.seen(table).deployed
             self._old[table] = None
@@ -168,7 +170,7 @@ class PlanningContext:
         return self._old[table]
 
     def next_version(self, table: TableName) -> int:
-        """Give the version that a start or rebuild makes; 0 for an external table."""
+        """Return the version that a start or rebuild makes; 0 for an external table."""
         return 0 if self.is_external(table) else self.seen(table).highest_version + 1
 
     def _complete(self, table: TableName, seen: ObservedDeployment) -> ObservedDeployment:
@@ -221,7 +223,7 @@ class PlanningContext:
         return classify(*pair) if pair is not None else unproven_change("the deployed texts cannot be read")
 
     def pair(self, table: TableName) -> tuple[Revision, Revision] | None:
-        """Give the deployed and the declared revision with all that is known of both; None where one is not known."""
+        """Return the deployed and the declared revision with all that is known of both; None where one is not known."""
         seen, old, new = self.seen(table), self.old_revision(table), self.revision(table)
         if old is None:
             return None
@@ -245,7 +247,7 @@ class PlanningContext:
         )
 
     def _parents(self, revision: Revision, *, deployed: bool) -> dict[TableName, tuple[str, ...]]:
-        """Give the columns of what a revision reads, as far as they are known: as deployed, or as declared."""
+        """Return the columns of what a revision reads, as far as they are known: as deployed, or as declared."""
         found = {}
         for table in {read.table for read in revision.parsed.reads} if revision.parsed is not None else ():
             known = self.old_revision(table) if deployed and self.seen(table).deployed is not None else None

@@ -68,17 +68,17 @@ class TableDecision:
 
     @property
     def lowered(self) -> bool:
-        """Whether less is done than by default: the table is kept where it would be made anew."""
+        """Return whether less is done than by default: the table is kept where it would be made anew."""
         return self.action is Action.RESTART and self.default.action is Action.REBUILD
 
     @property
     def makes_version(self) -> bool:
-        """Whether a new physical table comes of it."""
+        """Return whether a new physical table comes of it."""
         return self.action in (Action.START, Action.REBUILD) and self.by != Strategy.KEYED
 
     @property
     def moves(self) -> bool:
-        """Whether it reads the newest versions of its streamed parents afterwards."""
+        """Return whether it reads the newest versions of its streamed parents afterwards."""
         return self.action in (Action.START, Action.REBUILD) or self.by == Strategy.SEAM
 
     @property
@@ -150,6 +150,6 @@ class DeployWalk:
         self.choices = {choice.table: choice for choice in self.scope.request.choices}
 
     def may_touch(self, table: TableName) -> bool:
-        """Whether the walk down may change a table that nobody asked for."""
+        """Return whether the walk down may change a table that nobody asked for."""
         declared = self.situation.declared(table)
         return declared is not None and not declared.external and self.scope.may_touch(table, declared.product)

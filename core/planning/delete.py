@@ -64,7 +64,7 @@ def _take_readers(situation: PlanningContext, scope: PlanScope, found: DeleteDec
 
 
 def _statement_sets(situation: PlanningContext) -> dict[TableName, tuple[TableName, ...]]:
-    """Give each deployed table of a statement set the deployed tables of its set, itself among them."""
+    """Return each deployed table of a statement set the deployed tables of its set, itself among them."""
     by_folder: dict[str, list[TableName]] = {}
     for name, table in situation.project.tables.items():
         if not table.external and situation.is_deployed(name):
@@ -138,7 +138,7 @@ def _refuse_under_pointers(situation: PlanningContext, found: DeleteDecision) ->
 
 
 def _warn_of_ways_back(situation: PlanningContext, table: TableName, found: DeleteDecision) -> None:
-    """Say which older versions, kept for a swap back, go with a table."""
+    """Return which older versions, kept for a swap back, go with a table."""
     seen = situation.seen(table)
     never_served = {spare.version for spare in seen.spare}
     kept = [f"v{version}" for version in seen.kept if version not in never_served]
@@ -148,7 +148,7 @@ def _warn_of_ways_back(situation: PlanningContext, table: TableName, found: Dele
 
 
 def _below(situation: PlanningContext, table: TableName) -> set[TableName]:
-    """Give everything that is deployed below a table."""
+    """Return everything that is deployed below a table."""
     seen: set[TableName] = set()
     waiting = [table]
     while waiting:

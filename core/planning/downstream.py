@@ -63,7 +63,7 @@ def _severity(decision: TableDecision) -> int:
 def _of_child(
     walk: DeployWalk, child: TableName, parent: TableName, outcome: DownstreamOutcome
 ) -> tuple[TableDecision | None, str]:
-    """Give what one parent's outcome asks of a reader, with what was seen there; None is nothing."""
+    """Return what one parent's outcome asks of a reader, with what was seen there; None is nothing."""
     declared = walk.situation.declared(child)
     assert declared is not None and declared.facts is not None
     stateful = declared.facts.stateful
@@ -116,7 +116,7 @@ def _of_grown(walk: DeployWalk, child: TableName, *, stateful: bool) -> TableDec
 
 
 def _use_of_added(walk: DeployWalk, child: TableName, parent: TableName) -> str:
-    """Say how a reader takes in a column that a parent gets; empty where it does not."""
+    """Describe how a reader takes in a column that a parent gets; empty where it does not."""
     declared = walk.situation.declared(child)
     assert declared is not None and declared.facts is not None
     added = walk.situation.added_columns(parent)

@@ -25,7 +25,7 @@ class EventTime:
     """Of the first window's start, from midnight of 1970 in UTC, where Spark counts them from."""
 
     def aligned(self, at: str) -> str:
-        """Give the start of the earliest window that begins at or after a time: an earlier one would lack rows."""
+        """Return the start of the earliest window that begins at or after a time: an earlier one would lack rows."""
         moment = _moment(at)
         if moment is None or not self.every:
             return at
@@ -60,12 +60,12 @@ def event_time_of(table: Table, tables: Mapping[TableName, Table]) -> EventTime 
 
 
 def is_time(at: str) -> bool:
-    """Whether a place to begin is a time."""
+    """Return whether a place to begin is a time."""
     return _moment(at) is not None
 
 
 def epoch_of(at: str) -> float | None:
-    """Give a time as epoch seconds, None for any other place."""
+    """Return a time as epoch seconds, None for any other place."""
     moment = _moment(at)
     return moment.timestamp() if moment is not None else None
 

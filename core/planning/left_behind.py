@@ -31,7 +31,9 @@ def find_left_behind(walk: DeployWalk) -> None:
 
 
 def _goes_along(walk: DeployWalk, child: TableName, parent: TableName, depth: int) -> bool:
-    """Whether the plan moves a reader to the new version; further down, whether it begins anything of it anew."""
+    """Return whether the plan moves a reader to the new version; further down,
+    whether it begins anything of it anew.
+    """
     known = walk.found.by_table.get(child)
     if known is None:
         return False
@@ -39,7 +41,7 @@ def _goes_along(walk: DeployWalk, child: TableName, parent: TableName, depth: in
 
 
 def _restarts_beside(walk: DeployWalk, known: TableDecision, child: TableName, parent: TableName) -> bool:
-    """Whether it is restarted and the parent is a static side of it, which is bound anew at each start."""
+    """Return whether it is restarted and the parent is a static side of it, which is bound anew at each start."""
     streams = any(b.parent == parent and b.streamed for b in walk.situation.bindings(child))
     return known.action is Action.RESTART and not streams
 

@@ -28,7 +28,7 @@ def changed_node(
     bindings: tuple[Binding, ...],
     priced: PricedOffers | None,
 ) -> PlanNode:
-    """Give what a deploy does with a table, with the texts that it will have and those that it has.
+    """Return what a deploy does with a table, with the texts that it will have and those that it has.
 
     What it costs is the price of the chosen strategy, the first of its offers.
     """
@@ -79,7 +79,7 @@ def changed_node(
 
 
 def _texts_then(situation: PlanningContext, table: TableName, decision: TableDecision) -> RevisionTexts:
-    """Give the texts that a declared table has after the plan; none where it is only looked at."""
+    """Return the texts that a declared table has after the plan; none where it is only looked at."""
     if decision.action is Action.KEEP:
         return RevisionTexts()
     deployed = situation.seen(table).deployed
@@ -89,7 +89,7 @@ def _texts_then(situation: PlanningContext, table: TableName, decision: TableDec
 
 
 def deleted_node(situation: PlanningContext, table: TableName, level: int) -> PlanNode:
-    """Give what a delete does with a table, also with one that is no longer declared."""
+    """Return what a delete does with a table, also with one that is no longer declared."""
     node = kept_node(situation, table, level)
     loses = ("table data", "offsets", "state") if node.stateful else ("table data", "offsets")
     return replace(
@@ -102,7 +102,7 @@ def deleted_node(situation: PlanningContext, table: TableName, level: int) -> Pl
 
 
 def kept_node(situation: PlanningContext, table: TableName, level: int) -> PlanNode:
-    """Give a node that is kept, from what is deployed alone, with what the declaration adds where there is one."""
+    """Return a node that is kept, from what is deployed alone, with what the declaration adds where there is one."""
     seen, declared = situation.seen(table), situation.declared(table)
     texts = seen.deployed or (situation.revision(table).texts if declared else RevisionTexts())
     old = situation.old_revision(table) if declared is None else None

@@ -26,7 +26,7 @@ _NOT_HERE = "it is not for what happens to it"
 
 
 def with_chosen_strategy(walk: DeployWalk, table: TableName, decision: TableDecision) -> TableDecision:
-    """Give the decision with the strategy that the request names for a table, where that may be had."""
+    """Return the decision with the strategy that the request names for a table, where that may be had."""
     choice = walk.choices.get(table)
     if choice is None:
         kept = walk.scope.request.keep_table and table in walk.scope.members and decision.action is Action.REBUILD
@@ -64,7 +64,7 @@ def _restarted(walk: DeployWalk, table: TableName, decision: TableDecision, stra
 
 
 def _may_make(walk: DeployWalk, table: TableName, decision: TableDecision, strategy: str) -> bool:
-    """Whether readers may rely on what the strategy makes; the others are judged once all is decided."""
+    """Return whether readers may rely on what the strategy makes; the others are judged once all is decided."""
     declared = walk.situation.declared(table)
     if declared is None:
         return False
@@ -74,7 +74,7 @@ def _may_make(walk: DeployWalk, table: TableName, decision: TableDecision, strat
 
 
 def apply_start(walk: DeployWalk) -> None:
-    """Give what is asked for and begins to read the place of `--from`, and align every place to a window."""
+    """Return what is asked for and begins to read the place of `--from`, and align every place to a window."""
     start = walk.scope.request.start
     _say_what_counts(walk, start)
     for table in walk.scope.asked if start not in ("", EARLIEST) else ():
@@ -105,7 +105,7 @@ def _say_what_counts(walk: DeployWalk, start: str) -> None:
 
 
 def _placed(walk: DeployWalk, table: TableName, decision: TableDecision) -> TableDecision:
-    """Say where a strategy begins: at the start of a window, with the filter that makes it so."""
+    """Return where a strategy begins: at the start of a window, with the filter that makes it so."""
     declared = walk.situation.declared(table)
     assert declared is not None
     if decision.strategy == Strategy.SEEDED:

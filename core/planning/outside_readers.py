@@ -9,14 +9,14 @@ from core.planning.context import PlanningContext
 
 
 def outside_readers(situation: PlanningContext, nodes: Sequence[PlanNode]) -> tuple[OutsideReader, ...]:
-    """Give the declared readers of what is rebuilt, written again, altered or deleted, by table and name."""
+    """Return the declared readers of what is rebuilt, written again, altered or deleted, by table and name."""
     return outside_readers_of(situation, {n.table: after for n in nodes if (after := _after(n)) is not None})
 
 
 def outside_readers_of(
     situation: PlanningContext, after_by_table: Mapping[TableName, str]
 ) -> tuple[OutsideReader, ...]:
-    """Give the declared readers of tables with what each pointer will serve, by table and name."""
+    """Return the declared readers of tables with what each pointer will serve, by table and name."""
     found = []
     for table, after in after_by_table.items():
         declared = situation.declared(table)
@@ -27,7 +27,7 @@ def outside_readers_of(
 
 
 def _after(node: PlanNode) -> str | None:
-    """Give what its pointer serves after the plan, empty where it goes; None where nothing changes for a reader."""
+    """Return what its pointer serves after the plan, empty where it goes; None where nothing changes for a reader."""
     if node.action is Action.DELETE:
         return ""
     if node.action is Action.REBUILD or (node.action is Action.RESTART and node.row == "4"):

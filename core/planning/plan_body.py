@@ -127,7 +127,7 @@ def _set_aside(
 
 
 def _why_it_stays(situation: PlanningContext, old: RetiredVersion) -> str:
-    """Say who keeps an old version, and whether that gives them anything."""
+    """Return who keeps an old version, and whether that gives them anything."""
     seen, readers = situation.seen(old.table), reader_phrase(old.readers)
     if old.version == seen.version and seen.state in AT_REST:
         return f"v{old.version} is {seen.state} and stays so: {readers}, and gets nothing new"
@@ -218,14 +218,14 @@ def delete_body(situation: PlanningContext, scope: PlanScope) -> PlanBody:
 
 
 def _newest_first(seen: ObservedDeployment, *, rest: tuple[int, ...]) -> tuple[int, ...]:
-    """Give the serving version, those that still run for others, and the rest; external tables have none."""
+    """Return the serving version, those that still run for others, and the rest; external tables have none."""
     return tuple(sorted({seen.version, *seen.retained, *rest} - {0}, reverse=True))
 
 
 def _bindings_then(
     situation: PlanningContext, table: TableName, decision: TableDecision, versions: Mapping[TableName, int]
 ) -> tuple[Binding, ...]:
-    """Give what a table reads after the plan: fresh versions the newest, others what they are bound to."""
+    """Return what a table reads after the plan: fresh versions the newest, others what they are bound to."""
     if decision.action is Action.KEEP and not situation.is_deployed(table):
         return ()
     if decision.action in (Action.KEEP, Action.RESUME, Action.RECORD):
@@ -247,7 +247,7 @@ def _levels(
     *,
     every_version: bool,
 ) -> dict[TableName, int]:
-    """Give each table its topological generation among the tables of the plan.
+    """Return each table its topological generation among the tables of the plan.
 
     A deploy orders by what will serve, a delete by every binding. Where old bindings and new ones contradict each
     other, the declared order decides: it has no cycle.

@@ -65,7 +65,7 @@ def make_plan(
 def questions_of(
     plan: Plan, project: Project, observed: Mapping[TableName, ObservedDeployment], facts: ParseCache | None = None
 ) -> tuple[AnalysisQuestion, ...]:
-    """Give what Spark can be asked of the statements that a plan acts on, in the plan's order."""
+    """Return what Spark can be asked of the statements that a plan acts on, in the plan's order."""
     situation = PlanningContext(project, project.environments[plan.environment], observed, facts or ParseCache())
     found = (situation.question(node.table) for node in plan.nodes if node.for_spark and node.table in project.tables)
     return tuple(question for question in found if question is not None)

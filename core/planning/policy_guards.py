@@ -55,7 +55,7 @@ class GuardInput:
         )
 
     def protects(self, table: TableName) -> bool:
-        """Whether a table must not be changed in place."""
+        """Return whether a table must not be changed in place."""
         return self.policy.protected or table in self.policy.protected_tables
 
 
@@ -231,7 +231,7 @@ def _freeze(case: GuardInput) -> Guard | None:
 
 
 def _bounded(guard: Guard, *, unknown: bool, exceeds: bool, bound: str | None, remedy: str, denied: str = "") -> Guard:
-    """Give the verdict of a figure under a bound; `bound` in words, None where the policy has none."""
+    """Return the verdict of a figure under a bound; `bound` in words, None where the policy has none."""
     if exceeds:
         return Guard(guard.name, DENY, f"{guard.summary}; {denied or f'the policy allows {bound}'}", remedy)
     if unknown and bound is not None:
@@ -252,7 +252,7 @@ def _disk_bytes(node: PlanNode) -> int | None:
 
 
 def _sum(nodes: Iterable[PlanNode], price: Callable[[PlanNode], int | None]) -> tuple[int, list[TableName]]:
-    """Add what is known; gives the tables of which it is not."""
+    """Add what is known; returns the tables of which it is not."""
     total, unknown = 0, []
     for node in nodes:
         value = price(node)

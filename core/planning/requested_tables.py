@@ -39,7 +39,7 @@ def start_anew(
 
 
 def is_at_rest(walk: DeployWalk, table: TableName) -> bool:
-    """Whether an operator stopped it and the request does not name it: it is started only where it is read."""
+    """Return whether an operator stopped it and the request does not name it: it is started only where it is read."""
     seen = walk.situation.seen(table)
     return seen.state == State.STOPPED and seen.wanted == WantedState.STOPPED and table not in walk.scope.named
 
@@ -68,7 +68,7 @@ def resume_safely(walk: DeployWalk, table: TableName, decision: TableDecision) -
 
 
 def checkpoint_lost_change(change: Change, action: Action) -> Change:
-    """Give row 0b with what else was seen."""
+    """Return row 0b with what else was seen."""
     return Change("0b", action, (str(Reason.CHECKPOINT_LOST), *change.evidence))
 
 
@@ -84,12 +84,12 @@ def rebuild_as_asked(
 
 
 def rebuild_reason(change: Change) -> Reason:
-    """Give the reason of a rebuild for its own change."""
+    """Return the reason of a rebuild for its own change."""
     return REASON_BY_ROW[change.row] if change.classified else Reason.UNPROVEN
 
 
 def stale_bindings(situation: PlanningContext, table: TableName) -> tuple[Binding, ...]:
-    """Give what a table still reads of versions that are not the serving ones."""
+    """Return what a table still reads of versions that are not the serving ones."""
     return tuple(
         binding
         for binding in situation.bindings(table)

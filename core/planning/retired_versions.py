@@ -52,7 +52,7 @@ def retired_versions(
 def _candidates(
     situation: PlanningContext, rebuilt: Set[TableName], deleted: Set[TableName]
 ) -> dict[TableName, tuple[int, ...]]:
-    """Give the old versions by table; those of deleted tables go anyway and are not judged here."""
+    """Return the old versions by table; those of deleted tables go anyway and are not judged here."""
     candidates: dict[TableName, tuple[int, ...]] = {}
     for table in situation.tables():
         seen = situation.seen(table)
@@ -121,7 +121,7 @@ def _is_released(
     moved: Set[TableName],
     ended: Mapping[TableName, set[int]],
 ) -> bool:
-    """Whether a version that ran for others loses its last reader by this plan, not before it.
+    """Return whether a version that ran for others loses its last reader by this plan, not before it.
 
     `ended` holds the versions that this plan stops: a reader's old version that nobody reads any more is not its doing.
     """

@@ -50,7 +50,7 @@ class PlanScope:
         object.__setattr__(self, "members", frozenset(self.asked))
 
     def may_touch(self, table: TableName, product: str) -> bool:
-        """Whether a child may be rebuilt: asked for, or within the accepted products, and not excluded."""
+        """Return whether a child may be rebuilt: asked for, or within the accepted products, and not excluded."""
         if table in self.excluded:
             return False
         return table in self.members or self.request.children == "all" or product in self.products
@@ -113,7 +113,7 @@ def resolve_scope(request: PlanRequest, situation: PlanningContext) -> PlanScope
 
 
 def request_mistakes(request: PlanRequest, project: Project, known: Collection[TableName]) -> Iterator[PlanRefusal]:
-    """Give all that makes a normal request meaningless here; `known` are the tables declared or deployed."""
+    """Return all that makes a normal request meaningless here; `known` are the tables declared or deployed."""
     named = (*request.tables, *request.exclude, *request.pipelines, *(choice.table for choice in request.choices))
     unknown = [name for name in dict.fromkeys(named) if name not in known]
     yield from (_unknown("table", name, known if n < SUGGESTED else ()) for n, name in enumerate(unknown))
@@ -175,14 +175,16 @@ def _is_meant(table: Table, request: PlanRequest) -> bool:
 
 
 def _is_below(table: Table, folder: str) -> bool:
-    """Whether a table's files lie in a folder, below it, or around it: a table's `sql-scripts` means the table."""
+    """Return whether a table's files lie in a folder, below it, or around it:
+    a table's `sql-scripts` means the table.
+    """
     if folder == ROOT:
         return True
     return f"{table.folder}/".startswith(f"{folder}/") or f"{folder}/".startswith(f"{table.folder}/")
 
 
 def _above(sinks: Iterable[TableName], situation: PlanningContext) -> set[TableName]:
-    """Give every deployed table that feeds one of the sinks."""
+    """Return every deployed table that feeds one of the sinks."""
     found: set[TableName] = set()
     waiting = list(sinks)
     while waiting:
@@ -208,7 +210,7 @@ def _statement_sets(named: set[TableName], situation: PlanningContext) -> dict[T
 
 
 def _accepted(request: PlanRequest, named: set[TableName], tables: Mapping[TableName, Table]) -> frozenset[str]:
-    """Give the products whose children may be touched; a list of products adds to the products of what was named."""
+    """Return the products whose children may be touched; a list of products adds to the products of what was named."""
     if request.children == "none":
         return frozenset()
     own = frozenset(tables[name].product for name in named if name in tables)
@@ -230,7 +232,7 @@ def _warnings_of(request: PlanRequest, found: set[TableName], situation: Plannin
 
 
 def _graph(situation: PlanningContext) -> TableGraph:
-    """Give who reads whom, as declared and as deployed."""
+    """Return who reads whom, as declared and as deployed."""
     declared = (edge for table in situation.project.tables.values() for edge in edges_of(table))
     deployed = (
         TableEdge(binding.parent, table, binding.streamed)
@@ -252,7 +254,7 @@ def _warnings_of_gone(request: PlanRequest, situation: PlanningContext) -> Itera
 
 
 def _warnings_of_settings(request: PlanRequest, situation: PlanningContext) -> Iterator[PlanWarning]:
-    """Say what no plan carries: the agent reads it when it starts, or has it recorded."""
+    """Describe what no plan carries: the agent reads it when it starts, or has it recorded."""
     since = f"of {situation.environment.name} changed since {request.changed_since}"
     for part, remedy in (("pool", RESTART), ("policy", "record it (headgate policy apply)"), ("place", RESTART)):
         keys = [key.partition(".")[2] for key in request.settings if key.startswith(f"{part}.")]

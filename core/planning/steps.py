@@ -32,7 +32,7 @@ class StepBuilder:
         undo: str,
         tables: tuple[TableName, ...] = (),
     ) -> int:
-        """Append one step and give its number."""
+        """Append one step and return its number."""
         n = len(self.all) + 1
         self.all.append(Step(n, do, table, version, tuple(sorted(set(after))), why, undo, tables))
         return n
@@ -151,7 +151,7 @@ class StepBuilder:
                 )
 
     def _needs(self, node: PlanNode) -> tuple[int, ...]:
-        """Give the steps that make this node's parents readable; a static side must hold its rows already."""
+        """Return the steps that make this node's parents readable; a static side must hold its rows already."""
         found = []
         for binding in node.bindings:
             key = (binding.parent, binding.version)

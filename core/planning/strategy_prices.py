@@ -164,7 +164,7 @@ class StrategyPrices:
         return None, None
 
     def _eta_of(self, of: _PricedStatement, strategy: str, rows: int | None) -> float | None:
-        """Give the seconds until it has read what it replays; nothing is known of how long a restart takes."""
+        """Return the seconds until it has read what it replays; nothing is known of how long a restart takes."""
         if strategy in (Strategy.IN_PLACE, Strategy.SEAM) or rows is None or of.wait_s is None:
             return None
         rate = self._figures(of.table).rate_rows_s

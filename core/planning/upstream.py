@@ -26,7 +26,7 @@ def decide_upstream(walk: DeployWalk, table: TableName) -> None:
 
 
 def _parents(walk: DeployWalk, table: TableName) -> tuple[TableName, ...]:
-    """Give the parents that matter after the plan: declared ones where the new texts will run."""
+    """Return the parents that matter after the plan: declared ones where the new texts will run."""
     action = walk.found.by_table[table].action
     if action in (Action.START, Action.REBUILD):
         return tuple(edge.parent for edge in walk.situation.graph.parents(table))

@@ -33,7 +33,7 @@ class FreezeWindow:
     weekly: bool
 
     def end_after(self, now: float) -> float | None:
-        """Give when the window that `now` lies in ends; None where it lies in none."""
+        """Return when the window that `now` lies in ends; None where it lies in none."""
         since = (now - self.start) % _WEEK_S if self.weekly else now - self.start
         length = self.end - self.start
         return now - since + length if 0 <= since < length else None

@@ -54,11 +54,11 @@ class Policy:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def holders(self, role: str) -> tuple[str, ...] | None:
-        """Give who has a role; None is everybody."""
+        """Return who has a role; None is everybody."""
         return dict(self.roles).get(role)
 
     def grants(self, role: str, login: str, groups: Set[str]) -> bool:
-        """Whether a login, or one of its groups, has a role."""
+        """Return whether a login, or one of its groups, has a role."""
         holders = self.holders(role)
         return holders is None or any(
             holder[1:] in groups if holder.startswith("@") else holder == login for holder in holders
@@ -69,7 +69,7 @@ POLICY_KEYS = tuple(field.name for field in fields(Policy))
 
 
 def policy_as_json(policy: Policy) -> dict[str, Any]:
-    """Give a policy as an object: roles as a mapping, null where there is no rule."""
+    """Return a policy as an object: roles as a mapping, null where there is no rule."""
     return {**asdict(policy), "roles": {role: list(holders) for role, holders in policy.roles}}
 
 

@@ -61,13 +61,13 @@ class Settings:
 
     @property
     def outside_readers(self) -> tuple[tuple[str, str], ...]:
-        """Give each reader outside of Headgate with its owner, empty where none is named."""
+        """Return each reader outside of Headgate with its owner, empty where none is named."""
         parts = (reader.rstrip(")").partition(" (") for reader in self.readers)
         return tuple((name, owner) for name, _, owner in parts)
 
     @property
     def every_table_streams(self) -> bool:
-        """Whether STREAM need not be written."""
+        """Return whether STREAM need not be written."""
         return self.reads == "stream"
 
 
@@ -92,7 +92,7 @@ class Table:
 
     @property
     def external(self) -> bool:
-        """Whether the table exists without us."""
+        """Return whether the table exists without us."""
         return self.facts is None
 
 
@@ -124,7 +124,7 @@ class Environment:
     """Its rules as declared; what an agent has recorded is in force instead."""
 
     def declared_policy(self, protected: Iterable[TableName]) -> Policy:
-        """Give the rules with what is protected: the environment, and tables by name."""
+        """Return the rules with what is protected: the environment, and tables by name."""
         return replace(self.policy, protected=self.protected, protected_tables=tuple(sorted(protected)))
 
 

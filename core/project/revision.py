@@ -41,7 +41,7 @@ class Revision:
 
 
 def removed_columns(old: Revision, new: Revision) -> tuple[str, ...]:
-    """Give the columns that readers of the old revision could name and readers of the new one cannot."""
+    """Return the columns that readers of the old revision could name and readers of the new one cannot."""
     kept = {column.name.lower() for column in new.ddl.columns}
     return tuple(column.name.lower() for column in old.ddl.columns if column.name.lower() not in kept)
 

@@ -123,7 +123,9 @@ def _difference(declared: list[str], written: list[str]) -> str:
 
 
 def _is_star(column: Column) -> bool:
-    """Whether it stands for several columns that are not known from the text alone, also with EXCEPT behind it."""
+    """Return whether it stands for several columns that are not known from the text alone,
+    also with EXCEPT behind it.
+    """
     return column.name == "*"
 
 
@@ -149,7 +151,7 @@ def _wrong_read(
     declared: Set[TableName],
     views: Mapping[TableName, str],
 ) -> tuple[str, str] | None:
-    """Say what is wrong with one read, as summary and remedy."""
+    """Describe what is wrong with one read, as summary and remedy."""
     if read.table in views:
         if read.streaming:
             return f"{table.name} streams {read.table}, which is a view", "stream the tables that the view reads"
@@ -172,7 +174,7 @@ def _wrong_read(
 
 
 def wrong_watermark(read: TableRead, ddl: TableDdl) -> tuple[str, str] | None:
-    """Say what is wrong with a watermark over a column of the table itself, as summary and remedy.
+    """Describe what is wrong with a watermark over a column of the table itself, as summary and remedy.
 
     Spark: EVENT_TIME_IS_NOT_ON_TIMESTAMP_TYPE, and UNRESOLVED_COLUMN for a name that is not there (4.2.0, run).
     """

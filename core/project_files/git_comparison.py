@@ -66,7 +66,7 @@ def compare_with_commit(
 def with_texts_of_commit(
     since: GitComparison, observed: Mapping[TableName, ObservedDeployment]
 ) -> dict[TableName, ObservedDeployment]:
-    """Give observations the texts of the commit where they have none: what is deployed is taken for what it says.
+    """Return observations the texts of the commit where they have none: what is deployed is taken for what it says.
 
     Left alone is what says `same`, and what names another revision by its hash. What changed since, and has no text
     there that can be read, is `changed`: how, is not known.
@@ -92,7 +92,7 @@ def _manifest_then(then: Mapping[str, str | None]) -> Manifest | None:
 
 
 def _differing(was: Environment, now: Environment) -> Iterator[str]:
-    """Give the keys that differ between two forms of an environment, and no values: some may be secret."""
+    """Return the keys that differ between two forms of an environment, and no values: some may be secret."""
     conf = dict(was.pool.conf), dict(now.pool.conf)
     yield from (f"pool.conf.{key}" for key in {**conf[0], **conf[1]} if conf[0].get(key) != conf[1].get(key))
     yield from (f"pool.{key}" for key in ("name", "url", "cores", "memory") if _differ(was.pool, now.pool, key))
@@ -107,7 +107,7 @@ def _differ(was: object, now: object, key: str) -> bool:
 
 
 def _identity(table: Table) -> tuple[str, ...]:
-    """Give all that a change of a table can be in, line endings aside."""
+    """Return all that a change of a table can be in, line endings aside."""
     texts = revision_of(table).texts
     lines = (_unix(text) for text in (texts.ddl, texts.dml, texts.yml, table.settings_text))
     return (*lines, table.product, table.layer, table.unit)

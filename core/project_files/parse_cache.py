@@ -35,7 +35,7 @@ class ParseCache:
         self._fresh: dict[bytes, str] = {}
 
     def keys(self) -> frozenset[bytes]:
-        """Give the keys of all texts that were asked for."""
+        """Return the keys of all texts that were asked for."""
         return frozenset(self._values)
 
     def take_fresh(self) -> dict[bytes, str]:
@@ -49,7 +49,7 @@ class ParseCache:
         self._fresh.update(read)
 
     def ddl(self, text: str, path: str) -> tuple[int | None, TableDdl | None, tuple[Problem, ...]]:
-        """Give the line of CREATE VIEW (None for a table), the table, and Problems placed in `path`."""
+        """Return the line of CREATE VIEW (None for a table), the table, and Problems placed in `path`."""
         key = _key(b"ddl", text)
         found: tuple[str, TableDdl | None, tuple[Problem, ...]] | None = self._value(key, path)
         if found is None and key in self._known:
@@ -67,14 +67,14 @@ class ParseCache:
         return None, found[1], found[2]
 
     def has_statements(self, text: str, *, every_table_streams: bool = False) -> bool:
-        """Whether a dml text is known."""
+        """Return whether a dml text is known."""
         key = _statements_key(text, every_table_streams)
         return key in self._values or key in self._known
 
     def statements(
         self, text: str, path: str, *, every_table_streams: bool = False
     ) -> tuple[tuple[ParsedStatement, ...], tuple[Problem, ...]]:
-        """Give the statements of a dml text, and Problems placed in `path`."""
+        """Return the statements of a dml text, and Problems placed in `path`."""
         key = _statements_key(text, every_table_streams)
         found: tuple[str, tuple[ParsedStatement, ...], tuple[Problem, ...]] | None = self._value(key, path)
         if found is None and key in self._known:
@@ -89,7 +89,7 @@ class ParseCache:
         return found[1], found[2]
 
     def settings(self, text: str, path: str, defaults: Settings, problems: list[Problem]) -> Settings:
-        """Give a table's settings over the project's defaults; a text with Problems is read each time."""
+        """Return a table's settings over the project's defaults; a text with Problems is read each time."""
         if not text.strip():
             return defaults
         key = _key(b"yml" + repr(defaults).encode("utf-8", "surrogatepass"), text)
@@ -109,7 +109,7 @@ class ParseCache:
         return found
 
     def _value(self, key: bytes, path: str) -> Any:
-        """Give a held value, unless it has Problems placed in another file of the same content."""
+        """Return a held value, unless it has Problems placed in another file of the same content."""
         found = self._values.get(key)
         return found if found is not None and (found[0] == path or not found[-1]) else None
 
@@ -146,7 +146,7 @@ _VIEW = re.compile(r"\s*create\s+(?:or\s+replace\s+)?(?:global\s+)?(?:temp(?:ora
 
 
 def view_declared_in(text: str) -> int | None:
-    """Give the line of CREATE VIEW, None where the text declares something else."""
+    """Return the line of CREATE VIEW, None where the text declares something else."""
     plain = _COMMENT.sub(lambda found: re.sub(r"[^\n]", " ", found.group()), text.removeprefix("\ufeff"))
     if not _VIEW.match(plain):
         return None

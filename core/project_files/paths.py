@@ -45,7 +45,7 @@ def read_script_folders(paths: Iterable[str], problems: list[Problem]) -> tuple[
 
 
 def table_folder(path: str) -> str:
-    """Give the table folder that a script or a yml lies in, by its path alone."""
+    """Return the table folder that a script or a yml lies in, by its path alone."""
     folder = path.rpartition("/")[0]
     return folder.removesuffix("/sql-scripts")
 

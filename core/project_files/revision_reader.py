@@ -11,7 +11,7 @@ from core.project_files.table_settings import settings_as_text
 
 
 def revision_of(table: Table) -> Revision:
-    """Give a declared table's revision; its yml is the settings with the project's defaults filled in."""
+    """Return a declared table's revision; its yml is the settings with the project's defaults filled in."""
     texts = RevisionTexts(table.ddl.text, table.dml.text if table.dml else "", settings_as_text(table.settings))
     return Revision(table.name, texts, table.facts, table.ddl_facts, table.settings)
 

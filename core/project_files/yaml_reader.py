@@ -153,7 +153,7 @@ class YamlSection:
         self.problems.append(Problem(f"{self._named(key)} must be {expected}", remedy, self.at(key), key))
 
     def at(self, key: str = "") -> Where:
-        """Give the place of a key, or of the section when it has no such key."""
+        """Return the place of a key, or of the section when it has no such key."""
         return Where(self.path, self.lines.get(key, self.line))
 
     def _named(self, key: str) -> str:

@@ -50,7 +50,7 @@ def hierarchy(
 
 
 def _nearest(entries: Mapping[TableName, InventoryEntry], root: TableName, direction: str) -> dict[TableName, int]:
-    """Give each table's distance, breadth-first."""
+    """Return each table's distance, breadth-first."""
     found = {root: 0}
     waiting = [root]
     for table in waiting:

@@ -106,7 +106,7 @@ class ImpactAnswer:
 
     @property
     def refused(self) -> bool:
-        """Whether a plan of it would be refused."""
+        """Return whether a plan of it would be refused."""
         return bool(self.refusals) or any(one.effect is ImpactEffect.REFUSED for one in self.reached)
 
 
@@ -215,7 +215,7 @@ def _rebuilt(asking: _Asking) -> ImpactAnswer:
 def _rebuilding(
     asking: _Asking, asked: tuple[TableName, ...]
 ) -> tuple[PlanRequest, tuple[PlanRefusal, ...], dict[TableName, tuple[ImpactEffect, str]]]:
-    """Decide a rebuild of some tables, and give what happens to each table that it meets."""
+    """Decide a rebuild of some tables, and return what happens to each table that it meets."""
     request = normal_request(PlanRequest(tables=asked, rebuild=True, children=asking.children or "product"))
     if not asked:
         return request, (), {}
@@ -272,7 +272,7 @@ def _dropped(asking: _Asking) -> ImpactAnswer:
 
 
 def _without(asking: _Asking, name: TableName, gone: set[TableName]) -> tuple[ImpactEffect, str] | None:
-    """Say what becomes of a table that stays while what it is bound to goes; None where that stays."""
+    """Describe what becomes of a table that stays while what it is bound to goes; None where that stays."""
     situation = asking.situation
     lost = {binding.parent: binding.streamed for binding in situation.bindings(name) if binding.parent in gone}
     names = ", ".join(sorted(lost))
@@ -288,7 +288,7 @@ def _without(asking: _Asking, name: TableName, gone: set[TableName]) -> tuple[Im
 
 
 def _starve(situation: PlanningContext, effects: dict[TableName, tuple[ImpactEffect, str]]) -> None:
-    """Give what streams a table that would write nothing more, at every depth."""
+    """Return what streams a table that would write nothing more, at every depth."""
     waiting = [name for name, (effect, _) in sorted(effects.items()) if effect in _DRY]
     for parent in waiting:
         for child in situation.readers(parent):
@@ -342,7 +342,7 @@ _ABSENT = (ImpactEffect.UNAFFECTED, "is not deployed")
 
 
 def _told(asking: _Asking, effects: Mapping[TableName, tuple[ImpactEffect, str]]) -> tuple[OutsideReader, ...]:
-    """Give who reads, outside, the table that is rebuilt or one that is rebuilt for it."""
+    """Return who reads, outside, the table that is rebuilt or one that is rebuilt for it."""
     situation = asking.situation
     rebuilt = {name for name, (effect, _) in effects.items() if effect is ImpactEffect.REBUILT} | {asking.table}
     own = (name for name in rebuilt if not situation.is_external(name))

@@ -20,7 +20,7 @@ from core.reports.inventory import InventoryReading
 def affected_part(
     project: Project, observed: Mapping[TableName, ObservedDeployment], root: TableName
 ) -> tuple[Project, Mapping[TableName, ObservedDeployment]]:
-    """Give the part around a table; all of it where a deployed statement's readings are not known but from its texts.
+    """Return the part around a table; all of it where a deployed statement's readings are not known but from its texts.
 
     One pass over the project, then linear in the part.
     """
@@ -58,7 +58,7 @@ def _leads_astray(name: TableName, seen: ObservedDeployment) -> bool:
 def _readings(
     project: Project, observed: Mapping[TableName, ObservedDeployment]
 ) -> tuple[Mapping[TableName, set[TableName]], Mapping[TableName, list[TableName]]]:
-    """Give parents and children, by the declared texts and as deployed."""
+    """Return parents and children, by the declared texts and as deployed."""
     parents: dict[TableName, set[TableName]] = {}
     for name, table in project.tables.items():
         if table.facts is not None:
@@ -127,7 +127,7 @@ def downstream_reach(situation: PlanningContext, tracer: LineageTracer, root: Ta
 
 
 def _readers(situation: PlanningContext, tracer: LineageTracer, parent: TableName) -> dict[TableName, bool]:
-    """Give who reads a table, by its text or as it is bound, with whether it streams it."""
+    """Return who reads a table, by its text or as it is bound, with whether it streams it."""
     found: dict[TableName, bool] = {}
     for reader in tracer.readers(parent):
         reads = reader.facts.reads if reader.facts is not None else ()

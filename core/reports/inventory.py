@@ -70,7 +70,7 @@ class InventoryEntry:
 
     @property
     def unused(self) -> bool:
-        """Whether nothing reads it, and it is neither a fact nor a view."""
+        """Return whether nothing reads it, and it is neither a fact nor a view."""
         return not self.children and self.layer not in SINKS
 
 
@@ -85,7 +85,7 @@ class InventorySelection:
     cross_product: bool = False
 
     def takes(self, entry: InventoryEntry) -> bool:
-        """Whether a table is wanted."""
+        """Return whether a table is wanted."""
         return (
             (not self.products or entry.product in self.products)
             and (not self.unused or entry.unused)
@@ -126,7 +126,7 @@ def select(entries: Iterable[InventoryEntry], selection: InventorySelection) -> 
 
 
 def _declared_reads(table: Table) -> dict[TableName, bool]:
-    """Give what a table's text reads, and whether it streams it; true where it reads it both ways."""
+    """Return what a table's text reads, and whether it streams it; true where it reads it both ways."""
     found: dict[TableName, bool] = {}
     for read in table.facts.reads if table.facts is not None else ():
         found[read.table] = read.streaming or found.get(read.table, False)

@@ -75,7 +75,7 @@ class StepProgress:
     note: str = ""
 
     def become(self, state: StepState, note: str = "") -> "StepProgress":
-        """Give the step in its next state; raises IllegalTransition."""
+        """Return the step in its next state; raises IllegalTransition."""
         if state not in STEP_TRANSITIONS[self.state]:
             raise IllegalTransition(f"step {self.step.n}: {self.state} → {state}")
         return replace(self, state=state, note=note, tries=self.tries + (state is StepState.RUNNING))
@@ -90,7 +90,7 @@ class Run:
     steps: tuple[StepProgress, ...]
 
     def become(self, state: RunState) -> "Run":
-        """Give the run in its next state; itself when it is there already; raises IllegalTransition."""
+        """Return the run in its next state; itself when it is there already; raises IllegalTransition."""
         if state is self.state:
             return self
         if state not in RUN_TRANSITIONS[self.state]:
@@ -105,6 +105,6 @@ class Run:
         raise KeyError(n)
 
     def put(self, changed: StepProgress) -> "Run":
-        """Give the run with one step replaced."""
+        """Return the run with one step replaced."""
         steps = tuple(changed if progress.step.n == changed.step.n else progress for progress in self.steps)
         return replace(self, steps=steps)

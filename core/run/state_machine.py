@@ -85,7 +85,7 @@ RunIntent = PerformStep | PollGate | AbortVersions
 
 
 def recover_run(run: Run) -> Run:
-    """Give a run as a new agent finds it: a step that was begun without evidence is begun again, after its probe."""
+    """Return a run as a new agent finds it: a step that was begun without evidence is begun again, after its probe."""
     for progress in run.steps:
         if progress.state in (StepState.RUNNING, StepState.GATE):
             run = run.put(StepProgress(progress.step, StepState.WAITS, progress.tries, "resumed after the agent ended"))
@@ -167,7 +167,7 @@ def _cancel(run: Run) -> tuple[Run, tuple[RunIntent, ...]]:
 
 
 def _awaits_swap(run: Run, start: Step) -> bool:
-    """Whether a started version stands beside a serving one: only those are stopped when a run is cancelled."""
+    """Return whether a started version stands beside a serving one: only those are stopped when a run is cancelled."""
     return any(p.step.do is StepKind.CATCH_UP and p.step.table == start.table for p in run.steps)
 
 

@@ -93,7 +93,7 @@ class ParsedStatement:
 
     @property
     def stateful(self) -> bool:
-        """Whether Spark keeps state for this statement between batches."""
+        """Return whether Spark keeps state for this statement between batches."""
         return bool(self.operators)
 
 
@@ -115,7 +115,7 @@ class TableDdl:
 
 
 def line_of(text: str, parsed: ParsedStatement, offset: int) -> int:
-    """Give the line in the file, from 1, of an offset in `parsed.select`."""
+    """Return the line in the file, from 1, of an offset in `parsed.select`."""
     plain = text.removeprefix("\ufeff").replace("\r\n", "\n")
     select = parsed.select.replace("\r\n", "\n")
     within = parsed.select[:offset].count("\n")

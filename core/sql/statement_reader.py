@@ -174,7 +174,7 @@ def _read_value(entry: NamedRead, names: TableNames, header: StatementHeader, so
 
 
 def _rules(header: StatementHeader, names: TableNames) -> Iterator[SqlDiagnostic]:
-    """Say which names a project cannot have, and which table is read both ways."""
+    """Return which names a project cannot have, and which table is read both ways."""
     if header.target is not None:
         yield from _name_rule(header.target.text, len(header.target.parts), header.target.start)
     for read in names.reads:
@@ -286,7 +286,7 @@ def _named_twice(names: TableNames) -> Iterator[SqlDiagnostic]:
 
 
 def _placed(misread: SqlDiagnostic, start: int) -> SqlDiagnostic:
-    """Give a SqlDiagnostic without a place the place of its statement."""
+    """Return a SqlDiagnostic without a place the place of its statement."""
     if misread.offset < 0:
         misread.offset = start
     return misread

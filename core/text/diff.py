@@ -12,7 +12,7 @@ LONGEST_FRAGMENT = 70
 
 
 def short_diff(old: str, new: str, *, most: int = 3) -> tuple[str, ...]:
-    """Give up to `most` fragments that were taken away (`- …`), added (`+ …`) or replaced (`a → b`)."""
+    """Return up to `most` fragments that were taken away (`- …`), added (`+ …`) or replaced (`a → b`)."""
     before, after = _WORD.findall(old), _WORD.findall(new)
     fragments = list(_fragments(before, after))
     more = len(fragments) - most
@@ -20,7 +20,7 @@ def short_diff(old: str, new: str, *, most: int = 3) -> tuple[str, ...]:
 
 
 def unified_diff(old: str, new: str, *, context: int = 3) -> tuple[str, ...]:
-    """Give the lines of a unified diff without its file names; empty when the texts are equal."""
+    """Return the lines of a unified diff without its file names; empty when the texts are equal."""
     lines = difflib.unified_diff(_lines(old), _lines(new), lineterm="", n=context)
     return tuple(lines)[2:]
 

@@ -11,10 +11,10 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """Give a number with its noun: `1 table`, `2 tables`."""
+    """Return a number with its noun: `1 table`, `2 tables`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def reader_phrase(tables: Sequence[str]) -> str:
-    """Say who reads something: `a reads it`, `a, b read it`."""
+    """Return who reads something: `a reads it`, `a, b read it`."""
     return f"{', '.join(tables)} {'reads' if len(tables) == 1 else 'read'} it"

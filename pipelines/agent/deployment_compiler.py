@@ -106,7 +106,7 @@ def streamed_reads(deployment: Deployment) -> tuple[TableRead, ...]:
 def streamed_sources(
     deployment: Deployment, reads: tuple[TableRead, ...], by_version: Mapping[tuple[TableName, int], Deployment]
 ) -> tuple[tuple[int, TableName, str, str], ...]:
-    """Give what a deployment streams as (ordinal, table, folder, format); a parent that is gone has no folder."""
+    """Return what a deployment streams as (ordinal, table, folder, format); a parent that is gone has no folder."""
     version_by_parent = {binding.parent: binding.version for binding in deployment.bindings if binding.streamed}
     sources = []
     for ordinal, read in enumerate(reads):
@@ -133,7 +133,7 @@ def _statement(texts: RevisionTexts, table: TableName) -> ParsedStatement:
 
 
 def _every_table_streams(yml: str) -> bool:
-    """Whether STREAM need not be written; a revision's yml says so only where it is so."""
+    """Return whether STREAM need not be written; a revision's yml says so only where it is so."""
     return "reads:" in yml and read_settings(yml, "yml", Settings(), []).every_table_streams
 
 

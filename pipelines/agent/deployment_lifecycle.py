@@ -53,7 +53,7 @@ def stop(
     seconds: float = WRITE_CALL_S,
     calling: Callable[[], object] = unheard,
 ) -> float:
-    """Stop a deployment's query and prove it gone; gives the milliseconds until Spark's stop had returned.
+    """Stop a deployment's query and prove it gone; returns the milliseconds until Spark's stop had returned.
 
     `calling` hears of each call of Spark's stop, just before it.
     """
@@ -116,7 +116,7 @@ def check_checkpoint(world: AgentContext, deployment: Deployment) -> None:
 
 
 def _runs_on(world: AgentContext, deployment: Deployment) -> dict[str, Any]:
-    """Give what is recorded of pool and engine at a start.
+    """Return what is recorded of pool and engine at a start.
 
     Of a version that was started before anything was recorded, nobody knows what its checkpoint has pinned.
     """

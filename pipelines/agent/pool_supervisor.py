@@ -82,11 +82,11 @@ class PoolSupervisor:
 
     @property
     def up(self) -> bool:
-        """Whether a session is open; it may not answer all the same."""
+        """Return whether a session is open; it may not answer all the same."""
         return self._open is not None
 
     def heard(self, error: PoolUnreachable | None) -> None:
-        """Say whether the pool answered just now; one that is frozen is silent, and is left to come back."""
+        """Return whether the pool answered just now; one that is frozen is silent, and is left to come back."""
         if self._open is not None:
             self._say("silent" if error else "up", error.summary if error else "")
 

@@ -38,7 +38,7 @@ class Reconciler:
     emergency: EmergencyJournal
 
     def restore(self, pool: PoolClient) -> None:
-        """Give the pool the catalog of the registry: tables, then pointers. Idempotent; what is there stays."""
+        """Return the pool the catalog of the registry: tables, then pointers. Idempotent; what is there stays."""
         ground = self.world.ground
         for deployment in self.world.ledger.deployments():
             table, version = deployment.table, deployment.version
@@ -108,7 +108,7 @@ class Reconciler:
             self.world.ledger.update_deployment(deployment.table, deployment.version, **changes)
 
     def _lateness(self, deployment: Deployment, query: ReportedQuery) -> str:
-        """Say why an active query is not running; one that was heard of lately is, and costs nothing to judge."""
+        """Explain why an active query is not running; one that was heard of lately is, and costs nothing to judge."""
         trigger = trigger_s(deployment.trigger)
         if query.heard_s is None or query.heard_s <= allowed_silence_s(trigger):
             return ""
@@ -135,7 +135,7 @@ class Reconciler:
         )
 
     def _has_planned(self, deployment: Deployment) -> bool:
-        """Whether a batch is planned and not committed; a place that cannot be reached says nothing."""
+        """Return whether a batch is planned and not committed; a place that cannot be reached says nothing."""
         try:
             found = self.world.files.read(deployment.checkpoint)
         except TryAgain:

@@ -48,7 +48,7 @@ class _WallClock:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do what the arguments say and give the exit code."""
+    """Do what the arguments say and return the exit code."""
     try:
         print(json.dumps(_do(_parser().parse_args(arguments))))
         return 0
@@ -117,7 +117,7 @@ def _generate(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def _feeds(given: argparse.Namespace, before: dict[str, Any] | None) -> Feeds | None:
-    """Give what the arguments ask for, None when they ask for nothing; a given rate also ends a pause."""
+    """Return what the arguments ask for, None when they ask for nothing; a given rate also ends a pause."""
     if given.rate is None and not given.no_bursts:
         return None
     rate = given.rate if given.rate is not None else (before or {}).get("rate", Feeds().rate)

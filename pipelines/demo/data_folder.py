@@ -42,7 +42,7 @@ class DemoDataFolder:
         return self.path / "generator.book.json"
 
     def feed(self, feed: str) -> Path:
-        """Give the folder in which a feed's files land."""
+        """Return the folder in which a feed's files land."""
         return self.path / "landing" / feed
 
     def landed(self, feed: str) -> list[Path]:
@@ -71,7 +71,9 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def land(folder: DemoDataFolder, book: GeneratorState, lines: LinesByFeed) -> dict[str, int]:
-    """Land the lines of one second and give their count by feed; the book is saved first, so that no id comes twice."""
+    """Land the lines of one second and return their count by feed; the book is saved first,
+    so that no id comes twice.
+    """
     book.landed = {feed: count + len(lines[feed]) for feed, count in book.landed.items()}
     book.file += any(lines.values())
     write_whole(folder.book, json.dumps(book.as_json()))
@@ -118,7 +120,7 @@ def exclusive_lock(folder: DemoDataFolder) -> Iterator[None]:
 
 
 def lock_holder(folder: DemoDataFolder) -> int | None:
-    """Give the process id of the generator that holds the folder, None when nobody does."""
+    """Return the process id of the generator that holds the folder, None when nobody does."""
     if not _lock_file(folder).exists():
         return None
     with _lock_file(folder).open("r") as lock:

@@ -42,14 +42,14 @@ class Feeds:
     bursts: Bursts | None = Bursts()
 
     def rate_at(self, elapsed_s: float) -> float:
-        """Give orders a second, `elapsed_s` after the generator's start."""
+        """Return orders a second, `elapsed_s` after the generator's start."""
         if self.paused or self.bursts is None:
             return 0.0 if self.paused else self.rate
         phase = elapsed_s % (self.bursts.on_s + self.bursts.off_s)
         return self.rate * (self.bursts.factor if phase >= self.bursts.off_s else 1.0)
 
     def as_json(self) -> dict[str, Any]:
-        """Give the object that `feeds.json` holds."""
+        """Return the object that `feeds.json` holds."""
         bursts = self.bursts
         shown = {"factor": bursts.factor, "on_s": bursts.on_s, "off_s": bursts.off_s} if bursts else None
         return {"rate": self.rate, "paused": self.paused, "bursts": shown}
@@ -74,7 +74,7 @@ class GeneratorClock(Protocol):
     """Time as the generator sees it."""
 
     def now(self) -> float:
-        """Give epoch seconds."""
+        """Return epoch seconds."""
 
     def wait(self, seconds: float) -> bool:
         """Wait, and say whether an end was asked for."""
@@ -110,7 +110,7 @@ def generate(
     limits: GeneratorLimits = GeneratorLimits(),
     free_bytes: Callable[[DemoDataFolder], int] = lambda folder: shutil.disk_usage(folder.path).free,
 ) -> dict[str, Any]:
-    """Land events until an end and give the last status; `feeds` None keeps feeds.json; Refused beside another."""
+    """Land events until an end and return the last status; `feeds` None keeps feeds.json; Refused beside another."""
     with exclusive_lock(folder):
         run = _begin(folder, clock.now(), feeds, seed)
         reason = ""

@@ -57,7 +57,7 @@ class GeneratorState:
     """No event so far is newer than this, closing events included."""
 
     def as_json(self) -> dict[str, Any]:
-        """Give the book as a JSON object; it shares the book's collections, since it is written each second."""
+        """Return the book as a JSON object; it shares the book's collections, since it is written each second."""
         return {one.name: getattr(self, one.name) for one in fields(self)}
 
 

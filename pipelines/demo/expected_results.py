@@ -47,7 +47,9 @@ class ExpectedTable:
 
 
 def real_rows_query(table: str, physical: str = "", rules: ExpectedRules = ExpectedRules()) -> str:
-    """Give the SQL that reads a table's rows as `reference` gives them; `physical` where it is not the table's name."""
+    """Return the SQL that reads a table's rows as `reference` gives them;
+    `physical` where it is not the table's name.
+    """
     answer = EXPECTED_TABLES[table]
     columns = answer.columns
     if table == "int_order_items":
@@ -56,13 +58,13 @@ def real_rows_query(table: str, physical: str = "", rules: ExpectedRules = Expec
 
 
 def expected_rows(folder: DemoDataFolder, rules: ExpectedRules = ExpectedRules()) -> dict[str, Counter[Row]]:
-    """Give for every table written by a statement how often each row must stand in it; linear in what has landed."""
+    """Return for every table written by a statement how often each row must stand in it; linear in what has landed."""
     truth = _Truth({feed: _distinct(folder, feed) for feed in FEEDS}, rules)
     return {table: Counter(answer.rows(truth)) for table, answer in EXPECTED_TABLES.items()}
 
 
 def landed_counts(folder: DemoDataFolder) -> dict[str, tuple[int, int]]:
-    """Give by feed how many real lines have landed, and how many distinct ones."""
+    """Return by feed how many real lines have landed, and how many distinct ones."""
     return {feed: (len(rows := list(_real_lines(folder, feed))), len(set(rows))) for feed in FEEDS}
 
 

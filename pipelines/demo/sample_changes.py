@@ -101,7 +101,7 @@ CHANGES = {"comment": COMMENT, "column": COLUMN, "filter": FILTER, "window": WIN
 
 
 def change_project(folder: str | Path, word: str, *, with_readers: bool = False) -> tuple[DemoChange, tuple[str, ...]]:
-    """Make a change and give it with the files written, none when it was made before; all edits are made or none.
+    """Make a change and return it with the files written, none when it was made before; all edits are made or none.
 
     Raises UsageError for another word or a folder without the sample, Refused where the text was edited by hand.
     """

@@ -25,13 +25,13 @@ CLOSING = "closing"
 
 @cache
 def menu() -> dict[int, tuple[str, int]]:
-    """Give pizza id to name and price in cents; pizza 0 belongs to closing events."""
+    """Return pizza id to name and price in cents; pizza 0 belongs to closing events."""
     lines = (FOLDER / "reference" / "pizzas" / "pizzas.json").read_text().splitlines()
     return {row["id"]: (row["name"], row["price_cents"]) for row in map(json.loads, lines)}
 
 
 @cache
 def dining_tables() -> dict[int, tuple[str, int]]:
-    """Give table id to name and seats; table 0 belongs to closing events."""
+    """Return table id to name and seats; table 0 belongs to closing events."""
     with (FOLDER / "reference" / "tables" / "tables.csv").open(newline="") as file:
         return {int(row["id"]): (row["name"], int(row["seats"])) for row in csv.DictReader(file)}

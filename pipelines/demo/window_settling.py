@@ -41,7 +41,7 @@ class ClosingRound:
 
 
 def how_many_rounds(project: Project) -> int:
-    """Give the rounds after which every chain is closed: the most stateful statements in one chain, and one more."""
+    """Return the rounds after which every chain is closed: the most stateful statements in one chain, and one more."""
 
     @cache
     def depth(name: TableName) -> int:

@@ -104,7 +104,7 @@ class LocalPool:
         return find_java()
 
     def start(self) -> bool:
-        """Start the server unless it lives; gives whether one was started. Returns before it is ready.
+        """Start the server unless it lives; returns whether one was started. Returns before it is ready.
 
         Raises PoolUnreachable when there is no usable Java.
         """
@@ -142,7 +142,7 @@ class LocalPool:
         return True
 
     def alive(self) -> bool:
-        """Whether the process that was started here still runs; says nothing about whether it answers."""
+        """Return whether the process that was started here still runs; says nothing about whether it answers."""
         if self._child is not None:
             self._child.poll()
         server = self._read()
@@ -183,7 +183,7 @@ class LocalPool:
                 raise PoolUnreachable(f"process {server.pid} of the local pool cannot be killed")
 
     def last_words(self) -> str:
-        """Give the last line of the server's log that is not part of a stack trace; empty when there is none."""
+        """Return the last line of the server's log that is not part of a stack trace; empty when there is none."""
         try:
             with open(self._home / "pool.log", "rb") as log:
                 log.seek(0, os.SEEK_END)
@@ -251,7 +251,9 @@ class LocalPool:
         return server
 
     def _read(self) -> ServerRecord | None:
-        """Give what is recorded; without a record the server that is known, so that a lost one is not started again."""
+        """Return what is recorded; without a record the server that is known,
+        so that a lost one is not started again.
+        """
         found = self._record()
         if found is not None and (self._known is None or not self._is_ours(self._known)):
             self._known = found

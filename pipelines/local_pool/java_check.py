@@ -35,7 +35,7 @@ class JavaCheck:
 
     @property
     def works(self) -> bool:
-        """Whether a pool can be started with it."""
+        """Return whether a pool can be started with it."""
         return not self.remedy
 
 

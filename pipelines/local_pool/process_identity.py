@@ -6,7 +6,9 @@ from pathlib import Path
 
 
 def process_start(pid: int) -> str | None:
-    """Give when the process was started, opaque and equal over its life; None when there is none or it is a zombie."""
+    """Return when the process was started, opaque and equal over its life;
+    None when there is none or it is a zombie.
+    """
     try:
         stat = Path(f"/proc/{pid}/stat").read_text("utf-8", errors="replace")
     except FileNotFoundError:
@@ -19,7 +21,7 @@ def process_start(pid: int) -> str | None:
 
 
 def process_command_line(pid: int) -> str:
-    """Give the command line, arguments separated by blanks; empty when it cannot be read."""
+    """Return the command line, arguments separated by blanks; empty when it cannot be read."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
     except OSError:

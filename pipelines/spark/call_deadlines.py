@@ -21,7 +21,7 @@ _ends = threading.local()
 
 
 def call(seconds: float, fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Run fn and give its result; raises PoolUnreachable once `seconds` have passed, and whatever fn raises.
+    """Run fn and return its result; raises PoolUnreachable once `seconds` have passed, and whatever fn raises.
 
     A call made inside another one has at most the time that is left of the outer.
     """
@@ -33,7 +33,7 @@ def call(seconds: float, fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) 
 
 
 def remaining() -> float | None:
-    """Give the seconds left to the call that runs in this thread, None when it has no deadline."""
+    """Return the seconds left to the call that runs in this thread, None when it has no deadline."""
     end = getattr(_ends, "at", None)
     return None if end is None else max(0.0, end - time.monotonic())
 

@@ -122,7 +122,7 @@ class SparkTables:
             return tuple(self._session.spark.sql(f"SELECT * FROM {_quoted(name)}").columns)
 
     def _describe(self, name: str) -> dict[str, str] | None:
-        """Give the details of DESCRIBE EXTENDED, None when there is no such table or view."""
+        """Return the details of DESCRIBE EXTENDED, None when there is no such table or view."""
         try:
             with spark_errors():
                 # Asked first, because the server logs a failed DESCRIBE with its stack trace.

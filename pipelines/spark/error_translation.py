@@ -45,7 +45,7 @@ def error_class(text: str) -> str:
 
 
 def first_line(text: str) -> str:
-    """Give the line of a Spark message that a person needs: the cause, without wrapper, class and stack trace."""
+    """Return the line of a Spark message that a person needs: the cause, without wrapper, class and stack trace."""
     body = text.split("JVM stacktrace:")[0]
     lines = [line.strip() for line in body.splitlines()]
     lines = [line for line in lines if line and not line.startswith(("at ", "== SQL", "=== ", "+- ", "'", "--"))]

@@ -38,7 +38,7 @@ class ListenerEvents:
 
     @property
     def alive(self) -> bool:
-        """Whether events arrive; False until `listen`, and after the connection broke."""
+        """Return whether events arrive; False until `listen`, and after the connection broke."""
         return self._thread is not None and self._thread.is_alive() and self._listening.is_set()
 
     def listen(self, *, alone: bool) -> None:
@@ -55,7 +55,7 @@ class ListenerEvents:
             self._starting.release()
 
     def progress(self, run_id: str) -> Mapping[str, Any] | None:
-        """Give the last progress of a run, None when it has not been seen to report any."""
+        """Return the last progress of a run, None when it has not been seen to report any."""
         with self._lock:
             return self._progress.get(run_id)
 
@@ -68,7 +68,7 @@ class ListenerEvents:
                 self._heard[run_id] = time.monotonic()
 
     def silence_s(self, run_id: str) -> float:
-        """Give the seconds since a run was heard of; one that never was counts from the first question for it."""
+        """Return the seconds since a run was heard of; one that never was counts from the first question for it."""
         with self._lock:
             now = time.monotonic()
             return now - self._heard.setdefault(run_id, now)

@@ -87,7 +87,7 @@ class Session:
         return Session(self.url, self._token, session_id)
 
     def idle_limit_s(self) -> float | None:
-        """Give the server's limit for sessions without calls; None when there is none, as on a pool of ours."""
+        """Return the server's limit for sessions without calls; None when there is none, as on a pool of ours."""
         with spark_errors():
             text = self.spark.conf.get("spark.connect.session.manager.defaultSessionTimeout", "60m")
         return None if text is None or text.startswith("-1") else _seconds(text)

@@ -31,7 +31,7 @@ class SparkAnalysis:
         self._lock = threading.Lock()
 
     def engine(self) -> str:
-        """Give Spark's version, without a call once it is known."""
+        """Return Spark's version, without a call once it is known."""
         with spark_errors():
             return str(self._operating.spark.version)
 

@@ -40,7 +40,7 @@ def plans_of_explain(explained: str) -> dict[str, str]:
 
 
 def failure_of(part: str) -> str:
-    """Give the message of the exception that stands in place of a plan; empty when there is a plan."""
+    """Return the message of the exception that stands in place of a plan; empty when there is a plan."""
     found = _FAILED.match(part)
     return part[found.end() :].strip() if found else ""
 
@@ -69,7 +69,7 @@ def normalized_plan(plan: str) -> str:
 
 
 def refusal_of(message: str, error_class: str) -> AnalysisRefusal:
-    """Give a refusal whose places are those of the statement itself, which was sent on the line after a bracket."""
+    """Return a refusal whose places are those of the statement itself, which was sent on the line after a bracket."""
     words = re.sub(r"\.?; (?=line \d)", ", ", message)
     return AnalysisRefusal(
         error_class, re.sub(r"\bline (\d+)", lambda found: f"line {max(1, int(found[1]) - 1)}", words)

@@ -75,7 +75,7 @@ class ScratchDatabases:
         self._session.release()
 
     def _look(self, side: AnalysedRevision) -> tuple[AnalysedStatement, Any, str]:
-        """Give the opinion, the analysed frame (None when refused) and the optimised plan without ids."""
+        """Return the opinion, the analysed frame (None when refused) and the optimised plan without ids."""
         database = self._database(side.tables)
         self._spark.sql(f"USE {database}")
         try:
@@ -123,7 +123,7 @@ class ScratchDatabases:
         return None
 
     def _database(self, tables: Tables) -> str:
-        """Give the database that holds exactly these tables; it is made where it is not there."""
+        """Return the database that holds exactly these tables; it is made where it is not there."""
         if tables not in self._database_by_tables:
             database = f"{self._prefix}_{len(self._database_by_tables)}"
             self._spark.sql(f"CREATE DATABASE {database}")

@@ -136,7 +136,7 @@ class FileCheckpoints:
             )
 
     def _consumed(self, folder: str, batch: int) -> Mapping[int, int]:
-        """Give the log position of each source at a batch; the file of a batch never changes."""
+        """Return the log position of each source at a batch; the file of a batch never changes."""
         known = self._offsets.get(folder)
         if known is not None and known[0] == batch:
             return known[1]

@@ -49,7 +49,7 @@ class FileSource:
         self._stamps: dict[str, tuple[int, float, list[tuple[str, bool]]]] = {}
 
     def subscribe(self, reader: FileListener) -> dict[str, SourceFile]:
-        """Take a reader in and give it all files there are now, by path."""
+        """Take a reader in and return it all files there are now, by path."""
         if reader not in self._readers:
             self._readers.append(reader)
         if not self.logged:
@@ -67,12 +67,12 @@ class FileSource:
 
     @property
     def is_table(self) -> bool:
-        """Whether a note of ours says that a query writes it, so that its files are named by a log."""
+        """Return whether a note of ours says that a query writes it, so that its files are named by a log."""
         return os.path.exists(f"{self.folder}/{TABLE_NOTE_FILE}")
 
     @property
     def deserted(self) -> bool:
-        """Whether nobody reads it any more."""
+        """Return whether nobody reads it any more."""
         return not self._readers
 
     def refresh(self, now: float) -> None:

@@ -85,7 +85,7 @@ def local_path(uri: str) -> str:
 
 
 def _names(folder: str) -> dict[int, str]:
-    """Give file names by batch; temporary and checksum files begin with a dot."""
+    """Return file names by batch; temporary and checksum files begin with a dot."""
     names: dict[int, str] = {}
     with os.scandir(folder) as found:
         for entry in found:
@@ -96,14 +96,14 @@ def _names(folder: str) -> dict[int, str]:
 
 
 def _all(folder: str, names: dict[int, str], upto: int) -> Iterator[LogEntry]:
-    """Give every entry up to a batch: the newest compact file, then each batch after it."""
+    """Return every entry up to a batch: the newest compact file, then each batch after it."""
     start = max((batch for batch, name in names.items() if name.endswith(".compact") and batch <= upto), default=-1)
     for batch in sorted(batch for batch in names if start <= batch <= upto):
         yield from _parsed(_lines(f"{folder}/{names[batch]}"))
 
 
 def _lines(path: str) -> list[bytes]:
-    """Give the entries of one file, without the version line; nothing when it is cleaned up in this moment."""
+    """Return the entries of one file, without the version line; nothing when it is cleaned up in this moment."""
     try:
         with open(path, "rb") as file:
             return file.read().split(b"\n")[1:]
@@ -116,7 +116,7 @@ def _parsed(lines: list[bytes]) -> list[LogEntry]:
 
 
 def _tail(lines: list[bytes], mark: str) -> list[LogEntry] | None:
-    """Give the entries after the one whose path is `mark`, which is near the end; None when it is not there."""
+    """Return the entries after the one whose path is `mark`, which is near the end; None when it is not there."""
     found: list[LogEntry] = []
     for line in reversed(lines):
         if not line:

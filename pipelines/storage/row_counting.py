@@ -96,7 +96,7 @@ class RowCounter:
         self._learned: dict[str, BytesPerLine] = {}
 
     def count(self, file: SourceFile, folder: str, format: str, *, history: bool = False) -> bool:
-        """Fill in a file's rows; gives False when the budget of this window is used up, sooner for `history`."""
+        """Fill in a file's rows; returns False when the budget of this window is used up, sooner for `history`."""
         if file.counted:
             return True
         if format == "parquet":
@@ -124,7 +124,7 @@ class RowCounter:
 
 
 def counts_rows_exactly(format: str) -> bool:
-    """Whether rows of this format are counted, not estimated."""
+    """Return whether rows of this format are counted, not estimated."""
     return format == "parquet"
 
 

@@ -122,7 +122,7 @@ class SourceBacklog:
         self._early: set[str] = set()
 
     def continues(self, upto: int) -> bool:
-        """Whether this still is the checkpoint it was: its log the same folder, its position not behind."""
+        """Return whether this still is the checkpoint it was: its log the same folder, its position not behind."""
         return upto >= self._upto and (not self._identity or _identity(self._log) == self._identity)
 
     def advance(self, upto: int) -> None:

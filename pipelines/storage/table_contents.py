@@ -106,7 +106,7 @@ class TableFolders:
     def _count(self, entries: list[DataFile], before: _CountedRows) -> _CountedRows:
         """Read footers, for as long as one look may take; from the start where the first files are others than before.
 
-        Gives what was counted of the first files.
+        Returns what was counted of the first files.
         """
         start, rows, size = before.files, before.rows, before.bytes
         if start > len(entries) or _digest(entries[:start]) != before.digest:
@@ -148,7 +148,7 @@ def _gone_of(log: str, upto: int, folder: str) -> int:
 
 
 def _logged(folder: str, folders: dict[str, int]) -> list[DataFile]:
-    """Give the files that the table's log names and that are still there, in the order of the log."""
+    """Return the files that the table's log names and that are still there, in the order of the log."""
     folders[f"{folder}/{TABLE_LOG_FOLDER}"] = os.stat(f"{folder}/{TABLE_LOG_FOLDER}").st_mtime_ns
     chunk = read_table_log(f"{folder}/{TABLE_LOG_FOLDER}", -1, "")
     # After the log, so that all it names was written before.
@@ -158,7 +158,7 @@ def _logged(folder: str, folders: dict[str, int]) -> list[DataFile]:
 
 
 def _listed(folder: str, folders: dict[str, int]) -> list[DataFile]:
-    """Give the data files of a folder, oldest first."""
+    """Return the data files of a folder, oldest first."""
     entries: list[DataFile] = []
     for path in _walk(folder, folders):
         try:

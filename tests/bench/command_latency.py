@@ -49,7 +49,7 @@ class Taken:
 
 
 def table_of(rows: Iterator[str]) -> Iterator[str]:
-    """Give the lines of the table, each as soon as it is measured."""
+    """Return the lines of the table, each as soon as it is measured."""
     yield "| what | files | bound | median | worst | CPU, median | CPU, least | memory | runs | holds |"
     yield "|---|---|---|---|---|---|---|---|---|---|"
     yield from rows
@@ -199,7 +199,9 @@ def _timed(act: Callable[[], object]) -> Taken:
 
 
 def _environ(home: Path) -> dict[str, str]:
-    """Give a home of its own, and Python's compiled files, which an installed program has: the first run makes them."""
+    """Return a home of its own, and Python's compiled files, which an installed program has:
+    the first run makes them.
+    """
     kept = {name: value for name, value in os.environ.items() if not name.startswith("HEADGATE_")}
     kept.pop("PYTHONDONTWRITEBYTECODE", None)
     compiled = str(home.parent / "compiled")

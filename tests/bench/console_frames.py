@@ -19,13 +19,13 @@ SECONDS = 15
 
 
 def cpu_s(pid: int) -> float:
-    """Give the CPU time that a process has used."""
+    """Return the CPU time that a process has used."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICK
 
 
 def peak_mb(pid: int) -> float:
-    """Give the most memory that a process has held."""
+    """Return the most memory that a process has held."""
     line = next(one for one in Path(f"/proc/{pid}/status").read_text().splitlines() if one.startswith("VmHWM"))
     return int(line.split()[1]) / 1024
 
@@ -59,7 +59,7 @@ def key_ms(terminal: Terminal) -> list[float]:
 
 
 def measure(statements: int, width: int, height: int) -> str:
-    """Measure one size and give the row of the table."""
+    """Measure one size and return the row of the table."""
     chance = random.Random(7)
     with tempfile.TemporaryDirectory() as folder, make(Path(folder), statements) as ledger:
         home = Path(folder)

@@ -101,7 +101,7 @@ trigger: {number} seconds
 
 
 def project_texts(tables: int, seed: int = 7) -> dict[str, str]:
-    """Give the texts of a project; two files for each table on average."""
+    """Return the texts of a project; two files for each table on average."""
     chance = random.Random(seed)
     texts = {"headgate.yml": MANIFEST}
     external = max(2, int(tables * EXTERNAL))
@@ -129,7 +129,7 @@ def project_texts(tables: int, seed: int = 7) -> dict[str, str]:
 
 
 def layered_texts(layers: int, width: int) -> dict[str, str]:
-    """Give a project in which each table reads all tables of the layer before: paths explode, edges do not."""
+    """Return a project in which each table reads all tables of the layer before: paths explode, edges do not."""
     texts = {"headgate.yml": MANIFEST}
     before = ["landed"]
     folder = "pipelines/sources/deep/landed/sql-scripts"
@@ -146,7 +146,7 @@ def layered_texts(layers: int, width: int) -> dict[str, str]:
 
 
 def write(texts: dict[str, str], folder: Path) -> int:
-    """Write texts into a folder; gives the number of files."""
+    """Write texts into a folder; returns the number of files."""
     for path, text in texts.items():
         place = folder / path
         place.parent.mkdir(parents=True, exist_ok=True)

@@ -17,7 +17,7 @@ class Text:
 
 
 def wide_texts() -> Iterator[Text]:
-    """Give statements as large as people and generators write them."""
+    """Return statements as large as people and generators write them."""
     yield Text("2,000 lines", "dml", two_thousand_lines())
     yield Text("10,000 columns", "dml", select(fill(lambda n: f"\n  c_{n}", ",", pieces=10_000)))
     computed = fill(lambda n: f"\n  upper(trim(c_{n})) AS c_{n}", ",", pieces=10_000)
@@ -27,7 +27,7 @@ def wide_texts() -> Iterator[Text]:
 
 
 def megabytes() -> Iterator[Text]:
-    """Give texts of about 1 MB, each of one construct."""
+    """Return texts of about 1 MB, each of one construct."""
     for what, text in (
         ("plain columns", select(fill(lambda n: f"kind AS a_name_of_some_length_{n:06d}", ", "))),
         ("computed columns", select(fill(lambda n: f"upper(trim(kind)) || '{n}' AS name_{n:06d}", ", "))),
@@ -69,7 +69,7 @@ def megabytes() -> Iterator[Text]:
 
 
 def nested(deep: int) -> Iterator[Text]:
-    """Give texts in which each construct stands in itself `deep` times."""
+    """Return texts in which each construct stands in itself `deep` times."""
     for what, text in (
         ("brackets", select("(" * deep + "id" + ")" * deep)),
         ("open brackets", select("(" * deep)),
@@ -138,22 +138,22 @@ def nested(deep: int) -> Iterator[Text]:
 
 
 def select(columns: str) -> str:
-    """Give a stateless statement; its query begins at the 14th character."""
+    """Return a stateless statement; its query begins at the 14th character."""
     return f"INSERT INTO t SELECT {columns} FROM STREAM a"
 
 
 def where(condition: str) -> str:
-    """Give a stateless statement with a filter."""
+    """Return a stateless statement with a filter."""
     return f"{select('id')} WHERE {condition}"
 
 
 def ddl(columns: str) -> str:
-    """Give a table."""
+    """Return a table."""
     return f"CREATE TABLE t ({columns}) USING parquet"
 
 
 def fill(piece: Callable[[int], str], between: str, pieces: int = 0) -> str:
-    """Give numbered pieces side by side: as many as asked for, or as make up a megabyte."""
+    """Return numbered pieces side by side: as many as asked for, or as make up a megabyte."""
     found: list[str] = []
     length = 0
     while len(found) < pieces if pieces else length < MEGABYTE:
@@ -163,7 +163,7 @@ def fill(piece: Callable[[int], str], between: str, pieces: int = 0) -> str:
 
 
 def two_thousand_lines() -> str:
-    """Give a stateful statement of 2,000 lines as a person may write it: joins, CASE, functions, filters."""
+    """Return a stateful statement of 2,000 lines as a person may write it: joins, CASE, functions, filters."""
     dimensions = range(30)
     lines = ["INSERT INTO t", "WITH base AS (", "  SELECT * FROM STREAM a WATERMARK at DELAY OF INTERVAL 1 MINUTE", ")"]
     lines.append("SELECT window.start AS window_start, b.kind, count(*) AS events")

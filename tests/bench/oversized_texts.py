@@ -66,7 +66,7 @@ def _row(text: Text, runs: int) -> tuple[str, bool]:
 
 
 def _taken(text: Text, runs: int) -> Iterator[tuple[float, float, int, str]]:
-    """Give wall and CPU seconds, MB and what came out; nothing where the process ended or had no answer in time."""
+    """Return wall and CPU seconds, MB and what came out; nothing where the process ended or had no answer in time."""
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", _RUN, text.kind]
     for _ in range(runs):

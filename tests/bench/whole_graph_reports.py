@@ -140,7 +140,7 @@ def _layered(layers: int, runs: int) -> Rows:
 
 
 def _top_and_middle(project: Project) -> tuple[TableName, TableName]:
-    """Give the table of ours with the most tables below it, and the one in the middle."""
+    """Return the table of ours with the most tables below it, and the one in the middle."""
     graph = table_graph(project)
     ours = sorted((len(graph.descendants(n)), n) for n, table in project.tables.items() if not table.external)
     return ours[-1][1], ours[len(ours) // 2][1]

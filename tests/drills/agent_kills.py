@@ -57,7 +57,7 @@ def main() -> int:
 
 
 def count(tiny: Tiny, root: Path) -> list[list[str]]:
-    """Let one cycle pass with nobody killed; gives the labels of the points that each run passes."""
+    """Let one cycle pass with nobody killed; returns the labels of the points that each run passes."""
     found = []
     change(tiny, 0)
     for n, words in enumerate(REQUESTS):

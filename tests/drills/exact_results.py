@@ -83,7 +83,7 @@ def show(plan: dict[str, Any]) -> None:
 
 
 def finish(demo: Pizzeria, rules: ExpectedRules) -> int:
-    """Settle and compare; gives how many tables differ."""
+    """Settle and compare; returns how many tables differ."""
     print("\n== demo settle", flush=True)
     said = demo.settle()
     print(f"  settled in {said['took_s']} s, {said['rounds']} closing rounds, closing ids {said['closing_ids']}")

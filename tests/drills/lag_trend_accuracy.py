@@ -127,7 +127,7 @@ def watch(demo: Pizzeria, phase: Phase) -> tuple[float, list[Seen]]:
 
 
 def arrivals(demo: Pizzeria) -> list[tuple[float, int]]:
-    """Give what the parent has written, (time, rows) of each second with files, oldest first."""
+    """Return what the parent has written, (time, rows) of each second with files, oldest first."""
     rows: Counter[int] = Counter()
     for file in committed(demo.folder / "data/tables" / PARENT):
         rows[int(file.stat().st_mtime)] += parquet.ParquetFile(file).metadata.num_rows

@@ -121,7 +121,7 @@ class Server:
 
 
 def like(spark: Recorded, finding: Finding, *, start: bool) -> Callable[[Node], bool]:
-    """Tell whether a smaller statement shows the same."""
+    """Return whether a smaller statement shows the same."""
     return lambda tree: read(spark, str(tree), start=start).kind == finding.kind
 
 

@@ -74,7 +74,7 @@ def answers(session: Session, asked: list[Case], home: Path) -> Iterator[tuple[C
 
 
 def spark_texts(case: Case) -> list[str]:
-    """Give the statements as Spark is asked; where every table is a stream, as we compile them."""
+    """Return the statements as Spark is asked; where every table is a stream, as we compile them."""
     if case.reads == "batch":
         return case.statements
     return [compiled(each) for each in case.statements]

@@ -90,7 +90,7 @@ def open_gate(demo: Pizzeria) -> str:
 
 
 def waits(demo: Pizzeria, run: str) -> bool:
-    """Whether the run's new version is catching up."""
+    """Return whether the run's new version is catching up."""
     found = json.loads(demo.done("runs", run, "--json"))
     return found["state"] == "running" and any(s["do"] == "catch_up" and s["state"] == "gate" for s in found["steps"])
 
@@ -121,7 +121,7 @@ def load(url: str, token: str) -> int:
 
 
 def waves(demo: Pizzeria, count: int, run: str, *, busy: bool) -> tuple[list[Stop], int]:
-    """Stop in waves of a few statements, prove each wave, start them again; gives the stops and how many failed."""
+    """Stop in waves of a few statements, prove each wave, start them again; returns the stops and how many failed."""
     tables = sorted(set(demo.states()) - {"order_labels"})
     stops: list[Stop] = []
     client, wrong = client_of(demo), 0
@@ -156,7 +156,7 @@ def stop(client: AgentClient, table: str, *, busy: bool) -> Stop:
 
 
 def prove(demo: Pizzeria, wave: list[str]) -> int:
-    """Wait for two triggers; gives how many statements are not stopped or have committed since their stop."""
+    """Wait for two triggers; returns how many statements are not stopped or have committed since their stop."""
     rows = demo.statements()
     before = {table: commits(demo, table, int(rows[table]["version"])) for table in wave}
     time.sleep(TWO_TRIGGERS_S)  # The absence of something has no condition to wait for.
@@ -170,7 +170,7 @@ def prove(demo: Pizzeria, wave: list[str]) -> int:
 
 
 def commits(demo: Pizzeria, table: str, version: int) -> tuple[int, int]:
-    """Give the newest offset and the newest commit of a checkpoint."""
+    """Return the newest offset and the newest commit of a checkpoint."""
     folder = demo.folder / f"data/checkpoints/{table}__v{version}"
     newest = [max((int(p.name) for p in (folder / log).iterdir() if p.name.isdigit()), default=-1)
               for log in ("offsets", "commits")]  # fmt: skip
@@ -178,7 +178,7 @@ def commits(demo: Pizzeria, table: str, version: int) -> tuple[int, int]:
 
 
 def client_of(demo: Pizzeria) -> AgentClient:
-    """Give the console's own client, without the 0.2 s that a new process takes to become a command."""
+    """Return the console's own client, without the 0.2 s that a new process takes to become a command."""
     declared = yaml.safe_load((demo.folder / "headgate.yml").read_text())
     places = environment_paths(
         demo.environ | {"HEADGATE_HOME": str(demo.home().parents[1])},
@@ -191,7 +191,7 @@ def client_of(demo: Pizzeria) -> AgentClient:
 
 
 def report(what: str, stops: list[Stop]) -> float:
-    """Print the percentiles; gives p99 of the time until Spark's stop was called."""
+    """Print the percentiles; returns p99 of the time until Spark's stop was called."""
     called = sorted(s.called_ms for s in stops if s.called_ms is not None)
     print(f"{what}: {len(stops)} stops, {len(stops) - len(called)} never called")
     for name, values in (("called", called), ("gone, in the agent", sorted(s.took_ms for s in stops)),
@@ -202,7 +202,7 @@ def report(what: str, stops: list[Stop]) -> float:
 
 
 def _p99(values: list[float]) -> float:
-    """Give the value that 99 of 100 do not exceed: the longest, with 50."""
+    """Return the value that 99 of 100 do not exceed: the longest, with 50."""
     return values[min(len(values) - 1, -(-99 * len(values) // 100) - 1)]
 
 

@@ -173,7 +173,7 @@ def entries(tiny: Tiny) -> int:
 
 
 def fill(path: Path) -> int:
-    """Take every free byte of a disk; gives how many were taken."""
+    """Take every free byte of a disk; returns how many were taken."""
     taken = 0
     with path.open("ab", buffering=0) as file:
         for size in (1 << 20, 4096, 1):

@@ -22,7 +22,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def read(cache: ParseCacheFile, files: dict[str, str]) -> int:
-    """Read a project through the cache as a process does; gives the number of texts that were not known."""
+    """Read a project through the cache as a process does; returns the number of texts that were not known."""
     facts = cache.load()
     assert read_project(files, facts) == read_project(files)
     new = len(facts._fresh)

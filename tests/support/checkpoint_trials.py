@@ -107,12 +107,12 @@ def prepare(trials: Sequence[Trial], session: Callable[[dict[str, str]], Session
 
 
 def first_conf(trial: Trial) -> dict[str, str]:
-    """Give what is set from the first start on."""
+    """Return what is set from the first start on."""
     return EVOLVING if "evolving" in trial.edit.marks else {}
 
 
 def second_conf(trial: Trial) -> dict[str, str]:
-    """Give what is set for part 2, and for the new text alone from its first start."""
+    """Return what is set for part 2, and for the new text alone from its first start."""
     return first_conf(trial) | dict(trial.edit.new.pool.conf if trial.edit.new.pool else ())
 
 
@@ -193,7 +193,7 @@ def land(root: Path, *, part: int, records: Records) -> None:
 
 
 def records_of(name: str, part: int) -> Iterator[list[dict[str, Any]]]:
-    """Give the files of one part."""
+    """Return the files of one part."""
     if name.startswith("dim"):
         if part == 1:
             yield [{"k": k, "name": f"{name} {k}"} for k in "xyzq"]
@@ -206,13 +206,13 @@ def records_of(name: str, part: int) -> Iterator[list[dict[str, Any]]]:
 
 
 def record(n: int, offset: int) -> dict[str, Any]:
-    """Give one row: a minute apart, ids that are values only where they are even."""
+    """Return one row: a minute apart, ids that are values only where they are even."""
     at = f"2026-01-01T{12 + n // 60}:{n % 60:02}:00Z"
     return {"id": n + offset, "k": "xyz"[n % 3], "v": n if n % 2 == 0 else 3 * n % 7, "w": 10 * n, "ts": at}
 
 
 def verdict(outcome: str, change: Change) -> str:
-    """Say whether our action may stand beside what Spark made of the edit."""
+    """Return whether our action may stand beside what Spark made of the edit."""
     if change.action in (Action.KEEP, Action.RECORD):
         return "ok" if outcome == "equal" else "WRONG"
     if change.action is Action.RESTART:

@@ -42,7 +42,7 @@ class Difference:
 
 
 def report(found: list[Case], recorded: dict[str, list[Verdict]]) -> int:
-    """Print the agreement as `N of M`, with each difference and its reason; gives 1 when it is out of bounds."""
+    """Print the agreement as `N of M`, with each difference and its reason; returns 1 when it is out of bounds."""
     reasons = disagreements()
     asked = [case for case in found if case.key in recorded]
     differences = [each for case in asked for each in compared(case, recorded[case.key])]
@@ -67,7 +67,7 @@ def disagreements() -> dict[str, str]:
 
 
 def whole(case: Case) -> tuple[list[ParsedStatement], list[ParsedStatement]]:
-    """Give the statements of a file read at once, and read one by one, each as if it stood in the first line."""
+    """Return the statements of a file read at once, and read one by one, each as if it stood in the first line."""
     streams = case.reads == "stream"
     together = read_any(case.text, "q.sql", every_table_streams=streams)[0]
     apart = [parsed for each in case.statements for parsed in read_any(each, "q.sql", every_table_streams=streams)[0]]
@@ -129,7 +129,7 @@ def _watermarks(parsed: ParsedStatement) -> list[tuple[str, str]]:
 
 
 def _unknown(parsed: ParsedStatement) -> str:
-    """Say what a project's checks say of its tables: unknown ones, and streams over views."""
+    """Describe what a project's checks say of its tables: unknown ones, and streams over views."""
     streamed = {_plain(read.table) for read in parsed.reads if read.streaming}
     for read in parsed.reads:
         if read.table.rpartition(".")[0] not in ("", "default", "spark_catalog.default") and read.table not in VIEWS:

@@ -119,7 +119,7 @@ def plan(declared: Project, observed: Mapping[TableName, ObservedDeployment], *t
 
 
 def steps(found: Plan) -> list[str]:
-    """Give steps as `do table@version < after`."""
+    """Return steps as `do table@version < after`."""
     return [
         f"{s.do} {'+'.join(s.tables) or f'{s.table}@{s.version}'}"
         + (f" < {','.join(map(str, s.after))}" if s.after else "")
@@ -128,7 +128,7 @@ def steps(found: Plan) -> list[str]:
 
 
 def actions(found: Plan) -> dict[str, str]:
-    """Give the action of each table."""
+    """Return the action of each table."""
     return {str(node.table): str(node.action) for node in found.nodes}
 
 

@@ -53,7 +53,7 @@ class Driven(ABC):
         return found
 
     def confirmation(self, plan: dict[str, Any]) -> str:
-        """Give what applying a plan asks for, as the review says it."""
+        """Return what applying a plan asks for, as the review says it."""
         said = self.run("review", plan["hash"][:12]).stderr
         return said.rsplit("--confirm '", 1)[1].split("'")[0]
 
@@ -62,7 +62,7 @@ class Driven(ABC):
         return self.run("apply", plan["hash"][:12], "--confirm", self.confirmation(plan), **environ)
 
     def statements(self) -> dict[str, dict[str, Any]]:
-        """Give what `headgate ls --json` says, by table."""
+        """Return what `headgate ls --json` says, by table."""
         found = json.loads(self.done("ls", "--json"))
         rows = found["statements"] if isinstance(found, dict) else found
         return {row["table"]: row for row in rows}
@@ -105,7 +105,7 @@ def committed(folder: Path) -> list[Path]:
 
 
 def alive(pid: int) -> bool:
-    """Whether a process runs, zombies not counted."""
+    """Return whether a process runs, zombies not counted."""
     try:
         return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
     except OSError:

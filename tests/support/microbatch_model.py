@@ -110,7 +110,7 @@ class Watch:
     """When, what, and the lag then."""
 
     def look(self, seconds: float) -> list[tuple[float, LagTrend, int]]:
-        """Watch for a while; gives what was said meanwhile."""
+        """Watch for a while; returns what was said meanwhile."""
         before = len(self.said)
         until = self.model.now + seconds
         while self.model.now < until:

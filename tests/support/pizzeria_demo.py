@@ -57,15 +57,15 @@ class Pizzeria(Driven):
         return found
 
     def states(self) -> dict[str, str]:
-        """Give the state of every statement."""
+        """Return the state of every statement."""
         return {table: row["state"] for table, row in self.statements().items() if not row["external"]}
 
     def all_run(self) -> bool:
-        """Whether every statement runs."""
+        """Return whether every statement runs."""
         return set(self.states().values()) == {"running"}
 
     def measured_since(self, moment: float) -> bool:
-        """Whether every statement's figures are newer than a moment: its state was seen after it."""
+        """Return whether every statement's figures are newer than a moment: its state was seen after it."""
         rows = [row for row in self.statements().values() if not row["external"]]
         return all((row["measured_at"] or 0.0) > moment for row in rows)
 
@@ -82,7 +82,9 @@ class Pizzeria(Driven):
                     yield tuple(read(row[name]) for name, read in readers)
 
     def compare(self, rules: ExpectedRules) -> tuple[list[str], int]:
-        """Compare every table with the reference, and give the lines to print with the number of tables that differ."""
+        """Compare every table with the reference, and return the lines to print with the number of tables that
+        differ.
+        """
         truth, wrong, lines = expected_rows(self.data, rules), 0, []
         serving = {table: int(row["version"]) for table, row in self.statements().items() if not row["external"]}
         assert set(serving) == set(EXPECTED_TABLES), set(serving) ^ set(EXPECTED_TABLES)
@@ -111,7 +113,7 @@ class Pizzeria(Driven):
 
 
 def _reader(part: str) -> tuple[str, Any]:
-    """Give a column and what to do with its value, for the three forms that the reference's questions have."""
+    """Return a column and what to do with its value, for the three forms that the reference's questions have."""
     if found := _MILLIS.fullmatch(part):
         return found[1], lambda value: value if value is None else _millis(value)
     if found := _JOINED.fullmatch(part):

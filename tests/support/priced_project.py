@@ -66,7 +66,7 @@ def observed(**known: dict[str, Any]) -> dict[T, ObservedDeployment]:
 
 
 def measured(name: str, **figures: Any) -> dict[str, Any]:
-    """Give figures that differ."""
+    """Return figures that differ."""
     return {"figures": replace(FIGURES[name], **figures)}
 
 
@@ -84,15 +84,15 @@ def planned(
 
 
 def node_of(found: Plan, table: str) -> PlanNode:
-    """Give one node."""
+    """Return one node."""
     return next(node for node in found.nodes if node.table == table)
 
 
 def offered(found: Plan, table: str) -> dict[str, StrategyOffer]:
-    """Give the offers of a table by strategy."""
+    """Return the offers of a table by strategy."""
     return {offer.strategy: offer for offer in node_of(found, table).offers}
 
 
 def words(found: Plan) -> list[str]:
-    """Give the refusals, each with its way out."""
+    """Return the refusals, each with its way out."""
     return [f"{refusal.summary}. {refusal.remedy}" for refusal in found.refusals]

@@ -74,7 +74,7 @@ class Pair:
 
 
 def pair(random: Random) -> tuple[Pair, Edit]:
-    """Give a random edit of a random statement."""
+    """Return a random edit of a random statement."""
     while True:
         made = query(random, random.choice((0, 1, 1, 1, 2)))
         tree = _with_having(random, _with_casts(made.node))
@@ -111,7 +111,7 @@ def written(node: Node | str, side: int) -> str:
 
 
 def _texts(select: str, pair: Pair) -> RevisionTexts | None:
-    """Give the texts of a statement: its table has the columns that it writes."""
+    """Return the texts of a statement: its table has the columns that it writes."""
     found, problems = read_statements(f"INSERT INTO t {select}", "q.sql")
     if problems or len(found) != 1:
         return None
@@ -298,7 +298,7 @@ def _branch(random: Random, tree: Node) -> tuple[str, Node] | None:
 
 
 def _first_items(tree: Node) -> Node:
-    """Give the list of the statement's own items; of a union, of its first branch."""
+    """Return the list of the statement's own items; of a union, of its first branch."""
     while tree.sort in ("query", "body", "branch", "select"):
         inside = [each for each in tree.pieces if isinstance(each, Node)]
         own = [each for each in inside if each.sort in ("query", "body", "branch", "select", "items")]

@@ -61,7 +61,7 @@ class Piece:
 
 
 def statement(random: Random) -> Node:
-    """Give a random statement that reads a stream."""
+    """Return a random statement that reads a stream."""
     while True:
         made = _Statement(random).query(random.choice((1, 2, 2, 3)))
         if made.streams:
@@ -69,12 +69,12 @@ def statement(random: Random) -> Node:
 
 
 def query(random: Random, depth: int, kinds: Sequence[str] = (), *, first: int = 0) -> Piece:
-    """Give a random query with its columns, of certain kinds where they are given; aliases count on from `first`."""
+    """Return a random query with its columns, of certain kinds where they are given; aliases count on from `first`."""
     return _Statement(random, first=first).query(depth, kinds)
 
 
 def fresh(random: Random, node: Node) -> Node:
-    """Give another node of the same sort for the same place."""
+    """Return another node of the same sort for the same place."""
     return _Statement(random, first=50).again(node)
 
 
@@ -87,7 +87,7 @@ class _Statement:
         self._parts: dict[str, Piece] = {}
 
     def query(self, depth: int, kinds: Sequence[str] = ()) -> Piece:
-        """Give a query, with WITH or without."""
+        """Return a query, with WITH or without."""
         before, parts, streams = dict(self._parts), [], False
         if depth and self._chance(0.15):
             for _ in range(self._one_of((1, 1, 2))):
@@ -119,7 +119,7 @@ class _Statement:
         return Piece(node, first.columns, any(each.streams for each in pieces))
 
     def _branch(self, query: Node) -> Node:
-        """Give a side of a set operation; what ends it needs brackets."""
+        """Return a side of a set operation; what ends it needs brackets."""
         ends = any(isinstance(each, Node) and each.sort in ("order", "limit") for each in query.pieces)
         return Node("branch", ("(", query, ")")) if ends or self._chance(0.1) else query
 
@@ -151,7 +151,7 @@ class _Statement:
         return len({each.name for each in scope}) == len(scope)
 
     def _listed(self, scope: Scope, kinds: Sequence[str]) -> tuple[list[Node], Scope]:
-        """Give the items of a query that does not aggregate; the time of a row is most often among them."""
+        """Return the items of a query that does not aggregate; the time of a row is most often among them."""
         items, columns = [], []
         wanted = kinds or [self._one_of(("number", "string", "time")) for _ in range(self._random.randint(1, 3))]
         times = [each for each in scope if each.kind == "time"]
@@ -189,7 +189,7 @@ class _Statement:
         }[kind]
 
     def _grouped(self, scope: Scope, kinds: Sequence[str]) -> tuple[list[Node], Scope, Node]:
-        """Give the items of an aggregate with its GROUP BY: by a window most often, as a stream needs it."""
+        """Return the items of an aggregate with its GROUP BY: by a window most often, as a stream needs it."""
         keys: list[tuple[Node, str, Node]] = []
         times = [each for each in scope if each.kind == "time"]
         if times and self._chance(0.7):
@@ -252,7 +252,7 @@ class _Statement:
         return source
 
     def _relation(self, depth: int) -> Piece:
-        """Give what may stand in FROM: a table, a part of WITH, a subquery, a join in brackets or without."""
+        """Return what may stand in FROM: a table, a part of WITH, a subquery, a join in brackets or without."""
         if not depth:
             return self._table()
         make = self._random.choices(
@@ -399,7 +399,7 @@ class _Statement:
         return Piece(node, (Column(alias, "id", "number"), Column(alias, "k", "string")), False)
 
     def _condition(self, scope: Scope, depth: int = 0) -> Node:
-        """Give a condition over the columns in scope; with a depth it may hold a subquery."""
+        """Return a condition over the columns in scope; with a depth it may hold a subquery."""
         draw = self._random.random()
         if depth and draw < 0.12:
             return self._asked(scope)
@@ -432,7 +432,7 @@ class _Statement:
         return Node("condition", self._one_of(makers)(), scope=scope)
 
     def _asked(self, scope: Scope) -> Node:
-        """Give a condition with a query in it."""
+        """Return a condition with a query in it."""
         streams = self._chance(0.06)
         table, alias = self._one_of(GROWING if streams else FIXED), self._alias("s")
         if table in self._parts:
@@ -463,7 +463,7 @@ class _Statement:
         return Node("condition", made, scope=scope)
 
     def _value(self, kind: str, scope: Scope, depth: int) -> Node:
-        """Give an expression of a kind over the columns in scope."""
+        """Return an expression of a kind over the columns in scope."""
         columns = [each for each in scope if each.kind == kind]
         if not depth or self._chance(0.5):
             if columns:
@@ -501,7 +501,7 @@ class _Statement:
         return self._one_of(makers)()
 
     def again(self, node: Node) -> Node:
-        """Give another node of a sort, for its scope."""
+        """Return another node of a sort, for its scope."""
         if node.sort == "condition":
             return self._condition(node.scope)
         if node.sort in DDL_TYPES:

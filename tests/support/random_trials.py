@@ -37,7 +37,7 @@ class Run:
 
     @property
     def unsafe(self) -> bool:
-        """Whether Spark would not do on the old checkpoint what our action promises.
+        """Return whether Spark would not do on the old checkpoint what our action promises.
 
         A changed delay (6d) may differ: what the old watermark closed stays closed, and that is to be acknowledged.
         """
@@ -49,7 +49,7 @@ class Run:
 
     @property
     def wrote(self) -> bool:
-        """Whether either text wrote a row: the tables of the others are equal for that alone."""
+        """Return whether either text wrote a row: the tables of the others are equal for that alone."""
         return any(self.trial.seen.values())
 
 
@@ -67,7 +67,7 @@ def tried(pool: LocalPool, folder: Path, pairs: Sequence[tuple[int, Pair, Edit]]
 
 
 def small(pool: LocalPool, folder: Path, found: Run) -> Run:
-    """Give the smallest pair with the same edit that is unsafe as well, after a bounded number of tries."""
+    """Return the smallest pair with the same edit that is unsafe as well, after a bounded number of tries."""
     seen: set[tuple[str, str]] = set()
     best, left, round_number = found, SHRINK_TRIES, 0
     while left > 0:
@@ -99,7 +99,7 @@ def _length(edit: Edit) -> int:
 
 
 def records(name: str, part: int) -> Iterator[list[dict[str, Any]]]:
-    """Give the files of one part: values that meet in joins, and an end that closes all windows."""
+    """Return the files of one part: values that meet in joins, and an end that closes all windows."""
     if name.startswith("dim"):
         if part == 1:
             yield [_row(number, "xyzq"[number % 4], 0) for number in range(1, 9 if name == "dim" else 5)]
@@ -113,7 +113,7 @@ def records(name: str, part: int) -> Iterator[list[dict[str, Any]]]:
 
 
 def _row(number: int, key: str, offset: int) -> dict[str, Any]:
-    """Give one row: a minute apart, values of few digits, no name now and then."""
+    """Return one row: a minute apart, values of few digits, no name now and then."""
     at = f"2026-01-01T{11 + (50 + number) // 60}:{(50 + number) % 60:02}:00Z"
     name = {"name": "xyzw"[(number + offset) % 4]} if number % 6 else {}
     return {"id": number, "k": key, "v": (number * 3 + offset) % 8, "w": number % 10, "ts": at} | name

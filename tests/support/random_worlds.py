@@ -42,7 +42,7 @@ class Written(ParseCache):
         self._statements: dict[str, ParsedStatement] = {}
 
     def take(self, made: Table) -> RevisionTexts:
-        """Learn a table's texts and give them."""
+        """Learn a table's texts and return them."""
         texts = revision_of(made).texts
         self._ddls[texts.ddl] = made.ddl_facts
         if made.facts is not None:
@@ -328,7 +328,7 @@ def _leave_spare(chance: random.Random, name: T, observed: dict[T, ObservedDeplo
 
 
 def edited(made: Table, *, mark: str, ddl: TableDdl | None = None, **facts: object) -> Table:
-    """Give a table with another meaning; `mark` makes its texts other ones."""
+    """Return a table with another meaning; `mark` makes its texts other ones."""
     assert made.dml is not None and made.facts is not None
     changed = replace(made.facts, **facts)  # type: ignore[arg-type]  # Fields by name.
     return replace(
@@ -374,12 +374,12 @@ def _aggregate(made: Table) -> Table:
 
 
 def _fewer_columns(made: Table) -> Table:
-    """Give a table before a column was added: the declared one has one more."""
+    """Return a table before a column was added: the declared one has one more."""
     return edited(made, mark="fewer", ddl=replace(made.ddl_facts, columns=()))
 
 
 def _more_columns(made: Table) -> Table:
-    """Give a table before a column was dropped."""
+    """Return a table before a column was dropped."""
     return edited(made, mark="more", ddl=replace(made.ddl_facts, columns=(*made.ddl_facts.columns, Column("x", ""))))
 
 
@@ -388,7 +388,7 @@ def _format(made: Table) -> Table:
 
 
 def _source(made: Table) -> Table:
-    """Give a table that read its first parent twice."""
+    """Return a table that read its first parent twice."""
     assert made.facts is not None
     first = made.facts.reads[0]
     return edited(
@@ -403,5 +403,5 @@ EDITS: tuple[Callable[[Table], Table], ...] = (
 
 
 def times(factor: int) -> int:
-    """Give so many times the examples of the loaded profile: 100 in it, 2,000 with `--hypothesis-profile=long`."""
+    """Return so many times the examples of the loaded profile: 100 in it, 2,000 with `--hypothesis-profile=long`."""
     return factor * settings.default.max_examples

@@ -62,7 +62,7 @@ class Simulated:
     """Tables whose delete is under way."""
 
     def copy(self) -> "Simulated":
-        """Give the same things, apart from these."""
+        """Return the same things, apart from these."""
         return replace(
             self,
             catalog=set(self.catalog),
@@ -77,7 +77,7 @@ class Simulated:
         )
 
     def things(self) -> list[object]:
-        """Give what a run leaves, without how it came about."""
+        """Return what a run leaves, without how it came about."""
         return [self.catalog, self.pointers, self.checkpoints, self.queries, self.ledger]
 
     def observed(self) -> dict[T, ObservedDeployment]:
@@ -327,7 +327,7 @@ class Agent:
 
 
 def deployment_of(node: PlanNode, version: int) -> Deployment:
-    """Give the row that a node's new version has, without what only Spark needs."""
+    """Return the row that a node's new version has, without what only Spark needs."""
     return Deployment(
         table=node.table,
         version=version,
@@ -355,5 +355,5 @@ def deployment_of(node: PlanNode, version: int) -> Deployment:
 
 
 def journalled(world: Simulated, run_id: str, state: StepState) -> list[int]:
-    """Give the steps of a run that stand so."""
+    """Return the steps of a run that stand so."""
     return [n for n, progress in world.journal[run_id].items() if progress.state is state]

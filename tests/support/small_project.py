@@ -16,7 +16,7 @@ COLUMNS = "(id BIGINT, kind STRING)"
 
 
 def texts(**changed: str) -> dict[str, str]:
-    """Give the project's texts; a keyword replaces the SELECT of its table."""
+    """Return the project's texts; a keyword replaces the SELECT of its table."""
     selects = {
         "a": "SELECT id, kind FROM STREAM landed",
         "b": "SELECT id, kind FROM STREAM a",

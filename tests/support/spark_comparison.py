@@ -101,7 +101,7 @@ def compared(text: str, opinion: AnalysedStatement) -> Finding:
 
 
 def reason(finding: Finding) -> str:
-    """Say why we are stricter than Spark here; empty where no reason is written down."""
+    """Explain why we are stricter than Spark here; empty where no reason is written down."""
     return next((why for words, why in STRICTER_FOR.items() if words in finding.words), "")
 
 

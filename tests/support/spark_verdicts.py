@@ -230,7 +230,7 @@ def _watermarks(plan: str) -> list[tuple[str, str]]:
 
 
 def _reason(error: Exception) -> str:
-    """Give Spark's error class, or the first sentence where there is none."""
+    """Return Spark's error class, or the first sentence where there is none."""
     text = str(error).partition("terminated with exception: ")[2] or str(error)
     if re.search(r"StatusCode|_MultiThreadedRendezvous|stopped SparkContext|UNAVAILABLE", text):
         raise Unanswered(text[:200]) from error

@@ -76,7 +76,7 @@ def cases() -> list[Case]:
 
 
 def tables() -> list[str]:
-    """Give the statements that make the tables and views."""
+    """Return the statements that make the tables and views."""
     return [line.rstrip(";") for line in (FOLDER / "tables.sql").read_text(encoding="utf-8").splitlines() if line]
 
 

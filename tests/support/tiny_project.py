@@ -62,7 +62,7 @@ class Tiny(Driven):
         hidden.rename(self.folder / f"data/landing/{self.landed:09}.json")
 
     def ids(self, table: str, version: int) -> list[int]:
-        """Give the ids that a version's table holds, as its own log says: what Spark's readers see."""
+        """Return the ids that a version's table holds, as its own log says: what Spark's readers see."""
         folder = self.folder / f"data/tables/{table}__v{version}"
         files = committed(folder)
         return sorted(
@@ -72,7 +72,7 @@ class Tiny(Driven):
 
 @contextmanager
 def tiny_that_runs(root: Path, *, landed: int) -> Iterator[Tiny]:
-    """Give a project whose agent and pool are up and nothing is deployed; neither is left afterwards."""
+    """Return a project whose agent and pool are up and nothing is deployed; neither is left afterwards."""
     found = Tiny(root, {"HEADGATE_MEASURE_S": "1"})
     found.write()
     found.land(landed)

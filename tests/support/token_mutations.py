@@ -6,7 +6,7 @@ _DIALECT = Spark()
 
 
 def pieces(text: str) -> list[tuple[int, int]]:
-    """Give the span of each token in a text."""
+    """Return the span of each token in a text."""
     shift = len(text) - len(text.removeprefix("\ufeff"))
     tokens = _DIALECT.tokenize(text.removeprefix("\ufeff"))
     return [(token.start + shift, token.end + 1 + shift) for token in tokens]

@@ -130,7 +130,7 @@ class FakeOperations:
         return found if column is None else replace(found, columns=self.columns(table, column))
 
     def columns(self, table: str, column: str) -> ColumnDetails:
-        """Give each table two columns that stand on one that landed."""
+        """Return each table two columns that stand on one that landed."""
         names = ("pizza", "letters")
         chosen = column or names[0]
         source, target = ColumnOrigin(TableName("src_orders"), "pizza"), ColumnOrigin(TableName(table), chosen)

@@ -41,7 +41,7 @@ class Terminal:
         os.set_blocking(self.master, False)
 
     def pump(self, seconds: float) -> int:
-        """Take what comes for a while; gives the number of bytes."""
+        """Take what comes for a while; returns the number of bytes."""
         ends = time.monotonic() + seconds
         before = self.received
         while (left := ends - time.monotonic()) > 0:
@@ -76,7 +76,7 @@ class Terminal:
         return self.text()
 
     def quiet(self, seconds: float = 0.4, most: float = 10.0) -> int:
-        """Take what comes until nothing has come for a while; gives the number of bytes."""
+        """Take what comes until nothing has come for a while; returns the number of bytes."""
         before, ends, last = self.received, time.monotonic() + most, time.monotonic()
         while time.monotonic() < ends and time.monotonic() - last < seconds:
             if self.pump(0.05):
@@ -94,11 +94,11 @@ class Terminal:
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
 
     def text(self) -> str:
-        """Give what the terminal shows."""
+        """Return what the terminal shows."""
         return "\n".join(row.rstrip() for row in self.screen.display)
 
     def alive(self) -> bool:
-        """Whether the process still is there."""
+        """Return whether the process still is there."""
         return self._waited() is None
 
     _status: int | None = None
@@ -116,7 +116,7 @@ class Terminal:
         self.master = -1
 
     def gone_within(self, seconds: float) -> bool:
-        """Whether the process ends in time."""
+        """Return whether the process ends in time."""
         ends = time.monotonic() + seconds
         while time.monotonic() < ends:
             if not self.alive():

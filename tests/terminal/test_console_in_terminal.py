@@ -145,7 +145,7 @@ def test_a_terminal_that_shrinks_and_grows_is_drawn_again() -> None:
 
 
 def body(text: str) -> list[str]:
-    """Give what lies between the first line, which shows the age of the data, and the flash."""
+    """Return what lies between the first line, which shows the age of the data, and the flash."""
     return text.splitlines()[1:-2]
 
 

@@ -77,7 +77,7 @@ class Console:
         return self.lines(self.page.flash_line)
 
     def text(self) -> str:
-        """Give the whole screen."""
+        """Return the whole screen."""
         strips = self.app.screen._compositor.render_strips(self.app.size)
         return "\n".join("".join(segment.text for segment in strip).rstrip() for strip in strips)
 

@@ -41,7 +41,7 @@ def stage(place: SelectedEnvironment, client: AgentClient, tables: Sequence[Tabl
 
 
 def unstage(place: SelectedEnvironment, client: AgentClient, tables: Sequence[TableName]) -> tuple[str, ...]:
-    """Take tables off the stage; gives those that were on it."""
+    """Take tables off the stage; returns those that were on it."""
     names = sorted(set(tables))
     args = {"folder": place.folder, "tables": names}
     found = client.call("unstage", args, line=" ".join((":unstage", *names))).get("unstaged")
@@ -55,7 +55,7 @@ def apply(place: SelectedEnvironment, client: AgentClient, plan_hash: str, *, co
 
 
 def approve(place: SelectedEnvironment, client: AgentClient, plan_hash: str, *, confirm: str) -> tuple[int, int]:
-    """Approve a submitted plan; gives how many others than its author approved it, and how many must."""
+    """Approve a submitted plan; returns how many others than its author approved it, and how many must."""
     line = equivalent_command(place, "approve", plan_hash[:12], "--confirm", confirm)
     answer = client.call("approve", {"hash": plan_hash}, confirm=confirm, line=line)
     return int(answer.get("approved") or 0), int(answer.get("approvals") or 0)

@@ -43,7 +43,7 @@ def find_pool_process(place: SelectedEnvironment) -> OsProcess | None:
 
 
 def is_pool_gone(place: SelectedEnvironment) -> bool:
-    """Whether a local pool was started here and its process is no longer there."""
+    """Return whether a local pool was started here and its process is no longer there."""
     return Path(place.where.pool_file).exists() and find_pool_process(place) is None
 
 
@@ -77,7 +77,7 @@ ProgressCallback = Callable[[WaitProgress], None]
 
 
 def is_listening(client: AgentClient) -> bool:
-    """Whether an agent listens now, of whatever version."""
+    """Return whether an agent listens now, of whatever version."""
     try:
         client.hello()
     except AgentUnreachable:
@@ -197,7 +197,7 @@ def end_agent(
 
 
 def log_tail(path: str, lines: int, *, start: int = 0) -> list[str]:
-    """Give the last lines of a log, at most 256 kB back; empty when there is none."""
+    """Return the last lines of a log, at most 256 kB back; empty when there is none."""
     try:
         with open(path, "rb") as file:
             size = file.seek(0, os.SEEK_END)

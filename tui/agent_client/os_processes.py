@@ -27,7 +27,7 @@ class OsProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether this very process still runs (a zombie does not)."""
+        """Return whether this very process still runs (a zombie does not)."""
         return bool(self.started) and started(self.pid) == self.started
 
 
@@ -37,7 +37,7 @@ def module_command(module: str, *words: str) -> list[str]:
 
 
 def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Give a child's environment variables: ours, without what would change its imports."""
+    """Return a child's environment variables: ours, without what would change its imports."""
     return {name: value for name, value in environ.items() if name not in ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP")}
 
 
@@ -90,7 +90,7 @@ def started(pid: int) -> str:
 
 
 def command_of(pid: int) -> str:
-    """Give a process's command line, its words parted by blanks; empty when it is gone."""
+    """Return a process's command line, its words parted by blanks; empty when it is gone."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
     except OSError:

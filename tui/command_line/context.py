@@ -39,7 +39,7 @@ class CommandContext:
         return EnvironmentService(self.place, self.environ)
 
     def announce(self) -> None:
-        """Say where the act happens, before it does."""
+        """Return where the act happens, before it does."""
         self.voice.say(f"{self.place.title}  ({self.place.folder})")
 
     def confirm(self, text: str, question: str) -> str:

@@ -59,7 +59,7 @@ def run_command_line(argv: list[str]) -> int:
 
 
 def _ended(argv: list[str], voice: CommandOutput) -> int:
-    """Run, and give the exit code also where argparse ends the process: what --help wrote is not flushed then."""
+    """Run, and return the exit code also where argparse ends the process: what --help wrote is not flushed then."""
     try:
         return _run(argv, voice)
     except SystemExit as helped:

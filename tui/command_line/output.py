@@ -77,7 +77,7 @@ class CommandOutput:
         self._waiting = ""
 
     def fail(self, error: HeadgateError) -> int:
-        """Say what went wrong and what to do; returns the exit code."""
+        """Describe what went wrong and what to do; returns the exit code."""
         problems = error.problems if isinstance(error, InvalidProject) else ()
         if self.as_json:
             body: dict[str, Any] = {"error": error.as_json()}

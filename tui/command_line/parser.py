@@ -47,7 +47,7 @@ def check_command(argv: list[str]) -> None:
 
 
 def command_name(argv: list[str]) -> str | None:
-    """Give the command of a line, None for the console's."""
+    """Return the command of a line, None for the console's."""
     takes_value = ("--project", "--env")
     skip = False
     for word in argv:

@@ -62,14 +62,14 @@ def find_plan(context: CommandContext, word: str) -> NamedPlan:
 
 
 def submit_saved_plan(context: CommandContext, proposal: NamedPlan) -> PlanRow:
-    """Give a saved plan to the agent, which refuses it unless it plans the same; one that it has is what it is."""
+    """Return a saved plan to the agent, which refuses it unless it plans the same; one that it has is what it is."""
     if proposal.saved is not None:
         context.operations.submit_saved(proposal.saved)
     return context.operations.plan_row(proposal.plan.hash)
 
 
 def submitted_plan_row(proposal: NamedPlan) -> PlanRow:
-    """Give the row of a plan that the agent has; raises Refused."""
+    """Return the row of a plan that the agent has; raises Refused."""
     if proposal.row is None:
         raise Refused(
             f"plan {proposal.plan.hash[:12]} is not with the agent yet",
@@ -79,7 +79,7 @@ def submitted_plan_row(proposal: NamedPlan) -> PlanRow:
 
 
 def plan_status_as_json(proposal: NamedPlan) -> dict[str, Any]:
-    """Give what is known of a plan beside itself as a JSON object; null is not known yet."""
+    """Return what is known of a plan beside itself as a JSON object; null is not known yet."""
     row, saved = proposal.row, proposal.saved
     return {
         "author": proposal.author,
@@ -92,7 +92,7 @@ def plan_status_as_json(proposal: NamedPlan) -> dict[str, Any]:
 
 
 def plan_status_words(proposal: NamedPlan) -> "PlanStanding":
-    """Give what is known of a plan beside itself as it stands above its rows."""
+    """Return what is known of a plan beside itself as it stands above its rows."""
     from core.plan.rendering import PlanStanding
 
     row, now = proposal.row, time.time()
@@ -105,7 +105,7 @@ def plan_status_words(proposal: NamedPlan) -> "PlanStanding":
 
 
 def plan_status(row: PlanRow, now: float) -> str:
-    """Say whether a plan is open, applied, expired or refused."""
+    """Return whether a plan is open, applied, expired or refused."""
     return "expired" if row.status == "open" and row.expires_at < now else row.status
 
 

@@ -16,7 +16,7 @@ RIGHT = ("VER", "LAG", "ROWS", "ERR", "AGE", "IN", "OUT", "FILES", "BYTES", "OLD
 
 
 def statement_as_json(line: StatementLine) -> dict[str, Any]:
-    """Give a line of `ls` as a JSON object; what is not known is null."""
+    """Return a line of `ls` as a JSON object; what is not known is null."""
     return {
         "table": line.table,
         "version": line.version,
@@ -72,7 +72,7 @@ def _trend(line: StatementLine) -> str:
 
 
 def data_age_line(context: CommandContext, snapshot: EnvironmentStatus | None, lines: Sequence[StatementLine]) -> str:
-    """Say how many of these statements run, on what, and how old that is."""
+    """Describe how many of these statements run, on what, and how old that is."""
     if snapshot is None:
         return f"{context.place.title}: {counted(len(lines), 'table')} declared, nothing deployed yet"
     age = snapshot.age_s
@@ -92,7 +92,7 @@ def _pool(facts: EnvironmentRow) -> str:
 
 
 def check_fail_on(context: CommandContext, conditions: Any, lines: Iterable[StatementLine]) -> int:
-    """Say which conditions hold for which statement; 1 where one does."""
+    """Return which conditions hold for which statement; 1 where one does."""
     hits = [(line, word) for line in lines if not line.external for word in matching_conditions(conditions, line)]
     for line, word in hits:
         context.voice.say(f"fail-on {word}: {line.table} is {line.state}, lag {lag_text(line) or '-'}")

@@ -211,7 +211,7 @@ def _change(context: CommandContext, words: Sequence[str]) -> int:
 
 
 def _folder(context: CommandContext, words: Sequence[str]) -> str:
-    """Give the demo's folder from where we are: the child that copies the sample works in /."""
+    """Return the demo's folder from where we are: the child that copies the sample works in /."""
     given = words[0] if words else context.args.folder
     return (
         os.path.abspath(os.path.join(context.cwd, os.path.expanduser(given)))

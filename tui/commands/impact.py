@@ -44,7 +44,7 @@ def impact(context: CommandContext) -> int:
 
 
 def _known(context: CommandContext) -> PlannerInput:
-    """Give what the ledger knows; nothing where the environment was never started."""
+    """Return what the ledger knows; nothing where the environment was never started."""
     try:
         return planner_input.planner_input(context.operations.reader)
     except LedgerUnavailable:

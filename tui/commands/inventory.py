@@ -45,7 +45,7 @@ def inventory(context: CommandContext) -> int:
 
 
 def as_json(entry: "InventoryEntry") -> dict[str, Any]:
-    """Give one table of `headgate.inventory/1`; fields may be added within /1, never changed. Not known is null."""
+    """Return one table of `headgate.inventory/1`; fields may be added within /1, never changed. Not known is null."""
     serving = entry.serving
     return {
         "table": entry.table,

@@ -32,7 +32,7 @@ def lineage(context: CommandContext) -> int:
 
 
 def as_json(found: "ColumnLineage", project: str) -> dict[str, Any]:
-    """Give `headgate.lineage/1`; fields may be added within /1, never changed.
+    """Return `headgate.lineage/1`; fields may be added within /1, never changed.
 
     `{"format", "project", "root": {"table", "column"}, "direction": "up"|"down",
     "nodes": [{"table", "column", "type", "kind": "column"|"rows"|"landed", "format",

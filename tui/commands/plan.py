@@ -95,7 +95,7 @@ def _plan(context: CommandContext) -> int:
 def _look_first(context: CommandContext) -> bool:
     """Let an agent that has just begun look at what runs; without one, what is known last is all there is.
 
-    Gives whether an agent answers.
+    Returns whether an agent answers.
     """
     if not context.operations.agent_answers():
         return False
@@ -112,7 +112,7 @@ def _frozen(known: PlannerInput) -> str:
 
 
 def _known(context: CommandContext) -> PlannerInput:
-    """Give what the ledger knows; nothing where there is none yet."""
+    """Return what the ledger knows; nothing where there is none yet."""
     try:
         return planner_input.planner_input(context.operations.reader)
     except LedgerUnavailable as error:
@@ -171,7 +171,9 @@ def _standing(submitted: SubmittedPlan | None) -> "PlanStanding | None":
 
 
 def _exit_code(found: Plan, known: PlannerInput) -> int:
-    """Say whether files and deployment differ; a table that is gone from the files and still runs is a change too."""
+    """Return whether files and deployment differ;
+    a table that is gone from the files and still runs is a change too.
+    """
     from core.plan.confirmation import confirmation_for_plan
 
     if found.empty:

@@ -46,7 +46,7 @@ def report(context: CommandContext) -> int:
 
 
 def as_data(trees: "list[tuple[str, tuple[HierarchyRow, ...]]]", context: CommandContext) -> dict[str, Any]:
-    """Give `headgate.report/1`; fields may be added within /1, never changed. What is not known is null.
+    """Return `headgate.report/1`; fields may be added within /1, never changed. What is not known is null.
 
     `{"format", "project", "environment", "table", "product", "layer", "external", "stateful", "owner", "declared",
     "folder", "files": [path], "version", "state", "lag_rows", "trend", "streamed", "again", "hidden",

@@ -77,7 +77,7 @@ def follow_run(context: CommandContext, run_id: str) -> int:
 
 
 def run_as_json(row: RunRow) -> dict[str, Any]:
-    """Give a run as a JSON object."""
+    """Return a run as a JSON object."""
     return {
         "id": row.id,
         "plan": row.plan_hash,

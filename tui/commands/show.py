@@ -71,7 +71,7 @@ def _version_as_json(deployment: Deployment) -> dict[str, Any]:
 
 
 def _holds(figures: TableStatistics, now: float) -> str:
-    """Say what a table holds, and what its statement could not read again."""
+    """Describe what a table holds, and what its statement could not read again."""
     if figures.files is None:
         return "not measured"
     rows = "?" if figures.rows is None else ("" if figures.exact else "~") + short_number(figures.rows)

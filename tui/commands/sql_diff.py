@@ -39,7 +39,7 @@ def sql(context: CommandContext) -> int:
 
 
 def diff(context: CommandContext) -> int:
-    """Say which kind of change turns one text into another, and what a deploy would do with it."""
+    """Return which kind of change turns one text into another, and what a deploy would do with it."""
     args, voice = context.args, context.voice
     environment = getattr(args, "env", None)
     before, after = (sql_sources.open_source(name, context.cwd) for name in (args.old, args.new))
@@ -86,7 +86,7 @@ def _edits(old: Mapping[TableName, Revision], new: Mapping[TableName, Revision])
 def _as_json(
     found: Sequence[ParsedStatement], prints: Sequence[Mapping[str, str | None]], problems: Sequence[Problem]
 ) -> dict[str, Any]:
-    """Give what all statements say together; with several, each alone stands in `statements`."""
+    """Return what all statements say together; with several, each alone stands in `statements`."""
     each = [_statement(parsed, hashes) for parsed, hashes in zip(found, prints, strict=True)]
     body: dict[str, Any] = {
         key: [value for one in each for value in one[key]] for key in ("writes", "reads", "operators", "columns")

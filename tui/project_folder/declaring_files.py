@@ -32,7 +32,7 @@ class DeclaringFiles:
 def read_files(folder: str, before: DeclaringFiles | None = None) -> DeclaringFiles:
     """Read every declaring file, those of `before` with the same stamp not again; raises UsageError.
 
-    Gives `before` itself when no file differs from it.
+    Returns `before` itself when no file differs from it.
     """
     paths = list_files(folder)
     known = before or DeclaringFiles()

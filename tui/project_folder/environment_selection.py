@@ -86,7 +86,9 @@ def select_environment(
 
 
 def _is_recorded_protected(where: EnvironmentPaths) -> bool:
-    """Whether the ledger says so, whatever the file says now; one that cannot be read is told by what needs it."""
+    """Return whether the ledger says so, whatever the file says now;
+    one that cannot be read is told by what needs it.
+    """
     if not os.access(where.ledger, os.R_OK):
         return False
     from state.ledger import LedgerReader
@@ -119,7 +121,7 @@ def find_folder(environ: Mapping[str, str], cwd: str, *, project: str | None = N
 
 
 def absolute_environ(environ: Mapping[str, str], cwd: str) -> dict[str, str]:
-    """Give the environment variables with HEADGATE_HOME and XDG_STATE_HOME made absolute: children run in `/`."""
+    """Return the environment variables with HEADGATE_HOME and XDG_STATE_HOME made absolute: children run in `/`."""
     changed = dict(environ)
     for name in ("HEADGATE_HOME", "XDG_STATE_HOME"):
         if changed.get(name):
@@ -128,7 +130,7 @@ def absolute_environ(environ: Mapping[str, str], cwd: str) -> dict[str, str]:
 
 
 def has_ledger(place: SelectedEnvironment) -> bool:
-    """Whether the environment was ever started here; raises Refused where its home is closed to this user."""
+    """Return whether the environment was ever started here; raises Refused where its home is closed to this user."""
     try:
         os.stat(place.where.ledger)
     except PermissionError as error:

@@ -31,7 +31,7 @@ def texts_differing_from(folder: str, reference: str, texts: Mapping[str, str]) 
 
 
 def run_git(folder: str, command: str, *words: str, given: bytes = b"") -> tuple[int, bytes, str]:
-    """Ask git in a folder; gives its status, what it wrote and the first line of what it said. Raises UsageError."""
+    """Ask git in a folder; returns its status, what it wrote and the first line of what it said. Raises UsageError."""
     environ = {name: value for name, value in os.environ.items() if name not in _OF_A_HOOK}
     try:
         done = subprocess.run(
@@ -85,13 +85,13 @@ def _files(folder: str, commit: str) -> dict[str, bytes]:
 
 
 def _declares(path: str) -> bool:
-    """Whether a path is one that reading the folder would find."""
+    """Return whether a path is one that reading the folder would find."""
     hidden = any(part.startswith(".") for part in path.split("/")[:-1])
     return path == PROJECT_FILE or (path.startswith(f"{FOLDER}/") and path.endswith(READ) and not hidden)
 
 
 def _is(text: str | None, blob: bytes) -> bool:
-    """Whether a text is a blob's content byte by byte, by the hash that git names blobs with."""
+    """Return whether a text is a blob's content byte by byte, by the hash that git names blobs with."""
     if text is None:
         return False
     data = text.encode("utf-8")

@@ -64,7 +64,7 @@ def parse(
 
 
 def _without_tables(folder: str) -> InvalidProject:
-    """Say that the folder of all tables is gone: an empty one may be meant, an absent one hides a whole project."""
+    """Report that the folder of all tables is gone: an empty one may be meant, an absent one hides a whole project."""
     from core.model.problems import Problem, Where
 
     problem = Problem(
@@ -129,11 +129,11 @@ class ProjectReader:
         self._kept: ProjectDeclaration | None = None
 
     def texts(self) -> Mapping[str, str]:
-        """Give the texts alone, whatever they say; raises UsageError."""
+        """Return the texts alone, whatever they say; raises UsageError."""
         return read_files(self._place.folder, self._files).texts
 
     def read(self) -> ProjectDeclaration:
-        """Give texts, Project and warnings; raises InvalidProject or UsageError."""
+        """Return texts, Project and warnings; raises InvalidProject or UsageError."""
         with self._lock:
             files = read_files(self._place.folder, self._files)
             if self._kept is None or files is not self._files:

@@ -61,7 +61,7 @@ def read_lists(paths: Iterable[str], cwd: str) -> tuple[ListedTable, ...]:
 
 
 def repeated(typed: Iterable[TableName], named: Sequence[ListedTable]) -> tuple[str, ...]:
-    """Say which lines name a table that was typed, or that an earlier line named."""
+    """Return which lines name a table that was typed, or that an earlier line named."""
     first = dict.fromkeys(typed, "the command line")
     said = []
     for each in named:
@@ -72,7 +72,7 @@ def repeated(typed: Iterable[TableName], named: Sequence[ListedTable]) -> tuple[
 
 
 def find_folder(given: str, cwd: str, project: str) -> str:
-    """Give a folder of the project by its path below it, `.` for the project itself; raises UsageError.
+    """Return a folder of the project by its path below it, `.` for the project itself; raises UsageError.
 
     A path is absolute, or below the folder that one is in, or else below the project.
     """

@@ -65,7 +65,7 @@ def manifest_beside(source: SqlSource) -> Manifest | None:
 
 
 def pool_beside(source: SqlSource, environment: str | None) -> Pool | None:
-    """Give the pool that the project of a source declares for an environment; None where nothing declares it."""
+    """Return the pool that the project of a source declares for an environment; None where nothing declares it."""
     manifest = manifest_beside(source)
     if manifest is None:
         return None
@@ -119,7 +119,7 @@ def parse_statements(source: SqlSource, reads: str | None) -> tuple[tuple[Parsed
 def fingerprints(
     source: SqlSource, found: Sequence[ParsedStatement], environment: str | None
 ) -> list[dict[str, str | None]]:
-    """Give the hashes of each statement, null where what they are of does not lie beside the text."""
+    """Return the hashes of each statement, null where what they are of does not lie beside the text."""
     pool = pool_beside(source, environment)
     hashes = []
     for parsed in found:
@@ -147,7 +147,7 @@ def _first_settings(source: SqlSource, defaults: Settings) -> Settings:
 
 
 def _implied(revision: Revision) -> Revision:
-    """Give a revision the columns that its SELECT writes, without types; none where a star hides them."""
+    """Return a revision the columns that its SELECT writes, without types; none where a star hides them."""
     columns = revision.parsed.columns if revision.parsed else ()
     hidden = any(column.name == "*" for column in columns)
     named = () if hidden else tuple(Column(column.name, "") for column in columns)
@@ -155,7 +155,7 @@ def _implied(revision: Revision) -> Revision:
 
 
 def _project_of(source: SqlSource) -> str | None:
-    """Give the nearest folder upwards that has a headgate.yml; empty is the top of a repository."""
+    """Return the nearest folder upwards that has a headgate.yml; empty is the top of a repository."""
     folder = posixpath.dirname(source.path)
     while source.beside(posixpath.join(folder, MANIFEST)) is None:
         parent = posixpath.dirname(folder)
@@ -166,7 +166,7 @@ def _project_of(source: SqlSource) -> str | None:
 
 
 def _parents(source: SqlSource, parsed: ParsedStatement) -> dict[TableName, tuple[str, ...]]:
-    """Give the columns of what a statement reads, from the DDL files of the project that it is in."""
+    """Return the columns of what a statement reads, from the DDL files of the project that it is in."""
     folder = _project_of(source)
     paths = source.ddl_below(folder) if folder is not None else {}
     found: dict[TableName, tuple[str, ...]] = {}

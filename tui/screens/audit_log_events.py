@@ -46,7 +46,7 @@ class RecordsScreen(TableScreen):
         return [row for row, one in self.records.items() if needle in self.words(one).lower()]
 
     def words(self, one: Record) -> str:
-        """Give the text that a filter looks at."""
+        """Return the text that a filter looks at."""
         if isinstance(one, EventRow):
             return f"{one.table} {one.kind} {one.summary}"
         if isinstance(one, CommandRow):

@@ -276,7 +276,7 @@ class ConsoleBackend:
         return self._bound.started_environments()
 
     def confirmation(self, act: str, tables: Sequence[str]) -> RequiredConfirmation:
-        """Say what must be typed."""
+        """Describe what must be typed."""
         from core.plan.confirmation import confirmation_for_act
 
         place = self._bound.place
@@ -284,7 +284,7 @@ class ConsoleBackend:
         return RequiredConfirmation(asked.level, asked.text)
 
     def confirmation_for_plan(self, plan: Plan) -> RequiredConfirmation:
-        """Say what must be typed."""
+        """Describe what must be typed."""
         from core.plan.confirmation import confirmation_for_plan
 
         asked = confirmation_for_plan(plan)

@@ -95,10 +95,10 @@ class ConsoleBackendProtocol(Protocol):
     def audits(self) -> Sequence[AuditRow]: ...
     def commands(self) -> Sequence[CommandRow]: ...
     def confirmation(self, act: str, tables: Sequence[str]) -> RequiredConfirmation:
-        """Say what must be typed; pure and quick, called on the loop."""
+        """Describe what must be typed; pure and quick, called on the loop."""
 
     def confirmation_for_plan(self, plan: Plan) -> RequiredConfirmation:
-        """Say what must be typed; pure and quick, called on the loop."""
+        """Describe what must be typed; pure and quick, called on the loop."""
 
     def stop(self, tables: Sequence[str], confirm: str) -> str:
         """Stop now; returns one line on what happened. The same for start and restart."""

@@ -69,34 +69,34 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
     # What a screen says of itself.
 
     def body(self) -> Sequence[Widget]:
-        """Give the widgets between the crumb and the flash line."""
+        """Return the widgets between the crumb and the flash line."""
         return ()
 
     def refresh_body(self) -> None:
         """Show the world in the body; called at most a few times a second and after keys."""
 
     def crumb(self) -> tuple[Sequence[str], str]:
-        """Give the path and the counts of line 2."""
+        """Return the path and the counts of line 2."""
         return (self.page_name,), ""
 
     def targets(self) -> tuple[str, ...]:
-        """Give the tables that an act would be about now."""
+        """Return the tables that an act would be about now."""
         return ()
 
     def under_cursor(self) -> tuple[str, ...]:
-        """Give the tables under the cursor, whatever is marked."""
+        """Return the tables under the cursor, whatever is marked."""
         return self.targets()
 
     def looked_at(self) -> tuple[str, ...]:
-        """Give the tables that a look is about: named ones first."""
+        """Return the tables that a look is about: named ones first."""
         return self.named or self.under_cursor()
 
     def subjects(self) -> tuple[str, ...]:
-        """Give the tables of the act that is being done: named ones first."""
+        """Return the tables of the act that is being done: named ones first."""
         return self.named or self.targets()
 
     def circumstances(self) -> ActionContext:
-        """Give what decides which actions are possible."""
+        """Return what decides which actions are possible."""
         desk = self.desk
         return action_context_of(
             desk.world,
@@ -108,7 +108,7 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
         )
 
     def wrong_filter(self) -> str:
-        """Say why the filter is not understood; it shows everything as long as it is not."""
+        """Explain why the filter is not understood; it shows everything as long as it is not."""
         return ""
 
     def fetch(self) -> object:
@@ -146,7 +146,7 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
 
     @property
     def holds_order(self) -> bool:
-        """Whether rows must stay where they are: a dialog is open, or a key has just come."""
+        """Return whether rows must stay where they are: a dialog is open, or a key has just come."""
         return self.answering is not None or self.desk.tick() - self.key_at < SETTLES_S
 
     def flush(self) -> None:
@@ -364,11 +364,11 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
         self.desk.say(f"copied: {text}", Tone.DIM)
 
     def copy_text(self) -> str:
-        """Give what `y` copies."""
+        """Return what `y` copies."""
         return "\n".join(self.targets())
 
     def copy_line(self) -> str:
-        """Give the CLI line that shows what this screen shows."""
+        """Return the CLI line that shows what this screen shows."""
         action = find_action("detail", self.page_name)
         targets = self.looked_at()
         if action is None or not targets or not action.command:

@@ -6,7 +6,7 @@ from state.row_types import Deployment, Measurement
 
 
 def measurement_of_line(line: StatementLine) -> Measurement:
-    """Give the figures of a line that has any."""
+    """Return the figures of a line that has any."""
     assert line.at is not None
     return Measurement(
         table=line.table,
@@ -41,7 +41,7 @@ def deployment_outline(line: StatementLine) -> Deployment:
 
 
 def is_line_current(line: StatementLine, row: Deployment) -> bool:
-    """Whether a line tells nothing of a deployment that the row does not say."""
+    """Return whether a line tells nothing of a deployment that the row does not say."""
     return (row.state, row.state_since, row.active, row.restarts, row.error_class, row.wanted, row.owner) == (
         line.state,
         line.state_since,

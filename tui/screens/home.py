@@ -121,7 +121,7 @@ class HomeScreen(TableScreen):
         return header(self.columns(), width)
 
     def look(self) -> RowContext:
-        """Give what drawing a row needs."""
+        """Return what drawing a row needs."""
         return RowContext(self.desk.glyphs, self.desk.clock(), stale=self.desk.fresh.stale)
 
     def picture(self, row: str, width: int) -> Line:

@@ -57,7 +57,7 @@ def run_console(
 
 
 def refusal(environ: Mapping[str, str], *, interactive: bool) -> str:
-    """Say why the console cannot run here; empty when it can."""
+    """Explain why the console cannot run here; empty when it can."""
     if not interactive:
         return "the console needs a terminal; `headgate ls` and its like do not"
     if environ.get("TERM", "") in ("", "dumb", "unknown"):

@@ -15,11 +15,11 @@ class StatementActionsScreen(ConsoleScreen):
     """A screen whose rows are statements."""
 
     def hidden(self, targets: Sequence[str]) -> frozenset[str]:
-        """Give the targets that are not on screen."""
+        """Return the targets that are not on screen."""
         return frozenset()
 
     def acted_on(self) -> tuple[str, ...]:
-        """Give the targets without external tables: those are never touched."""
+        """Return the targets without external tables: those are never touched."""
         statements = self.desk.world.statements
         return tuple(
             name for name in self.subjects() if (found := statements.get(TableName(name))) is None or not found.external

@@ -30,11 +30,11 @@ class TableScreen(StatementActionsScreen):
     # What a subclass says.
 
     def row_ids(self) -> Sequence[str]:
-        """Give the rows in order."""
+        """Return the rows in order."""
         return ()
 
     def shape(self) -> Hashable:
-        """Give what the person chose (filter, sort, open branches): a change of it may move rows at once."""
+        """Return what the person chose (filter, sort, open branches): a change of it may move rows at once."""
         return self.filter_text
 
     def picture(self, row: str, width: int) -> Line:
@@ -46,15 +46,15 @@ class TableScreen(StatementActionsScreen):
         return EMPTY
 
     def empty_lines(self, width: int) -> tuple[Line, ...]:
-        """Say why there are no rows, and what to do."""
+        """Explain why there are no rows, and what to do."""
         return (line((" nothing here yet", Tone.DIM)),)
 
     def is_gone(self, row: str) -> bool:
-        """Whether what a row stood for exists no more (not merely filtered)."""
+        """Return whether what a row stood for exists no more (not merely filtered)."""
         return False
 
     def tables_of(self, row: str) -> tuple[str, ...]:
-        """Give the tables that an act on a row is about."""
+        """Return the tables that an act on a row is about."""
         return (row,)
 
     # What they share.
@@ -84,7 +84,7 @@ class TableScreen(StatementActionsScreen):
         self.table.show(self.table.ids if list(self.table.ids) == list(ids) else ids, self.line_of, self.head(width))
 
     def share(self, rows: int, most: int) -> None:
-        """Give the table the lines of its rows, `most` at most, where the text stands below it; beside it, all."""
+        """Return the table the lines of its rows, `most` at most, where the text stands below it; beside it, all."""
         self.table.styles.height = "1fr" if self.has_class("-wide") else min(rows + 1, most)
 
     def line_of(self, row: str) -> Line:
@@ -101,7 +101,7 @@ class TableScreen(StatementActionsScreen):
         return picture
 
     def is_marked(self, row: str) -> bool:
-        """Whether all tables of a row are marked."""
+        """Return whether all tables of a row are marked."""
         tables = self.tables_of(row)
         return bool(tables) and self.desk.marks.issuperset(tables)
 

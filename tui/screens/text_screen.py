@@ -21,7 +21,7 @@ class TextScreen(StatementActionsScreen):
         return (self.pane,)
 
     def content(self, width: int) -> Sequence[Line]:
-        """Give all lines of the body."""
+        """Return all lines of the body."""
         return ()
 
     def refresh_body(self) -> None:

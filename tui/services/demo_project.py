@@ -45,7 +45,7 @@ class SettledRound:
 
 
 def default_folder(cwd: str) -> str:
-    """Give the folder when none is named: the demo that we are in, else ./headgate-demo, never inside the clone."""
+    """Return the folder when none is named: the demo that we are in, else ./headgate-demo, never inside the clone."""
     here = Path(cwd).resolve()
     for folder in (here, *here.parents):
         if (folder / DEMO_FILE).is_file():
@@ -60,7 +60,7 @@ def copy_sample(folder: str, environ: Mapping[str, str]) -> dict[str, Any]:
 
 
 def run_demo_child(words: list[str], environ: Mapping[str, str], *, seconds: float = CHILD_S) -> dict[str, Any]:
-    """Run `pipelines.demo` and give its JSON; raises what it refused."""
+    """Run `pipelines.demo` and return its JSON; raises what it refused."""
     command = os_processes.module_command(GENERATOR, *words)
     try:
         done = subprocess.run(
@@ -135,7 +135,7 @@ def wait_for_rows(
 
 
 def has_processed(line: StatementLine) -> bool:
-    """Whether a statement has committed a batch: Spark makes none before there are rows to read."""
+    """Return whether a statement has committed a batch: Spark makes none before there are rows to read."""
     return line.state == State.RUNNING and line.batch is not None and line.committed_at is not None
 
 
@@ -223,12 +223,12 @@ def not_closed(operations: EnvironmentService, reached: str) -> list[str]:
 
 
 def longest_trigger_s(operations: EnvironmentService) -> float:
-    """Give the longest trigger of what is deployed."""
+    """Return the longest trigger of what is deployed."""
     return max((trigger_s(d.trigger) for d in operations.reader.deployments()), default=10.0)
 
 
 def is_demo_folder(folder: str) -> bool:
-    """Whether a demo lies there."""
+    """Return whether a demo lies there."""
     return os.path.isfile(os.path.join(folder, DEMO_FILE))
 
 

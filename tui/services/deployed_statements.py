@@ -44,7 +44,7 @@ class EnvironmentStatus:
 
     @property
     def stale(self) -> bool:
-        """Whether nobody keeps the data fresh: an agent that ends in order takes its pid away."""
+        """Return whether nobody keeps the data fresh: an agent that ends in order takes its pid away."""
         return self.age_s is None or self.age_s > STALE_S or self.facts.agent_pid is None
 
     @property
@@ -139,7 +139,7 @@ def statement_versions(reader: LedgerReader, table: str) -> StatementVersions:
 
 
 def not_deployed_error(table: str, known: Iterable[str]) -> UsageError:
-    """Say that a table is not deployed, with the nearest name that is."""
+    """Report that a table is not deployed, with the nearest name that is."""
     import difflib
 
     near = difflib.get_close_matches(table, list(known), n=1)

@@ -36,7 +36,7 @@ class DoctorCheck:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
-        """Give the verdict as the object that `--json` prints."""
+        """Return the verdict as the object that `--json` prints."""
         return {
             "name": self.name,
             "ok": self.ok,
@@ -211,7 +211,7 @@ def check_ledger(place: SelectedEnvironment) -> DoctorCheck:
 
 
 def existing(path: str) -> str:
-    """Give the nearest folder upwards that exists."""
+    """Return the nearest folder upwards that exists."""
     at = Path(path)
     while not at.exists() and at != at.parent:
         at = at.parent

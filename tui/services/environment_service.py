@@ -68,7 +68,7 @@ class EnvironmentService:
             return self._reader
 
     def data_version(self) -> int:
-        """Give a number that differs once anything was written; cheap enough for every frame."""
+        """Return a number that differs once anything was written; cheap enough for every frame."""
         return self.reader.data_version()
 
     def snapshot(self) -> EnvironmentStatus:
@@ -126,7 +126,7 @@ class EnvironmentService:
         return inventory_lineage.inventory(self.place, self.project(), lambda: self.reader)
 
     def declared(self) -> "ProjectDeclaration":
-        """Give the project with its texts and warnings."""
+        """Return the project with its texts and warnings."""
         return self._projects.read()
 
     def since(self, reference: str) -> "GitComparison":
@@ -197,7 +197,7 @@ class EnvironmentService:
         agent_commands.stage(self.place, self.client, tables, verb=verb)
 
     def unstage(self, tables: Sequence[TableName]) -> tuple[str, ...]:
-        """Take tables of this user and folder off the stage; gives those that were on it."""
+        """Take tables of this user and folder off the stage; returns those that were on it."""
         return agent_commands.unstage(self.place, self.client, tables)
 
     def submit(
@@ -228,7 +228,7 @@ class EnvironmentService:
         return plan_files.hand_over(self.place, self.client, saved, line=line)
 
     def approve(self, plan_hash: str, *, confirm: str) -> tuple[int, int]:
-        """Approve a plan as this login; gives how many approvals it has, and how many it needs."""
+        """Approve a plan as this login; returns how many approvals it has, and how many it needs."""
         return agent_commands.approve(self.place, self.client, plan_hash, confirm=confirm)
 
     def opinion(
@@ -279,7 +279,7 @@ class EnvironmentService:
         return environment_selection.started_environments(self.place, self._environ)
 
     def agent_answers(self) -> bool:
-        """Whether an agent listens on the socket now."""
+        """Return whether an agent listens on the socket now."""
         return agent_process.is_listening(self.client)
 
     def ensure_agent(self, progress: Callable[[agent_process.WaitProgress], None]) -> None:

@@ -67,7 +67,7 @@ def root_of(tracer: "LineageTracer", observed: "Mapping[TableName, ObservedDeplo
 def serving_by_table(
     place: SelectedEnvironment, reader: Callable[[], LedgerReader]
 ) -> "Mapping[TableName, ServingVersion]":
-    """Give what serves, by table; nothing where the environment was never started. Raises LedgerUnavailable."""
+    """Return what serves, by table; nothing where the environment was never started. Raises LedgerUnavailable."""
     return reader().serving() if has_ledger(place) else {}
 
 

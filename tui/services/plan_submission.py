@@ -164,7 +164,7 @@ def ask_spark(
 
 
 def _read_again(plan: Plan) -> list[TableName]:
-    """Give the tables whose size makes the price of a plan: what is rebuilt, and what that streams."""
+    """Return the tables whose size makes the price of a plan: what is rebuilt, and what that streams."""
     found: dict[TableName, None] = {}
     for node in plan.nodes:
         if node.action is Action.REBUILD:
@@ -191,7 +191,9 @@ def _ask_spark(
     facts: "ParseCache",
     seconds: float,
 ) -> str:
-    """Have the agent ask about what a plan acts on, so that its ledger has the answers; gives why some are missing."""
+    """Have the agent ask about what a plan acts on, so that its ledger has the answers;
+    returns why some are missing.
+    """
     from core.planning.planner import questions_of
 
     questions = questions_of(plan, declared.project, observe(reader), facts)

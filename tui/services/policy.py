@@ -112,7 +112,7 @@ def comparison(policies: Mapping[str, Policy]) -> tuple[tuple[str, ...], ...]:
 
 
 def as_json(found: RecordedPolicy | None) -> dict[str, object] | None:
-    """Give a recorded policy as a JSON object."""
+    """Return a recorded policy as a JSON object."""
     if found is None:
         return None
     row = found.row

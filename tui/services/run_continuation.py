@@ -30,7 +30,7 @@ class EditedTable:
     """None for a table that is no longer declared."""
 
     def lines(self) -> tuple[str, ...]:
-        """Give the difference, text by text, as a unified diff."""
+        """Return the difference, text by text, as a unified diff."""
         from core.text.diff import unified_diff
 
         if self.now is None:
@@ -52,7 +52,7 @@ class RunContinuation:
 
 
 def same_files(row: PlanRow, texts: Mapping[str, str]) -> bool:
-    """Whether the project's files are, letter by letter, those that the plan was made from."""
+    """Return whether the project's files are, letter by letter, those that the plan was made from."""
     try:
         return bool(row.texts) and json.loads(row.texts) == dict(texts)
     except ValueError:
@@ -75,7 +75,7 @@ def find_edits(plan: Plan, run: RunRow, project: "Project") -> tuple[EditedTable
 
 
 def request_of(plan: Plan, run: RunRow) -> PlanRequest:
-    """Give the request that goes on from a run; the run's id makes its plan another one each time, and only then."""
+    """Return the request that goes on from a run; the run's id makes its plan another one each time, and only then."""
     return replace(plan.request, nonce="", continues=run.id)
 
 

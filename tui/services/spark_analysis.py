@@ -33,7 +33,7 @@ class StatementCrossCheck:
         return tuple(f"disagrees: {words}" for words in self.disagreements) or ("agrees",)
 
     def as_json(self) -> dict[str, Any]:
-        """Give Spark's answer with what differs from ours."""
+        """Return Spark's answer with what differs from ours."""
         return self.answer.as_json() | {"disagreements": list(self.disagreements)}
 
 

@@ -174,6 +174,6 @@ def _folders(root: Path) -> list[Path]:
 
 
 def _ours_alone(trash: Path) -> bool:
-    """Whether every folder that was set aside carries a mark of ours: `trash/<mark>/<kind>/<table>`."""
+    """Return whether every folder that was set aside carries a mark of ours: `trash/<mark>/<kind>/<table>`."""
     kept = [table for mark in _folders(trash) for kind in _folders(mark) for table in _folders(kind)]
     return all((folder / NOTE_FILE).is_file() or (folder / OWNER_FILE).is_file() for folder in kept)

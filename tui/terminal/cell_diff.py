@@ -27,7 +27,7 @@ _UNKNOWN: Cell = ("\0", PLAIN)
 
 
 def cell_style_of_paint(paint: Paint) -> CellStyle:
-    """Give the look of one paint of a palette."""
+    """Return the look of one paint of a palette."""
     flags = (("1", paint.bold), ("2", paint.dim), ("4", paint.underline), ("7", paint.reverse))
     return CellStyle(
         fg="39" if paint.fg is None else colour(paint.fg, 30),
@@ -95,7 +95,7 @@ class ShadowScreen:
         self.dirty.add(y)
 
     def flush(self) -> str:
-        """Give the bytes that make the terminal show what is wanted; empty when it does already."""
+        """Return the bytes that make the terminal show what is wanted; empty when it does already."""
         out: list[str] = []
         pen = _Pen()
         for y in sorted(self.dirty):
@@ -117,7 +117,7 @@ class ShadowScreen:
 
 
 def _blank(look: CellStyle) -> Cell:
-    """Give a space in a look: unless it is underlined or reversed, nothing but its ground is seen."""
+    """Return a space in a look: unless it is underlined or reversed, nothing but its ground is seen."""
     return (" ", look) if _SEEN & set(look.attributes) else (" ", CellStyle("", look.bg))
 
 

@@ -50,7 +50,7 @@ class KeyParser(XTermParser):
             return
 
     def _continues_broken(self, character: str) -> bool:
-        """Whether a character is the rest of a sequence whose ESC was already delivered as a key."""
+        """Return whether a character is the rest of a sequence whose ESC was already delivered as a key."""
         if self._escaped_at is None:
             return False
         if character == "[":
@@ -170,7 +170,7 @@ class KeyParser(XTermParser):
 
 
 def known_keys(sequence: str) -> Iterable[events.Key]:
-    """Give the keys of a complete sequence; one that is not in Textual's table gives none."""
+    """Return the keys of a complete sequence; one that is not in Textual's table gives none."""
     keys = ANSI_SEQUENCES_KEYS.get(sequence)
     if isinstance(keys, tuple):
         for key in keys:

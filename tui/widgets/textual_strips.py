@@ -22,7 +22,7 @@ class StripPainter:
         self._styles: dict[tuple[Tone, bool, bool], Style] = {}
 
     def style(self, tone: Tone, *, chosen: bool = False, band: bool = False) -> Style:
-        """Give the style of a tone on a ground."""
+        """Return the style of a tone on a ground."""
         key = (tone, chosen, band)
         style = self._styles.get(key)
         if style is None:
@@ -36,7 +36,7 @@ class StripPainter:
 
 
 def style_of(paint: Paint) -> Style:
-    """Give Rich's style of a paint."""
+    """Return Rich's style of a paint."""
     return Style(
         color=_colour(paint.fg),
         bgcolor=_colour(paint.bg),
@@ -53,7 +53,7 @@ def _colour(index: int | None) -> Color:
 
 @lru_cache(maxsize=4096)
 def cell_style_of_style(style: Style | None) -> CellStyle:
-    """Give the look of Rich's style, in the same words as `tui.terminal.cell_diff` makes its own."""
+    """Return the look of Rich's style, in the same words as `tui.terminal.cell_diff` makes its own."""
     if style is None:
         return CellStyle()
     flags = (("1", style.bold), ("2", style.dim), ("4", style.underline), ("7", style.reverse))

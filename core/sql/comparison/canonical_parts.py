@@ -110,7 +110,7 @@ def _clauses(mark: StreamClauses, waters: list[str], name: str) -> str:
 
 
 def _lift(query: Any, operators: tuple[Operator, ...]) -> str:
-    """Take what is surely above the state out of the query, and give its text."""
+    """Take what is surely above the state out of the query, and return its text."""
     if not isinstance(query, exp.Select) or any(query.args.get(key) is not None for key in _ABOVE_ONLY):
         return ""
     if operators[-1].kind not in ("aggregate", "window", "session_window"):
@@ -154,7 +154,7 @@ def _conditions(word: str, lifted: list[str]) -> str:
 
 
 def _named_aggregates(select: Any) -> set[str]:
-    """Give the names that surely mean an aggregate; one that a key has too may mean the key."""
+    """Return the names that surely mean an aggregate; one that a key has too may mean the key."""
     named = {each.alias for each in select.expressions if isinstance(each, exp.Alias) and aggregates_in(each)}
     return named - {column.name for key in group_keys(select) for column in key.find_all(exp.Column)}
 
@@ -188,7 +188,7 @@ def _lift_terms(select: Any, clause: str, computed: set[str]) -> list[str]:
 
 
 def _only_source(query: Any) -> Any:
-    """Give the one SELECT that a query reads from; None when there is more."""
+    """Return the one SELECT that a query reads from; None when there is more."""
     from_ = query.args.get("from_")
     if from_ is None or query.args.get("joins") or query.args.get("laterals"):
         return None

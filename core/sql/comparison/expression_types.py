@@ -25,7 +25,7 @@ _CONDITIONS = (exp.Predicate, exp.And, exp.Or, exp.Not)
 
 
 def expression_type(expression: str) -> str:
-    """Give Spark's type of a canonical expression in lower case, empty where it depends on a column or is unknown."""
+    """Return Spark's type of a canonical expression in lower case, empty where it depends on a column or is unknown."""
     try:
         query = parse_query(tokens_of(open_sql(f"SELECT {expression}", "")), "")
     except (SqlDiagnostic, RecursionError):
@@ -59,7 +59,7 @@ def _normal(text: str) -> str:
 
 
 def _common(node: Any) -> str:
-    """Give the type that all branches have."""
+    """Return the type that all branches have."""
     if isinstance(node, exp.Case):
         branches = [each.args.get("true") for each in node.args.get("ifs") or []] + [node.args.get("default")]
     else:

@@ -19,7 +19,7 @@ ColumnsOf = Mapping[TableName, Sequence[str]]
 
 
 def with_qualified_columns(canonical: str, columns: ColumnsOf) -> tuple[object, ...]:
-    """Give what two canonical texts must have in common to mean the same; the text itself where it cannot be read."""
+    """Return what two canonical texts must have in common to mean the same; the text itself where it cannot be read."""
     try:
         marks = extract_stream_clauses(tokens_of(open_sql(canonical, "")))
         query = parse_query(marks.tokens, canonical)
@@ -58,13 +58,13 @@ def _qualify(select: Any, known: Mapping[str, frozenset[str] | None]) -> None:
 
 
 def _hides(join: Any) -> bool:
-    """Whether a join makes one column of two, or shows none of its table."""
+    """Return whether a join makes one column of two, or shows none of its table."""
     words = {str(join.args.get(key) or "").upper() for key in ("method", "side", "kind")}
     return bool(join.args.get("using")) or bool(words & {"NATURAL", "SEMI", "ANTI"})
 
 
 def _columns(source: Any, known: Mapping[str, frozenset[str] | None]) -> frozenset[str] | None:
-    """Give the columns of one thing that is read; None where they are not certain."""
+    """Return the columns of one thing that is read; None where they are not certain."""
     listed = source.args["alias"].args.get("columns") if source.args.get("alias") is not None else None
     if listed:
         return frozenset(each.name for each in listed)

@@ -18,7 +18,7 @@ LONGEST_EDIT = 90
 
 
 def query_edits(old: str, new: str) -> tuple[str, ...]:
-    """Say what was edited; empty when the texts are equal, are no queries, or their blocks cannot be paired."""
+    """Describe what was edited; empty when the texts are equal, are no queries, or their blocks cannot be paired."""
     try:
         before, after = _blocks(old), _blocks(new)
     except (SqlDiagnostic, RecursionError):
@@ -100,7 +100,7 @@ def _joins(old: Any, new: Any) -> Iterator[str]:
 
 
 def _set(old: Counter[str], new: Counter[str], what: str) -> Iterator[str]:
-    """Say what came and what went; one for one is a change."""
+    """Describe what came and what went; one for one is a change."""
     gone, come = list((old - new).elements()), list((new - old).elements())
     if len(gone) == len(come) == 1:
         yield f"{what} changed: {_cut(gone[0])} → {_cut(come[0])}"

@@ -50,7 +50,7 @@ class ColumnResolver:
     references: list[ColumnReference] = field(default_factory=list)
 
     def miss(self, name: str, reason: str, within: str, offset: int) -> None:
-        """Say that a name cannot be followed."""
+        """Report that a name cannot be followed."""
         self.unresolved[UnresolvedName(name, reason, within, offset)] = None
 
     def item(self, node: Any, place: ResolutionScope, name: str = "", label: str = "") -> RelationColumn:
@@ -70,7 +70,7 @@ class ColumnResolver:
         return found
 
     def _struct_fields(self, node: Any, place: ResolutionScope) -> dict[str, RelationColumn]:
-        """Give the fields of `struct(…)` and `named_struct(…)`, each with its own origins."""
+        """Return the fields of `struct(…)` and `named_struct(…)`, each with its own origins."""
         if isinstance(node, exp.Struct):
             pairs = [
                 (each.this.name, each.expression) if isinstance(each, exp.PropertyEQ) else (each.alias_or_name, each)
@@ -174,7 +174,7 @@ class ColumnResolver:
         return isinstance(node, exp.Column) and not isinstance(node.this, exp.Star)
 
     def _path_item(self, node: Any, place: ResolutionScope) -> RelationColumn | None:
-        """Give the item of `a.b.c`, `a[0].b`, `m['k']`; None where it is not found, which is said then."""
+        """Return the item of `a.b.c`, `a[0].b`, `m['k']`; None where it is not found, which is said then."""
         names: list[Any] = []
         while isinstance(node, (exp.Dot, exp.Bracket)):
             names.append(node.expression if isinstance(node, exp.Dot) else node.expressions[0])
@@ -251,7 +251,7 @@ def first_offset_or_zero(node: Any) -> int:
 
 
 def offset_of(part: Any) -> int:
-    """Give the offset of a name, 0 when it has no place."""
+    """Return the offset of a name, 0 when it has no place."""
     return int(part.meta.get("start", 0))
 
 
@@ -281,7 +281,7 @@ def _add(found: RelationColumn, origins: Any, kind: InputKind) -> None:
 
 
 def _counts_rows(node: Any) -> bool:
-    """Whether a call stands on rows and no column: `count(1)`, `row_number() OVER …`."""
+    """Return whether a call stands on rows and no column: `count(1)`, `row_number() OVER …`."""
     if isinstance(node, exp.Window):
         return node.this.find(exp.Column, exp.Star) is None
     if isinstance(node.parent, exp.WithinGroup):
@@ -318,7 +318,7 @@ def _indexes(node: Any) -> list[Any]:
 
 
 def _element(item: RelationColumn) -> RelationColumn:
-    """Give the item of `item[i]`: an element has the origins of its array."""
+    """Return the item of `item[i]`: an element has the origins of its array."""
     return RelationColumn(
         item.name, item.values, item.conditions, uses=(item,), kind=element_type(item.kind), plain=item.plain
     )
@@ -329,5 +329,5 @@ def _struct(item: RelationColumn) -> list[tuple[str, object]]:
 
 
 def _has_unit_first(node: Any) -> bool:
-    """Whether the first argument is a unit of time, which parses as a column: `dateadd(DAY, 1, ts)`."""
+    """Return whether the first argument is a unit of time, which parses as a column: `dateadd(DAY, 1, ts)`."""
     return str(node.this) in _UNIT_FIRST and len(node.expressions) == 3 and isinstance(node.expressions[0], exp.Column)

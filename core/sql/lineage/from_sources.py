@@ -120,7 +120,7 @@ class FromSources:
         return relation
 
     def _put(self, tree: Any, end: int) -> None:
-        """Give the names of a WATERMARK their places: its own text was read apart from the statement's."""
+        """Return the names of a WATERMARK their places: its own text was read apart from the statement's."""
         before = self._text[:end].lower()
         start = before.rfind("watermark")
         for name in tree.find_all(exp.Identifier):

@@ -18,7 +18,7 @@ ROW_GENERATORS = frozenset(
 
 
 def is_generator(node: Any) -> bool:
-    """Whether a node is a call that makes rows."""
+    """Return whether a node is a call that makes rows."""
     return isinstance(node, exp.Anonymous) and str(node.this) in ROW_GENERATORS
 
 
@@ -62,7 +62,7 @@ def _exploded(collection: RelationColumn, count: int) -> list[RelationColumn]:
 
 
 def _inlined(collection: RelationColumn, count: int) -> tuple[list[RelationColumn], str]:
-    """Give one column for each field of an array of structs."""
+    """Return one column for each field of an array of structs."""
     fields = fields_of(element_type(collection.kind))
     if not fields:
         found = [_part(f"col{number + 1}", collection) for number in range(count)]

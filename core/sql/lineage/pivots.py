@@ -20,7 +20,7 @@ from core.sql.parsing.function_names import PREFIX
 
 
 def pivoted_relation(pivot: Any, relation: Relation, ctes: Mapping[str, Relation], walk: ColumnResolver) -> Relation:
-    """Give the relation behind a PIVOT or UNPIVOT; what is not followed is said."""
+    """Return the relation behind a PIVOT or UNPIVOT; what is not followed is said."""
     fields = pivot.args.get("fields") or []
     place = ResolutionScope((side_of("", relation),), "PIVOT", ctes)
     single = len(fields) == 1 and isinstance(fields[0], exp.In)

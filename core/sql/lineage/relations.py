@@ -109,7 +109,7 @@ class JoinSide:
         return self._by_name.get(name) or [(alias, item) for alias, item in hidden if item.name == name]
 
     def missing(self) -> str:
-        """Say why a bare name may be a column that we do not know; empty when it cannot."""
+        """Explain why a bare name may be a column that we do not know; empty when it cannot."""
         return next((each.missing for each in self.relations.values() if each.missing), "")
 
 
@@ -136,7 +136,7 @@ def joined_sides(left: JoinSide, right: JoinSide, kind: str, using: Iterable[str
 
 
 def hides_right(kind: str) -> bool:
-    """Whether a join keeps the columns of its left side alone."""
+    """Return whether a join keeps the columns of its left side alone."""
     return "SEMI" in kind or "ANTI" in kind
 
 
@@ -219,7 +219,7 @@ def table_column(table: TableName, name: str, kind: str) -> RelationColumn:
 
 
 def rows_of(tables: Iterable[TableName]) -> Origins:
-    """Give the rows of tables as origins."""
+    """Return the rows of tables as origins."""
     return {ColumnOrigin(table): _WHOLE for table in tables}
 
 
@@ -264,7 +264,7 @@ def _input(
 
 
 def _text(item: RelationColumn, origin: ColumnOrigin) -> str:
-    """Give the expression of the branches of a UNION that have to do with an origin; else the item's own."""
+    """Return the expression of the branches of a UNION that have to do with an origin; else the item's own."""
     if not item.branches:
         return item.expression or item.name
     near = [each for each in item.branches if origin in each.values or origin in each.conditions]

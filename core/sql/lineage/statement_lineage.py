@@ -132,7 +132,7 @@ class _StatementTracer:
         return Relation(items, deciding, side.tables(), missing)
 
     def _name_windows(self, select: Any, place: ResolutionScope) -> None:
-        """Give a SELECT that groups by a window the struct of that name (4.2, analysis/ResolveTimeWindows.scala)."""
+        """Return a SELECT that groups by a window the struct of that name (4.2, analysis/ResolveTimeWindows.scala)."""
         for node in (select.args.get("group"), *select.expressions):
             for call in node.find_all(exp.Anonymous) if node is not None else ():
                 name = str(call.this)
@@ -240,6 +240,6 @@ class _StatementTracer:
 
 
 def _inner(query: Any, key: str) -> Any:
-    """Give what a clause holds; None where there is no such clause."""
+    """Return what a clause holds; None where there is no such clause."""
     clause = query.args.get(key)
     return clause.this if isinstance(clause, (exp.Where, exp.Having, exp.Qualify)) else clause

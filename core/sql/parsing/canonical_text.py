@@ -102,7 +102,7 @@ def and_terms(condition: Any) -> list[Any]:
 
 
 def is_plain(name: str) -> bool:
-    """Whether a folded name may stand without back-ticks."""
+    """Return whether a folded name may stand without back-ticks."""
     return _PLAIN.match(name) is not None and name not in _RESERVED
 
 
@@ -132,7 +132,7 @@ def _fold(name: Any) -> None:
 
 
 def _simplified(node: Any, tree: Any) -> Any:
-    """Rewrite one node whose children are canonical already; gives the tree, which may have a new root."""
+    """Rewrite one node whose children are canonical already; returns the tree, which may have a new root."""
     rule = _rule(node.__class__)
     replacement = None if rule is None else rule(node)
     if replacement is None:
@@ -180,7 +180,7 @@ def _short_alias(alias: Any) -> Any:
 
 
 def _may_open(paren: Any) -> bool:
-    """Whether brackets carry nothing; operators put them back around their own children."""
+    """Return whether brackets carry nothing; operators put them back around their own children."""
     if isinstance(paren.parent, (exp.Dot, exp.Bracket, exp.Cast, exp.Collate)):
         return isinstance(paren.this, (exp.Column, exp.Anonymous, exp.Paren))
     if isinstance(paren.this, exp.Subquery):
@@ -231,7 +231,7 @@ def _sorted_terms(node: Any) -> Any:
 
 
 def _place(term: tuple[str, Any]) -> tuple[str, str]:
-    """Give what a term is sorted by: a query's own aliases are numbered by its place, and may not decide on it."""
+    """Return what a term is sorted by: a query's own aliases are numbered by its place, and may not decide on it."""
     text, node = term
     return (_OWN_ALIAS.sub("_t", text) if node.find(exp.Query) is not None else text, text)
 

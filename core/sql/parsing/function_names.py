@@ -65,12 +65,12 @@ def with_plain_functions(tokens: list[Token]) -> list[Token]:
 
 
 def plain_function_name(name: str) -> str:
-    """Give the function's own name, in lower case."""
+    """Return the function's own name, in lower case."""
     return name.lower().removeprefix(PREFIX)
 
 
 def _filters(tokens: list[Token], index: int) -> bool:
-    """Whether FILTER here is the clause of an aggregate."""
+    """Return whether FILTER here is the clause of an aggregate."""
     return (
         index > 0
         and tokens[index - 1].token_type is TokenType.R_PAREN

@@ -46,7 +46,7 @@ def parse_query(tokens: Sequence[Token], text: str) -> Any:
 
 
 def parse_expression(tokens: Sequence[Token]) -> tuple[Any, str]:
-    """Parse `expression [[AS] name]`; gives the expression and the name, empty when there is none."""
+    """Parse `expression [[AS] name]`; returns the expression and the name, empty when there is none."""
     first = tokens[0]
     select = Token(TokenType.SELECT, "SELECT", first.line, first.col, first.start, first.end, [])
     query = parse_query([select, *tokens], "")
@@ -58,7 +58,7 @@ def parse_expression(tokens: Sequence[Token]) -> tuple[Any, str]:
 
 
 def too_deep(offset: int) -> SqlDiagnostic:
-    """Say that a text is nested beyond what can be read."""
+    """Report that a text is nested beyond what can be read."""
     return SqlDiagnostic("the SQL is nested too deeply to be read safely", "name the inner parts with WITH", offset)
 
 

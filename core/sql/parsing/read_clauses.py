@@ -50,7 +50,7 @@ KNOWN = {name.lower(): name for name in f"{_FILES} {_DELTA} {_KAFKA} {_OTHERS}".
 
 
 def unknown_option(name: str) -> str | None:
-    """Give a remedy when no source that we know has an option of this name, else None."""
+    """Return a remedy when no source that we know has an option of this name, else None."""
     lowered = name.lower()
     if lowered in KNOWN or lowered.startswith("kafka."):
         return None

@@ -225,7 +225,7 @@ def _after(tokens: Sequence[Token], index: int) -> Token | None:
 
 
 def _streams(tokens: Sequence[Token], index: int) -> bool:
-    """Whether the word STREAM here is the keyword, not a table called stream."""
+    """Return whether the word STREAM here is the keyword, not a table called stream."""
     after = tokens[index + 1] if index + 1 < len(tokens) else None
     if after is None:
         return False
@@ -245,7 +245,7 @@ def _streams(tokens: Sequence[Token], index: int) -> bool:
 
 
 def _delays(tokens: Sequence[Token], index: int) -> bool:
-    """Whether a WATERMARK clause stands here, not an alias of that name."""
+    """Return whether a WATERMARK clause stands here, not an alias of that name."""
     depth = 0
     for at in range(index + 1, min(len(tokens), index + _LONGEST_TIME)):
         kind = tokens[at].token_type
@@ -300,7 +300,7 @@ def _take_stream(tokens: Sequence[Token], index: int, marks: ExtractedClauses) -
 
 
 def _has_options(tokens: Sequence[Token], index: int) -> bool:
-    """Whether a table that is read without STREAM has options."""
+    """Return whether a table that is read without STREAM has options."""
     after = name_end(tokens, index) + 1
     return (
         after + 1 < len(tokens)

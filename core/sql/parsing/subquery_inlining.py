@@ -88,7 +88,7 @@ def _merge(select: Any) -> None:
 
 
 def _outputs(inner: Any) -> dict[str, Any] | None:
-    """Give what each output stands for, nothing for a lone `*`; None where an output must stay what it is."""
+    """Return what each output stands for, nothing for a lone `*`; None where an output must stay what it is."""
     if len(inner.expressions) == 1 and _is_star(inner.expressions[0]):
         return {}
     found: dict[str, Any] = {}
@@ -104,12 +104,14 @@ def _outputs(inner: Any) -> dict[str, Any] | None:
 
 
 def _is_long(value: Any) -> bool:
-    """Whether a value is too long to be written wherever it is named: a chain of parts would double it at each."""
+    """Return whether a value is too long to be written wherever it is named:
+    a chain of parts would double it at each.
+    """
     return len(list(islice(value.walk(), LONGEST_INLINED + 1))) > LONGEST_INLINED
 
 
 def _can_replace(select: Any, inner: Any, stands_for: dict[str, Any]) -> bool:
-    """Whether every name in the outer SELECT surely means an output of the inner one."""
+    """Return whether every name in the outer SELECT surely means an output of the inner one."""
     outputs = {each.alias for each in select.expressions if isinstance(each, exp.Alias)}
     for clause in ("expressions", "where", "group", "having", "distinct", "limit"):
         value = select.args.get(clause)
@@ -132,12 +134,12 @@ def _can_replace(select: Any, inner: Any, stands_for: dict[str, Any]) -> bool:
 
 
 def _fits(value: Any, column: Any) -> bool:
-    """Whether a value can stand for a column: a field of a struct is asked of a column of that name alone."""
+    """Return whether a value can stand for a column: a field of a struct is asked of a column of that name alone."""
     return len(column.parts) == 1 or _is_same(value, column.parts[0].name)
 
 
 def _keeps_its_name(output: Any, stands_for: dict[str, Any]) -> bool:
-    """Whether an output has a name of its own: the name of a bare expression is its text."""
+    """Return whether an output has a name of its own: the name of a bare expression is its text."""
     if isinstance(output, (exp.Alias, exp.Column)):
         return True
     if _is_star(output):
@@ -217,12 +219,12 @@ def _aliases(query: Any) -> list[Any]:
 
 
 def _is_plain(node: Any, keys: frozenset[str] | set[str]) -> bool:
-    """Whether a node says nothing beyond these arguments."""
+    """Return whether a node says nothing beyond these arguments."""
     return all(key in keys or value is None or value is False or value == [] for key, value in node.args.items())
 
 
 def is_pure(value: Any) -> bool:
-    """Whether a value surely depends on its columns alone, and is one value for a row."""
+    """Return whether a value surely depends on its columns alone, and is one value for a row."""
     for each in value.walk():
         if isinstance(each, exp.Anonymous):
             if str(each.this).lower() not in _PURE:

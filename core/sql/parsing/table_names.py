@@ -51,7 +51,7 @@ class TableNames:
     """Starts of those reads whose bare name qualifies a column: compiled, they need it as alias."""
 
     def alias(self) -> str:
-        """Give the next alias."""
+        """Return the next alias."""
         self.aliases += 1
         return f"_t{self.aliases}"
 
@@ -104,7 +104,7 @@ def _check_limit(query: Any) -> None:
 
 
 def _sides(query: Any) -> list[Any]:
-    """Give the parts of a chain of set operations from left to right, without recursion along the chain."""
+    """Return the parts of a chain of set operations from left to right, without recursion along the chain."""
     # The first one is taken apart whatever it carries: its WITH was read by the caller.
     found: list[Any] = [query.expression]
     query = query.this
@@ -258,7 +258,7 @@ def _check_function(table: Any) -> None:
 
 
 def _rename(source: Any, scope: AliasScope, names: TableNames) -> None:
-    """Give a source its new alias, and its read the watermark that travelled in the alias."""
+    """Return a source its new alias, and its read the watermark that travelled in the alias."""
     written = source.alias or (source.name if isinstance(source, exp.Table) else "")
     alias = source.args.get("alias")
     if written.startswith(HIDDEN):

@@ -68,7 +68,7 @@ def group_keys(select: Any) -> list[Any]:
 
 
 def aggregating(select: Any) -> bool:
-    """Whether a SELECT groups or aggregates."""
+    """Return whether a SELECT groups or aggregates."""
     return (
         select.args.get("group") is not None
         or select.args.get("having") is not None
@@ -149,7 +149,7 @@ def _event_times(keys: list[Any], select: Any, flow: RelationProperties) -> set[
 
 
 def _window_kind(meanings: list[Any], select: Any, found: StreamFindings) -> str:
-    """Say which kind of aggregate the keys make; one SELECT can have one window over time."""
+    """Return which kind of aggregate the keys make; one SELECT can have one window over time."""
     outputs = [each.unalias() for each in select.expressions]
     windows = {sql_of(call): call for node in [*meanings, *outputs] for call in _windows_in(node)}
     if len(windows) > 1:
@@ -169,7 +169,9 @@ def _is_session(node: Any) -> bool:
 
 
 def _nulls_sessions(key: Any) -> bool:
-    """Whether a set of ROLLUP, CUBE or GROUPING SETS makes null of a session window, which Spark 4.2.0 reads (run)."""
+    """Return whether a set of ROLLUP, CUBE or GROUPING SETS makes null of a session window,
+    which Spark 4.2.0 reads (run).
+    """
     if isinstance(key, exp.GroupingSets):
         sets = [any(_is_session(each) for each in part.find_all(exp.Anonymous)) for part in key.expressions]
         return any(sets) and not all(sets)
@@ -186,7 +188,7 @@ def _with_meaning(key: Any, select: Any) -> str:
 
 
 def _meanings(key: Any, select: Any) -> list[Any]:
-    """Give a key, the parts of a grouping set, and what a key may stand for as the name of an output."""
+    """Return a key, the parts of a grouping set, and what a key may stand for as the name of an output."""
     found = [key]
     if isinstance(key, (exp.Rollup, exp.Cube, exp.GroupingSets, exp.Tuple)):
         return [key, *(each for part in key.expressions for each in _meanings(part, select))]

@@ -133,7 +133,9 @@ def _sources(source: Any) -> list[Any]:
 
 
 def _is_outer(join: Any) -> bool:
-    """Whether a join keeps rows without a match, or drops those with one: no condition moves through it for certain."""
+    """Return whether a join keeps rows without a match, or drops those with one:
+    no condition moves through it for certain.
+    """
     return bool(join.side) or _is_semi(join)
 
 
@@ -142,7 +144,7 @@ def _is_semi(join: Any) -> bool:
 
 
 def _only(term: Any, aliases: set[str]) -> bool:
-    """Whether a condition names columns of these alone, so that Spark pushes it down to them."""
+    """Return whether a condition names columns of these alone, so that Spark pushes it down to them."""
     columns = list(term.find_all(exp.Column))
     return bool(columns) and all(column.table in aliases for column in columns) and term.find(exp.Query) is None
 

@@ -129,7 +129,7 @@ class _Sides:
         self._aliases = _aliases_of(join)
 
     def check(self, words: str, met: list[Any], keys: list[Any], using: tuple[str, ...], found: StreamFindings) -> None:
-        """Say which outer and semi joins Spark refuses: the state of an outer side must end some time."""
+        """Return which outer and semi joins Spark refuses: the state of an outer side must end some time."""
         join = self._join
         if "ANTI" in words:
             remedy = "write LEFT JOIN … WHERE right.key IS NULL"
@@ -147,13 +147,13 @@ class _Sides:
             found.misread.append(refused_by_spark(summary, remedy, join))
 
     def _by_key(self, keys: list[Any], using: tuple[str, ...]) -> bool:
-        """Whether an event time is a key of the join."""
+        """Return whether an event time is a key of the join."""
         if any(carries(side, name) for side in (self._left, self._right) for name in using):
             return True
         return any(self._is_event(side) for term in keys for side in (term.this, term.expression))
 
     def _by_range(self, words: str, met: list[Any]) -> bool:
-        """Whether an inequality says how old a row of the kept side can be when its match arrives."""
+        """Return whether an inequality says how old a row of the kept side can be when its match arrives."""
         bounds = [pair for term in met for pair in _inequalities(term)]
         left_ends = any(self._bounds(low, high, right_is_low=True) for low, high in bounds)
         right_ends = any(self._bounds(low, high, right_is_low=False) for low, high in bounds)
@@ -162,7 +162,7 @@ class _Sides:
         return right_ends if "RIGHT" in words else left_ends
 
     def _bounds(self, low: Any, high: Any, *, right_is_low: bool) -> bool:
-        """Whether `low <= high` sets a watermarked time of one side below a column of the other."""
+        """Return whether `low <= high` sets a watermarked time of one side below a column of the other."""
         low, high = _time_in(low), _time_in(high)
         if low is None or high is None or not self._is_event(low):
             return False
@@ -178,7 +178,7 @@ class _Sides:
 
 
 def _inequalities(term: Any) -> Iterator[tuple[Any, Any]]:
-    """Give `low <= high` pairs; > and >= were turned round before."""
+    """Return `low <= high` pairs; > and >= were turned round before."""
     if isinstance(term, (exp.LT, exp.LTE)):
         yield term.this, term.expression
     elif isinstance(term, exp.Between):
@@ -187,7 +187,7 @@ def _inequalities(term: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _time_in(node: Any) -> Any:
-    """Give the column of `column`, or of `column ± interval`; None for anything else."""
+    """Return the column of `column`, or of `column ± interval`; None for anything else."""
     node = node.unnest()
     if isinstance(node, (exp.Add, exp.Sub)) and isinstance(node.expression.unnest(), exp.Interval):
         node = node.this.unnest()
@@ -197,7 +197,7 @@ def _time_in(node: Any) -> Any:
 
 
 def _with_common(term: Any) -> list[Any]:
-    """Give a term, and for OR what all its arms share: Spark takes that out."""
+    """Return a term, and for OR what all its arms share: Spark takes that out."""
     if not isinstance(term, exp.Or):
         return [term]
     arms: list[Any] = []
@@ -212,12 +212,14 @@ def _with_common(term: Any) -> list[Any]:
 
 
 def _aliases_of(join: Any) -> set[str]:
-    """Give the aliases of what is joined: more than one where it is a group."""
+    """Return the aliases of what is joined: more than one where it is a group."""
     return {each.alias for each in sources_of(join.this)}
 
 
 def _is_join_key(term: Any, joined: set[str]) -> bool:
-    """Whether a term equates columns of what is joined with columns of the rest, as far as the qualifiers tell."""
+    """Return whether a term equates columns of what is joined with columns of the rest,
+    as far as the qualifiers tell.
+    """
     if not isinstance(term, (exp.EQ, exp.NullSafeEQ)):
         return False
     left, right = ({column.table for column in side.find_all(exp.Column)} for side in (term.this, term.expression))

@@ -57,7 +57,7 @@ def under_alias(flow: RelationProperties, alias: str) -> RelationProperties:
 
 
 def with_column_names(flow: RelationProperties, alias: Any, found: StreamFindings) -> RelationProperties:
-    """Give the columns the names of a list behind an alias; where their order is unknown, no event time is known."""
+    """Return the columns the names of a list behind an alias; where their order is unknown, no event time is known."""
     columns = [column.name for column in alias.columns] if isinstance(alias, exp.TableAlias) else []
     if not columns:
         return flow
@@ -70,7 +70,9 @@ def with_column_names(flow: RelationProperties, alias: Any, found: StreamFinding
 
 
 def is_event_time(node: Any, flow: RelationProperties) -> bool:
-    """Whether an expression still carries the watermark: the column itself or a window over it, nothing computed."""
+    """Return whether an expression still carries the watermark: the column itself or a window over it,
+    nothing computed.
+    """
     if isinstance(node, exp.Anonymous) and str(node.this) in ("window", "session_window", "window_time"):
         return bool(node.expressions) and is_event_time(node.expressions[0], flow)
     if not isinstance(node, exp.Column):
@@ -81,7 +83,7 @@ def is_event_time(node: Any, flow: RelationProperties) -> bool:
 
 
 def carries(flow: RelationProperties, name: str) -> bool:
-    """Whether a column that is named without its table carries a watermark."""
+    """Return whether a column that is named without its table carries a watermark."""
     if name in flow.merged:
         return flow.merged[name]
     return any(each.rpartition(".")[2] == name for each in flow.event_times)
@@ -95,19 +97,21 @@ def starred(flow: RelationProperties, alias: str = "") -> set[str]:
 
 
 def first_place(node: Any) -> int:
-    """Give the offset in the text at which a node begins: a call at its name, else its first name; 0 where unknown."""
+    """Return the offset in the text at which a node begins: a call at its name, else its first name;
+    0 where unknown.
+    """
     own = node.meta.get("start")
     places = (each.meta["start"] for each in node.find_all(exp.Identifier, exp.Anonymous) if "start" in each.meta)
     return int(own if own is not None else min(places, default=0))
 
 
 def no_watermark(node: Any, what: str, remedy: str) -> SqlDiagnostic:
-    """Say that append mode needs a watermark where `what` stands."""
+    """Report that append mode needs a watermark where `what` stands."""
     return refused_by_spark(f"{what} over a stream needs a watermark in append mode", remedy, node, OUTPUT_MODE)
 
 
 def several_times(node: Any, where: str, times: Iterable[str]) -> SqlDiagnostic:
-    """Say that Spark takes one column with a watermark where it keeps state; it finds out when it plans a batch."""
+    """Report that Spark takes one column with a watermark where it keeps state; it finds out when it plans a batch."""
     summary = f"{where} has {len(set(times))} columns with a watermark, and Spark keeps state by one alone"
     remedy = "leave all of them out but one, or write the others as an expression: ts + INTERVAL 0 SECONDS AS other_ts"
     return refused_by_spark(summary, remedy, node, "")
@@ -116,6 +120,6 @@ def several_times(node: Any, where: str, times: Iterable[str]) -> SqlDiagnostic:
 def refused_by_spark(
     summary: str, remedy: str, node: Any, condition: str = UNSUPPORTED, *, subject: str = ""
 ) -> SqlDiagnostic:
-    """Say that Spark would refuse a node; the place is its first name, or the statement's start."""
+    """Report that Spark would refuse a node; the place is its first name, or the statement's start."""
     places = [each.meta["start"] for each in node.find_all(exp.Identifier) if "start" in each.meta]
     return SqlDiagnostic(summary, remedy, min(places, default=-1), subject=subject, condition=condition)

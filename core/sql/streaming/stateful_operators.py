@@ -296,7 +296,7 @@ def _windows_of_keys(select: Any, flow: RelationProperties) -> set[str]:
 
 
 def _starred(star: Any, flow: RelationProperties) -> set[str]:
-    """Give the event times that `*`, `t.*` or `* EXCEPT (…)` lets through."""
+    """Return the event times that `*`, `t.*` or `* EXCEPT (…)` lets through."""
     alias = star.table if isinstance(star, exp.Column) else ""
     return starred(flow, alias) - _left_out(star.this if alias else star)
 

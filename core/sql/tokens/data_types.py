@@ -14,7 +14,7 @@ _OPENING, _CLOSING = "<(", ">)"
 
 
 def field_type(kind: str, name: str) -> str | None:
-    """Give the type of `value.name`, empty when it cannot be known; None where the type has no such field."""
+    """Return the type of `value.name`, empty when it cannot be known; None where the type has no such field."""
     if kind in ("", "variant"):
         return kind
     if kind.startswith("array<"):
@@ -26,14 +26,14 @@ def field_type(kind: str, name: str) -> str | None:
 
 
 def element_type(kind: str) -> str:
-    """Give the type of an array's elements or a map's values; empty for everything else."""
+    """Return the type of an array's elements or a map's values; empty for everything else."""
     if kind.startswith("array<"):
         return kind[len("array<") : -1]
     return _arguments(kind)[1] if kind.startswith("map<") else ""
 
 
 def key_type(kind: str) -> str:
-    """Give the type of a map's keys."""
+    """Return the type of a map's keys."""
     return _arguments(kind)[0]
 
 
@@ -122,7 +122,7 @@ _UNITS = ("year", "month", "day", "hour", "minute", "second")
 
 
 def read_type(tokens: Sequence[Token], index: int) -> tuple[str, int]:
-    """Read the type that starts at `index`; gives its normal form and the index after it, raises SqlDiagnostic."""
+    """Read the type that starts at `index`; returns its normal form and the index after it, raises SqlDiagnostic."""
     if index >= len(tokens):
         raise SqlDiagnostic("a type is missing here", "write the column's type", tokens[-1].start)
     token = tokens[index]
@@ -213,7 +213,7 @@ def _interval(tokens: Sequence[Token], index: int) -> tuple[str, int]:
 
 
 def field_name(token: Token) -> str:
-    """Give a column's or field's name as Spark would write it, back-quoted only where it must be."""
+    """Return a column's or field's name as Spark would write it, back-quoted only where it must be."""
     return quoted_name(str(token.text))
 
 

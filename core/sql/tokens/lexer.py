@@ -126,12 +126,12 @@ def statements_of(tokens: Sequence[Token]) -> Iterator[list[Token]]:
 
 
 def is_word(token: Token | None, *words: str) -> bool:
-    """Whether a token is one of these bare words (upper case), not a string and not back-quoted."""
+    """Return whether a token is one of these bare words (upper case), not a string and not back-quoted."""
     return token is not None and word_of(token) in words
 
 
 def word_of(token: Token) -> str:
-    """Give a bare word in upper case; empty for a string and a quoted name."""
+    """Return a bare word in upper case; empty for a string and a quoted name."""
     kind = token.token_type
     return "" if kind is TokenType.STRING or kind is TokenType.IDENTIFIER else str(token.text).upper()
 
@@ -151,7 +151,7 @@ def closing_bracket(tokens: Sequence[Token], opened: int) -> int:
 
 
 def end_of(token: Token) -> int:
-    """Give the offset after a token."""
+    """Return the offset after a token."""
     return int(token.end) + 1
 
 
@@ -173,7 +173,7 @@ def _with_whole_strings(tokens: list[Token]) -> list[Token]:
 
 
 def _close_string(found: list[Token], texts: list[str]) -> None:
-    """Give the last token the text of the strings that it was made of."""
+    """Return the last token the text of the strings that it was made of."""
     if len(texts) > 1:
         last = found[-1]
         text = "'".join(texts)
@@ -186,7 +186,7 @@ def _unclosed(text: str) -> int:
 
 
 def _may_be_deep(text: str) -> bool:
-    """Whether a text has as many signs of nesting, all counted, as are refused one in the other."""
+    """Return whether a text has as many signs of nesting, all counted, as are refused one in the other."""
     return (
         sum(map(text.count, "([{")) > DEEPEST
         or text.count("<") > DEEPEST_TYPE

@@ -42,7 +42,7 @@ def foreign_construct(tokens: Sequence[Token], index: int) -> SqlDiagnostic | No
 
 
 def statement_set(tokens: Sequence[Token]) -> SqlDiagnostic | None:
-    """Say that a file is a statement set of another engine: its BEGIN and END are no statements."""
+    """Report that a file is a statement set of another engine: its BEGIN and END are no statements."""
     # What follows EXECUTE is one token of sqlglot.
     words = " ".join(str(token.text) for token in tokens[:3]).upper().split()[:3]
     if words[1:] != ["STATEMENT", "SET"]:
@@ -53,7 +53,7 @@ def statement_set(tokens: Sequence[Token]) -> SqlDiagnostic | None:
 
 
 def _names_a_table(tokens: Sequence[Token], index: int) -> bool:
-    """Whether a bracket after this word opens the column list of an alias or of a part of WITH."""
+    """Return whether a bracket after this word opens the column list of an alias or of a part of WITH."""
     before = tokens[index - 1] if index else None
     return is_word(before, "AS", "WITH", "INTO") or (before is not None and before.token_type is TokenType.DOT)
 

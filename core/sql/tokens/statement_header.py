@@ -143,7 +143,7 @@ def _insert(tokens: list[Token], at: int) -> StatementHeader:
 
 
 def _no_query(tokens: Sequence[Token], after: int, target: WrittenName) -> SqlDiagnostic:
-    """Say what stands in place of the SELECT, and how Spark's other ways to name what is read are written here."""
+    """Describe what stands in place of the SELECT, and how Spark's other ways to name what is read are written here."""
     place = tokens[min(after, len(tokens) - 1)]
     named = tokens[after + 1 : after + (3 if is_word(tokens[min(after + 1, len(tokens) - 1)], "STREAM") else 2)]
     read = " ".join(str(token.text) for token in named) or "<table>"
@@ -208,13 +208,13 @@ def _column_list(tokens: list[Token], after: int) -> tuple[tuple[Token, ...], in
 
 
 def _opens_query(tokens: Sequence[Token], at: int) -> bool:
-    """Whether a query begins here, perhaps in brackets."""
+    """Return whether a query begins here, perhaps in brackets."""
     while at < len(tokens) and tokens[at].token_type is TokenType.L_PAREN:
         at += 1
     return at < len(tokens) and is_word(tokens[at], *_OPENING)
 
 
 def _pieces(tokens: list[Token], at: int, after: int) -> tuple[tuple[int, int], ...]:
-    """Give the spans of the query's text, around the header in its middle."""
+    """Return the spans of the query's text, around the header in its middle."""
     last = (tokens[after].start, end_of(tokens[-1]))
     return ((tokens[0].start, tokens[at].start), last) if at else (last,)

@@ -31,7 +31,7 @@ class PoolUtilization:
             self._forget(now)
 
     def busy(self, now: float, cores: int) -> float | None:
-        """Give seconds of batches by second and core; None before there was anything to see."""
+        """Return seconds of batches by second and core; None before there was anything to see."""
         with self._lock:
             self._forget(now)
             if self._since is None or now <= self._since:

@@ -60,7 +60,7 @@ class TableStatisticsCollector:
         return now - looked >= min(EVERY_S, max(TICK_S, looked - created_at))
 
     def measure(self, tables: Iterable[TableName], seconds: float) -> tuple[list[TableName], list[TableName]]:
-        """Measure tables now; gives those that were measured in the time, and those that were not."""
+        """Measure tables now; returns those that were measured in the time, and those that were not."""
         until = time.monotonic() + seconds
         by_version = {(d.table, d.version): d for d in self._world.ledger.deployments()}
         measured: list[TableName] = []
@@ -125,7 +125,7 @@ class TableStatisticsCollector:
 
 
 def _disk(folder: str) -> tuple[int | None, int | None]:
-    """Give bytes that are free to us, and all bytes, of the file system where a folder is or will be."""
+    """Return bytes that are free to us, and all bytes, of the file system where a folder is or will be."""
     while not os.path.isdir(folder) and folder != os.path.dirname(folder):
         folder = os.path.dirname(folder)
     try:

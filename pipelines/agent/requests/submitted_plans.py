@@ -181,7 +181,7 @@ class SubmittedPlans:
         return saved
 
     def _made_at(self, args: Mapping[str, Any], wanted: str) -> float:
-        """Give when a saved plan was made; raises Refused where it was used or has expired since."""
+        """Return when a saved plan was made; raises Refused where it was used or has expired since."""
         made_at, now = args.get("created_at"), self._world.clock()
         if isinstance(made_at, bool) or not isinstance(made_at, (int, float)):
             raise UsageError(f"{made_at!r} is no time", remedy="plan again")
@@ -287,7 +287,7 @@ def refuse_continued(row: RunRow) -> None:
 
 
 def _otherwise(saved: Plan, plan: Plan, observed: Mapping[TableName, ObservedDeployment]) -> Stale:
-    """Say what moved since a plan was saved; where nothing did, what this agent plans otherwise."""
+    """Describe what moved since a plan was saved; where nothing did, what this agent plans otherwise."""
     if found := moved_since(saved.preconditions, observed):
         return Stale(f"the plan is stale: {_first(found)}", remedy="plan again")
     if saved.policy != plan.policy:

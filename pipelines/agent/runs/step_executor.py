@@ -268,7 +268,7 @@ class StepExecutor:
         return StepDone(step.n, f"files kept until {ground.environment.drop_after_d:g} days from now")
 
     def _note(self, built: Deployment) -> dict[str, Any]:
-        """Give what lies beside each table and checkpoint, so that a restart or an adoption needs no catalog."""
+        """Return what lies beside each table and checkpoint, so that a restart or an adoption needs no catalog."""
         return {
             "table": built.table,
             "version": built.version,

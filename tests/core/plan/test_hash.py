@@ -257,7 +257,7 @@ def test_of_thousands_of_worlds_none_outside_of_a_plan_changes_its_hash(
 
 
 def _far_from(found: Plan, drawn: World) -> list[T]:
-    """Give the tables that nothing in a plan, or left behind by it, reads or is read by."""
+    """Return the tables that nothing in a plan, or left behind by it, reads or is read by."""
     inside = {node.table for node in found.nodes} | {left.table for left in found.left_behind}
     near = {binding.parent for name in inside for binding in drawn.seen(name).bindings}
     near |= {reader for name in inside for reader in drawn.readers(name)}

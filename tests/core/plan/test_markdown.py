@@ -16,7 +16,7 @@ from tests.core.plan.test_rendering import LEE, everything, node
 
 
 def named(plan: Plan) -> Plan:
-    """Give a plan that was handed over."""
+    """Return a plan that was handed over."""
     return replace(plan, request=replace(plan.request, nonce="n"))
 
 

@@ -17,7 +17,7 @@ NAMED = (
 
 
 def started(edit: Edit) -> Edit:
-    """Give an edit with what its old text was started on."""
+    """Return an edit with what its old text was started on."""
     if "evolving" not in edit.marks:
         return edit
     old, new = (replace(each, pool=Pool(conf=NAMED)) for each in (edit.old, edit.new))

@@ -37,7 +37,7 @@ def delete(*tables: str, observed: Mapping[TableName, ObservedDeployment] | None
 
 
 def gone(found: Plan) -> list[str]:
-    """Give what is deleted, in the order in which it is."""
+    """Return what is deleted, in the order in which it is."""
     return [str(node.table) for node in found.nodes if node.action == "delete"]
 
 

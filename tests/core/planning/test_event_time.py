@@ -11,7 +11,7 @@ WATER = "WATERMARK ts DELAY OF INTERVAL 1 MINUTE"
 
 
 def begun(dml: str, at: str) -> str:
-    """Give where a statement begins and its filter; empty where nothing tells its event time."""
+    """Return where a statement begins and its filter; empty where nothing tells its event time."""
     made, problems = read_project(
         {
             "headgate.yml": MANIFEST,

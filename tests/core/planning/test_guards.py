@@ -33,7 +33,7 @@ def judged(
     room: Headroom | None = None,
     nodes: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> dict[str, Guard]:
-    """Judge the plan of a request, its nodes changed by table, under a policy; gives the guards by name."""
+    """Judge the plan of a request, its nodes changed by table, under a policy; returns the guards by name."""
     found = make_plan(declared, "dev", observed, replace(request, start=""))
     assert not found.refusals, found.refusals
     situation = PlanningContext(declared, declared.environments["dev"], observed, ParseCache())

@@ -73,7 +73,7 @@ class Edit:
 
 
 def edits() -> Iterator[Edit]:
-    """Give an edit for every row and kind of statement that can have it, in the order of the page."""
+    """Return an edit for every row and kind of statement that can have it, in the order of the page."""
     for kind, dml in (("stateless", FREE), ("stateful", KEPT)):
         same = RevisionTexts(BASE, dml)
         yield Edit("0", kind, "nothing", same, same)
@@ -207,7 +207,7 @@ def outcome(plan: Plan) -> str:
 
 
 def lines_of(edit: Edit, *, foreign: bool) -> list[str]:
-    """Give a line for all states that come to the same; `STATE` stands for each of them."""
+    """Return a line for all states that come to the same; `STATE` stands for each of them."""
     found = []
     for state in State:
         said = outcome(planned(edit, foreign=foreign, state=state))
@@ -219,7 +219,7 @@ def lines_of(edit: Edit, *, foreign: bool) -> list[str]:
 
 
 def table() -> Iterator[str]:
-    """Give the lines of every edit, those of foreign readers only where they differ."""
+    """Return the lines of every edit, those of foreign readers only where they differ."""
     yield "# a is planned; b (stateless) and s (stateful) read it, first in the same product, then in a foreign one"
     yield "# states of a | a: action row strategy | b | s | left behind | warnings | refusals"
     order = {edit.row: place for place, edit in enumerate(EDITS)}

@@ -205,7 +205,7 @@ def test_the_hash_leaves_out_what_lies_outside_of_the_plan(
 
 
 def near(world: World, plan: Plan) -> set[T]:
-    """Give every table that a plan names, with what they read, what reads them, and the rest of statement sets."""
+    """Return every table that a plan names, with what they read, what reads them, and the rest of statement sets."""
     tables = world.declared.tables
     found = {node.table for node in plan.nodes} | {left.table for left in plan.left_behind}
     found |= {refusal.table for refusal in plan.refusals} | {warned.table for warned in plan.warnings}  # type: ignore[arg-type]
@@ -226,7 +226,7 @@ def near(world: World, plan: Plan) -> set[T]:
 
 
 def retyped(world: World, name: T) -> World:
-    """Give the world with a comment more in one table's text."""
+    """Return the world with a comment more in one table's text."""
     made = world.declared.tables[name]
     script = made.dml or made.ddl
     text = Script(script.path, f"{script.text} -- retyped")

@@ -106,7 +106,7 @@ def request_of(words: str) -> PlanRequest:
 
 
 def outcome(plan: Plan) -> Iterator[str]:
-    """Say what a plan does, table by table as they execute, then who stays, then the steps."""
+    """Describe what a plan does, table by table as they execute, then who stays, then the steps."""
     kept = [node.table for node in plan.nodes if node.action == "keep"]
     for node in plan.nodes:
         if node.action != "keep":

@@ -61,7 +61,7 @@ def resolved(
 
 
 def merged(*parts: dict[str, Any]) -> PlanRequest:
-    """Give the request that asks for all of these together."""
+    """Return the request that asks for all of these together."""
     values: dict[str, Any] = {}
     for part in parts:
         for name, value in part.items():

@@ -122,7 +122,7 @@ EDITS = st.sets(
 
 
 def edited(edits: set[tuple[str, str]]) -> dict[str, str]:
-    """Give the project's texts with some edits."""
+    """Return the project's texts with some edits."""
     files = small_project.texts()
     for table, what in sorted(edits):
         folder = FOLDERS.get(table, "")

@@ -39,7 +39,7 @@ def texts(*extra: tuple[str, str], **tables: str) -> dict[str, str]:
 
 
 def problems(found: Mapping[str, str]) -> list[str]:
-    """Give Problems as `place: summary`."""
+    """Return Problems as `place: summary`."""
     return [f"{p.where}: {p.summary}" for p in read_project(found)[1]]
 
 

@@ -43,7 +43,7 @@ def texts(graph: Graph) -> dict[str, str]:
 
 
 def above(graph: Graph, name: str) -> set[str]:
-    """Give everything that a table reads, directly or not; itself where it stands in a knot."""
+    """Return everything that a table reads, directly or not; itself where it stands in a knot."""
     found: set[str] = set()
     waiting = list(graph[name])
     while waiting:

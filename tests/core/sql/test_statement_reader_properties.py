@@ -33,7 +33,7 @@ def pieces(text: str) -> list[str]:
 
 
 def meaning(text: str) -> list[tuple[object, ...]]:
-    """Give what must not depend on how a statement is written."""
+    """Return what must not depend on how a statement is written."""
     parsed, problems = read_statements(text, "f.sql")
     assert parsed or problems
     return [

@@ -144,7 +144,7 @@ def test_a_checkpoint_of_somebody_else_is_never_started_on(
 
 
 def rounds_of(reconciler: Reconciler, pool: Any, *told: dict[str, Any]) -> list[str]:
-    """Reconcile once for each of what the query tells; gives the states."""
+    """Reconcile once for each of what the query tells; returns the states."""
     states = []
     for fields in told:
         pool.told = fields

@@ -51,7 +51,7 @@ class Field:
         self.landed += 1
 
     def table(self, name: str, columns: str = "a BIGINT, b STRING", partitioned: str = "") -> str:
-        """Make a table, empty, and give its physical name."""
+        """Make a table, empty, and return its physical name."""
         physical = f"{name}_{self.mark}__v1"
         parts = f"PARTITIONED BY ({partitioned})" if partitioned else ""
         self.files.prepare(self.place(name), {"table": name})

@@ -166,7 +166,7 @@ def test_nothing_is_started_and_nothing_is_left(session: Session) -> None:
 
 
 def databases(session: Session) -> dict[str, Path]:
-    """Give the folder of each database; the pool is on this machine."""
+    """Return the folder of each database; the pool is on this machine."""
     found = {}
     for (name,) in session.spark.sql("SHOW DATABASES").collect():
         rows = session.spark.sql(f"DESCRIBE DATABASE {name}").collect()

@@ -17,7 +17,7 @@ from tui.command_line import exit_codes
 
 
 def submitted(ledger: Any, agent: Any, capsys: pytest.CaptureFixture[str]) -> str:
-    """Plan b, keep the plan as the agent does, and give its hash."""
+    """Plan b, keep the plan as the agent does, and return its hash."""
     from state.row_types import PlanRow
 
     agent.script["submit_plan"] = {"confirm": "2"}
@@ -170,7 +170,7 @@ def test_a_hash_that_begins_two_plans_names_neither(
 
 
 def failed_run(ledger: Any, agent: Any, capsys: pytest.CaptureFixture[str]) -> str:
-    """Plan b, and give the hash of the plan whose run has failed at b's start."""
+    """Plan b, and return the hash of the plan whose run has failed at b's start."""
     plan_hash = submitted(ledger, agent, capsys)
     planned_steps = json.loads(ledger.plan(plan_hash).body)["steps"]
     number = next(step["n"] for step in planned_steps if (step["do"], step["table"]) == ("start", "b"))

@@ -30,7 +30,7 @@ def shop(ledger: Any, deployed: Any, measured: Any) -> Any:
 
 
 def told(words: list[str], capsys: pytest.CaptureFixture[str], code: int = 0) -> Any:
-    """Run with --json and give the data."""
+    """Run with --json and return the data."""
     assert exit_codes.run_command_line([*words, "--json"]) == code
     return json.loads(capsys.readouterr().out)
 

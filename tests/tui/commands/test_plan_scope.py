@@ -17,7 +17,7 @@ SQL = "pipelines/facts/p/b/sql-scripts/dml.b.sql"
 
 
 def asked(words: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    """Give the request of a plan."""
+    """Return the request of a plan."""
     request: dict[str, Any] = written(["plan", *words, "--offline"], capsys)["request"]
     return request
 

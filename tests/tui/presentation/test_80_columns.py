@@ -30,7 +30,7 @@ LONG = "orders_paid_by_card_and_delivered_to_the_door_of_the_client_v"
 
 
 def words(lines: tuple[Line, ...]) -> str:
-    """Give the words of a text, wherever it was folded."""
+    """Return the words of a text, wherever it was folded."""
     return " ".join(" ".join(plain(one) for one in lines).split())
 
 

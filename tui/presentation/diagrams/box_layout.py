@@ -105,7 +105,7 @@ def _placed(draft: _LayoutDraft) -> dict[Key, float]:
 
 
 def _wanted(key: Key, draft: _LayoutDraft, top: Mapping[Key, float]) -> float:
-    """Give the top at which the middle is that of the neighbours."""
+    """Return the top at which the middle is that of the neighbours."""
     near = draft.near.get(key, ())
     if not near:
         return top[key]

@@ -65,7 +65,7 @@ def _ways(direction: str, branches: Sequence[HierarchyRow]) -> Iterable[tuple[tu
 
 
 def _texts(branch: HierarchyRow) -> tuple[str, ...]:
-    """Give the small lines of a box: where it belongs, and what serves."""
+    """Return the small lines of a box: where it belongs, and what serves."""
     entry = branch.entry
     if entry is None:
         return ("neither declared nor deployed",)

@@ -44,7 +44,7 @@ class _Box:
         return HEAD + LINE * (len(self.decided) + bool(self.landed_as)) + (6 if self.decided or self.landed_as else 0)
 
     def size(self) -> tuple[float, float]:
-        """Give width and height."""
+        """Return width and height."""
         wide = [
             len(self.table) * CHAR * 1.05,
             len(self.landed_as) * SMALL,
@@ -55,7 +55,7 @@ class _Box:
         return max(wide) + 2 * PAD, self.head_height() + sum(_row_height(node) for node in self.nodes) + 4
 
     def middle_of(self, column: str) -> float:
-        """Give the height, from the top, at which lines of a column, or of the rows, meet the box."""
+        """Return the height, from the top, at which lines of a column, or of the rows, meet the box."""
         y = self.head_height()
         for node in self.nodes:
             if node.at.column == column:
@@ -192,7 +192,7 @@ def curve(x: float, y: float, to_x: float, to_y: float) -> str:
 
 
 def tips() -> str:
-    """Give the tips of lines, to be named `url(#value)` and `url(#condition)`."""
+    """Return the tips of lines, to be named `url(#value)` and `url(#condition)`."""
     tips = "".join(
         f'<marker id="{kind}" viewBox="0 0 8 8" refX="1" refY="4" markerWidth="7" markerHeight="7" '
         f'markerUnits="userSpaceOnUse" orient="auto"><path class="tip-{kind}" d="M0 0L8 4L0 8z"/></marker>'
@@ -214,7 +214,7 @@ def _row_height(node: "LineageNode") -> float:
 
 
 def _made(node: "LineageNode") -> str:
-    """Give the text below a column: how it is made, unless it is handed on under its own name."""
+    """Return the text below a column: how it is made, unless it is handed on under its own name."""
     return "" if node.expression == node.at.column.lower() else _cut(node.expression)
 
 

@@ -43,7 +43,7 @@ class ActionContext:
 def action_context_of(
     world: LedgerView, targets: Sequence[str], *, looked: Sequence[str], user: str, stale: str, read_only: str = ""
 ) -> ActionContext:
-    """Give what the world says of the targets of an act and of what is looked at; the rest is the screen's own."""
+    """Return what the world says of the targets of an act and of what is looked at; the rest is the screen's own."""
     known = [found for name in targets if (found := world.statement(name)) is not None]
     external = tuple(str(found.table) for found in known if found.external)
     ours = [found for found in known if not found.external]

@@ -88,13 +88,13 @@ def row_conditions(found: "ColumnLineage") -> tuple[RowCondition, ...]:
 
 
 def gap_line(gap: "LineageGap") -> str:
-    """Say what could not be followed."""
+    """Describe what could not be followed."""
     at = name_of(gap.at)
     return f"{at}: {gap.name} is not followed: {gap.reason}  ({file_of(gap.path, gap.line)})"
 
 
 def external_source_of(node: "LineageNode") -> str:
-    """Say where what others fill comes from."""
+    """Return where what others fill comes from."""
     return f"landed: {node.format} {node.location}".rstrip(" :")
 
 

@@ -25,7 +25,7 @@ TITLES = {
 
 
 def about(found: "Impact") -> str:
-    """Say what the answers are about, in one line."""
+    """Describe what the answers are about, in one line."""
     table = found.root.table
     whose = f"{table} is external: its maker rebuilds and drops it. " if found.external else ""
     if found.deployed:
@@ -67,7 +67,7 @@ def column_lines(columns: "Mapping[str, Mapping[TableName, str]]", width: int) -
 
 
 def as_json(found: "Impact", commands: "Mapping[str, str]") -> dict[str, Any]:
-    """Give what `headgate.impact/1` says besides project and environment; fields may be added, never changed.
+    """Return what `headgate.impact/1` says besides project and environment; fields may be added, never changed.
 
     `{"table", "column", "external", "basis": "deployed"|"declared", "answers": [{"if": "rebuilt"|"dropped"|
     "column lost", "plan": command, "refused", "refusals": [{"table", "summary", "remedy"}], "readers": [{"table",

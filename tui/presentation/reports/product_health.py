@@ -99,7 +99,7 @@ def failing_rows(found: Iterable[ProductHealth], now: float) -> list[tuple[str, 
 
 
 def as_json(health: ProductHealth) -> dict[str, Any]:
-    """Give one product or layer of `headgate.health/1`; fields may be added within /1, never changed."""
+    """Return one product or layer of `headgate.health/1`; fields may be added within /1, never changed."""
     found: dict[str, Any] = {
         "layer" if not health.layers else "product": health.name,
         "statements": health.statements,

@@ -65,7 +65,7 @@ def command_row(one: CommandRow, width: int, now: float) -> Line:
 
 
 def outcome_tone(outcome: str) -> Tone:
-    """Give the tone of an outcome."""
+    """Return the tone of an outcome."""
     return Tone.BAD if outcome.startswith(BAD) else Tone.GOOD if outcome == "done" else Tone.PLAIN
 
 
@@ -122,7 +122,7 @@ def event_words(one: EventRow) -> str:
 
 
 def event_tone(one: EventRow) -> Tone:
-    """Give the tone of an event: what ended with an error is bad."""
+    """Return the tone of an event: what ended with an error is bad."""
     return Tone.BAD if one.kind == "exception" or one.summary.endswith("failed") else Tone.PLAIN
 
 

@@ -86,7 +86,7 @@ def _parts(world: LedgerView, fresh: Freshness) -> list[tuple[int, int, str, Ton
 
 
 def environment_tone(place: ConsoleIdentity) -> Tone:
-    """Give the tone of the environment's name."""
+    """Return the tone of the environment's name."""
     return Tone.PROTECTED if place.protected else Tone.OPEN
 
 
@@ -116,7 +116,7 @@ def message_lines(text: str, at: float | None, tone: Tone, width: int, *, most: 
 
 
 def nothing_lines(world: LedgerView, place: ConsoleIdentity, filter_text: str, width: int) -> tuple[Line, ...]:
-    """Say why no statement is shown, and what to do."""
+    """Explain why no statement is shown, and what to do."""
     snapshot = world.snapshot
     if world.statements:
         words = f"no statement matches /{filter_text}" if filter_text else "everything is well: f shows all again"
@@ -135,7 +135,9 @@ def nothing_lines(world: LedgerView, place: ConsoleIdentity, filter_text: str, w
 
 
 def standing(world: LedgerView, fresh: Freshness) -> tuple[str, float | None, Tone]:
-    """Say what stands in the flash line while nothing else is said: what is wrong, else what the last command did."""
+    """Describe what stands in the flash line while nothing else is said: what is wrong,
+    else what the last command did.
+    """
     snapshot = world.snapshot
     if snapshot.problem:
         return f"{snapshot.problem}. {snapshot.remedy}".strip(), None, Tone.BAD
@@ -145,7 +147,7 @@ def standing(world: LedgerView, fresh: Freshness) -> tuple[str, float | None, To
 
 
 def last_command(world: LedgerView) -> tuple[str, float | None, Tone]:
-    """Say what the last command did."""
+    """Describe what the last command did."""
     if not world.snapshot.commands:
         return "", None, Tone.DIM
     command = world.snapshot.commands[0]
@@ -166,7 +168,7 @@ class KeyHint:
 
 
 def footer(screen: str, now: ActionContext) -> tuple[KeyHint, ...]:
-    """Give the footer's keys by rank, those that are not possible now as such."""
+    """Return the footer's keys by rank, those that are not possible now as such."""
     shown = sorted((action for action in actions_on_screen(screen) if action.rank < 99), key=lambda action: action.rank)
     return tuple(
         KeyHint(
@@ -209,5 +211,5 @@ def too_small(width: int, height: int, need_width: int, need_height: int) -> Lin
 
 
 def words_of(content: Line) -> str:
-    """Give the text of a frame's line without the padding, for the log and for tests."""
+    """Return the text of a frame's line without the padding, for the log and for tests."""
     return plain(content).strip()

@@ -38,7 +38,7 @@ def summary(changes: Sequence[ChangeRow], user: str) -> str:
 
 
 def widths(width: int) -> tuple[int, int, int, int]:
-    """Give the cells of TABLE, CHANGE, WOULD and STAGED."""
+    """Return the cells of TABLE, CHANGE, WOULD and STAGED."""
     room = width - 2
     name = 22 if width < 120 else 40
     would, staged = (14, 14) if width < 120 else (24, 24)
@@ -69,7 +69,7 @@ def row(one: ChangeRow, width: int, user: str) -> Line:
 
 
 def would_tone(would: str) -> Tone:
-    """Give the tone of what would happen."""
+    """Return the tone of what would happen."""
     if would.startswith(("delete", "refused")):
         return Tone.BAD
     return Tone.CHANGING if would.startswith(("rebuild", "restart")) else Tone.PLAIN

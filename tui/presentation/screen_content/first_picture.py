@@ -81,7 +81,7 @@ def first_picture_lines(
 
 
 def first_hints(world: LedgerView, fresh: Freshness, entry: TreeRow | None, user: str) -> tuple[KeyHint, ...]:
-    """Give the footer of Home with the cursor on its first row."""
+    """Return the footer of Home with the cursor on its first row."""
     tables = tables_of(entry, world) if entry else ()
     now = action_context_of(world, tables, looked=tables, user=user, stale=fresh.reason)
     return footer("home", now)

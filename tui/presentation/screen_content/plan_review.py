@@ -73,7 +73,7 @@ def approved_by(row: PlanRow, approvals: Sequence[ApprovalRow]) -> tuple[str, ..
 
 
 def state_of_plan(plan: Plan, row: PlanRow, now: float) -> str:
-    """Say why a plan cannot be executed; empty when it can."""
+    """Explain why a plan cannot be executed; empty when it can."""
     if plan.refusals:
         return f"refused: {plan.refusals[0].summary}"
     if any(guard.verdict == "deny" for guard in plan.guards):
@@ -90,7 +90,7 @@ def state_of_plan(plan: Plan, row: PlanRow, now: float) -> str:
 
 
 def waits_for(plan: Plan, row: PlanRow, approvals: Sequence[ApprovalRow]) -> str:
-    """Say that approvals are missing; empty when none is."""
+    """Report that approvals are missing; empty when none is."""
     approved = len(approved_by(row, approvals))
     if approved >= plan.approvals:
         return ""
@@ -98,7 +98,7 @@ def waits_for(plan: Plan, row: PlanRow, approvals: Sequence[ApprovalRow]) -> str
 
 
 def not_approvable(plan: Plan, row: PlanRow, approvals: Sequence[ApprovalRow], *, user: str, now: float) -> str:
-    """Say why this user cannot approve a plan; empty when it can."""
+    """Explain why this user cannot approve a plan; empty when it can."""
     if closed := state_of_plan(plan, row, now):
         return closed
     if not plan.approvals:

@@ -40,7 +40,7 @@ def heading(run: RunRow, environment: str, now: float, width: int, glyphs: Glyph
 
 
 def ending(run: RunRow) -> str:
-    """Say how a run ended and what can be done."""
+    """Describe how a run ended and what can be done."""
     match run.state:
         case "failed" if run.continued_by:
             return f"failed: run {run.continued_by[:10]} goes on from it"
@@ -153,7 +153,7 @@ def run_row(run: RunRow, width: int, now: float) -> Line:
 
 
 def first_open(run: RunRow) -> StepRow | None:
-    """Give the step that the screen should look at: running, else failed, else the next."""
+    """Return the step that the screen should look at: running, else failed, else the next."""
     for states in (("gate", "running"), ("failed",), ("waits",)):
         for step in run.steps:
             if step.state in states:

@@ -70,7 +70,7 @@ def header(columns: Sequence[TableColumn], width: int, sort: str = "") -> Line:
 
 
 def widths(columns: Sequence[TableColumn], width: int) -> tuple[int, ...]:
-    """Give each column its cells; two cells at the left are for mark and cursor, one stands after each column."""
+    """Return each column its cells; two cells at the left are for mark and cursor, one stands after each column."""
     fixed = sum(column.width for column in columns) + len(columns) + 2
     return tuple(column.width or max(width - fixed, 8) for column in columns)
 
@@ -293,7 +293,7 @@ _TREND_WORST = {
 
 
 def sort_key(sort: str) -> Callable[[StatementView], tuple[float, str]]:
-    """Give the key of a sort: worst first, equal ones by name, so that the order is the same on every reading."""
+    """Return the key of a sort: worst first, equal ones by name, so that the order is the same on every reading."""
     match sort:
         case "state":
             return lambda statement: (_STATE_ORDER[statement.state], statement.table)

@@ -21,7 +21,7 @@ class VanishedRows:
         return row in self._until
 
     def line(self, row: str) -> Line:
-        """Give a ghost's last picture in the tone of ghosts."""
+        """Return a ghost's last picture in the tone of ghosts."""
         return tuple(Span(span.text, Tone.GHOST) for span in self._lines.get(row, (Span(f"  {row}"),)))
 
     def merge(
@@ -53,5 +53,5 @@ class VanishedRows:
 
     @property
     def any(self) -> bool:
-        """Whether a ghost is on screen."""
+        """Return whether a ghost is on screen."""
         return bool(self._until)

@@ -32,7 +32,7 @@ def difference(old: str, new: str, context: int = 3) -> tuple[Line, ...]:
 
 
 def head_of_difference(old: str, new: str, most: int) -> tuple[Line, ...]:
-    """Give the first changed lines of a comparison without context."""
+    """Return the first changed lines of a comparison without context."""
     return difference(old, new, context=0)[:most]
 
 

@@ -29,7 +29,7 @@ class Palette:
     band: Paint = field(default_factory=lambda: Paint(reverse=True))
 
     def paint(self, tone: Tone, *, chosen: bool = False, band: bool = False) -> Paint:
-        """Give the look of a tone on the plain ground, on the chosen row, or on a band."""
+        """Return the look of a tone on the plain ground, on the chosen row, or on a band."""
         own = self.tones.get(tone, Paint())
         ground = self.chosen if chosen else self.band if band else self.base
         fg = own.fg if own.fg is not None else self.base.fg

@@ -132,7 +132,7 @@ def ends(start: Line, end: Line, width: int) -> Line:
 
 
 def plain(content: Line) -> str:
-    """Give a line's text without its tones."""
+    """Return a line's text without its tones."""
     return "".join(span.text for span in content)
 
 

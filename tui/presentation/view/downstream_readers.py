@@ -25,7 +25,7 @@ def downstream_of(world: LedgerView, targets: Sequence[str]) -> tuple[str, ...]:
 
 
 def why_not_deletable(world: LedgerView, targets: Sequence[str], user: str) -> str:
-    """Say who keeps the targets from being deleted, by the planner's own rule; empty when nobody does.
+    """Return who keeps the targets from being deleted, by the planner's own rule; empty when nobody does.
 
     A reader that goes with them, or that this person has staged for a delete, does not count; nor does one at rest.
     """
@@ -42,7 +42,7 @@ def why_not_deletable(world: LedgerView, targets: Sequence[str], user: str) -> s
 
 
 def staged_by_user(world: LedgerView, user: str, tables: Sequence[str]) -> tuple[str, ...]:
-    """Give those of the tables that a person has staged, sorted."""
+    """Return those of the tables that a person has staged, sorted."""
     asked = frozenset(tables)
     marks = world.snapshot.staged
     return tuple(sorted({str(mark.table) for mark in marks if mark.actor == user and mark.table in asked}))

@@ -69,12 +69,12 @@ class StatementView:
 
     @property
     def runs(self) -> bool:
-        """Whether it runs and is wanted to, as far as is known."""
+        """Return whether it runs and is wanted to, as far as is known."""
         return self.deployment.wanted == "running" and self.state in (State.RUNNING, State.STARTING, State.DEGRADED)
 
     @property
     def faulty(self) -> bool:
-        """Whether the faults-only view (`f`) shows it."""
+        """Return whether the faults-only view (`f`) shows it."""
         return self.state in (State.FAILED, State.DEGRADED) or self.trend in (
             Trend.GROWING,
             Trend.STALLED,

@@ -151,7 +151,7 @@ OPEN_AT_MOST = 60
 
 
 def initially_closed(world: LedgerView) -> frozenset[str]:
-    """Give the branches that are closed at first."""
+    """Return the branches that are closed at first."""
     if len(world.statements) <= OPEN_AT_MOST:
         return frozenset()
     return frozenset(name for name in branches(world) if name.startswith("product:"))
@@ -164,7 +164,7 @@ def branches(world: LedgerView) -> tuple[str, ...]:
 
 
 def tables_of(entry: TreeRow, world: LedgerView) -> tuple[TableName, ...]:
-    """Give the tables that an act on a row is about: those below a branch, without external ones."""
+    """Return the tables that an act on a row is about: those below a branch, without external ones."""
     if entry.tables:
         return entry.tables
     return tuple(name for name in entry.below if (found := world.statement(name)) is not None and not found.external)

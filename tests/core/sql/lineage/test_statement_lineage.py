@@ -29,7 +29,7 @@ TABLES = declared()
 
 
 def cases() -> list[tuple[str, str, list[str]]]:
-    """Give name, SELECT and expected lines of every case."""
+    """Return name, SELECT and expected lines of every case."""
     found = []
     for block in (FIXTURES / "statements.txt").read_text().split("== ")[1:]:
         head, _, expected = block.partition("\n--\n")

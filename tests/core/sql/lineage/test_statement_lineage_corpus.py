@@ -31,7 +31,7 @@ def columns_of(name: TableName) -> tuple[Column, ...] | None:
 
 
 def accepted() -> list[tuple[str, ParsedStatement, Verdict]]:
-    """Give what both read: our statement, and what Spark said of it."""
+    """Return what both read: our statement, and what Spark said of it."""
     found = []
     for case in cases():
         for text, verdict in zip(case.statements, RECORDED.get(case.key, []), strict=False):

@@ -50,7 +50,7 @@ def statements(draw: st.DrawFn) -> Written:
 
 
 def edges(found: StatementLineage) -> list[tuple[object, ...]]:
-    """Give what must not depend on names: not the text of steps, nor places."""
+    """Return what must not depend on names: not the text of steps, nor places."""
     outputs = [
         (each.name, each.expression, tuple((i.origin, i.kind, i.fields) for i in each.inputs)) for each in found.outputs
     ]

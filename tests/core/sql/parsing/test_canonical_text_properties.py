@@ -36,7 +36,7 @@ def read(text: str, reads: str) -> tuple[ParsedStatement, ...]:
 
 
 def meaning(text: str, reads: str) -> list[tuple[object, ...]]:
-    """Give what must not depend on how a statement is written."""
+    """Return what must not depend on how a statement is written."""
     return [(p.writes, p.canonical, p.state, p.pre, p.post, p.operators) for p in read(text, reads)]
 
 

@@ -64,7 +64,7 @@ def measured(world: AgentContext) -> AgentContext:
 
 
 def rounds(world: AgentContext, measurer: LagCollector, number: int) -> str:
-    """Measure so many times, five seconds apart; gives the word said last."""
+    """Measure so many times, five seconds apart; returns the word said last."""
     for _ in range(number):
         now = world.clock() + 5.0
         world.clock = partial(float, now)

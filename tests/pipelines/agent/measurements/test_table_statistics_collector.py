@@ -75,7 +75,7 @@ def landed(world: AgentContext, tmp_path: Path) -> Landed:
 
 
 def take(world: AgentContext, measurer: TableStatisticsCollector) -> dict[TableName, TableStatistics]:
-    """Give one round its turn; gives what the ledger holds then."""
+    """Return one round its turn; returns what the ledger holds then."""
     measurer.round(tuple(world.ledger.deployments()))
     return {table: found for (table, _), found in world.ledger.figures().items()}
 

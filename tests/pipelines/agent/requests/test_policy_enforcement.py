@@ -40,7 +40,7 @@ SHUT = "    protected: true\n"
 
 
 def texts(rules: str = RULES, **ymls: str) -> dict[str, str]:
-    """Give the texts of a policy: the head with an environment of its own beside the default one."""
+    """Return the texts of a policy: the head with an environment of its own beside the default one."""
     head = small_project.HEAD + f"  prod:\n    data: data\n{rules}"
     files = {path: "" if path.endswith(".sql") else text for path, text in small_project.texts().items()}
     files["headgate.yml"] = head

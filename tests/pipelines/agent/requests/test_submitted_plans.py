@@ -227,7 +227,7 @@ def test_a_world_that_changes_inside_of_a_plan_makes_it_stale_and_says_what_move
 
 
 def edited(plan: Plan, **parts: Any) -> Plan:
-    """Change a plan, and give it the hash that it then has: a forger computes it too."""
+    """Change a plan, and return it the hash that it then has: a forger computes it too."""
     other = replace(plan, **parts)
     return replace(other, hash=plan_hash(other))
 
