@@ -10,7 +10,7 @@ from core.changes.pinned_settings import is_pinned, is_restartable
 from core.model.names import TableName
 from core.project.model import Pool, Settings
 from core.project.revision import Revision
-from core.sql.statement import Column, Operator, ParsedStatement, TableRead
+from core.sql.statement import SIMPLIFIED, Column, Operator, ParsedStatement, TableRead
 from core.text.diff import short_diff
 
 RevisionDifference = tuple[str, str]
@@ -292,6 +292,10 @@ def _with_table(text: str, was: TableName, now: TableName) -> str:
 
 
 def _state_findings(old: ParsedStatement, new: ParsedStatement, *, grown: bool) -> Iterator[RevisionDifference]:
+    if old.operators == new.operators and old.read_above != new.read_above:
+        yield "6a", "Spark may keep other aggregates, as it simplifies what reads them"
+        if _delays(old) == _delays(new):
+            return
     if old.operators == new.operators and _delays(old) != _delays(new):
         # One restart does not both add columns and change when rows are given up.
         row = "6d" if _watermarked(old) == _watermarked(new) and not grown else "6a"
@@ -328,7 +332,7 @@ def _delays(parsed: ParsedStatement) -> str:
 
 def _waters(parsed: ParsedStatement) -> str:
     """Return the watermarks as the state names them, those of subqueries included; for people."""
-    return ", ".join(parsed.state.split("; watermark ")[1:]).replace("STREAM ", "") or "none"
+    return ", ".join(parsed.state.partition(SIMPLIFIED)[0].split("; watermark ")[1:]).replace("STREAM ", "") or "none"
 
 
 def _watermarked(parsed: ParsedStatement) -> tuple[tuple[str, str], ...]:

@@ -68,6 +68,10 @@ class Column:
     comment: str = ""
 
 
+SIMPLIFIED = "; as Spark simplifies "
+"""Stands in `ParsedStatement.state` before what reads the aggregates, where it may change which of them are kept."""
+
+
 @dataclass(frozen=True, slots=True)
 class ParsedStatement:
     """One statement with a query: in a pipeline `INSERT INTO <table> [(columns)] SELECT …`."""
@@ -90,6 +94,11 @@ class ParsedStatement:
     line: int = 1
     """Line in the file where the statement starts."""
     verb: Verb = Verb.INSERT
+
+    @property
+    def read_above(self) -> str:
+        """Return what reads the aggregates, where Spark may simplify it and keep fewer; empty where it keeps all."""
+        return self.state.partition(SIMPLIFIED)[2]
 
     @property
     def stateful(self) -> bool:

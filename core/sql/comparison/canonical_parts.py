@@ -11,10 +11,11 @@ from typing import Any
 
 from sqlglot import exp
 
+from core.sql.comparison.optimizer_folding import condition_is_whole, is_read_in_comparisons, output_is_whole
 from core.sql.parsing.canonical_text import and_terms, is_plain, sql_of
 from core.sql.parsing.stream_clauses import StreamClauses
 from core.sql.parsing.table_names import NamedRead
-from core.sql.statement import Operator
+from core.sql.statement import SIMPLIFIED, Operator
 from core.sql.streaming.aggregation import aggregates_in, aggregating, group_keys
 from core.sql.tokens.data_types import quoted_name, quoted_string_literal
 
@@ -50,7 +51,11 @@ def canonical_parts_of(query: Any, sources: Iterable[Any], operators: tuple[Oper
     if not operators:
         return CanonicalParts(canonical, "", sql_of(query) if with_clauses else canonical, "")
     state = "; ".join([*(_operator_text(each) for each in operators), *waters])
+    unsure = not _reads_all(query)
     post = _lift(query, operators)
+    if post and unsure:
+        # Which aggregates are kept depends on what is left of these, so that they are part of the state.
+        state = f"{state}{SIMPLIFIED}{post}"
     return CanonicalParts(canonical, state, sql_of(query), post)
 
 
@@ -140,6 +145,27 @@ def _lift_aggregate(select: Any, kept: Sequence[Any] = ()) -> str:
     outputs = ", ".join(sql_of(each) for each in select.expressions)
     select.set("expressions", [below[text] for text in sorted(below)] or [exp.Star()])
     return f"SELECT {outputs} FROM state" + _conditions("HAVING", above)
+
+
+def _reads_all(query: Any) -> bool:
+    """Return whether Spark surely reads every aggregate that a query, or the one in its FROM, names above the state."""
+    if not isinstance(query, exp.Select):
+        return True
+    if aggregating(query):
+        return _outputs_read(query, "having")
+    inner = _only_source(query)
+    if inner is None:
+        return True
+    values = [each.unalias() for each in inner.expressions if aggregates_in(each)]
+    plain = all(is_read_in_comparisons(each) for each in values)
+    return plain and _outputs_read(query, "where") and _outputs_read(inner, "having")
+
+
+def _outputs_read(select: Any, clause: str) -> bool:
+    condition = select.args.get(clause)
+    if condition is not None and not condition_is_whole(condition.this):
+        return False
+    return all(output_is_whole(each) for each in select.expressions)
 
 
 def _named_in(condition: Any, outputs: Sequence[Any]) -> list[Any]:

@@ -36,14 +36,18 @@ def aggregates_in(node: Any) -> list[Any]:
         each = waiting.pop()
         if isinstance(each, (exp.Query, exp.Window)):
             continue
-        core = each
-        while isinstance(core, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)):
-            core = core.this
-        if _is_aggregate(core):
+        if aggregate_function(each) is not None:
             calls.append(each)
             continue
         waiting.extend(reversed(list(each.iter_expressions())))
     return calls
+
+
+def aggregate_function(node: Any) -> Any:
+    """Return the function of an aggregate call, without FILTER, IGNORE NULLS and WITHIN GROUP; None for others."""
+    while isinstance(node, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)):
+        node = node.this
+    return node if _is_aggregate(node) else None
 
 
 def _calls(nodes: list[Any]) -> list[Any]:
