@@ -6,6 +6,7 @@ import pytest
 from revision_pairs import Edit, edits
 
 from core.changes.classification import classify
+from core.changes.kinds import ChangeKind
 from core.model.actions import Action
 from core.planning.checkpoint_compatibility import why_state_not_taken
 from core.project.model import Pool
@@ -47,7 +48,7 @@ def test_what_may_go_on() -> None:
 
 
 def test_sources_with_names_come_and_go_without_state_where_the_first_start_kept_their_names() -> None:
-    found = [edit for edit in EDITS if classify(edit.old, edit.new).row == "7b"]
+    found = [edit for edit in EDITS if classify(edit.old, edit.new).kind is ChangeKind.NAMED_SOURCES_CHANGED]
     assert {(edit.marks, classify(edit.old, edit.new).action) for edit in found} == {
         ((), Action.REBUILD), (("evolving",), Action.RESTART),
     }  # fmt: skip
