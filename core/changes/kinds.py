@@ -1,6 +1,6 @@
 """Kinds of change, and the one table that says of each what is done, why, and what becomes of the checkpoint.
 
-The rules that the table follows are in README.md of this package.
+README.md of this package gives the rules that the table follows.
 """
 
 from dataclasses import dataclass
@@ -65,7 +65,7 @@ class ChangeKindFacts:
     note: str = ""
     """What is said beside the edit whenever it is found."""
     breaks_checkpoint: str = ""
-    """Why a restart cannot go on from the old checkpoint, or not on the old table. See `why_not_from_checkpoint`."""
+    """Why no restart may take the place of a rebuild where this is found: see `why_not_from_checkpoint`."""
     judged_by_state: bool = False
     """Whether the states of both texts decide if a restart can go on (`checkpoint_compatibility.same_state_schema`)."""
     same_statement: bool = False
@@ -92,9 +92,9 @@ class ChangeKindFacts:
 
     @property
     def why_not_from_checkpoint(self) -> str:
-        """Explain why a restart cannot go on from the old checkpoint; empty where it can, or where the state decides.
+        """Explain why no restart on the old checkpoint may take the place of a rebuild where this is found.
 
-        A kind that is rebuilt and says nothing of its own cannot.
+        Empty where one may, or where the state decides; a kind that is rebuilt and says nothing of its own is refused.
         """
         if self.judged_by_state:
             return ""
@@ -114,7 +114,8 @@ CHANGE_KINDS: tuple[ChangeKindFacts, ...] = (
     ChangeKindFacts(
         kind=ChangeKind.NONE, code="0", label="none", severity=0, action=Action.KEEP, reason=Reason.UNCHANGED,
         why="texts, settings, pool and Spark are those that it was started with",
-        loses=_NOTHING, same_statement=True, keeps_table_across_seam=True, follows_from_parent=True,
+        loses=_NOTHING, instead=(Strategy.EARLIEST,), same_statement=True, keeps_table_across_seam=True,
+        follows_from_parent=True,
     ),
     ChangeKindFacts(
         kind=ChangeKind.CHECKPOINT_LOST, code="0b", label="checkpoint lost", severity=200, action=Action.REBUILD,
@@ -125,13 +126,14 @@ CHANGE_KINDS: tuple[ChangeKindFacts, ...] = (
     ),
     ChangeKindFacts(
         kind=ChangeKind.COMMENT_OR_FORMAT, code="1", label="comment or format", severity=20, action=Action.RECORD,
-        reason=Reason.SAME_MEANING, why="Spark plans the same query: the new text is written down, nothing restarts",
-        loses=_NOTHING, same_statement=True, keeps_table_across_seam=True,
+        reason=Reason.SAME_MEANING,
+        why="Spark plans the same query; the new text is written down, and nothing restarts",
+        loses=_NOTHING, instead=(Strategy.EARLIEST,), same_statement=True, keeps_table_across_seam=True,
     ),
     ChangeKindFacts(
         kind=ChangeKind.DESCRIPTION, code="2", label="settings outside Spark", severity=30, action=Action.RECORD,
         reason=Reason.DOCUMENTS, why="owner, tags, runbook and the like never reach Spark",
-        loses=_NOTHING, same_statement=True, keeps_table_across_seam=True,
+        loses=_NOTHING, instead=(Strategy.EARLIEST,), same_statement=True, keeps_table_across_seam=True,
     ),
     ChangeKindFacts(
         kind=ChangeKind.FILTER_OR_PROJECTION, code="3", label="filter or projection", severity=60,
@@ -165,13 +167,14 @@ CHANGE_KINDS: tuple[ChangeKindFacts, ...] = (
     ChangeKindFacts(
         kind=ChangeKind.CHANGE_BEFORE_STATE, code="6b", label="input to the state", severity=180,
         action=Action.REBUILD, reason=Reason.STATE_CHANGED,
-        why="the state holds what the old text let in, and Spark goes on with it without a word",
+        why="a filter or a value changed before an aggregate, join or deduplication: its state holds what the old text "
+        "let in, and Spark goes on with it without a word",
         loses=_HISTORY, instead=(*_LATER, Strategy.IN_PLACE), judged_by_state=True,
     ),
     ChangeKindFacts(
         kind=ChangeKind.CHANGE_AFTER_STATE, code="6c", label="output of the state", severity=80,
         action=Action.RESTART, reason=Reason.ABOVE_STATE,
-        why="the edit lies above the last operator that keeps state, and the state stays as it is",
+        why="a filter (HAVING) or a value changed after all that keeps state, and the state stays as it is",
         loses=_OLD_ROWS_STAY, instead=(*_NEW_VERSION, Strategy.FORK), leaves_seam=True, state_may_be_copied=True,
     ),
     ChangeKindFacts(
@@ -231,13 +234,16 @@ CHANGE_KINDS: tuple[ChangeKindFacts, ...] = (
     ),
     ChangeKindFacts(
         kind=ChangeKind.POOL, code="12", label="another pool", severity=110, action=Action.RESTART,
-        reason=Reason.POOL_CHANGED, why="the same checkpoint goes on elsewhere; two queries must never write to it",
+        reason=Reason.POOL_CHANGED,
+        why="the same checkpoint goes on elsewhere, never in two places at once; such a plan is refused when it is "
+        "applied, since agents do not move statements between pools yet",
         loses=_NOTHING, instead=(*_NEW_VERSION, Strategy.CARRY_OVER), is_of_the_environment=True,
         note="it stops on the old pool, and is proved stopped, before it starts on the new one",
     ),
     ChangeKindFacts(
         kind=ChangeKind.ENGINE, code="13", label="another Spark", severity=100, action=Action.RESTART,
-        reason=Reason.ENGINE_CHANGED, why="a newer Spark reads the checkpoints of an older one",
+        reason=Reason.ENGINE_CHANGED,
+        why="a newer Spark reads the checkpoints of an older one; an older Spark counts as state that no longer fits",
         loses="nothing; the way back to the older Spark may be closed",
         instead=(*_NEW_VERSION, Strategy.FORK, Strategy.CARRY_OVER), is_of_the_environment=True,
         state_may_be_copied=True, note="an older Spark may not read the checkpoint again: back it up before",

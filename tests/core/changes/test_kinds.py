@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -68,3 +69,16 @@ def test_what_the_state_decides_is_not_refused_by_its_kind() -> None:
     by_state = {facts.kind for facts in CHANGE_KINDS if facts.judged_by_state}
     assert by_state == {ChangeKind.STATE_CHANGED, ChangeKind.CHANGE_BEFORE_STATE}
     assert {facts.why_not_from_checkpoint for facts in CHANGE_KINDS if facts.judged_by_state} == {""}
+
+
+def test_the_table_of_the_page_is_the_table_of_the_code() -> None:
+    page = Path(__file__).parents[3] / "core" / "changes" / "README.md"
+    rows = [line for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("|")]
+    assert rows[2:] == [_row(facts) for facts in CHANGE_KINDS]
+
+
+def _row(facts: ChangeKindFacts) -> str:
+    refused = facts.why_not_from_checkpoint
+    restart = "if the state allows it" if facts.judged_by_state else f"no: {refused}" if refused else "yes"
+    parts = (facts.code, f"`{facts.kind.name}`", facts.label, str(facts.severity), facts.action, restart)
+    return f"| {' | '.join(parts)} |"
