@@ -182,7 +182,8 @@ def test_diff_treats_an_old_text_that_cannot_be_read_as_the_worst_and_refuses_a_
 ) -> None:
     write(here, good=ROWS, bad="INSERT INTO t SELECT FROM")
     found = run(capsys, "diff", "bad.sql", "good.sql")
-    assert (found["row"], found["action"], found["classified"]) == ("6a", "rebuild", False)
+    assert (found["row"], found["change"], found["action"]) == ("6a", "state_changed", "rebuild")
+    assert found["classified"] is False
     assert run(capsys, "diff", "good.sql", "bad.sql", code=2)["problems"]
 
 
