@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from core.changes.classification import Change
+from core.changes.kinds import ChangeKind
 from core.changes.spark_analysis import (
     AnalysedColumn,
     AnalysedRevision,
@@ -92,9 +93,9 @@ def question_of(new: Revision, old: Revision | None, *, declared: DdlOf, deploye
 
 
 def cross_checked(change: Change, answer: AnalysisAnswer | None, *, new: Revision, old: Revision | None) -> Change:
-    """Return the change with Spark's answer; where the two disagree it is treated as the worst, row 6a.
+    """Return the change with Spark's answer; where the two disagree it is treated as the worst, STATE_CHANGED.
 
-    Spark is never taken to make a change milder: that it sees no difference only confirms row 1.
+    Spark is never taken to make a change milder: that it sees no difference only confirms COMMENT_OR_FORMAT.
     """
     if answer is None or new.parsed is None:
         return change
@@ -104,19 +105,20 @@ def cross_checked(change: Change, answer: AnalysisAnswer | None, *, new: Revisio
         found += [f"Spark disagrees: {words}" for words in _retyped(old, new, answer.old, answer.new)]
     if found:
         action = change.action if change.action is Action.START else Action.REBUILD
-        return Change("6a", action, (*found, *change.evidence), classified=False, confirmed=False)
+        return Change(ChangeKind.STATE_CHANGED, action, (*found, *change.evidence), classified=False, confirmed=False)
     evidence = (*change.evidence, *_mistyped(new, answer.new))
-    if not change.classified or (change.row == "1" and not answer.same):
+    reworded = change.kind is ChangeKind.COMMENT_OR_FORMAT
+    if not change.classified or (reworded and not answer.same):
         # What we do not know Spark cannot confirm, and what it calls different may be the same all the same.
         return replace(change, evidence=evidence)
-    same = ("same meaning, confirmed by Spark",) if change.row == "1" else ()
+    same = ("same meaning, confirmed by Spark",) if reworded else ()
     return replace(change, evidence=(*evidence, *same), confirmed=True)
 
 
 def _retyped(old: Revision, new: Revision, before: AnalysedStatement, after: AnalysedStatement) -> Iterator[str]:
     """Name the columns that would come in another type into a table whose declaration did not change.
 
-    Nothing checks it: a stream writes such files beside the others, and the table cannot be read (planning.md §1).
+    Nothing checks it: a stream writes such files beside the others, and the table cannot be read.
     """
     declared, deployed = _declared_types(new), _declared_types(old)
     types = {column.name.lower(): column.type for column in before.columns}

@@ -1,6 +1,6 @@
-"""Fingerprints of a revision (planning.md §2): which parts of its meaning are equal, as hashes.
+"""Fingerprints of a revision: which parts of its meaning are equal, as hashes.
 
-A fingerprint may only change with what it names: classification takes the row from the set of those that differ.
+A fingerprint may only change with what it names: classification compares the same parts.
 """
 
 from collections.abc import Iterable, Iterator

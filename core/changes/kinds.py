@@ -1,88 +1,268 @@
-"""Change kinds, by row of planning.md §3: the reason, words, severity, action and note of each."""
+"""Kinds of change, and the one table that says of each what is done, why, and what becomes of the checkpoint.
 
-from core.model.actions import Action
+README.md of this package gives the rules that the table follows.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from core.model.actions import Action, Strategy
 from core.model.reasons import Reason
 
-REASON_BY_ROW = {
-    "0b": Reason.CHECKPOINT_LOST,
-    "1": Reason.SAME_MEANING,
-    "2": Reason.DOCUMENTS,
-    "3": Reason.IN_PLACE,
-    "4": Reason.COLUMNS_ADDED,
-    "5": Reason.COLUMNS_CHANGED,
-    "6a": Reason.STATE_CHANGED,
-    "6b": Reason.STATE_CHANGED,
-    "6c": Reason.ABOVE_STATE,
-    "6d": Reason.DELAY_CHANGED,
-    "7a": Reason.SOURCES_CHANGED,
-    "7b": Reason.SOURCES_CHANGED,
-    "7c": Reason.SOURCES_CHANGED,
-    "8": Reason.SINK_CHANGED,
-    "9": Reason.SINK_CHANGED,
-    "11a": Reason.PACE,
-    "11b": Reason.CONF_PINNED,
-    "12": Reason.POOL_CHANGED,
-    "13": Reason.ENGINE_CHANGED,
-    "14": Reason.STATIC_CHANGED,
-}
-"""The reason of a change by its row of planning.md §3."""
+
+class ChangeKind(StrEnum):
+    """What a change is; the value is its name in JSON."""
+
+    NONE = "none"
+    CHECKPOINT_LOST = "checkpoint_lost"
+    COMMENT_OR_FORMAT = "comment_or_format"
+    DESCRIPTION = "description"
+    FILTER_OR_PROJECTION = "filter_or_projection"
+    COLUMN_ADDED = "column_added"
+    COLUMNS_CHANGED = "columns_changed"
+    STATE_CHANGED = "state_changed"
+    CHANGE_BEFORE_STATE = "change_before_state"
+    CHANGE_AFTER_STATE = "change_after_state"
+    WATERMARK_DELAY = "watermark_delay"
+    SOURCES_CHANGED = "sources_changed"
+    NAMED_SOURCES_CHANGED = "named_sources_changed"
+    SOURCE_REPLACED = "source_replaced"
+    TABLE_FORMAT = "table_format"
+    OUTPUT_MODE_OR_KEY = "output_mode_or_key"
+    TRIGGER_OR_RATE = "trigger_or_rate"
+    PINNED_CONFIGURATION = "pinned_configuration"
+    POOL = "pool"
+    ENGINE = "engine"
+    STATIC_SIDE = "static_side"
+
+    @property
+    def facts(self) -> "ChangeKindFacts":
+        """Its row of the table."""
+        return _FACTS_BY_KIND[self]
 
 
-CHANGE_BY_ROW = {
-    "": "",
-    "0": "none",
-    "0b": "checkpoint lost",
-    "1": "comment or format",
-    "2": "description",
-    "3": "filter or projection",
-    "4": "column added",
-    "5": "columns changed",
-    "6a": "state changed",
-    "6b": "change before the state",
-    "6c": "change after the state",
-    "6d": "watermark delay",
-    "7a": "source added or removed",
-    "7b": "named source added or removed",
-    "7c": "source replaced",
-    "8": "table format",
-    "9": "output mode or key",
-    "11a": "trigger or rate",
-    "11b": "pinned configuration",
-    "12": "pool",
-    "13": "engine",
-    "14": "static side",
-}
-"""The change in two or three words, for the column CHANGE."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeKindFacts:
+    """One row of the table of change kinds."""
+
+    kind: ChangeKind
+    code: str
+    """The short name in plan documents (`row`); it never changes, since saved plans and hashes hold it."""
+    label: str
+    """What changed, in at most 24 characters: the column CHANGE."""
+    severity: int
+    """Of several kinds found in one edit, the one with the greatest number counts; numbers are unique."""
+    action: Action
+    """What is done by default."""
+    reason: Reason
+    """What a plan says of it."""
+    why: str
+    """Why that is done, in one sentence for people."""
+    loses: str
+    """What the default action loses, in words for people."""
+    instead: tuple[Strategy, ...] = ()
+    """What may be chosen in place of the default, where the statement allows it."""
+    note: str = ""
+    """What is said beside the edit whenever it is found."""
+    breaks_checkpoint: str = ""
+    """Why no restart may take the place of a rebuild where this is found: see `why_not_from_checkpoint`."""
+    judged_by_state: bool = False
+    """Whether the states of both texts decide if a restart can go on (`checkpoint_compatibility.same_state_schema`)."""
+    same_statement: bool = False
+    """Whether the statement reads, computes and writes what it did: what is declared holds for what is deployed."""
+    leaves_seam: bool = False
+    """Whether a restart leaves rows of the old text and of the new one in the same table."""
+    keeps_table_across_seam: bool = False
+    """Whether a statement with this edit of its own can keep its table when a parent is re-created."""
+    state_may_be_copied: bool = False
+    """Whether the old state is what the new text needs, so that a new version may begin with a copy of it."""
+    changes_inputs_or_key: bool = False
+    """Whether positions or rows of the old version mean something else in a new one."""
+    needs_another_table: bool = False
+    """Whether the old physical table cannot hold what the new text writes."""
+    is_of_the_environment: bool = False
+    """Whether it is made in the environment, and not in the files of the table."""
+    follows_from_parent: bool = False
+    """Whether a restart for a re-created parent bears it: then it is no edit of the statement's own."""
+
+    @property
+    def is_recorded(self) -> bool:
+        """Return whether only the registry is written: what runs goes on untouched."""
+        return self.action is Action.RECORD
+
+    @property
+    def why_not_from_checkpoint(self) -> str:
+        """Explain why no restart on the old checkpoint may take the place of a rebuild where this is found.
+
+        Empty where one may, or where the state decides; a kind that is rebuilt and says nothing of its own is refused.
+        """
+        if self.judged_by_state:
+            return ""
+        return self.breaks_checkpoint or (_UNPROVEN if self.action is Action.REBUILD else "")
 
 
-ROWS_BY_SEVERITY = (
-    "0", "11b", "1", "2", "11a", "14", "3", "4", "6c", "6d", "13", "12", "7b", "7a", "7c", "9", "8", "5", "6b", "6a",
+_UNPROVEN = "nobody has shown that Spark goes on from the old checkpoint"
+_NOTHING = "nothing"
+_OLD_ROWS_STAY = "nothing; rows that are there already keep the meaning of the old text"
+_HISTORY = "nothing where the sources still hold their history; else the rows that they no longer hold"
+
+_NEW_VERSION = (Strategy.EARLIEST, Strategy.PARTIAL, Strategy.SEEDED)
+"""New versions that read again, from the beginning or from a place on."""
+_LATER = (Strategy.PARTIAL, Strategy.SEEDED)
+
+CHANGE_KINDS: tuple[ChangeKindFacts, ...] = (
+    ChangeKindFacts(
+        kind=ChangeKind.NONE, code="0", label="none", severity=0, action=Action.KEEP, reason=Reason.UNCHANGED,
+        why="texts, settings, pool and Spark are those that it was started with",
+        loses=_NOTHING, instead=(Strategy.EARLIEST,), same_statement=True, keeps_table_across_seam=True,
+        follows_from_parent=True,
+    ),
+    ChangeKindFacts(
+        kind=ChangeKind.CHECKPOINT_LOST, code="0b", label="checkpoint lost", severity=200, action=Action.REBUILD,
+        reason=Reason.CHECKPOINT_LOST,
+        why="Spark would begin with an empty checkpoint on the same table and report success, with rows lost or "
+        "doubled: a start is refused until a rebuild is asked for",
+        loses=_HISTORY, instead=_LATER, breaks_checkpoint=str(Reason.CHECKPOINT_LOST),
+    ),
+    ChangeKindFacts(
+        kind=ChangeKind.COMMENT_OR_FORMAT, code="1", label="comment or format", severity=20, action=Action.RECORD,
+        reason=Reason.SAME_MEANING,
+        why="Spark plans the same query; the new text is written down, and nothing restarts",
+        loses=_NOTHING, instead=(Strategy.EARLIEST,), same_statement=True, keeps_table_across_seam=True,
+    ),
+    ChangeKindFacts(
+        kind=ChangeKind.DESCRIPTION, code="2", label="settings outside Spark", severity=30, action=Action.RECORD,
+        reason=Reason.DOCUMENTS, why="owner, tags, runbook and the like never reach Spark",
+        loses=_NOTHING, instead=(Strategy.EARLIEST,), same_statement=True, keeps_table_across_seam=True,
+    ),
+    ChangeKindFacts(
+        kind=ChangeKind.FILTER_OR_PROJECTION, code="3", label="filter or projection", severity=60,
+        action=Action.RESTART, reason=Reason.IN_PLACE,
+        why="without state a checkpoint holds positions only, and they mean the same to the new text",
+        loses=_OLD_ROWS_STAY, instead=(*_NEW_VERSION, Strategy.CARRY_OVER), leaves_seam=True,
+    ),
+    ChangeKindFacts(
+        kind=ChangeKind.COLUMN_ADDED, code="4", label="column added", severity=70, action=Action.RESTART,
+        reason=Reason.COLUMNS_ADDED,
+        why="a nullable column at the end fits the old files, and no state knows it: the table is altered, then the "
+        "query restarts",
+        loses="nothing; rows that are there already have NULL in the new column, which stays",
+        instead=(*_NEW_VERSION, Strategy.CARRY_OVER),
+        breaks_checkpoint="it gets columns as well, and one restart does not do both",
+    ),
+    ChangeKindFacts(
+        kind=ChangeKind.COLUMNS_CHANGED, code="5", label="columns no longer fit", severity=170, action=Action.REBUILD,
+        reason=Reason.COLUMNS_CHANGED,
+        why="Spark would write files of other columns beside the old ones, and the table could not be read",
+        loses=_HISTORY, instead=(*_LATER, Strategy.CARRY_OVER), needs_another_table=True,
+        breaks_checkpoint="the old table cannot hold its columns",
+    ),
+    ChangeKindFacts(
+        kind=ChangeKind.STATE_CHANGED, code="6a", label="state no longer fits", severity=190, action=Action.REBUILD,
+        reason=Reason.STATE_CHANGED,
+        why="another aggregate, key, window, join or deduplication: Spark refuses the old state or, worse, goes on "
+        "with it and mixes old and new; what cannot be told counts as this kind",
+        loses=_HISTORY, instead=(*_LATER, Strategy.IN_PLACE), judged_by_state=True,
+    ),
+    ChangeKindFacts(
+        kind=ChangeKind.CHANGE_BEFORE_STATE, code="6b", label="input to the state", severity=180,
+        action=Action.REBUILD, reason=Reason.STATE_CHANGED,
+        why="a filter or a value changed before an aggregate, join or deduplication: its state holds what the old text "
+        "let in, and Spark goes on with it without a word",
+        loses=_HISTORY, instead=(*_LATER, Strategy.IN_PLACE), judged_by_state=True,
+    ),
+    ChangeKindFacts(
+        kind=ChangeKind.CHANGE_AFTER_STATE, code="6c", label="output of the state", severity=80,
+        action=Action.RESTART, reason=Reason.ABOVE_STATE,
+        why="a filter (HAVING) or a value changed after all that keeps state, and the state stays as it is",
+        loses=_OLD_ROWS_STAY, instead=(*_NEW_VERSION, Strategy.FORK), leaves_seam=True, state_may_be_copied=True,
+    ),
+    ChangeKindFacts(
+        kind=ChangeKind.WATERMARK_DELAY, code="6d", label="watermark delay", severity=90, action=Action.RESTART,
+        reason=Reason.DELAY_CHANGED,
+        why="the state stays as it is; only when rows are given up changes, which must be acknowledged",
+        loses="nothing that is there; rows that come for windows that the old watermark closed are dropped",
+        instead=_NEW_VERSION, note="windows that the old watermark closed stay closed: to be acknowledged",
+    ),
+    ChangeKindFacts(
+        kind=ChangeKind.SOURCES_CHANGED, code="7a", label="source added or removed", severity=130,
+        action=Action.REBUILD, reason=Reason.SOURCES_CHANGED,
+        why="a checkpoint knows unnamed sources by their number alone, and Spark refuses another number of them",
+        loses=_HISTORY, instead=_LATER, changes_inputs_or_key=True,
+        note="the positions of the kept sources cannot be carried into a new checkpoint yet",
+        breaks_checkpoint="Spark refuses a checkpoint of other sources",
+    ),
+    ChangeKindFacts(
+        kind=ChangeKind.NAMED_SOURCES_CHANGED, code="7b", label="named sources changed", severity=120,
+        action=Action.REBUILD, reason=Reason.SOURCES_CHANGED,
+        why="positions go by the names of the sources only if that was on at the first start; then a statement without "
+        "state restarts",
+        loses=_HISTORY, instead=_LATER, changes_inputs_or_key=True,
+        note="Spark could go on only if offsets had been kept by source name from the first start",
+        breaks_checkpoint="its offsets were not kept by source name from the first start",
+    ),
+    ChangeKindFacts(
+        kind=ChangeKind.SOURCE_REPLACED, code="7c", label="source is not the same", severity=140,
+        action=Action.REBUILD, reason=Reason.SOURCES_CHANGED,
+        why="another table, order, name or option of a source: Spark goes on with the positions of the old one, or "
+        "refuses",
+        loses=_HISTORY, instead=_LATER, changes_inputs_or_key=True,
+        breaks_checkpoint="its positions would be taken for those of another source",
+    ),
+    ChangeKindFacts(
+        kind=ChangeKind.TABLE_FORMAT, code="8", label="how the table is stored", severity=160, action=Action.REBUILD,
+        reason=Reason.SINK_CHANGED, why="format, partitioning, location and properties are those of its first start",
+        loses=_HISTORY, instead=(*_LATER, Strategy.CARRY_OVER, Strategy.CHAIN), needs_another_table=True,
+        breaks_checkpoint="its table is written in another way",
+    ),
+    ChangeKindFacts(
+        kind=ChangeKind.OUTPUT_MODE_OR_KEY, code="9", label="output mode or key", severity=150, action=Action.REBUILD,
+        reason=Reason.SINK_CHANGED, why="rows that were written by the old mode or key would stay beside the new ones",
+        loses=_HISTORY, instead=(*_LATER, Strategy.CARRY_OVER), changes_inputs_or_key=True,
+        breaks_checkpoint="its table is written in another way",
+    ),
+    ChangeKindFacts(
+        kind=ChangeKind.TRIGGER_OR_RATE, code="11a", label="pace or resources", severity=40, action=Action.RESTART,
+        reason=Reason.PACE, why="trigger, rate limits, cores and memory change how fast rows are read, and no row",
+        loses=_NOTHING, instead=(*_NEW_VERSION, Strategy.CARRY_OVER), keeps_table_across_seam=True,
+    ),
+    ChangeKindFacts(
+        kind=ChangeKind.PINNED_CONFIGURATION, code="11b", label="pinned configuration", severity=10,
+        action=Action.KEEP, reason=Reason.CONF_PINNED,
+        why="the checkpoint keeps the value of its first start, and Spark ignores the new one without a word",
+        loses=_NOTHING, instead=(Strategy.EARLIEST,), keeps_table_across_seam=True, is_of_the_environment=True,
+    ),
+    ChangeKindFacts(
+        kind=ChangeKind.POOL, code="12", label="another pool", severity=110, action=Action.RESTART,
+        reason=Reason.POOL_CHANGED,
+        why="the same checkpoint goes on elsewhere, never in two places at once; such a plan is refused when it is "
+        "applied, since agents do not move statements between pools yet",
+        loses=_NOTHING, instead=(*_NEW_VERSION, Strategy.CARRY_OVER), is_of_the_environment=True,
+        note="it stops on the old pool, and is proved stopped, before it starts on the new one",
+    ),
+    ChangeKindFacts(
+        kind=ChangeKind.ENGINE, code="13", label="another Spark", severity=100, action=Action.RESTART,
+        reason=Reason.ENGINE_CHANGED,
+        why="a newer Spark reads the checkpoints of an older one; an older Spark counts as state that no longer fits",
+        loses="nothing; the way back to the older Spark may be closed",
+        instead=(*_NEW_VERSION, Strategy.FORK, Strategy.CARRY_OVER), is_of_the_environment=True,
+        state_may_be_copied=True, note="an older Spark may not read the checkpoint again: back it up before",
+    ),
+    ChangeKindFacts(
+        kind=ChangeKind.STATIC_SIDE, code="14", label="static side", severity=50, action=Action.RESTART,
+        reason=Reason.STATIC_CHANGED, why="a running query keeps the static side as it was when it started",
+        loses=_OLD_ROWS_STAY, instead=(*_NEW_VERSION, Strategy.CARRY_OVER), leaves_seam=True,
+        keeps_table_across_seam=True, follows_from_parent=True,
+    ),
 )  # fmt: skip
-"""Rows of planning.md §3 that two revisions can tell apart, mildest first; the most severe one found wins."""
+"""Every kind once, in the order in which they are explained."""
+
+_FACTS_BY_KIND = {facts.kind: facts for facts in CHANGE_KINDS}
+_KIND_BY_CODE = {facts.code: facts.kind for facts in CHANGE_KINDS}
 
 
-ACTION_BY_ROW = {
-    "0": Action.KEEP,
-    "11b": Action.KEEP,
-    "1": Action.RECORD,
-    "2": Action.RECORD,
-    "11a": Action.RESTART,
-    "14": Action.RESTART,
-    "3": Action.RESTART,
-    "4": Action.RESTART,
-    "6c": Action.RESTART,
-    "6d": Action.RESTART,
-    "13": Action.RESTART,
-    "12": Action.RESTART,
-}
-"""Every other row is a rebuild."""
-
-
-NOTE_BY_ROW = {
-    "6d": "windows that the old watermark closed stay closed: to be acknowledged",
-    "7a": "the positions of the kept sources cannot be carried into a new checkpoint yet",
-    "7b": "Spark could go on only if offsets had been kept by source name from the first start",
-    "12": "it stops on the old pool, and is proved stopped, before it starts on the new one",
-    "13": "an older Spark may not read the checkpoint again: back it up before",
-}
-"""What to know of a row besides the edit, above all why it is a rebuild where planning.md §3 has more to offer."""
+def kind_of_code(code: str) -> ChangeKind:
+    """Return the kind that a plan document names by its code; raises ValueError for a code that no kind has."""
+    if code not in _KIND_BY_CODE:
+        raise ValueError(f"{code!r} is the code of no kind of change")
+    return _KIND_BY_CODE[code]

@@ -1,11 +1,12 @@
-"""What differs between two revisions, each with its row of planning.md §3 and the edit in words.
+"""What differs between two revisions, each with its kind of change and the edit in words.
 
-A finding may only be milder than row 6a where Spark surely goes on with the rows that the new text means.
+A finding may only be milder than STATE_CHANGED where Spark surely goes on with the rows that the new text means.
 """
 
 import re
 from collections.abc import Iterator, Sequence
 
+from core.changes.kinds import ChangeKind
 from core.changes.pinned_settings import is_pinned, is_restartable
 from core.model.names import TableName
 from core.project.model import Pool, Settings
@@ -13,8 +14,8 @@ from core.project.revision import Revision
 from core.sql.statement import SIMPLIFIED, Column, Operator, ParsedStatement, TableRead
 from core.text.diff import short_diff
 
-RevisionDifference = tuple[str, str]
-"""Row and words."""
+RevisionDifference = tuple[ChangeKind, str]
+"""Kind of change, and the edit in words."""
 
 RATE_LIMITS = frozenset(
     ("maxfilespertrigger", "maxbytespertrigger", "maxoffsetspertrigger", "minoffsetspertrigger", "maxcachedfiles")
@@ -23,7 +24,7 @@ RATE_LIMITS = frozenset(
 
 
 def revision_differences(old: Revision, new: Revision) -> Iterator[RevisionDifference]:
-    """Return every difference; a text that differs without any other is row 1."""
+    """Return every difference; a text that differs without any other is COMMENT_OR_FORMAT."""
     grown = len(new.ddl.columns) > len(old.ddl.columns)
     yield from _column_findings(old.ddl.columns, new.ddl.columns)
     yield from _sink_findings(old, new)
@@ -31,7 +32,8 @@ def revision_differences(old: Revision, new: Revision) -> Iterator[RevisionDiffe
     yield from _settings_findings(old.settings, new.settings, external=external)
     yield from _engine_findings(old, new)
     if (old.parsed is None) != (new.parsed is None):
-        yield "6a", "a statement was added" if old.parsed is None else "its statement was taken away"
+        what = "a statement was added" if old.parsed is None else "its statement was taken away"
+        yield ChangeKind.STATE_CHANGED, what
     elif old.parsed is not None and new.parsed is not None:
         same = _differ_in_qualifiers(old, new)
         yield from _type_findings(old.parsed, new.parsed, new.ddl.columns)
@@ -39,7 +41,7 @@ def revision_differences(old: Revision, new: Revision) -> Iterator[RevisionDiffe
         if not same:
             yield from _meaning_findings(old.parsed, new.parsed, grown=grown)
     if _plain(old.texts.dml) != _plain(new.texts.dml) or _plain(old.texts.ddl) != _plain(new.texts.ddl):
-        yield "1", "the text changed"
+        yield ChangeKind.COMMENT_OR_FORMAT, "the text changed"
 
 
 def _differ_in_qualifiers(old: Revision, new: Revision) -> bool:
@@ -63,28 +65,29 @@ def _column_findings(old: tuple[Column, ...], new: tuple[Column, ...]) -> Iterat
     added = [column for column in new if column.name.lower() not in old_by_name]
     for name in old_by_name:
         if name not in new_by_name:
-            yield "5", f"column {name} is gone"
+            yield ChangeKind.COLUMNS_CHANGED, f"column {name} is gone"
     for name, column in new_by_name.items():
         was = old_by_name.get(name)
         if was is None:
             continue
         if was.type != column.type:
-            yield "5", f"column {name}: {was.type} → {column.type}"
+            yield ChangeKind.COLUMNS_CHANGED, f"column {name}: {was.type} → {column.type}"
         elif was.nullable and not column.nullable:
-            yield "5", f"column {name} may no longer be null"
+            yield ChangeKind.COLUMNS_CHANGED, f"column {name} may no longer be null"
         elif was.nullable != column.nullable:
-            yield "5", f"column {name} may now be null"
+            yield ChangeKind.COLUMNS_CHANGED, f"column {name} may now be null"
     kept = [column.name.lower() for column in new if column.name.lower() in old_by_name]
     if kept != [name for name in old_by_name if name in new_by_name]:
-        yield "5", "the columns are in another order"
+        yield ChangeKind.COLUMNS_CHANGED, "the columns are in another order"
     at_the_end = not added or [c.name for c in new[len(new) - len(added) :]] == [c.name for c in added]
     for column in added:
         if at_the_end and column.nullable:
             # Without a DDL its type is not known.
-            yield "4", " ".join(filter(None, ("column", column.name.lower(), column.type, "is added")))
+            words = " ".join(filter(None, ("column", column.name.lower(), column.type, "is added")))
+            yield ChangeKind.COLUMN_ADDED, words
         else:
             where = "is added before others" if column.nullable else "is added and may not be null"
-            yield "5", f"column {column.name.lower()} {where}"
+            yield ChangeKind.COLUMNS_CHANGED, f"column {column.name.lower()} {where}"
 
 
 def _type_findings(
@@ -100,7 +103,7 @@ def _type_findings(
         name, now = column.name.lower(), column.expression
         was = before.get(name, now)
         if was != now and (words := _retyped(was, now, types.get(name, ""))):
-            yield "5", f"column {name}: {words}"
+            yield ChangeKind.COLUMNS_CHANGED, f"column {name}: {words}"
 
 
 def _retyped(was: str, now: str, into: str) -> str:
@@ -133,20 +136,22 @@ def _sink_findings(old: Revision, new: Revision) -> Iterator[RevisionDifference]
     )
     for name, before, after in pairs:
         if before != after:
-            yield "8", f"{name}: {before or 'none'} → {after or 'none'}"
+            yield ChangeKind.TABLE_FORMAT, f"{name}: {before or 'none'} → {after or 'none'}"
     if old.settings.mode != new.settings.mode:
-        yield "9", f"mode: {old.settings.mode} → {new.settings.mode}"
+        yield ChangeKind.OUTPUT_MODE_OR_KEY, f"mode: {old.settings.mode} → {new.settings.mode}"
     if old.settings.key != new.settings.key:
-        yield "9", f"key: {', '.join(old.settings.key) or 'none'} → {', '.join(new.settings.key) or 'none'}"
+        before, after = (", ".join(each.settings.key) or "none" for each in (old, new))
+        yield ChangeKind.OUTPUT_MODE_OR_KEY, f"key: {before} → {after}"
 
 
 def _settings_findings(old: Settings, new: Settings, *, external: bool) -> Iterator[RevisionDifference]:
     if old.trigger != new.trigger:
         # Nothing is triggered that is filled by others: a new default of the project is no change of theirs.
-        yield "2" if external else "11a", f"trigger: {old.trigger} → {new.trigger}"
+        kind = ChangeKind.DESCRIPTION if external else ChangeKind.TRIGGER_OR_RATE
+        yield kind, f"trigger: {old.trigger} → {new.trigger}"
     for name in ("owner", "runbook", "description", "tags", "static_refresh", "reads", "protect", "readers"):
         if getattr(old, name) != getattr(new, name):
-            yield "2", f"{name} changed"
+            yield ChangeKind.DESCRIPTION, f"{name} changed"
 
 
 def _engine_findings(old: Revision, new: Revision) -> Iterator[RevisionDifference]:
@@ -154,14 +159,15 @@ def _engine_findings(old: Revision, new: Revision) -> Iterator[RevisionDifferenc
     if old.engine and new.engine and old.engine != new.engine:
         older = _release(new.engine) < _release(old.engine)
         why = ": an older one may not read the checkpoint" if older else ""
-        yield "6a" if older else "13", f"Spark {old.engine} → {new.engine}{why}"
+        yield ChangeKind.STATE_CHANGED if older else ChangeKind.ENGINE, f"Spark {old.engine} → {new.engine}{why}"
     if old.pool is None or new.pool is None:
         return
     if (old.pool.name, old.pool.url) != (new.pool.name, new.pool.url):
-        yield "12", f"pool: {_named(old.pool)} → {_named(new.pool)}"
+        yield ChangeKind.POOL, f"pool: {_named(old.pool)} → {_named(new.pool)}"
     for what in ("cores", "memory"):
         if old.pool.name == new.pool.name and getattr(old.pool, what) != getattr(new.pool, what):
-            yield "11a", f"{what} of pool {new.pool.name}: {getattr(old.pool, what)} → {getattr(new.pool, what)}"
+            words = f"{what} of pool {new.pool.name}: {getattr(old.pool, what)} → {getattr(new.pool, what)}"
+            yield ChangeKind.TRIGGER_OR_RATE, words
     stateful = any(each.parsed is not None and each.parsed.stateful for each in (old, new))
     before, after = dict(old.pool.conf), dict(new.pool.conf)
     for key in sorted({*before, *after}):
@@ -169,22 +175,23 @@ def _engine_findings(old: Revision, new: Revision) -> Iterator[RevisionDifferenc
             # Other settings may hold a secret.
             shown = key.startswith("spark.sql.") or is_restartable(key)
             values = f"{before.get(key, 'its default')} → {after.get(key, 'its default')}" if shown else "another value"
-            row = _conf_row(key, stateful=stateful)
-            ignored = " will be ignored: the checkpoint keeps the old value" if row == "11b" else ""
-            yield row, f"{key}: {values}{ignored}"
+            kind = _conf_kind(key, stateful=stateful)
+            pinned = kind is ChangeKind.PINNED_CONFIGURATION
+            yield kind, f"{key}: {values}" + (" will be ignored: the checkpoint keeps the old value" if pinned else "")
 
 
 def _release(engine: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"[0-9]+", engine)[:3])
 
 
-def _conf_row(key: str, *, stateful: bool) -> str:
+def _conf_kind(key: str, *, stateful: bool) -> ChangeKind:
     """Place a setting: what is not known to be harmless may change what the SQL says (time zone, ANSI mode)."""
     if is_restartable(key):
-        return "11a"
+        return ChangeKind.TRIGGER_OR_RATE
     if is_pinned(key):
-        return "11b" if stateful or key != "spark.sql.shuffle.partitions" else "11a"
-    return "6a" if stateful else "3"
+        kept = stateful or key != "spark.sql.shuffle.partitions"
+        return ChangeKind.PINNED_CONFIGURATION if kept else ChangeKind.TRIGGER_OR_RATE
+    return ChangeKind.STATE_CHANGED if stateful else ChangeKind.FILTER_OR_PROJECTION
 
 
 def _source_findings(old: ParsedStatement, new: ParsedStatement, *, same: bool) -> Iterator[RevisionDifference]:
@@ -199,24 +206,25 @@ def _source_findings(old: ParsedStatement, new: ParsedStatement, *, same: bool) 
         yield _moved(before, after), f"streamed sources: {' '.join(words)}"
         return
     if [r.table for r in before] != [r.table for r in after]:
-        yield "7c", "the streamed sources are in another order"
+        yield ChangeKind.SOURCE_REPLACED, "the streamed sources are in another order"
         return
     if len(after) > 1 and old.pre != new.pre and not same and _reorders(old, new):
-        yield "7c", "the streamed sources may stand in another order behind their WITH"
+        yield ChangeKind.SOURCE_REPLACED, "the streamed sources may stand in another order behind their WITH"
     for was, now in zip(before, after, strict=True):
         yield from _read_findings(was, now)
 
 
-def _moved(before: Sequence[TableRead], after: Sequence[TableRead]) -> str:
-    """Tell sources that came and went (7a, named 7b) from one that took another's place (7c).
+def _moved(before: Sequence[TableRead], after: Sequence[TableRead]) -> ChangeKind:
+    """Tell sources that came and went, unnamed or named, from one that took another's place.
 
     A name must stay with its table: Spark 4.2.0 goes on with another table's positions, or refuses (run).
     """
     if all(read.source_name for read in (*before, *after)):
         old, new = ({read.source_name: read.table for read in reads} for reads in (before, after))
         kept = old.keys() & new.keys()
-        return "7b" if kept and all(old[name] == new[name] for name in kept) else "7c"
-    return "7c" if len(before) == len(after) else "7a"
+        stay = kept and all(old[name] == new[name] for name in kept)
+        return ChangeKind.NAMED_SOURCES_CHANGED if stay else ChangeKind.SOURCE_REPLACED
+    return ChangeKind.SOURCE_REPLACED if len(before) == len(after) else ChangeKind.SOURCES_CHANGED
 
 
 def _reorders(old: ParsedStatement, new: ParsedStatement) -> bool:
@@ -226,14 +234,15 @@ def _reorders(old: ParsedStatement, new: ParsedStatement) -> bool:
 
 def _read_findings(old: TableRead, new: TableRead) -> Iterator[RevisionDifference]:
     if old.source_name != new.source_name:
-        yield "7c", f"source name of {new.table}: {old.source_name or 'none'} → {new.source_name or 'none'}"
+        words = f"source name of {new.table}: {old.source_name or 'none'} → {new.source_name or 'none'}"
+        yield ChangeKind.SOURCE_REPLACED, words
     # Spark compares names of options without case.
     before, after = ({key.lower(): value for key, value in read.options} for read in (old, new))
     written = {key.lower(): key for key, _ in (*old.options, *new.options)}
     for key in sorted(written):
         if before.get(key) != after.get(key):
-            row = "11a" if key in RATE_LIMITS else "7c"
-            yield row, f"{written[key]} of {new.table}: {before.get(key, 'none')} → {after.get(key, 'none')}"
+            kind = ChangeKind.TRIGGER_OR_RATE if key in RATE_LIMITS else ChangeKind.SOURCE_REPLACED
+            yield kind, f"{written[key]} of {new.table}: {before.get(key, 'none')} → {after.get(key, 'none')}"
 
 
 def _meaning_findings(old: ParsedStatement, new: ParsedStatement, *, grown: bool) -> Iterator[RevisionDifference]:
@@ -241,27 +250,30 @@ def _meaning_findings(old: ParsedStatement, new: ParsedStatement, *, grown: bool
     stateful = old.stateful or new.stateful
     if _meaning(old) == _meaning(new):
         if old.canonical != new.canonical and _clauses(old) == _clauses(new):
-            yield from _told("6a" if stateful else "3", old.canonical, new.canonical)
+            kind = ChangeKind.STATE_CHANGED if stateful else ChangeKind.FILTER_OR_PROJECTION
+            yield from _told(kind, old.canonical, new.canonical)
         return
     if not stateful:
         if old.pre != new.pre:
             swapped = _swapped_static(old, new)
-            yield from (("14", words) for words in swapped)
+            yield from ((ChangeKind.STATIC_SIDE, words) for words in swapped)
             if not swapped:
-                yield from _told("4" if grown else "3", old.pre, new.pre)
+                kind = ChangeKind.COLUMN_ADDED if grown else ChangeKind.FILTER_OR_PROJECTION
+                yield from _told(kind, old.pre, new.pre)
         else:
-            yield "3", f"watermark: {_delays(old) or 'none'} → {_delays(new) or 'none'}"
+            yield ChangeKind.FILTER_OR_PROJECTION, f"watermark: {_delays(old) or 'none'} → {_delays(new) or 'none'}"
         return
     if old.stateful != new.stateful:
-        yield "6a", f"state: {_kinds(old.operators)} → {_kinds(new.operators)}"
-        yield from _told("6a", old.canonical, new.canonical)
+        yield ChangeKind.STATE_CHANGED, f"state: {_kinds(old.operators)} → {_kinds(new.operators)}"
+        yield from _told(ChangeKind.STATE_CHANGED, old.canonical, new.canonical)
         return
     if (old.state, old.operators, _delays(old)) != (new.state, new.operators, _delays(new)):
         yield from _state_findings(old, new, grown=grown)
     if old.pre != new.pre:
-        yield from _told("6b", old.pre, new.pre, where="before the state: ")
+        yield from _told(ChangeKind.CHANGE_BEFORE_STATE, old.pre, new.pre, where="before the state: ")
     if old.post != new.post:
-        yield from _told("4" if grown else "6c", old.post, new.post, where="after the state: ")
+        kind = ChangeKind.COLUMN_ADDED if grown else ChangeKind.CHANGE_AFTER_STATE
+        yield from _told(kind, old.post, new.post, where="after the state: ")
 
 
 def _meaning(parsed: ParsedStatement) -> tuple[object, ...]:
@@ -298,32 +310,35 @@ def _state_findings(old: ParsedStatement, new: ParsedStatement, *, grown: bool) 
             return
     if old.operators == new.operators and _delays(old) != _delays(new):
         # One restart does not both add columns and change when rows are given up.
-        row = "6d" if _watermarked(old) == _watermarked(new) and not grown else "6a"
-        yield row, f"watermark: {_waters(old)} → {_waters(new)}"
+        same = _watermarked(old) == _watermarked(new) and not grown
+        kind = ChangeKind.WATERMARK_DELAY if same else ChangeKind.STATE_CHANGED
+        yield kind, f"watermark: {_waters(old)} → {_waters(new)}"
         return
     if [operator.kind for operator in old.operators] != [operator.kind for operator in new.operators]:
-        yield "6a", f"state: {_kinds(old.operators)} → {_kinds(new.operators)}"
+        yield ChangeKind.STATE_CHANGED, f"state: {_kinds(old.operators)} → {_kinds(new.operators)}"
         return
     told = False
     for was, now in zip(old.operators, new.operators, strict=True):
         if was.keys != now.keys:
             told = True
-            yield "6a", f"{now.kind} keys: {', '.join(was.keys) or 'none'} → {', '.join(now.keys) or 'none'}"
+            before, after = (", ".join(each.keys) or "none" for each in (was, now))
+            yield ChangeKind.STATE_CHANGED, f"{now.kind} keys: {before} → {after}"
         if was.detail != now.detail:
             told = True
             said = short_diff(was.detail, now.detail) if now.kind == "stream_join" else ()
-            yield from (("6a", f"{now.kind}: {words}") for words in said or (f"{was.detail} → {now.detail}",))
+            said = said or (f"{was.detail} → {now.detail}",)
+            yield from ((ChangeKind.STATE_CHANGED, f"{now.kind}: {words}") for words in said)
     if not told:
-        yield from _told("6a", old.state, new.state)
+        yield from _told(ChangeKind.STATE_CHANGED, old.state, new.state)
 
 
-def _told(row: str, old: str, new: str, *, where: str = "") -> Iterator[RevisionDifference]:
+def _told(kind: ChangeKind, old: str, new: str, *, where: str = "") -> Iterator[RevisionDifference]:
     """Say an edit of canonical text by clause, else by words; what cannot be said is still a difference."""
     # The parser is loaded only where there is something to say.
     from core.sql.comparison.query_edits import query_edits
 
     said = query_edits(old, new) or short_diff(old, new) or ("the meaning changed",)
-    yield from ((row, f"{where}{words}") for words in said)
+    yield from ((kind, f"{where}{words}") for words in said)
 
 
 def _delays(parsed: ParsedStatement) -> str:

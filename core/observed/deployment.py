@@ -46,7 +46,7 @@ class ObservedDeployment:
     bindings: tuple[Binding, ...] = ()
     checkpoint_id: str = ""
     checkpoint_ok: bool = True
-    """False when the checkpoint is missing, unreadable or not ours (row 0b)."""
+    """False when the checkpoint is missing, unreadable or not ours."""
     pointer: str = ""
     """The pointer's target, `orders__v3`; empty when there is none."""
     table_id: str = ""

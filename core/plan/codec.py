@@ -7,6 +7,7 @@ from dataclasses import fields
 from operator import attrgetter
 from typing import Any
 
+from core.changes.kinds import kind_of_code
 from core.model.actions import Action, StepKind
 from core.model.errors import UsageError
 from core.model.names import TableName
@@ -128,7 +129,7 @@ def plan_hash(plan: Plan) -> str:
 
     Out of it are measured figures and prices, words that only explain (evidence, what a guard says beside its
     verdict), how far a table that is there has come, who reads what is left behind, and whether Spark, which never
-    makes a change milder, was asked.
+    makes a change milder, was asked. The kind of a change is in it by its code alone (`row`): its name says no more.
     """
     denied = {guard.summary for guard in plan.guards if guard.verdict == "deny"}
     body = {"format": PLAN_FORMAT} | {name: getattr(plan, name) for name in _HASHED[Plan]}
@@ -158,7 +159,7 @@ def _hashed(value: Any) -> dict[str, Any]:
 _LEFT_OUT = {
     Plan: ("hash",),
     Guard: ("summary", "remedy"),
-    PlanNode: ("evidence", "replay_rows", "replay_bytes", "eta_s", "retention"),
+    PlanNode: ("change", "evidence", "replay_rows", "replay_bytes", "eta_s", "retention"),
     StrategyOffer: ("replay_rows", "replay_bytes", "eta_s", "disk_bytes"),
 }
 
@@ -190,8 +191,10 @@ def _scalar(value: Any) -> Any:
 _ALWAYS = frozenset(("verb", "tables", "products", "everything", "children", "exclude", "rebuild", "nonce"))
 
 _PLAIN = frozenset((str, int, bool, float, type(None)))
+_CODE: Mapping[type, tuple[str, ...]] = {PlanNode: ("row",)}
+"""What is written besides fields: the code of a change, which readers of older documents know."""
 _NAMES_BY_KIND = {
-    kind: tuple(field.name for field in fields(kind))
+    kind: (*_CODE.get(kind, ()), *(field.name for field in fields(kind)))
     for kind in (
         PlanRequest,
         StrategyChoice,
@@ -210,16 +213,19 @@ _NAMES_BY_KIND = {
 _FIELDS_BY_KIND = {kind: (names, attrgetter(*names)) for kind, names in _NAMES_BY_KIND.items()}
 """Names of a dataclass's fields with the one call that gets them all: a plan of 3,000 tables has 20,000 objects."""
 _HASHED = {
-    kind: tuple(sorted({field.name for field in fields(kind)} - {*_LEFT_OUT.get(kind, ())}))
-    for kind in (Plan, *_NAMES_BY_KIND)
+    kind: tuple(sorted({*names} - {*_LEFT_OUT.get(kind, ())}))
+    for kind, names in ((Plan, tuple(field.name for field in fields(Plan))), *_NAMES_BY_KIND.items())
 }
 _HASHED_BY_KIND = {kind: (names, attrgetter(*names)) for kind, names in _HASHED.items()}
 
 
 def _node_from_json(data: Mapping[str, Any]) -> PlanNode:
+    """Read a node; its change is told by the code, which older documents have alone."""
+    parts = {name: value for name, value in data.items() if name != "row"}
     return PlanNode(
         **{
-            **data,
+            **parts,
+            "change": kind_of_code(data["row"]) if data["row"] else None,
             "table": TableName(data["table"]),
             "action": Action(data["action"]),
             "evidence": tuple(data["evidence"]),

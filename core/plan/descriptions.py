@@ -2,7 +2,7 @@
 
 import re
 
-from core.changes.kinds import CHANGE_BY_ROW
+from core.changes.kinds import ChangeKind
 from core.model.actions import EXECUTABLE, Action, StepKind
 from core.model.names import TableName, physical_name, query_name
 from core.model.reasons import Reason
@@ -50,10 +50,11 @@ _NUMBER_AND_UNIT = re.compile(r"(?<=\d)(?=[A-Za-z])")
 
 def change_words(node: PlanNode) -> str:
     """Return what changed, in a few words for the column CHANGE."""
+    kind = node.change
     if node.confirmed_by_spark is False:
         return "Spark disagrees"
     if node.reason in (Reason.PARENT_REBUILT, Reason.STATIC_PARENT_REBUILT):
-        own = "" if node.row in ("", "0", "14") else f", {CHANGE_BY_ROW[node.row]}"
+        own = f", {kind.facts.label}" if kind is not None and not kind.facts.follows_from_parent else ""
         return f"parent re-created{own}"
     if node.reason in _CHANGE_BY_REASON:
         return _CHANGE_BY_REASON[Reason(node.reason)]
@@ -63,9 +64,9 @@ def change_words(node: PlanNode) -> str:
         return "new"
     if not node.classified:
         return "not known"
-    if node.row == "0" and node.action in (Action.RESUME, Action.REBUILD):
+    if kind is ChangeKind.NONE and node.action in (Action.RESUME, Action.REBUILD):
         return "does not run" if node.action is Action.RESUME else "rebuild asked for"
-    return CHANGE_BY_ROW.get(node.row, node.row)
+    return kind.facts.label if kind is not None else ""
 
 
 def action_words(node: PlanNode) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from core.changes.kinds import ChangeKind
 from core.model.actions import Action, StepKind
 from core.model.names import TableName
 from core.observed.deployment import Binding
@@ -41,8 +42,8 @@ class PlanNode:
     layer: str
     stateful: bool
     action: Action
-    row: str
-    """Row of planning.md §3: 0, 0b, 1, 2, 3, 4, 5 …; empty for deletes."""
+    change: ChangeKind | None
+    """What kind of change it is; None where nothing was compared, as for a delete."""
     evidence: tuple[str, ...]
     classified: bool
     strategy: str
@@ -78,6 +79,11 @@ class PlanNode:
     replay_bytes: int | None = None
     confirmed_by_spark: bool | None = None
     """False when Spark reads the statement otherwise than we do; None when it was not asked, or could not say."""
+
+    @property
+    def row(self) -> str:
+        """Return the code of its kind of change, which documents and hashes hold; empty where there is none."""
+        return self.change.facts.code if self.change is not None else ""
 
     @property
     def for_spark(self) -> bool:
@@ -195,9 +201,9 @@ class Plan:
     @property
     def acknowledges(self) -> bool:
         """Return whether applying it accepts what a restart cannot undo:
-        another watermark on the old state (row 6d).
+        another watermark on the old state.
         """
-        return any(node.action is Action.RESTART and node.row == "6d" for node in self.nodes)
+        return any(node.action is Action.RESTART and node.change is ChangeKind.WATERMARK_DELAY for node in self.nodes)
 
     @property
     def destructive(self) -> bool:

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 
-from core.changes.classification import rows_between
+from core.changes.classification import kinds_between
+from core.changes.kinds import ChangeKind
 from core.model.actions import Action, Strategy
 from core.model.names import TableName
 from core.model.reasons import Reason
@@ -25,8 +26,6 @@ COMPATIBLE, TOLERANT = "compatible", "tolerant"
 """Tags of a table whose rows may be upserted again in bulk, and of a reader that takes them in any order."""
 
 _MOVED = frozenset({Reason.PARENT_REBUILT, Reason.READS_OLD_VERSION})
-_SEAM_ROWS = frozenset({"0", "1", "2", "11a", "11b", "14"})
-"""Own changes across which a statement keeps its table."""
 
 
 def strategies_of(
@@ -62,7 +61,7 @@ def _with_what_is_there(
     situation: PlanningContext, table: Table, decision: TableDecision, decisions: Mapping[TableName, TableDecision]
 ) -> Iterator[tuple[str, str]]:
     """Return the new versions that go on with the old one's state or positions."""
-    if decision.change.row in ("6c", "13") and not recreated_parents(table, decisions):
+    if decision.change.kind.facts.state_may_be_copied and not recreated_parents(table, decisions):
         yield Strategy.FORK, "checkpoint and state are copied; the old version is there to go back to"
     if carries_over(situation, table, decision, decisions):
         yield Strategy.CARRY_OVER, "holds no rows of before"
@@ -148,12 +147,17 @@ def carries_over(
         return False
     before = {(b.parent, b.version) for b in situation.bindings(table.name) if b.streamed}
     declared = {(b.parent, b.version) for b in situation.bind(situation.revision(table.name)) if b.streamed}
-    return before == declared and situation.seen(table.name).checkpoint_ok and decision.change.row != "7c"
+    return (
+        before == declared
+        and situation.seen(table.name).checkpoint_ok
+        and decision.change.kind is not ChangeKind.SOURCE_REPLACED
+    )
 
 
 def not_chained(situation: PlanningContext, scope: PlanScope, table: Table, decision: TableDecision) -> str:
-    """Explain why a new version cannot take only what comes, beside the old one (row 8); empty where it can."""
-    if decision.change.row != "8" or _rows(situation, table.name) & {"7a", "7b", "7c", "9"}:
+    """Explain why a new version cannot take only what comes, beside the old one; empty where it can."""
+    edits = _kinds(situation, table.name)
+    if decision.change.kind is not ChangeKind.TABLE_FORMAT or any(k.facts.changes_inputs_or_key for k in edits):
         return "only another format, partitioning or place of its table can be chained"
     if table.facts is None or table.facts.stateful:
         return "it keeps state"
@@ -169,13 +173,13 @@ def not_chained(situation: PlanningContext, scope: PlanScope, table: Table, deci
 
 
 def not_keyed(situation: PlanningContext, table: Table, decision: TableDecision) -> str:
-    """Explain why its rows cannot be upserted again into the same table (row 9); empty where they can."""
+    """Explain why its rows cannot be upserted again into the same table; empty where they can."""
     if table.settings.mode != "upsert" or not table.settings.key:
         return "its table is not upserted by a key"
     old = situation.old_revision(table.name)
     if old is None or (old.settings.mode, old.settings.key) != ("upsert", table.settings.key):
         return "its primary key is not the same before and after"
-    if COMPATIBLE not in table.settings.tags or _rows(situation, table.name) & {"5", "8"}:
+    if COMPATIBLE not in table.settings.tags or any(k.facts.needs_another_table for k in _kinds(situation, table.name)):
         return f"it is not declared {COMPATIBLE}"
     for reader in situation.readers(table.name):
         declared = situation.declared(reader)
@@ -201,7 +205,7 @@ def not_seamed(situation: PlanningContext, table: Table, decision: TableDecision
         return "no parent of it is re-created"
     if table.facts is None or table.facts.stateful:
         return "it keeps state"
-    if situation.change(table.name).row not in _SEAM_ROWS:
+    if not situation.change(table.name).kind.facts.keeps_table_across_seam:
         return "it is changed itself"
     return "" if situation.seen(table.name).checkpoint_ok else str(Reason.CHECKPOINT_LOST)
 
@@ -239,6 +243,6 @@ def why_not(
             return ""
 
 
-def _rows(situation: PlanningContext, table: TableName) -> frozenset[str]:
+def _kinds(situation: PlanningContext, table: TableName) -> frozenset[ChangeKind]:
     pair = situation.pair(table) if situation.seen(table).deployed is not None else None
-    return rows_between(*pair) if pair is not None else frozenset()
+    return kinds_between(*pair) if pair is not None else frozenset()

@@ -5,9 +5,9 @@ what the new one means, which is what a second person approves.
 """
 
 import re
-from collections.abc import Mapping
 
-from core.changes.classification import keeps_names, rows_between
+from core.changes.classification import keeps_names, kinds_between
+from core.changes.kinds import CHANGE_KINDS, ChangeKind
 from core.model.names import TableName
 from core.model.reasons import Reason
 from core.planning.context import PlanningContext
@@ -23,15 +23,6 @@ _BY_REASON = {
     Reason.READS_OLD_VERSION: "its positions mean nothing in another version of a parent",
     Reason.PARENT_REWRITTEN: "its state would count rows twice that a parent writes again",
     Reason.WITH_ITS_SET: "its statement set is rebuilt with it",
-}
-_BY_ROW: Mapping[str, str] = {
-    "4": "it gets columns as well, and one restart does not do both",
-    "5": "the old table cannot hold its columns",
-    "7a": "Spark refuses a checkpoint of other sources",
-    "7b": "its offsets were not kept by source name from the first start",
-    "7c": "its positions would be taken for those of another source",
-    "8": "its table is written in another way",
-    "9": "its table is written in another way",
 }
 _LENGTH = re.compile(r"(?<!_)\bwindow\(([^,]+), '[^']+'\)")
 _HARMLESS = ("filter ", "HAVING ", "GROUP BY key changed: window(")
@@ -52,14 +43,15 @@ def why_not_in_place(situation: PlanningContext, table: TableName, decision: Tab
 
 def why_state_not_taken(old: Revision, new: Revision) -> str:
     """Explain why Spark does not surely go on, or the table would be wrong in form; empty where neither is so."""
-    found = rows_between(old, new)
-    named = "7b" in found and keeps_names(old)
-    wrong = [_BY_ROW[row] for row in _BY_ROW if row in found and not (row == "7b" and named)]
-    if wrong:
-        return wrong[0]
+    found = kinds_between(old, new)
+    named = ChangeKind.NAMED_SOURCES_CHANGED in found and keeps_names(old)
+    asked = found - {ChangeKind.NAMED_SOURCES_CHANGED} if named else found
+    wrong = (facts.why_not_from_checkpoint for facts in CHANGE_KINDS if facts.kind in asked)
+    if first := next(filter(None, wrong), ""):
+        return first
     if old.parsed is None or new.parsed is None:
         return "a statement was added or taken away"
-    if not found & {"6a", "6b"}:
+    if not any(kind.facts.judged_by_state for kind in found):
         return ""
     if not same_state_schema(old.parsed, new.parsed):
         return "its state has other operators, keys or values, which Spark refuses or takes for the old ones"

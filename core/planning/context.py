@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from core.changes.classification import Change, classify, unproven_change
 from core.changes.cross_check import cross_checked, question_of
+from core.changes.kinds import ChangeKind
 from core.changes.pinned_settings import recorded_pool
 from core.changes.spark_analysis import AnalysisQuestion, find_answer
 from core.lineage.table_graph import TableGraph, table_graph
@@ -113,12 +114,12 @@ class PlanningContext:
         """Compare a declared table with its deployment; only for tables that are both."""
         if table not in self._change:
             found = self._find_change(table)
-            self._change[table] = found if found.row == "0" else self._seconded(table, found)
+            self._change[table] = found if found.kind is ChangeKind.NONE else self._seconded(table, found)
         return self._change[table]
 
     def beginning(self, table: TableName) -> Change:
         """Return what Spark has to say of a declared table that is to start for the first time."""
-        return self._seconded(table, Change("0", Action.START))
+        return self._seconded(table, Change(ChangeKind.NONE, Action.START))
 
     def question(self, table: TableName) -> AnalysisQuestion | None:
         """Return what Spark can be asked of a declared table: its new SQL, beside the deployed one if there is any."""
@@ -131,14 +132,14 @@ class PlanningContext:
 
     def removed_columns(self, table: TableName) -> tuple[str, ...]:
         """Return the deployed columns that the declaration no longer has; nothing where the old texts are unknown."""
-        if self.seen(table).deployed is None or self.change(table).row == "0":
+        if self.seen(table).deployed is None or self.change(table).kind is ChangeKind.NONE:
             return ()
         old = self.old_revision(table)
         return removed_columns(old, self.revision(table)) if old is not None else ()
 
     def added_columns(self, table: TableName) -> tuple[str, ...]:
         """Return the declared columns that the deployed table does not have; nothing where its texts are unknown."""
-        if self.seen(table).deployed is None or self.change(table).row == "0":
+        if self.seen(table).deployed is None or self.change(table).kind is ChangeKind.NONE:
             return ()
         old = self.old_revision(table)
         return removed_columns(self.revision(table), old) if old is not None else ()
@@ -190,7 +191,7 @@ class PlanningContext:
             return tuple(sorted(seen.bindings, key=_by_parent))
         revision: Revision | None
         if self.declared(table) is None or (
-            seen.deployed is not None and self.change(table).row not in ("0", "1", "2")
+            seen.deployed is not None and not self.change(table).kind.facts.same_statement
         ):
             revision = self.old_revision(table)
         else:
@@ -241,7 +242,7 @@ class PlanningContext:
             seen.engine and self._engine and seen.engine != self._engine
         )
         if not moved or new.parsed is None:
-            return Change("0", Action.KEEP)
+            return Change(ChangeKind.NONE, Action.KEEP)
         return classify(
             replace(new, pool=seen.pool, engine=seen.engine), replace(new, pool=self._pool, engine=self._engine)
         )

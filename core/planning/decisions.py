@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 from core.changes.classification import Change
+from core.changes.kinds import ChangeKind
 from core.model.actions import Action, Strategy
 from core.model.names import TableName
 from core.model.reasons import Reason
@@ -88,7 +89,7 @@ class TableDecision:
             return _OUTCOMES.get(self.by, DownstreamOutcome.CREATED)
         return (
             DownstreamOutcome.GROWN
-            if self.action is Action.RESTART and self.change.row == "4"
+            if self.action is Action.RESTART and self.change.kind is ChangeKind.COLUMN_ADDED
             else DownstreamOutcome.KEPT
         )
 

@@ -7,7 +7,7 @@ import re
 from dataclasses import replace
 
 from core.changes.classification import Change
-from core.changes.kinds import REASON_BY_ROW
+from core.changes.kinds import ChangeKind
 from core.lineage.column_usage import column_reference_lines
 from core.model.actions import Action, Strategy
 from core.model.names import TableName
@@ -96,8 +96,8 @@ def _restarted(walk: DeployWalk, child: TableName, reason: Reason) -> TableDecis
     if not walk.situation.seen(child).checkpoint_ok:
         return TableDecision(Action.REBUILD, Reason.CHECKPOINT_LOST, checkpoint_lost_change(change, Action.REBUILD))
     if change.action is not Action.RESTART:
-        row = "14" if reason is Reason.STATIC_PARENT_REBUILT else "0"
-        change = replace(change, row=row, action=Action.RESTART)
+        kind = ChangeKind.STATIC_SIDE if reason is Reason.STATIC_PARENT_REBUILT else ChangeKind.NONE
+        change = replace(change, kind=kind, action=Action.RESTART)
     return TableDecision(
         Action.RESTART, reason, change, strategy=Strategy.SEAM if reason is Reason.PARENT_CHAINED else ""
     )
@@ -111,7 +111,9 @@ def _of_grown(walk: DeployWalk, child: TableName, *, stateful: bool) -> TableDec
         return decide_table(walk, child) if safe else _restarted(walk, child, Reason.COLUMNS_ABOVE)
     if stateful:
         evidence = (*change.evidence, "its state takes the added column in")
-        return TableDecision(Action.REBUILD, REASON_BY_ROW["6a"], Change("6a", Action.REBUILD, evidence))
+        return TableDecision(
+            Action.REBUILD, Reason.STATE_CHANGED, Change(ChangeKind.STATE_CHANGED, Action.REBUILD, evidence)
+        )
     return _restarted(walk, child, Reason.COLUMNS_ABOVE)
 
 

@@ -50,7 +50,7 @@ def changed_node(
         layer=declared.layer,
         stateful=declared.facts is not None and declared.facts.stateful,
         action=action,
-        row=decision.change.row,
+        change=decision.change.kind,
         evidence=decision.change.evidence,
         classified=decision.change.classified,
         strategy="" if declared.external else decision.by,
@@ -83,7 +83,7 @@ def _texts_then(situation: PlanningContext, table: TableName, decision: TableDec
     if decision.action is Action.KEEP:
         return RevisionTexts()
     deployed = situation.seen(table).deployed
-    if decision.action in NEEDS_TEXTS or decision.change.row in ("1", "2") or deployed is None:
+    if decision.action in NEEDS_TEXTS or decision.change.kind.facts.is_recorded or deployed is None:
         return situation.revision(table).texts
     return deployed
 
@@ -113,7 +113,7 @@ def kept_node(situation: PlanningContext, table: TableName, level: int) -> PlanN
         layer=declared.layer if declared else "",
         stateful=facts is not None and facts.stateful,
         action=Action.KEEP,
-        row="",
+        change=None,
         evidence=(),
         classified=True,
         strategy="",

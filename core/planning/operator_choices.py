@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from core.changes.kinds import ChangeKind
 from core.model.actions import Action, Strategy
 from core.model.names import TableName
 from core.model.reasons import Reason
@@ -181,5 +182,5 @@ def _refuse_other_tables(walk: DeployWalk) -> None:
             walk.found.refuse(table, f"{table} cannot keep its table: {why}", "leave out --keep-table")
         elif decision.makes_version:
             walk.found.refuse(table, f"{table} has no table to keep: it would be created", "leave out --keep-table")
-        elif decision.action is Action.RESTART and decision.change.row == "4":
+        elif decision.action is Action.RESTART and decision.change.kind is ChangeKind.COLUMN_ADDED:
             walk.found.refuse(table, f"{table} cannot keep its table: it gets columns", "leave out --keep-table")

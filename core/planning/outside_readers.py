@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from core.changes.kinds import ChangeKind
 from core.model.actions import Action
 from core.model.names import TableName, physical_name
 from core.plan.model import OutsideReader, PlanNode
@@ -30,7 +31,7 @@ def _after(node: PlanNode) -> str | None:
     """Return what its pointer serves after the plan, empty where it goes; None where nothing changes for a reader."""
     if node.action is Action.DELETE:
         return ""
-    if node.action is Action.REBUILD or (node.action is Action.RESTART and node.row == "4"):
+    if node.action is Action.REBUILD or (node.action is Action.RESTART and node.change is ChangeKind.COLUMN_ADDED):
         return _name(node.table, node.version)
     return None
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from core.changes.classification import Change
+from core.changes.kinds import ChangeKind
 from core.lineage.table_graph import levels
 from core.model.actions import Action, Strategy
 from core.model.names import TableName, physical_name
@@ -47,7 +48,7 @@ def deploy_body(situation: PlanningContext, scope: PlanScope) -> PlanBody:
         table: _bindings_then(situation, table, decision, versions) for table, decision in found.by_table.items()
     }
     moves = rebuilt or any(
-        bindings[t] != situation.bindings(t) for t, d in found.by_table.items() if d.change.row != "0"
+        bindings[t] != situation.bindings(t) for t, d in found.by_table.items() if d.change.kind is not ChangeKind.NONE
     )
     every = retired_versions(situation, rebuilt, frozenset(), bindings) if moves else ()
     old = tuple(version for version in every if version.version != versions.get(version.table))
@@ -142,7 +143,7 @@ def _keep(
     bindings: dict[TableName, tuple[Binding, ...]],
 ) -> None:
     """Show a table of which nothing changes but that an old version of it ends."""
-    decisions[table] = TableDecision(Action.KEEP, Reason.SERVES, Change("0", Action.KEEP))
+    decisions[table] = TableDecision(Action.KEEP, Reason.SERVES, Change(ChangeKind.NONE, Action.KEEP))
     versions[table], bindings[table] = situation.seen(table).version, situation.bindings(table)
 
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from core.changes.classification import Change
-from core.changes.kinds import REASON_BY_ROW
+from core.changes.kinds import ChangeKind
 from core.model.actions import Action
 from core.model.names import TableName, physical_name
 from core.model.reasons import Reason
@@ -35,7 +35,7 @@ def start_anew(
 ) -> TableDecision:
     """Start a table that has a version of other texts which never ran: there is nothing to keep of it."""
     evidence = (f"v{situation.seen(table).version} never ran, and its texts have changed",)
-    return TableDecision(Action.START, reason, Change("0", Action.START, evidence), because_of)
+    return TableDecision(Action.START, reason, Change(ChangeKind.NONE, Action.START, evidence), because_of)
 
 
 def is_at_rest(walk: DeployWalk, table: TableName) -> bool:
@@ -45,7 +45,7 @@ def is_at_rest(walk: DeployWalk, table: TableName) -> bool:
 
 
 def resume_safely(walk: DeployWalk, table: TableName, decision: TableDecision) -> TableDecision:
-    """Let a statement go on from its checkpoint only if that is still its own (row 0b), and what it reads is there."""
+    """Let a statement go on from its checkpoint only if that is still its own, and what it reads is there."""
     deleted = [b for b in stale_bindings(walk.situation, table) if not walk.situation.is_deployed(b.parent)]
     if walk.situation.seen(table).checkpoint_ok and not deleted:
         return decision
@@ -68,8 +68,8 @@ def resume_safely(walk: DeployWalk, table: TableName, decision: TableDecision) -
 
 
 def checkpoint_lost_change(change: Change, action: Action) -> Change:
-    """Return row 0b with what else was seen."""
-    return Change("0b", action, (str(Reason.CHECKPOINT_LOST), *change.evidence))
+    """Return CHECKPOINT_LOST with what else was seen."""
+    return Change(ChangeKind.CHECKPOINT_LOST, action, (str(Reason.CHECKPOINT_LOST), *change.evidence))
 
 
 def rebuild_as_asked(
@@ -85,7 +85,7 @@ def rebuild_as_asked(
 
 def rebuild_reason(change: Change) -> Reason:
     """Return the reason of a rebuild for its own change."""
-    return REASON_BY_ROW[change.row] if change.classified else Reason.UNPROVEN
+    return change.kind.facts.reason if change.classified else Reason.UNPROVEN
 
 
 def stale_bindings(situation: PlanningContext, table: TableName) -> tuple[Binding, ...]:
@@ -116,17 +116,21 @@ def _of_deployed(walk: DeployWalk, table: TableName) -> TableDecision:
     if stale:
         return _of_stale(walk, table, change, stale)
     if change.action is Action.RESTART:
-        return resume_safely(walk, table, TableDecision(Action.RESTART, REASON_BY_ROW[change.row], change))
+        return resume_safely(walk, table, TableDecision(Action.RESTART, change.kind.facts.reason, change))
     if is_at_rest(walk, table):
-        return TableDecision(change.action, REASON_BY_ROW.get(change.row, Reason.AT_REST), change)
+        return TableDecision(change.action, _reason(change, Reason.AT_REST), change)
     if not situation.is_running(table):
-        reason = REASON_BY_ROW.get(change.row, Reason.DORMANT)
+        reason = _reason(change, Reason.DORMANT)
         return resume_safely(walk, table, TableDecision(Action.RESUME, reason, change))
     if change.action is Action.RECORD:
-        return TableDecision(Action.RECORD, REASON_BY_ROW[change.row], change)
+        return TableDecision(Action.RECORD, change.kind.facts.reason, change)
     if not situation.seen(table).checkpoint_ok:
         walk.found.warn(table, f"runs, but {Reason.CHECKPOINT_LOST}: it could not be restarted")
-    return TableDecision(Action.KEEP, REASON_BY_ROW.get(change.row, Reason.UNCHANGED), change)
+    return TableDecision(Action.KEEP, _reason(change, Reason.UNCHANGED), change)
+
+
+def _reason(change: Change, unchanged: Reason) -> Reason:
+    return unchanged if change.kind is ChangeKind.NONE else change.kind.facts.reason
 
 
 def _of_stale(walk: DeployWalk, table: TableName, change: Change, stale: tuple[Binding, ...]) -> TableDecision:
@@ -140,8 +144,8 @@ def _of_stale(walk: DeployWalk, table: TableName, change: Change, stale: tuple[B
         return TableDecision(Action.REBUILD, Reason.READS_OLD_VERSION, seen)
     if not walk.situation.seen(table).checkpoint_ok:
         return TableDecision(Action.REBUILD, Reason.CHECKPOINT_LOST, checkpoint_lost_change(seen, Action.REBUILD))
-    row = change.row if change.action is Action.RESTART else "14"
-    return TableDecision(Action.RESTART, Reason.READS_OLD_VERSION, replace(seen, row=row, action=Action.RESTART))
+    kind = change.kind if change.action is Action.RESTART else ChangeKind.STATIC_SIDE
+    return TableDecision(Action.RESTART, Reason.READS_OLD_VERSION, replace(seen, kind=kind, action=Action.RESTART))
 
 
 def decide_external(walk: DeployWalk, table: TableName, because_of: tuple[TableName, ...]) -> TableDecision:
@@ -149,12 +153,12 @@ def decide_external(walk: DeployWalk, table: TableName, because_of: tuple[TableN
     situation = walk.situation
     if not situation.is_deployed(table):
         if situation.is_known(table):
-            return TableDecision(Action.KEEP, Reason.LANDS, Change("0", Action.KEEP), because_of)
-        return TableDecision(Action.START, Reason.REGISTERED, Change("0", Action.START), because_of)
+            return TableDecision(Action.KEEP, Reason.LANDS, Change(ChangeKind.NONE, Action.KEEP), because_of)
+        return TableDecision(Action.START, Reason.REGISTERED, Change(ChangeKind.NONE, Action.START), because_of)
     change = situation.change(table)
-    if change.row in ("0", "1", "2"):
-        return TableDecision(change.action, REASON_BY_ROW.get(change.row, Reason.LANDS), change, because_of)
-    if change.row == "4":
+    if change.kind.facts.same_statement:
+        return TableDecision(change.action, _reason(change, Reason.LANDS), change, because_of)
+    if change.kind is ChangeKind.COLUMN_ADDED:
         return TableDecision(Action.RESTART, Reason.COLUMNS_ADDED, change, because_of)
     if table in walk.scope.members:
         walk.found.refuse(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from core.changes.kinds import ChangeKind
 from core.model.actions import Action, StepKind, Strategy
 from core.model.names import TableName, physical_name, query_name
 from core.observed.deployment import OrphanVersion
@@ -252,7 +253,7 @@ class StepBuilder:
         if node.strategy == Strategy.SEAM:
             moved = ((b.parent, b.version) for b in node.bindings)
             before = (*before, *(self._caught_up[key] for key in moved if key in self._caught_up))
-        if node.row == "4":
+        if node.change is ChangeKind.COLUMN_ADDED:
             alter = self.add(
                 StepKind.ALTER,
                 node.table,
@@ -274,12 +275,12 @@ class StepBuilder:
             undo="plan the old text again: it restarts on the same checkpoint",
         )
         self._ready[node.table, node.version] = self._restarted[node.table] = restart
-        if node.row == "4" or needs_pointer:
+        if node.change is ChangeKind.COLUMN_ADDED or needs_pointer:
             self._point(node, restart)
 
     def _resume(self, node: PlanNode, *, needs_pointer: bool) -> None:
         before = self._needs(node)
-        if node.row in ("1", "2"):
+        if node.change is not None and node.change.facts.is_recorded:
             before = (*before, self._record(node))
         resume = self.add(
             StepKind.RESUME,

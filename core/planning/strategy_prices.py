@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from core.changes.kinds import ChangeKind
 from core.model.actions import EXECUTABLE, Action, Strategy
 from core.model.names import TableName
 from core.observed.deployment import Binding
@@ -47,12 +48,12 @@ _LOSES: Mapping[str, tuple[str, ...]] = {
 
 
 def not_executable_yet(plan: Plan) -> tuple[tuple[TableName, str], ...]:
-    """Name what no agent carries out yet: tables by name, each with its strategy, or with the other pool (row 12)."""
+    """Name what no agent carries out yet: tables by name, each with its strategy, or with the other pool."""
     found = []
     for node in plan.nodes:
         if node.strategy not in EXECUTABLE:
             found.append((node.table, node.strategy))
-        elif node.action is Action.RESTART and node.row == "12":
+        elif node.action is Action.RESTART and node.change is ChangeKind.POOL:
             found.append((node.table, "another pool"))
     return tuple(sorted(found))
 
@@ -137,7 +138,7 @@ class StrategyPrices:
         begins = of.decision.action is Action.START
         if begins:
             undo, until = _UNDO[Strategy.FIRST]
-        elif strategy == Strategy.IN_PLACE and of.decision.change.row == "4":
+        elif strategy == Strategy.IN_PLACE and of.decision.change.kind is ChangeKind.COLUMN_ADDED:
             undo = f"{undo}; an added column stays"
         return StrategyOffer(
             str(strategy),

@@ -1,7 +1,7 @@
 """Upwards from what is decided: depth-first to the first tables that really run, and no further."""
 
 from core.changes.classification import Change
-from core.changes.kinds import REASON_BY_ROW
+from core.changes.kinds import ChangeKind
 from core.model.actions import Action
 from core.model.names import TableName
 from core.model.reasons import Reason
@@ -42,7 +42,7 @@ def _wake(walk: DeployWalk, parent: TableName, child: TableName) -> bool:
     begins = walk.found.by_table[child].action in BEGINS
     if not begins or known.action not in (Action.KEEP, Action.RECORD) or not is_at_rest(walk, parent):
         return False
-    if not walk.situation.seen(parent).checkpoint_ok and known.change.row == "0b":
+    if not walk.situation.seen(parent).checkpoint_ok and known.change.kind is ChangeKind.CHECKPOINT_LOST:
         return False
     resumed = TableDecision(Action.RESUME, Reason.COLD_PARENT, known.change, (child,))
     walk.found.put(parent, resume_safely(walk, parent, resumed))
@@ -75,14 +75,14 @@ def _meet(walk: DeployWalk, parent: TableName, child: TableName) -> bool:
     if declared is not None and situation.is_void(parent):
         found.put(parent, start_anew(situation, parent, Reason.COLD_PARENT, (child,)))
         return True
-    change = situation.change(parent) if declared is not None else Change("0", Action.KEEP)
+    change = situation.change(parent) if declared is not None else Change(ChangeKind.NONE, Action.KEEP)
     if change.action is not Action.KEEP:
-        what = REASON_BY_ROW[change.row] if change.row in ("12", "13") else "changed on disk"
+        what = change.kind.facts.reason if change.kind.facts.is_of_the_environment else "changed on disk"
         found.warn(parent, f"{what}, but is not asked for: it stays on its deployed revision")
     if situation.is_running(parent):
-        found.put(parent, TableDecision(Action.KEEP, Reason.SERVES, Change("0", Action.KEEP)))
+        found.put(parent, TableDecision(Action.KEEP, Reason.SERVES, Change(ChangeKind.NONE, Action.KEEP)))
         return False
-    decision = TableDecision(Action.RESUME, Reason.COLD_PARENT, Change("0", Action.RESUME), (child,))
+    decision = TableDecision(Action.RESUME, Reason.COLD_PARENT, Change(ChangeKind.NONE, Action.RESUME), (child,))
     found.put(parent, resume_safely(walk, parent, decision))
     return True
 

@@ -1,5 +1,6 @@
 """What the reviewer should know of each table of a deploy: states, seams, old versions, and what breaks a reader."""
 
+from core.changes.kinds import ChangeKind
 from core.lineage.column_usage import column_reference_lines
 from core.model.actions import Action
 from core.model.names import TableName, physical_name
@@ -16,7 +17,7 @@ def add_warnings(walk: DeployWalk, table: TableName) -> None:
     decision = found.by_table[table]
     if decision.change.confirmed is False:
         found.warn(table, decision.change.evidence[0])
-    if decision.change.row == "11b" and decision.action is not Action.REBUILD:
+    if decision.change.kind is ChangeKind.PINNED_CONFIGURATION and decision.action is not Action.REBUILD:
         found.warn(table, f"{decision.change.evidence[0]}; a rebuild would take it")
     if decision.action in (Action.KEEP, Action.RECORD) or walk.situation.is_external(table):
         if is_at_rest(walk, table):
@@ -32,7 +33,7 @@ def add_warnings(walk: DeployWalk, table: TableName) -> None:
     if decision.action is Action.RESUME:
         for binding in stale_bindings(walk.situation, table):
             found.warn(table, f"goes on reading the old {physical_name(binding.parent, binding.version)}")
-    if decision.action is Action.RESTART and decision.change.row == "6d":
+    if decision.action is Action.RESTART and decision.change.kind is ChangeKind.WATERMARK_DELAY:
         found.warn(table, "keeps windows that its old watermark closed, and drops rows that come for them")
     if decision.lowered:
         found.warn(
@@ -40,7 +41,7 @@ def add_warnings(walk: DeployWalk, table: TableName) -> None:
         )
     declared = walk.situation.declared(table)
     stateful = declared is not None and declared.facts is not None and declared.facts.stateful
-    if decision.action is Action.RESTART and decision.change.row == "14" and stateful:
+    if decision.action is Action.RESTART and decision.change.kind is ChangeKind.STATIC_SIDE and stateful:
         found.warn(table, "keeps the state that it made beside the old static side")
     if decision.action in (Action.REBUILD, Action.RESTART):
         _check_readers(walk, table, decision)
@@ -77,16 +78,20 @@ def _check_readers(walk: DeployWalk, table: TableName, decision: TableDecision) 
                 )
     if decision.action is Action.RESTART:
         for name in walk.situation.readers(table):
-            _flag_reader(walk, name, table, decision.change.row)
+            _flag_reader(walk, name, table, decision.change.kind)
 
 
-def _flag_reader(walk: DeployWalk, reader: TableName, table: TableName, row: str) -> None:
+def _flag_reader(walk: DeployWalk, reader: TableName, table: TableName, kind: ChangeKind) -> None:
     declared = walk.situation.declared(reader)
     if declared is None or declared.facts is None:
         return
-    if row in ("3", "6c", "14") and declared.facts.stateful:
+    if kind.facts.leaves_seam and declared.facts.stateful:
         walk.found.warn(reader, f"keeps state, and aggregates across the seam in {table}")
     known = walk.found.by_table.get(reader)
     begins = known is not None and known.action in (Action.START, Action.RESTART, Action.REBUILD)
-    if row == "4" and any(column.expression.endswith("*") for column in declared.facts.columns) and not begins:
+    if (
+        kind is ChangeKind.COLUMN_ADDED
+        and any(column.expression.endswith("*") for column in declared.facts.columns)
+        and not begins
+    ):
         walk.found.warn(reader, f"selects * and would write the new column of {table} at its next restart")

@@ -236,7 +236,7 @@ def _rebuilding(
 
 
 def _lost(asking: _Asking, uses: Mapping[TableName, ColumnUse]) -> ImpactAnswer:
-    """Decide the loss of a column: the table is rebuilt (row 5), and whoever names the column is in the way.
+    """Decide the loss of a column: the table is rebuilt, and whoever names the column is in the way.
 
     An external table stays as it is, and those who name the column are rebuilt once they do not any more.
     """

@@ -95,7 +95,7 @@ def fail(world: AgentContext, deployment: Deployment, error_class: str, error: s
 
 
 def check_checkpoint(world: AgentContext, deployment: Deployment) -> None:
-    """Refuse a start on a checkpoint that is not the one this deployment had (planning.md §3, row 0b)."""
+    """Refuse a start on a checkpoint that is not the one that this deployment had: Spark would begin anew."""
     name = query_name(deployment.table, deployment.version)
     found = world.files.read(deployment.checkpoint)
     if found is None:

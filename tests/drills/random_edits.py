@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 from random_trials import Run, drawn, small, tried
 
+from core.changes.kinds import ChangeKind
 from core.model.actions import Action
 from core.project.model import Pool
 from pipelines.local_pool.connect_server import LocalPool
@@ -77,7 +78,7 @@ def portion(seed: int, numbers: Sequence[int]) -> list[Run]:
 def tell(word: str, found: Run) -> None:
     """Print both texts of a pair, what Spark made of it and what we say."""
     trial = found.trial
-    print(f"{word}: {trial.edit.name}; Spark: {trial.outcome}; we: {trial.change.row} {trial.change.action}")
+    print(f"{word}: {trial.edit.name}; Spark: {trial.outcome}; we: {trial.change.kind} {trial.change.action}")
     for side, revision in (("old", trial.edit.old), ("new", trial.edit.new)):
         print(f"    {side}: {revision.texts.ddl}\n         {revision.texts.dml}")
     for name, rows in trial.seen.items():
@@ -96,13 +97,15 @@ def report(seed: int, found: Sequence[Run], seconds: float) -> None:
     ran = [each for each in found if each.kind != "not run"]
     for each in found:
         if each.kind in ("equal", "seam") and each.trial.change.action is Action.REBUILD and each.wrote:
-            print(f"  stricter: {each.kind}, {each.trial.change.row} {'; '.join(each.trial.change.evidence)[:110]}")
+            change = each.trial.change
+            print(f"  stricter: {each.kind}, {change.kind} {'; '.join(change.evidence)[:110]}")
     sorts = Counter(each.pair.kind for each in ran)
     print("  edits:", ", ".join(f"{number} {kind}" for kind, number in sorts.most_common()))
     refused = Counter(each.trial.outcome.removeprefix("not run: ") for each in found if each.kind == "not run")
     print("  not run:", "; ".join(f"{number} {why}" for why, number in refused.most_common(12)))
-    closed = sum(each.kind == "differs" and not each.unsafe and each.trial.change.row == "6d" for each in found)
-    print(f"  {closed} differ by what the old watermark closed, which is to be acknowledged (6d)")
+    waters = (each for each in found if each.trial.change.kind is ChangeKind.WATERMARK_DELAY)
+    closed = sum(each.kind == "differs" and not each.unsafe for each in waters)
+    print(f"  {closed} differ by what the old watermark closed, which is to be acknowledged")
     wrote, unsafe = sum(each.wrote for each in ran), sum(each.unsafe for each in found)
     print(f"seed {seed}: {len(ran)} pairs, {wrote} with rows, {unsafe} unsafe; {seconds:.0f} s", flush=True)
 

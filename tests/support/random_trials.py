@@ -12,6 +12,7 @@ from random_edits import Pair, pair, smaller_pairs
 from revision_pairs import Edit
 
 from core.changes.classification import classify
+from core.changes.kinds import ChangeKind
 from core.model.actions import Action
 from pipelines.local_pool.connect_server import LocalPool
 
@@ -45,7 +46,8 @@ class Run:
         if self.kind == "not run":
             kept = change.action in (Action.KEEP, Action.RECORD)
             return kept and "new 1 was refused" in outcome and "SERVER" not in outcome
-        return verdict(outcome, change).startswith("WRONG") and (change.row, outcome) != ("6d", "differs")
+        acknowledged = (change.kind, outcome) == (ChangeKind.WATERMARK_DELAY, "differs")
+        return verdict(outcome, change).startswith("WRONG") and not acknowledged
 
     @property
     def wrote(self) -> bool:

@@ -38,9 +38,9 @@ def edits(file: str) -> list[Edit]:
         before, _, rest = body.partition("\n----\n")
         after, _, expected = rest.partition("\n====\n")
         name, *marks = head.split(" | ")
-        old = _side(before, RevisionTexts())
+        old = side(before, RevisionTexts())
         lines = tuple(expected.strip().splitlines())
-        found.append(Edit(name, tuple(marks), old, _side(after, old.texts), lines))
+        found.append(Edit(name, tuple(marks), old, side(after, old.texts), lines))
     return found
 
 
@@ -51,8 +51,9 @@ def revision(texts: RevisionTexts) -> Revision:
     return found
 
 
-def _side(side: str, before: RevisionTexts) -> Revision:
-    lines = side.strip().splitlines()
+def side(text: str, before: RevisionTexts) -> Revision:
+    """Read one side of a pair, whose texts must be readable."""
+    lines = text.strip().splitlines()
     told = [tuple(line.split(": ", 1)) for line in lines if line.startswith(WORDS)]
     ddl, *dml = [line for line in lines if not line.startswith(WORDS)]
     yml = "\n".join(text for word, text in told if word == "yml")

@@ -1,5 +1,6 @@
 """The pizzeria as values: its statements, their figures, one plan and one run of it."""
 
+from core.changes.kinds import ChangeKind
 from core.model.actions import Action, StepKind
 from core.model.names import TableName
 from core.observed.deployment import Binding
@@ -129,7 +130,7 @@ def sample_plan(protected: bool = False) -> Plan:
             "layer": "fact",
             "stateful": True,
             "action": action,
-            "row": "6a",
+            "change": ChangeKind.STATE_CHANGED,
             "evidence": ("the WHERE below the aggregate changed",),
             "classified": True,
             "strategy": "earliest",

@@ -1,15 +1,13 @@
 """Commands about the command: help topics and shell completion."""
 
 import difflib
-from pathlib import Path
 
 from core.model.errors import UsageError
 from tui.command_line.command_table import COMMAND_SPECS
 from tui.command_line.context import CommandContext
 from tui.command_line.parser import build_parser
 from tui.project_folder import project_reader
-
-TOPICS = Path(__file__).resolve().parent.parent / "help"
+from tui.services.help_topics import help_topic, help_topics
 
 BASH = """\
 _headgate() {
@@ -61,12 +59,12 @@ TAKES_TABLES = ("ls", "show", "peek", "lag", "report", "wait", "events", "plan",
 def manual(context: CommandContext) -> int:
     """Print a topic, a command's help, or the list of topics."""
     topic = context.args.topic
-    topics = sorted(path.stem for path in TOPICS.glob("*.md"))
+    topics = help_topics()
     if topic is None:
         context.voice.print([*build_parser().format_help().split("\n"), "topics: " + (", ".join(topics) or "none")])
         return 0
     if topic in topics:
-        context.voice.print((TOPICS / f"{topic}.md").read_text(encoding="utf-8").rstrip().split("\n"))
+        context.voice.print(help_topic(topic).rstrip().split("\n"))
         return 0
     names = [verb.name for verb in COMMAND_SPECS]
     if topic in names:
@@ -88,7 +86,7 @@ def completion(context: CommandContext) -> int:
     if context.args.shell == "products":
         context.voice.print(sorted({entry.product for entry in project_reader.declared_tables(folder)}))
         return 0
-    topics = " ".join(sorted(path.stem for path in TOPICS.glob("*.md")))
+    topics = " ".join(help_topics())
     text = ZSH if context.args.shell == "zsh" else BASH
     text = text.replace("@VERBS@", " ".join(verb.name for verb in COMMAND_SPECS))
     text = text.replace("@TAKES@", "|".join(TAKES_TABLES)).replace("@TOPICS@", topics).replace("@KINDS@", KINDS)

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from core.changes.classification import classify_set, most_severe, unproven_change
-from core.changes.kinds import CHANGE_BY_ROW
 from core.model.names import TableName
 from core.model.problems import Problem, Severity
 from core.project.revision import Revision
@@ -59,7 +58,8 @@ def diff(context: CommandContext) -> int:
     if voice.as_json:
         voice.data(
             {
-                "row": change.row,
+                "row": change.kind.facts.code,
+                "change": str(change.kind),
                 "action": str(change.action),
                 "evidence": list(change.evidence),
                 "confirmed_by_spark": change.confirmed,
@@ -70,7 +70,8 @@ def diff(context: CommandContext) -> int:
         )
         return 0
     confirmed = {True: ", confirmed by Spark", False: ", Spark disagrees", None: ""}[change.confirmed]
-    voice.print([f"row {change.row}  {change.action}: {CHANGE_BY_ROW[change.row]}{confirmed}"])
+    facts = change.kind.facts
+    voice.print([f"{change.action}: {facts.label} ({facts.code}){confirmed}"])
     voice.print(f"  {words}" for words in change.evidence)
     voice.print(["", *lines] if lines else [])
     return 0

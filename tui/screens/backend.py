@@ -260,11 +260,11 @@ class ConsoleBackend:
                 # The planner's own texts: settings are compared as they are understood, not as they are written.
                 new = node.texts
                 change, reason = change_words(node), "; ".join(node.evidence) or node.reason
-            rows.append(TableDrift(name, change, would, node.row if node else "", reason, old, new, declared.folder))
+            rows.append(TableDrift(name, change, would, reason, old, new, declared.folder))
         for name in found.gone:
             rows.append(
                 TableDrift(
-                    name, "its files are gone", "keep", "", "X stages its delete", deployed[name].texts, RevisionTexts()
+                    name, "its files are gone", "keep", "X stages its delete", deployed[name].texts, RevisionTexts()
                 )
             )
         return tuple(sorted(rows, key=lambda one: one.table))

@@ -39,8 +39,6 @@ class TableDrift:
     table: str
     change: str
     would: str
-    row: str = ""
-    """Row of planning.md."""
     reason: str = ""
     old: RevisionTexts = field(default_factory=RevisionTexts)
     new: RevisionTexts = field(default_factory=RevisionTexts)

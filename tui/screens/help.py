@@ -1,7 +1,6 @@
-"""Help: keys and reasons of the screen below, or a page of `tui/help`."""
+"""Help: keys and reasons of the screen below, or a page by name."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from core.text.wording import counted
 from tui.presentation.interaction.action_availability import ActionContext
@@ -9,13 +8,7 @@ from tui.presentation.interaction.help_text import help_lines, topic_lines
 from tui.presentation.styling.styled_text import Line, Tone, line
 from tui.screens.console_state import ConsoleState
 from tui.screens.text_screen import TextScreen
-
-FOLDER = Path(__file__).parent.parent / "help"
-
-
-def topics() -> tuple[str, ...]:
-    """List the pages of help."""
-    return tuple(sorted(path.stem for path in FOLDER.glob("*.md")))
+from tui.services.help_topics import help_topic, help_topics
 
 
 class HelpScreen(TextScreen):
@@ -34,10 +27,9 @@ class HelpScreen(TextScreen):
     def content(self, width: int) -> Sequence[Line]:
         if not self.topic:
             return help_lines(self.about, self.now, width)
-        path = FOLDER / f"{self.topic}.md"
-        if self.topic not in topics():
-            return (line((f" no page {self.topic}: {', '.join(topics())}", Tone.CHANGING)),)
-        return topic_lines(path.read_text(encoding="utf-8"), width)
+        if self.topic not in help_topics():
+            return (line((f" no page {self.topic}: {', '.join(help_topics())}", Tone.CHANGING)),)
+        return topic_lines(help_topic(self.topic), width)
 
     def targets(self) -> tuple[str, ...]:
         return ()

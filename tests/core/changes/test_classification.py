@@ -1,4 +1,4 @@
-"""Kinds of change: every row that is told apart, on real SQL, as text pairs in fixtures/plans."""
+"""Kinds of change: every kind that is told apart, on real SQL, as text pairs in fixtures/plans."""
 
 from collections import Counter
 from dataclasses import replace
@@ -7,7 +7,7 @@ import pytest
 from revision_pairs import YML, Edit, edits, revision
 
 from core.changes.classification import Change, classify
-from core.changes.kinds import ACTION_BY_ROW, CHANGE_BY_ROW, REASON_BY_ROW, ROWS_BY_SEVERITY
+from core.changes.kinds import CHANGE_KINDS, ChangeKind
 from core.model.actions import Action
 from core.model.names import TableName
 from core.project.model import Settings
@@ -20,15 +20,15 @@ FILTERED = "CREATE TABLE t (id BIGINT) USING parquet;", "INSERT INTO t SELECT id
 
 
 @pytest.mark.parametrize("edit", PAIRS, ids=lambda edit: edit.name)
-def test_a_change_has_its_row_and_evidence(edit: Edit) -> None:
+def test_a_change_has_its_kind_and_evidence(edit: Edit) -> None:
     found = classify(edit.old, edit.new)
-    assert [f"{found.row} {found.action}", *found.evidence] == list(edit.expected)
+    assert [f"{found.kind.facts.code} {found.action}", *found.evidence] == list(edit.expected)
     assert found.classified
 
 
 @pytest.mark.parametrize("edit", PAIRS, ids=lambda edit: edit.name)
 def test_a_revision_beside_itself_is_kept(edit: Edit) -> None:
-    assert classify(edit.old, edit.old) == classify(edit.new, edit.new) == Change("0", Action.KEEP)
+    assert classify(edit.old, edit.old) == classify(edit.new, edit.new) == Change(ChangeKind.NONE, Action.KEEP)
 
 
 @pytest.mark.parametrize("edit", PAIRS, ids=lambda edit: edit.name)
@@ -38,55 +38,51 @@ def test_what_is_kept_or_recorded_is_so_in_both_directions(edit: Edit) -> None:
     assert (there.action is Action.RECORD) == (back.action is Action.RECORD)
 
 
-def test_every_row_that_can_be_expressed_has_three_pairs() -> None:
+def test_every_kind_that_texts_can_express_has_three_pairs() -> None:
     counted = Counter(edit.expected[0].split()[0] for edit in PAIRS)
-    assert {row: counted[row] for row in ROWS_BY_SEVERITY if counted[row] < 3} == {}
+    told = [facts for facts in CHANGE_KINDS if facts.kind is not ChangeKind.CHECKPOINT_LOST]
+    assert {facts.kind: counted[facts.code] for facts in told if counted[facts.code] < 3} == {}
 
 
-def test_every_row_has_words_and_a_mild_action_is_a_deliberate_one() -> None:
-    assert {*ROWS_BY_SEVERITY} - {"0"} <= {*REASON_BY_ROW} and {*ROWS_BY_SEVERITY} <= {*CHANGE_BY_ROW}
-    assert {*ACTION_BY_ROW} <= {*ROWS_BY_SEVERITY}
-
-
-def test_the_most_severe_row_wins_and_the_evidence_names_all() -> None:
+def test_the_most_severe_kind_wins_and_the_evidence_names_all() -> None:
     old = revision(RevisionTexts(FILTERED[0], "INSERT INTO t SELECT id FROM STREAM src", YML))
     new = revision(RevisionTexts(*FILTERED, YML))
     found = classify(old, replace(new, settings=Settings(trigger="5 seconds", owner="x")))
     evidence = ("filter added: 1 < id", "trigger: 10 seconds → 5 seconds", "owner changed")
-    assert found == Change("3", Action.RESTART, evidence)
+    assert found == Change(ChangeKind.FILTER_OR_PROJECTION, Action.RESTART, evidence)
 
 
 @pytest.mark.parametrize(
-    ("settings", "row"),
+    ("settings", "kind"),
     [
-        (Settings(trigger="1 minute"), "11a"),
-        (Settings(owner="x"), "2"),
-        (Settings(tags=("x",)), "2"),
-        (Settings(runbook="x"), "2"),
-        (Settings(description="x"), "2"),
-        (Settings(static_refresh=True), "2"),
-        (Settings(reads="stream"), "2"),
-        (Settings(readers=("bi (me)",)), "2"),
-        (Settings(key=("id",)), "9"),
-        (Settings(mode="upsert"), "9"),
+        (Settings(trigger="1 minute"), ChangeKind.TRIGGER_OR_RATE),
+        (Settings(owner="x"), ChangeKind.DESCRIPTION),
+        (Settings(tags=("x",)), ChangeKind.DESCRIPTION),
+        (Settings(runbook="x"), ChangeKind.DESCRIPTION),
+        (Settings(description="x"), ChangeKind.DESCRIPTION),
+        (Settings(static_refresh=True), ChangeKind.DESCRIPTION),
+        (Settings(reads="stream"), ChangeKind.DESCRIPTION),
+        (Settings(readers=("bi (me)",)), ChangeKind.DESCRIPTION),
+        (Settings(key=("id",)), ChangeKind.OUTPUT_MODE_OR_KEY),
+        (Settings(mode="upsert"), ChangeKind.OUTPUT_MODE_OR_KEY),
     ],
 )
-def test_a_setting_has_its_row(settings: Settings, row: str) -> None:
+def test_a_setting_has_its_kind(settings: Settings, kind: ChangeKind) -> None:
     old = revision_of(table("t", "src"))
-    assert classify(old, replace(old, settings=settings)).row == row
+    assert classify(old, replace(old, settings=settings)).kind is kind
 
 
 def test_what_a_revision_runs_on_is_compared_only_where_both_are_known() -> None:
     old = revision(RevisionTexts(*FILTERED, YML))
-    assert classify(old, replace(old, engine="4.3.0")) == Change("0", Action.KEEP)
-    assert classify(replace(old, engine="4.2.0"), replace(old, engine="4.3.0")).row == "13"
+    assert classify(old, replace(old, engine="4.3.0")) == Change(ChangeKind.NONE, Action.KEEP)
+    assert classify(replace(old, engine="4.2.0"), replace(old, engine="4.3.0")).kind is ChangeKind.ENGINE
 
 
 def test_a_setting_that_makes_a_table_a_stream_changes_the_sources() -> None:
     ddl = "CREATE TABLE t (id BIGINT) USING parquet"
     dml = "INSERT INTO t SELECT a.id FROM STREAM a JOIN b ON a.id = b.id"
     old, new = revision(RevisionTexts(ddl, dml, YML)), revision(RevisionTexts(ddl, dml, f"{YML}reads: stream\n"))
-    assert classify(old, new).row == "6a"
+    assert classify(old, new).kind is ChangeKind.STATE_CHANGED
 
 
 def test_deployed_texts_that_cannot_be_read_give_no_revision() -> None:
@@ -103,7 +99,7 @@ def test_deployed_texts_that_cannot_be_read_give_no_revision() -> None:
 def test_a_trigger_is_no_business_of_a_table_that_others_fill() -> None:
     old = revision(RevisionTexts("CREATE TABLE t (id BIGINT) USING parquet LOCATION 'landing'", "", YML))
     found = classify(old, replace(old, settings=Settings(trigger="5 seconds"), texts=replace(old.texts, yml="")))
-    assert found == Change("2", Action.RECORD, ("trigger: 10 seconds → 5 seconds",))
+    assert found == Change(ChangeKind.DESCRIPTION, Action.RECORD, ("trigger: 10 seconds → 5 seconds",))
 
 
 def test_a_deployed_yml_without_trigger_is_read_over_the_projects_defaults() -> None:

@@ -1,10 +1,12 @@
-"""The JSON contract of planning.md §7: keys, canonical bytes, hash, round trip, damaged input."""
+"""The JSON contract of a plan: keys, canonical bytes, hash, round trip, damaged input."""
 
+import hashlib
 import json
 from dataclasses import replace
 
 import pytest
 
+from core.changes.kinds import ChangeKind
 from core.model.errors import UsageError
 from core.plan.codec import canonical_text, plan_as_json, plan_from_json, plan_hash
 from core.plan.model import Plan
@@ -27,14 +29,47 @@ def test_the_documented_keys_are_there() -> None:
         "format", "hash", "request", "nodes", "order", "steps", "left_behind", "guards", "refusals", "warnings",
     } <= set(data)  # fmt: skip
     assert {
-        "table", "product", "layer", "stateful", "action", "row", "evidence", "classified", "strategy", "reason",
-        "because_of", "level", "loses", "replay_rows", "eta_s", "retention", "reversible_until",
+        "table", "product", "layer", "stateful", "action", "row", "change", "evidence", "classified",
+        "strategy", "reason", "because_of", "level", "loses", "replay_rows", "eta_s", "retention", "reversible_until",
     } <= set(data["nodes"][0])  # fmt: skip
     assert {"n", "do", "table", "version", "after", "why", "undo"} <= set(data["steps"][0])
     assert data["left_behind"] == [
         {"table": "b", "product": "q", "reads": "a__v1", "owner": "", "through": "a", "depth": 1}
     ]
     assert data["order"] == ["a"]
+
+
+def test_a_change_is_written_by_its_code_and_by_its_name() -> None:
+    found = replace(one(), nodes=tuple(replace(n, change=ChangeKind.WATERMARK_DELAY) for n in one().nodes))
+    assert {(n["row"], n["change"]) for n in plan_as_json(found)["nodes"]} == {("6d", "watermark_delay")}
+    nothing = replace(one(), nodes=tuple(replace(n, change=None) for n in one().nodes))
+    assert {(n["row"], n["change"]) for n in plan_as_json(nothing)["nodes"]} == {("", None)}
+    assert plan_from_json(plan_as_json(nothing)) == nothing
+
+
+def test_a_document_of_before_changes_had_names_is_the_same_plan_with_the_same_hash() -> None:
+    data = plan_as_json(one())
+    for node in data["nodes"]:
+        del node["change"]
+    read = plan_from_json(json.loads(json.dumps(data)))
+    assert read == one() and plan_hash(read) == one().hash
+
+
+def test_a_plan_with_a_code_that_no_kind_has_is_damaged() -> None:
+    data = plan_as_json(one())
+    data["nodes"][0]["row"] = "10"
+    with pytest.raises(UsageError, match="this plan is damaged: ValueError '10' is the code of no kind of change"):
+        plan_from_json(data)
+
+
+def test_the_hash_covers_the_code_and_not_the_name_so_that_saved_plans_keep_theirs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found, hashed, sha256 = one(), list[bytes](), hashlib.sha256
+    monkeypatch.setattr("core.plan.codec.hashlib.sha256", lambda text: hashed.append(text) or sha256(text))
+    plan_hash(found)
+    nodes = json.loads(hashed[0])["nodes"]
+    assert [node["row"] for node in nodes] == [node.row for node in found.nodes] and "change" not in nodes[0]
 
 
 def test_unknown_numbers_are_null() -> None:

@@ -46,6 +46,10 @@ def lines(second: Plan, first: Plan | None = None) -> list[str]:
     return list(difference_lines(first or one(), second))[1:]
 
 
+def test_another_kind_of_change_is_said_in_words_with_its_code_beside_them() -> None:
+    assert "~ node        a: change none (0) → filter or projection (3)" in lines(MATTERS["the kind of change"](one()))
+
+
 def test_nodes_come_go_and_change_with_their_versions_and_texts() -> None:
     declared, observed = changed()
     restarted = make_plan(declared, "dev", observed, PlanRequest(tables=(T("a"),)))

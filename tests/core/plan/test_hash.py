@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core.changes.kinds import ChangeKind
 from core.model.actions import Action
 from core.model.names import TableName as T
 from core.observed.deployment import ObservedDeployment
@@ -75,7 +76,7 @@ MATTERS: dict[str, Edit] = {
     "the verdict of a guard": first_guard(verdict="ok"),
     "a guard": lambda found: replace(found, guards=found.guards[1:]),
     "the action": node(action=Action.KEEP),
-    "the row": node(row="3"),
+    "the kind of change": node(change=ChangeKind.FILTER_OR_PROJECTION),
     "the strategy": node(strategy="chain"),
     "whether it is classified": node(classified=False),
     "that Spark disagrees": node(confirmed_by_spark=False),

@@ -6,6 +6,7 @@ import pytest
 from revision_pairs import Edit, edits
 
 from core.changes.classification import classify
+from core.changes.kinds import CHANGE_KINDS, ChangeKind
 from core.model.actions import Action
 from core.planning.checkpoint_compatibility import why_state_not_taken
 from core.project.model import Pool
@@ -46,8 +47,16 @@ def test_what_may_go_on() -> None:
     ]
 
 
+def test_a_rebuilt_kind_that_says_nothing_of_its_checkpoint_does_not_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    edit = next(edit for edit in edits("changes.txt") if classify(edit.old, edit.new).kind is ChangeKind.TABLE_FORMAT)
+    assert why_state_not_taken(edit.old, edit.new) == "its table is written in another way"
+    silent = tuple(replace(facts, breaks_checkpoint="") for facts in CHANGE_KINDS)
+    monkeypatch.setattr("core.planning.checkpoint_compatibility.CHANGE_KINDS", silent)
+    assert why_state_not_taken(edit.old, edit.new) == "nobody has shown that Spark goes on from the old checkpoint"
+
+
 def test_sources_with_names_come_and_go_without_state_where_the_first_start_kept_their_names() -> None:
-    found = [edit for edit in EDITS if classify(edit.old, edit.new).row == "7b"]
+    found = [edit for edit in EDITS if classify(edit.old, edit.new).kind is ChangeKind.NAMED_SOURCES_CHANGED]
     assert {(edit.marks, classify(edit.old, edit.new).action) for edit in found} == {
         ((), Action.REBUILD), (("evolving",), Action.RESTART),
     }  # fmt: skip

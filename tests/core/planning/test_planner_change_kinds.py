@@ -1,6 +1,6 @@
-"""Every row of planning.md §3 as one golden text: change, kind of statement, product of the readers, state.
+"""Every kind of change as one golden text: change, kind of statement, product of the readers, state.
 
-`fixtures/plans/rows.txt` was read line by line against the page. To write it anew after a deliberate change:
+`fixtures/plans/rows.txt` was read line by line against core/changes/README.md. To write it anew:
 `python -m tests.core.planning.test_planner_change_kinds > tests/fixtures/plans/rows.txt`.
 """
 
@@ -10,7 +10,9 @@ from functools import cache
 from itertools import groupby
 from pathlib import Path
 
+from core.changes.kinds import CHANGE_KINDS, ChangeKind
 from core.changes.pinned_settings import recorded_pool
+from core.model.actions import Strategy
 from core.model.names import TableName as T
 from core.model.names import physical_name
 from core.model.states import State, WantedState
@@ -73,7 +75,7 @@ class Edit:
 
 
 def edits() -> Iterator[Edit]:
-    """Return an edit for every row and kind of statement that can have it, in the order of the page."""
+    """Return an edit for every kind of change and of statement that can have it."""
     for kind, dml in (("stateless", FREE), ("stateful", KEPT)):
         same = RevisionTexts(BASE, dml)
         yield Edit("0", kind, "nothing", same, same)
@@ -239,9 +241,23 @@ def test_every_row_does_what_was_reviewed() -> None:
     assert "\n".join(table()) + "\n" == GOLDEN.read_text()
 
 
-def test_every_row_of_the_page_is_there() -> None:
-    rows = {"0", "0b", "1", "2", "3", "4", "5", "6a", "6b", "6c", "6d", "7a", "7b", "7c", "8", "9"}
-    assert {edit.row for edit in EDITS} == rows | {"11a", "11b", "12", "13", "14", "?"}
+def test_every_kind_of_change_is_there() -> None:
+    assert {edit.row for edit in EDITS} == {facts.code for facts in CHANGE_KINDS} | {"?"}
+
+
+def test_a_plan_offers_what_the_table_of_kinds_says_may_be_chosen() -> None:
+    """All but beginning at a time or partition, which depends on the statement."""
+    offered: dict[ChangeKind, set[str]] = {}
+    for edit in EDITS:
+        for node in planned(edit, foreign=False, state=State.RUNNING).nodes:
+            if node.table == "a" and node.change is not None and node.classified and node.offers:
+                words = {offer.strategy for offer in node.offers} - {node.strategy, Strategy.PARTIAL}
+                offered.setdefault(node.change, set()).update(words)
+    assert offered == {kind: {*kind.facts.instead} - {Strategy.PARTIAL} for kind in offered}
+    assert {*ChangeKind} - {*offered} == {
+        ChangeKind.NONE, ChangeKind.CHECKPOINT_LOST, ChangeKind.COMMENT_OR_FORMAT, ChangeKind.DESCRIPTION,
+        ChangeKind.PINNED_CONFIGURATION,
+    }  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -182,7 +182,8 @@ def test_diff_treats_an_old_text_that_cannot_be_read_as_the_worst_and_refuses_a_
 ) -> None:
     write(here, good=ROWS, bad="INSERT INTO t SELECT FROM")
     found = run(capsys, "diff", "bad.sql", "good.sql")
-    assert (found["row"], found["action"], found["classified"]) == ("6a", "rebuild", False)
+    assert (found["row"], found["change"], found["action"]) == ("6a", "state_changed", "rebuild")
+    assert found["classified"] is False
     assert run(capsys, "diff", "good.sql", "bad.sql", code=2)["problems"]
 
 
@@ -193,7 +194,7 @@ def test_people_read_both(here: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert "keeps   window by k, window(ts, '5 minutes'): sum(v)" in said
     assert "reads   STREAM  a  (maxFilesPerTrigger=1, named src, watermark ts 10 minute)" in said
     assert exit_codes.run_command_line(["diff", "old.sql", "new.sql"]) == 0
-    assert capsys.readouterr().out.startswith("row 6a  rebuild: state changed\n  window: sum(v) → max(v)\n")
+    assert capsys.readouterr().out.startswith("rebuild: state no longer fits (6a)\n  window: sum(v) → max(v)\n")
 
 
 def answered(same: bool, **new: Any) -> dict[str, Any]:

@@ -1,0 +1,42 @@
+"""The help on kinds of change says of each what the table says, and shows its example."""
+
+import pytest
+
+from core.changes.kind_examples import KIND_EXAMPLES
+from core.changes.kinds import CHANGE_KINDS, ChangeKindFacts
+from core.model.actions import EXECUTABLE, Strategy
+from tui.presentation.interaction.changes_topic import changes_topic
+
+
+def block(facts: ChangeKindFacts) -> list[str]:
+    """Return the lines of one kind without their indent."""
+    blocks = [part.splitlines() for part in changes_topic().split("\n\n")]
+    (found,) = [rows for rows in blocks if rows[0] == f"    {facts.label} ({facts.code})"]
+    return [row.removeprefix("    ") for row in found]
+
+
+@pytest.mark.parametrize("facts", CHANGE_KINDS, ids=lambda facts: facts.kind.name)
+def test_a_kind_says_what_is_done_why_what_is_lost_and_shows_an_edit(facts: ChangeKindFacts) -> None:
+    rows = block(facts)
+    said = " ".join(" ".join(rows).split())
+    for words in (f"by default {facts.action} because {facts.why} loses {facts.loses} instead ", facts.note):
+        assert words in said
+    example = KIND_EXAMPLES.get(facts.kind)
+    for line in example.lines if example is not None else ():
+        assert any(row.endswith(f" {line}") for row in rows)
+
+
+@pytest.mark.parametrize("facts", CHANGE_KINDS, ids=lambda facts: facts.kind.name)
+def test_what_may_be_chosen_is_named_as_it_is_typed_and_what_no_agent_does_stands_apart(facts: ChangeKindFacts) -> None:
+    (said,) = [row.removeprefix("  instead").strip() for row in block(facts) if row.startswith("  instead")]
+    able, _, planned = said.partition("not yet: ")
+    named = [[word for word in part.strip("; ").split(", ") if word] for part in (able, planned)]
+    typed = {strategy: strategy.replace("_", "-") for strategy in facts.instead}
+    assert named[0] == [typed[each] for each in facts.instead if each in EXECUTABLE]
+    assert named[1] == [typed[each] for each in facts.instead if each not in EXECUTABLE]
+
+
+def test_every_word_that_a_kind_offers_is_explained_above() -> None:
+    introduction = changes_topic().split(" (0)")[0]
+    for strategy in sorted({strategy for facts in CHANGE_KINDS for strategy in facts.instead}):
+        assert f"\n    {Strategy(strategy).replace('_', '-')} " in introduction

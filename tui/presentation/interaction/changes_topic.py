@@ -1,0 +1,66 @@
+"""The help page on kinds of change, written from their table: what is done, why, what is lost, what else may be."""
+
+import textwrap
+from collections.abc import Iterator
+
+from core.changes.kind_examples import KIND_EXAMPLES
+from core.changes.kinds import CHANGE_KINDS, ChangeKind, ChangeKindFacts
+from core.model.actions import EXECUTABLE
+
+WIDTH = 80
+_INDENT, _NAMES = 4, 12
+_INTRODUCTION = """\
+# Kinds of change
+
+Headgate compares what is declared with what is deployed, and gives each difference a kind, which decides what a plan
+does by default. The CHANGE column of a plan and `headgate diff OLD NEW` name it; plan documents hold its code (`row`)
+and its name (`change`). The kinds stand here from mild to severe: of several in one edit the most severe counts, and
+what cannot be told counts as `{worst}`.
+
+Instead of the default, `--strategy T=WORD` takes another way where the plan offers it, and the plan says what it costs:
+
+    earliest    a new version that reads from the beginning, as with --rebuild
+    partial     a new version from a time or a partition on
+    seeded      a new version from a position, or from now on
+    carry-over  a new version that begins where the old one has read to
+    fork        a new version with a copy of checkpoint and state
+    chain       a new version that holds new rows only, beside the old one
+    in-place    a restart on the old checkpoint; it needs an approval
+
+Ways behind "not yet" can be planned, and are refused when they are applied."""
+
+
+def changes_topic() -> str:
+    """Write the page: an introduction, and a block for each kind, the mildest first."""
+    blocks = (_block(facts) for facts in sorted(CHANGE_KINDS, key=lambda facts: facts.severity))
+    introduction = _INTRODUCTION.format(worst=ChangeKind.STATE_CHANGED.facts.label)
+    return "\n\n".join((introduction, *blocks)) + "\n"
+
+
+def _block(facts: ChangeKindFacts) -> str:
+    rows = [f"{facts.label} ({facts.code})"]
+    for name, words in _parts(facts):
+        first, *others = textwrap.wrap(words, WIDTH - _INDENT - _NAMES - 2)
+        rows += [f"  {name:<{_NAMES}}{first}", *(" " * (_NAMES + 2) + other for other in others)]
+    example = KIND_EXAMPLES.get(facts.kind)
+    for place, row in enumerate(example.lines if example is not None else ()):
+        rows.append(f"  {'' if place else 'example':<{_NAMES}}{row}")
+    return textwrap.indent("\n".join(rows), " " * _INDENT)
+
+
+def _parts(facts: ChangeKindFacts) -> Iterator[tuple[str, str]]:
+    yield "by default", str(facts.action)
+    yield "because", facts.why
+    yield "loses", facts.loses
+    yield "instead", _instead(facts) or "nothing"
+    if facts.note:
+        yield "note", facts.note
+
+
+def _instead(facts: ChangeKindFacts) -> str:
+    """Name the strategies as they are typed, those that no agent carries out yet behind the others."""
+    able, planned = (
+        ", ".join(each.replace("_", "-") for each in facts.instead if (each in EXECUTABLE) is now)
+        for now in (True, False)
+    )
+    return "; ".join(filter(None, (able, f"not yet: {planned}" if planned else "")))
