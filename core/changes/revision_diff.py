@@ -305,7 +305,7 @@ def _with_table(text: str, was: TableName, now: TableName) -> str:
 
 def _state_findings(old: ParsedStatement, new: ParsedStatement, *, grown: bool) -> Iterator[RevisionDifference]:
     if old.operators == new.operators and old.read_above != new.read_above:
-        yield "6a", "Spark may keep other aggregates, as it simplifies what reads them"
+        yield ChangeKind.STATE_CHANGED, "Spark may keep other aggregates, as it simplifies what reads them"
         if _delays(old) == _delays(new):
             return
     if old.operators == new.operators and _delays(old) != _delays(new):

@@ -1,0 +1,39 @@
+"""The rules written beside the packages that own them: their tables name what the code has, and their links lead on."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from core.lag.liveness import PATIENT_S, SILENT_S
+from core.model.states import Trend
+from core.planning.decisions import DownstreamOutcome
+
+ROOT = Path(__file__).parents[1]
+READMES = sorted(path for room in ("core", "pipelines", "state", "tui") for path in (ROOT / room).rglob("README.md"))
+
+
+def first_cells(path: Path) -> list[str]:
+    """Return the code names that open the rows of a page's tables, in order."""
+    return re.findall(r"^\| `(\w+)`", path.read_text(), re.M)
+
+
+def test_the_page_on_planning_has_every_outcome_in_order() -> None:
+    assert first_cells(ROOT / "core/planning/README.md") == [outcome.name for outcome in sorted(DownstreamOutcome)]
+
+
+def test_the_page_on_lag_has_every_trend() -> None:
+    assert sorted(first_cells(ROOT / "core/lag/README.md")) == sorted(Trend)
+
+
+def test_the_page_on_lag_gives_the_bounds_of_silence() -> None:
+    page = (ROOT / "core/lag/README.md").read_text()
+    assert f"{SILENT_S:.0f} s and three triggers" in page
+    assert f"at least {PATIENT_S / 60:.0f} min" in page
+
+
+@pytest.mark.parametrize("page", READMES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_what_a_page_names_is_there(page: Path) -> None:
+    text = page.read_text()
+    for name in {*re.findall(r"\]\(([^)#]+)\)", text), *re.findall(r"`([\w./]+\.(?:py|md|txt))`", text)}:
+        assert (page.parent / name).exists() or (ROOT / name).exists(), name
