@@ -81,6 +81,33 @@ def test_an_observed_file_that_is_wrong_is_usage(
     assert "running" in capsys.readouterr().err
 
 
+IMPOSSIBLE = """
+tables:
+  landed: running
+  b:
+    state: running
+  a:
+    state: absent
+    pointer: a__v1
+"""
+
+
+@pytest.mark.parametrize("command", [["plan", "b"], ["impact", "b"]])
+def test_a_world_that_cannot_be_is_not_planned_over(
+    command: list[str], folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = str(tmp_path / "impossible.yml")
+    Path(path).write_text(IMPOSSIBLE)
+    found = written([*command, "--observed", path], capsys, code=2)
+    assert [(each["file"], each["line"], each["summary"]) for each in found["problems"]] == [
+        (path, 4, "b is running and reads a, which was never deployed"),
+        (path, 8, "a is absent and has pointer"),
+    ]
+    assert found["problems"][0]["remedy"] == (
+        "list a with its state, or {state: absent, highest_version: 1} where it was deleted"
+    )
+
+
 def test_a_plan_is_handed_to_an_agent_with_the_texts_that_it_was_computed_from(
     ledger: Any, agent: Any, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
