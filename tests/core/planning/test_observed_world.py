@@ -1,5 +1,6 @@
 """Observed worlds that cannot be are named at once with their lines; those that can be are planned over."""
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -8,11 +9,19 @@ from hypothesis import strategies as st
 
 from core.model.names import TableName as T
 from core.observed.deployment import ObservedDeployment
-from core.observed.document import places_in_text, planner_input_from_text
+from core.observed.document import (
+    places_in_text,
+    planner_input_as_document,
+    planner_input_from_document,
+    planner_input_from_text,
+)
+from core.observed.planner_input import PlannerInput
 from core.planning.observed_world import impossible_observations, with_places
 from core.project.model import Project
+from tests.core.planning.test_planner_simulated import Life, born
 from tests.support.domain_builders import project, running, table
 from tests.support.random_worlds import World, worlds
+from tests.support.simulated_agent import Agent, Died
 
 CHAIN = project(table("src"), table("a", "src"), table("b", "a"), table("c", "b"))
 B_READS = "{state: running, bindings: [{parent: a, version: %d, streamed: true}]}"
@@ -130,3 +139,33 @@ def test_a_parent_that_is_taken_out_of_a_world_is_missed_by_each_reader_that_has
 def test_a_plain_observation_of_everything_running_is_accepted() -> None:
     observed = running(CHAIN) | {T("b"): ObservedDeployment("unknown", revision="")}
     assert impossible_observations(CHAIN, CHAIN.environments["dev"], observed) == ()
+
+
+@settings(deadline=None)
+@given(st.builds(born, st.integers(0, 2**32), st.integers(2, 12)))
+def test_what_an_agent_can_export_is_never_called_impossible_not_even_where_it_was_killed(life: Life) -> None:
+    for _ in range(5):
+        plan = life.next_plan()
+        can_be(life)
+        if plan.refusals:
+            continue
+        whole, before = Agent(life.pool.copy(), plan, "whole"), life.pool
+        whole.apply()
+        for point in life.chance.sample(range(1, whole.passed + 1), min(whole.passed, 5)):
+            life.pool = before.copy()
+            with suppress(Died):
+                Agent(life.pool, plan, f"r{life.round}", dies_at=point).apply()
+            can_be(life)
+        life.pool = before
+        Agent(life.pool, plan, f"r{life.round}").apply()
+        life.pool.settle()
+        life.pool.going = frozenset()
+        can_be(life)
+
+
+def can_be(life: Life) -> None:
+    world = life.look()
+    document = planner_input_as_document(PlannerInput(world.observed), "dev")
+    known = planner_input_from_document(document, "dev").observed
+    assert known == world.observed
+    assert impossible_observations(world.declared, world.declared.environments["dev"], known, world.facts) == ()
