@@ -98,6 +98,27 @@ def _known(document: Any, environment: str, problems: list[Problem]) -> PlannerI
     return found
 
 
+def places_in_text(text: str, path: str) -> dict[tuple[TableName, str], Where]:
+    """Return where a document that can be read says each table and each of its keys; the table itself by no key.
+
+    Composes the text once more: for a document with mistakes only.
+    """
+    root = yaml.compose(text, Loader=_LOADER)
+    found: dict[tuple[TableName, str], Where] = {}
+    for _, tables in _pairs(root, "tables"):
+        for name, entry in _pairs(tables):
+            table = read_name(name.value, [])
+            if table is not None:
+                found[table, ""] = Where(path, name.start_mark.line + 1)
+                found |= {(table, key.value): Where(path, key.start_mark.line + 1) for key, _ in _pairs(entry)}
+    return found
+
+
+def _pairs(node: Any, only: str = "") -> list[tuple[Any, Any]]:
+    pairs = node.value if isinstance(node, yaml.MappingNode) else []
+    return [(key, value) for key, value in pairs if isinstance(key, yaml.ScalarNode) and only in ("", key.value)]
+
+
 def planner_input_as_document(known: PlannerInput, environment: str) -> dict[str, Any]:
     """Write what `planner_input_from_document` reads as the same value."""
     document: dict[str, Any] = {"format": OBSERVED_FORMAT, "environment": environment}

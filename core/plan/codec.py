@@ -176,7 +176,7 @@ def _flat(value: Any) -> dict[str, Any]:
 def _node_as_json(node: PlanNode) -> dict[str, Any]:
     data = _flat(node)
     data["bindings"] = [_flat(binding) for binding in node.bindings]
-    data["offers"] = [_flat(offer) for offer in node.offers]
+    data["offers"] = [{**_flat(offer), "executable": offer.executable} for offer in node.offers]
     data["texts"], data["old"] = _flat(node.texts), _flat(node.old)
     return data
 
@@ -232,11 +232,16 @@ def _node_from_json(data: Mapping[str, Any]) -> PlanNode:
             "because_of": _names(data["because_of"]),
             "loses": tuple(data["loses"]),
             "bindings": tuple(Binding(TableName(b["parent"]), b["version"], b["streamed"]) for b in data["bindings"]),
-            "offers": tuple(StrategyOffer(**{**o, "loses": tuple(o["loses"])}) for o in data.get("offers", ())),
+            "offers": tuple(map(_offer_from_json, data.get("offers", ()))),
             "texts": RevisionTexts(**data["texts"]),
             "old": RevisionTexts(**data["old"]),
         }
     )
+
+
+def _offer_from_json(data: Mapping[str, Any]) -> StrategyOffer:
+    known = {name: value for name, value in data.items() if name != "executable"}
+    return StrategyOffer(**{**known, "loses": tuple(data["loses"])})
 
 
 def _step_from_json(data: Mapping[str, Any]) -> Step:

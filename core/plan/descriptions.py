@@ -3,12 +3,13 @@
 import re
 
 from core.changes.kinds import ChangeKind
-from core.model.actions import EXECUTABLE, Action, StepKind
+from core.model.actions import Action, StepKind
 from core.model.names import TableName, physical_name, query_name
 from core.model.reasons import Reason
 from core.plan.model import Plan, PlanNode, Step, StrategyOffer
 from core.text.diff import unified_diff
 from core.text.units import short_duration, short_number, short_size
+from core.text.wording import counted
 
 GLYPH_BY_ACTION = {
     Action.START: "+",
@@ -26,11 +27,11 @@ UNDO_BY_ACTION = {
     Action.START: "stop",
     Action.RESUME: "stop",
     Action.RESTART: "plan",
-    Action.REBUILD: "swap back",
+    Action.REBUILD: "plan",
     Action.RECORD: "plan",
-    Action.DELETE: "files",
+    Action.DELETE: "plan",
 }
-"""The way back in a word or two: stop it, plan again, swap back, or bring the files back that were set aside."""
+"""The way back by a command that there is: `headgate stop`, or `headgate plan` with the files as they were."""
 
 _CHANGE_BY_REASON = {
     Reason.READS_OLD_VERSION: "parent moved on",
@@ -105,7 +106,11 @@ def eta_words(node: PlanNode) -> str:
 
 
 def undo_words(node: PlanNode) -> str:
-    """Return the way back in a word or two."""
+    """Return the way back in one word: `none` where no command leads back, `-` where nothing is to be undone."""
+    if node.action is Action.REBUILD and node.reversible_until is None:
+        return "none"
+    if node.action is Action.START and not node.version:
+        return "none"
     return UNDO_BY_ACTION.get(node.action, "-")
 
 
@@ -129,9 +134,13 @@ def spark_word(confirmed: bool | None) -> str:
     return _SPARK[confirmed]
 
 
-def offer_lines(node: PlanNode) -> tuple[str, ...]:
-    """Return what may be chosen for a node, one line for each: its price, what is lost, how it is undone."""
-    return tuple(_offer_line(offer, chosen=offer.strategy == node.strategy) for offer in node.offers)
+def offer_lines(node: PlanNode, *, every: bool = False) -> tuple[str, ...]:
+    """Return what may be chosen for a node, one line for each: its price, what is lost, how it is undone.
+
+    What no agent carries out yet is left out, unless it is chosen or `every` offer is asked for.
+    """
+    shown = (offer for offer in node.offers if every or offer.executable or offer.strategy == node.strategy)
+    return tuple(_offer_line(offer, chosen=offer.strategy == node.strategy) for offer in shown)
 
 
 def node_why(plan: Plan, table: TableName) -> tuple[str, ...]:
@@ -155,7 +164,10 @@ def node_why(plan: Plan, table: TableName) -> tuple[str, ...]:
         lines.append(f"  loses {loss_words(node)}")
     elif node.reversible_until:
         lines.append(f"  undo until: {node.reversible_until}")
-    lines += [f"  offer {line}" for line in offer_lines(node)]
+    shown = offer_lines(node)
+    lines += [f"  offer {line}" for line in shown]
+    if hidden := len(node.offers) - len(shown):
+        lines.append(f"  {counted(hidden, 'more offer')} not executable yet: --json has all")
     lines += [f"  warning: {warned.summary}" for warned in plan.warnings if warned.table == table]
     for name in ("dml", "ddl", "yml"):
         old, new = getattr(node.old, name), getattr(node.texts, name)
@@ -170,7 +182,8 @@ def number_and_unit(text: str) -> str:
 
 
 def _offer_line(offer: StrategyOffer, *, chosen: bool) -> str:
-    mark = " (chosen)" if chosen else "" if offer.strategy in EXECUTABLE else " (not yet)"
+    marks = (["chosen"] if chosen else []) + ([] if offer.executable else ["not executable yet"])
+    mark = f" ({', '.join(marks)})" if marks else ""
     parts = [
         f"replays {number_and_unit(short_number(offer.replay_rows))} rows",
         f"ETA {number_and_unit(short_duration(offer.eta_s))}",

@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from core.changes.kinds import ChangeKind
-from core.model.actions import Action, StepKind
+from core.model.actions import EXECUTABLE, Action, StepKind
 from core.model.names import TableName
 from core.observed.deployment import Binding
 from core.plan.request import PlanRequest
 from core.project.revision import RevisionTexts
 
 PLAN_FORMAT = "headgate.plan/1"
-PLANNER_VERSION = "3"
+PLANNER_VERSION = "4"
 """Version of the planner; an agent refuses plans of another one."""
 
 
@@ -31,6 +31,11 @@ class StrategyOffer:
     reversible_until: str | None = None
     note: str = ""
     """What to know before it is chosen."""
+
+    @property
+    def executable(self) -> bool:
+        """Return whether an agent carries it out; the others are priced, and refused when they are chosen."""
+        return self.strategy in EXECUTABLE
 
 
 @dataclass(frozen=True, slots=True)

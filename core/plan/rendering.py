@@ -58,7 +58,7 @@ class ColumnWidths:
     why: int
 
 
-FIXED = 30
+FIXED = 25
 """Cells of LVL, the sign, REPLAY, ETA, UNDO, and the spaces between all columns but that before WHY."""
 
 TITLES = ("LVL", "TABLE", "CHANGE", "ACTION", "WHY", "REPLAY", "ETA", "UNDO")

@@ -138,12 +138,12 @@ def _refuse_under_pointers(situation: PlanningContext, found: DeleteDecision) ->
 
 
 def _warn_of_ways_back(situation: PlanningContext, table: TableName, found: DeleteDecision) -> None:
-    """Return which older versions, kept for a swap back, go with a table."""
+    """Return which older versions go with a table."""
     seen = situation.seen(table)
     never_served = {spare.version for spare in seen.spare}
     kept = [f"v{version}" for version in seen.kept if version not in never_served]
     if kept:
-        goes = "is kept to swap back to, and goes" if len(kept) == 1 else "are kept to swap back to, and go"
+        goes = "is an older version, and goes" if len(kept) == 1 else "are older versions, and go"
         found.warnings.append(PlanWarning(table, f"{', '.join(kept)} {goes} with it"))
 
 

@@ -4,6 +4,7 @@ from core.planning.context import PlanningContext
 from core.planning.decisions import DeployDecisions, DeployWalk
 from core.planning.downstream import decide_downstream
 from core.planning.left_behind import find_left_behind
+from core.planning.old_inputs import warn_of_old_inputs
 from core.planning.operator_choices import apply_start, refuse_unmet_choices, with_chosen_strategy
 from core.planning.requested_tables import decide_table
 from core.planning.scope import PlanScope
@@ -24,6 +25,7 @@ def decide_deploy(situation: PlanningContext, scope: PlanScope) -> DeployDecisio
     find_left_behind(walk)
     for table in sorted(found.by_table):
         decide_upstream(walk, table)
+    warn_of_old_inputs(walk)
     apply_start(walk)
     refuse_unmet_choices(walk)
     found.settle()

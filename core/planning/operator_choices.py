@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from core.changes.kinds import ChangeKind
-from core.model.actions import Action, Strategy
+from core.model.actions import EXECUTABLE, Action, Strategy
 from core.model.names import TableName
 from core.model.reasons import Reason
 from core.plan.request import EARLIEST, NOW, StrategyChoice
@@ -159,7 +159,7 @@ def _refuse_unmet(walk: DeployWalk, table: TableName, decision: TableDecision, c
     if not wrong and (not had or not same or (choice.strategy not in had and choice.strategy != EARLIEST)):
         wrong = why_not(situation, walk.scope, walk.found.by_table, table, choice.strategy) or _NOT_HERE
     if wrong:
-        words = ", ".join(word.replace("_", "-") for word in had)
+        words = ", ".join(word.replace("_", "-") for word in had if word in EXECUTABLE)
         walk.found.refuse(
             table,
             f"{choice.strategy.replace('_', '-')} is not for {table}: {wrong}",

@@ -19,6 +19,7 @@ from core.planning.orphan_versions import without_orphans
 from core.planning.outside_readers import outside_readers
 from core.planning.plan_body import PlanBody, delete_body, deploy_body
 from core.planning.scope import PlanScope, normal_request, resolve_scope
+from core.planning.strategy_prices import not_executable_warnings
 from core.policy.model import Policy
 from core.project.model import Project
 from core.project_files.parse_cache import ParseCache
@@ -76,6 +77,7 @@ def _sealed(situation: PlanningContext, scope: PlanScope, draft: PlanBody, polic
     found = {*scope.refusals, *draft.refusals, *verdicts.refusals}
     refusals = tuple(sorted(found, key=lambda r: (r.table, r.summary)))
     steps = () if refusals else tuple(draft.steps)
+    warnings = {*scope.warnings, *draft.warnings, *not_executable_warnings(draft.nodes)}
     behind = tuple(sorted(set(draft.left_behind), key=lambda left: (left.table, left.reads)))
     plan = Plan(
         hash="",
@@ -90,7 +92,7 @@ def _sealed(situation: PlanningContext, scope: PlanScope, draft: PlanBody, polic
         left_behind=behind,
         guards=verdicts.guards,
         refusals=refusals,
-        warnings=tuple(sorted({*scope.warnings, *draft.warnings}, key=lambda w: (w.table, w.summary))),
+        warnings=tuple(sorted(warnings, key=lambda w: (w.table, w.summary))),
         approvals=verdicts.approvals if steps else 0,
         readers=outside_readers(situation, draft.nodes),
         policy=policy.digest,

@@ -4,10 +4,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from core.changes.kinds import ChangeKind
 from core.model.actions import Action, StepKind, Strategy
-from core.model.names import TableName, physical_name, query_name
+from core.model.names import TableName, physical_name
 from core.observed.deployment import OrphanVersion
 from core.plan.model import PlanNode, Step
 from core.planning.retired_versions import RetiredVersion
+
+_UNREAD = "none needed: nothing reads it before the swap"
+_CANCEL = "headgate runs cancel, before the swap"
 
 
 class StepBuilder:
@@ -78,7 +81,7 @@ class StepBuilder:
             rebuilt[0].version,
             (self._caught_up[node.table, node.version] for node in rebuilt),
             why="every new version has caught up",
-            undo="swap back: the old versions are kept",
+            undo="plan the old text again: the old versions stay as tables, and no command points back to them",
             tables=tuple(node.table for node in rebuilt),
         )
 
@@ -92,7 +95,7 @@ class StepBuilder:
             old.version,
             (*after, *behind),
             why=why,
-            undo=f"start {query_name(old.table, old.version)} on its checkpoint, which stays",
+            undo="none: no command starts a version that does not serve; its table and checkpoint stay",
         )
         self._stopped.setdefault(old.table, []).append(n)
 
@@ -105,7 +108,7 @@ class StepBuilder:
             version,
             (*self._stopped.get(table, ()), *started, *((swap,) if swap else ())),
             why=f"{physical_name(table, version)} never served, and nothing reads it",
-            undo="move the files back until they are purged",
+            undo="none: its files are kept for some days, and no command takes them up again",
         )
 
     def delete(
@@ -126,7 +129,9 @@ class StepBuilder:
                     version,
                     behind,
                     why="it is deleted",
-                    undo=f"start {query_name(node.table, version)} on its checkpoint",
+                    undo=f"headgate start {node.table}, as long as its table is there"
+                    if version == node.from_version
+                    else "none: no command starts a version that does not serve",
                 )
                 stops.setdefault(node.table, []).append(n)
         pointers = {
@@ -136,7 +141,7 @@ class StepBuilder:
                 node.from_version,
                 stops[node.table],
                 why="batch readers must not meet a table that is going",
-                undo="create the pointer again",
+                undo="plan the table again: it is started anew",
             )
             for node in nodes
         }
@@ -148,7 +153,7 @@ class StepBuilder:
                     version,
                     (pointers[node.table], *stops[node.table]),
                     why=f"{physical_name(node.table, version)} and its checkpoint are set aside",
-                    undo="move the files back until they are purged",
+                    undo="plan the table again: it is started anew; the files are kept for some days",
                 )
 
     def _needs(self, node: PlanNode) -> tuple[int, ...]:
@@ -163,18 +168,18 @@ class StepBuilder:
 
     def _first(self, node: PlanNode) -> None:
         physical = physical_name(node.table, node.version)
-        create = self._create(node, why=f"{physical} and its checkpoint are new", undo="delete it")
-        self._point(node, self._start(node, create))
+        create = self._create(node, why=f"{physical} and its checkpoint are new", undo=f"headgate delete {node.table}")
+        self._point(node, self._start(node, create, undo=f"headgate stop {node.table}"))
 
     def _rebuild(self, node: PlanNode) -> None:
         beside = physical_name(node.table, node.from_version)
-        create = self._create(node, why=f"beside {beside}", undo="delete the new version")
-        self._catch_up(node, (self._start(node, create),))
+        create = self._create(node, why=f"beside {beside}", undo=_UNREAD)
+        self._catch_up(node, (self._start(node, create, undo=_CANCEL),))
 
     def _create(self, node: PlanNode, *, why: str, undo: str) -> int:
         return self.add(StepKind.CREATE, node.table, node.version, self._needs(node), why=why, undo=undo)
 
-    def _start(self, node: PlanNode, *after: int) -> int:
+    def _start(self, node: PlanNode, *after: int, undo: str) -> int:
         """Start a version that was created; from then on it may be read."""
         start = self.add(
             StepKind.START,
@@ -182,7 +187,7 @@ class StepBuilder:
             node.version,
             (*after, *self._needs(node)),
             why=node.reason,
-            undo=f"stop {query_name(node.table, node.version)}",
+            undo=undo,
         )
         self._ready[node.table, node.version] = start
         return start
@@ -202,9 +207,9 @@ class StepBuilder:
     def _chain(self, node: PlanNode) -> None:
         """Go on in a new version where the old one ends; the pointer serves both."""
         ended = physical_name(node.table, node.from_version)
-        create = self._create(node, why=f"takes what comes after {ended}", undo="delete the new version")
+        create = self._create(node, why=f"takes what comes after {ended}", undo=_UNREAD)
         stop = self._stop_before(node, "the new version begins where it ends")
-        start = self._start(node, create, stop)
+        start = self._start(node, create, stop, undo=_CANCEL)
         self._catch_up(node, (start,))
 
     def _stop_before(self, node: PlanNode, why: str) -> int:
@@ -214,7 +219,7 @@ class StepBuilder:
             node.from_version,
             (),
             why=why,
-            undo=f"start {query_name(node.table, node.from_version)} on its checkpoint, which stays",
+            undo=f"headgate runs cancel, then headgate start {node.table}: its checkpoint stays",
         )
         self._stopped.setdefault(node.table, []).append(n)
         return n
@@ -229,7 +234,7 @@ class StepBuilder:
                 node.version,
                 before,
                 why=f"{physical_name(node.table, node.version)} is there already",
-                undo=f"stop {query_name(node.table, node.version)}",
+                undo=_UNREAD,
             )
             self._ready[node.table, node.version] = resume
             before = (resume,)
@@ -288,14 +293,16 @@ class StepBuilder:
             node.version,
             before,
             why=node.reason,
-            undo=f"stop {query_name(node.table, node.version)}",
+            undo=f"headgate stop {node.table}",
         )
         self._ready[node.table, node.version] = resume
         if needs_pointer:
             self._point(node, resume)
 
     def _record(self, node: PlanNode, *, after: Iterable[int] = ()) -> int:
-        return self.add(StepKind.RECORD, node.table, node.version, after, why=node.reason, undo="record the old text")
+        return self.add(
+            StepKind.RECORD, node.table, node.version, after, why=node.reason, undo="plan the old text again"
+        )
 
     def _point(self, node: PlanNode, after: int) -> None:
         self.add(
@@ -304,6 +311,6 @@ class StepBuilder:
             node.version,
             (after,),
             why=f"batch readers find {node.table} by its pointer",
-            undo="drop or restore the pointer",
+            undo="none needed",
             tables=(node.table,),
         )

@@ -9,10 +9,11 @@ from datetime import UTC, datetime
 
 from core.changes.kinds import ChangeKind
 from core.model.actions import EXECUTABLE, Action, Strategy
+from core.model.errors import Refused
 from core.model.names import TableName
 from core.observed.deployment import Binding
 from core.observed.table_statistics import TableStatistics
-from core.plan.model import Plan, StrategyOffer
+from core.plan.model import Plan, PlanNode, PlanWarning, StrategyOffer
 from core.plan.request import NOW
 from core.planning.allowed_strategies import strategies_of
 from core.planning.context import PlanningContext
@@ -33,11 +34,12 @@ _UNKNOWN = TableStatistics()
 _UNDO: Mapping[str, tuple[str, str | None]] = {
     Strategy.FIRST: ("stop it", None),
     Strategy.IN_PLACE: ("plan the old text: it restarts on the same checkpoint", "any time"),
-    Strategy.SEAM: ("plan the old parent again", "the old version of the parent is deleted"),
+    Strategy.SEAM: ("plan the old text of the parent again", "what it reads is deleted"),
     Strategy.KEYED: ("none: rows that were written over stay so", None),
-    Strategy.CHAIN: ("swap back: what the new version took since is read again", "the old version is deleted"),
 }
-_SWAP_BACK = ("swap back to the old version", "the old version is deleted")
+_OLD_TEXT = ("plan the old text again: a new version reads everything once more", "what it reads is deleted")
+_SAME_TEXT = ("none: the text is the same, and no command points back to the old version", None)
+_FROM_EARLIEST = ("plan again from the earliest row", "what it reads is deleted")
 _CUT = ("table data from before",)
 _LOSES: Mapping[str, tuple[str, ...]] = {
     Strategy.CARRY_OVER: _CUT,
@@ -49,8 +51,30 @@ _LOSES: Mapping[str, tuple[str, ...]] = {
 
 def not_executable_yet(plan: Plan) -> tuple[tuple[TableName, str], ...]:
     """Name what no agent carries out yet: tables by name, each with its strategy, or with the other pool."""
+    return _not_executable(plan.nodes)
+
+
+def refuse_not_executable(plan: Plan) -> None:
+    """Raise Refused by name where a plan holds what no agent carries out yet."""
+    found = not_executable_yet(plan)
+    if found:
+        named = ", ".join(f"{what} of {table}" for table, what in found)
+        verb, them = ("is", "it") if len(found) == 1 else ("are", "them")
+        raise Refused(
+            f"not executable yet: {named} {verb} planned, this version does not carry {them} out",
+            remedy=f"plan again without {them}: by default every table comes by what is carried out",
+        )
+
+
+def not_executable_warnings(nodes: Iterable[PlanNode]) -> tuple[PlanWarning, ...]:
+    """Warn of what is planned and not carried out, for plans that nobody hands to an agent."""
+    words = "is not executable yet: it is planned only, and an agent refuses it"
+    return tuple(PlanWarning(table, f"{what} {words}") for table, what in _not_executable(nodes))
+
+
+def _not_executable(nodes: Iterable[PlanNode]) -> tuple[tuple[TableName, str], ...]:
     found = []
-    for node in plan.nodes:
+    for node in nodes:
         if node.strategy not in EXECUTABLE:
             found.append((node.table, node.strategy))
         elif node.action is Action.RESTART and node.change is ChangeKind.POOL:
@@ -94,6 +118,7 @@ class StrategyPrices:
         """Tables that will not hold what they hold now."""
         self._cut: set[TableName] = set()
         """Tables that lose rows from before: so does what is made anew from them."""
+        self._edited = _edited(situation, decisions)
 
     def of(self, table: TableName, bindings: tuple[Binding, ...]) -> PricedOffers | None:
         """Price every strategy that may be had for a table; None where nothing of it is begun, and outside of ours."""
@@ -134,23 +159,30 @@ class StrategyPrices:
 
     def _offer(self, of: _PricedStatement, strategy: str, note: str) -> StrategyOffer:
         rows, size = self._to_read(of, strategy)
-        undo, until = _UNDO.get(strategy, _SWAP_BACK)
         begins = of.decision.action is Action.START
-        if begins:
-            undo, until = _UNDO[Strategy.FIRST]
-        elif strategy == Strategy.IN_PLACE and of.decision.change.kind is ChangeKind.COLUMN_ADDED:
-            undo = f"{undo}; an added column stays"
+        loses = () if begins else self._loses(of, strategy)
+        undo, until = _UNDO[Strategy.FIRST] if begins else self._undo(of, strategy, loses)
         return StrategyOffer(
             str(strategy),
             replay_rows=rows,
             eta_s=self._eta_of(of, strategy, rows),
             replay_bytes=size,
             disk_bytes=self._disk(of, strategy),
-            loses=() if begins else self._loses(of, strategy),
+            loses=loses,
             undo=undo,
             reversible_until=until,
             note=note,
         )
+
+    def _undo(self, of: _PricedStatement, strategy: str, loses: tuple[str, ...]) -> tuple[str, str | None]:
+        """Return what an operator can do afterwards with a command that there is, and until when."""
+        if strategy in _UNDO:
+            undo, until = _UNDO[strategy]
+            added = strategy == Strategy.IN_PLACE and of.decision.change.kind is ChangeKind.COLUMN_ADDED
+            return f"{undo}; an added column stays" if added else undo, until
+        if of.table in self._edited:
+            return _OLD_TEXT
+        return _FROM_EARLIEST if loses == _CUT else _SAME_TEXT
 
     def _loses(self, of: _PricedStatement, strategy: str) -> tuple[str, ...]:
         if strategy == Strategy.EARLIEST and not self._cut.isdisjoint(binding.parent for binding in of.bindings):
@@ -203,6 +235,27 @@ class StrategyPrices:
     def _is_new(self, parent: TableName) -> bool:
         known = self._decisions.get(parent)
         return known is not None and known.makes_version and not self._situation.is_external(parent)
+
+
+def _edited(situation: PlanningContext, decisions: Mapping[TableName, TableDecision]) -> frozenset[TableName]:
+    """Return the tables with another text than before, and all that comes along because of them."""
+    brought: dict[TableName, list[TableName]] = {}
+    for table, decision in decisions.items():
+        for cause in decision.because_of:
+            brought.setdefault(cause, []).append(table)
+    waiting = [
+        table
+        for table in decisions
+        if situation.declared(table) is not None
+        and situation.is_deployed(table)
+        and situation.change(table).kind is not ChangeKind.NONE
+    ]
+    found = set(waiting)
+    while waiting:
+        new = [table for table in brought.get(waiting.pop(), ()) if table not in found]
+        found.update(new)
+        waiting.extend(new)
+    return frozenset(found)
 
 
 def _sum(numbers: Iterable[int | None]) -> int | None:

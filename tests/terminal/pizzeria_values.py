@@ -174,7 +174,7 @@ def sample_plan(protected: bool = False) -> Plan:
         ),
     )
     steps = tuple(
-        Step(n, do, TableName(table), version, after, "", "swap back")
+        Step(n, do, TableName(table), version, after, "", "plan the old text again")
         for n, (do, table, version, after) in enumerate(
             (
                 (StepKind.CREATE, "order_items", 2, ()),

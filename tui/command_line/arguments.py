@@ -170,12 +170,16 @@ def plan(parser: CommandParser) -> None:
         "--keep-table", action="store_true", help="statements only: no table is made, altered or swapped"
     )
     parser.add_argument(
-        "--from", dest="start", metavar="WHERE", help="begin to read at earliest, now, a time (UTC) or a position"
+        "--from",
+        dest="start",
+        metavar="WHERE",
+        help="begin to read at earliest; not executable yet: now, a time (UTC) or a position",
     )
     parser.add_argument(
         "--strategy", action="append", default=[], metavar="T=WORD[@AT]",
-        help="how one table comes to its new revision instead of the default: earliest, partial@TIME, fork, "
-        "seeded@POSITION, carry-over, keyed, chain or seam; may be repeated",
+        help="how one table comes to its new revision instead of the default: earliest or in-place; planned with "
+        "--offline and not executable yet: partial@TIME, fork, seeded@POSITION, carry-over, keyed, chain, seam; "
+        "may be repeated",
     )  # fmt: skip
     parser.add_argument("--observed", metavar="FILE", help="what is deployed, from a YAML or JSON file: works offline")
     parser.add_argument("--offline", action="store_true", help="compute only; do not hand it to the agent")

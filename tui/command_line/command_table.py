@@ -65,8 +65,8 @@ COMMAND_SPECS = (
                 "headgate plan fct_orders --save plan.json\nheadgate plan diff 7f3a 91bc\n"
                 "headgate plan --changed-since main --offline --markdown\n"
                 "headgate plan --list tables.txt --layer facts --dir pipelines/facts/sales\n"
-                "headgate plan fct_orders --rebuild --from 2026-01-31T06:00Z\n"
-                "headgate plan fct_orders --strategy fct_orders=partial@2026-01-31\n"
+                "headgate plan fct_orders --rebuild --from 2026-01-31T06:00Z --offline\n"
+                "headgate plan fct_orders --strategy fct_orders=earliest\n"
                 "headgate plan --all --keep-table\n"
                 "headgate plan delete --pipeline fct_orders", "plan:plan", arguments.plan),
     CommandSpec("export", CHANGE, "Write what is deployed, for plans that are computed elsewhere.",

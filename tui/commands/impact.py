@@ -17,11 +17,10 @@ from tui.services import planner_input
 def impact(context: CommandContext) -> int:
     """Answer for a table, or for one of its columns; the answers are what plans of the same requests decide."""
     args, voice = context.args, context.voice
-    known = (
-        planner_input.planner_input_from_file(args.observed, context.place.environment)
-        if args.observed
-        else _known(context)
-    )
+    said = planner_input.read_observed(args.observed, context.place.environment) if args.observed else None
+    known = said.known if said else _known(context)
+    if said:
+        context.operations.refuse_impossible(said, context.operations.declared().project, known)
     children = parse_children(args.children) if args.children is not None else ""
     found = context.operations.impact(args.column, known, children=children)
     commands = {

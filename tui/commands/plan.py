@@ -65,12 +65,15 @@ def _plan(context: CommandContext) -> int:
         # Here and not on the way to the agent, so that the plan made first is the one that is handed over.
         request = plan_submission.with_nonce(request)
     environment = context.place.environment
-    known = planner_input.planner_input_from_file(args.observed, environment) if args.observed else _known(context)
+    said = planner_input.read_observed(args.observed, environment) if args.observed else None
+    known = said.known if said else _known(context)
     if asked.since and args.observed:
         from core.project_files.git_comparison import with_texts_of_commit
 
         known = replace(known, observed=with_texts_of_commit(asked.since, known.observed))
     refuse_unknown(declared.project, known.observed, request, asked.places)
+    if said:
+        operations.refuse_impossible(said, declared.project, known)
     found = operations.compute_over(declared.project, known, request)
     submitted: SubmittedPlan | None = None
     if not (offline or found.refusals or found.empty):

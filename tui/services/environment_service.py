@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from core.reports.impact import Impact
     from core.reports.inventory import InventoryEntry
     from tui.project_folder.project_reader import ProjectDeclaration
+    from tui.services.planner_input import ObservedDocument
 
 
 class EnvironmentService:
@@ -173,6 +174,10 @@ class EnvironmentService:
         found = planning.compute(project, self.place.environment, known, request, self._projects.facts)
         self._projects.save_facts()
         return found
+
+    def refuse_impossible(self, said: "ObservedDocument", project: "Project", known: "PlannerInput") -> None:
+        """Raise InvalidProject with all that a document says and that cannot be in this project."""
+        planner_input.refuse_impossible(said, project, self.place.environment, known.observed, self._projects.facts)
 
     # Acting: over the agent's socket. All raise AgentUnreachable, TryAgain, VersionMismatch and what the agent refuses.
 

@@ -101,6 +101,7 @@ def submit(
     planned unconfirmed: planning never fails by Spark. `first` is a plan of this very request that was made just now.
     """
     from core.plan.codec import plan_as_json
+    from core.planning.strategy_prices import refuse_not_executable
 
     if agent_process.is_listening(client):
         wait_until_statements_observed(place, reader, _silent)
@@ -114,6 +115,7 @@ def submit(
         return found
 
     plan, unanswered = first if first is not None and first.request == wanted else planned(), ""
+    refuse_not_executable(plan)
     if asking_s > 0:
         replayed, asks = _read_again(plan), any(node.for_spark for node in plan.nodes)
         if replayed:

@@ -1,8 +1,11 @@
 """What a plan is computed from: observed from the ledger once the agent has looked, or read from a document."""
 
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from core.model.errors import TryAgain
+from core.model.errors import InvalidProject, TryAgain
 from core.model.names import TableName
 from core.model.states import State, WantedState
 from core.observed.deployment import ObservedDeployment
@@ -12,6 +15,10 @@ from state.ledger import LedgerReader
 from tui.agent_client.agent_process import ProgressCallback, WaitProgress
 from tui.project_folder.environment_selection import SelectedEnvironment
 from tui.project_folder.user_named_files import read_text
+
+if TYPE_CHECKING:
+    from core.project.model import Project
+    from core.project_files.parse_cache import ParseCache
 
 OBSERVED_S = 20.0
 """A first round takes a second or two once the pool answers."""
@@ -67,9 +74,47 @@ def wait_until_statements_observed(
         time.sleep(0.1)
 
 
+@dataclass(frozen=True, slots=True)
+class ObservedDocument:
+    """An `--observed` file that was read: it may be a pipe, which is read once."""
+
+    path: str
+    text: str
+    known: PlannerInput
+
+
 def planner_input_from_file(path: str, environment: str) -> PlannerInput:
     """Read an `--observed` file (YAML or JSON); raises UsageError, InvalidProject with all Problems."""
+    return read_observed(path, environment).known
+
+
+def read_observed(path: str, environment: str) -> ObservedDocument:
+    """Read an `--observed` file with its text; raises UsageError, InvalidProject with all Problems."""
     from core.observed.document import planner_input_from_text
 
     text = read_text(path, path, most_mb=_MOST_OBSERVED_MB, remedy="give a YAML or JSON file")
-    return planner_input_from_text(text, path, environment)
+    return ObservedDocument(path, text, planner_input_from_text(text, path, environment))
+
+
+def refuse_impossible(
+    said: ObservedDocument,
+    project: "Project",
+    environment: str,
+    observed: Mapping[TableName, ObservedDeployment],
+    facts: "ParseCache",
+) -> None:
+    """Raise InvalidProject with a Problem, and its line, for all that is observed and cannot be.
+
+    `observed` is what the document says, with the texts that a git commit adds to it.
+    """
+    from core.observed.document import places_in_text
+    from core.planning.observed_world import impossible_observations, with_places
+
+    found = impossible_observations(project, project.environments[environment], observed, facts)
+    if found:
+        placed = with_places(found, places_in_text(said.text, said.path))
+        raise InvalidProject(
+            f"the observed document describes what cannot be: {placed[0].summary}",
+            remedy=placed[0].remedy,
+            problems=tuple(problem.as_json() for problem in placed),
+        )

@@ -18,7 +18,7 @@ from core.plan.preconditions import moved_since
 from core.plan.request import PlanRequest
 from core.planning.planner import make_plan
 from core.planning.scope import normal_request
-from core.planning.strategy_prices import not_executable_yet
+from core.planning.strategy_prices import refuse_not_executable
 from core.policy.freeze_windows import frozen_until
 from core.policy.model import Policy
 from core.project.model import Project
@@ -69,6 +69,7 @@ class SubmittedPlans:
         if plan.refusals:
             first = plan.refusals[0]
             raise Refused(f"{first.table}: {first.summary}" if first.table else first.summary, remedy=first.remedy)
+        refuse_not_executable(plan)
         return self._keep(caller, plan, args, made_at)
 
     def approve(self, caller: Caller, args: Mapping[str, Any], confirm: str) -> dict[str, Any]:
@@ -102,7 +103,7 @@ class SubmittedPlans:
         policy = self._policy() or self._world.ground.environment.policy
         if until := frozen_until(policy.freeze, now):
             raise Refused(f"{plan.environment} is {until}: nothing is applied", remedy="apply it afterwards")
-        refuse_not_yet(plan)
+        refuse_not_executable(plan)
         self._refuse_unapproved(row, plan)
         self._refuse_stale(plan)
         require_confirmation(confirmation_for_plan(plan), confirm)
@@ -267,15 +268,6 @@ def refuse_other_planner(planner: str) -> None:
     """Refuse a plan of another version of the planner: what its words mean may have changed."""
     if planner != PLANNER_VERSION:
         raise Refused(f"planned by {planner}, this agent is {PLANNER_VERSION}", remedy="plan again")
-
-
-def refuse_not_yet(plan: Plan) -> None:
-    """Refuse by name what is planned and not carried out."""
-    for table, what in not_executable_yet(plan):
-        raise Refused(
-            f"not yet: {what} of {table} is planned, this version does not carry it out",
-            remedy="plan again with a strategy that is carried out: headgate review shows the offers",
-        )
 
 
 def refuse_continued(row: RunRow) -> None:

@@ -31,7 +31,7 @@ def one() -> Plan:
     found = plan(declared, running(declared), "a", rebuild=True)
     nodes = tuple(
         replace(
-            node, offers=(StrategyOffer("earliest", 81, 840.0, 5, 6, ("offsets",), "swap back", "then", "all of it"),)
+            node, offers=(StrategyOffer("earliest", 81, 840.0, 5, 6, ("offsets",), "plan again", "then", "all of it"),)
         )
         if node.action is Action.REBUILD
         else node

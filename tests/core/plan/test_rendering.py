@@ -11,7 +11,16 @@ from core.model.actions import Action, StepKind
 from core.model.names import TableName as T
 from core.model.reasons import Reason
 from core.observed.deployment import ObservedDeployment
-from core.plan.descriptions import change_words, eta_words, loss_words, node_why, offer_lines, replay_words, step_words
+from core.plan.descriptions import (
+    change_words,
+    eta_words,
+    loss_words,
+    node_why,
+    offer_lines,
+    replay_words,
+    step_words,
+    undo_words,
+)
 from core.plan.model import (
     Guard,
     LeftBehind,
@@ -31,6 +40,7 @@ from core.project.revision import RevisionTexts
 from core.project_files.loader import read_project
 from tests.core.project_files.test_loader import MANIFEST, ddl, texts
 from tests.support.domain_builders import plan, project, running, table
+from tui.command_line.command_table import SPEC_BY_NAME
 
 OLD = "SELECT id FROM STREAM src"
 
@@ -80,6 +90,7 @@ def test_why_gives_reason_evidence_and_diff() -> None:
         "  not confirmed by Spark",
         "  undo until: any time",
         *(f"  offer {line}" for line in offer_lines(next(node for node in found.nodes if node.table == "a"))),
+        "  2 more offers not executable yet: --json has all",
         "  dml.a",
         "  @@ -1,2 +1,2 @@",
         "   INSERT INTO a",
@@ -189,11 +200,13 @@ def everything() -> Plan:
         node("src_orders", Action.KEEP, reason=Reason.LANDS, version=0, from_version=0),
         node("int_orders", rebuild, level=1, version=4, change=ChangeKind.CHANGE_BEFORE_STATE,
              evidence=("pre: + status <> 'void'",), replay_rows=81_000_000, eta_s=870.0, strategy="earliest",
-             reason=Reason.STATE_CHANGED),
+             reason=Reason.STATE_CHANGED,
+             reversible_until="what it reads is deleted"),
         node("int_refunds", Action.RECORD, level=1, change=ChangeKind.COMMENT_OR_FORMAT,
              evidence=("same meaning, confirmed by Spark",)),
         node("fct_order", rebuild, level=2, from_version=7, version=8, stateful=True, reason=Reason.PARENT_REBUILT,
-             because_of=(T("int_orders"),), replay_rows=None, eta_s=None, strategy="earliest"),
+             because_of=(T("int_orders"),), replay_rows=None, eta_s=None, strategy="earliest",
+             reversible_until="what it reads is deleted"),
         node("crm_visits", Action.DELETE, level=2, change=None, reason=Reason.DELETED, loses=("table data", "offsets"),
              reversible_until="7 days after the run"),
     )  # fmt: skip
@@ -260,8 +273,8 @@ def test_what_is_not_known_is_told_from_what_is_nothing(parts: dict[str, Any], r
         ({"action": Action.KEEP}, ""),
         ({"action": Action.DELETE, "loses": ("table data",), "reversible_until": "7 days after the run"},
          "table data; files and checkpoint are kept until 7 days after the run"),
-        ({"action": Action.REBUILD, "loses": ("state",), "reversible_until": "the old version is deleted"},
-         "state; undone until the old version is deleted"),
+        ({"action": Action.REBUILD, "loses": ("state",), "reversible_until": "what it reads is deleted"},
+         "state; undone until what it reads is deleted"),
         ({"action": Action.REBUILD, "loses": ("state", "offsets")}, "state, offsets; for good"),
     ],
 )  # fmt: skip
@@ -271,14 +284,46 @@ def test_a_loss_says_until_when_it_can_be_undone(parts: dict[str, Any], words: s
 
 def test_an_offer_has_its_price_and_says_whether_it_is_carried_out() -> None:
     offers = (
-        StrategyOffer("earliest", 81_000_000, 870.0, 5, 3_100_000_000, (), "swap back", "the old version is deleted"),
+        StrategyOffer("earliest", 81_000_000, 870.0, 5, 3_100_000_000, (), "plan again", "what it reads is deleted"),
         StrategyOffer(
-            "carry_over", None, None, None, None, ("table data from before",), "swap back", None, "no old rows"
+            "carry_over", None, None, None, None, ("table data from before",), "plan again", None, "no old rows"
         ),
     )
-    assert offer_lines(node("a", Action.REBUILD, strategy="earliest", offers=offers)) == (
+    seen = node("a", Action.REBUILD, strategy="earliest", offers=offers)
+    earliest = (
         "earliest (chosen): replays 81 M rows; ETA 14 m; disk 3.1 GB; loses nothing; "
-        "undo: swap back, until the old version is deleted",
-        "carry_over (not yet): replays ? rows; ETA ?; disk ?; loses table data from before; undo: swap back; "
-        "no old rows",
+        "undo: plan again, until what it reads is deleted"
     )
+    carried = "replays ? rows; ETA ?; disk ?; loses table data from before; undo: plan again; no old rows"
+    assert offer_lines(seen, every=True) == (earliest, f"carry_over (not executable yet): {carried}")
+    assert offer_lines(seen) == (earliest,)
+    assert offer_lines(replace(seen, strategy="carry_over"))[1:] == (
+        f"carry_over (chosen, not executable yet): {carried}",
+    )
+
+
+def test_the_reasons_of_a_table_count_the_offers_that_are_not_carried_out_yet() -> None:
+    offers = (StrategyOffer("earliest"), StrategyOffer("seam"), StrategyOffer("chain"))
+    seen = node("a", Action.REBUILD, strategy="earliest", offers=offers)
+    told = node_why(replace(everything(), nodes=(seen,)), T("a"))
+    assert "  2 more offers not executable yet: --json has all" in told
+    assert not any("seam" in line or "chain" in line for line in told)
+
+
+@pytest.mark.parametrize(
+    ("parts", "word"),
+    [
+        ({"action": Action.REBUILD, "reversible_until": "what it reads is deleted"}, "plan"),
+        ({"action": Action.REBUILD}, "none"),
+        ({"action": Action.START}, "stop"),
+        ({"action": Action.START, "version": 0}, "none"),
+        ({"action": Action.RESUME}, "stop"),
+        ({"action": Action.RESTART}, "plan"),
+        ({"action": Action.RECORD}, "plan"),
+        ({"action": Action.DELETE}, "plan"),
+        ({"action": Action.KEEP}, "-"),
+    ],
+)
+def test_the_way_back_is_a_command_that_there_is(parts: dict[str, Any], word: str) -> None:
+    assert undo_words(node("a", **parts)) == word
+    assert word in ("-", "none") or word in SPEC_BY_NAME

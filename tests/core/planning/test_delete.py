@@ -193,7 +193,7 @@ def test_older_versions_that_go_with_a_table_are_told() -> None:
         SHOP.tables[T("sink")], version=4, kept=(2, 3, 5), spare=(OrphanVersion(5, "r"),), bindings={"b": 1}
     )
     found = delete("sink", observed=running(SHOP) | {T("sink"): sink})
-    assert said(found) == ["sink v2, v3 are kept to swap back to, and go with it"]
+    assert said(found) == ["sink v2, v3 are older versions, and go with it"]
 
 
 def test_a_deleted_table_that_is_no_longer_declared_goes_with_a_pipeline() -> None:

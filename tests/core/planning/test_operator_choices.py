@@ -110,8 +110,7 @@ def test_less_is_refused_where_the_table_would_be_wrong(
 def test_a_reader_of_what_is_made_anew_cannot_stay_on_its_checkpoint() -> None:
     found = planned(declared(), "a", rebuild=True, choose="c=in-place")
     assert words(found) == [
-        "in-place is not for c: its positions mean nothing in a parent that is re-created. "
-        "it may be earliest, partial, seam"
+        "in-place is not for c: its positions mean nothing in a parent that is re-created. it may be earliest"
     ]
 
 
@@ -161,13 +160,13 @@ def test_a_seam_keeps_the_readers_table_and_what_reads_that() -> None:
 )
 def test_a_seam_is_refused(edits: dict[str, str], chosen: str, why: str) -> None:
     found = planned(declared(**edits), "a", rebuild=True, choose=chosen)
-    assert words(found)[0].startswith(f"seam is not for {chosen[0]}: {why}. it may be earliest, partial")
+    assert words(found)[0].startswith(f"seam is not for {chosen[0]}: {why}. it may be earliest")
     assert found.empty
 
 
 def test_a_seam_without_a_parent_that_is_made_anew_is_refused() -> None:
     assert words(planned(declared(c=f"{TEXTS['c'][1]} WHERE m > 1"), "c", choose="c=seam")) == [
-        "seam is not for c: no parent of it is re-created. it may be in-place, earliest, partial, seeded, carry-over"
+        "seam is not for c: no parent of it is re-created. it may be in-place, earliest"
     ]
 
 
@@ -214,7 +213,7 @@ def test_a_part_begins_at_the_start_of_a_window(at: str, begins: str, evidence: 
 def test_a_strategy_that_cannot_be_had_is_refused_with_those_that_can(chosen: str, why: str) -> None:
     found = planned(declared(b=MIN), "b", choose=chosen)
     strategy = chosen[2:].partition("@")[0]
-    assert words(found) == [f"{strategy} is not for b: {why}. it may be earliest, partial, seeded, in-place"]
+    assert words(found) == [f"{strategy} is not for b: {why}. it may be earliest, in-place"]
     assert found.empty
 
 
@@ -288,7 +287,7 @@ def test_where_from_and_a_strategy_differ_it_is_told_which_counts(start: str, ch
 def test_a_time_to_begin_at_needs_an_event_time() -> None:
     assert words(planned(declared(c=MORE_SOURCES), "c", start="2026-01-02T00:00:00Z")) == [
         "partial is not for c: nothing tells its event time: no watermark, no window, no single timestamp. "
-        "it may be earliest, seeded"
+        "it may be earliest"
     ]
 
 

@@ -7,11 +7,12 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from core.model.errors import Refused
 from core.model.names import TableName as T
 from core.observed.table_statistics import TableStatistics
 from core.plan.model import StrategyOffer
 from core.plan.request import PlanRequest, StrategyChoice
-from core.planning.strategy_prices import not_executable_yet
+from core.planning.strategy_prices import not_executable_yet, refuse_not_executable
 from core.project.model import Settings
 from tests.support.domain_builders import deployed, plan, project, running, table
 from tests.support.priced_project import TEXTS, declared, measured, node_of, observed, offered, planned, words
@@ -67,9 +68,34 @@ def test_a_rebuild_reads_what_its_parents_hold_and_is_done_after_the_slowest_of_
     assert (b.replay_rows, b.replay_bytes, b.eta_s) == (800, 40_000, 10.0 + 800 / 50)
     assert (c.replay_rows, c.replay_bytes, c.eta_s) == (80, 4_000, 10.0 + 800 / 50 + 80 / 20)
     assert offered(found, "b")["earliest"].disk_bytes == 4_000 + 512
-    assert offered(found, "a")["earliest"] == StrategyOffer(
-        "earliest", 1_000, 10.0, 50_000, 40_000, (), "swap back to the old version", "the old version is deleted"
-    )
+    same = "none: the text is the same, and no command points back to the old version"
+    assert offered(found, "a")["earliest"] == StrategyOffer("earliest", 1_000, 10.0, 50_000, 40_000, (), same)
+
+
+def test_a_rebuild_is_undone_by_planning_the_old_text_where_there_is_another_one() -> None:
+    found = planned(declared(b=HAVING), "b", choose="b=earliest")
+    again = "plan the old text again: a new version reads everything once more"
+    for name in "bc":
+        offer = offered(found, name)["earliest"]
+        assert (offer.undo, offer.reversible_until) == (again, "what it reads is deleted")
+
+
+def test_no_step_names_a_way_back_that_no_command_goes() -> None:
+    for found in (planned(declared(b=HAVING), "b", choose="b=earliest"), planned(declared(), "a", world={})):
+        for step in found.steps:
+            assert step.undo.startswith(("none", "plan ", "headgate ")), step
+
+
+def test_a_strategy_that_no_agent_carries_out_is_warned_of_and_is_in_no_remedy() -> None:
+    found = planned(declared(), "c", choose="c=carry-over", rebuild=True)
+    assert [(w.table, w.summary) for w in found.warnings] == [
+        ("c", "carry_over is not executable yet: it is planned only, and an agent refuses it")
+    ]
+    refused = planned(declared(), "a", choose="a=chain", rebuild=True).refusals
+    assert [r.remedy for r in refused] == ["it may be earliest"]
+    with pytest.raises(Refused, match="not executable yet: carry_over of c is planned, this version does not carry"):
+        refuse_not_executable(found)
+    refuse_not_executable(planned(declared(), "c", rebuild=True))
 
 
 @pytest.mark.parametrize(
@@ -220,8 +246,7 @@ def test_a_table_with_a_reader_out_of_reach_is_not_chained() -> None:
     world[T("crm")] = deployed(made.tables[T("crm")])
     assert "chain" not in offered(planned(made, "c", world=world), "c")
     assert words(planned(made, "c", choose="c=chain", world=world)) == [
-        "chain is not for c: crm would be left behind on a version that ends. "
-        "it may be earliest, partial, seeded, carry-over"
+        "chain is not for c: crm would be left behind on a version that ends. it may be earliest"
     ]
 
 

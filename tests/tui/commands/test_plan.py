@@ -81,6 +81,33 @@ def test_an_observed_file_that_is_wrong_is_usage(
     assert "running" in capsys.readouterr().err
 
 
+IMPOSSIBLE = """
+tables:
+  landed: running
+  b:
+    state: running
+  a:
+    state: absent
+    pointer: a__v1
+"""
+
+
+@pytest.mark.parametrize("command", [["plan", "b"], ["impact", "b"]])
+def test_a_world_that_cannot_be_is_not_planned_over(
+    command: list[str], folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = str(tmp_path / "impossible.yml")
+    Path(path).write_text(IMPOSSIBLE)
+    found = written([*command, "--observed", path], capsys, code=2)
+    assert [(each["file"], each["line"], each["summary"]) for each in found["problems"]] == [
+        (path, 4, "b is running and reads a, which was never deployed"),
+        (path, 8, "a is absent and has pointer"),
+    ]
+    assert found["problems"][0]["remedy"] == (
+        "list a with its state, or {state: absent, highest_version: 1} where it was deleted"
+    )
+
+
 def test_a_plan_is_handed_to_an_agent_with_the_texts_that_it_was_computed_from(
     ledger: Any, agent: Any, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -90,6 +117,34 @@ def test_a_plan_is_handed_to_an_agent_with_the_texts_that_it_was_computed_from(
     assert request["args"]["hash"] == found["hash"]
     assert request["args"]["texts"]["headgate.yml"] == (folder / "headgate.yml").read_text()
     assert found["submitted"]["confirm"] == "2"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"), [(["--from", "now"], "seeded of b is"), (["--strategy", "b=seeded@now"], "seeded of b is")]
+)
+def test_what_no_agent_carries_out_yet_is_refused_before_anything_is_asked_of_the_agent(
+    words: list[str], said: str, ledger: Any, agent: Any, deployed: Callable[..., Any], capsys: Any
+) -> None:
+    agent.script["submit_plan"] = {"confirm": "2"}
+    ledger.put_deployment(deployed("a"))
+    assert exit_codes.run_command_line(["plan", "b", *words]) == 3
+    assert f"not executable yet: {said} planned, this version does not carry it out" in capsys.readouterr().err
+    assert agent.heard == []
+
+
+def test_offline_it_is_planned_and_the_plan_says_so(
+    folder: Path, running: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["plan", "b", "--rebuild", "--strategy", "b=carry-over", "--observed", running]
+    found = written(words, capsys)
+    assert {
+        "table": "b",
+        "summary": "carry_over is not executable yet: it is planned only, and an agent refuses it",
+    } in (found["warnings"])
+    (node,) = [node for node in found["nodes"] if node["table"] == "b"]
+    assert {offer["strategy"]: offer["executable"] for offer in node["offers"]} == {
+        "carry_over": False, "earliest": True, "seeded": False,
+    }  # fmt: skip
 
 
 def test_a_plan_that_the_agent_finds_stale_is_computed_again(ledger: Any, agent: Any) -> None:

@@ -149,16 +149,24 @@ def why(node: PlanNode, width: int, glyphs: Glyphs, *, full: bool) -> tuple[Line
         lines.append(line(("   less severe than the default: it needs an approval", Tone.CHANGING)))
     if node.loses:
         lines.extend(wrap(f"LOSES {loss_words(node)}", width - 4, Tone.BAD, "   "))
-    offers = offer_lines(node)
+    offers = offer_lines(node, every=full)
     for offer in offers if full else offers[:1]:
-        lines.extend(wrap(f"OFFER {offer}", width - 4, Tone.PLAIN if "(chosen)" in offer else Tone.DIM, "   "))
-    if len(offers) > 1 and not full:
+        lines.extend(wrap(f"OFFER {offer}", width - 4, Tone.PLAIN if "(chosen" in offer else Tone.DIM, "   "))
+    if words := "" if full else _more_offers(node, len(offers)):
         # In 24 lines they would stand before what is left behind and the verdicts.
-        lines.append(line((f"   {counted(len(offers) - 1, 'more offer')}: enter", Tone.DIM)))
+        lines.append(line((f"   {words}: enter", Tone.DIM)))
     if node.bindings and node.action is not Action.DELETE:
         reads = ", ".join(f"{one.parent}{f'__v{one.version}' if one.version else ''}" for one in node.bindings)
         lines.extend(wrap(f"reads {reads}", width - 4, Tone.DIM, "   "))
     return tuple(lines)
+
+
+def _more_offers(node: PlanNode, executable: int) -> str:
+    """Count the offers besides the first, those that no agent carries out yet apart."""
+    more, later = executable - 1, len(node.offers) - executable
+    words = [counted(more, "more offer")] if more > 0 else []
+    words += [f"{counted(later, 'offer')} not executable yet"] if later else []
+    return ", ".join(words)
 
 
 def rest(plan: Plan, width: int, glyphs: Glyphs) -> tuple[Line, ...]:
