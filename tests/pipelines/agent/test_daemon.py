@@ -62,16 +62,16 @@ def test_an_agent_whose_home_is_taken_away_ends_with_its_pool(
         serving = threading.Thread(target=agent.serve)
         serving.start()
         try:
-            assert agent._keeper.kept.wait(20)  # type: ignore[attr-defined]  # The double's.
+            assert agent._keeper.kept.wait(60)  # type: ignore[attr-defined]  # The double's.
             assert serving.is_alive() and Keeper.ended == 0
             if another_came:
                 os.unlink(places.socket)
                 theirs = socket.socket(socket.AF_UNIX)
                 theirs.bind(places.socket)
             shutil.rmtree(home)
-            serving.join(30)
+            serving.join(60)
             assert not serving.is_alive() and Keeper.ended == 1
         finally:
             agent.end(pool=False)
-            serving.join(30)
+            serving.join(60)
     assert not home.exists() and os.path.exists(places.socket) is another_came
