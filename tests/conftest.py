@@ -2,19 +2,22 @@
 
 import fcntl
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from sqlite3 import Connection
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 from core.project.model import Pool
 from pipelines.local_pool.connect_server import LocalPool
 from pipelines.spark.session import Session
+from state import ledger
 
 # The same examples on every machine, and no clock: a busy machine is not a failure.
 settings.register_profile("headgate", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("long", settings.get_profile("headgate"), max_examples=2_000)
+settings.register_profile("drill", settings.get_profile("headgate"), max_examples=500)
+settings.register_profile("long", settings.get_profile("headgate"), max_examples=10_000)
 settings.load_profile("headgate")
 
 SERVER = Pool(cores=2, memory="1g")
@@ -27,7 +30,11 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return 0 if config.option.file_or_dir else 2
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if is_hypothesis_test(getattr(item, "function", None)):
+            item.add_marker("generated")
     items.sort(key=lambda item: not any(item.get_closest_marker(name) for name in FIRST))
 
 
@@ -40,6 +47,24 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 def _server_home(run: Path) -> Path:
     return run / "spark-server"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_power_cut() -> Iterator[None]:
+    """Let ledgers of this process write without waiting for the disk: what is killed here is a process at most."""
+
+    def unsynced(prepare: Callable[[Connection], None]) -> Callable[[Connection], None]:
+        def prepared(connection: Connection) -> None:
+            connection.execute("PRAGMA synchronous = OFF")
+            prepare(connection)
+            connection.execute("PRAGMA synchronous = OFF")
+
+        return prepared
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("migrate", "_prepare"):
+            patch.setattr(ledger, name, unsynced(getattr(ledger, name)))
+        yield
 
 
 @pytest.fixture(scope="session")
