@@ -130,6 +130,7 @@ def test_a_connection_without_the_token_is_refused(pool: LocalPool, token: str) 
 
 
 @pytest.mark.spark
+@pytest.mark.drill
 def test_a_server_that_is_frozen_killed_and_started_again(tmp_path: Path) -> None:
     """One server for three failures, because each start costs ten seconds."""
     pool = LocalPool(tmp_path, Pool(cores=1, memory="600m"))
