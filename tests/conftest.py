@@ -1,33 +1,85 @@
-"""One Spark Connect server for the whole run, started when the first test asks for it and ended by its process id."""
+"""One Spark Connect server for the whole run, whoever asks first starts it; two workers when all tests are run."""
 
+import fcntl
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from sqlite3 import Connection
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 from core.project.model import Pool
 from pipelines.local_pool.connect_server import LocalPool
 from pipelines.spark.session import Session
+from state import ledger
 
 # The same examples on every machine, and no clock: a busy machine is not a failure.
 settings.register_profile("headgate", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("long", settings.get_profile("headgate"), max_examples=2_000)
+settings.register_profile("drill", settings.get_profile("headgate"), max_examples=500)
+settings.register_profile("long", settings.get_profile("headgate"), max_examples=10_000)
 settings.load_profile("headgate")
+
+SERVER = Pool(cores=2, memory="1g")
+FIRST = ("spark", "terminal")
+"""Marks of files that wait more than they compute, and so go well beside others: they begin the run."""
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Return two workers for a whole set, none for files that are named: each collects all tests for itself."""
+    return 0 if config.option.file_or_dir else 2
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if is_hypothesis_test(getattr(item, "function", None)):
+            item.add_marker("generated")
+    items.sort(key=lambda item: not any(item.get_closest_marker(name) for name in FIRST))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """End the run's server, in the process that started the workers and after they have ended."""
+    if not hasattr(session.config, "workerinput"):
+        LocalPool(_server_home(session.config._tmp_path_factory.getbasetemp()), SERVER).end()
+
+
+def _server_home(run: Path) -> Path:
+    return run / "spark-server"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_power_cut() -> Iterator[None]:
+    """Let ledgers of this process write without waiting for the disk: what is killed here is a process at most."""
+
+    def unsynced(prepare: Callable[[Connection], None]) -> Callable[[Connection], None]:
+        def prepared(connection: Connection) -> None:
+            connection.execute("PRAGMA synchronous = OFF")
+            prepare(connection)
+            connection.execute("PRAGMA synchronous = OFF")
+
+        return prepared
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("migrate", "_prepare"):
+            patch.setattr(ledger, name, unsynced(getattr(ledger, name)))
+        yield
 
 
 @pytest.fixture(scope="session")
-def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalPool]:
-    """A running local pool in a home of its own."""
-    home: Path = tmp_path_factory.mktemp("pool-home")
-    pool = LocalPool(home, Pool(cores=2, memory="1g"))
-    pool.start()
-    try:
-        pool.ready()
-        yield pool
-    finally:
-        pool.end()
+def pool(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> LocalPool:
+    """The run's server, which every worker finds in one home; it ends with the run, not with a worker."""
+    base = tmp_path_factory.getbasetemp()
+    # A worker's folder lies in the folder of the run.
+    home = _server_home(base.parent if hasattr(pytestconfig, "workerinput") else base)
+    home.mkdir(exist_ok=True)
+    pool = LocalPool(home, SERVER)
+    with open(home / "starting", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        pool.start()
+    pool.ready()
+    return pool
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from tiny_project import DML, Tiny, alive, tiny_that_runs, until
 from state.migrations import SCHEMA_VERSION
 from tui.agent_client.socket_client import AgentClient
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.drill]
 
 
 @pytest.fixture(scope="module")

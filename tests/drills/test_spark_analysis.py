@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tiny_project import DML, Tiny, tiny_that_runs, until
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.drill]
 
 
 @pytest.fixture(scope="module")

@@ -112,13 +112,13 @@ def test_locked_ledger_refuses_a_write_after_its_patience_and_still_reads(ledger
 
 
 def test_reading_does_not_wait_for_a_thread_that_waits_to_write(path: Path, facts: EnvironmentRow) -> None:
-    with create_or_open(path, facts, busy_s=30.0) as ledger:
+    with create_or_open(path, facts, busy_s=120.0) as ledger:
         waiting = threading.Thread(target=ledger.heartbeat, args=(3.0,))
         with held(path):
             waiting.start()
             read = threading.Thread(target=ledger.deployments)
             read.start()
-            read.join(timeout=5)
+            read.join(timeout=60)
             assert not read.is_alive() and waiting.is_alive()
         waiting.join()
         assert ledger.facts().agent_seen_at == 3.0

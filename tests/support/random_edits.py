@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
-from random_sql import DDL_TYPES, FIXED, GROWING, SHAPE, fresh, query
+from random_sql import fresh, query
+from random_values import DDL_TYPES, FIXED, GROWING, SHAPE
 from revision_pairs import YML, Edit
 from sql_tree import Node, nodes, smaller
+from text_rewrites import EVERYWHERE, OTHER, SAME, Rewrite, Rule, cased, moved, renamed, substituted
 
 from core.changes.classification import classify
 from core.model.actions import Action
@@ -21,7 +23,6 @@ from core.project.revision import Revision, RevisionTexts
 from core.project_files.revision_reader import read_revision
 from core.sql.statement_reader import read_statements
 
-Rewrite = Callable[[str], str]
 Maker = Callable[[Random, Node], tuple[str, Node] | None]
 """Gives the kind of an edit and a tree with nodes of sort `edit` in it; None where a statement has no place for it."""
 
@@ -175,11 +176,11 @@ def _edited(random: Random, tree: Node, columns: tuple[tuple[str, str], ...]) ->
     back = random.random() < 0.5
     draw = random.random()
     if draw < 0.25:
-        return _rewritten(random, tree, columns, _SAME, "same", back=back)
+        return _rewritten(random, tree, columns, SAME, "same", back=back)
     if draw < 0.37:
-        return _rewritten(random, tree, columns, _OTHER, "text", back=back)
+        return _rewritten(random, tree, columns, OTHER, "text", back=back)
     if draw < 0.42 and (extracted := _extracted(random, tree)) is not None:
-        return Pair("subquery to WITH", extracted, columns, _moved, back)
+        return Pair("subquery to WITH", extracted, columns, moved, back)
     makers = [_renewed, _renewed, _renewed, _renewed, _dropped, _dropped, _shorter, _swapped, _swapped,
               _bracketed, _sides, _branch, _cast, _delay, _column, _twice]  # fmt: skip
     for make in random.sample(makers, len(makers)):
@@ -361,82 +362,11 @@ def _is_query(node: Node) -> bool:
     return isinstance(node.pieces[1], Node) and node.pieces[1].sort == "query" and node.pieces[2] == ")"
 
 
-def _moved(text: str) -> str:
-    """Put what stands between the marks into a part of WITH."""
-    found = re.search("\1(.*)\2", text, re.S)
-    if found is None:
-        return text
-    rest = f"{text[: found.start()]}p90{text[found.end() :]}"
-    part = f"p90 AS ({found[1]})"
-    return f"WITH {part}, {rest.removeprefix('WITH ')}" if rest.startswith("WITH ") else f"WITH {part} {rest}"
-
-
-_SAME: tuple[tuple[str, str, str], ...] = (
-    ("<>", r" <> ", " != "),
-    ("INNER", r"(?<!LEFT)(?<!RIGHT)(?<!FULL)(?<!CROSS)(?<!INNER)(?<!SEMI)(?<!ANTI) JOIN ", " INNER JOIN "),
-    ("OUTER", r"\b(LEFT|RIGHT|FULL) JOIN", r"\1 OUTER JOIN"),
-    ("SEMI", r"\bLEFT (SEMI|ANTI) JOIN", r"\1 JOIN"),
-    ("STREAM()", r"\bSTREAM ([abc])\b", r"STREAM(\1)"),
-    ("AS of a table", r" AS (r\d+)\b", r" \1"),
-    ("AS of a column", r" AS (c\d+)\b", r" \1"),
-    ("DISTINCT", r"\bUNION (?!ALL|DISTINCT)", "UNION DISTINCT "),
-    ("BETWEEN", r"(r\d+\.\w+) BETWEEN (\d+) AND (\d+)\b", r"(\1 >= \2 AND \1 <= \3)"),
-    ("BETWEEN of columns", r"(r\d+\.\w+) BETWEEN (r\d+\.\w+) AND \2 ", r"\1 >= \2 AND \1 <= \2 "),
-    ("turned", r"(?<=WHERE )(r\d+\.\w+) > (\d+)\b", r"\2 < \1"),
-    ("turned equality", r"(?<= ON )(r\d+\.\w+) = (r\d+\.\w+)", r"\2 = \1"),
-    ("qualifier dropped", r"\br\d+\.(?=\w)", ""),
-    ("qualifier dropped", r"\br\d+\.(?=\w)", ""),
-    ("turned aggregates", r"HAVING ([^()]+\([^()]*\)) >= ([^()]+\([^()]*\))", r"HAVING \2 <= \1"),
-    ("turned aggregates", r"HAVING ([^()]+\([^()]*\)) >= ([^()]+\([^()]*\))", r"HAVING \2 <= \1"),
-    ("back-ticks", r"\b(r\d+)\.(\w+)", r"`\1`.`\2`"),
-    ("cast as a function", r"\bCAST\((r\d+\.\w+) AS BIGINT\)", r"BIGINT(\1)"),
-    ("count(1)", r"count\(\*\)", "count(1)"),
-    ("interval", r"INTERVAL (\d+) MINUTES", r"INTERVAL '\1' MINUTE"),
-    ("delay in seconds", r"DELAY OF INTERVAL (\d) MINUTES", r"DELAY OF INTERVAL \g<1>000 MILLISECONDS"),
-    ("comment", r" FROM ", " /* all of it */ FROM -- here\n "),
-    ("white space", r" (WHERE|FROM|GROUP BY|JOIN|ON) ", r"\n   \1\t"),
-    ("alias", r"\b(r\d+)\b", r"\1other"),
-    ("alias", r"\b(r\d+)\b", "zz"),
-    ("alias", r"\b(c\d+)\b", r"\1other"),
-    ("a part's name", r"\b(p\d+)\b", r"\1other"),
-    ("upper case", r"\b(r\d+)\b", "R_CASE"),
-    ("star", r"\bSELECT \* FROM", "SELECT  * FROM"),
-    ("NOT IN", r"(\w+\.\w+) NOT IN \(", r"NOT \1 IN ("),
-    ("comma for CROSS JOIN", r" CROSS JOIN ", ", "),
-)
-"""Edits that mean nothing, as expressions and what comes in their place; most of them, not all, in Spark's eyes."""
-
-_OTHER: tuple[tuple[str, str, str], ...] = (
-    ("a stream as a table", r"\bSTREAM ([abc]) AS", r"\1 AS"),
-    ("UNION", r"\bUNION ALL\b", "UNION"),
-    ("OR for AND", r" AND (?!\d|INTERVAL)", " OR "),
-    ("DISTINCT added", r"\bSELECT (?!DISTINCT|\*)", "SELECT DISTINCT "),
-    ("a sliding window", r"(?<![_\w])window\(([^,']+), '([^']+)'\)", r"window(\1, '\2', '5 minutes')"),
-    ("a session for a window", r"(?<![_\w])window\b", "session_window"),
-    ("the end of a window", r"\bwindow\.start", "window.end"),
-    ("OUTER of explode", r"VIEW explode", "VIEW OUTER explode"),
-    ("CUBE", r"\bROLLUP \(", "CUBE ("),
-    ("an option's value", r"'maxFilesPerTrigger' = '7'", "'maxFilesPerTrigger' = '3'"),
-    ("an option dropped", r" WITH \('maxFilesPerTrigger' = '7'\)", ""),
-    ("an option added", r"STREAM ([abc]) ", r"STREAM \1 WITH ('maxFilesPerTrigger' = '5') "),
-    ("another option added", r"STREAM ([abc]) ", r"STREAM \1 WITH ('latestFirst' = 'true') "),
-    ("null-safe", r" = (?=r\d)", " <=> "),
-    ("distinct aggregate", r"\b(sum|count)\((?!\*)", r"\1(DISTINCT "),
-    ("another column", r"\b(r\d+)\.v\b", r"\1.w"),
-    ("another string", r"\b(r\d+)\.k\b", r"\1.name"),
-    ("NATURAL", r"(FROM [^()]*) JOIN (.*) ON .*$", r"\1 NATURAL JOIN \2"),
-    ("a key by its place", r" GROUP BY [^,]*$", " GROUP BY 1"),
-    ("DROP of NOT", r"\bNOT ", ""),
-)
-EVERYWHERE = frozenset(("alias", "upper case", "a part's name", "a session for a window"))
-"""Edits that are made at every place where the same text stands."""
-
-
 def _rewritten(
     random: Random,
     tree: Node,
     columns: tuple[tuple[str, str], ...],
-    rules: Sequence[tuple[str, str, str]],
+    rules: Sequence[Rule],
     word: str,
     *,
     back: bool,
@@ -445,37 +375,12 @@ def _rewritten(
     text = str(tree)
     if word == "same" and random.random() < 0.12:
         upper = random.random() < 0.5
-        return Pair("same: case", tree, columns, lambda text: _cased(text, upper=upper), back)
+        return Pair("same: case", tree, columns, lambda text: cased(text, upper=upper), back)
     found = [each for each in rules if re.search(each[1], text)]
     if not found:
         return None
     name, pattern, into = random.choice(found)
     place = random.randrange(len(re.findall(pattern, text)))
-    kinds = {new: kind for new, kind in _renamed(columns, pattern, into)}
-    rewrite = _substituted(pattern, into, place, everywhere=name in EVERYWHERE)
+    kinds = {new: kind for new, kind in renamed(columns, pattern, into)}
+    rewrite = substituted(pattern, into, place, everywhere=name in EVERYWHERE)
     return Pair(f"{word}: {name}", tree, (*columns, *kinds.items()), rewrite, back)
-
-
-def _renamed(columns: Sequence[tuple[str, str]], pattern: str, into: str) -> Iterator[tuple[str, str]]:
-    for name, kind in columns:
-        if re.fullmatch(pattern, name):
-            yield re.sub(pattern, into, name), kind
-
-
-def _substituted(pattern: str, into: str, place: int, *, everywhere: bool) -> Rewrite:
-    def rewrite(text: str) -> str:
-        found = list(re.finditer(pattern, text))
-        if not found:
-            return text
-        chosen = found[place % len(found)]
-        if everywhere:
-            return re.sub(rf"\b{re.escape(chosen[0])}\b", chosen.expand(into), text)
-        return text[: chosen.start()] + chosen.expand(into) + text[chosen.end() :]
-
-    return rewrite
-
-
-def _cased(text: str, *, upper: bool) -> str:
-    """Write what is not in quotes in one case."""
-    parts = re.split(r"('[^']*')", text)
-    return "".join(each if each.startswith("'") else each.upper() if upper else each.lower() for each in parts)

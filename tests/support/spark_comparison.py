@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.errors import PySparkException
-from random_sql import COLUMNS, FIXED, GROWING
+from random_values import COLUMNS, FIXED, GROWING
 
 from core.changes.cross_check import KIND_IN_SPARK, disagreements
 from core.changes.spark_analysis import (

@@ -14,7 +14,6 @@ from core.sql.lineage.model import ColumnOrigin, InputKind
 from state.row_types import (
     AuditRow,
     CommandRow,
-    EnvironmentRow,
     EventRow,
     Measurement,
     PlanRow,
@@ -22,6 +21,7 @@ from state.row_types import (
     SampleRow,
     StagedRow,
 )
+from tests.support.ledger_rows import environment_row
 from tests.terminal.pizzeria_values import NOW, SQL, TABLES, deployment, measurement, sample_plan, sample_run
 from tui.presentation.screen_content.lineage_tab import ColumnDetails
 from tui.presentation.screen_content.statement_detail import StatementDetails
@@ -42,20 +42,13 @@ class FakeOperations:
         rows = tuple(deployment(*table) for table in TABLES)
         self.current = LedgerSnapshot(
             read_at=now,
-            facts=EnvironmentRow(
-                "l1",
-                "p1",
-                "pizzeria",
-                "prod" if protected else "dev",
-                protected,
-                4711,
-                now - 4000,
-                now - 1,
-                "local",
-                "up",
-                "",
-                1,
-                "s1",
+            facts=environment_row(
+                project="pizzeria",
+                environment="prod" if protected else "dev",
+                protected=protected,
+                agent_pid=4711,
+                agent_started_at=now - 4000,
+                agent_seen_at=now - 1,
             ),
             deployments=rows,
             measurements={
@@ -64,16 +57,16 @@ class FakeOperations:
             staged=self.staged_marks,
             commands=(
                 CommandRow(
-                    2,
-                    now - 30,
-                    "alice",
-                    "stop",
-                    "crm_orders",
-                    "headgate stop crm_orders --env dev",
-                    "done",
-                    "",
-                    now,
-                    210,
+                    id=2,
+                    at=now - 30,
+                    actor="alice",
+                    op="stop",
+                    subject="crm_orders",
+                    line="headgate stop crm_orders --env dev",
+                    outcome="done",
+                    detail="",
+                    ended_at=now,
+                    took_ms=210,
                 ),
             ),
             events=(

@@ -10,7 +10,8 @@ from core.ipc.environment_paths import EnvironmentPaths
 from core.model.names import TableName
 from core.observed.deployment import Binding
 from state.ledger import Ledger, create_or_open
-from state.row_types import Deployment, EnvironmentRow, Measurement
+from state.row_types import Deployment, Measurement
+from tests.support.ledger_rows import environment_row
 from tests.terminal.pizzeria_values import deployment
 from tui.project_folder.environment_selection import SelectedEnvironment
 
@@ -49,21 +50,10 @@ def figures_of(index: int, now: float, lag: int) -> Measurement:
 def make(home: Path, statements: int) -> Ledger:
     """Make a ledger with statements and their first figures."""
     now = time.time()
-    facts = EnvironmentRow(
-        "l1",
-        "00000000-0000-0000-0000-000000000001",
-        "pizzeria",
-        "dev",
-        False,
-        4711,
-        now,
-        now,
-        "local",
-        "up",
-        "",
-        1,
-        "s1",
-    )
+    facts = environment_row(
+        project_id="00000000-0000-0000-0000-000000000001", project="pizzeria", agent_pid=4711, agent_started_at=now,
+        agent_seen_at=now,
+    )  # fmt: skip
     ledger = create_or_open(home / "ledger.db", facts)
     ledger.put_agent(4711, now)
     ledger.heartbeat(now)

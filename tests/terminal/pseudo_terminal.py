@@ -16,6 +16,11 @@ import pyte
 
 ROOT = Path(__file__).parents[2]
 
+PATIENCE_S = 60.0
+"""Longest wait for what must come: on a busy machine a console takes many times as long as alone."""
+
+LOOK_S = 0.05
+
 
 class Terminal:
     """One process in one pseudo-terminal; `close` hangs up like a lost connection."""
@@ -64,7 +69,7 @@ class Terminal:
         self._stream.feed(data.replace(b"\x1b[?2026$p", b"").replace(b"\x1b[>25u", b""))
         return True
 
-    def wait(self, condition: Callable[[str], bool], seconds: float = 20.0) -> str:
+    def wait(self, condition: Callable[[str], bool], seconds: float = PATIENCE_S) -> str:
         """Take what comes until the screen's text fulfils a condition; fails with the text when it never does."""
         ends = time.monotonic() + seconds
         while time.monotonic() < ends:
@@ -75,13 +80,23 @@ class Terminal:
         assert condition(self.text()), f"not within {seconds} s on the screen:\n{self.text()}"
         return self.text()
 
-    def quiet(self, seconds: float = 0.4, most: float = 10.0) -> int:
-        """Take what comes until nothing has come for a while; returns the number of bytes."""
-        before, ends, last = self.received, time.monotonic() + most, time.monotonic()
-        while time.monotonic() < ends and time.monotonic() - last < seconds:
-            if self.pump(0.05):
-                last = time.monotonic()
-        return self.received - before
+    def quiet(self, seconds: float = 0.4) -> bool:
+        """Take what comes until nothing has come for a while in which the process had nothing to do; returns False
+        when there is no such while. A process that waits for a core has something to do, however long it sends nothing.
+        """
+        ends, rested = time.monotonic() + PATIENCE_S, 0.0
+        while rested < seconds and time.monotonic() < ends:
+            came = self.pump(LOOK_S)
+            rested = 0.0 if came else rested + LOOK_S * self._sleeps()
+        return rested >= seconds
+
+    def _sleeps(self) -> bool:
+        """Return whether no thread of the process runs or waits for a core; True where the system does not tell."""
+        try:
+            stats = [(task / "stat").read_text("utf-8", "replace") for task in Path(f"/proc/{self.pid}/task").iterdir()]
+        except OSError:
+            return True
+        return all(stat.rpartition(")")[2].split()[0] != "R" for stat in stats)
 
     def send(self, data: str | bytes) -> None:
         """Type."""
@@ -115,9 +130,9 @@ class Terminal:
         os.close(self.master)
         self.master = -1
 
-    def gone_within(self, seconds: float) -> bool:
-        """Return whether the process ends in time."""
-        ends = time.monotonic() + seconds
+    def ends(self) -> bool:
+        """Wait for the process to end; returns whether it does."""
+        ends = time.monotonic() + PATIENCE_S
         while time.monotonic() < ends:
             if not self.alive():
                 return True

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ledger_rows import environment_row
 
 from core.ipc import framing
 from core.model.errors import HeadgateError
@@ -17,7 +18,7 @@ from core.observed.deployment import Binding
 from core.project.revision import RevisionTexts
 from state.ledger import Ledger, create_or_open
 from state.migrations import SCHEMA_VERSION
-from state.row_types import Deployment, EnvironmentRow, Measurement
+from state.row_types import Deployment, Measurement
 from tui.project_folder.environment_selection import SelectedEnvironment, select_environment
 
 MANIFEST = """\
@@ -142,10 +143,9 @@ def agent(place: SelectedEnvironment) -> Iterator[ScriptedAgent]:
 @pytest.fixture
 def ledger(place: SelectedEnvironment) -> Iterator[Ledger]:
     """The place's ledger, open for writing, served by an agent that is alive."""
-    facts = EnvironmentRow(
+    facts = environment_row(
         ledger_id="9f2c", project_id=place.project_id, project=place.project, environment=place.environment,
-        protected=False, agent_pid=1, agent_started_at=1.0, agent_seen_at=None, pool="local", pool_state="up",
-        pool_detail="", pool_generation=1, session_id="s",
+        agent_pid=1, agent_started_at=1.0,
     )  # fmt: skip
     with create_or_open(Path(place.where.ledger), facts) as opened:
         yield opened

@@ -19,7 +19,8 @@ from core.planning.strategy_prices import not_executable_yet
 from core.project.model import Table
 from core.run.model import RunState, StepState
 from core.run.state_machine import OperatorControl
-from tests.support.random_worlds import EDITS, World, Written, request_of, times, world_of
+from tests.support.declared_edits import EDITS
+from tests.support.random_worlds import World, Written, request_of, times, world_of
 from tests.support.simulated_agent import Agent, Died, Simulated, journalled
 
 POINTS = 40

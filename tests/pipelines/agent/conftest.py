@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ledger_rows import environment_row
 
 from core.changes.spark_analysis import AnalysisAnswer, AnalysisQuestion
 from core.ipc.environment_paths import EnvironmentPaths
@@ -18,7 +19,6 @@ from pipelines.agent.context import AgentContext, EnginePorts
 from pipelines.agent.deployment_compiler import EnvironmentLayout
 from pipelines.agent.fault_points import FaultPoints
 from state.ledger import create_or_open
-from state.row_types import EnvironmentRow
 
 
 @dataclass
@@ -176,8 +176,7 @@ def pool() -> ScriptedPool:
 
 @pytest.fixture
 def world(tmp_path: Path, pool: ScriptedPool) -> AgentContext:
-    facts = EnvironmentRow("ledger", "p-id", "p", "dev", False, None, None, None, "local", "up", "", 1, "s")
-    ledger = create_or_open(tmp_path / "home" / "ledger.db", facts)
+    ledger = create_or_open(tmp_path / "home" / "ledger.db", environment_row())
     return AgentContext(
         places=EnvironmentPaths(str(tmp_path / "home"), str(tmp_path / "a.sock")),
         folder=str(tmp_path),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ledger_rows import environment_row
 
 from core.ipc.environment_paths import EnvironmentPaths
 from core.model.errors import PoolUnreachable
@@ -19,7 +20,6 @@ from pipelines.agent.daemon import Agent
 from pipelines.agent.deployment_compiler import EnvironmentLayout
 from pipelines.storage.checkpoints import FileCheckpoints
 from state.ledger import create_or_open
-from state.row_types import EnvironmentRow
 
 
 class Keeper:
@@ -52,7 +52,7 @@ def test_an_agent_whose_home_is_taken_away_ends_with_its_pool(
     monkeypatch.setattr(agents, "ROUND_S", 0.02)
     monkeypatch.setattr(Keeper, "ended", 0)
     home, places = tmp_path / "home", EnvironmentPaths(str(tmp_path / "home"), str(tmp_path / "a" / "agent.sock"))
-    facts = EnvironmentRow("l", "p-id", "p", "dev", False, None, None, None, "local", "off", "", 0, "")
+    facts = environment_row(ledger_id="l", pool_state="off", pool_generation=0, session_id="")
     manifest = Manifest(id="p-id", name="p", environments=(Environment("dev"),), default_env="dev")
     with create_or_open(Path(places.ledger), facts) as ledger:
         agent = Agent(
@@ -62,16 +62,16 @@ def test_an_agent_whose_home_is_taken_away_ends_with_its_pool(
         serving = threading.Thread(target=agent.serve)
         serving.start()
         try:
-            assert agent._keeper.kept.wait(20)  # type: ignore[attr-defined]  # The double's.
+            assert agent._keeper.kept.wait(60)  # type: ignore[attr-defined]  # The double's.
             assert serving.is_alive() and Keeper.ended == 0
             if another_came:
                 os.unlink(places.socket)
                 theirs = socket.socket(socket.AF_UNIX)
                 theirs.bind(places.socket)
             shutil.rmtree(home)
-            serving.join(30)
+            serving.join(60)
             assert not serving.is_alive() and Keeper.ended == 1
         finally:
             agent.end(pool=False)
-            serving.join(30)
+            serving.join(60)
     assert not home.exists() and os.path.exists(places.socket) is another_came

@@ -3,12 +3,11 @@
 from dataclasses import replace
 
 import pytest
+from ledger_rows import deployment_row
 
 from core.model.errors import PoolUnreachable
 from core.model.names import TableName
-from core.observed.deployment import Binding
 from core.project.model import Environment, Pool
-from core.project.revision import RevisionTexts
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import EnvironmentLayout
 from pipelines.agent.deployment_lifecycle import start
@@ -24,13 +23,7 @@ OTHER = Pool("big", "sc://host:15002/;token=hunter2", 16, "8g", (("spark.sql.ans
 @pytest.fixture
 def pending(world: AgentContext) -> Deployment:
     """A version that was never started."""
-    found = Deployment(
-        table=A, version=1, product="p", layer="fact", owner="", revision="r", texts=RevisionTexts("d", "m", ""),
-        compiled="SELECT 1", compiled_ddl="CREATE TABLE a__v1", columns=("id",), format="parquet",
-        folder="/t/a__v1", checkpoint="/c/a__v1", checkpoint_id="", trigger="1 second", mode="append",
-        stateful=True, wanted="running", state="pending", state_since=0.0, active=True,
-        bindings=(Binding(TableName("landed"), 0, True),),
-    )  # fmt: skip
+    found = deployment_row(stateful=True, state="pending")
     world.ledger.put_deployment(found)
     world.files.prepare("/c/a__v1", {})
     return found

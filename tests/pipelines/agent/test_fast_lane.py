@@ -7,19 +7,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ledger_rows import deployment_row
 
 from core.model.errors import ConfirmationNeeded, EngineRefused, LedgerUnavailable, Refused
 from core.model.names import TableName
-from core.observed.deployment import Binding
 from core.project.model import Environment
-from core.project.revision import RevisionTexts
 from pipelines.agent.context import AgentContext
 from pipelines.agent.fast_lane import FastLane
 from pipelines.agent.measurements.pool_utilization import PoolUtilization
 from pipelines.agent.measurements.table_statistics_collector import TableStatisticsCollector
 from pipelines.agent.requests.command_handler import CommandHandler
 from state.emergency_journal import EmergencyJournal
-from state.row_types import Deployment, RunRow, StagedRow, StepRow
+from state.row_types import RunRow, StagedRow, StepRow
 
 A, LANDED = TableName("a"), TableName("landed")
 ALICE: Any = SimpleNamespace(name="alice")
@@ -28,13 +27,7 @@ ALICE: Any = SimpleNamespace(name="alice")
 @pytest.fixture
 def acts(world: AgentContext, tmp_path: Path) -> FastLane:
     """Acts on a running a@v1 that reads an external table."""
-    row = Deployment(
-        table=A, version=1, product="p", layer="fact", owner="", revision="r", texts=RevisionTexts("d", "m", ""),
-        compiled="SELECT 1", compiled_ddl="CREATE TABLE a__v1", columns=("id",), format="parquet",
-        folder="/t/a__v1", checkpoint="/c/a__v1", checkpoint_id="", trigger="1 second", mode="append",
-        stateful=False, wanted="running", state="running", state_since=0.0, active=True,
-        bindings=(Binding(LANDED, 0, True),), query_id="q", run_id="r1",
-    )  # fmt: skip
+    row = deployment_row(query_id="q", run_id="r1")
     world.ledger.put_deployment(row)
     landed = replace(row, table=LANDED, version=0, external=True, checkpoint="", bindings=())
     world.ledger.put_deployment(landed)

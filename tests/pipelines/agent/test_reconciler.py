@@ -1,16 +1,14 @@
 """Wanted against actual: what is lost is started again, what failed is said, what is under way is left alone."""
 
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ledger_rows import deployment_row
 
 from core.model.names import TableName
-from core.observed.deployment import Binding
 from core.ports.spark import QueryStart, ReportedQuery
-from core.project.revision import RevisionTexts
 from pipelines.agent.context import AgentContext
 from pipelines.agent.reconciler import BeforeRound, Reconciler
 from state.emergency_journal import EmergencyJournal
@@ -27,14 +25,7 @@ def reconciler(world: AgentContext, tmp_path: Path) -> Reconciler:
 
 def deploy(world: AgentContext, **changed: Any) -> Deployment:
     """Write a running a@v1 whose checkpoint is ours."""
-    found = Deployment(
-        table=A, version=1, product="p", layer="fact", owner="", revision="r", texts=RevisionTexts("d", "m", ""),
-        compiled="SELECT 1", compiled_ddl="CREATE TABLE a__v1", columns=("id",), format="parquet",
-        folder="/t/a__v1", checkpoint="/c/a__v1", checkpoint_id="", trigger="1 second", mode="append",
-        stateful=False, wanted="running", state="running", state_since=0.0, active=True,
-        bindings=(Binding(TableName("landed"), 0, True),), query_id="q", run_id="r1",
-    )  # fmt: skip
-    found = replace(found, **changed)
+    found = deployment_row(**({"query_id": "q", "run_id": "r1"} | changed))
     world.ledger.put_deployment(found)
     world.files.prepare("/c/a__v1", {})
     return found

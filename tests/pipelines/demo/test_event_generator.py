@@ -236,7 +236,7 @@ def test_sigterm_ends_the_process_cleanly_with_its_status_on_stdout(tmp_path: Pa
         while not folder.landed("orders"):
             assert process.poll() is None
         process.send_signal(signal.SIGTERM)
-        output, _ = process.communicate(timeout=10)
+        output, _ = process.communicate(timeout=60)
     finally:
         process.kill()
         process.wait()

@@ -63,7 +63,7 @@ def test_a_generator_is_seen_and_stopped_by_its_folder_alone(project: Path, caps
             assert generator.poll() is None
         assert call(capsys, "--data", data, "--status")[1]["pid_alive"] == generator.pid
         assert call(capsys, "--data", data, "--stop") == (0, {"stopped": True})
-        assert generator.wait(10) == 0
+        assert generator.wait(60) == 0
     finally:
         generator.kill()
         generator.wait()

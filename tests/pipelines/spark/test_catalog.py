@@ -76,7 +76,7 @@ def test_readers_of_a_pointer_never_miss_it_while_it_moves(ground: Any) -> None:
     for n in range(40):
         ground.tables.point(view, names[n % 2], ("a",))
     over.set()
-    thread.join(30)
+    thread.join(60)
     reader.close()
     assert failures == []
 

@@ -47,9 +47,9 @@ def test_an_idle_query_is_heard_of_though_it_commits_nothing(ground: Any) -> Non
     ground.until(is_heard_again)
     found = ground.mine()[name]
     assert found.progress["batchId"] == batch
-    looked = ground.queries.look(found)
-    assert looked.progress["runId"] == found.run_id
-    assert "waiting for" in looked.message.lower()
+    assert ground.queries.look(found).progress["runId"] == found.run_id
+    # It looks for new files now and then, and waits in between.
+    ground.until(lambda: "waiting for" in ground.queries.look(found).message.lower())
 
 
 def test_a_second_start_by_name_finds_the_first(ground: Any) -> None:

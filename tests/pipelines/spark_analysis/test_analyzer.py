@@ -166,9 +166,9 @@ def test_nothing_is_started_and_nothing_is_left(session: Session) -> None:
 
 
 def databases(session: Session) -> dict[str, Path]:
-    """Return the folder of each database; the pool is on this machine."""
+    """Return the folder of each database of an analysis; the pool is on this machine, and other tests share it."""
     found = {}
-    for (name,) in session.spark.sql("SHOW DATABASES").collect():
+    for (name,) in session.spark.sql("SHOW DATABASES LIKE 'headgate_analysis*'").collect():
         rows = session.spark.sql(f"DESCRIBE DATABASE {name}").collect()
         found[name] = Path({row.info_name: row.info_value for row in rows}["Location"].removeprefix("file:"))
     return found

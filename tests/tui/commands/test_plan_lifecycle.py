@@ -27,7 +27,7 @@ from state.migrations import SCHEMA_VERSION
 from state.recorded_policy import IN_FORCE
 from state.row_types import PolicyRow
 from tests.pipelines.agent.conftest import ScriptedFiles, ScriptedPool
-from tests.pipelines.agent.requests.test_submitted_plans import Driven, deployed
+from tests.support.submission_desk import Driven, deployed
 from tui.command_line import exit_codes
 from tui.project_folder.project_reader import read_texts
 

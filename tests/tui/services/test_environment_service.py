@@ -149,7 +149,7 @@ def test_a_child_is_started_isolated_in_a_session_of_its_own(tmp_path: Path) -> 
     inherited = os.open(tmp_path, os.O_RDONLY)
     os.set_inheritable(inherited, True)
     child = os_processes.start_detached([sys.executable, "-I", "-c", program], {"PYTHONPATH": "."}, str(log))
-    child.wait(30)
+    child.wait(60)
     os.close(inherited)
     assert json.loads(log.read_text()) == ["/", True, 1, os_processes.UMASK, None, ["0", "1", "2"]]
 

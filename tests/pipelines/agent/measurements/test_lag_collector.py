@@ -7,14 +7,13 @@ from itertools import count
 from typing import Any
 
 import pytest
+from ledger_rows import deployment_row
 
 from core.model.names import TableName
-from core.observed.deployment import Binding
 from core.ports.storage import CheckpointState, SourceLag
 from core.project.revision import RevisionTexts
 from pipelines.agent.context import AgentContext
 from pipelines.agent.measurements.lag_collector import LagCollector
-from state.row_types import Deployment
 
 A, LANDED = TableName("a"), TableName("landed")
 SQL = "INSERT INTO a SELECT id FROM STREAM landed"
@@ -39,13 +38,9 @@ class Files:
 @pytest.fixture
 def measured(world: AgentContext) -> AgentContext:
     """A running a@v1 that reads the external table landed."""
-    deployment = Deployment(
-        table=A, version=1, product="p", layer="fact", owner="", revision="r", texts=RevisionTexts("d", SQL, ""),
-        compiled="SELECT 1", compiled_ddl="CREATE TABLE a__v1", columns=("id",), format="parquet",
-        folder="/t/a__v1", checkpoint="/c/a__v1", checkpoint_id="c", trigger="5 seconds", mode="append",
-        stateful=False, wanted="running", state="running", state_since=0.0, active=True,
-        bindings=(Binding(LANDED, 0, True),), query_id="q", run_id="r1",
-    )  # fmt: skip
+    deployment = deployment_row(
+        texts=RevisionTexts("d", SQL, ""), checkpoint_id="c", trigger="5 seconds", query_id="q", run_id="r1"
+    )
     external = replace(
         deployment,
         table=LANDED,

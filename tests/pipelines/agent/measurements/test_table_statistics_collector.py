@@ -7,11 +7,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ledger_rows import deployment_row, external_row
 from spark_files import Consumer, WrittenTable
 
 from core.model.errors import LedgerUnavailable, TryAgain, UsageError
 from core.model.names import TableName
-from core.observed.deployment import Binding
 from core.observed.table_statistics import TableStatistics
 from core.ports.spark import ReportedQuery
 from core.project.model import Environment, Pool
@@ -29,7 +29,6 @@ from pipelines.spark.query_progress import QueryProgress
 from pipelines.storage.checkpoints import FileCheckpoints
 from state.emergency_journal import EmergencyJournal
 from state.planner_input import observe
-from state.row_types import Deployment
 from tests.pipelines.agent.conftest import ScriptedPool
 
 A, LANDED = TableName("a"), TableName("landed")
@@ -48,21 +47,13 @@ class Landed:
         for n in range(7):
             self.consumer.commit(f"file://{self.landing}/{n}.json")
             self.table.write(rows=10, at=500.0 + n)
-        external = Deployment(
-            table=LANDED, version=0, product="p", layer="source", owner="", revision="x",
-            texts=RevisionTexts("d", "", ""), compiled="", compiled_ddl="", columns=("i",), format="json",
-            folder=str(self.landing), checkpoint="", checkpoint_id="", trigger="1 second", mode="append",
-            stateful=False, wanted="running", state="running", state_since=0.0, active=True, bindings=(), external=True,
-        )  # fmt: skip
+        external = external_row(columns=("i",), format="json", folder=str(self.landing))
         reads = RevisionTexts("d", "INSERT INTO a SELECT i FROM STREAM landed", "")
         world.ledger.put_deployment(external)
         world.ledger.put_deployment(
-            Deployment(
-                table=A, version=1, product="p", layer="fact", owner="", revision="r", texts=reads,
-                compiled="", compiled_ddl="", columns=("i",), format="parquet", folder=str(self.table.folder),
-                checkpoint=str(self.checkpoint), checkpoint_id="q-1", trigger="1 second", mode="append",
-                stateful=False, wanted="stopped", state="stopped", state_since=0.0, active=True,
-                bindings=(Binding(LANDED, 0, True),),
+            deployment_row(
+                texts=reads, columns=("i",), folder=str(self.table.folder), checkpoint=str(self.checkpoint),
+                checkpoint_id="q-1", wanted="stopped", state="stopped",
             )
         )  # fmt: skip
         world.files = FileCheckpoints("ledger")

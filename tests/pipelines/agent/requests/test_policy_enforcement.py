@@ -313,4 +313,4 @@ def test_groups_of_a_caller_come_from_the_kernel(groups: tuple[int, ...], tmp_pa
     assert set(caller.gids) == {os.getgid(), *(groups if given else os.getgroups())}
     assert len(caller.groups) == len(set(caller.gids))
     connection.close()
-    assert child.wait(30) == 0
+    assert child.wait(60) == 0

@@ -29,7 +29,7 @@ def test_a_connection_that_cannot_be_accepted_does_not_end_the_socket(
     serving.open()
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as caller:
-            caller.settimeout(30)
+            caller.settimeout(60)
             caller.connect(path)
             send_frame(caller, {"hello": {}})
             assert receive_frame(caller) == {"hello": {"protocol": framing.PROTOCOL}}

@@ -84,7 +84,7 @@ def test_what_was_made_is_dropped_each_time(
     SparkAnalysisCache(world).ask([ONE], 5.0)
     for thread in threading.enumerate():
         if thread.name == "clear opinions":
-            thread.join(10)
+            thread.join(60)
     assert pool.cleared == 1
 
 

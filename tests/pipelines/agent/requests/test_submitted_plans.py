@@ -1,117 +1,20 @@
-"""Plans at the agent: taken only as it plans them itself, approved by another login, applied once; each refusal."""
+"""Plans at the agent: taken only as it plans them itself and applied once; each refusal."""
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import small_project
+from submission_desk import BOB, NOW, REBUILD_A, Desk, T, move
 
 from core.model.errors import ConfirmationNeeded, Refused, Stale, UsageError
-from core.model.names import TableName
-from core.observed.deployment import Binding
 from core.plan.codec import canonical_text, plan_as_json, plan_from_json, plan_hash
 from core.plan.model import Guard, Plan
 from core.plan.request import PlanRequest
-from core.planning.planner import make_plan
-from core.policy.model import Policy, policy_as_json
-from core.project_files.revision_reader import revision_of
-from pipelines.agent.context import AgentContext
-from pipelines.agent.fast_lane import FastLane
-from pipelines.agent.measurements.pool_utilization import PoolUtilization
-from pipelines.agent.measurements.table_statistics_collector import TableStatisticsCollector
 from pipelines.agent.requests.command_handler import CommandHandler
-from pipelines.agent.requests.socket_server import Caller
-from state.emergency_journal import EmergencyJournal
-from state.planner_input import observe
-from state.recorded_policy import IN_FORCE
-from state.row_types import Deployment, PlanRow, PolicyRow
-
-NOW = 1_000_000.0
-T = TableName
-LEE, BOB = (Caller(pid=1, uid=uid, login_uid=None) for uid in (70001, 70002))
-"""Numbers that no user of the machine has: a caller is named by its number then."""
-REBUILD_A = PlanRequest(tables=(T("a"),), rebuild=True, nonce="n")
-
-
-class Driven:
-    """A run lane that keeps what it was to drive."""
-
-    def __init__(self) -> None:
-        self.driven: list[str] = []
-
-    def drive(self, run_id: str) -> None:
-        self.driven.append(run_id)
-
-
-@dataclass
-class Desk:
-    """An agent that serves landed → a → b and c of another product, all running."""
-
-    world: AgentContext
-    commands: CommandHandler
-    runs: Driven
-    parts: tuple[Any, ...]
-    """What the commands were made of beside the world."""
-    now: float = NOW
-
-    def plan(self, request: PlanRequest = REBUILD_A, files: dict[str, str] | None = None) -> Plan:
-        """Plan as a console does."""
-        ledger = self.world.ledger
-        seen = observe(ledger.deployments(include_deleted=True), ledger.figures())
-        project = small_project.project(files or small_project.texts())
-        return make_plan(project, "dev", seen, request, policy=ledger.recorded_policy(), room=ledger.room())
-
-    def hand_over(self, made: Plan, caller: Caller = LEE, **more: Any) -> dict[str, Any]:
-        args = {"texts": small_project.texts(), "request": plan_as_json(made)["request"], "hash": made.hash}
-        return self.commands.handle(caller, {"op": "submit_plan", "args": {**args, "planner": made.planner, **more}})
-
-    def hand_over_file(self, plan: Plan, caller: Caller = LEE, *, made_at: float = NOW, **more: Any) -> dict[str, Any]:
-        return self.hand_over(plan, caller, plan=plan_as_json(plan), created_at=made_at, **more)
-
-    def approve(self, plan: Plan, caller: Caller = BOB) -> dict[str, Any]:
-        return self.commands.handle(caller, {"op": "approve", "args": {"hash": plan.hash}, "confirm": plan.hash[:4]})
-
-    def apply(self, plan: Plan, caller: Caller = LEE, confirm: str | None = None) -> str:
-        typed = f"dev {plan.hash[:4]}" if confirm is None else confirm
-        answer = self.commands.handle(caller, {"op": "apply", "args": {"hash": plan.hash}, "confirm": typed})
-        return str(answer["run"])
-
-    def rule(self, **rules: Any) -> None:
-        """Put a policy in force."""
-        policy = Policy(**rules)
-        self.world.ledger.put_policy(PolicyRow(0, NOW, "lee", 1, policy.digest, policy_as_json(policy), IN_FORCE))
-
-
-@pytest.fixture
-def desk(world: AgentContext, tmp_path: Path) -> Desk:
-    project = small_project.project(small_project.texts())
-    world.project_id = project.id
-    for name, parent in (("landed", ""), ("a", "landed"), ("b", "a"), ("c", "a")):
-        world.ledger.put_deployment(deployed(name, parent, revision_of(project.tables[T(name)])))
-    runs = Driven()
-    acts, figures = (
-        FastLane(world, EmergencyJournal(tmp_path / "e")),
-        TableStatisticsCollector(world, PoolUtilization()),
-    )
-    parts: tuple[Any, ...] = (acts, runs, figures, lambda pool: None)
-    desk = Desk(world, CommandHandler(world, *parts), runs, parts)
-    world.clock = lambda: desk.now
-    return desk
-
-
-def deployed(name: str, parent: str, revision: Any) -> Deployment:
-    version = 1 if parent else 0
-    bindings = (Binding(T(parent), 0 if parent == "landed" else 1, True),) if parent else ()
-    return Deployment(
-        table=T(name), version=version, product="p", layer="fact", owner="", revision=revision.hash,
-        texts=revision.texts, compiled="SELECT", compiled_ddl="CREATE", columns=("id", "kind"), format="parquet",
-        folder=f"/t/{name}", checkpoint=f"/c/{name}" if parent else "", checkpoint_id=name, trigger="10 seconds",
-        mode="append", stateful=False, wanted="running", state="running", state_since=1.0, active=True,
-        bindings=bindings, started_at=1.0, external=not parent,
-    )  # fmt: skip
+from state.row_types import PlanRow
 
 
 @pytest.mark.parametrize(
@@ -161,10 +64,6 @@ def test_a_file_is_taken_with_its_own_time_and_keeps_its_first_author(desk: Desk
 
 
 # The world moves between the planning of a file and its apply.
-
-
-def move(desk: Desk, table: str, **fields: Any) -> None:
-    desk.world.ledger.update_deployment(T(table), 1, **fields)
 
 
 OUTSIDE: dict[str, Callable[[Desk], None]] = {
@@ -348,83 +247,6 @@ def test_an_actor_without_the_role_is_refused(desk: Desk) -> None:
         with pytest.raises(Refused, match=f"the policy gives {role} to"):
             commands.handle(who, {"op": op, "args": {"hash": plan.hash}, "confirm": plan.hash[:4]})
     assert desk.runs.driven == [] and desk.world.ledger.approvals(plan.hash) == ()
-
-
-# Approvals.
-
-
-@pytest.fixture
-def guarded(desk: Desk) -> Desk:
-    """A policy that asks for an approval of every rebuild."""
-    desk.rule(approve=("rebuild",))
-    return desk
-
-
-def test_a_plan_waits_for_the_approval_of_another_login(guarded: Desk) -> None:
-    plan = guarded.plan()
-    assert plan.approvals == 1
-    assert guarded.hand_over(plan)["approvals"] == 1
-    with pytest.raises(Refused, match="approvals 0 of 1") as refused:
-        guarded.apply(plan)
-    assert refused.value.remedy == f"headgate approve {plan.hash[:4]} as another login"
-    with pytest.raises(Refused, match="by 70001: its author cannot approve it"):
-        guarded.approve(plan, LEE)
-    for _ in range(2):
-        assert guarded.approve(plan) == {"hash": plan.hash, "approved": 1, "approvals": 1}
-    assert guarded.apply(plan) in guarded.runs.driven
-
-
-def test_sudo_does_not_make_another_person(guarded: Desk) -> None:
-    plan = guarded.plan()
-    guarded.hand_over(plan, Caller(pid=1, uid=70001, login_uid=500))
-    with pytest.raises(Refused, match="its author cannot approve it"):
-        guarded.approve(plan, Caller(pid=2, uid=70002, login_uid=500))
-    assert guarded.approve(plan, Caller(pid=3, uid=70001, login_uid=501))["approved"] == 1
-
-
-def test_who_submits_a_plan_of_another_does_not_become_its_author(guarded: Desk) -> None:
-    plan = guarded.plan()
-    guarded.hand_over_file(plan, LEE)
-    guarded.hand_over_file(plan, BOB)
-    with pytest.raises(Refused, match="its author cannot approve it"):
-        guarded.approve(plan, LEE)
-    assert guarded.approve(plan, BOB)["approved"] == 1
-
-
-def test_what_needs_no_approval_or_can_no_longer_be_applied_is_not_approved(desk: Desk) -> None:
-    plan = desk.plan()
-    desk.hand_over(plan)
-    with pytest.raises(Refused, match="needs no approval"):
-        desk.approve(plan)
-    desk.rule(approve=("rebuild",))
-    plan = desk.plan()
-    desk.hand_over(plan)
-    move(desk, "a", checkpoint_id="new")
-    with pytest.raises(Stale, match="checkpoint_id was a, is new"):
-        desk.approve(plan)
-    desk.now += 86400.0
-    with pytest.raises(Refused, match="has expired"):
-        desk.approve(plan)
-
-
-def test_an_approval_names_the_plan_and_is_in_the_audit(guarded: Desk) -> None:
-    plan = guarded.plan()
-    guarded.hand_over(plan)
-    with pytest.raises(ConfirmationNeeded, match=f"'{plan.hash[:4]}'"):
-        guarded.commands.handle(BOB, {"op": "approve", "args": {"hash": plan.hash}, "confirm": "yes"})
-    guarded.approve(plan)
-    found = [(row.actor, row.action, row.plan_hash, row.outcome) for row in guarded.world.ledger.audits()]
-    assert found[:2] == [
-        ("70002", "approve", plan.hash, "done"),
-        ("70002", "approve", plan.hash, "refused"),
-    ]
-
-
-def test_an_approved_plan_says_so_when_it_is_handed_over_again(guarded: Desk) -> None:
-    plan = guarded.plan()
-    guarded.hand_over_file(plan)
-    guarded.approve(plan)
-    assert guarded.hand_over_file(plan)["approved"] == 1
 
 
 def test_a_row_that_is_not_what_its_hash_names_is_refused(desk: Desk) -> None:

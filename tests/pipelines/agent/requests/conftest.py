@@ -1,0 +1,13 @@
+"""The desk at which plans are handed over."""
+
+from pathlib import Path
+
+import pytest
+from submission_desk import Desk, desk_in
+
+from pipelines.agent.context import AgentContext
+
+
+@pytest.fixture
+def desk(world: AgentContext, tmp_path: Path) -> Desk:
+    return desk_in(world, tmp_path)

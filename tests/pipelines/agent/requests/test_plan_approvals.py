@@ -1,0 +1,81 @@
+"""Approvals at the agent: by another login than the author's, named by the plan, and in the audit."""
+
+import pytest
+from submission_desk import BOB, LEE, Desk, move
+
+from core.model.errors import ConfirmationNeeded, Refused, Stale
+from pipelines.agent.requests.socket_server import Caller
+
+
+@pytest.fixture
+def guarded(desk: Desk) -> Desk:
+    """A policy that asks for an approval of every rebuild."""
+    desk.rule(approve=("rebuild",))
+    return desk
+
+
+def test_a_plan_waits_for_the_approval_of_another_login(guarded: Desk) -> None:
+    plan = guarded.plan()
+    assert plan.approvals == 1
+    assert guarded.hand_over(plan)["approvals"] == 1
+    with pytest.raises(Refused, match="approvals 0 of 1") as refused:
+        guarded.apply(plan)
+    assert refused.value.remedy == f"headgate approve {plan.hash[:4]} as another login"
+    with pytest.raises(Refused, match="by 70001: its author cannot approve it"):
+        guarded.approve(plan, LEE)
+    for _ in range(2):
+        assert guarded.approve(plan) == {"hash": plan.hash, "approved": 1, "approvals": 1}
+    assert guarded.apply(plan) in guarded.runs.driven
+
+
+def test_sudo_does_not_make_another_person(guarded: Desk) -> None:
+    plan = guarded.plan()
+    guarded.hand_over(plan, Caller(pid=1, uid=70001, login_uid=500))
+    with pytest.raises(Refused, match="its author cannot approve it"):
+        guarded.approve(plan, Caller(pid=2, uid=70002, login_uid=500))
+    assert guarded.approve(plan, Caller(pid=3, uid=70001, login_uid=501))["approved"] == 1
+
+
+def test_who_submits_a_plan_of_another_does_not_become_its_author(guarded: Desk) -> None:
+    plan = guarded.plan()
+    guarded.hand_over_file(plan, LEE)
+    guarded.hand_over_file(plan, BOB)
+    with pytest.raises(Refused, match="its author cannot approve it"):
+        guarded.approve(plan, LEE)
+    assert guarded.approve(plan, BOB)["approved"] == 1
+
+
+def test_what_needs_no_approval_or_can_no_longer_be_applied_is_not_approved(desk: Desk) -> None:
+    plan = desk.plan()
+    desk.hand_over(plan)
+    with pytest.raises(Refused, match="needs no approval"):
+        desk.approve(plan)
+    desk.rule(approve=("rebuild",))
+    plan = desk.plan()
+    desk.hand_over(plan)
+    move(desk, "a", checkpoint_id="new")
+    with pytest.raises(Stale, match="checkpoint_id was a, is new"):
+        desk.approve(plan)
+    desk.now += 86400.0
+    with pytest.raises(Refused, match="has expired"):
+        desk.approve(plan)
+
+
+def test_an_approval_names_the_plan_and_is_in_the_audit(guarded: Desk) -> None:
+    plan = guarded.plan()
+    guarded.hand_over(plan)
+    with pytest.raises(ConfirmationNeeded, match=f"'{plan.hash[:4]}'"):
+        guarded.commands.handle(BOB, {"op": "approve", "args": {"hash": plan.hash}, "confirm": "yes"})
+    guarded.approve(plan)
+    found = [(row.actor, row.action, row.plan_hash, row.outcome) for row in guarded.world.ledger.audits()]
+    assert found[:2] == [
+        ("70002", "approve", plan.hash, "done"),
+        ("70002", "approve", plan.hash, "refused"),
+    ]
+
+
+def test_an_approved_plan_says_so_when_it_is_handed_over_again(guarded: Desk) -> None:
+    plan = guarded.plan()
+    guarded.hand_over_file(plan)
+    guarded.approve(plan)
+    assert guarded.hand_over_file(plan)["approved"] == 1

@@ -1,0 +1,82 @@
+"""Edits of a declared table, a kind of change each, without a parser: its facts change, and its texts with them."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from core.project.model import Script, Settings, Table
+from core.sql.statement import Column, TableDdl, TableRead, Watermark
+
+
+def edited(made: Table, *, mark: str, ddl: TableDdl | None = None, **facts: object) -> Table:
+    """Return a table with another meaning; `mark` makes its texts other ones."""
+    assert made.dml is not None and made.facts is not None
+    changed = replace(made.facts, **facts)  # type: ignore[arg-type]  # Fields by name.
+    return replace(
+        made,
+        ddl=Script(made.ddl.path, f"{made.ddl.text} -- {mark}") if ddl else made.ddl,
+        ddl_facts=ddl or made.ddl_facts,
+        dml=Script(made.dml.path, f"{made.dml.text} -- {mark}"),
+        facts=changed,
+    )
+
+
+def _comment(made: Table) -> Table:
+    return edited(made, mark="comment")
+
+
+def _owner(made: Table) -> Table:
+    return replace(made, settings=replace(made.settings, owner="before"))
+
+
+def _trigger(made: Table) -> Table:
+    return replace(made, settings=Settings(trigger="7 seconds", owner=made.settings.owner))
+
+
+def _filter(made: Table) -> Table:
+    return edited(made, mark="filter", pre="pre AND id > 0", canonical="pre AND id > 0")
+
+
+def _after(made: Table) -> Table:
+    return edited(made, mark="after", post="other" if made.facts and made.facts.stateful else "", canonical="after")
+
+
+def _delay(made: Table) -> Table:
+    assert made.facts is not None
+    waits = Watermark("id", "9 minutes")
+    reads = tuple(replace(read, watermark=waits if read.watermark else None) for read in made.facts.reads)
+    return edited(made, mark="delay", reads=reads, canonical="delay")
+
+
+def _aggregate(made: Table) -> Table:
+    assert made.facts is not None
+    operators = tuple(replace(operator, detail="max") for operator in made.facts.operators)
+    return edited(made, mark="state", operators=operators, state="max" if operators else "", canonical="state")
+
+
+def _fewer_columns(made: Table) -> Table:
+    """Return a table before a column was added: the declared one has one more."""
+    return edited(made, mark="fewer", ddl=replace(made.ddl_facts, columns=()))
+
+
+def _more_columns(made: Table) -> Table:
+    """Return a table before a column was dropped."""
+    return edited(made, mark="more", ddl=replace(made.ddl_facts, columns=(*made.ddl_facts.columns, Column("x", ""))))
+
+
+def _format(made: Table) -> Table:
+    return edited(made, mark="format", ddl=replace(made.ddl_facts, format="orc"))
+
+
+def _source(made: Table) -> Table:
+    """Return a table that read its first parent twice."""
+    assert made.facts is not None
+    first = made.facts.reads[0]
+    return edited(
+        made, mark="source", reads=(*made.facts.reads, TableRead(first.table, streaming=True)), canonical="source"
+    )
+
+
+EDITS: tuple[Callable[[Table], Table], ...] = (
+    _comment, _owner, _trigger, _filter, _after, _delay, _aggregate, _fewer_columns, _more_columns, _format, _source,
+)  # fmt: skip
+"""From what is declared to what was deployed before an edit: rows 1, 2, 11a, 3, 6b, 6c, 6d, 6a, 4, 5, 8 and 7a."""

@@ -1,0 +1,41 @@
+"""Rows of a ledger in one line: each has every field, and a test names those that it is about."""
+
+from typing import Any
+
+from core.model.names import TableName
+from core.observed.deployment import Binding
+from core.project.revision import RevisionTexts
+from state.row_types import Deployment, EnvironmentRow
+
+LANDED = TableName("landed")
+
+
+def environment_row(**fields: Any) -> EnvironmentRow:
+    """Return the row of an environment whose agent has not come yet."""
+    every: dict[str, Any] = dict(
+        ledger_id="ledger", project_id="p-id", project="p", environment="dev", protected=False, agent_pid=None,
+        agent_started_at=None, agent_seen_at=None, pool="local", pool_state="up", pool_detail="", pool_generation=1,
+        session_id="s",
+    )  # fmt: skip
+    return EnvironmentRow(**(every | fields))
+
+
+def deployment_row(table: str = "a", **fields: Any) -> Deployment:
+    """Return the row of a version 1 that runs and reads the external table `landed`."""
+    every: dict[str, Any] = dict(
+        table=TableName(table), version=1, product="p", layer="fact", owner="", revision="r",
+        texts=RevisionTexts("d", "m", ""), compiled="SELECT 1", compiled_ddl=f"CREATE TABLE {table}__v1",
+        columns=("id",), format="parquet", folder=f"/t/{table}__v1", checkpoint=f"/c/{table}__v1", checkpoint_id="",
+        trigger="1 second", mode="append", stateful=False, wanted="running", state="running", state_since=0.0,
+        active=True, bindings=(Binding(LANDED, 0, True),),
+    )  # fmt: skip
+    return Deployment(**(every | fields))
+
+
+def external_row(table: str = "landed", **fields: Any) -> Deployment:
+    """Return the row of an external table, which has no checkpoint and reads nothing."""
+    plain: dict[str, Any] = dict(
+        version=0, layer="source", revision="x", texts=RevisionTexts("d", "", ""), compiled="", compiled_ddl="",
+        checkpoint="", bindings=(), external=True,
+    )  # fmt: skip
+    return deployment_row(table, **(plain | fields))

@@ -1,0 +1,113 @@
+"""An agent that takes, approves and applies plans over four tables: landed → a → b, and c of another product."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import small_project
+
+from core.model.names import TableName
+from core.observed.deployment import Binding
+from core.plan.codec import plan_as_json
+from core.plan.model import Plan
+from core.plan.request import PlanRequest
+from core.planning.planner import make_plan
+from core.policy.model import Policy, policy_as_json
+from core.project_files.revision_reader import revision_of
+from pipelines.agent.context import AgentContext
+from pipelines.agent.fast_lane import FastLane
+from pipelines.agent.measurements.pool_utilization import PoolUtilization
+from pipelines.agent.measurements.table_statistics_collector import TableStatisticsCollector
+from pipelines.agent.requests.command_handler import CommandHandler
+from pipelines.agent.requests.socket_server import Caller
+from state.emergency_journal import EmergencyJournal
+from state.planner_input import observe
+from state.recorded_policy import IN_FORCE
+from state.row_types import Deployment, PolicyRow
+
+NOW = 1_000_000.0
+T = TableName
+LEE, BOB = (Caller(pid=1, uid=uid, login_uid=None) for uid in (70001, 70002))
+"""Numbers that no user of the machine has: a caller is named by its number then."""
+REBUILD_A = PlanRequest(tables=(T("a"),), rebuild=True, nonce="n")
+
+
+class Driven:
+    """A run lane that keeps what it was to drive."""
+
+    def __init__(self) -> None:
+        self.driven: list[str] = []
+
+    def drive(self, run_id: str) -> None:
+        self.driven.append(run_id)
+
+
+@dataclass
+class Desk:
+    """An agent that serves landed → a → b and c of another product, all running."""
+
+    world: AgentContext
+    commands: CommandHandler
+    runs: Driven
+    parts: tuple[Any, ...]
+    """What the commands were made of beside the world."""
+    now: float = NOW
+
+    def plan(self, request: PlanRequest = REBUILD_A, files: dict[str, str] | None = None) -> Plan:
+        """Plan as a console does."""
+        ledger = self.world.ledger
+        seen = observe(ledger.deployments(include_deleted=True), ledger.figures())
+        project = small_project.project(files or small_project.texts())
+        return make_plan(project, "dev", seen, request, policy=ledger.recorded_policy(), room=ledger.room())
+
+    def hand_over(self, made: Plan, caller: Caller = LEE, **more: Any) -> dict[str, Any]:
+        args = {"texts": small_project.texts(), "request": plan_as_json(made)["request"], "hash": made.hash}
+        return self.commands.handle(caller, {"op": "submit_plan", "args": {**args, "planner": made.planner, **more}})
+
+    def hand_over_file(self, plan: Plan, caller: Caller = LEE, *, made_at: float = NOW, **more: Any) -> dict[str, Any]:
+        return self.hand_over(plan, caller, plan=plan_as_json(plan), created_at=made_at, **more)
+
+    def approve(self, plan: Plan, caller: Caller = BOB) -> dict[str, Any]:
+        return self.commands.handle(caller, {"op": "approve", "args": {"hash": plan.hash}, "confirm": plan.hash[:4]})
+
+    def apply(self, plan: Plan, caller: Caller = LEE, confirm: str | None = None) -> str:
+        typed = f"dev {plan.hash[:4]}" if confirm is None else confirm
+        answer = self.commands.handle(caller, {"op": "apply", "args": {"hash": plan.hash}, "confirm": typed})
+        return str(answer["run"])
+
+    def rule(self, **rules: Any) -> None:
+        """Put a policy in force."""
+        policy = Policy(**rules)
+        self.world.ledger.put_policy(PolicyRow(0, NOW, "lee", 1, policy.digest, policy_as_json(policy), IN_FORCE))
+
+
+def deployed(name: str, parent: str, revision: Any) -> Deployment:
+    version = 1 if parent else 0
+    bindings = (Binding(T(parent), 0 if parent == "landed" else 1, True),) if parent else ()
+    return Deployment(
+        table=T(name), version=version, product="p", layer="fact", owner="", revision=revision.hash,
+        texts=revision.texts, compiled="SELECT", compiled_ddl="CREATE", columns=("id", "kind"), format="parquet",
+        folder=f"/t/{name}", checkpoint=f"/c/{name}" if parent else "", checkpoint_id=name, trigger="10 seconds",
+        mode="append", stateful=False, wanted="running", state="running", state_since=1.0, active=True,
+        bindings=bindings, started_at=1.0, external=not parent,
+    )  # fmt: skip
+
+
+def move(desk: Desk, table: str, **fields: Any) -> None:
+    desk.world.ledger.update_deployment(T(table), 1, **fields)
+
+
+def desk_in(world: AgentContext, tmp_path: Path) -> Desk:
+    project = small_project.project(small_project.texts())
+    world.project_id = project.id
+    for name, parent in (("landed", ""), ("a", "landed"), ("b", "a"), ("c", "a")):
+        world.ledger.put_deployment(deployed(name, parent, revision_of(project.tables[T(name)])))
+    runs = Driven()
+    acts, figures = (
+        FastLane(world, EmergencyJournal(tmp_path / "e")),
+        TableStatisticsCollector(world, PoolUtilization()),
+    )
+    parts: tuple[Any, ...] = (acts, runs, figures, lambda pool: None)
+    desk = Desk(world, CommandHandler(world, *parts), runs, parts)
+    world.clock = lambda: desk.now
+    return desk

@@ -1,0 +1,268 @@
+"""`--changed-since`: what differs between a git commit and the working tree, and what is said where git cannot tell."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import written
+
+from tui.command_line import exit_codes
+
+SQL = "pipelines/facts/p/b/sql-scripts/dml.b.sql"
+
+
+def asked(words: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """Return the request of a plan."""
+    request: dict[str, Any] = written(["plan", *words, "--offline"], capsys)["request"]
+    return request
+
+
+def git(folder: Path, *words: str) -> str:
+    who = ("-c", "user.name=t", "-c", "user.email=t@t", "-c", "commit.gpgsign=false")
+    done = subprocess.run(["git", *who, *words], cwd=folder, check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def cloned(folder: Path) -> Path:
+    """The project in a repository's subfolder, committed once."""
+    git(folder.parent, "init", "-q", "-b", "main")
+    git(folder.parent, "add", "shop")
+    git(folder.parent, "commit", "-q", "-m", "first")
+    return folder
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def test_nothing_that_changed_is_an_empty_plan(cloned: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = written(["plan", "--changed-since", "main", "--exit-code"], capsys)
+    assert found["request"]["changed_since"] == "main" and found["request"]["tables"] == [] == found["steps"]
+
+
+def test_what_is_edited_committed_or_new_is_found_and_the_checkout_stays(
+    cloned: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    edit(cloned / SQL, "SELECT id, kind", "SELECT id, upper(kind) AS kind")
+    git(cloned, "commit", "-q", "-am", "second")
+    edit(cloned / "pipelines/sources/p/a/sql-scripts/dml.a.sql", "SELECT", "SELECT /* all */")
+    new = cloned / "pipelines/facts/p/neu/sql-scripts"
+    new.mkdir(parents=True)
+    (new / "ddl.neu.sql").write_text("CREATE TABLE neu (id BIGINT, kind STRING) USING parquet;")
+    (new / "dml.neu.sql").write_text("INSERT INTO neu SELECT id, kind FROM STREAM b;")
+    index = (cloned.parent / ".git/index").read_bytes(), os.stat(cloned.parent / ".git/index").st_mtime_ns
+    before = git(cloned, "--no-optional-locks", "status", "--porcelain", "--", ".")
+    assert asked(["--changed-since", "HEAD~1"], capsys)["tables"] == ["a", "b", "neu"]
+    assert asked(["--changed-since", "HEAD"], capsys)["tables"] == ["a", "neu"]
+    assert asked(["--changed-since", git(cloned, "rev-parse", "HEAD")[:8], "b"], capsys)["tables"] == ["a", "b", "neu"]
+    assert git(cloned, "--no-optional-locks", "status", "--porcelain", "--", ".") == before
+    assert ((cloned.parent / ".git/index").read_bytes(), os.stat(cloned.parent / ".git/index").st_mtime_ns) == index
+
+
+@pytest.mark.parametrize("tables", [1, 40])
+def test_git_is_asked_three_times_whatever_differs(
+    tables: int, cloned: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for n in range(tables):
+        new = cloned / f"pipelines/facts/p/t{n}/sql-scripts"
+        new.mkdir(parents=True)
+        (new / f"ddl.t{n}.sql").write_text(f"CREATE TABLE t{n} (id BIGINT, kind STRING) USING parquet;")
+        (new / f"dml.t{n}.sql").write_text(f"INSERT INTO t{n} SELECT id, kind FROM STREAM a;")
+    git(cloned, "add", ".")
+    git(cloned, "commit", "-q", "-m", "second")
+    for n in range(tables):
+        edit(cloned / f"pipelines/facts/p/t{n}/sql-scripts/dml.t{n}.sql", "id,", "id + 1 AS id,")
+    said: list[str] = []
+    run = subprocess.run
+    monkeypatch.setattr(subprocess, "run", lambda words, **more: said.append(words[1]) or run(words, **more))
+    assert len(asked(["--changed-since", "HEAD"], capsys)["tables"]) == tables
+    assert said == ["rev-parse", "ls-tree", "cat-file"]
+
+
+def test_defaults_change_the_tables_that_do_not_say_it_themselves(
+    cloned: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (cloned / "pipelines/facts/p/b/b.yml").write_text("trigger: 1 minute\n")
+    git(cloned, "add", ".")
+    git(cloned, "commit", "-q", "-m", "second")
+    with (cloned / "headgate.yml").open("a") as file:
+        file.write("defaults:\n  trigger: 5 seconds\n")
+    assert asked(["--changed-since", "HEAD"], capsys)["tables"] == ["a", "landed"]
+
+
+def test_a_table_that_is_gone_is_told_with_how_to_delete_it(
+    cloned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for file in (cloned / SQL).parent.iterdir():
+        file.unlink()
+    observed = tmp_path / "observed.yml"
+    observed.write_text("tables: {landed: running, a: running, b: running}")
+    found = written(["plan", "--changed-since", "main", "--observed", str(observed)], capsys)
+    assert found["request"]["gone"] == ["b"] and found["steps"] == []
+    assert found["warnings"] == [
+        {"table": "b", "summary": "was declared at main and is no longer: to delete it, headgate plan delete b"}
+    ]
+
+
+def test_a_moved_table_is_found_once_and_is_not_gone(cloned: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (cloned / "pipelines/facts/q").mkdir()
+    (cloned / "pipelines/facts/p/b").rename(cloned / "pipelines/facts/q/b")
+    request = asked(["--changed-since", "main"], capsys)
+    assert request["tables"] == ["b"] and "gone" not in request
+
+
+@pytest.mark.parametrize("name", ["ä ö", 'quo"te', "tab\tin", "line\nin", "-n"])
+def test_paths_of_any_letters_are_compared(name: str, cloned: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (cloned / "pipelines/facts" / name).mkdir()
+    (cloned / "pipelines/facts/p/b").rename(cloned / "pipelines/facts" / name / "b")
+    git(cloned, "add", "-A")
+    git(cloned, "commit", "-q", "-m", "second")
+    assert asked(["--changed-since", "HEAD"], capsys)["tables"] == []
+    edit(cloned / "pipelines/facts" / name / "b/sql-scripts/dml.b.sql", "SELECT", "SELECT /* all */")
+    assert asked(["--changed-since", "HEAD"], capsys)["tables"] == ["b"]
+
+
+def test_line_endings_are_no_difference(cloned: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = cloned / SQL
+    path.write_bytes(path.read_bytes().replace(b" FROM", b"\n FROM"))
+    git(cloned, "commit", "-q", "-am", "second")
+    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+    assert asked(["--changed-since", "HEAD"], capsys)["tables"] == []
+
+
+def test_a_mark_of_byte_order_is_no_difference(cloned: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (cloned / SQL).write_text("\ufeff" + (cloned / SQL).read_text())
+    assert asked(["--changed-since", "HEAD"], capsys)["tables"] == []
+    git(cloned, "commit", "-q", "-am", "second")
+    assert asked(["--changed-since", "HEAD"], capsys)["tables"] == []
+
+
+@pytest.mark.parametrize("kind", ["sha1", "sha256"])
+def test_a_repository_names_its_objects_by_either_hash(
+    kind: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    git(folder, "init", "-q", f"--object-format={kind}")
+    git(folder, "add", ".")
+    git(folder, "commit", "-q", "-m", "first")
+    assert asked(["--changed-since", "HEAD"], capsys)["tables"] == []
+    edit(folder / SQL, "SELECT", "SELECT /* all */")
+    assert asked(["--changed-since", "HEAD"], capsys)["tables"] == ["b"]
+
+
+def test_a_hook_that_git_runs_compares_as_well(
+    cloned: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GIT_DIR", ".git")
+    monkeypatch.setenv("GIT_INDEX_FILE", ".git/index")
+    assert asked(["--changed-since", "main"], capsys)["tables"] == []
+
+
+def test_a_project_that_the_commit_does_not_have_is_new(cloned: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    git(cloned, "checkout", "-q", "--orphan", "other")
+    git(cloned.parent, "rm", "-q", "-r", "--cached", "shop")
+    git(cloned, "commit", "-q", "--allow-empty", "-m", "empty")
+    assert asked(["--changed-since", "HEAD"], capsys)["tables"] == ["a", "b", "landed"]
+
+
+def test_an_older_text_that_cannot_be_read_is_another_text(cloned: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    good = (cloned / SQL).read_text()
+    (cloned / SQL).write_text("INSERT INTO b SELEKT")
+    git(cloned, "commit", "-q", "-am", "broken")
+    (cloned / SQL).write_text(good)
+    assert asked(["--changed-since", "HEAD"], capsys)["tables"] == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("reference", "said"),
+    [
+        ("nope", "git knows no commit 'nope' here"),
+        ("main..main", "git knows no commit 'main..main' here"),
+        ("main:shop", "git knows no commit 'main:shop' here"),
+        ("", "'' is no git reference"),
+        ("--all", "'--all' is no git reference"),
+    ],
+)
+def test_a_reference_that_is_none_is_a_bad_command(
+    reference: str, said: str, cloned: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_codes.run_command_line(["plan", f"--changed-since={reference}"]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_without_a_repository_or_without_git_it_is_said(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path))
+    assert exit_codes.run_command_line(["plan", "--changed-since", "main"]) == 2
+    assert "is in no git repository" in capsys.readouterr().err
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert exit_codes.run_command_line(["plan", "--changed-since", "main"]) == 2
+    assert "git is not installed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("entry", "row", "classified"),
+    [
+        ("running", "1", True),
+        ("{state: running, revision: changed}", "1", True),
+        ("{state: running, revision: same}", "0", True),
+        ("{state: running, revision: 0123abcd}", "6a", False),
+        ("{state: running, deployed: {ddl: '', dml: '', yml: ''}}", "6a", False),
+    ],
+)
+def test_what_is_deployed_says_what_the_commit_says(
+    entry: str, row: str, classified: bool, cloned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    edit(cloned / SQL, "SELECT", "SELECT /* all */")
+    observed = tmp_path / "observed.yml"
+    observed.write_text(f"tables: {{landed: running, a: running, b: {entry}}}")
+    found = written(["plan", "--changed-since", "main", "--observed", str(observed)], capsys)
+    assert [(n["row"], n["classified"]) for n in found["nodes"] if n["table"] == "b"] == [(row, classified)]
+
+
+def test_a_deployed_table_that_the_commit_does_not_have_is_not_classified(
+    cloned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    new = cloned / "pipelines/facts/p/neu/sql-scripts"
+    new.mkdir(parents=True)
+    (new / "ddl.neu.sql").write_text("CREATE TABLE neu (id BIGINT, kind STRING) USING parquet;")
+    (new / "dml.neu.sql").write_text("INSERT INTO neu SELECT id, kind FROM STREAM b;")
+    observed = tmp_path / "observed.yml"
+    observed.write_text("tables: {landed: running, a: running, b: running, neu: running}")
+    found = written(["plan", "--changed-since", "main", "--observed", str(observed)], capsys)
+    assert [(n["row"], n["classified"]) for n in found["nodes"] if n["table"] == "neu"] == [("6a", False)]
+
+
+@pytest.mark.parametrize(("state", "code", "said"), [("running", 10, "to delete it"), ("absent", 0, "is no longer")])
+def test_a_table_that_is_gone_and_still_runs_is_a_change(
+    state: str, code: int, said: str, cloned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for path in sorted((cloned / SQL).parent.iterdir()):
+        path.unlink()
+    observed = tmp_path / "observed.yml"
+    observed.write_text(f"tables: {{landed: running, a: running, b: {state}}}")
+    words = ["plan", "--changed-since", "main", "--observed", str(observed), "--exit-code"]
+    assert exit_codes.run_command_line(words) == code
+    assert said in capsys.readouterr().out
+    assert exit_codes.run_command_line(words[:-1]) == 0
+
+
+def test_a_changed_pool_or_policy_is_told_since_no_plan_carries_it(
+    cloned: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rules = "    pool: {conf: {spark.x.token: hidden}}\n    policy: {freeze: Sat}\n"
+    edit(cloned / "headgate.yml", "  dev:\n", f"  dev:\n{rules}")
+    found = written(["plan", "--changed-since", "main"], capsys)
+    assert [(w["table"], w["summary"]) for w in found["warnings"]] == [
+        ("headgate.yml", "the policy of dev changed since main: freeze: this plan does not carry it: record it "
+                         "(headgate policy apply)"),
+        ("headgate.yml", "the pool of dev changed since main: conf.spark.x.token: this plan does not carry it: "
+                         "restart the agent (headgate down, headgate up)"),
+    ]  # fmt: skip
+    assert "hidden" not in json.dumps(found)
