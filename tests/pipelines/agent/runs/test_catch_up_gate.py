@@ -21,7 +21,8 @@ def version(
     return Deployment(
         table=T, version=number, product="p", layer="fact", owner="", revision="r", texts=RevisionTexts(),
         compiled="", compiled_ddl="", columns=(), format="parquet", folder="", checkpoint="", checkpoint_id="",
-        trigger=trigger, mode="append", stateful=False, wanted="running", state=state, state_since=0.0, active=active, bindings=(),
+        trigger=trigger, mode="append", stateful=False, wanted="running", state=state, state_since=0.0, active=active,
+        bindings=(),
     )  # fmt: skip
 
 
