@@ -68,13 +68,22 @@ def parse_cache_path(environ: Mapping[str, str], *, project: str, project_id: st
 
     Empty where neither is known: nothing is kept then.
     """
+    root = _cache_root(environ)
+    return str(PurePosixPath(root) / f"{project}-{_digest(project_id, 8)}" / PARSE_CACHE_FILE) if root else ""
+
+
+def manifest_cache_path(environ: Mapping[str, str], uid: int, *, folder: str) -> str:
+    """Place what a user has read of the headgate.yml of a project folder; empty where nothing is kept."""
+    root = _cache_root(environ)
+    return str(PurePosixPath(root) / "manifests" / f"{uid}-{_digest(folder, 16)}") if root else ""
+
+
+def _cache_root(environ: Mapping[str, str]) -> str:
     root = environ.get("HEADGATE_HOME")
-    if not root:
-        cache = environ.get("XDG_CACHE_HOME") or (f"{environ['HOME']}/.cache" if environ.get("HOME") else "")
-        if not cache:
-            return ""
-        root = f"{cache}/headgate"
-    return str(PurePosixPath(root) / f"{project}-{_digest(project_id, 8)}" / PARSE_CACHE_FILE)
+    if root:
+        return root
+    cache = environ.get("XDG_CACHE_HOME") or (f"{environ['HOME']}/.cache" if environ.get("HOME") else "")
+    return f"{cache}/headgate" if cache else ""
 
 
 def _digest(text: str, length: int) -> str:

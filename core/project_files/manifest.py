@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from core.model.problems import Problem, Where
 from core.policy.model import Policy
+from core.project.manifest_head import ManifestHead
 from core.project.model import Environment, Pool, Settings
 from core.project_files.policy_section import RULES, read_policy_section
 from core.project_files.table_settings import read_settings_section
@@ -16,6 +17,7 @@ MANIFEST_PATH = "headgate.yml"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}\Z")
 _PREFIX = re.compile(r"[a-z0-9_]{0,40}\Z")
 _MEMORY = re.compile(r"[1-9][0-9]*[mgMG]\Z")
+_ENVIRONMENT_KEYS = ("data", "protected", "prefix", "pool", "policy")
 
 YEAR_D = 365
 MOST_CORES = 1024
@@ -60,6 +62,26 @@ def read_manifest(text: str | None, problems: list[Problem]) -> Manifest:
     )
 
 
+def read_manifest_head(text: str, problems: list[Problem]) -> ManifestHead:
+    """Read what says which environment is meant; what is wrong elsewhere in the file is left to `read_manifest`.
+
+    With a Problem the head is not to be used: a protected environment could count as unprotected.
+    """
+    top = read_yaml(text, MANIFEST_PATH, problems)
+    if top is None:
+        return ManifestHead()
+    sections = _environment_sections(top)
+    for section in sections.values():
+        section.only(_ENVIRONMENT_KEYS)
+    return ManifestHead(
+        project=_name(top),
+        id=_identity(top),
+        default_env=_default_env_name(top),
+        protected_by_name={name: section.flag("protected", False) for name, section in sections.items()},
+        data_by_name={name: section.text("data", "data") for name, section in sections.items()},
+    )
+
+
 def _name(top: YamlSection) -> str:
     name = top.text("project", "")
     if not _NAME.match(name):
@@ -77,12 +99,18 @@ def _identity(top: YamlSection) -> str:
 
 
 def _environments(top: YamlSection) -> tuple[Environment, ...]:
+    found = (_environment(name, section) for name, section in _environment_sections(top).items())
+    return tuple(sorted(found, key=lambda environment: environment.name))
+
+
+def _environment_sections(top: YamlSection) -> dict[str, YamlSection]:
+    """Find the entry of each environment, in the order of the file; one that is left empty is an empty section."""
     section = top.section("environments")
     if section is None or not section.nodes:
         if "environments" not in top.nodes or section is not None or _is_null(top):
             top.wrong("environments", "at least one environment", "write environments: {dev: {}}")
-        return ()
-    found = []
+        return {}
+    found = {}
     for name in section.nodes:
         if not _NAME.match(name):
             section.wrong(name, "named by letters, digits, _ and -", "give the environment another name")
@@ -92,8 +120,8 @@ def _environments(top: YamlSection) -> tuple[Environment, ...]:
         if inner is None and node.tag.endswith(":null"):
             inner = YamlSection(section.path, f"environments.{name}", section.lines[name], {}, {}, section.problems)
         if inner is not None:
-            found.append(_environment(name, inner))
-    return tuple(sorted(found, key=lambda environment: environment.name))
+            found[name] = inner
+    return found
 
 
 def _is_null(top: YamlSection) -> bool:
@@ -101,7 +129,7 @@ def _is_null(top: YamlSection) -> bool:
 
 
 def _environment(name: str, section: YamlSection) -> Environment:
-    section.only(("data", "protected", "prefix", "pool", "policy"))
+    section.only(_ENVIRONMENT_KEYS)
     prefix = section.text("prefix", "")
     if not _PREFIX.match(prefix):
         section.wrong("prefix", "lower-case letters, digits and _", "write a prefix like dev_")
@@ -141,12 +169,17 @@ def _mebibytes(memory: str) -> int:
     return int(memory[:-1]) * (1024 if memory[-1] in "gG" else 1)
 
 
-def _default_env(top: YamlSection, environments: tuple[Environment, ...]) -> str:
+def _default_env_name(top: YamlSection) -> str:
     name = top.text("default_env", "")
-    by_name = {environment.name: environment for environment in environments}
     if not name:
         top.wrong("default_env", "the name of an environment", "write default_env: dev")
-    elif environments and name not in by_name:
+    return name
+
+
+def _default_env(top: YamlSection, environments: tuple[Environment, ...]) -> str:
+    name = _default_env_name(top)
+    by_name = {environment.name: environment for environment in environments}
+    if name and environments and name not in by_name:
         top.problems.append(
             Problem(
                 f"default_env {name} is not an environment",

@@ -43,7 +43,7 @@ class PoolClient(Protocol):
 
 @dataclass(slots=True)
 class AgentContext:
-    """One environment at work. The clock is here so that tests can set it."""
+    """One environment at work. The clocks are here so that tests can set them."""
 
     places: EnvironmentPaths
     folder: str
@@ -57,6 +57,9 @@ class AgentContext:
     files: Checkpoints
     faults: FaultPoints = field(default_factory=FaultPoints)
     clock: Callable[[], float] = time.time
+    """When something was: epoch seconds, which jump when the machine's clock is set."""
+    monotonic: Callable[[], float] = time.monotonic
+    """How long something took."""
     stopping: threading.Event = field(default_factory=threading.Event)
     """Set once, when the agent is to end; every loop waits on it instead of sleeping."""
     _busy: Counter[tuple[str, int]] = field(default_factory=Counter)

@@ -61,7 +61,9 @@ class PoolSupervisor:
         """Call the pool; raises PoolUnreachable when it is not up or misses the deadline."""
         current = self._open
         if current is None:
-            raise PoolUnreachable(f"the pool {self._pool.name} is {self._said[0] or 'off'}", remedy="headgate doctor")
+            state = self._said[0] or "off"
+            state = "being attached to again" if state in ("up", "silent") else state
+            raise PoolUnreachable(f"the pool {self._pool.name} is {state}", remedy="headgate doctor")
         try:
             return current.call(seconds, act)
         except SessionLost:
@@ -114,23 +116,35 @@ class PoolSupervisor:
         facts = self._ledger.facts()
         session_id = facts.session_id if facts.session_id and not new else ""
         fresh = not session_id
-        session = self._session(session_id or str(uuid.uuid4()))
         try:
-            session.attach()
+            session = self._attached(session_id or str(uuid.uuid4()))
         except SessionLost as error:
             # Its id is refused for ever (spark.md §1).
             log.warning("session %s is lost, a new one is opened: %s", session_id, error.summary)
             fresh = True
-            session = self._session(str(uuid.uuid4()))
-            session.attach()
-        if fresh:
-            self._ledger.put_pool(session_id=session.session_id, pool_generation=facts.pool_generation + 1)
-        if self._local is None and (limit := session.idle_limit_s()) is not None:
-            self._warn_of_idle_limit(limit)
-        attached = PoolConnection(session)
-        self._restore(attached)
+            session = self._attached(str(uuid.uuid4()))
+        try:
+            if fresh:
+                self._ledger.put_pool(session_id=session.session_id, pool_generation=facts.pool_generation + 1)
+            if self._local is None and (limit := session.idle_limit_s()) is not None:
+                self._warn_of_idle_limit(limit)
+            attached = PoolConnection(session)
+            self._restore(attached)
+        except BaseException:
+            _close(session)
+            raise
         self._open = attached
         self._say("up", "")
+
+    def _attached(self, session_id: str) -> Session:
+        """Open a session or find it; one that cannot be is closed, so that no try leaves a connection behind."""
+        session = self._session(session_id)
+        try:
+            session.attach()
+        except BaseException:
+            _close(session)
+            raise
+        return session
 
     def _warn_of_idle_limit(self, limit_s: float) -> None:
         """A session that is idle for so long is closed with all its queries (spark.md §1); our rounds keep it alive."""
@@ -149,10 +163,14 @@ class PoolSupervisor:
         current = self._open
         if current is not None and attached in (None, current):
             self._open = None
-            # Closing speaks to the server, which may be frozen: nobody waits for it.
-            threading.Thread(target=current.session.close, daemon=True).start()
+            _close(current.session)
 
     def _say(self, state: str, detail: str) -> None:
         if (state, detail) != self._said:
-            self._said = (state, detail)
             self._ledger.put_pool(pool=self._pool.name, pool_state=state, pool_detail=detail)
+            self._said = (state, detail)
+
+
+def _close(session: Session) -> None:
+    # Closing speaks to the server, which may be frozen: nobody waits for it.
+    threading.Thread(target=session.close, daemon=True).start()

@@ -90,6 +90,17 @@ class FakeOperations:
         figure = replace(self.current.measurements[key], **figures)  # type: ignore[arg-type]  # names checked by the caller
         self.current = replace(self.current, measurements={**self.current.measurements, key: figure})
 
+    def rename(self, table: str, name: str) -> None:
+        """Give a table another name."""
+        rows = tuple(
+            replace(row, table=TableName(name)) if row.table == table else row for row in self.current.deployments
+        )
+        figures = {
+            (TableName(name) if key[0] == table else key[0], key[1]): value
+            for key, value in self.current.measurements.items()
+        }
+        self.current = replace(self.current, deployments=rows, measurements=figures)
+
     def drop(self, table: str) -> None:
         """Let a table vanish."""
         rows = tuple(row for row in self.current.deployments if row.table != table)
@@ -285,6 +296,8 @@ if __name__ == "__main__":
     safe = "--protected" in sys.argv
     kind = StillOperations if "--still" in sys.argv else MovingOperations
     pizzeria = kind(protected=safe, now=time.time() if kind is StillOperations else NOW)
+    if "--clients" in sys.argv:
+        pizzeria.rename("clients", sys.argv[sys.argv.index("--clients") + 1])
     environment = "prod" if safe else "dev"
     code = run_console(pizzeria, project="pizzeria", environment=environment, protected=safe, user="alice")
     print(f"calls {pizzeria.calls}")

@@ -5,8 +5,10 @@ import re
 import signal
 
 import pytest
+from wcwidth import wcwidth
 
 from tests.terminal.pseudo_terminal import Terminal, console
+from tui.presentation.styling.styled_text import clean
 from tui.screens.home import RESTS_S
 
 pytestmark = pytest.mark.terminal
@@ -65,6 +67,43 @@ def test_the_end_of_a_dialog_stays_within_its_bytes(width: int, height: int) -> 
         terminal.wait(lambda text: "type yes" not in text)
         terminal.quiet()
         assert terminal.received - before <= 2000
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "t\u26a0\ufe0f",
+        "cafe\u0301",
+        "tx\u0301",
+        "\u8ba2\u5355",
+        "t\U0001f468\u200d\U0001f469",
+        "t\U0001f1e9\U0001f1ea",
+        "t\u0939\u093f",
+    ],
+    ids=["emoji", "mark", "mark alone", "wide", "joined", "flag", "spacing mark"],
+)
+def test_a_name_of_any_script_moves_nothing_beside_it(name: str) -> None:
+    """What pyte shows may differ from other terminals only inside the name: columns and other rows are compared."""
+    with console(120, 30, "--still", "--clients", name) as terminal:
+        ready(terminal)
+        for key in "jjjkjkjkk":
+            terminal.send(key)
+            terminal.quiet(0.2)
+        terminal.quiet(RESTS_S + 0.6)
+        drawn = terminal.text()
+        rows = [row for row in drawn.splitlines() if " 182k " in row]
+        assert any(clean(name) in row for row in rows), drawn
+        assert len(rows) == 9 and len({cells_before(row, " 182k ") for row in rows}) == 1, drawn
+        terminal.screen.reset()
+        terminal.resize(119, 30)
+        terminal.quiet()
+        terminal.resize(120, 30)
+        terminal.quiet()
+        assert terminal.text() == drawn
+
+
+def cells_before(row: str, word: str) -> int:
+    return sum(max(wcwidth(char), 0) for char in row.partition(word)[0])
 
 
 def test_a_dialog_opens_within_two_kilobytes() -> None:

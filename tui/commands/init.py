@@ -10,7 +10,7 @@ from core.model.names import parse_table_name
 from core.project.model import LAYER_FOLDERS
 from tui.command_line.context import CommandContext
 from tui.project_folder import project_reader
-from tui.project_folder.environment_selection import PROJECT_FILE
+from tui.project_folder.manifest_head import PROJECT_FILE
 
 MANIFEST = """\
 project: {name}

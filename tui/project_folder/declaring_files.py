@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from core.model.errors import UsageError
 from core.text.wording import counted
-from tui.project_folder.environment_selection import PROJECT_FILE
+from tui.project_folder.manifest_head import PROJECT_FILE
 
 FOLDER = "pipelines"
 """Below it lies all that a project declares but its headgate.yml."""

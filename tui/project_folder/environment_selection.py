@@ -1,37 +1,14 @@
-"""Which project and which environment a command is about, found without reading more of headgate.yml than it must.
-
-Nothing here parses YAML or SQL: `headgate ls` must answer in a fraction of a second. Whatever is read here by pattern
-is compared with the real reading as soon as a command makes one (`projects.parse`).
-"""
+"""Which project and which environment a command is about, found without reading more of headgate.yml than it must."""
 
 import os
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from core.ipc.environment_paths import EnvironmentPaths, environment_paths
-from core.model.errors import HeadgateError, InvalidProject, Refused, UsageError
-
-PROJECT_FILE = "headgate.yml"
-
-_TOP = re.compile(r"(?P<key>project|id|default_env)\s*:\s*(?P<value>[^#\n]+?)\s*(?:#.*)?\Z")
-_ENTRY = re.compile(r"(?P<indent> +)(?P<key>[A-Za-z_][\w-]*)\s*:(?P<rest>.*)\Z")
-_DATA = re.compile(r"\bdata\s*:\s*(?P<value>[^,#}\n]+)")
-_TRUE = re.compile(r"\bprotected\s*:\s*(?:true|yes|on)\b", re.IGNORECASE)
-
-
-@dataclass(frozen=True, slots=True)
-class ManifestHead:
-    """The few facts of headgate.yml that say which environment is meant."""
-
-    project: str
-    id: str
-    default_env: str
-    protected_by_name: Mapping[str, bool] = field(default_factory=dict)
-    """Declared environments, in the order of the file."""
-    data_by_name: Mapping[str, str] = field(default_factory=dict)
-    """Their data folders, as written, where one is."""
+from core.model.errors import HeadgateError, Refused, UsageError
+from core.project.manifest_head import ManifestHead
+from tui.project_folder.manifest_head import PROJECT_FILE, read_manifest_head
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +45,13 @@ def select_environment(
 ) -> SelectedEnvironment:
     """Bind to the environment that options, HEADGATE_PROJECT, HEADGATE_ENV and headgate.yml name; raises UsageError."""
     folder = find_folder(environ, cwd, project=project)
-    head = read_manifest_head(folder)
+    absolute = absolute_environ(environ, cwd)
+    head = read_manifest_head(absolute, folder)
     name = environment or environ.get("HEADGATE_ENV") or head.default_env
     if name not in head.protected_by_name:
         known = ", ".join(head.protected_by_name) or "none"
         raise UsageError(f"{head.project} declares no environment {name!r}", remedy=f"use --env with one of: {known}")
-    where = _where(absolute_environ(environ, cwd), head, name)
+    where = _where(absolute, head, name)
     return SelectedEnvironment(
         folder=folder,
         project=head.project,
@@ -160,88 +138,6 @@ def _where(environ: Mapping[str, str], head: ManifestHead, name: str) -> Environ
 
 def started_environments(place: SelectedEnvironment, environ: Mapping[str, str]) -> tuple[str, ...]:
     """List the environments of a place's project that have a ledger here, in the order of headgate.yml."""
-    names = read_manifest_head(place.folder).protected_by_name
+    names = read_manifest_head(environ, place.folder).protected_by_name
     found = (select_environment(environ, place.folder, project=place.folder, environment=name) for name in names)
     return tuple(there.environment for there in found if os.path.exists(there.where.ledger))
-
-
-def read_manifest_head(folder: str) -> ManifestHead:
-    """Read a project's name, id and environments; raises UsageError with the missing key and the remedy."""
-    path = Path(folder, PROJECT_FILE)
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(
-            f"{path} cannot be read: {error}", remedy="check that it is a text file you may read"
-        ) from error
-    head = parse_manifest_head(text)
-    if not (head.project and head.id and head.default_env and head.protected_by_name):
-        head = _read_slowly(folder, text)
-    for key, value in (("project", head.project), ("id", head.id), ("default_env", head.default_env)):
-        if not value:
-            raise UsageError(
-                f"{path} has no `{key}:` at the start of a line",
-                remedy=f"write `{key}: …` on a line of its own, or make a project: headgate init",
-            )
-    return head
-
-
-def _read_slowly(folder: str, text: str) -> ManifestHead:
-    """Read what is written in another form than the usual one as YAML; raises InvalidProject with all Problems."""
-    from core.model.problems import Problem
-    from core.project_files.manifest import read_manifest
-    from core.text.wording import counted
-
-    problems: list[Problem] = []
-    manifest = read_manifest(text, problems)
-    errors = [problem for problem in problems if problem.severity.value == "error"]
-    if errors:
-        raise InvalidProject(
-            f"{PROJECT_FILE} in {folder} has {counted(len(errors), 'problem')}, the first: {errors[0].summary}",
-            remedy=errors[0].remedy,
-            problems=tuple(problem.as_json() for problem in problems),
-        )
-    return ManifestHead(
-        project=manifest.name,
-        id=manifest.id,
-        default_env=manifest.default_env,
-        protected_by_name={environment.name: environment.protected for environment in manifest.environments},
-        data_by_name={environment.name: environment.data for environment in manifest.environments},
-    )
-
-
-def parse_manifest_head(text: str) -> ManifestHead:
-    """Read the head from a text by pattern; what is not found is empty."""
-    values: dict[str, str] = {}
-    environments: dict[str, bool] = {}
-    data: dict[str, str] = {}
-    block, level, current = "", 0, ""
-    for line in text.splitlines():
-        if not line.strip() or line.lstrip().startswith("#"):
-            continue
-        if not line[0].isspace():
-            block = line.partition(":")[0].strip()
-            level = 0
-            found = _TOP.match(line)
-            if found:
-                values[found["key"]] = found["value"].strip("\"'")
-            continue
-        entry = _ENTRY.match(line)
-        if block != "environments" or not entry:
-            continue
-        level = level or len(entry["indent"])
-        if len(entry["indent"]) == level:
-            current = entry["key"]
-            environments[current] = bool(_TRUE.search(entry["rest"]))
-        elif _TRUE.match(line.strip()):
-            environments[current] = True
-        place = _DATA.search(entry["rest"] if len(entry["indent"]) == level else line)
-        if place and current not in data:
-            data[current] = place["value"].strip().strip("\"'")
-    return ManifestHead(
-        project=values.get("project", ""),
-        id=values.get("id", ""),
-        default_env=values.get("default_env", ""),
-        protected_by_name=environments,
-        data_by_name=data,
-    )

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from core.model.errors import UsageError
 from tui.project_folder.declaring_files import FOLDER, READ
-from tui.project_folder.environment_selection import PROJECT_FILE
+from tui.project_folder.manifest_head import PROJECT_FILE
 
 _GIT_S = 20.0
 

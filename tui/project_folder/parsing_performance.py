@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from core.project_files.parse_cache import ParseCache
-from tui.project_folder.environment_selection import PROJECT_FILE
+from tui.project_folder.manifest_head import PROJECT_FILE
 
 _SELDOM = (200_000, 20, 1_000)
 """Thresholds of the garbage collector: to walk a project's values again and again would take a third of the time."""

@@ -11,7 +11,8 @@ from core.ipc.environment_paths import parse_cache_path
 from core.model.errors import InvalidProject
 from core.project.model import LAYER_FOLDERS, Layer
 from tui.project_folder.declaring_files import FOLDER, DeclaringFiles, read_files
-from tui.project_folder.environment_selection import PROJECT_FILE, SelectedEnvironment
+from tui.project_folder.environment_selection import SelectedEnvironment
+from tui.project_folder.manifest_head import PROJECT_FILE
 
 if TYPE_CHECKING:
     from core.model.problems import Problem
@@ -57,8 +58,8 @@ def parse(
         )
     if project.id != place.project_id or place.environment not in project.environments:
         raise InvalidProject(
-            f"{PROJECT_FILE} changed while it was read, or has its id or environments in a form that is not read",
-            remedy="write `id:` and the environments' names in block style, one on each line, and try again",
+            f"{PROJECT_FILE} changed while it was read: it has another id, or no {place.environment} any more",
+            remedy="run the command again",
         )
     return project, problems
 

@@ -14,7 +14,8 @@ from state.row_types import PolicyRow
 from tui.agent_client.agent_commands import equivalent_command
 from tui.agent_client.socket_client import AgentClient
 from tui.project_folder.declaring_files import read_files
-from tui.project_folder.environment_selection import PROJECT_FILE, SelectedEnvironment
+from tui.project_folder.environment_selection import SelectedEnvironment
+from tui.project_folder.manifest_head import PROJECT_FILE
 
 COUNTS = frozenset(("max_replay_rows", "approve_rows"))
 

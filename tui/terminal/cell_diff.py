@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tui.presentation.styling.palette import Paint, Palette
-from tui.presentation.styling.styled_text import Line, char_width
+from tui.presentation.styling.styled_text import Line, cells_of
 
 GAP = 6
 """Equal cells between two changed ones that are cheaper to send again than to jump over."""
@@ -80,16 +80,9 @@ class ShadowScreen:
                     row[x] = blank if char == " " else (char, look)
                     x += 1
                 continue
-            for char in text:
-                width = char_width(char)
-                if x + width > limit:
-                    break
-                if width == 0:
-                    continue
-                row[x] = _blank(look) if char == " " else (char, look)
-                if width == 2:
-                    row[x + 1] = ("", look)
-                x += width
+            for cell in _cut(cells_of(text), max(limit - x, 0)):
+                row[x] = _blank(look) if cell == " " else (cell, look)
+                x += 1
         if x < self.width and row[x][0] == "":
             row[x] = (" ", CellStyle("", row[x][1].bg))
         self.dirty.add(y)
@@ -105,15 +98,27 @@ class ShadowScreen:
             for start, end in _changed_runs(shown, wanted):
                 pen.move(out, start, y)
                 for x in range(start, end):
-                    pen.draw(out, wanted[x], x)
+                    if wanted[x][0]:
+                        if not pen.known:
+                            pen.move(out, x, y)
+                        pen.draw(out, wanted[x])
+                        # Not every terminal lays a combining mark over its letter.
+                        pen.known = len(wanted[x][0]) < 2
                 pen.x = end
                 # At the right edge a terminal may hold the cursor back: its column is not to be relied on.
-                pen.known = end < self.width
+                pen.known = pen.known and end < self.width
             self.cells[y] = list(wanted)
         self.dirty.clear()
         if out and pen.look != PLAIN:
             out.append("\x1b[m")
         return "".join(out)
+
+
+def _cut(cells: tuple[str, ...], room: int) -> tuple[str, ...]:
+    """Cut cells off at the edge; a wide character that would be halved there is a blank."""
+    if len(cells) <= room:
+        return cells
+    return (*cells[: room - 1], " ") if room and cells[room] == "" else cells[:room]
 
 
 def _blank(look: CellStyle) -> Cell:
@@ -156,7 +161,7 @@ class _Pen:
             out.append(f"\x1b[{y + 1};{x + 1}H" if x else f"\x1b[{y + 1}H")
         self.x, self.y, self.known = x, y, True
 
-    def draw(self, out: list[str], cell: Cell, x: int) -> None:
+    def draw(self, out: list[str], cell: Cell) -> None:
         text, look = cell
         if not look.fg and not _SEEN & set(self.look.attributes):
             look = self.look._replace(bg=look.bg)

@@ -1,6 +1,6 @@
 """The gate of a rebuild: has the new version caught up, and did its replay lose nothing on the way."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from core.lag.triggers import trigger_s
 from core.model.states import State
@@ -28,42 +28,45 @@ class GateReading:
 
 @dataclass(slots=True)
 class CatchUpGate:
-    """Counts the measurements in a row that were within the bound, for one version."""
+    """Counts the measurements in a row that were within the bound, for one version.
+
+    Silence is timed on the monotonic clock, and measurements are told apart, never put in order: the wall clock jumps.
+    """
 
     opened_at: float
+    """Seconds of `AgentContext.monotonic`."""
     good: int = 0
-    seen_at: float = 0.0
+    looked: bool = False
+    seen_at: float | None = None
+    """When the measurement that was judged last was taken, as it says itself."""
     batch: int | None = None
-    batch_at: float = field(default=0.0)
+    moved_at: float = 0.0
 
     def look(self, world: AgentContext, deployment: Deployment) -> GateReading:
-        """Judge the newest measurement; one that was judged before changes nothing."""
+        """Judge the newest measurement; one that was judged before, or found at the first look, changes nothing."""
         if deployment.state == State.FAILED:
             return GateReading(False, f"failed: {deployment.error_class} {deployment.error}".strip(), failed=True)
-        now = world.clock()
+        now = world.monotonic()
         measured = {(m.table, m.version): m for m in world.ledger.measurements()}
         mine = measured.get((deployment.table, deployment.version))
+        before, self.looked = self.looked, True
         if mine is None:
             return GateReading(False, "waits for the first measurement")
         blue = next((d for d in world.ledger.deployments() if d.table == deployment.table and d.active), None)
         theirs = measured.get((blue.table, blue.version)) if blue else None
         if lost := _lost(mine, theirs):
             return GateReading(False, lost, failed=True)
-        self._count(mine, theirs, deployment, now)
+        if mine.batch != self.batch:
+            self.batch, self.moved_at = mine.batch, now
+        if before and mine.at != self.seen_at:
+            within = _caught_up(mine, theirs, deployment) and deployment.state == State.RUNNING
+            self.good = self.good + 1 if within else 0
+        self.seen_at = mine.at
         if self.good >= POLLS:
             return GateReading(True, f"caught up: {_behind(mine)}")
-        if now - max(self.batch_at, self.opened_at) > SILENT_S and mine.lag_files:
+        if now - max(self.moved_at, self.opened_at) > SILENT_S and mine.lag_files:
             return GateReading(False, f"no batch for {SILENT_S:.0f} s with {_behind(mine)} waiting", failed=True)
         return GateReading(False, f"{_behind(mine)}, {self.good} of {POLLS} polls within the bound")
-
-    def _count(self, mine: Measurement, theirs: Measurement | None, deployment: Deployment, now: float) -> None:
-        if mine.batch != self.batch:
-            self.batch, self.batch_at = mine.batch, now
-        if mine.at <= max(self.seen_at, self.opened_at):
-            return
-        self.seen_at = mine.at
-        within = _caught_up(mine, theirs, deployment) and deployment.state == State.RUNNING
-        self.good = self.good + 1 if within else 0
 
 
 def _lost(mine: Measurement, theirs: Measurement | None) -> str:

@@ -137,7 +137,7 @@ class RunDriver:
 
     def _perform(self, step: Step) -> RunEvidence:
         """Perform a step; while the pool cannot be reached, wait and try again, within a bound."""
-        until = self._world.clock() + POOL_WAIT_S
+        until = self._world.monotonic() + POOL_WAIT_S
         while True:
             try:
                 self._world.faults.pass_by(f"effect {step.n} {step.do}")
@@ -145,7 +145,7 @@ class RunDriver:
                 self._world.faults.pass_by(f"evidence {step.n} {step.do}")
                 return evidence
             except (PoolUnreachable, LedgerUnavailable) as error:
-                if self._world.clock() > until or self._cancelled():
+                if self._world.monotonic() > until or self._cancelled():
                     return StepFailed(step.n, error.summary)
                 log.info("step %s waits: %s", step.n, error.summary)
                 self._world.stopping.wait(POLL_S)

@@ -64,7 +64,7 @@ class StepExecutor:
         deployment = self._world.deployment(step.table, step.version)
         if deployment is None:
             return StepFailed(step.n, f"{query_name(step.table, step.version)} is not in the registry")
-        gate = self._gates.setdefault(step.n, CatchUpGate(opened_at=self._world.clock()))
+        gate = self._gates.setdefault(step.n, CatchUpGate(opened_at=self._world.monotonic()))
         look = gate.look(self._world, deployment)
         if look.failed:
             return StepFailed(step.n, look.note)
@@ -127,7 +127,7 @@ class StepExecutor:
             and deployment.started_at
         ):
             return StepFailed(step.n, "stopped by an operator while this run was going on")
-        start(self._world, replace(deployment, checkpoint_id=deployment.checkpoint_id))
+        start(self._world, deployment)
         return self._still_wanted(step)
 
     def _resume(self, step: Step) -> RunEvidence:
@@ -172,20 +172,20 @@ class StepExecutor:
             start(self._world, self._deployed(step))
         checkpoint = self._world.files.read(deployment.checkpoint)
         seam = f"seam after batch {checkpoint.batch}" if checkpoint and checkpoint.batch is not None else "no batch yet"
-        self._restarted[step.n] = (self._world.clock(), seam)
+        self._restarted[step.n] = (self._world.monotonic(), seam)
         return GateOpened(step.n, f"{seam}; waits for the first batch of the new text")
 
     def _proven(self, step: Step) -> RunEvidence:
         """A restart is done once the new text runs, not when Spark has merely taken it."""
         deployment = self._deployed(step)
-        since, seam = self._restarted.get(step.n, (self._world.clock(), ""))
+        since, seam = self._restarted.get(step.n, (self._world.monotonic(), ""))
         if deployment.state == State.FAILED:
             return StepFailed(step.n, f"{deployment.error_class}: {deployment.error}")
         if deployment.state == State.RUNNING:
             return StepDone(step.n, seam)
         if deployment.wanted != WantedState.RUNNING:
             return StepFailed(step.n, "stopped by an operator while it was starting")
-        if self._world.clock() - since > PROOF_S:
+        if self._world.monotonic() - since > PROOF_S:
             return StepDone(step.n, f"{seam}; no batch within {PROOF_S:.0f} s: not proven")
         return GatePolled(step.n, f"{seam}; waits for the first batch of the new text")
 

@@ -1,55 +1,15 @@
-"""Which project and environment is meant, found without a parser."""
+"""Which project and environment is meant, whatever form of YAML says so."""
 
 from pathlib import Path
 
 import pytest
 
-from core.model.errors import InvalidProject, UsageError
+from core.model.errors import UsageError
 from tui.project_folder.environment_selection import (
     absolute_environ,
     find_folder,
-    parse_manifest_head,
-    read_manifest_head,
     select_environment,
 )
-
-FORMS = {
-    "block": "project: shop\nid: u1\ndefault_env: dev\nenvironments:\n  dev:\n    data: d\n"
-    "  prod:\n    protected: true\n",
-    "deep": "project: 'shop'  # ours\nid: \"u1\"\ndefault_env: dev\nenvironments:\n    dev:\n        data: d\n"
-    "    prod:\n        protected: yes\n        pool: {name: x}\n",
-    "flow": "project: shop\nid: u1\ndefault_env: dev\nenvironments:\n  dev: {data: d, protected: false}\n"
-    "  prod: {protected: true}\n",
-    "windows": "project: shop\r\nid: u1\r\ndefault_env: dev\r\nenvironments:\r\n  dev:\r\n    data: d\r\n"
-    "  prod:\r\n    protected: true\r\n",
-}
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_the_head_is_found_in_every_usual_form(form: str) -> None:
-    head = parse_manifest_head(FORMS[form])
-    assert (head.project, head.id, head.default_env) == ("shop", "u1", "dev")
-    assert head.protected_by_name == {"dev": False, "prod": True}
-    assert head.data_by_name == {"dev": "d"}
-
-
-def test_a_key_of_a_pool_is_no_environment() -> None:
-    text = "environments:\n  dev:\n    pool:\n      name: x\n      protected: true\ndefaults:\n  owner: a\n"
-    assert set(parse_manifest_head(text).protected_by_name) == {"dev"}
-
-
-def test_an_unusual_form_is_read_as_yaml(tmp_path: Path) -> None:
-    (tmp_path / "headgate.yml").write_text(
-        "{project: shop, id: 5b0e4a52-9df2-4a52-9c0c-0f6f8d1a2b3c, default_env: dev, environments: {dev: {}}}\n"
-    )
-    assert read_manifest_head(str(tmp_path)).protected_by_name == {"dev": False}
-
-
-def test_a_missing_key_is_told_with_its_remedy(tmp_path: Path) -> None:
-    (tmp_path / "headgate.yml").write_text("project: shop\n")
-    with pytest.raises(InvalidProject) as refused:
-        read_manifest_head(str(tmp_path))
-    assert refused.value.problems and refused.value.exit_code == 2
 
 
 def test_the_nearest_project_upwards_is_meant(folder: Path) -> None:

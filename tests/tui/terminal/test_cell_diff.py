@@ -1,14 +1,18 @@
 """The cell diff: what a terminal shows after any frames is what was wanted, and unchanged cells are not sent."""
 
 import pyte
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
 from tui.presentation.styling.palette import BY_NAME, DARK, Paint
 from tui.presentation.styling.styled_text import Tone, line
 from tui.terminal.cell_diff import PLAIN, CellStyle, ShadowScreen, cell_style_of_paint, put_line
 
 WIDTH, HEIGHT = 12, 4
+NASTY = "ab ●▲日é\u0301\u20e3\ufe0f\u26a0\u200d\U0001f468\U0001f3fd\U0001f1e9\u0e31\u0939\u093f\u1112\u1161\u2630"
+"""Signs with and without the selector of emoji, marks, joiners, skin tones, flags, Thai, Hindi, parts of Hangul."""
 LOOKS = (
     PLAIN,
     CellStyle("31", "49", ("1",)),
@@ -19,7 +23,7 @@ LOOKS = (
 PIECES = st.tuples(
     st.integers(0, WIDTH - 1),
     st.integers(0, HEIGHT - 1),
-    st.text(alphabet="ab ●▲日é", max_size=WIDTH),
+    st.text(alphabet=NASTY, max_size=WIDTH),
     st.sampled_from(LOOKS),
 )
 
@@ -75,6 +79,56 @@ def test_half_of_a_wide_character_is_never_left_standing() -> None:
     shadow.put(1, 0, [("x", PLAIN)], 6)
     stream.feed(shadow.flush())
     assert screen.display[0].startswith(" x本")
+
+
+NAMES = {
+    "a sign as an emoji": "\u26a0\ufe0f",
+    "a combining mark": "cafe\u0301",
+    "a mark that has no letter of its own": "x\u0301",
+    "Chinese": "\u8ba2\u5355",
+    "a family": "\U0001f468\u200d\U0001f469\u200d\U0001f467",
+    "a skin tone": "\U0001f44d\U0001f3fd",
+    "a flag": "\U0001f1e9\U0001f1ea",
+    "a key": "1\ufe0f\u20e3",
+    "Hindi": "\u0939\u093f\u0928\u094d\u0926\u0940",
+    "Hangul in parts": "\u1112\u1161\u11ab",
+    "a sign that became wide": "\u2630",
+    "a mark alone": "\u0301",
+    "a joiner alone": "\u200d",
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("edge", [0, 1, 2])
+def test_what_stands_beside_stays_in_its_column(name: str, edge: int) -> None:
+    """The text as Textual's own widgets give it; the columns are those that Textual counts."""
+    text = NAMES[name]
+    column = cell_len(text)
+    width = column + 1 + edge
+    shadow, screen = ShadowScreen(width, 2), pyte.Screen(width, 2)
+    stream = pyte.Stream(screen)
+    for sign in "|#":
+        shadow.put(0, 0, [(text, PLAIN), (sign * (1 + edge), CellStyle("31"))], width)
+        shadow.put(0, 1, [("next", PLAIN)], width)
+        stream.feed(shadow.flush())
+        assert [screen.buffer[0][column + n].data for n in range(1 + edge)] == [sign] * (1 + edge)
+        assert screen.display[1].startswith("next"[:width])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_cell_that_is_cut_at_the_edge_leaves_nothing_of_before(name: str) -> None:
+    for room in range(5):
+        shadow = ShadowScreen(6, 1)
+        shadow.put(0, 0, [("######", PLAIN)], 6)
+        shadow.put(0, 0, [(NAMES[name], PLAIN), (" " * 6, PLAIN)], room)
+        assert "".join(cell[0] for cell in shadow.wanted[0]).endswith("#" * (6 - room))
+        assert "#" not in "".join(cell[0] for cell in shadow.wanted[0][:room])
+
+
+def test_the_place_is_told_again_after_a_mark() -> None:
+    shadow = ShadowScreen(6, 1)
+    shadow.put(0, 0, [("x\u0301y", PLAIN)], 3)
+    assert "x\u0301\x1b[1;2Hy" in shadow.flush()
 
 
 def test_every_palette_has_a_look_for_every_tone_on_every_ground() -> None:

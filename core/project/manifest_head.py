@@ -1,0 +1,18 @@
+"""The few facts of headgate.yml that say which environment is meant."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestHead:
+    """Project, id, default and environments; the rest of headgate.yml is in `core.project.model`."""
+
+    project: str = ""
+    id: str = ""
+    """UUID, in its canonical form."""
+    default_env: str = ""
+    protected_by_name: Mapping[str, bool] = field(default_factory=dict)
+    """Declared environments, in the order of the file."""
+    data_by_name: Mapping[str, str] = field(default_factory=dict)
+    """Their data folders, as written or by default."""

@@ -1,0 +1,299 @@
+"""The gate of a rebuild: what opens it, what fails it, and what neither a clock nor a restart may make of it."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from core.model.errors import LedgerUnavailable
+from core.model.names import TableName
+from core.model.states import State
+from core.project.revision import RevisionTexts
+from pipelines.agent.runs.catch_up_gate import LAG_ROWS, POLLS, SILENT_S, CatchUpGate, GateReading
+from state.row_types import Deployment, Measurement
+
+T = TableName("orders")
+
+
+def version(
+    number: int, state: State = State.RUNNING, *, active: bool = False, trigger: str = "5 seconds"
+) -> Deployment:
+    return Deployment(
+        table=T, version=number, product="p", layer="fact", owner="", revision="r", texts=RevisionTexts(),
+        compiled="", compiled_ddl="", columns=(), format="parquet", folder="", checkpoint="", checkpoint_id="",
+        trigger=trigger, mode="append", stateful=False, wanted="running", state=state, state_since=0.0, active=active,
+        bindings=(),
+    )  # fmt: skip
+
+
+@dataclass
+class World:
+    """A ledger with what was measured last, and two clocks; the wall clock can be set."""
+
+    wall: float = 1_800_000_000.0
+    passed: float = 5_000.0
+    green: Deployment = field(default_factory=lambda: version(2))
+    blue: Deployment | None = field(default_factory=lambda: version(1, active=True))
+    measured: dict[int, Measurement] = field(default_factory=dict)
+    locked: bool = False
+    gate: CatchUpGate = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.gate = CatchUpGate(opened_at=self.passed)
+
+    @property
+    def ledger(self) -> "World":
+        return self
+
+    def clock(self) -> float:
+        return self.wall
+
+    def monotonic(self) -> float:
+        return self.passed
+
+    def measurements(self) -> list[Measurement]:
+        if self.locked:
+            raise LedgerUnavailable("the ledger is locked")
+        return list(self.measured.values())
+
+    def deployments(self) -> list[Deployment]:
+        return [self.green, *([self.blue] if self.blue else [])]
+
+    def wait(self, seconds: float) -> None:
+        self.passed += seconds
+        self.wall += seconds
+
+    def measure(self, number: int = 2, **figures: Any) -> None:
+        self.measured[number] = Measurement(T, number, self.wall, **({"batch": 7, "lag_files": 0} | figures))
+
+    def look(self) -> GateReading:
+        return self.gate.look(self, self.green)  # type: ignore[arg-type]  # What a gate needs of the agent's context.
+
+    def looks(self, times: int, **figures: Any) -> GateReading:
+        """Measure and look, so many times, five seconds apart."""
+        for _ in range(times):
+            self.wait(5)
+            self.measure(**figures)
+            reading = self.look()
+        return reading
+
+
+@pytest.fixture
+def world() -> World:
+    made = World()
+    assert made.look() == GateReading(False, "waits for the first measurement")
+    return made
+
+
+BEHIND = {"lag_files": 40, "lag_rows": 90_000, "oldest_s": 900.0}
+
+
+def test_it_opens_with_as_many_good_measurements_in_a_row(world: World) -> None:
+    assert world.looks(POLLS - 1) == GateReading(False, f"lag 0 files, {POLLS - 1} of {POLLS} polls within the bound")
+    assert world.looks(1) == GateReading(True, "caught up: lag 0 files")
+
+
+def test_one_measurement_counts_once_however_often_it_is_looked_at(world: World) -> None:
+    world.looks(1)
+    for _ in range(10):
+        world.wait(1)
+        assert not world.look().open
+    assert world.gate.good == 1
+
+
+def test_what_was_measured_before_it_opened_does_not_count() -> None:
+    world = World()
+    world.measure()
+    for _ in range(5):
+        assert not world.look().open
+        world.wait(1)
+    assert world.gate.good == 0
+    assert world.looks(POLLS).open
+
+
+def test_a_bad_measurement_begins_the_count_again(world: World) -> None:
+    world.looks(POLLS - 1)
+    assert not world.looks(1, **BEHIND).open
+    assert not world.looks(POLLS - 1).open
+    assert world.looks(1).open
+
+
+@pytest.mark.parametrize("state", [State.STARTING, State.DEGRADED, State.STOPPED, State.UNKNOWN])
+def test_only_what_runs_has_caught_up(state: State, world: World) -> None:
+    world.looks(POLLS - 1)
+    world.green = replace(world.green, state=state)
+    assert not world.looks(POLLS).open
+    world.green = replace(world.green, state=State.RUNNING)
+    assert not world.looks(POLLS - 1).open
+    assert world.looks(1).open
+
+
+def within(**figures: Any) -> bool:
+    made = World()
+    theirs = figures.pop("theirs", None)
+    trigger = figures.pop("trigger", "5 seconds")
+    made.green = version(2, trigger=trigger)
+    if theirs is not None:
+        made.measure(1, **theirs)
+    made.look()
+    return made.looks(POLLS, **figures).open
+
+
+@pytest.mark.parametrize(
+    ("figures", "caught_up"),
+    [
+        ({"lag_files": None}, False),
+        ({"lag_files": None, "lag_rows": 0, "oldest_s": 0.0}, False),
+        ({"lag_files": 0}, True),
+        ({"lag_files": 1, "lag_rows": LAG_ROWS}, True),
+        ({"lag_files": 1, "lag_rows": LAG_ROWS + 1}, False),
+        ({"lag_files": 9, "lag_rows": 90_000, "oldest_s": 25.0}, True),
+        ({"lag_files": 9, "lag_rows": 90_000, "oldest_s": 25.1}, False),
+        ({"lag_files": 9, "lag_rows": 90_000, "oldest_s": 75.0, "trigger": "30 seconds"}, True),
+        ({"lag_files": 9}, False),
+        ({**BEHIND, "theirs": {"lag_rows": 82_000}}, True),
+        ({**BEHIND, "theirs": {"lag_rows": 81_000}}, False),
+        ({**BEHIND, "theirs": {"lag_rows": None}}, False),
+        ({**BEHIND, "lag_rows": None, "theirs": {"lag_rows": 82_000}}, False),
+        ({"batch": None, "lag_files": 0, "sources": ({"rows": 0},)}, True),
+        ({"batch": None, "lag_files": 0, "sources": ({"rows": 0}, {"rows": None})}, False),
+        ({"batch": None, "lag_files": 1, "lag_rows": 1, "oldest_s": 0.0}, False),
+    ],
+)
+def test_what_counts_as_caught_up(figures: dict[str, Any], caught_up: bool) -> None:
+    assert within(**figures) is caught_up
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "lost"),
+    [
+        (1, None, True),
+        (1, {"dropped_by_watermark": 0}, True),
+        (1, {"dropped_by_watermark": None}, True),
+        (1, {"dropped_by_watermark": 3}, False),
+        (0, {"dropped_by_watermark": 3}, False),
+        (None, None, False),
+    ],
+)
+def test_rows_that_the_watermark_drops_fail_it_unless_the_serving_version_drops_some_too(
+    mine: int | None, theirs: dict[str, Any] | None, lost: bool, world: World
+) -> None:
+    if theirs is not None:
+        world.measure(1, **theirs)
+    reading = world.looks(1, dropped_by_watermark=mine)
+    assert (reading.failed, "dropped rows" in reading.note) == (lost, lost)
+
+
+def test_dropped_rows_fail_a_version_that_nothing_serves_beside(world: World) -> None:
+    world.blue = None
+    assert world.looks(1, dropped_by_watermark=1).failed
+    assert not world.looks(1, dropped_by_watermark=0).failed
+
+
+def test_dropped_rows_fail_it_also_once_it_has_caught_up(world: World) -> None:
+    world.looks(POLLS - 1)
+    assert world.looks(1, dropped_by_watermark=1).failed
+
+
+def test_a_version_that_failed_fails_it_with_its_error(world: World) -> None:
+    world.looks(1)
+    world.green = replace(world.green, state=State.FAILED, error_class="CAST_INVALID_INPUT", error="the value 'two'")
+    assert world.look() == GateReading(False, "failed: CAST_INVALID_INPUT the value 'two'", failed=True)
+
+
+def test_input_without_a_batch_fails_it_in_the_end(world: World) -> None:
+    world.looks(1, **BEHIND)
+    world.wait(SILENT_S - 5)
+    assert not world.looks(1, **BEHIND).failed
+    reading = world.looks(1, **BEHIND)
+    assert reading == GateReading(False, f"no batch for {SILENT_S:.0f} s with lag 90,000 rows waiting", failed=True)
+
+
+def test_each_batch_begins_the_wait_again(world: World) -> None:
+    for batch in range(20):
+        world.wait(SILENT_S - 10)
+        assert not world.looks(1, **BEHIND, batch=batch).failed
+    world.wait(SILENT_S)
+    assert world.looks(1, **BEHIND, batch=19).failed
+
+
+def test_silence_without_input_or_without_a_measurement_is_no_failure(world: World) -> None:
+    world.wait(10 * SILENT_S)
+    assert not world.look().failed
+    for figures in ({"lag_files": None}, {"batch": None, "lag_files": 0, "sources": ({"rows": None},)}):
+        world.looks(1, **figures)
+        world.wait(10 * SILENT_S)
+        assert not world.looks(1, **figures).failed
+
+
+@pytest.mark.parametrize("jump", [3600.0, -3600.0, 1e7, -1e7])
+def test_a_clock_that_is_set_fails_nothing_and_opens_nothing(jump: float, world: World) -> None:
+    world.looks(1, **BEHIND)
+    world.wall += jump
+    assert not world.look().failed
+    assert not world.looks(5, **BEHIND).failed
+    assert world.gate.good == 0
+
+
+@pytest.mark.parametrize("jump", [3600.0, -3600.0])
+@pytest.mark.parametrize("after", [0, 1, POLLS - 1])
+def test_a_clock_that_is_set_does_not_delay_it(after: int, jump: float, world: World) -> None:
+    if after:
+        world.looks(after)
+    world.wall += jump
+    assert not world.look().open
+    assert world.looks(POLLS - after).open
+
+
+def test_silence_lasts_as_long_as_it_did_whatever_the_clock_says(world: World) -> None:
+    world.looks(1, **BEHIND)
+    for jump in (-86400.0, 86400.0, -86400.0):
+        world.wall += jump
+        world.wait(SILENT_S / 3 + 5)
+        reading = world.look()
+    assert reading.failed
+
+
+def test_a_ledger_that_cannot_be_read_takes_nothing_of_the_count(world: World) -> None:
+    world.looks(POLLS - 1)
+    world.locked = True
+    with pytest.raises(LedgerUnavailable):
+        world.look()
+    world.locked = False
+    assert world.looks(1).open
+
+
+def test_a_gate_that_is_opened_again_counts_anew(world: World) -> None:
+    """As after a restart of the agent: what the old gate had counted and timed is gone with it."""
+    world.looks(POLLS - 1)
+    world.gate = CatchUpGate(opened_at=world.passed)
+    assert not world.look().open
+    assert not world.looks(POLLS - 1).open
+    assert world.looks(1).open
+
+
+def test_a_gate_that_is_opened_again_waits_the_whole_time_for_a_batch(world: World) -> None:
+    world.looks(1, **BEHIND)
+    world.wait(SILENT_S - 10)
+    world.gate = CatchUpGate(opened_at=world.passed)
+    world.look()
+    world.wait(SILENT_S - 10)
+    assert not world.looks(1, **BEHIND).failed
+    world.wait(20)
+    assert world.looks(1, **BEHIND).failed
+
+
+def test_a_version_that_was_restarted_goes_on_from_its_batch(world: World) -> None:
+    world.looks(2)
+    world.green = replace(world.green, state=State.STARTING)
+    assert not world.looks(1, batch=7).open
+    world.green = replace(world.green, state=State.RUNNING)
+    assert not world.looks(POLLS - 1, batch=8).open
+    assert world.looks(1, batch=9).open
+
+
+def test_it_judges_its_own_version_alone(world: World) -> None:
+    for _ in range(POLLS):
+        world.wait(5)
+        world.measure(1)
+        assert world.look().note == "waits for the first measurement"

@@ -1,0 +1,325 @@
+"""The pool's supervisor over a process and sessions in memory: started, adopted, lost, died, silent, ended."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from core.ipc.environment_paths import EnvironmentPaths
+from core.model.errors import EngineRefused, HeadgateError, LedgerUnavailable, PoolUnreachable
+from core.project.model import Pool
+from pipelines.agent import pool_supervisor
+from pipelines.agent.pool_supervisor import PoolSupervisor
+from pipelines.spark.error_translation import SessionLost
+from state.ledger import Ledger, create_or_open
+from state.row_types import EnvironmentRow
+
+
+@dataclass
+class Machine:
+    """The server's process and the sessions on it; what is in `fails` is raised by the act of that name, each time."""
+
+    running: bool = False
+    did: list[str] = field(default_factory=list)
+    fails: dict[str, HeadgateError] = field(default_factory=dict)
+    tombstones: set[str] = field(default_factory=set)
+    opened: list[str] = field(default_factory=list)
+    closed: list[str] = field(default_factory=list)
+    idle_limit: float | None = None
+
+    def act(self, name: str) -> None:
+        self.did.append(name)
+        if name in self.fails:
+            raise self.fails[name]
+
+
+@dataclass
+class FakeProcess:
+    """What a LocalPool is for its supervisor."""
+
+    machine: Machine
+    url: str = "sc://127.0.0.1:1"
+    token: str = "t"
+
+    def alive(self) -> bool:
+        return self.machine.running
+
+    def start(self) -> bool:
+        self.machine.act("start")
+        self.machine.running = True
+        return True
+
+    def ready(self, seconds: float) -> None:
+        self.machine.act("ready")
+
+    def end(self) -> None:
+        self.machine.act("end")
+        self.machine.running = False
+
+
+@dataclass
+class FakeSession:
+    """What a Session is for its supervisor; an id that was refused once is refused for ever."""
+
+    machine: Machine
+    url: str
+    session_id: str
+
+    def attach(self) -> None:
+        self.machine.act("attach")
+        if self.session_id in self.machine.tombstones:
+            raise SessionLost("the session is closed")
+        self.machine.opened.append(self.session_id)
+
+    def call(self, seconds: float, act: Callable[..., Any], *given: Any) -> Any:
+        self.machine.act("call")
+        return act(*given)
+
+    def reader(self) -> "FakeSession":
+        return self
+
+    def idle_limit_s(self) -> float | None:
+        return self.machine.idle_limit
+
+    def close(self) -> None:
+        self.machine.closed.append(self.session_id)
+
+
+@pytest.fixture
+def machine() -> Machine:
+    return Machine()
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    facts = EnvironmentRow("l", "p-id", "p", "dev", False, None, None, None, "local", "off", "", 0, "")
+    with create_or_open(tmp_path / "home" / "ledger.db", facts) as opened:
+        yield opened
+
+
+@pytest.fixture
+def supervise(
+    machine: Machine, ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., PoolSupervisor]:
+    """Make a supervisor; a second one is a new agent."""
+    monkeypatch.setattr(pool_supervisor, "LocalPool", lambda home, pool: FakeProcess(machine))
+    monkeypatch.setattr(pool_supervisor, "Session", lambda url, token, id: FakeSession(machine, url, id))
+    for name in ("SparkQueries", "SparkTables", "SparkAnalysis"):
+        monkeypatch.setattr(pool_supervisor, name, lambda *_: "a port")
+    # A session is closed beside; here it is over when the act is.
+    monkeypatch.setattr(
+        pool_supervisor, "threading", SimpleNamespace(Lock=pool_supervisor.threading.Lock, Thread=AtOnce)
+    )
+    places = EnvironmentPaths(str(tmp_path / "home"), str(tmp_path / "a.sock"))
+    return lambda pool=None: PoolSupervisor(places, pool or Pool(), ledger, lambda attached: machine.act("restore"))
+
+
+@dataclass
+class AtOnce:
+    """A thread that has ended when it is started."""
+
+    target: Callable[[], None]
+    daemon: bool = True
+
+    def start(self) -> None:
+        self.target()
+
+
+def answers(keeper: PoolSupervisor) -> bool:
+    try:
+        return keeper.call(1.0, lambda engine: engine.queries) == "a port"
+    except PoolUnreachable:
+        return False
+
+
+def said(ledger: Ledger) -> tuple[str, int, str]:
+    facts = ledger.facts()
+    return facts.pool_state, facts.pool_generation, facts.session_id
+
+
+def test_a_pool_of_ours_is_started_and_its_catalog_filled_before_anyone_calls(
+    supervise: Any, machine: Machine, ledger: Ledger
+) -> None:
+    keeper = supervise()
+    assert not keeper.up and not answers(keeper)
+    keeper.keep()
+    assert machine.did == ["start", "ready", "attach", "restore"]
+    assert said(ledger) == ("up", 1, machine.opened[0])
+    assert keeper.up and answers(keeper)
+    machine.did.clear()
+    keeper.keep()
+    assert machine.did == []
+
+
+def test_nobody_calls_while_the_catalog_is_being_filled(
+    supervise: Any, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeper = supervise()
+    seen: list[bool] = []
+    monkeypatch.setattr(keeper, "_restore", lambda attached: seen.append(answers(keeper)))
+    keeper.keep()
+    assert seen == [False]
+
+
+def test_a_new_agent_adopts_the_pool_and_its_session(supervise: Any, machine: Machine, ledger: Ledger) -> None:
+    supervise().keep()
+    before = said(ledger)
+    machine.did.clear()
+    supervise().keep()
+    assert machine.did == ["attach", "restore"]
+    assert said(ledger) == before
+
+
+def test_a_session_that_is_refused_for_ever_begins_a_generation(
+    supervise: Any, machine: Machine, ledger: Ledger
+) -> None:
+    supervise().keep()
+    machine.tombstones.add(machine.opened[0])
+    supervise().keep()
+    assert len(set(machine.opened)) == 2
+    assert said(ledger) == ("up", 2, machine.opened[1])
+
+
+def test_a_process_that_died_is_started_again_with_a_new_session(
+    supervise: Any, machine: Machine, ledger: Ledger
+) -> None:
+    keeper = supervise()
+    keeper.keep()
+    machine.running = False
+    machine.did.clear()
+    keeper.keep()
+    assert machine.did == ["start", "ready", "attach", "restore"]
+    assert machine.closed == machine.opened[:1]
+    assert said(ledger) == ("up", 2, machine.opened[1])
+
+
+def test_a_session_that_is_lost_in_a_call_is_attached_anew(supervise: Any, machine: Machine, ledger: Ledger) -> None:
+    keeper = supervise()
+    keeper.keep()
+    machine.fails["call"] = SessionLost("the session is closed")
+    with pytest.raises(SessionLost):
+        keeper.call(1.0, lambda engine: None)
+    assert not keeper.up and machine.closed == machine.opened
+    with pytest.raises(PoolUnreachable) as refused:
+        keeper.call(1.0, lambda engine: None)
+    assert "is up" not in refused.value.summary
+    machine.fails.clear()
+    machine.tombstones.update(machine.opened)
+    keeper.keep()
+    assert answers(keeper) and said(ledger) == ("up", 2, machine.opened[1])
+
+
+def test_a_late_loss_of_an_old_session_leaves_the_new_one(supervise: Any, machine: Machine) -> None:
+    keeper = supervise()
+    keeper.keep()
+
+    def lost_while_another_was_opened(engine: Any) -> None:
+        machine.running = False
+        keeper.keep()
+        raise SessionLost("the old one")
+
+    with pytest.raises(SessionLost):
+        keeper.call(1.0, lost_while_another_was_opened)
+    assert keeper.up and machine.closed == machine.opened[:1]
+
+
+@pytest.mark.parametrize("error", [PoolUnreachable("no answer"), EngineRefused("no")])
+def test_another_error_of_a_call_keeps_the_session(error: HeadgateError, supervise: Any, machine: Machine) -> None:
+    keeper = supervise()
+    keeper.keep()
+    machine.fails["call"] = error
+    with pytest.raises(type(error)):
+        keeper.call(1.0, lambda engine: None)
+    assert keeper.up and not machine.closed
+
+
+@pytest.mark.parametrize("where", ["start", "attach", "restore"])
+def test_what_fails_on_the_way_up_is_said_and_tried_again(
+    where: str, supervise: Any, machine: Machine, ledger: Ledger
+) -> None:
+    keeper = supervise()
+    machine.fails[where] = EngineRefused(f"{where} went wrong", remedy="look")
+    for _ in range(3):
+        with pytest.raises(PoolUnreachable) as raised:
+            keeper.keep()
+        assert (raised.value.summary, raised.value.remedy) == (f"{where} went wrong", "look")
+        assert not keeper.up and not answers(keeper)
+        assert (ledger.facts().pool_state, ledger.facts().pool_detail) == ("down", f"{where} went wrong")
+    assert len(machine.closed) == machine.did.count("attach"), "no connection is left behind"
+    machine.fails.clear()
+    keeper.keep()
+    assert keeper.up and ledger.facts().pool_state == "up"
+    assert machine.did.count("start") <= (4 if where == "start" else 1), "a server that lives is not started twice"
+
+
+def test_a_server_that_is_slow_to_answer_is_adopted_and_not_started_twice(supervise: Any, machine: Machine) -> None:
+    keeper = supervise()
+    machine.fails["ready"] = PoolUnreachable("no answer within 90 s")
+    with pytest.raises(PoolUnreachable, match="90 s"):
+        keeper.keep()
+    keeper.keep()
+    assert machine.did == ["start", "ready", "attach", "restore"] and answers(keeper)
+
+
+def test_a_pool_of_others_is_never_started_nor_ended(supervise: Any, machine: Machine, ledger: Ledger) -> None:
+    keeper = supervise(Pool(name="shared", url="sc://spark:15002"))
+    keeper.keep()
+    keeper.keep()
+    keeper.end()
+    assert machine.did == ["attach", "restore"]
+    assert machine.closed == machine.opened and said(ledger)[0] == "off"
+
+
+@pytest.mark.parametrize(("limit", "events"), [(None, 0), (3600.0, 1)])
+def test_a_pool_that_ends_idle_sessions_is_told_of(
+    limit: float | None, events: int, supervise: Any, machine: Machine, ledger: Ledger
+) -> None:
+    machine.idle_limit = limit
+    supervise(Pool(name="shared", url="sc://spark:15002")).keep()
+    assert len([event for event in ledger.events() if "60 min" in event.summary]) == events
+
+
+def test_a_frozen_pool_is_silent_until_it_answers_and_is_left_alone(
+    supervise: Any, machine: Machine, ledger: Ledger
+) -> None:
+    keeper = supervise()
+    keeper.heard(PoolUnreachable("off"))
+    assert ledger.facts().pool_state == "off", "nothing is silent that was never up"
+    keeper.keep()
+    machine.did.clear()
+    keeper.heard(PoolUnreachable("no answer within 5 s"))
+    assert (ledger.facts().pool_state, ledger.facts().pool_detail) == ("silent", "no answer within 5 s")
+    keeper.keep()
+    assert machine.did == [] and keeper.up
+    keeper.heard(None)
+    assert ledger.facts().pool_state == "up"
+
+
+def test_the_end_takes_the_process_along_and_says_so(supervise: Any, machine: Machine, ledger: Ledger) -> None:
+    keeper = supervise()
+    keeper.keep()
+    keeper.end()
+    assert not machine.running and machine.closed == machine.opened
+    assert not keeper.up and said(ledger)[0] == "off"
+
+
+def test_a_state_that_the_ledger_did_not_take_is_written_the_next_time(
+    supervise: Any, machine: Machine, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeper = supervise()
+    keeper.keep()
+    real, locked = type(ledger).put_pool, iter([True])
+
+    def put_pool(self: Ledger, **known: Any) -> None:
+        if next(locked, False):
+            raise LedgerUnavailable("the ledger is locked")
+        real(self, **known)
+
+    monkeypatch.setattr(type(ledger), "put_pool", put_pool)
+    with pytest.raises(LedgerUnavailable):
+        keeper.heard(PoolUnreachable("no answer"))
+    keeper.heard(PoolUnreachable("no answer"))
+    assert ledger.facts().pool_state == "silent"

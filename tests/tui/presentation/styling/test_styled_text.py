@@ -1,0 +1,106 @@
+"""Widths of texts: what we count is what Textual counts, and what every terminal draws."""
+
+import subprocess
+import sys
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len, get_character_cell_size
+from wcwidth import wcwidth
+
+from tui.presentation.styling.glyphs import UNICODE
+from tui.presentation.styling.styled_text import (
+    cells_of,
+    clean,
+    crop,
+    fit,
+    left,
+    line,
+    line_width,
+    plain,
+    right,
+    shorten,
+    width_of,
+)
+
+EVERY = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]
+TEXTS = st.text(
+    st.sampled_from("ab \t\x1b⚠❤☺✔️‍⃣́é日本👨👩👍🏽🇩🇪ก็हिन्दी한☰\u3164\u00ad\u202e")
+    | st.characters(exclude_categories=["Cs"])
+)
+
+
+def test_every_character_is_drawn_as_wide_as_textual_and_terminals_count() -> None:
+    wrong = []
+    for char in EVERY:
+        drawn = clean(char)
+        counted = width_of(char)
+        unassigned = unicodedata.category(char) == "Cn"
+        if counted != cell_len(drawn) or (not unassigned and counted != sum(map(wcwidth, drawn))):
+            wrong.append((hex(ord(char)), counted, drawn))
+    assert not wrong, wrong[:20]
+
+
+def test_what_is_counted_without_richs_table_is_one_cell_there() -> None:
+    for char in EVERY:
+        if clean(char) == char and width_of(char) == 1:
+            assert get_character_cell_size(char) == 1, hex(ord(char))
+
+
+@given(TEXTS)
+def test_a_clean_text_is_as_wide_as_textual_counts(text: str) -> None:
+    assert width_of(text) == cell_len(clean(text)) == sum(map(get_character_cell_size, clean(text)))
+    assert clean(clean(text)) == clean(text)
+
+
+@given(TEXTS, st.integers(0, 12))
+def test_what_is_fitted_has_its_width_for_textual_too(text: str, width: int) -> None:
+    assert cell_len(plain(fit(line(text), width))) == width
+    assert line_width(fit(line(text, "x"), width)) == width
+    assert cell_len(crop(text, width)) <= width
+    assert cell_len(shorten(text, width)) <= width
+    if width > 0:
+        assert cell_len(left(text, width)) == cell_len(right(text, width)) == width
+
+
+@given(TEXTS)
+def test_a_text_has_as_many_cells_as_textual_counts(text: str) -> None:
+    cells = cells_of(text)
+    assert len(cells) == cell_len(text)
+    for number, cell in enumerate(cells):
+        behind = cells[number + 1 : number + 2]
+        assert sum(map(wcwidth, cell)) == (0 if cell == "" else 2 if behind == ("",) else 1)
+        assert clean(cell) == cell
+
+
+@pytest.mark.parametrize(
+    ("text", "drawn"),
+    [
+        ("⚠️ lag", "⚠ lag"),
+        ("cafe\u0301", "café"),
+        ("x\u0301y", "x\u0301y"),
+        ("订单", "订单"),
+        ("👨‍👩‍👧", "👨👩👧"),
+        ("👍🏽", "👍"),
+        ("🇩🇪", "DE"),
+        ("a\x1b[31m\tb", "a [31m b"),
+        ("\u202eabc", " abc"),
+        ("हि", "ह\ufffd"),
+    ],
+)
+def test_what_terminals_disagree_about_is_drawn_in_a_form_that_they_agree_on(text: str, drawn: str) -> None:
+    assert clean(text) == drawn
+
+
+def test_our_own_glyphs_load_no_table() -> None:
+    program = (
+        "import sys, dataclasses\n"
+        "from tui.presentation.styling import glyphs, styled_text\n"
+        "styled_text.width_of(repr(dataclasses.astuple(glyphs.UNICODE)) + '≈ … · → µ é')\n"
+        "print('rich' in sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+    assert width_of(UNICODE.cursor) == 1
