@@ -1,12 +1,14 @@
 """Commands about the command: help topics and shell completion."""
 
 import difflib
+import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 
 from core.model.errors import UsageError
 from tui.command_line.command_table import COMMAND_SPECS
 from tui.command_line.context import CommandContext
-from tui.command_line.parser import build_parser
+from tui.command_line.parser import COLUMNS, overview, parse_line
 from tui.project_folder import project_reader
 
 TOPICS = Path(__file__).resolve().parent.parent / "help"
@@ -63,17 +65,28 @@ def manual(context: CommandContext) -> int:
     topic = context.args.topic
     topics = sorted(path.stem for path in TOPICS.glob("*.md"))
     if topic is None:
-        context.voice.print([*build_parser().format_help().split("\n"), "topics: " + (", ".join(topics) or "none")])
+        context.voice.print([*overview().split("\n"), "topics: " + (", ".join(topics) or "none")])
         return 0
     if topic in topics:
-        context.voice.print((TOPICS / f"{topic}.md").read_text(encoding="utf-8").rstrip().split("\n"))
+        context.voice.print(_folded((TOPICS / f"{topic}.md").read_text(encoding="utf-8")))
         return 0
     names = [verb.name for verb in COMMAND_SPECS]
     if topic in names:
-        build_parser().parse_args([topic, "--help"])
+        parse_line([topic, "--help"])
     near = difflib.get_close_matches(topic, [*topics, *names], n=1)
     remedy = f"did you mean `headgate help {near[0]}`?" if near else f"topics: {', '.join(topics) or 'none'}"
     raise UsageError(f"there is no topic {topic!r}", remedy=remedy)
+
+
+def _folded(page: str) -> Iterator[str]:
+    """Yield the lines of a page of the manual, its paragraphs folded; headings and indented lines stay as they are."""
+    for number, paragraph in enumerate(page.strip("\n").split("\n\n")):
+        if number:
+            yield ""
+        if paragraph.startswith((" ", "#")):
+            yield from paragraph.splitlines()
+        else:
+            yield from textwrap.wrap(paragraph, COLUMNS, break_long_words=False, break_on_hyphens=False)
 
 
 def completion(context: CommandContext) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tui.command_line import exit_codes
-from tui.command_line.parser import build_parser
+from tui.command_line.parser import parse_line
 
 
 def test_a_column_is_a_tree_down_to_what_landed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -114,4 +114,4 @@ def test_help_has_an_example() -> None:
     from tui.command_line.command_table import SPEC_BY_NAME
 
     for line in SPEC_BY_NAME["lineage"].example.splitlines():
-        build_parser().parse_args(line.split()[1:])
+        parse_line(line.split()[1:])
