@@ -158,6 +158,8 @@ def lineage(parser: CommandParser) -> None:
     way = parser.add_mutually_exclusive_group()
     way.add_argument("--up", action="store_true", help="what it stands on, down to what lands (the default)")
     way.add_argument("--down", action="store_true", help="what stands on it")
+    what = "print it as text that a viewer draws: for Markdown on a code host, for Graphviz"
+    _word(parser, "--format", ("mermaid", "dot"), metavar="FORM", what=what)
     parser.add_argument("--svg", metavar="FILE", help="draw it")
     parser.add_argument("--html", metavar="FILE", help="draw it on a page of its own, with what the mouse points at")
 

@@ -95,7 +95,8 @@ COMMAND_SPECS = (
                 arguments.ls),
     CommandSpec("lineage", LOOK, "Follow a column to what it stands on, or to what it feeds.",
                 "headgate lineage fct_revenue.revenue_cents\nheadgate lineage orders.status --down --json\n"
-                "headgate lineage fct_revenue --svg lineage.svg", "lineage:lineage", arguments.lineage),
+                "headgate lineage fct_revenue --svg lineage.svg\n"
+                "headgate lineage fct_revenue --format mermaid", "lineage:lineage", arguments.lineage),
     CommandSpec("inventory", LOOK, "List every table with what feeds it, who reads it, and what serves.",
                 "headgate inventory --product kitchen\nheadgate inventory --unused\n"
                 "headgate inventory --cross-product --json", "inventory:inventory", arguments.inventory),

@@ -32,7 +32,7 @@ _headgate() {
         lineage|impact)
             compopt -o nospace
             case $verb$word in
-                lineage-*) COMPREPLY=($(compgen -W "--up --down --json --svg --html" -- "$word")) ;;
+                lineage-*) COMPREPLY=($(compgen -W "--up --down --json --format --svg --html" -- "$word")) ;;
                 impact-*) COMPREPLY=($(compgen -W "--children --observed --json" -- "$word")) ;;
                 *.*) COMPREPLY=($(compgen -W "$(headgate completion columns "${word%%.*}" 2>/dev/null)" -- "$word")) ;;
                 *) COMPREPLY=($(compgen -W "$(headgate completion tables 2>/dev/null)" -- "$word")) ;;

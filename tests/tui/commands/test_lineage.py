@@ -103,6 +103,20 @@ def test_a_picture_that_cannot_be_written_is_said_and_leaves_nothing(
     assert "nowhere/p.svg cannot be written: No such file or directory" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("form", "first"), [("mermaid", "flowchart LR"), ("dot", "digraph {")])
+def test_a_viewer_draws_what_is_printed(
+    form: str, first: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_codes.run_command_line(["lineage", "b.kind", "--format", form]) == 0
+    said = capsys.readouterr()
+    assert said.out.startswith(first) and "landed (landed: json in)" in said.out and said.err == ""
+    assert exit_codes.run_command_line(["lineage", "b.kind", "--format", form]) == 0
+    assert capsys.readouterr().out == said.out
+    assert exit_codes.run_command_line(["lineage", "b.kind", "--format", form, "--json"]) == 2
+    assert exit_codes.run_command_line(["lineage", "b.kind", "--format", f"{form}s"]) == 2
+    assert f"did you mean {form}?" in capsys.readouterr().err
+
+
 def test_completion_offers_the_columns_of_one_table(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_codes.run_command_line(["completion", "columns", "a"]) == 0
     assert capsys.readouterr().out.split() == ["a.id", "a.kind"]
