@@ -4,11 +4,11 @@ Readers are declared or deployed, with the statement sets that are met. The part
 of them: a plan of the table is the same over this part as over the whole; it costs by the part.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from core.lineage.column_lineage import LineageTracer
-from core.lineage.table_graph import edges_of
+from core.lineage.table_graph import edges_of, reach
 from core.model.names import TableName, split_physical
 from core.model.states import State
 from core.observed.deployment import ObservedDeployment
@@ -38,8 +38,8 @@ def affected_part(
 
     # A pointer that leads to another table keeps that one from being dropped, wherever it stands.
     astray = {name for name, seen in observed.items() if _leads_astray(name, seen)}
-    part = _reach({root, *astray}, below)
-    part = _reach(part, lambda name: parents.get(name, ()))
+    part = {root, *astray} | reach((root, *astray), below)
+    part |= reach(part, lambda name: parents.get(name, ()))
     tables = {name: table for name, table in project.tables.items() if name in part}
     return replace(project, tables=tables), {name: seen for name, seen in observed.items() if name in part}
 
@@ -71,17 +71,6 @@ def _readings(
         for parent in found:
             children.setdefault(parent, []).append(name)
     return parents, children
-
-
-def _reach(roots: Iterable[TableName], step: Callable[[TableName], Iterable[TableName]]) -> set[TableName]:
-    found = set(roots)
-    waiting = list(found)
-    while waiting:
-        for other in step(waiting.pop()):
-            if other not in found:
-                found.add(other)
-                waiting.append(other)
-    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,11 @@
 
 import argparse
 import math
-from typing import NoReturn
+from collections.abc import Iterator
+from typing import Any, NoReturn
 
 from core.model.errors import UsageError
+from core.text.wording import did_you_mean
 
 YEAR_S = 365 * 86400.0
 """The longest wait."""
@@ -20,6 +22,10 @@ class CommandParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UsageError(message, remedy=f"{self.prog} --help has an example")
 
+    def options(self) -> Iterator[tuple[str, bool]]:
+        """Return each option that help tells of or not, and whether a value follows it."""
+        return ((option, action.nargs != 0) for option, action in self._option_string_actions.items())
+
 
 def _tables(parser: CommandParser, *, many: str = "+", what: str = "tables") -> None:
     parser.add_argument("tables", nargs=many, metavar="TABLE", help=what)
@@ -29,6 +35,21 @@ def _confirm(parser: CommandParser) -> None:
     parser.add_argument(
         "--confirm", metavar="TEXT", help="the text that the confirmation asks for, where nobody can type it"
     )
+
+
+def _word(
+    parser: CommandParser, name: str, words: tuple[str, ...], *, metavar: str, what: str, default: str = ""
+) -> None:
+    """Add an argument that is one of a few words; where it is none of them, the nearest is named."""
+
+    def read(text: str) -> str:
+        if text in words:
+            return text
+        near = did_you_mean(text, words)
+        raise argparse.ArgumentTypeError(f"{text!r} is not one of {', '.join(words)}" + (f": {near}" if near else ""))
+
+    many: dict[str, Any] = {"nargs": "?", "default": default} if default else {}
+    parser.add_argument(name, type=read, metavar=metavar, help=f"{', '.join(words)}: {what}", **many)
 
 
 def _number(text: str, least: float, most: float, what: str) -> float:
@@ -61,9 +82,11 @@ def nothing(parser: CommandParser) -> None:
 
 
 def init(parser: CommandParser) -> None:
-    parser.add_argument(
-        "words", nargs="*", metavar="NAME | table NAME", help="a new folder, or a table of this project"
-    )
+    parser.add_argument("name", nargs="?", metavar="NAME", help="a new folder; else the project is written here")
+
+
+def init_table(parser: CommandParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="the new table")
     parser.add_argument("--product", help="data product of the new table")
     parser.add_argument("--layer", help="sources, intermediates, dimensions, facts or views")
     parser.add_argument("--reads", metavar="TABLE", help="the table that the new statement streams")
@@ -135,23 +158,26 @@ def lineage(parser: CommandParser) -> None:
     way = parser.add_mutually_exclusive_group()
     way.add_argument("--up", action="store_true", help="what it stands on, down to what lands (the default)")
     way.add_argument("--down", action="store_true", help="what stands on it")
+    what = "print it as text that a viewer draws: for Markdown on a code host, for Graphviz"
+    _word(parser, "--format", ("mermaid", "dot"), metavar="FORM", what=what)
     parser.add_argument("--svg", metavar="FILE", help="draw it")
     parser.add_argument("--html", metavar="FILE", help="draw it on a page of its own, with what the mouse points at")
 
 
-def _scope(parser: CommandParser, *, tables: str, children: str) -> None:
+def _scope(parser: CommandParser, *, children: str, pipeline: bool = True) -> None:
     """Add what says which tables are meant; several together mean all of theirs."""
-    parser.add_argument("tables", nargs="*", metavar=tables, help="tables by name")
+    parser.add_argument("tables", nargs="*", metavar="TABLE", help="tables by name")
     many = (
         ("--list", "FILE", "tables named in a file, one a line, # begins a comment; - is stdin"),
         ("--product", "P", "every table of a product"),
         ("--layer", "L", "every table of a layer: source, intermediate, dimension, fact or view"),
         ("--dir", "DIR", "every table in or below a folder of the project"),
-        ("--pipeline", "SINK", "delete only: a sink with every parent that nobody else needs"),
+        ("--pipeline", "SINK", "a sink with every parent that nobody else needs"),
         ("--exclude", "T,…", "tables to leave alone"),
     )
     for option, metavar, what in many:
-        parser.add_argument(option, action="append", default=[], metavar=metavar, help=f"{what}; may be repeated")
+        told = f"{what}; may be repeated" if pipeline or option != "--pipeline" else argparse.SUPPRESS
+        parser.add_argument(option, action="append", default=[], metavar=metavar, help=told)
     parser.add_argument("--all", action="store_true", help="every table of the project")
     parser.add_argument(
         "--children",
@@ -161,26 +187,41 @@ def _scope(parser: CommandParser, *, tables: str, children: str) -> None:
 
 
 def plan(parser: CommandParser) -> None:
-    _scope(parser, tables="[deploy|delete] TABLE | diff A B", children="product; none for a delete")
-    parser.add_argument(
-        "--changed-since", metavar="REF", help="every table that differs from a git commit, uncommitted edits included"
-    )
-    parser.add_argument("--rebuild", action="store_true", help="rebuild what is asked for, changed or not")
-    parser.add_argument(
-        "--keep-table", action="store_true", help="statements only: no table is made, altered or swapped"
-    )
-    parser.add_argument(
-        "--from",
-        dest="start",
-        metavar="WHERE",
-        help="begin to read at earliest; not executable yet: now, a time (UTC) or a position",
-    )
-    parser.add_argument(
-        "--strategy", action="append", default=[], metavar="T=WORD[@AT]",
-        help="how one table comes to its new revision instead of the default: earliest or in-place; planned with "
-        "--offline and not executable yet: partial@TIME, fork, seeded@POSITION, carry-over, keyed, chain, seam; "
-        "may be repeated",
+    _scope(parser, children="product", pipeline=False)
+    _only_deploys(parser)
+    _planned(parser)
+
+
+def plan_delete(parser: CommandParser) -> None:
+    _scope(parser, children="none")
+    _only_deploys(parser, told=False)
+    _planned(parser)
+
+
+def plan_diff(parser: CommandParser) -> None:
+    parser.add_argument("first", metavar="A", help="start of a plan's hash, or a plan file")
+    parser.add_argument("second", metavar="B", help="the same, of the plan that is compared with it")
+
+
+def _only_deploys(parser: CommandParser, *, told: bool = True) -> None:
+    """Add what says how tables are deployed; untold where it is taken only to be refused with the reason."""
+    options: tuple[tuple[str, str, dict[str, Any]], ...] = (
+        ("--changed-since", "every table that differs from a git commit, uncommitted edits included",
+         {"metavar": "REF"}),
+        ("--rebuild", "rebuild what is asked for, changed or not", {"action": "store_true"}),
+        ("--keep-table", "statements only: no table is made, altered or swapped", {"action": "store_true"}),
+        ("--from", "begin to read at earliest; not executable yet: now, a time (UTC) or a position",
+         {"dest": "start", "metavar": "WHERE"}),
+        ("--strategy", "how one table comes to its new revision instead of the default: earliest or in-place; planned "
+         "with --offline and not executable yet: partial@TIME, fork, seeded@POSITION, carry-over, keyed, chain, seam; "
+         "may be repeated",
+         {"action": "append", "default": [], "metavar": "T=WORD[@AT]"}),
     )  # fmt: skip
+    for option, what, settings in options:
+        parser.add_argument(option, help=what if told else argparse.SUPPRESS, **settings)
+
+
+def _planned(parser: CommandParser) -> None:
     parser.add_argument("--observed", metavar="FILE", help="what is deployed, from a YAML or JSON file: works offline")
     parser.add_argument("--offline", action="store_true", help="compute only; do not hand it to the agent")
     parser.add_argument("--save", metavar="FILE", help="write the plan with its texts, for review, approve and apply")
@@ -189,17 +230,20 @@ def plan(parser: CommandParser) -> None:
 
 
 def export(parser: CommandParser) -> None:
-    parser.add_argument(
-        "what", choices=("observed",), help="what `plan --observed` reads: deployed texts, states, figures"
+    _word(
+        parser,
+        "what",
+        ("observed",),
+        metavar="WHAT",
+        what="what `plan --observed` reads: deployed texts, states, figures",
     )
     parser.add_argument("-o", "--output", metavar="FILE", help="a .yml, .yaml or .json file; else YAML on stdout")
 
 
 def sql(parser: CommandParser) -> None:
     parser.add_argument("file", metavar="FILE|-", help="a file of SQL, REV:path for one in git, or - for stdin")
-    parser.add_argument(
-        "--reads", choices=("stream", "batch"), help="what a table without STREAM is read as (what the project says)"
-    )
+    what = "what a table without STREAM is read as (what the project says)"
+    _word(parser, "--reads", ("stream", "batch"), metavar="HOW", what=what)
     _spark(parser)
 
 
@@ -237,10 +281,36 @@ def apply(parser: CommandParser) -> None:
 
 
 def runs(parser: CommandParser) -> None:
-    parser.add_argument("words", nargs="*", metavar="[ID] | pause|resume|cancel|retry|skip ID", help="a run, or an act")
-    parser.add_argument("--step", type=_count, default=0, help="the step to skip")
-    parser.add_argument("-f", "--follow", action="store_true", help="wait until the run ends")
+    parser.add_argument("run", nargs="?", metavar="ID", help="start of a run's id; without it, all are listed")
+    _follow(parser)
+
+
+def run_act(parser: CommandParser) -> None:
+    parser.add_argument("run", metavar="ID", help="start of a run's id")
+
+
+def run_continued(parser: CommandParser) -> None:
+    run_act(parser)
+    _follow(parser)
+
+
+def run_confirmed(parser: CommandParser) -> None:
+    run_act(parser)
     _confirm(parser)
+
+
+def run_retry(parser: CommandParser) -> None:
+    run_continued(parser)
+    _confirm(parser)
+
+
+def run_skip(parser: CommandParser) -> None:
+    run_confirmed(parser)
+    parser.add_argument("--step", type=_count, required=True, metavar="N", help="the step to skip, by its number")
+
+
+def _follow(parser: CommandParser) -> None:
+    parser.add_argument("-f", "--follow", action="store_true", help="wait until the run ends")
 
 
 def act(parser: CommandParser) -> None:
@@ -250,7 +320,7 @@ def act(parser: CommandParser) -> None:
 
 
 def delete(parser: CommandParser) -> None:
-    _scope(parser, tables="TABLE", children="none")
+    _scope(parser, children="none")
     parser.add_argument("--detach", action="store_true", help="print the run's id and return")
     _confirm(parser)
 
@@ -269,7 +339,7 @@ def events(parser: CommandParser) -> None:
 
 
 def logs(parser: CommandParser) -> None:
-    parser.add_argument("of", nargs="?", choices=("agent", "pool", "console"), default="agent")
+    _word(parser, "of", ("agent", "pool", "console"), metavar="OF", what="whose log (agent)", default="agent")
     parser.add_argument("-n", "--limit", type=_count, default=50, help="how many lines (50)")
     parser.add_argument("-f", "--follow", action="store_true", help="go on as they are written")
 
@@ -278,9 +348,7 @@ def audit(parser: CommandParser) -> None:
     parser.add_argument("-n", "--limit", type=_count, default=50, help="how many (50)")
 
 
-def policy(parser: CommandParser) -> None:
-    acts = ("show", "apply", "approve")
-    parser.add_argument("act", nargs="?", choices=acts, default="show", help="apply records what the files declare")
+def policy_act(parser: CommandParser) -> None:
     _confirm(parser)
     parser.add_argument("--yes", action="store_true", help="confirm, where `yes` is all that is asked for")
 
@@ -290,11 +358,24 @@ def doctor(parser: CommandParser) -> None:
 
 
 def demo(parser: CommandParser) -> None:
-    parser.add_argument("words", nargs="*", metavar="[FOLDER] | settle | change KIND", help="see the examples")
+    _demo_folder(parser)
     parser.add_argument("--no-console", action="store_true", help="return once every statement has processed rows")
-    parser.add_argument("--with-readers", action="store_true", help="change rename: edit the readers as well")
     parser.add_argument("--rate", type=_rate, help="orders a second")
-    parser.add_argument("--folder", metavar="DIR", help="the demo's folder for settle and change (./headgate-demo)")
+
+
+def demo_settle(parser: CommandParser) -> None:
+    _demo_folder(parser)
+
+
+def demo_change(parser: CommandParser) -> None:
+    parser.add_argument("kind", metavar="KIND", help="comment, column, filter, window or rename")
+    _demo_folder(parser)
+    parser.add_argument("--with-readers", action="store_true", help="rename: edit the readers as well")
+
+
+def _demo_folder(parser: CommandParser) -> None:
+    parser.add_argument("at", nargs="?", metavar="FOLDER", help="the demo's folder (./headgate-demo)")
+    parser.add_argument("--folder", metavar="DIR", help="the same")
     parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="data on stdout as JSON")
 
 
@@ -303,6 +384,6 @@ def help(parser: CommandParser) -> None:
 
 
 def completion(parser: CommandParser) -> None:
-    choices = ("bash", "zsh", "tables", "columns", "products")
-    parser.add_argument("shell", choices=choices, help="a script for the shell, or the names that it offers")
+    words = ("bash", "zsh", "tables", "columns", "products")
+    _word(parser, "shell", words, metavar="WORD", what="a script for the shell, or the names that it offers")
     parser.add_argument("table", nargs="?", default="", metavar="TABLE", help="whose columns")

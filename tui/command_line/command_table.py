@@ -8,6 +8,17 @@ from tui.command_line.arguments import CommandParser
 
 
 @dataclass(frozen=True, slots=True)
+class SubcommandSpec:
+    """A second word of a command: what it does, an example, and its own arguments."""
+
+    name: str
+    summary: str
+    example: str
+    """Complete lines, as they would be typed."""
+    arguments: Callable[[CommandParser], None]
+
+
+@dataclass(frozen=True, slots=True)
 class CommandSpec:
     """One command of the line."""
 
@@ -19,11 +30,59 @@ class CommandSpec:
     runs: str
     """`module:function` below `tui.commands`."""
     arguments: Callable[[CommandParser], None]
+    """Of the command without a second word."""
     places: bool = True
     """Whether it takes --project and --env."""
+    subcommands: tuple[SubcommandSpec, ...] = ()
 
 
 LOOK, CHANGE, ACT, HOUSE = "look", "change", "act now", "environment"
+
+PLAN_SUBCOMMANDS = (
+    SubcommandSpec("deploy", "The same as without a word; also plans a table called deploy, delete or diff.",
+                   "headgate plan deploy fct_orders\nheadgate plan deploy diff", arguments.plan),
+    SubcommandSpec("delete", "Say what a delete would do, and hand it to the agent.",
+                   "headgate plan delete crm_visits\nheadgate plan delete --pipeline fct_orders",
+                   arguments.plan_delete),
+    SubcommandSpec("diff", "Say what the second of two plans says otherwise than the first.",
+                   "headgate plan diff 7f3a 91bc\nheadgate plan diff 7f3a ./plan.json --json", arguments.plan_diff),
+)  # fmt: skip
+
+RUN_SUBCOMMANDS = (
+    SubcommandSpec("pause", "Begin no further step; what is begun ends.", "headgate runs pause 7f3a-01c2f",
+                   arguments.run_act),
+    SubcommandSpec("resume", "Go on with a paused run.", "headgate runs resume 7f3a-01c2f --follow",
+                   arguments.run_continued),
+    SubcommandSpec("cancel", "End a run; what is begun and not swapped is stopped, tables stay.",
+                   "headgate runs cancel 7f3a-01c2f --confirm 7f3a", arguments.run_confirmed),
+    SubcommandSpec("retry", "Try a failed step again, or go on with edited files.",
+                   "headgate runs retry 7f3a-01c2f --follow", arguments.run_retry),
+    SubcommandSpec("skip", "Go on without a step.",
+                   "headgate runs skip 7f3a-01c2f --step 3 --confirm 7f3a", arguments.run_skip),
+)  # fmt: skip
+
+POLICY_SUBCOMMANDS = (
+    SubcommandSpec("show", "Show what is in force beside what is declared.", "headgate policy show --env prod",
+                   arguments.nothing),
+    SubcommandSpec("apply", "Have what the files declare recorded.", "headgate policy apply --env prod",
+                   arguments.policy_act),
+    SubcommandSpec("approve", "Bring the policy that waits into force.", "headgate policy approve --env prod",
+                   arguments.policy_act),
+)  # fmt: skip
+
+DEMO_SUBCOMMANDS = (
+    SubcommandSpec("run", "The same as without a word.", "headgate demo run ./my-demo", arguments.demo),
+    SubcommandSpec("settle", "Stop the feeds and close every window, for exact comparisons.",
+                   "headgate demo settle\nheadgate demo settle ./my-demo", arguments.demo_settle),
+    SubcommandSpec("change", "Edit one of the demo's statements, as an example of a kind of change.",
+                   "headgate demo change filter\nheadgate demo change rename --with-readers", arguments.demo_change),
+)  # fmt: skip
+
+INIT_SUBCOMMANDS = (
+    SubcommandSpec("table", "Write a new table of this project.",
+                   "headgate init table clicks\nheadgate init table fct_orders --layer facts --reads src_orders",
+                   arguments.init_table),
+)  # fmt: skip
 
 COMMAND_SPECS = (
     CommandSpec("ls", LOOK, "List statements: state, version, lag, trend.",
@@ -36,7 +95,8 @@ COMMAND_SPECS = (
                 arguments.ls),
     CommandSpec("lineage", LOOK, "Follow a column to what it stands on, or to what it feeds.",
                 "headgate lineage fct_revenue.revenue_cents\nheadgate lineage orders.status --down --json\n"
-                "headgate lineage fct_revenue --svg lineage.svg", "lineage:lineage", arguments.lineage),
+                "headgate lineage fct_revenue --svg lineage.svg\n"
+                "headgate lineage fct_revenue --format mermaid", "lineage:lineage", arguments.lineage),
     CommandSpec("inventory", LOOK, "List every table with what feeds it, who reads it, and what serves.",
                 "headgate inventory --product kitchen\nheadgate inventory --unused\n"
                 "headgate inventory --cross-product --json", "inventory:inventory", arguments.inventory),
@@ -61,14 +121,15 @@ COMMAND_SPECS = (
     CommandSpec("plan", CHANGE, "Say what a deploy or a delete would do, and hand it to the agent.",
                 "headgate plan fct_orders --children all --exclude fct_tips\nheadgate plan delete crm_visits\n"
                 "headgate plan --product sales --observed observed.yml --json --exit-code\n"
-                "headgate plan --changed-since main --children kitchen,sales --observed observed.yml\n"
+                "headgate plan --changed-since main --children kitchen --observed observed.yml\n"
                 "headgate plan fct_orders --save plan.json\nheadgate plan diff 7f3a 91bc\n"
                 "headgate plan --changed-since main --offline --markdown\n"
                 "headgate plan --list tables.txt --layer facts --dir pipelines/facts/sales\n"
                 "headgate plan fct_orders --rebuild --from 2026-01-31T06:00Z --offline\n"
                 "headgate plan fct_orders --strategy fct_orders=earliest\n"
                 "headgate plan --all --keep-table\n"
-                "headgate plan delete --pipeline fct_orders", "plan:plan", arguments.plan),
+                "headgate plan delete --pipeline fct_orders", "plan:plan", arguments.plan,
+                subcommands=PLAN_SUBCOMMANDS),
     CommandSpec("export", CHANGE, "Write what is deployed, for plans that are computed elsewhere.",
                 "headgate export observed --env prod -o observed.yml\nheadgate export observed --json", "export:export",
                 arguments.export),
@@ -87,7 +148,7 @@ COMMAND_SPECS = (
                 "headgate apply 7f3a --confirm 'dev 7f3a'\nheadgate apply plan.json", "apply:apply", arguments.apply),
     CommandSpec("runs", CHANGE, "List runs, show one, or pause, resume, cancel, retry, skip.",
                 "headgate runs\nheadgate runs 7f3a-01c2f --follow\nheadgate runs retry 7f3a-01c2f", "runs:runs",
-                arguments.runs),
+                arguments.runs, subcommands=RUN_SUBCOMMANDS),
     CommandSpec("delete", CHANGE, "Delete tables that nothing reads: plan, review and apply in one.",
                 "headgate delete crm_visits\nheadgate delete --pipeline fct_orders --children all", "apply:delete",
                 arguments.delete),
@@ -102,17 +163,17 @@ COMMAND_SPECS = (
                 "headgate down\nheadgate down --purge --confirm pizzeria", "up_down:down", arguments.down),
     CommandSpec("policy", HOUSE, "Show what an environment allows, or have what its files say recorded.",
                 "headgate policy show --env prod\nheadgate policy apply --env prod\nheadgate policy approve --env prod",
-                "policy:policy", arguments.policy),
+                "policy:policy", arguments.nothing, subcommands=POLICY_SUBCOMMANDS),
     CommandSpec("doctor", HOUSE, "Check Java, Python, home, disk, terminal, agent, pool and ledger.",
                 "headgate doctor --json", "doctor:doctor", arguments.doctor),
     CommandSpec("demo", HOUSE, "Operate a sample company: the pizzeria.",
                 "headgate demo\nheadgate demo ./my-demo --no-console\nheadgate demo settle\n"
                 "headgate demo change filter",
-                "demo:demo", arguments.demo, places=False),
+                "demo:demo", arguments.demo, places=False, subcommands=DEMO_SUBCOMMANDS),
     CommandSpec("init", HOUSE, "Write a new project, or a new table, that runs.",
                 "headgate init pizzeria\n"
-                "headgate init table fct_orders --product sales --layer facts --reads src_orders",
-                "init:init", arguments.init),
+                "headgate init table fct_orders --layer facts --reads src_orders",
+                "init:init", arguments.init, subcommands=INIT_SUBCOMMANDS),
     CommandSpec("help", HOUSE, "Print a topic of the manual.", "headgate help plans", "help_completion:manual",
                 arguments.help, places=False),
     CommandSpec("completion", HOUSE, "Print the completion of bash or zsh, with table names.",

@@ -14,7 +14,7 @@ from tui import VERSION
 from tui.command_line.command_table import SPEC_BY_NAME
 from tui.command_line.context import CommandContext
 from tui.command_line.output import CommandOutput, StdoutNotWritten, open_streams, silence_stdout
-from tui.command_line.parser import build_parser, check_command, command_name
+from tui.command_line.parser import command_name, parse_line
 
 INTERRUPTED = 130
 
@@ -69,8 +69,7 @@ def _ended(argv: list[str], voice: CommandOutput) -> int:
 def _run(argv: list[str], voice: CommandOutput) -> int:
     # A shell that runs us in the background may have left SIGINT ignored; Ctrl-C must detach, not be lost.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    check_command(argv)
-    args = build_parser().parse_args(argv)
+    args = parse_line(argv)
     if args.version is True:
         voice.print([f"headgate {VERSION}"])
         return 0

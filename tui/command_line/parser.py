@@ -1,74 +1,192 @@
-"""What can be typed; nothing is carried out here."""
+"""What can be typed; nothing is carried out here.
+
+Every command and every second word has a parser of its own. A line needs one of them, and only that one is made.
+
+The first word after the command that is no option, and no option's value, is its second word if the command has one of
+that name. So a table that is called `diff` is planned with `headgate plan deploy diff`: a word behind `deploy` is
+always a table, and so is everything behind `--`.
+"""
 
 import argparse
 import difflib
+import shutil
+from collections.abc import Collection
 
 from core.model.errors import UsageError
 from tui.command_line.arguments import CommandParser
-from tui.command_line.command_table import COMMAND_SPECS, SPEC_BY_NAME
+from tui.command_line.command_table import COMMAND_SPECS, SPEC_BY_NAME, CommandSpec, SubcommandSpec
+
+COLUMNS = 80
+"""No line of a help is longer, and none is on a narrower terminal where words allow it."""
+
+ALONE = ""
+"""A command without a second word, as argparse knows it; nobody can mean it by typing it."""
+
+_PLACE = ("--project", "--env")
 
 
-def build_parser() -> CommandParser:
-    """Build the parser of the whole line."""
+def parse_line(argv: list[str]) -> argparse.Namespace:
+    """Parse a line into its arguments, `verb` (None for the console) and `subcommand` (empty for none).
+
+    Raises UsageError in one sentence, with the nearest word that there is, and SystemExit once --help was printed.
+    """
+    typed, at = argv, _next_word(argv, 0, _PLACE)
     shared = _shared()
-    parser = CommandParser(
-        prog="headgate",
-        description="The operations console for streaming SQL on Apache Spark. Alone, it opens the console.",
-        epilog=_overview(),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        parents=[shared],
-        usage="headgate [--project DIR] [--env E] [command] …",
-    )
-    parser.add_argument("--version", "-V", action="store_true", help="print the version")
-    parser.set_defaults(verb=None)
-    commands = parser.add_subparsers(dest="verb", metavar="command", parser_class=CommandParser, help=argparse.SUPPRESS)
-    for verb in COMMAND_SPECS:
-        sub = commands.add_parser(
-            verb.name,
-            prog=f"headgate {verb.name}",
-            description=verb.summary,
-            epilog="example:\n" + "\n".join(f"  {line}" for line in verb.example.splitlines()),
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            parents=[shared] if verb.places else [],
-            allow_abbrev=False,
-        )
-        verb.arguments(sub)
-    return parser
+    parser = _parser_alone(shared)
+    if at is None:
+        forms = {ALONE: parser}
+    else:
+        spec = _spec(argv[at])
+        commands = parser.add_subparsers(dest="verb", parser_class=CommandParser)
+        forms = _add_command(commands, spec, shared)
+        second = _second_word(argv, at, forms)
+        argv = _with_subcommand(argv, at, second, forms) if spec.subcommands else argv
+    args, rest = parser.parse_known_args(argv)
+    if rest:
+        _refuse(rest[0], forms, args.subcommand, "" if at is None or second is None else typed[second])
+    return args
 
 
-def check_command(argv: list[str]) -> None:
-    """Raise UsageError with the nearest command for a word that is none."""
-    word = command_name(argv)
-    if word is None or word in SPEC_BY_NAME:
-        return
+def command_name(argv: list[str]) -> str | None:
+    """Return the command of a line, None for the console's."""
+    at = _next_word(argv, 0, _PLACE)
+    return None if at is None else argv[at]
+
+
+def overview() -> str:
+    """Return the help of the whole line, with every command."""
+    return _parser_alone(_shared()).format_help()
+
+
+def _spec(word: str) -> CommandSpec:
+    if word in SPEC_BY_NAME:
+        return SPEC_BY_NAME[word]
     near = difflib.get_close_matches(word, list(SPEC_BY_NAME), n=1, cutoff=0.5)
     remedy = f"did you mean `headgate {near[0]}`?" if near else "headgate --help lists the commands"
     raise UsageError(f"{word!r} is not a command", remedy=remedy)
 
 
-def command_name(argv: list[str]) -> str | None:
-    """Return the command of a line, None for the console's."""
-    takes_value = ("--project", "--env")
+def _next_word(argv: list[str], start: int, takes_value: Collection[str]) -> int | None:
+    """Find the first word from `start` on that is neither an option nor the value of one."""
     skip = False
-    for word in argv:
+    for at, word in enumerate(argv[start:], start):
         if skip:
             skip = False
+        elif word == "--":
+            return None
         elif word in takes_value:
             skip = True
         elif not word.startswith("-"):
-            return word
+            return at
     return None
 
 
-def _overview() -> str:
+def _second_word(argv: list[str], at: int, forms: dict[str, CommandParser]) -> int | None:
+    takes_value = {option for form in forms.values() for option, value in form.options() if value}
+    return _next_word(argv, at + 1, takes_value)
+
+
+def _with_subcommand(argv: list[str], at: int, second: int | None, forms: dict[str, CommandParser]) -> list[str]:
+    """Put the second word right behind its command, where argparse looks for it."""
+    before, after = argv[: at + 1], argv[at + 1 :]
+    if second is None or argv[second] == ALONE or argv[second] not in forms:
+        return [*before, ALONE, *after]
+    return [*before, argv[second], *argv[at + 1 : second], *argv[second + 1 :]]
+
+
+def _refuse(word: str, forms: dict[str, CommandParser], subcommand: str, second: str) -> None:
+    """Raise UsageError for what a command does not take, with the nearest that it does."""
+    form = forms[subcommand]
+    if word.startswith("-"):
+        option = word.partition("=")[0]
+        near = difflib.get_close_matches(option, [name for name, _ in form.options()], n=1, cutoff=0.75)
+        remedy = f"did you mean {near[0]}?" if near else f"{form.prog} --help lists its options"
+        raise UsageError(f"{form.prog} takes no {option}", remedy=remedy)
+    near = difflib.get_close_matches(second, [name for name in forms if name], n=1) if subcommand == ALONE else []
+    remedy = f"did you mean `{forms[near[0]].prog}`?" if near else f"{form.prog} --help has an example"
+    raise UsageError(f"{word!r} is one word too many", remedy=remedy)
+
+
+def _parser_alone(shared: CommandParser) -> CommandParser:
+    parser = CommandParser(
+        prog="headgate",
+        description="The operations console for streaming SQL on Apache Spark. Alone, it opens\nthe console.",
+        epilog=_commands(),
+        formatter_class=_formatter,
+        parents=[shared],
+        usage="headgate [--project DIR] [--env E] [command] …",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", "-V", action="store_true", help="print the version")
+    parser.set_defaults(verb=None, subcommand=ALONE)
+    return parser
+
+
+def _add_command(
+    commands: "argparse._SubParsersAction[CommandParser]", spec: CommandSpec, shared: CommandParser
+) -> dict[str, CommandParser]:
+    """Add the parsers of a command; returns them by second word."""
+    if not spec.subcommands:
+        return {ALONE: _add_form(commands, spec.name, spec, shared, spec)}
+    verb = commands.add_parser(spec.name, prog=f"headgate {spec.name}", add_help=False)
+    words = verb.add_subparsers(dest="subcommand", parser_class=CommandParser)
+    forms = {ALONE: _add_form(words, ALONE, spec, shared, spec)}
+    return forms | {each.name: _add_form(words, each.name, each, shared, spec) for each in spec.subcommands}
+
+
+def _add_form(
+    parsers: "argparse._SubParsersAction[CommandParser]",
+    word: str,
+    form: CommandSpec | SubcommandSpec,
+    shared: CommandParser,
+    spec: CommandSpec,
+) -> CommandParser:
+    parser = parsers.add_parser(
+        word,
+        prog=f"headgate {spec.name}" if form is spec else f"headgate {spec.name} {form.name}",
+        description=form.summary,
+        epilog=_epilog(form),
+        formatter_class=_formatter,
+        parents=[shared] if spec.places else [],
+        allow_abbrev=False,
+    )
+    form.arguments(parser)
+    return parser
+
+
+def _epilog(form: CommandSpec | SubcommandSpec) -> str:
+    lines = []
+    if isinstance(form, CommandSpec) and form.subcommands:
+        lines += ["with a second word, each with a --help of its own:"]
+        lines += [line for each in form.subcommands for line in _listed(each, indent=2)]
+        lines += [""]
+    return "\n".join([*lines, "example:", *(f"  {line}" for line in form.example.splitlines())])
+
+
+def _commands() -> str:
     lines = ["commands:"]
     for group in dict.fromkeys(verb.group for verb in COMMAND_SPECS):
         lines.append(f"\n  {group}")
-        lines += [f"    {verb.name:<12}{verb.summary}" for verb in COMMAND_SPECS if verb.group == group]
+        lines += [line for verb in COMMAND_SPECS if verb.group == group for line in _listed(verb, indent=4)]
     lines.append(
         "\nexample:\n  headgate demo\n  headgate ls --fail-on failed,lag>1k\n  headgate plan fct_orders --json"
     )
     return "\n".join(lines)
+
+
+def _listed(form: CommandSpec | SubcommandSpec, *, indent: int) -> list[str]:
+    """Return a command with its summary, folded behind its name."""
+    room, lines = COLUMNS - indent - 12, [""]
+    for word in form.summary.split():
+        if lines[-1] and len(lines[-1]) + 1 + len(word) > room:
+            lines.append("")
+        lines[-1] += f" {word}" if lines[-1] else word
+    return [f"{' ' * indent}{form.name if not n else '':<12}{line}" for n, line in enumerate(lines)]
+
+
+def _formatter(prog: str) -> argparse.HelpFormatter:
+    """Return a formatter that folds at 80 columns, or at what a narrower terminal has."""
+    return argparse.RawDescriptionHelpFormatter(prog, width=min(shutil.get_terminal_size().columns, COLUMNS + 2) - 2)
 
 
 def _shared() -> CommandParser:

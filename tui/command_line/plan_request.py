@@ -15,8 +15,6 @@ from tui.project_folder import request_scope
 if TYPE_CHECKING:
     from core.project_files.git_comparison import GitComparison
 
-REQUEST_VERBS = ("deploy", "delete")
-
 
 @dataclass(frozen=True, slots=True)
 class PlanArguments:
@@ -30,20 +28,14 @@ class PlanArguments:
     """What was found with `--changed-since`."""
 
 
-def read_request(context: CommandContext, *, verb: str = "") -> PlanArguments:
-    """Read the scope from the arguments, and whatever file, folder or reference they name; raises UsageError.
-
-    Without `verb` the first word may be one; else it is deploy.
-    """
+def read_request(context: CommandContext, verb: str) -> PlanArguments:
+    """Read the scope of a `deploy` or `delete` from the arguments, and whatever they name; raises UsageError."""
     from core.plan.request import parse_children, parse_choices, parse_layer, parse_start, parse_tables
     from core.planning.scope import normal_request
 
     args = context.args
-    words = list(args.tables)
-    if not verb:
-        verb = words.pop(0) if words and words[0] in REQUEST_VERBS else "deploy"
-    _refuse_nothing(args, words, verb)
-    tables = [parse_table_name(word) for word in words]
+    _refuse_nothing(args, verb)
+    tables = [parse_table_name(word) for word in args.tables]
     listed = request_scope.read_lists(args.list, context.cwd)
     for line in request_scope.repeated(tables, listed):
         context.voice.say(line)
@@ -76,10 +68,10 @@ def _since(context: CommandContext) -> "GitComparison | None":
     return context.operations.since(reference) if reference is not None else None
 
 
-def _refuse_nothing(args: argparse.Namespace, words: list[str], verb: str) -> None:
+def _refuse_nothing(args: argparse.Namespace, verb: str) -> None:
     if any(not product.strip() for product in args.product):
         raise UsageError("--product is empty", remedy="name a product; headgate ls shows them")
-    if not (words or getattr(args, "changed_since", None) is not None or any(_scopes(args))):
+    if not (args.tables or getattr(args, "changed_since", None) is not None or any(_scopes(args))):
         command = "headgate plan" if verb == "deploy" else "headgate plan delete"
         raise UsageError("nothing is asked for", remedy=f"{command} TABLE…, --product P, or --all")
 

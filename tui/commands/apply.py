@@ -22,7 +22,7 @@ def apply(context: CommandContext) -> int:
 def delete(context: CommandContext) -> int:
     """Plan a delete, show it, ask, and execute it."""
     context.announce()
-    asked = read_request(context, verb="delete")
+    asked = read_request(context, "delete")
     operations = context.operations
     refuse_unknown(operations.project(), planner_input.observe(operations.reader), asked.request, asked.places)
     submitted = operations.submit(asked.request)

@@ -3,12 +3,12 @@
 import argparse
 import os
 import time
-from collections.abc import Sequence
 
 from core.model.actions import StepKind
 from core.model.errors import HeadgateError, UsageError
 from core.model.states import WantedState
 from core.plan.request import PlanRequest
+from core.text.wording import did_you_mean
 from state.registry import StatementLine
 from tui.agent_client import agent_process
 from tui.command_line.context import CommandContext
@@ -27,16 +27,11 @@ MORE_ROUNDS = 2
 
 def demo(context: CommandContext) -> int:
     """Run the demo, settle it, or change one of its statements."""
-    words = context.args.words
-    if words and words[0] == "settle":
-        return _settle(_inside(context, words[1:]))
-    if words and words[0] == "change":
-        return _change(context, words[1:])
-    if words and words[0] == "run":
-        words = words[1:]
-    if len(words) > 1:
-        raise UsageError(f"{words[1]!r} is one word too many", remedy="headgate demo [FOLDER] | settle | change KIND")
-    return _run(context, _folder(context, words))
+    if context.args.subcommand == "settle":
+        return _settle(_inside(context))
+    if context.args.subcommand == "change":
+        return _change(context, context.args.kind)
+    return _run(context, _folder(context))
 
 
 def _run(context: CommandContext, folder: str) -> int:
@@ -186,13 +181,13 @@ def _settle(context: CommandContext) -> int:
     return 0
 
 
-def _change(context: CommandContext, words: Sequence[str]) -> int:
-    if not words or words[0] not in demo_project.CHANGES:
-        said = f"{words[0]!r} is not a change" if words else "which change?"
-        raise UsageError(said, remedy=f"headgate demo change {'|'.join(demo_project.CHANGES)}")
-    bound = _inside(context, words[1:])
+def _change(context: CommandContext, kind: str) -> int:
+    if kind not in demo_project.CHANGES:
+        listed = f"headgate demo change {'|'.join(demo_project.CHANGES)}"
+        raise UsageError(f"{kind!r} is not a change", remedy=did_you_mean(kind, demo_project.CHANGES) or listed)
+    bound = _inside(context)
     bound.announce()
-    command = ["--change", words[0], "--project", bound.place.folder]
+    command = ["--change", kind, "--project", bound.place.folder]
     answer = demo_project.run_demo_child(
         [*command, *(["--with-readers"] if context.args.with_readers else [])], bound.environ
     )
@@ -210,9 +205,9 @@ def _change(context: CommandContext, words: Sequence[str]) -> int:
     return 0
 
 
-def _folder(context: CommandContext, words: Sequence[str]) -> str:
+def _folder(context: CommandContext) -> str:
     """Return the demo's folder from where we are: the child that copies the sample works in /."""
-    given = words[0] if words else context.args.folder
+    given = context.args.at or context.args.folder
     return (
         os.path.abspath(os.path.join(context.cwd, os.path.expanduser(given)))
         if given
@@ -220,10 +215,8 @@ def _folder(context: CommandContext, words: Sequence[str]) -> str:
     )
 
 
-def _inside(context: CommandContext, words: Sequence[str]) -> CommandContext:
-    if len(words) > 1:
-        raise UsageError(f"{words[1]!r} is one word too many", remedy="headgate demo --help has examples")
-    folder = _folder(context, words)
+def _inside(context: CommandContext) -> CommandContext:
+    folder = _folder(context)
     if not demo_project.is_demo_folder(folder):
         raise UsageError(f"{folder} is not a demo of ours", remedy="make it: headgate demo; or name it: --folder DIR")
     return _at(context, folder)

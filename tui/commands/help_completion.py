@@ -1,11 +1,13 @@
 """Commands about the command: help topics and shell completion."""
 
 import difflib
+import textwrap
+from collections.abc import Iterator
 
 from core.model.errors import UsageError
 from tui.command_line.command_table import COMMAND_SPECS
 from tui.command_line.context import CommandContext
-from tui.command_line.parser import build_parser
+from tui.command_line.parser import COLUMNS, overview, parse_line
 from tui.project_folder import project_reader
 from tui.services.help_topics import help_topic, help_topics
 
@@ -28,7 +30,7 @@ _headgate() {
         lineage|impact)
             compopt -o nospace
             case $verb$word in
-                lineage-*) COMPREPLY=($(compgen -W "--up --down --json --svg --html" -- "$word")) ;;
+                lineage-*) COMPREPLY=($(compgen -W "--up --down --json --format --svg --html" -- "$word")) ;;
                 impact-*) COMPREPLY=($(compgen -W "--children --observed --json" -- "$word")) ;;
                 *.*) COMPREPLY=($(compgen -W "$(headgate completion columns "${word%%.*}" 2>/dev/null)" -- "$word")) ;;
                 *) COMPREPLY=($(compgen -W "$(headgate completion tables 2>/dev/null)" -- "$word")) ;;
@@ -61,17 +63,28 @@ def manual(context: CommandContext) -> int:
     topic = context.args.topic
     topics = help_topics()
     if topic is None:
-        context.voice.print([*build_parser().format_help().split("\n"), "topics: " + (", ".join(topics) or "none")])
+        context.voice.print([*overview().split("\n"), "topics: " + (", ".join(topics) or "none")])
         return 0
     if topic in topics:
-        context.voice.print(help_topic(topic).rstrip().split("\n"))
+        context.voice.print(_folded(help_topic(topic)))
         return 0
     names = [verb.name for verb in COMMAND_SPECS]
     if topic in names:
-        build_parser().parse_args([topic, "--help"])
+        parse_line([topic, "--help"])
     near = difflib.get_close_matches(topic, [*topics, *names], n=1)
     remedy = f"did you mean `headgate help {near[0]}`?" if near else f"topics: {', '.join(topics) or 'none'}"
     raise UsageError(f"there is no topic {topic!r}", remedy=remedy)
+
+
+def _folded(page: str) -> Iterator[str]:
+    """Yield the lines of a page of the manual, its paragraphs folded; headings and indented lines stay as they are."""
+    for number, paragraph in enumerate(page.strip("\n").split("\n\n")):
+        if number:
+            yield ""
+        if paragraph.startswith((" ", "#")):
+            yield from paragraph.splitlines()
+        else:
+            yield from textwrap.wrap(paragraph, COLUMNS, break_long_words=False, break_on_hyphens=False)
 
 
 def completion(context: CommandContext) -> int:

@@ -68,14 +68,8 @@ _NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}\Z")
 
 def init(context: CommandContext) -> int:
     """Write a project, or with `table NAME` a table."""
-    words = context.args.words
-    if words and words[0] == "table":
-        if len(words) != 2:
-            raise UsageError("init table needs one name", remedy="headgate init table NAME --reads PARENT")
-        return _init_table(context, words[1])
-    if len(words) > 1:
-        raise UsageError(f"{words[1]!r} is one word too many", remedy="headgate init [NAME]")
-    return _init_project(context, words[0] if words else None)
+    write = _init_table if context.args.subcommand == "table" else _init_project
+    return write(context, context.args.name)
 
 
 def _init_project(context: CommandContext, name: str | None) -> int:

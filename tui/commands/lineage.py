@@ -1,8 +1,9 @@
-"""The command `lineage`: a column's lineage as a tree, as data, or as a picture."""
+"""The command `lineage`: a column's lineage as a tree, as data, as text that a viewer draws, or as a picture."""
 
 import os
 from typing import TYPE_CHECKING, Any
 
+from core.model.errors import UsageError
 from tui.command_line.context import CommandContext
 from tui.command_line.output import format_table
 from tui.presentation.reports.column_lineage import LineageTreeRow, gap_line, name_of, row_conditions, tree
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 def lineage(context: CommandContext) -> int:
     """Print or draw the lineage of a column, or of every column of a table."""
     args, voice = context.args, context.voice
+    if args.format and voice.as_json:
+        raise UsageError("--json and --format are two forms of the same data", remedy="ask for one of them")
     found = context.operations.lineage(args.column, "down" if args.down else "up")
     for path, html in ((args.svg, False), (args.html, True)):
         if path:
@@ -24,6 +27,11 @@ def lineage(context: CommandContext) -> int:
             voice.say(f"written: {path}")
     if voice.as_json:
         voice.data(as_json(found, context.place.project))
+    elif args.format:
+        from tui.presentation.diagrams.lineage_text import lineage_dot, lineage_mermaid
+
+        text = lineage_mermaid(found) if args.format == "mermaid" else lineage_dot(found)
+        voice.print(text.splitlines())
     elif not (args.svg or args.html):
         voice.print(_text(found))
     if found.gaps and not voice.as_json:

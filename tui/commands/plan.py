@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from core.model.errors import AgentUnreachable, LedgerUnavailable, TryAgain, UsageError
+from core.model.errors import AgentUnreachable, LedgerUnavailable, TryAgain
 from core.model.problems import Problem
 from core.model.states import State
 from core.observed.planner_input import PlannerInput
@@ -26,37 +26,22 @@ if TYPE_CHECKING:
 
 _UNSUBMITTED = "no agent answers: the plan is computed, not submitted"
 
-_OF_A_PLAN = (
-    "list", "product", "layer", "dir", "pipeline", "exclude", "all", "children", "changed_since", "rebuild",
-    "keep_table", "start", "strategy", "observed", "offline", "save", "markdown", "exit_code",
-)  # fmt: skip
-"""Arguments that `plan diff` has no use for."""
-
 NO_CHANGE, CHANGES, LOSS = 0, 10, 11
 """Exit codes of `--exit-code`."""
 
 
 def plan(context: CommandContext) -> int:
     """Compute a plan, print it, and hand it to the agent when one answers; `plan diff` compares two that are there."""
-    if context.args.tables[:1] == ["diff"]:
-        _refuse_options(context)
-        return print_plan_diff(context, context.args.tables[1:])
+    if context.args.subcommand == "diff":
+        return print_plan_diff(context)
     with rare_garbage_collection():
         return _plan(context)
-
-
-def _refuse_options(context: CommandContext) -> None:
-    """Raise UsageError for what says how a plan is made, printed or kept: `plan diff` does none of it."""
-    given = [name for name in _OF_A_PLAN if getattr(context.args, name) not in (None, False, [])]
-    if given:
-        named = ", ".join(f"--{'from' if name == 'start' else name.replace('_', '-')}" for name in given)
-        raise UsageError(f"plan diff takes no {named}", remedy="headgate plan diff ID|FILE ID|FILE")
 
 
 def _plan(context: CommandContext) -> int:
     args, voice, operations = context.args, context.voice, context.operations
     refuse_two_forms(context)
-    asked = read_request(context)
+    asked = read_request(context, args.subcommand or "deploy")
     request = asked.request
     declared = operations.declared()
     offline = bool(args.observed or args.offline)

@@ -20,7 +20,7 @@ NO_RULES = "no rules: nothing is bounded, everybody may operate and approve"
 
 def policy(context: CommandContext) -> int:
     """Show what is declared beside what is recorded, or change what is recorded."""
-    return {"show": _show, "apply": _apply, "approve": _approve}[context.args.act](context)
+    return {"apply": _apply, "approve": _approve}.get(context.args.subcommand, _show)(context)
 
 
 def _show(context: CommandContext) -> int:

@@ -3,7 +3,6 @@
 import shlex
 import shutil
 import time
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from core.model.errors import UsageError
@@ -58,13 +57,11 @@ def approve(context: CommandContext) -> int:
     return 0
 
 
-def print_plan_diff(context: CommandContext, words: Sequence[str]) -> int:
+def print_plan_diff(context: CommandContext) -> int:
     """Print what the second of two plans says otherwise than the first."""
     from core.plan.diff import difference_as_json, difference_lines
 
-    if len(words) != 2:
-        raise UsageError("plan diff compares two plans", remedy="headgate plan diff ID|FILE ID|FILE")
-    first, second = (plan_lookup.find_plan(context, word).plan for word in words)
+    first, second = (plan_lookup.find_plan(context, word).plan for word in (context.args.first, context.args.second))
     if context.voice.as_json:
         context.voice.data(difference_as_json(first, second))
     else:

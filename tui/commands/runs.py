@@ -3,15 +3,12 @@
 import time
 from typing import Any
 
-from core.model.errors import AgentUnreachable, Refused, UsageError
+from core.model.errors import AgentUnreachable, Refused
 from state.row_types import RunRow, StepRow
 from tui.agent_client.agent_process import WaitProgress
 from tui.command_line.context import CommandContext
 from tui.commands.review_approve import plan_lines
 from tui.services.run_continuation import RunContinuation
-
-ACTS = ("pause", "resume", "cancel", "retry", "skip")
-
 
 ENDED = ("done", "failed", "cancelled")
 
@@ -25,13 +22,11 @@ AGENT_GONE_S = 3.0
 
 def runs(context: CommandContext) -> int:
     """List runs, show one, or act on one."""
-    words, voice, operations = list(context.args.words), context.voice, context.operations
-    if words and words[0] in ACTS:
-        return _control(context, words)
-    if len(words) > 1:
-        raise UsageError(f"{words[0]!r} is not an act on a run", remedy=f"one of {', '.join(ACTS)}, then the run's id")
-    if words:
-        row = operations.run(words[0])
+    voice, operations = context.voice, context.operations
+    if context.args.subcommand:
+        return _control(context, context.args.subcommand)
+    if context.args.run is not None:
+        row = operations.run(context.args.run)
         if context.args.follow:
             return follow_run(context, row.id)
         return _report(context, row)
@@ -104,14 +99,9 @@ def run_as_json(row: RunRow) -> dict[str, Any]:
     }
 
 
-def _control(context: CommandContext, words: list[str]) -> int:
-    act = words[0]
-    if len(words) != 2:
-        raise UsageError(f"{act} needs one run", remedy=f"headgate runs {act} ID")
-    if act == "skip" and context.args.step < 1:
-        raise UsageError("skip needs the number of the step", remedy="headgate runs skip ID --step N")
+def _control(context: CommandContext, act: str) -> int:
     context.announce()
-    row = context.operations.run(words[1])
+    row = context.operations.run(context.args.run)
     if act == "retry" and (found := context.operations.continuation(row.id)) is not None:
         return _continue(context, found)
     confirm = ""
@@ -119,7 +109,8 @@ def _control(context: CommandContext, words: list[str]) -> int:
         short = row.id[:4]
         question = f"{act} of run {row.id}: what is begun and not swapped is stopped; tables stay."
         confirm = context.confirm(short, question)
-    context.operations.run_control(row.id, act, step=context.args.step, confirm=confirm)
+    step = context.args.step if act == "skip" else 0
+    context.operations.run_control(row.id, act, step=step, confirm=confirm)
     if context.voice.as_json:
         context.voice.data({"run": row.id, "act": act})
     else:

@@ -14,7 +14,6 @@ import pytest
 from core.ipc.framing import PROGRAM_VERSION
 from tui import cli
 from tui.command_line import exit_codes
-from tui.command_line.command_table import COMMAND_SPECS
 
 ROOT = Path(__file__).parents[3]
 
@@ -125,24 +124,6 @@ def test_a_closed_pipe_is_silent(folder: Path) -> None:
 def test_an_unknown_command_names_the_nearest(typed: str, meant: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_codes.run_command_line([typed]) == 2
     assert f"did you mean `headgate {meant}`?" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("verb", COMMAND_SPECS, ids=lambda verb: verb.name)
-def test_every_command_shows_an_example_that_can_be_typed(verb: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    assert exit_codes.run_command_line([verb.name, "--help"]) == 0
-    said = capsys.readouterr().out
-    assert f"headgate {verb.name}" in said.partition("example:")[2]
-
-
-@pytest.mark.parametrize("verb", COMMAND_SPECS, ids=lambda verb: verb.name)
-def test_every_example_is_in_the_grammar(verb: Any) -> None:
-    import shlex
-
-    from tui.command_line.parser import build_parser
-
-    for line in verb.example.splitlines():
-        words = shlex.split(line.removeprefix("source <(").removesuffix(")"))
-        assert build_parser().parse_args(words[1:]).verb == verb.name
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ def test_a_file_is_replaced_whole_or_stays_as_it_was(
         (["observed", "-o", "out.txt"], "'out.txt' says no form", 2),
         (["observed", "-o", ""], "'' says no form", 2),
         (["observed", "-o", "nowhere/out.yml"], "cannot be written: No such file or directory", 2),
-        (["everything"], "invalid choice: 'everything'", 2),
+        (["everything"], "WHAT: 'everything' is not one of observed", 2),
     ],
 )
 def test_what_cannot_be_exported_is_said(

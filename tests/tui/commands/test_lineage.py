@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tui.command_line import exit_codes
-from tui.command_line.parser import build_parser
+from tui.command_line.parser import parse_line
 
 
 def test_a_column_is_a_tree_down_to_what_landed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -103,6 +103,20 @@ def test_a_picture_that_cannot_be_written_is_said_and_leaves_nothing(
     assert "nowhere/p.svg cannot be written: No such file or directory" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("form", "first"), [("mermaid", "flowchart LR"), ("dot", "digraph {")])
+def test_a_viewer_draws_what_is_printed(
+    form: str, first: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_codes.run_command_line(["lineage", "b.kind", "--format", form]) == 0
+    said = capsys.readouterr()
+    assert said.out.startswith(first) and "landed (landed: json in)" in said.out and said.err == ""
+    assert exit_codes.run_command_line(["lineage", "b.kind", "--format", form]) == 0
+    assert capsys.readouterr().out == said.out
+    assert exit_codes.run_command_line(["lineage", "b.kind", "--format", form, "--json"]) == 2
+    assert exit_codes.run_command_line(["lineage", "b.kind", "--format", f"{form}s"]) == 2
+    assert f"did you mean {form}?" in capsys.readouterr().err
+
+
 def test_completion_offers_the_columns_of_one_table(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_codes.run_command_line(["completion", "columns", "a"]) == 0
     assert capsys.readouterr().out.split() == ["a.id", "a.kind"]
@@ -114,4 +128,4 @@ def test_help_has_an_example() -> None:
     from tui.command_line.command_table import SPEC_BY_NAME
 
     for line in SPEC_BY_NAME["lineage"].example.splitlines():
-        build_parser().parse_args(line.split()[1:])
+        parse_line(line.split()[1:])

@@ -89,12 +89,12 @@ def test_apply_of_what_is_in_force_sends_nothing(
     assert agent.heard == []
 
 
-@pytest.mark.parametrize("act", ["show", "apply"])
+@pytest.mark.parametrize("words", ["show", "apply --yes"])
 def test_a_wrong_rule_is_told_with_its_line(
-    act: str, folder: Path, ledger: Any, agent: Any, capsys: pytest.CaptureFixture[str]
+    words: str, folder: Path, ledger: Any, agent: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     declare(folder, "    policy: {max_statement: 4}\n")
-    assert exit_codes.run_command_line(["policy", act, "--yes"]) == 2
+    assert exit_codes.run_command_line(["policy", *words.split()]) == 2
     said = capsys.readouterr().err
     assert "headgate.yml:7: error: environments.dev.policy.max_statement is not a known key" in said
     assert "did you mean max_statements?" in said and agent.heard == []

@@ -27,7 +27,7 @@ Instead of the default, `--strategy T=WORD` takes another way where the plan off
     chain       a new version that holds new rows only, beside the old one
     in-place    a restart on the old checkpoint; it needs an approval
 
-Ways behind "not yet" can be planned, and are refused when they are applied."""
+Ways behind "not yet" are not executable yet: `--offline` plans them, and an agent refuses them."""
 
 
 def changes_topic() -> str:

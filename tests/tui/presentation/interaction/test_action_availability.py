@@ -8,7 +8,7 @@ from state.row_types import StagedRow
 from tests.terminal.in_memory_backend import FakeOperations
 from tests.terminal.pizzeria_values import NOW, sample_run
 from tests.tui.console_harness import Console, in_console
-from tui.command_line.parser import build_parser
+from tui.command_line.parser import parse_line
 from tui.presentation.interaction.colon_completion import complete_command
 from tui.presentation.screen_content.banner_footer import KeyHint, hints
 from tui.presentation.styling.styled_text import plain
@@ -293,6 +293,6 @@ def test_a_question_about_a_run_names_the_command_that_does_just_that(state: str
         step = " --step 3" if "skip" in typed else ""
         same = " ".join(row.strip("│ ") for row in console.dialog().splitlines())
         assert f"same as: {command} {'9f2c' * 4}{step} --env dev" in same
-        build_parser().parse_args(f"{command} {'9f2c' * 4}{step} --env dev".split()[1:])
+        parse_line(f"{command} {'9f2c' * 4}{step} --env dev".split()[1:])
 
     in_console(scenario, operations=WithRun(state))

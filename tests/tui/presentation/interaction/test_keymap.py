@@ -2,7 +2,7 @@
 
 import pytest
 
-from tui.command_line.parser import build_parser
+from tui.command_line.parser import parse_line
 from tui.presentation.interaction.action_availability import ActionContext, why_not_possible
 from tui.presentation.interaction.colon_completion import complete_command, names
 from tui.presentation.interaction.keymap import (
@@ -38,7 +38,7 @@ def test_every_command_is_one_that_the_command_line_understands(action) -> None:
     line = command_of_action(action, tables=("till",), environment="dev", plan="7f3a" * 16, run="7f3a-01c2f")
     words = line.split()
     assert words[0] == "headgate"
-    build_parser().parse_args(words[1:])
+    parse_line(words[1:])
 
 
 @pytest.mark.parametrize("action", ACTIONS, ids=lambda action: action.id)

@@ -1,0 +1,150 @@
+"""What can be typed: each command and each second word has its own help, and what it does not take is told."""
+
+import argparse
+import itertools
+import shlex
+from pathlib import Path
+
+import pytest
+
+from core.model.errors import UsageError
+from tui.command_line import exit_codes
+from tui.command_line.command_table import COMMAND_SPECS, CommandSpec, SubcommandSpec
+from tui.command_line.parser import COLUMNS, parse_line
+from tui.services.help_topics import help_topic, help_topics
+
+Form = tuple[str, CommandSpec | SubcommandSpec]
+FORMS: list[Form] = [
+    form
+    for spec in COMMAND_SPECS
+    for form in ((spec.name, spec), *((f"{spec.name} {each.name}", each) for each in spec.subcommands))
+]
+each_form = pytest.mark.parametrize(("typed", "form"), FORMS, ids=[typed for typed, _ in FORMS])
+
+
+def read(line: str) -> argparse.Namespace:
+    return parse_line(shlex.split(line))
+
+
+@each_form
+def test_every_second_word_has_a_help_of_its_own(
+    typed: str, form: CommandSpec | SubcommandSpec, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_codes.run_command_line([*typed.split(), "--help"]) == 0
+    said = capsys.readouterr()
+    assert said.err == "" and said.out.startswith(f"usage: headgate {typed} [-h]")
+    assert f"headgate {typed}" in said.out.partition("\nexample:\n")[2]
+    assert form.summary.split()[0] in said.out
+    assert [line for line in said.out.splitlines() if len(line) > COLUMNS] == []
+
+
+@each_form
+def test_what_a_command_does_not_take_is_one_sentence(
+    typed: str, form: CommandSpec | SubcommandSpec, capsys: pytest.CaptureFixture[str]
+) -> None:
+    needed = shlex.split(form.example.splitlines()[0].removeprefix("source <(").removesuffix(")"))[1:]
+    assert exit_codes.run_command_line([*(word for word in needed if word != "--json"), "--nope"]) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.startswith("headgate: headgate ") and "takes no --nope\n" in said.err
+    assert "Traceback" not in said.err and len(said.err.splitlines()) == 2
+
+
+@each_form
+def test_every_example_is_in_the_grammar(typed: str, form: CommandSpec | SubcommandSpec) -> None:
+    for line in form.example.splitlines():
+        words = shlex.split(line.removeprefix("source <(").removesuffix(")"))
+        found = parse_line(words[1:])
+        assert f"{found.verb} {found.subcommand}".startswith(typed)
+
+
+@pytest.mark.parametrize("width", ["40", "80", "200"])
+def test_no_line_of_the_manual_is_longer_than_80_columns(
+    width: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", width)
+    for words in ([], *([topic] for topic in help_topics())):
+        assert exit_codes.run_command_line(["help", *words]) == 0
+    assert exit_codes.run_command_line(["--help"]) == 0
+    said = capsys.readouterr().out
+    assert [line for line in said.splitlines() if len(line) > COLUMNS] == []
+    assert all(f"    {spec.name} " in said for spec in COMMAND_SPECS)
+
+
+def test_a_page_of_the_manual_is_folded_and_loses_no_word(capsys: pytest.CaptureFixture[str]) -> None:
+    for topic in help_topics():
+        assert exit_codes.run_command_line(["help", topic]) == 0
+        assert capsys.readouterr().out.split() == help_topic(topic).split()
+
+
+@pytest.mark.parametrize(
+    ("line", "subcommand", "tables"),
+    [
+        ("plan diff", "deploy", ["diff"]),
+        ("plan deploy diff", "deploy", ["diff"]),
+        ("plan deploy delete deploy", "deploy", ["delete", "deploy"]),
+        ("plan delete diff", "delete", ["diff"]),
+        ("plan a diff", "", ["a", "diff"]),
+        ("plan -- diff delete", "", ["diff", "delete"]),
+        ("plan --children all delete a", "delete", ["a"]),
+        ("plan --product diff a", "", ["a"]),
+        ("plan --product=diff delete", "delete", []),
+        ("plan --product delete --all", "", []),
+        ("plan", "", []),
+    ],
+)
+def test_a_table_may_be_called_as_a_second_word(line: str, subcommand: str, tables: list[str]) -> None:
+    if line == "plan diff":
+        with pytest.raises(UsageError, match="are required: A, B"):
+            read(line)
+        return
+    found = read(line)
+    assert (found.subcommand, found.tables) == (subcommand, tables)
+
+
+def test_a_second_word_is_found_behind_options_wherever_they_stand() -> None:
+    lines = ("--env dev runs skip 7f --step 3", "runs --env dev skip --step 3 7f", "runs --step 3 --env dev skip 7f")
+    assert {(found.verb, found.subcommand, found.run, found.step, found.env) for found in map(read, lines)} == {
+        ("runs", "skip", "7f", 3, "dev")
+    }
+
+
+@pytest.mark.parametrize(
+    ("line", "said", "remedy"),
+    [
+        ("runs retry 7f --folow", "headgate runs retry takes no --folow", "did you mean --follow?"),
+        ("runs pause 7f --step 2", "headgate runs pause takes no --step", "headgate runs pause --help lists"),
+        ("ls --prodct=x", "headgate ls takes no --prodct", "did you mean --product?"),
+        ("runs rety 7f", "'7f' is one word too many", "did you mean `headgate runs retry`?"),
+        ("policy aprove", "'aprove' is one word too many", "did you mean `headgate policy approve`?"),
+        ("init tabel clicks", "'clicks' is one word too many", "did you mean `headgate init table`?"),
+        ("demo chnage filter", "'filter' is one word too many", "did you mean `headgate demo change`?"),
+        ("plan diff a b c", "'c' is one word too many", "headgate plan diff --help has an example"),
+        ("runs retry", "are required: ID", "headgate runs retry --help has an example"),
+        ("runs skip 7f", "are required: --step", "headgate runs skip --help has an example"),
+        ("logs agnet", "'agnet' is not one of agent, pool, console: did you mean agent?", "headgate logs --help"),
+        ("sql x.sql --reads steam", "'steam' is not one of stream, batch: did you mean stream?", "headgate sql --help"),
+        ("--projct=x", "headgate takes no --projct", "did you mean --project?"),
+        ("--nope", "headgate takes no --nope", "headgate --help lists its options"),
+    ],
+)
+def test_a_mistake_names_the_nearest_that_there_is(line: str, said: str, remedy: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        read(line)
+    assert said in caught.value.summary and "\n" not in caught.value.summary
+    assert caught.value.remedy.startswith(remedy)
+
+
+def test_a_second_word_is_told_by_its_command(capsys: pytest.CaptureFixture[str]) -> None:
+    for spec in (spec for spec in COMMAND_SPECS if spec.subcommands):
+        assert exit_codes.run_command_line([spec.name, "--help"]) == 0
+        listed = capsys.readouterr().out.partition("with a second word")[2].partition("example:")[0]
+        assert all(f"\n  {each.name} " in listed for each in spec.subcommands)
+
+
+def test_no_two_forms_are_typed_alike() -> None:
+    assert not [(a, b) for (a, _), (b, _) in itertools.combinations(FORMS, 2) if a == b]
+
+
+def test_a_table_called_diff_is_planned(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_codes.run_command_line(["plan", "deploy", "diff", "--offline"]) == 2
+    assert "diff" in capsys.readouterr().err

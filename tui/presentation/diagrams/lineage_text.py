@@ -1,0 +1,105 @@
+"""Lineage as text that a viewer lays out and draws: Mermaid, which code hosts draw in Markdown, and DOT, for Graphviz.
+
+A table is a box around its columns, and around its rows where conditions decide them; an arrow leads as rows flow,
+dashed where it is a condition; what was asked for has a thicker border. Everything is sorted by name, so that the same
+lineage has the same text. Names stand in labels alone: the ids are `t0` and `c0`, so that none is taken for a keyword.
+"""
+
+import html
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from core.sql.lineage.model import ColumnOrigin, InputKind
+from tui.presentation.reports.column_lineage import external_source_of
+
+if TYPE_CHECKING:
+    from core.lineage.column_lineage import ColumnLineage
+
+ROWS = "rows"
+"""What a table's rows are called, in a box with round ends."""
+
+_MERMAID = {char: f"#{ord(char)};" for char in '"#&<>%`\\{}'}
+"""Characters that Mermaid reads as its own even in a quoted label, as the codes that it draws as these characters."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Box:
+    """One table."""
+
+    id: str
+    label: str
+    columns: tuple[ColumnOrigin, ...]
+    """With the table's rows, which have no column, first."""
+    asked: bool
+    """Whether the whole table was asked for."""
+
+
+def lineage_mermaid(found: "ColumnLineage") -> str:
+    """Return a lineage as a Mermaid flowchart."""
+    ids = _ids(found)
+    lines = ["flowchart LR"]
+    for box in _boxes(found, ids):
+        lines.append(f'  subgraph {box.id}["{_mermaid(box.label)}"]')
+        for at in box.columns:
+            opening, closing = ("[", "]") if at.column else ("([", "])")
+            lines.append(f'    {ids[at]}{opening}"{_mermaid(at.column or ROWS)}"{closing}')
+        lines.append("  end")
+        if box.asked:
+            lines.append(f"  style {box.id} stroke-width:3px")
+    for source, target, kind in _arrows(found):
+        lines.append(f"  {ids[source]} {'-->' if kind is InputKind.VALUE else '-.->'} {ids[target]}")
+    if found.root.column:
+        lines.append(f"  style {ids[found.root]} stroke-width:3px")
+    return "\n".join(lines) + "\n"
+
+
+def lineage_dot(found: "ColumnLineage") -> str:
+    """Return a lineage as a directed graph in DOT, the language of Graphviz."""
+    ids = _ids(found)
+    lines = ["digraph {", "  rankdir=LR;", "  node [shape=box];"]
+    for box in _boxes(found, ids):
+        width = " penwidth=3;" if box.asked else ""
+        lines.append(f"  subgraph cluster_{box.id} {{ label={_dot(box.label)};{width}")
+        for at in box.columns:
+            style = ("" if at.column else " style=rounded") + (" penwidth=3" if at.column and at == found.root else "")
+            lines.append(f"    {ids[at]} [label={_dot(at.column or ROWS)}{style}];")
+        lines.append("  }")
+    for source, target, kind in _arrows(found):
+        lines.append(f"  {ids[source]} -> {ids[target]}{'' if kind is InputKind.VALUE else ' [style=dashed]'};")
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def _ids(found: "ColumnLineage") -> Mapping[ColumnOrigin, str]:
+    ends = (end for edge in found.edges for end in (edge.source, edge.target))
+    asked = [found.root] if found.root.column else []
+    known = sorted({*(node.at for node in found.nodes), *ends, *asked})
+    return {at: f"c{number}" for number, at in enumerate(known)}
+
+
+def _boxes(found: "ColumnLineage", ids: Mapping[ColumnOrigin, str]) -> list[_Box]:
+    landed = {node.at.table: f"{node.at.table} ({external_source_of(node)})" for node in found.nodes if node.landed}
+    return [
+        _Box(f"t{number}", landed.get(table, table), tuple(columns), found.root == ColumnOrigin(table))
+        for number, (table, columns) in enumerate(groupby(ids, key=lambda at: at.table))
+    ]
+
+
+def _arrows(found: "ColumnLineage") -> list[tuple[ColumnOrigin, ColumnOrigin, InputKind]]:
+    return sorted({(edge.source, edge.target, edge.kind) for edge in found.edges})
+
+
+def _plain(text: str) -> str:
+    """Return a text on one line; what cannot be shown becomes the sign for that."""
+    return "".join(char if char.isprintable() else " " if char.isspace() else "\ufffd" for char in text)
+
+
+def _mermaid(label: str) -> str:
+    return "".join(_MERMAID.get(char, char) for char in _plain(label))
+
+
+def _dot(label: str) -> str:
+    r"""Quote a label, in which Graphviz reads entities such as `&lt;` and escapes such as `\l`."""
+    escaped = html.escape(_plain(label), quote=False).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
