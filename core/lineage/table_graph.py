@@ -97,6 +97,20 @@ def levels(parents_by_table: Mapping[TableName, Sequence[TableName]]) -> dict[Ta
     return None if knotted else {table: level for level, tables in enumerate(found) for table in tables}
 
 
+def depths(readings: Iterable[tuple[TableName, Iterable[TableName]]]) -> dict[TableName, int]:
+    """Return each table's distance from its farthest source, 0 for a source, of tables with their parents.
+
+    A table that comes several times, with the parents of each of its versions, has all of them. Versions may read
+    each other in a circle where the tables do not: those in or below one come after all the others.
+    """
+    parents: dict[TableName, list[TableName]] = {}
+    for table, above in readings:
+        parents.setdefault(table, []).extend(above)
+    generations, knotted = _generations(parents)
+    found = {table: depth for depth, tables in enumerate(generations) for table in tables}
+    return found | dict.fromkeys(knotted, len(generations))
+
+
 def cycles(parents_by_table: Mapping[TableName, Sequence[TableName]]) -> tuple[tuple[TableName, ...], ...]:
     """Find one cycle in each knot of tables that read each other: `(a, b, c)` means a feeds b, b feeds c, c feeds a."""
     _, knotted = _generations(parents_by_table)

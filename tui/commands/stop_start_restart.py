@@ -4,6 +4,7 @@ from typing import Any
 
 from core.model.errors import TryAgain
 from core.model.names import TableName, parse_table_name
+from core.observed.serving import serving_versions
 from tui.command_line.context import CommandContext
 
 UNPROVEN = "sent, not confirmed"
@@ -65,9 +66,9 @@ def _readers(context: CommandContext, tables: list[TableName]) -> str:
         return ""
     readers = {
         str(d.table)
-        for d in deployments
+        for d in serving_versions(deployments).values()
         for b in d.bindings
-        if b.parent in tables and d.table not in tables and d.active
+        if b.parent in tables and d.table not in tables
     }
     return f"\nRead by: {', '.join(sorted(readers))}." if readers else ""
 

@@ -12,6 +12,7 @@ from core.model.actions import Action
 from core.model.errors import HeadgateError, InvalidProject, Refused, UsageError
 from core.model.names import TableName
 from core.model.problems import Problem, Severity, Where
+from core.observed.serving import serving_version
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
 from core.project.revision import RevisionTexts
@@ -143,7 +144,7 @@ class ConsoleBackend:
         """Read one statement; its files, and the lineage of a column, when they are looked at."""
         reader, name = self._bound.reader, TableName(table)
         versions = reader.versions(name)
-        shown = next((row for row in versions if row.active), versions[0] if versions else None)
+        shown = serving_version(versions)
         if shown is None:
             return StatementDetails(table)
         facts = StatementDetails(
