@@ -37,11 +37,10 @@ def _act(context: CommandContext, verb: str) -> int:
     tables = sorted({parse_table_name(name) for name in context.args.tables})
     operations = context.operations
     context.announce()
-    needed = operations.confirmation(verb, tables)
+    needed = operations.agent.confirmation(verb, tables)
     question = EFFECTS[verb].format(tables=", ".join(tables)) + _readers(context, tables)
     confirm = context.confirm(needed.text, question)
-    perform = {"stop": operations.stop, "start": operations.start, "restart": operations.restart}[verb]
-    outcomes = perform(tables, confirm=confirm)
+    outcomes = operations.agent.act(verb, tables, confirm=confirm)
     if context.voice.as_json:
         context.voice.data({"act": verb, "statements": list(outcomes)})
     else:
