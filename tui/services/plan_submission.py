@@ -121,14 +121,9 @@ def submit(
         plan = planned(known)
     unanswered = ""
     if asking_s > 0:
-        replayed, asks = _read_again(plan), any(node.for_spark for node in plan.nodes)
-        if replayed:
-            _have_measured(client, replayed)
-        if asks:
-            unanswered = _ask_spark(client, reader, plan, declared=declared, facts=facts, seconds=asking_s)
-        if replayed or asks:
-            before, known = known, planner_input(reader)
-            plan = planned(known) if _moved(before, known) else plan
+        unanswered = _look_closer(client, reader, plan, declared=declared, facts=facts, seconds=asking_s)
+        now = planner_input(reader)
+        plan = planned(now) if _moved(known, now) else plan
     for attempt in range(_TRIES):
         args = {
             "texts": dict(declared.texts),
@@ -199,7 +194,7 @@ def _have_measured(client: AgentClient, tables: Sequence[TableName]) -> None:
         return
 
 
-def _ask_spark(
+def _look_closer(
     client: AgentClient,
     reader: LedgerReader,
     plan: Plan,
@@ -208,11 +203,16 @@ def _ask_spark(
     facts: "ParseCache",
     seconds: float,
 ) -> str:
-    """Have the agent ask about what a plan acts on, so that its ledger has the answers;
-    returns why some are missing.
+    """Have the agent measure what prices a plan and ask Spark about what it acts on: its ledger then has the answers.
+
+    Returns why some of Spark's are missing; empty where none is.
     """
     from core.planning.planner import questions_of
 
+    if replayed := _read_again(plan):
+        _have_measured(client, replayed)
+    if not any(node.for_spark for node in plan.nodes):
+        return ""
     questions = questions_of(plan, declared.project, observe(reader), facts)
     try:
         return ask_spark(client, questions, seconds=seconds)[1]

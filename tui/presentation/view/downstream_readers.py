@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 
 from core.model.names import TableName
-from core.model.states import State
+from core.model.states import stays_at_rest
 from tui.presentation.view.ledger_view import LedgerView
 
-AT_REST = frozenset({State.STOPPED, State.FAILED, State.COMPLETED})
 NAMED = 3
 """Readers that a refusal names; the others are counted."""
 
@@ -50,4 +49,4 @@ def staged_by_user(world: LedgerView, user: str, tables: Sequence[str]) -> tuple
 
 def _goes_on(world: LedgerView, reader: TableName) -> bool:
     found = world.statements[reader]
-    return not (found.state in AT_REST and found.deployment.wanted == "stopped")
+    return not stays_at_rest(found.state, found.deployment.wanted)

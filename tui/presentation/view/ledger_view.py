@@ -4,14 +4,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from core.model.names import TableName
-from core.model.states import State, Trend
+from core.model.states import ALIVE, State, Trend
 from core.observed.deployment import Binding
 from core.observed.serving import INTERVAL_S, heartbeat_age_s, is_stale, serving_versions
-from core.project.model import Layer
+from core.project.model import layer_place
 from state.row_types import CommandRow, Deployment, EnvironmentRow, EventRow, Measurement, RunRow, StagedRow
 from tui.presentation.styling.glyphs import parse_state, parse_trend
-
-LAYER_ORDER = {str(layer): index for index, layer in enumerate(Layer)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +66,7 @@ class StatementView:
     @property
     def runs(self) -> bool:
         """Return whether it runs and is wanted to, as far as is known."""
-        return self.deployment.wanted == "running" and self.state in (State.RUNNING, State.STARTING, State.DEGRADED)
+        return self.deployment.wanted == "running" and self.state in ALIVE
 
     @property
     def faulty(self) -> bool:
@@ -132,10 +130,7 @@ def _families(statements: Iterable[StatementView]) -> Mapping[str, Mapping[str, 
     for one in statements:
         found.setdefault(one.product, {}).setdefault(one.layer, []).append(one.table)
     return {
-        product: {
-            layer: tuple(found[product][layer])
-            for layer in sorted(found[product], key=lambda name: (LAYER_ORDER.get(name, 9), name))
-        }
+        product: {layer: tuple(found[product][layer]) for layer in sorted(found[product], key=layer_place)}
         for product in sorted(found)
     }
 
