@@ -111,6 +111,21 @@ def depths(readings: Iterable[tuple[TableName, Iterable[TableName]]]) -> dict[Ta
     return found | dict.fromkeys(knotted, len(generations))
 
 
+def distances(start: Iterable[TableName], step: Callable[[TableName], Iterable[TableName]]) -> dict[TableName, int]:
+    """Return each table that `step` leads to, with its readings from the nearest of `start`, which are at 0.
+
+    Breadth-first, the nearest first; linear in readings.
+    """
+    found = dict.fromkeys(start, 0)
+    waiting = list(found)
+    for table in waiting:
+        for beside in step(table):
+            if beside not in found:
+                found[beside] = found[table] + 1
+                waiting.append(beside)
+    return found
+
+
 def cycles(parents_by_table: Mapping[TableName, Sequence[TableName]]) -> tuple[tuple[TableName, ...], ...]:
     """Find one cycle in each knot of tables that read each other: `(a, b, c)` means a feeds b, b feeds c, c feeds a."""
     _, knotted = _generations(parents_by_table)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from core.lineage.table_graph import distances
 from core.model.names import TableName
 from core.model.states import stays_at_rest
 from tui.presentation.view.ledger_view import LedgerView
@@ -12,15 +13,10 @@ NAMED = 3
 
 def downstream_of(world: LedgerView, targets: Sequence[str]) -> tuple[str, ...]:
     """List everything that reads from the targets, directly or not, without the targets, nearest first."""
-    found: dict[str, None] = {}
-    queue = list(targets)
-    while queue:
-        statement = world.statement(queue.pop(0))
-        for reader in statement.readers if statement else ():
-            if reader not in found and reader not in targets:
-                found[reader] = None
-                queue.append(reader)
-    return tuple(found)
+    below = distances(
+        map(TableName, targets), lambda name: world.statements[name].readers if world.statement(name) else ()
+    )
+    return tuple(name for name in below if name not in targets)
 
 
 def why_not_deletable(world: LedgerView, targets: Sequence[str], user: str) -> str:
