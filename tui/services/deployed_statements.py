@@ -57,18 +57,13 @@ class StatementVersions:
 
     table: TableName
     versions: tuple[Deployment, ...]
+    serving: Deployment
+    """What its name means; a deleted version where all are."""
     measurement: Measurement | None
     readers: tuple[tuple[str, int], ...]
     """(table, version) of deployments bound to any version of it, sorted."""
     figures: TableStatistics = field(default_factory=TableStatistics)
     """What was measured of the serving version's table."""
-
-    @property
-    def serving(self) -> Deployment:
-        """What its name means; a deleted version where all are."""
-        found = serving_version(self.versions)
-        assert found is not None, "what has no version never was deployed"
-        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +120,7 @@ def statement_versions(reader: LedgerReader, table: str) -> StatementVersions:
             for binding in other.bindings
             if binding.parent == name
         }
-    return StatementVersions(name, versions, measured, readers=tuple(sorted(bound)), figures=figures)
+    return StatementVersions(name, versions, shown, measured, readers=tuple(sorted(bound)), figures=figures)
 
 
 def not_deployed_error(table: str, known: Iterable[str]) -> UsageError:

@@ -86,7 +86,10 @@ class EnvironmentService:
 
     def inventory(self) -> "tuple[InventoryEntry, ...]":
         """List every table that is declared or deployed, by name; before the first start nothing is deployed."""
-        return inventory_lineage.inventory(self.place, self.project(), lambda: self.reader)
+        from core.reports.inventory import inventory_of
+
+        serving = self.reader.serving() if environment_selection.has_ledger(self.place) else {}
+        return inventory_of(self.project(), serving)
 
     def declared(self) -> "ProjectDeclaration":
         """Return the project with its texts and warnings."""
@@ -103,7 +106,7 @@ class EnvironmentService:
     def lineage(self, column: str, direction: str) -> "ColumnLineage":
         """Follow `table` or `table.column` of the declared project up or down; raises UsageError for an unknown one."""
         with self._traced() as (_, tracer):
-            return inventory_lineage.trace(tracer, column, direction)
+            return tracer.trace(inventory_lineage.origin_of(tracer, column), direction)
 
     def impact(self, words: str, known: "PlannerInput", *, children: str = "") -> "Impact":
         """Answer what would happen below `table` if it were rebuilt or dropped, or lost `table.column`; UsageError."""
@@ -117,10 +120,12 @@ class EnvironmentService:
     @contextmanager
     def _traced(self) -> "Iterator[tuple[Project, LineageTracer]]":
         """Lend the one tracer of the project as it is now: it reads each statement once."""
+        from core.lineage.column_lineage import LineageTracer
+
         project = self.project()
         with self._tracing:
             if self._tracer is None or self._tracer[0] is not project:
-                self._tracer = (project, inventory_lineage.tracer_of(project))
+                self._tracer = (project, LineageTracer(project))
             yield self._tracer
 
     def compute(self, request: PlanRequest) -> Plan:
