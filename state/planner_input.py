@@ -6,6 +6,7 @@ from types import MappingProxyType
 from core.model.names import TableName, physical_name
 from core.model.states import State, WantedState
 from core.observed.deployment import ObservedDeployment, OrphanVersion
+from core.observed.serving import serving_version
 from core.observed.table_statistics import TableStatistics
 from state.row_types import Deployment
 
@@ -31,11 +32,10 @@ def observe(
 
 def _observe(every: list[Deployment], figures: Mapping[tuple[TableName, int], TableStatistics]) -> ObservedDeployment:
     highest = max(d.version for d in every)
-    versions = [d for d in every if d.drop_after is None]
-    if not versions:
+    serving = serving_version(every)
+    if serving is None or serving.deleted:
         return ObservedDeployment(state=State.ABSENT, highest_version=highest)
-    serving = min(versions, key=lambda d: (not d.active, d.started_at is None, -d.version))
-    others = [d for d in versions if d.version != serving.version]
+    others = [d for d in every if not d.deleted and d.version != serving.version]
     return ObservedDeployment(
         state=serving.state,
         revision=serving.revision,

@@ -10,10 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from core.model.names import TableName
 from core.observed.deployment import Binding
+from core.observed.serving import serving_versions
 from core.reports.inventory import ServingVersion
 from state.row_mapping import field_names, sqlite_value, values_by_column
 from state.row_types import Deployment, EnvironmentRow, StagedRow
@@ -51,6 +52,8 @@ class StatementLine:
     batch: int | None
     batch_ms: int | None
     committed_at: float | None
+    started_at: float | None
+    """When its query was started last; None where it never was."""
     exact: bool
     active: bool
     external: bool
@@ -60,7 +63,8 @@ class StatementLine:
 _LINE = """
 SELECT d."table", d.version, d.product, d.layer, d.owner, d.state, d.state_since, d.wanted, d.error_class, d.restarts,
   m.at, m.lag_rows, m.lag_files, m.lag_bytes, m.oldest_s, m.trend, m.rate_rows_s, m.eta_s, m.in_rows_s, m.out_rows_s,
-  m.rows_total, m.batch, m.batch_ms, m.committed_at, m.exact IS NOT 0, d.active, d.external, d.drop_after IS NOT NULL
+  m.rows_total, m.batch, m.batch_ms, m.committed_at, d.started_at, m.exact IS NOT 0, d.active, d.external,
+  d.drop_after IS NOT NULL
 FROM deployment d LEFT JOIN measurement m ON m.deployment = d.id"""
 
 _CHANGED = f"""{_LINE} WHERE d.id IN (
@@ -251,12 +255,30 @@ def _only(fields: Mapping[str, object], allowed: tuple[str, ...]) -> None:
 
 _SERVING = """
 SELECT d."table", d.version, d.product, d.layer, d.owner, d.format, d.external, d.stateful, d.state, d.bindings,
-  m.lag_rows, m.exact, m.trend
-FROM deployment d LEFT JOIN measurement m ON m.deployment = d.id
-WHERE d.drop_after IS NULL ORDER BY d."table", d.active, d.version"""
+  m.lag_rows, m.exact, m.trend, d.active, d.drop_after IS NOT NULL, d.started_at
+FROM deployment d LEFT JOIN measurement m ON m.deployment = d.id WHERE d.drop_after IS NULL"""
 
-_BINDINGS = 9
-"""Place of the bindings in a row of `_SERVING`."""
+
+class _VersionRow(NamedTuple):
+    """A row of `_SERVING`; SQLite has 0 and 1 for the truth values."""
+
+    table: TableName
+    version: int
+    product: str
+    layer: str
+    owner: str
+    format: str
+    external: bool
+    stateful: bool
+    state: str
+    bindings: str
+    lag_rows: int | None
+    exact: bool | None
+    trend: str | None
+    active: bool
+    deleted: bool
+    started_at: float | None
+
 
 _FAILURES = """
 SELECT "table", version, error_class, error FROM deployment
@@ -267,19 +289,27 @@ class InventoryReads(LedgerReads):
     """Reads over all tables at once, without their texts."""
 
     def serving(self) -> Mapping[TableName, ServingVersion]:
-        """Return the active version of every table, else its newest; by name, 10 µs each."""
-        found: dict[TableName, ServingVersion] = {}
-        rows = self._values(_SERVING)
+        """Return what serves of every table, by name; 10 µs each."""
+        rows = list(serving_versions(_VersionRow._make(row) for row in self._values(_SERVING)).values())
         # One document of all bindings: a third of the time of one for each row.
-        bound = json.loads(f"[{','.join([row[_BINDINGS] for row in rows])}]")
-        # The active version comes last of a table, and stays.
-        for row, bindings in zip(rows, bound, strict=True):
-            table, version, product, layer, owner, form, external, stateful, state, _, lag, exact, trend = row
-            reads = tuple([Binding(*item) for item in bindings])
-            found[table] = ServingVersion(
-                version, state, product, layer, owner, form, external == 1, stateful == 1, reads, lag, exact != 0, trend
+        bound = json.loads(f"[{','.join([row.bindings for row in rows])}]")
+        return {
+            row.table: ServingVersion(
+                version=row.version,
+                state=row.state,
+                product=row.product,
+                layer=row.layer,
+                owner=row.owner,
+                format=row.format,
+                external=row.external == 1,
+                stateful=row.stateful == 1,
+                reads=tuple([Binding(*item) for item in bindings]),
+                lag_rows=row.lag_rows,
+                exact=row.exact != 0,
+                trend=row.trend,
             )
-        return found
+            for row, bindings in zip(rows, bound, strict=True)
+        }
 
     def failures(self) -> Mapping[tuple[TableName, int], tuple[str, str]]:
         """Return class and text of the last error, by table and version; versions without one are left out."""

@@ -63,6 +63,11 @@ class Deployment:
     engine: str = ""
     """Version of Spark that it was started on last; empty where it is not known."""
 
+    @property
+    def deleted(self) -> bool:
+        """Whether only its tombstone is left."""
+        return self.drop_after is not None
+
 
 @dataclass(frozen=True, slots=True)
 class Measurement:

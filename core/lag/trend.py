@@ -30,12 +30,11 @@ from statistics import median
 from core.lag.measurement import LagSample
 from core.lag.sample_series import SampleSeries, sample_series
 from core.model.names import TableName
-from core.model.states import State, Trend
+from core.model.states import ALIVE, State, Trend
 
 _LOOK_BACK_S = 300.0
 _RATE_S = 120.0
 _BROKEN = frozenset({State.ABSENT, State.STOPPED, State.FAILED})
-_WORKING = frozenset({State.RUNNING, State.DEGRADED, State.STARTING})
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +88,7 @@ def lag_trend(
         return LagTrend(Trend.UNKNOWN, reason="too few samples in a row")
     if gone := [parent.table for parent in parents if parent.missing]:
         return LagTrend(Trend.STARVED, reason=f"{', '.join(gone)} is gone or was replaced")
-    working = state in _WORKING
+    working = state in ALIVE
     movement = _movement(course, trigger_s, previous, working=working, by_files=by_files)
     if (why := _starving(parents, course)) and not _works_off(movement, trigger_s, previous):
         return LagTrend(Trend.STARVED, reason=why)

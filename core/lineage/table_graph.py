@@ -68,8 +68,9 @@ class TableGraph:
 
     def generations(self) -> tuple[tuple[TableName, ...], ...]:
         """Return topological generations, sources first, each sorted; raises AssertionError where there is a cycle."""
-        found = _generations({table: tuple(edge.parent for edge in edges) for table, edges in self._parents.items()})
-        assert found is not None, self.cycles()
+        parents = {table: tuple(edge.parent for edge in edges) for table, edges in self._parents.items()}
+        found, knotted = _generations(parents)
+        assert not knotted, self.cycles()
         return found
 
 
@@ -100,8 +101,37 @@ def reach(tables: Iterable[TableName], step: Callable[[TableName], Iterable[Tabl
 
 def levels(parents_by_table: Mapping[TableName, Sequence[TableName]]) -> dict[TableName, int] | None:
     """Return each table its topological generation, 0 first; None where there is a cycle."""
-    found = _generations(parents_by_table)
-    return None if found is None else {table: level for level, tables in enumerate(found) for table in tables}
+    found, knotted = _generations(parents_by_table)
+    return None if knotted else {table: level for level, tables in enumerate(found) for table in tables}
+
+
+def depths(readings: Iterable[tuple[TableName, Iterable[TableName]]]) -> dict[TableName, int]:
+    """Return each table's distance from its farthest source, 0 for a source, of tables with their parents.
+
+    A table that comes several times, with the parents of each of its versions, has all of them. Versions may read
+    each other in a circle where the tables do not: those in or below one come after all the others.
+    """
+    parents: dict[TableName, list[TableName]] = {}
+    for table, above in readings:
+        parents.setdefault(table, []).extend(above)
+    generations, knotted = _generations(parents)
+    found = {table: depth for depth, tables in enumerate(generations) for table in tables}
+    return found | dict.fromkeys(knotted, len(generations))
+
+
+def distances(start: Iterable[TableName], step: Callable[[TableName], Iterable[TableName]]) -> dict[TableName, int]:
+    """Return each table that `step` leads to, with its readings from the nearest of `start`, which are at 0.
+
+    Breadth-first, the nearest first; linear in readings.
+    """
+    found = dict.fromkeys(start, 0)
+    waiting = list(found)
+    for table in waiting:
+        for beside in step(table):
+            if beside not in found:
+                found[beside] = found[table] + 1
+                waiting.append(beside)
+    return found
 
 
 def cycles(parents_by_table: Mapping[TableName, Sequence[TableName]]) -> tuple[tuple[TableName, ...], ...]:
@@ -125,15 +155,14 @@ def cycles(parents_by_table: Mapping[TableName, Sequence[TableName]]) -> tuple[t
 
 def _generations(
     parents_by_table: Mapping[TableName, Sequence[TableName]],
-) -> tuple[tuple[TableName, ...], ...] | None:
-    """Return topological generations, sources first, each sorted; None where there is a cycle."""
+) -> tuple[tuple[tuple[TableName, ...], ...], frozenset[TableName]]:
+    """Return topological generations, sources first, each sorted, and the tables that stand in or below a cycle."""
     sorter = TopologicalSorter(parents_by_table)
-    try:
+    with suppress(CycleError):
         sorter.prepare()
-    except CycleError:
-        return None
     found = []
     while ready := sorter.get_ready():
         found.append(tuple(sorted(ready)))
         sorter.done(*ready)
-    return tuple(found)
+    every = {*parents_by_table, *(parent for parents in parents_by_table.values() for parent in parents)}
+    return tuple(found), frozenset(every.difference(*found))

@@ -1,5 +1,6 @@
 """The closed lists of the product: the same words on screen, in JSON, in filters and in the ledger."""
 
+from collections.abc import Collection, Iterable
 from enum import StrEnum
 
 
@@ -45,3 +46,29 @@ TRENDS_WORST_FIRST = (
     Trend.STALLED, Trend.STARVED, Trend.GROWING, Trend.DRAINING, Trend.STEADY, Trend.IDLE, Trend.UNKNOWN,
 )  # fmt: skip
 """What is shown of many: the first of these that one of them has."""
+
+
+ALIVE = frozenset({State.STARTING, State.RUNNING, State.DEGRADED})
+"""A query of it is there, as far as is known."""
+
+AT_REST = frozenset({State.STOPPED, State.FAILED, State.COMPLETED})
+"""No query of it is there, and none comes by itself while it is wanted stopped."""
+
+_WELL_OR_AT_REST = AT_REST - {State.FAILED} | {State.RUNNING, State.ABSENT}
+
+
+def stays_at_rest(state: str, wanted: str) -> bool:
+    """Return whether a statement does nothing and is to do nothing: what it reads may go."""
+    return state in AT_REST and wanted == WantedState.STOPPED
+
+
+def summary_state(states: Collection[State]) -> State:
+    """Return the one state that is shown of many: the worst, but running before what merely rests; absent of none."""
+    found = [state for state in STATES_WORST_FIRST if state in states]
+    worst = found[0] if found else State.ABSENT
+    return State.RUNNING if State.RUNNING in found and worst in _WELL_OR_AT_REST else worst
+
+
+def worst_trend(trends: Iterable[Trend]) -> Trend:
+    """Return the one trend that is shown of many; unknown of none."""
+    return min(trends, key=TRENDS_WORST_FIRST.index, default=Trend.UNKNOWN)

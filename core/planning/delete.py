@@ -5,12 +5,10 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 
 from core.model.names import TableName, split_physical
-from core.model.states import State, WantedState
+from core.model.states import stays_at_rest
 from core.plan.model import PlanRefusal, PlanWarning
 from core.planning.context import PlanningContext
 from core.planning.scope import PlanScope
-
-AT_REST = frozenset({State.STOPPED, State.FAILED, State.COMPLETED})
 
 
 @dataclass(slots=True)
@@ -106,7 +104,7 @@ def _refuse_under_readers(situation: PlanningContext, table: TableName, found: D
         if reader in found.tables:
             continue
         seen = situation.seen(reader)
-        at_rest = seen.state in AT_REST and seen.wanted == WantedState.STOPPED
+        at_rest = stays_at_rest(seen.state, seen.wanted)
         (resting if at_rest else live).append(reader)
     if live:
         below = _below(situation, table) | {table}

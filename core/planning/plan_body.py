@@ -9,11 +9,12 @@ from core.lineage.table_graph import levels
 from core.model.actions import Action, Strategy
 from core.model.names import TableName, physical_name
 from core.model.reasons import Reason
+from core.model.states import AT_REST
 from core.observed.deployment import Binding, ObservedDeployment, OrphanVersion
 from core.plan.model import LeftBehind, PlanNode, PlanRefusal, PlanWarning, Step
 from core.planning.context import PlanningContext
 from core.planning.decisions import DeployDecisions, TableDecision
-from core.planning.delete import AT_REST, decide_delete
+from core.planning.delete import decide_delete
 from core.planning.deploy import decide_deploy
 from core.planning.nodes import changed_node, deleted_node, kept_node
 from core.planning.orphan_versions import unused_orphans, upstream_first, usable_orphan

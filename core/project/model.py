@@ -19,6 +19,12 @@ class Layer(StrEnum):
     VIEW = "view"
 
 
+def layer_place(layer: str) -> tuple[int, str]:
+    """Return the key that sorts layers from sources to views; one that is none comes last, by name."""
+    places = [str(one) for one in Layer]
+    return (places.index(layer) if layer in places else len(places)), layer
+
+
 LAYER_FOLDERS = {
     "sources": Layer.SOURCE,
     "intermediates": Layer.INTERMEDIATE,

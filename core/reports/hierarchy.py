@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from core.lineage.table_graph import distances
 from core.model.names import TableName
 from core.reports.inventory import InventoryEntry, InventoryReading
 
@@ -30,7 +31,7 @@ def hierarchy(
     entries: Mapping[TableName, InventoryEntry], root: TableName, direction: str, *, depth: int | None = None
 ) -> tuple[HierarchyRow, ...]:
     """Walk up or down from a table that is in `entries`, at most `depth` levels; linear in readings."""
-    nearest = _nearest(entries, root, direction)
+    nearest = distances((root,), lambda table: [each.table for each in _beside(entries.get(table), direction)])
     rows: list[HierarchyRow] = []
     expanded: set[TableName] = set()
     # An explicit stack: a chain of statements may be longer than Python's recursion allows.
@@ -47,18 +48,6 @@ def hierarchy(
         if not again and not hides:
             waiting += [(reading.table, level + 1, reading.streamed) for reading in reversed(beside)]
     return tuple(rows)
-
-
-def _nearest(entries: Mapping[TableName, InventoryEntry], root: TableName, direction: str) -> dict[TableName, int]:
-    """Return each table's distance, breadth-first."""
-    found = {root: 0}
-    waiting = [root]
-    for table in waiting:
-        for reading in _beside(entries.get(table), direction):
-            if reading.table not in found:
-                found[reading.table] = found[table] + 1
-                waiting.append(reading.table)
-    return found
 
 
 def _beside(entry: InventoryEntry | None, direction: str) -> tuple[InventoryReading, ...]:

@@ -13,13 +13,13 @@ from core.lineage.column_usage import ColumnUse, column_uses_downstream, column_
 from core.model.actions import Action
 from core.model.errors import UsageError
 from core.model.names import TableName, physical_name
-from core.model.states import State, WantedState
+from core.model.states import State, stays_at_rest
 from core.observed.deployment import Binding, ObservedDeployment
 from core.observed.planner_input import PlannerInput
 from core.plan.model import OutsideReader, PlanRefusal
 from core.plan.request import CHILDREN, PlanRequest
 from core.planning.context import PlanningContext
-from core.planning.delete import AT_REST, decide_delete
+from core.planning.delete import decide_delete
 from core.planning.deploy import decide_deploy
 from core.planning.outside_readers import outside_readers_of
 from core.planning.scope import normal_request, resolve_scope
@@ -300,7 +300,7 @@ def _starve(situation: PlanningContext, effects: dict[TableName, tuple[ImpactEff
 
 def _is_at_rest(situation: PlanningContext, name: TableName) -> bool:
     seen = situation.seen(name)
-    return seen.state in AT_REST and seen.wanted == WantedState.STOPPED
+    return stays_at_rest(seen.state, seen.wanted)
 
 
 _DRY = frozenset({ImpactEffect.REFUSED, ImpactEffect.STARVED})

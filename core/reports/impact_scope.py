@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from core.lineage.column_lineage import LineageTracer
-from core.lineage.table_graph import edges_of, reach
+from core.lineage.table_graph import distances, edges_of, reach
 from core.model.names import TableName, split_physical
 from core.model.states import State
 from core.observed.deployment import ObservedDeployment
@@ -88,14 +88,13 @@ class DownstreamReach:
 def downstream_reach(situation: PlanningContext, tracer: LineageTracer, root: TableName) -> DownstreamReach:
     """Walk down breadth-first: first over readings alone, then with the statement sets. Linear in readings."""
     readers: dict[TableName, dict[TableName, bool]] = {}
-    depth = {root: 0}
-    waiting = [root]
-    for table in waiting:
+
+    def step(table: TableName) -> dict[TableName, bool]:
         readers[table] = _readers(situation, tracer, table)
-        for child in readers[table]:
-            if child not in depth:
-                depth[child] = depth[table] + 1
-                waiting.append(child)
+        return readers[table]
+
+    depth = distances((root,), step)
+    waiting = list(depth)
     by_reading = frozenset(depth) - {root}
     through: dict[TableName, dict[TableName, bool]] = {}
     for table in waiting:

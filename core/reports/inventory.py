@@ -16,7 +16,7 @@ SINKS = frozenset({Layer.FACT, Layer.VIEW})
 
 @dataclass(frozen=True, slots=True)
 class ServingVersion:
-    """The version of a table that serves, else its newest; figures are None where nothing was measured."""
+    """What serves of a table, by `core.observed.serving`; figures are None where nothing was measured."""
 
     version: int
     state: str

@@ -10,6 +10,7 @@ from typing import Protocol, TypeVar
 
 from core.ipc.environment_paths import EnvironmentPaths
 from core.model.names import TableName
+from core.observed.serving import serving_version
 from core.ports.spark import Analysis, Queries, Tables
 from core.ports.storage import Checkpoints
 from pipelines.agent.deployment_compiler import EnvironmentLayout
@@ -99,6 +100,6 @@ class AgentContext:
         return self.ledger.deployment(table, version)
 
     def serving(self, table: TableName) -> Deployment | None:
-        """Find the version that an operator means by a table's name: the active one, else the newest."""
-        versions = [d for d in self.ledger.versions(table) if d.drop_after is None]
-        return min(versions, key=lambda d: (not d.active, -d.version), default=None)
+        """Find the version that an operator means by a table's name; None where the table is not deployed."""
+        found = serving_version(self.ledger.versions(table))
+        return None if found is None or found.deleted else found

@@ -10,7 +10,7 @@ from pathlib import Path
 from core.ipc import framing
 from core.ipc.environment_paths import EnvironmentPaths
 from core.model.errors import HeadgateError, LedgerUnavailable, PoolUnreachable
-from core.model.states import State
+from core.model.states import ALIVE, State
 from core.ports.spark import ReportedQuery
 from core.ports.storage import Checkpoints
 from core.project_files.manifest import Manifest
@@ -38,8 +38,6 @@ ROUND_S = 1.0
 THIN_S = 300.0
 UNKNOWN_S = 15.0
 """A pool that has not answered for this long leaves its statements' states unknown."""
-
-_SEEN_RUNNING = (State.RUNNING, State.DEGRADED, State.STARTING)
 
 
 class Agent:
@@ -129,7 +127,7 @@ class Agent:
     def _say_stopped(self) -> None:
         """With the pool every query has ended; what is wanted running stays wanted, for the next agent."""
         for deployment in self._ledger.deployments():
-            if deployment.state in (*_SEEN_RUNNING, State.UNKNOWN) and not deployment.external:
+            if deployment.state in (*ALIVE, State.UNKNOWN) and not deployment.external:
                 self._ledger.update_deployment(
                     deployment.table, deployment.version, state=State.STOPPED, state_since=self._world.clock()
                 )
@@ -196,7 +194,7 @@ class Agent:
     def _lose_sight(self, deployments: tuple[Deployment, ...]) -> None:
         """Nothing is known of the statements of a pool that is gone or does not answer."""
         for deployment in deployments:
-            if deployment.state in _SEEN_RUNNING and not deployment.external:
+            if deployment.state in ALIVE and not deployment.external:
                 self._ledger.update_deployment(
                     deployment.table, deployment.version, state=State.UNKNOWN, state_since=self._world.clock()
                 )

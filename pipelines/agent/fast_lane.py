@@ -5,9 +5,11 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from core.lineage.table_graph import depths
 from core.model.errors import LedgerUnavailable, PoolUnreachable, Refused, TryAgain, UsageError
 from core.model.names import TableName, physical_name, query_name
 from core.model.states import State, WantedState
+from core.observed.serving import serving_versions
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_lifecycle import mark_stopped, start, stop
 from pipelines.spark import call_deadlines
@@ -103,15 +105,13 @@ class FastLane:
             deployments = tuple(self._world.ledger.deployments())
         except LedgerUnavailable:
             deployments = self._remembered
-        found = []
+        serving = serving_versions(deployments)
         for table in tables:
-            versions = sorted((d for d in deployments if d.table == table), key=lambda d: (not d.active, -d.version))
-            if not versions or versions[0].external:
-                why = "is an external table: nothing of ours runs for it" if versions else "is not deployed"
+            if table not in serving or serving[table].external:
+                why = "is an external table: nothing of ours runs for it" if table in serving else "is not deployed"
                 raise UsageError(f"{table} {why}", remedy="headgate ls shows what is deployed")
-            found.append(versions[0])
-        depth = _depths(deployments)
-        return tuple(sorted(found, key=lambda d: (-depth.get(d.table, 0), d.table)))
+        depth = depths((d.table, [b.parent for b in d.bindings]) for d in deployments)
+        return tuple(sorted((serving[table] for table in tables), key=lambda d: (-depth[d.table], d.table)))
 
     def _intend(self, deployment: Deployment, wanted: WantedState) -> bool:
         """Write down what is wanted; returns whether it is on disk."""
@@ -164,23 +164,6 @@ class FastLane:
                 f"{deployment.table} reads {', '.join(gone)}, which is not there",
                 remedy=f"headgate plan {deployment.table} --rebuild",
             )
-
-
-def _depths(deployments: tuple[Deployment, ...]) -> dict[str, int]:
-    """Distance of each deployed table from its farthest source, by the bindings of what is deployed."""
-    parents: dict[str, set[str]] = {}
-    for deployment in deployments:
-        parents.setdefault(deployment.table, set()).update(b.parent for b in deployment.bindings)
-    depth: dict[str, int] = {}
-
-    def visit(table: str, seen: frozenset[str]) -> int:
-        if table not in depth and table not in seen:
-            depth[table] = 1 + max((visit(p, seen | {table}) for p in parents.get(table, ())), default=-1)
-        return depth.get(table, 0)
-
-    for table in parents:
-        visit(table, frozenset())
-    return depth
 
 
 def _outcome(deployment: Deployment, outcome: str, arrived: float) -> ActOutcome:

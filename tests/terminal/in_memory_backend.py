@@ -8,7 +8,7 @@ from core.lineage.column_lineage import ColumnLineage, LineageEdge
 from core.lineage.column_lineage import LineageNode as ColumnNode
 from core.model.errors import ConfirmationNeeded
 from core.model.names import TableName
-from core.plan.model import Plan
+from core.plan.confirmation import Confirmation
 from core.project.revision import RevisionTexts
 from core.sql.lineage.model import ColumnOrigin, InputKind
 from state.row_types import (
@@ -26,7 +26,7 @@ from tests.terminal.pizzeria_values import NOW, SQL, TABLES, deployment, measure
 from tui.presentation.screen_content.lineage_tab import ColumnDetails
 from tui.presentation.screen_content.statement_detail import StatementDetails
 from tui.presentation.view.ledger_view import LedgerSnapshot
-from tui.screens.backend_protocol import PlanView, ProjectView, RequiredConfirmation, RunView, TableDrift
+from tui.screens.backend_protocol import PlanView, ProjectView, RunView, TableDrift
 
 
 class FakeOperations:
@@ -197,28 +197,16 @@ class FakeOperations:
     def environments(self) -> Sequence[str]:
         return ("dev", "prod")
 
-    def confirmation(self, act: str, tables: Sequence[str]) -> RequiredConfirmation:
+    def confirmation(self, act: str, tables: Sequence[str]) -> Confirmation:
         if len(tables) > 1:
-            return RequiredConfirmation("C2", str(len(tables)))
-        return RequiredConfirmation("C2", tables[0]) if self.protected else RequiredConfirmation("C1", "yes")
+            return Confirmation("C2", str(len(tables)))
+        return Confirmation("C2", tables[0]) if self.protected else Confirmation("C1", "yes")
 
-    def confirmation_for_plan(self, plan: Plan) -> RequiredConfirmation:
-        return RequiredConfirmation("C3", f"{plan.environment} {plan.hash[:4]}")
-
-    def _act(self, act: str, tables: Sequence[str], confirm: str) -> str:
+    def act(self, act: str, tables: Sequence[str], confirm: str) -> str:
         if confirm != self.confirmation(act, tables).text:
             raise ConfirmationNeeded(f"{act} needs its text", remedy="type it")
         self.calls.append((act, tuple(tables), confirm))
         return f"{act} {', '.join(tables)}: done in 0.2 s"
-
-    def stop(self, tables: Sequence[str], confirm: str) -> str:
-        return self._act("stop", tables, confirm)
-
-    def start(self, tables: Sequence[str], confirm: str) -> str:
-        return self._act("start", tables, confirm)
-
-    def restart(self, tables: Sequence[str], confirm: str) -> str:
-        return self._act("restart", tables, confirm)
 
     def stage(self, tables: Sequence[str], verb: str) -> str:
         self.calls.append(("stage", tuple(tables), verb))

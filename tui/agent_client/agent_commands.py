@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from core.model.errors import UsageError
-from core.model.names import TableName
 from core.plan.request import PlanRequest
 from state.ledger import LedgerReader
 from state.row_types import RunRow
@@ -16,69 +15,75 @@ if TYPE_CHECKING:
     from core.plan.confirmation import Confirmation
 
 
-def confirmation(place: SelectedEnvironment, act: str, tables: Iterable[TableName]) -> "Confirmation":
-    """Compute what an act asks to be typed."""
-    from core.plan.confirmation import confirmation_for_act
+class AgentCommands:
+    """The agent of one environment as it is commanded; every call raises what the agent refuses it with.
 
-    return confirmation_for_act(act, tuple(sorted(set(tables))), place.protected, environment=place.environment)
+    Besides AgentUnreachable, TryAgain and VersionMismatch of `AgentClient.call`.
+    """
 
+    def __init__(self, place: SelectedEnvironment, client: AgentClient) -> None:
+        self._place = place
+        self._client = client
 
-def send_statement_command(
-    place: SelectedEnvironment, client: AgentClient, verb: str, tables: Sequence[TableName], *, confirm: str
-) -> tuple[dict[str, Any], ...]:
-    """Stop, start or restart statements; one answer each."""
-    names = sorted(set(tables))
-    answer = client.call(verb, {"tables": names}, confirm=confirm, line=equivalent_command(place, verb, *names))
-    found = answer.get("statements")
-    return tuple(found) if isinstance(found, list) else ()
+    def confirmation(self, act: str, tables: Iterable[str]) -> "Confirmation":
+        """Compute what an act on these tables asks to be typed; the agent computes it again."""
+        from core.plan.confirmation import confirmation_for_act
 
+        place = self._place
+        return confirmation_for_act(act, tuple(sorted(set(tables))), place.protected, environment=place.environment)
 
-def stage(place: SelectedEnvironment, client: AgentClient, tables: Sequence[TableName], *, verb: str) -> None:
-    """Stage tables in this project folder. The stage is the console's: the line is what is typed there."""
-    names = sorted(set(tables))
-    args = {"folder": place.folder, "tables": names, "verb": verb}
-    client.call("stage", args, line=" ".join((f":{verb}", *names)))
+    def act(self, verb: str, tables: Sequence[str], *, confirm: str) -> tuple[dict[str, Any], ...]:
+        """Stop, start or restart statements on their checkpoints; each answers table, version, outcome and ms."""
+        names = sorted(set(tables))
+        line = equivalent_command(self._place, verb, *names)
+        found = self._client.call(verb, {"tables": names}, confirm=confirm, line=line).get("statements")
+        return tuple(found) if isinstance(found, list) else ()
 
+    def stage(self, tables: Sequence[str], *, verb: str) -> None:
+        """Stage tables for this user's next plan in this project folder; verb is deploy or delete.
 
-def unstage(place: SelectedEnvironment, client: AgentClient, tables: Sequence[TableName]) -> tuple[str, ...]:
-    """Take tables off the stage; returns those that were on it."""
-    names = sorted(set(tables))
-    args = {"folder": place.folder, "tables": names}
-    found = client.call("unstage", args, line=" ".join((":unstage", *names))).get("unstaged")
-    return tuple(str(name) for name in found) if isinstance(found, list) else ()
+        The stage is the console's: the line is what is typed there.
+        """
+        names = sorted(set(tables))
+        args = {"folder": self._place.folder, "tables": names, "verb": verb}
+        self._client.call("stage", args, line=" ".join((f":{verb}", *names)))
 
+    def unstage(self, tables: Sequence[str]) -> tuple[str, ...]:
+        """Take tables of this user and folder off the stage; returns those that were on it."""
+        names = sorted(set(tables))
+        args = {"folder": self._place.folder, "tables": names}
+        found = self._client.call("unstage", args, line=" ".join((":unstage", *names))).get("unstaged")
+        return tuple(str(name) for name in found) if isinstance(found, list) else ()
 
-def apply(place: SelectedEnvironment, client: AgentClient, plan_hash: str, *, confirm: str) -> str:
-    """Execute a submitted plan; returns the run's id."""
-    line = equivalent_command(place, "apply", plan_hash[:12], "--confirm", confirm)
-    return str(client.call("apply", {"hash": plan_hash}, confirm=confirm, line=line).get("run", ""))
+    def apply(self, plan_hash: str, *, confirm: str) -> str:
+        """Execute a submitted plan; returns the run's id at once. Raises Stale when its scope has changed."""
+        line = equivalent_command(self._place, "apply", plan_hash[:12], "--confirm", confirm)
+        return str(self._client.call("apply", {"hash": plan_hash}, confirm=confirm, line=line).get("run", ""))
 
+    def approve(self, plan_hash: str, *, confirm: str) -> tuple[int, int]:
+        """Approve a submitted plan; returns how many others than its author approved it, and how many must."""
+        line = equivalent_command(self._place, "approve", plan_hash[:12], "--confirm", confirm)
+        answer = self._client.call("approve", {"hash": plan_hash}, confirm=confirm, line=line)
+        return int(answer.get("approved") or 0), int(answer.get("approvals") or 0)
 
-def approve(place: SelectedEnvironment, client: AgentClient, plan_hash: str, *, confirm: str) -> tuple[int, int]:
-    """Approve a submitted plan; returns how many others than its author approved it, and how many must."""
-    line = equivalent_command(place, "approve", plan_hash[:12], "--confirm", confirm)
-    answer = client.call("approve", {"hash": plan_hash}, confirm=confirm, line=line)
-    return int(answer.get("approved") or 0), int(answer.get("approvals") or 0)
+    def run_control(self, run_id: str, verb: str, *, step: int = 0, confirm: str = "") -> None:
+        """Pause, resume, cancel, retry or skip a run (the last with a step); cancel and skip need its short id."""
+        words = [verb, run_id, *(["--step", str(step)] if step else [])]
+        args = {"id": run_id, "act": verb, "step": step}
+        line = equivalent_command(self._place, "runs", *words)
+        self._client.call("run", args, confirm=confirm or None, line=line)
 
+    def peek(self, table: str, *, version: int | None, limit: int) -> tuple[tuple[str, ...], list[list[Any]]]:
+        """Read some rows of a table; columns, then rows of plain JSON values."""
+        args: dict[str, Any] = {"table": table, "limit": limit}
+        if version is not None:
+            args["version"] = version
+        answer = self._client.call("peek", args)
+        return tuple(str(name) for name in answer.get("columns", ())), [list(row) for row in answer.get("rows", ())]
 
-def run_control(
-    place: SelectedEnvironment, client: AgentClient, run_id: str, verb: str, *, step: int = 0, confirm: str = ""
-) -> None:
-    """Control a run; cancel and skip need its short id as `confirm`."""
-    words = [verb, run_id, *(["--step", str(step)] if step else [])]
-    args = {"id": run_id, "act": verb, "step": step}
-    client.call("run", args, confirm=confirm or None, line=equivalent_command(place, "runs", *words))
-
-
-def peek(
-    client: AgentClient, table: str, *, version: int | None, limit: int
-) -> tuple[tuple[str, ...], list[list[Any]]]:
-    """Read some rows of a table through the agent."""
-    args: dict[str, Any] = {"table": table, "limit": limit}
-    if version is not None:
-        args["version"] = version
-    answer = client.call("peek", args)
-    return tuple(str(name) for name in answer.get("columns", ())), [list(row) for row in answer.get("rows", ())]
+    def actor(self) -> str:
+        """Ask the agent under which name it knows this user."""
+        return str(self._client.call("status").get("actor", ""))
 
 
 def find_run(reader: LedgerReader, id_prefix: str) -> RunRow:

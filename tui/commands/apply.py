@@ -42,7 +42,7 @@ def _execute(context: CommandContext, plan: Plan, *, shown: bool) -> int:
         voice.say("\n".join(plan_lines(plan)))
     loses = [f"  {node.table} loses {', '.join(node.loses)}" for node in plan.nodes if node.loses]
     confirm = context.confirm(needed.text, "\n".join(["Executing this plan.", *loses]))
-    run_id = context.operations.apply(plan.hash, confirm=confirm)
+    run_id = context.operations.agent.apply(plan.hash, confirm=confirm)
     if context.args.detach:
         if voice.as_json:
             voice.data({"run": run_id, "plan": plan.hash})

@@ -61,6 +61,6 @@ def open_console(context: CommandContext, *, offer_down: Callable[[], object] | 
 def _user(operations: EnvironmentService) -> str:
     """Name the user as the agent does, which stages under that name; without one, as the system does."""
     try:
-        return operations.actor()
+        return operations.agent.actor()
     except HeadgateError:
         return getpass.getuser()

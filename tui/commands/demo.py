@@ -17,6 +17,7 @@ from tui.commands.doctor import check_lines
 from tui.commands.runs import follow_run
 from tui.presentation.styling.value_formatting import short_number
 from tui.services import demo_project, doctor_checks, teardown
+from tui.services.submitted_plans import find_plan_row, plan_of_row
 
 ROWS_S = 900.0
 SETTLE_S = 600.0
@@ -85,7 +86,7 @@ def _first_plan(context: CommandContext) -> str:
         return ""
     # The sample's statements are known to Spark: asking again would only put off their first rows.
     submitted = operations.submit(PlanRequest(everything=True), asking_s=0)
-    run_id = operations.apply(submitted.plan.hash, confirm=submitted.confirm)
+    run_id = operations.agent.apply(submitted.plan.hash, confirm=submitted.confirm)
     voice.say(
         f"first plan {submitted.plan.hash[:4]}: {len(submitted.plan.order)} tables, {len(submitted.plan.steps)} steps; "
         f"submitted and confirmed for you as run {run_id}"
@@ -125,7 +126,7 @@ def _expected(context: CommandContext, run_id: str) -> frozenset[str]:
     running = {str(line.table) for line in lines if not line.external and line.wanted == WantedState.RUNNING}
     if not run_id:
         return frozenset(running)
-    plan = operations.plan(operations.run(run_id).plan_hash)
+    plan = plan_of_row(find_plan_row(operations.reader, operations.run(run_id).plan_hash))
     return frozenset(running | {str(step.table) for step in plan.steps if step.do is StepKind.START})
 
 

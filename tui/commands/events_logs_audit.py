@@ -20,7 +20,7 @@ def events(context: CommandContext) -> int:
     reader = context.operations.reader
     if table and not reader.versions(table):
         raise UsageError(f"{table} was never deployed here", remedy="headgate ls shows what there is")
-    found = tuple(reversed(context.operations.events(table, _limit(args.limit))))
+    found = tuple(reversed(context.operations.reader.events(table, _limit(args.limit))))
     if voice.as_json:
         voice.data([_event_as_json(event) for event in found])
         return 0
@@ -50,7 +50,7 @@ def logs(context: CommandContext) -> int:
 
 def audit(context: CommandContext) -> int:
     """List who did what, newest last."""
-    found = tuple(reversed(context.operations.audits(_limit(context.args.limit))))
+    found = tuple(reversed(context.operations.reader.audits(_limit(context.args.limit))))
     if context.voice.as_json:
         context.voice.data([_audit_as_json(row) for row in found])
         return 0
@@ -70,10 +70,10 @@ def _limit(value: int) -> int:
 
 
 def _follow_events(context: CommandContext, seen: dict[int, int]) -> None:
-    version = context.operations.data_version()
+    version = context.operations.reader.data_version()
     while True:
         version = context.operations.wait_for_change(version, 1.0)
-        for event in reversed(context.operations.events(None, 100)):
+        for event in reversed(context.operations.reader.events(None, 100)):
             if seen.get(event.id) != event.count and context.args.tables in (None, event.table):
                 context.voice.print([_event_line(event)])
             seen[event.id] = event.count

@@ -93,8 +93,8 @@ def _absent(entry: project_reader.DeclaredTable) -> StatementLine:
         table=TableName(entry.table), version=0, product=entry.product, layer=str(entry.layer), owner="",
         state=str(State.ABSENT), state_since=0.0, wanted="", error_class="", restarts=0, at=None, lag_rows=None,
         lag_files=None, lag_bytes=None, oldest_s=None, trend=None, rate_rows_s=None, eta_s=None, in_rows_s=None,
-        out_rows_s=None, rows_total=None, batch=None, batch_ms=None, committed_at=None, exact=True, active=False,
-        external=entry.external, deleted=False,
+        out_rows_s=None, rows_total=None, batch=None, batch_ms=None, committed_at=None, started_at=None, exact=True,
+        active=False, external=entry.external, deleted=False,
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ def peek(context: CommandContext) -> int:
     args, voice = context.args, context.voice
     if args.limit < 1:
         raise UsageError("--limit must be at least 1", remedy="headgate peek TABLE -n 20")
-    columns, rows = context.operations.peek(args.table, version=args.table_version, limit=args.limit)
+    columns, rows = context.operations.agent.peek(args.table, version=args.table_version, limit=args.limit)
     if voice.as_json:
         voice.data({"table": args.table, "columns": list(columns), "rows": rows})
         return 0

@@ -12,6 +12,7 @@ from core.model.problems import Problem
 from core.model.states import State
 from core.observed.planner_input import PlannerInput
 from core.plan.model import Plan
+from tui.agent_client import agent_process
 from tui.command_line.context import CommandContext
 from tui.command_line.plan_request import read_request
 from tui.commands.review_approve import how_to_apply, plan_lines, plan_markdown, print_plan_diff, refuse_two_forms
@@ -62,7 +63,7 @@ def _plan(context: CommandContext) -> int:
     found = operations.compute_over(declared.project, known, request)
     submitted: SubmittedPlan | None = None
     if not (offline or found.refusals or found.empty):
-        submitted = _submit(context, found, answering=answering)
+        submitted = _submit(context, found, known, answering=answering)
         found = submitted.plan if submitted else found
     if args.save and found.refusals:
         voice.say(f"not saved: the plan is refused, and {args.save} is as it was")
@@ -85,7 +86,7 @@ def _look_first(context: CommandContext) -> bool:
 
     Returns whether an agent answers.
     """
-    if not context.operations.agent_answers():
+    if not agent_process.is_listening(context.operations.client):
         return False
     with suppress(LedgerUnavailable):
         planner_input.wait_until_statements_observed(context.place, context.operations.reader, context.voice.progress)
@@ -110,11 +111,11 @@ def _known(context: CommandContext) -> PlannerInput:
         return PlannerInput()
 
 
-def _submit(context: CommandContext, found: Plan, *, answering: bool) -> SubmittedPlan | None:
+def _submit(context: CommandContext, found: Plan, known: PlannerInput, *, answering: bool) -> SubmittedPlan | None:
     """Hand the plan to the agent; None, and why is said, where it is not taken now."""
     try:
         if answering:
-            return context.operations.submit(found.request, first=found)
+            return context.operations.submit(found.request, first=(found, known))
         context.voice.say(_UNSUBMITTED)
     except (AgentUnreachable, LedgerUnavailable):
         context.voice.say(_UNSUBMITTED)

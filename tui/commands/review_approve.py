@@ -49,7 +49,7 @@ def approve(context: CommandContext) -> int:
         voice.say("\n".join(plan_lines(found.plan, plan_lookup.plan_status_words(found))))
     needed = confirmation_for_act("approve", (row.hash,), place.protected, environment=place.environment)
     confirm = context.confirm(needed.text, f"Approving plan {row.hash[:12]} by {row.author}.")
-    approved, needs = context.operations.approve(row.hash, confirm=confirm)
+    approved, needs = context.operations.agent.approve(row.hash, confirm=confirm)
     if voice.as_json:
         voice.data({"hash": row.hash, "approved": approved, "approvals": needs})
     else:
@@ -70,7 +70,7 @@ def print_plan_diff(context: CommandContext) -> int:
 
 
 def _list(context: CommandContext) -> int:
-    voice, rows = context.voice, context.operations.plans()
+    voice, rows = context.voice, context.operations.reader.plans()
     if voice.as_json:
         voice.data([{"hash": r.hash, "author": r.author, "created_at": r.created_at, "expires_at": r.expires_at,
                      "status": r.status, "run": r.run_id} for r in rows])  # fmt: skip

@@ -5,6 +5,7 @@ from typing import Any
 
 from core.model.errors import AgentUnreachable, Refused
 from state.row_types import RunRow, StepRow
+from tui.agent_client import agent_process
 from tui.agent_client.agent_process import WaitProgress
 from tui.command_line.context import CommandContext
 from tui.commands.review_approve import plan_lines
@@ -30,7 +31,7 @@ def runs(context: CommandContext) -> int:
         if context.args.follow:
             return follow_run(context, row.id)
         return _report(context, row)
-    rows = operations.runs()
+    rows = operations.reader.runs()
     if voice.as_json:
         voice.data([run_as_json(row) for row in rows])
         return 0
@@ -58,7 +59,7 @@ def follow_run(context: CommandContext, run_id: str) -> int:
             now = f"{current.do} {current.table} {current.note}" if current else str(row.state)
             where = f"{done} of {len(row.steps)} steps, {now}"
             voice.progress(WaitProgress(f"run {row.id}", time.monotonic() - began, 0.0, where))
-            if operations.agent_answers():
+            if agent_process.is_listening(operations.client):
                 seen = time.monotonic()
             elif time.monotonic() - seen > AGENT_GONE_S:
                 raise AgentUnreachable(
@@ -110,7 +111,7 @@ def _control(context: CommandContext, act: str) -> int:
         question = f"{act} of run {row.id}: what is begun and not swapped is stopped; tables stay."
         confirm = context.confirm(short, question)
     step = context.args.step if act == "skip" else 0
-    context.operations.run_control(row.id, act, step=step, confirm=confirm)
+    context.operations.agent.run_control(row.id, act, step=step, confirm=confirm)
     if context.voice.as_json:
         context.voice.data({"run": row.id, "act": act})
     else:
@@ -137,7 +138,7 @@ def _continue(context: CommandContext, found: RunContinuation) -> int:
     voice.say("\n".join(["", *plan_lines(plan), "", "steps", *(f"  {step_line(step)}" for step in plan.steps)]))
     question = f"Going on from run {found.run.id} with this plan; headgate review {plan.hash[:12]} shows it in full."
     confirm = context.confirm(found.submitted.confirm, question)
-    run_id = context.operations.apply(plan.hash, confirm=confirm)
+    run_id = context.operations.agent.apply(plan.hash, confirm=confirm)
     if context.args.follow:
         return follow_run(context, run_id)
     if voice.as_json:

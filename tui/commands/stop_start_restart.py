@@ -4,6 +4,7 @@ from typing import Any
 
 from core.model.errors import TryAgain
 from core.model.names import TableName, parse_table_name
+from core.observed.serving import serving_versions
 from tui.command_line.context import CommandContext
 
 UNPROVEN = "sent, not confirmed"
@@ -36,11 +37,10 @@ def _act(context: CommandContext, verb: str) -> int:
     tables = sorted({parse_table_name(name) for name in context.args.tables})
     operations = context.operations
     context.announce()
-    needed = operations.confirmation(verb, tables)
+    needed = operations.agent.confirmation(verb, tables)
     question = EFFECTS[verb].format(tables=", ".join(tables)) + _readers(context, tables)
     confirm = context.confirm(needed.text, question)
-    perform = {"stop": operations.stop, "start": operations.start, "restart": operations.restart}[verb]
-    outcomes = perform(tables, confirm=confirm)
+    outcomes = operations.agent.act(verb, tables, confirm=confirm)
     if context.voice.as_json:
         context.voice.data({"act": verb, "statements": list(outcomes)})
     else:
@@ -65,9 +65,9 @@ def _readers(context: CommandContext, tables: list[TableName]) -> str:
         return ""
     readers = {
         str(d.table)
-        for d in deployments
+        for d in serving_versions(deployments).values()
         for b in d.bindings
-        if b.parent in tables and d.table not in tables and d.active
+        if b.parent in tables and d.table not in tables
     }
     return f"\nRead by: {', '.join(sorted(readers))}." if readers else ""
 

@@ -12,18 +12,21 @@ from core.model.actions import Action
 from core.model.errors import HeadgateError, InvalidProject, Refused, UsageError
 from core.model.names import TableName
 from core.model.problems import Problem, Severity, Where
+from core.observed.serving import serving_version
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
 from core.project.revision import RevisionTexts
 from core.text.wording import counted
-from state.row_types import AuditRow, CommandRow, Deployment, EventRow, Measurement, PlanRow, RunRow
+from state.row_types import AuditRow, CommandRow, Deployment, EventRow, Measurement, RunRow
 from tui.presentation.screen_content.lineage_tab import ColumnDetails
 from tui.presentation.screen_content.statement_detail import StatementDetails
 from tui.presentation.view.ledger_view import LedgerSnapshot
-from tui.screens.backend_protocol import PlanView, ProjectView, RequiredConfirmation, RunView, TableDrift
+from tui.screens.backend_protocol import PlanView, ProjectView, RunView, TableDrift
 from tui.screens.deployment_outline import deployment_outline, is_line_current, measurement_of_line
+from tui.services.submitted_plans import find_plan_row, plan_of_row
 
 if TYPE_CHECKING:
+    from core.plan.confirmation import Confirmation
     from core.project.model import Project
     from state.registry import StatementLine
     from tui.services.environment_service import EnvironmentService
@@ -81,7 +84,7 @@ class ConsoleBackend:
     def snapshot(self, previous: LedgerSnapshot | None) -> LedgerSnapshot:
         """Read the ledger, or say why it cannot be read over what was known last."""
         try:
-            version = self._bound.data_version()
+            version = self._bound.reader.data_version()
             if previous is not None and not previous.problem and version == self._version:
                 return previous
             snapshot = self._read()
@@ -143,7 +146,7 @@ class ConsoleBackend:
         """Read one statement; its files, and the lineage of a column, when they are looked at."""
         reader, name = self._bound.reader, TableName(table)
         versions = reader.versions(name)
-        shown = next((row for row in versions if row.active), versions[0] if versions else None)
+        shown = serving_version(versions)
         if shown is None:
             return StatementDetails(table)
         facts = StatementDetails(
@@ -185,16 +188,16 @@ class ConsoleBackend:
     def plan(self, hash_prefix: str) -> PlanView | None:
         """Find a plan; its body is read once."""
         try:
-            row: PlanRow = self._bound.plan_row(hash_prefix)
+            row = find_plan_row(self._bound.reader, hash_prefix)
         except UsageError:
             return None
         if row.hash not in self._plans:
-            self._plans[row.hash] = self._bound.plan(row.hash)
+            self._plans[row.hash] = plan_of_row(row)
         return PlanView(self._plans[row.hash], row, approvals=self._bound.reader.approvals(row.hash))
 
     def runs(self) -> Sequence[RunRow]:
         """List runs, newest first."""
-        return self._bound.runs()
+        return self._bound.reader.runs()
 
     def run(self, run_id: str) -> RunView | None:
         """Find a run with its plan."""
@@ -207,17 +210,17 @@ class ConsoleBackend:
     def events(self, tables: Sequence[str]) -> Sequence[EventRow]:
         """List the events of some tables, or of all, newest first."""
         if len(tables) == 1:
-            return self._bound.events(TableName(tables[0]))
-        found = self._bound.events(limit=EVENTS)
+            return self._bound.reader.events(TableName(tables[0]))
+        found = self._bound.reader.events(limit=EVENTS)
         return tuple(event for event in found if event.table in tables) if tables else found
 
     def audits(self) -> Sequence[AuditRow]:
         """List the audit, newest first."""
-        return self._bound.audits()
+        return self._bound.reader.audits()
 
     def commands(self) -> Sequence[CommandRow]:
         """List commands, newest first."""
-        return self._bound.commands()
+        return self._bound.reader.commands()
 
     # Files.
 
@@ -275,41 +278,28 @@ class ConsoleBackend:
         """List the environments of the project that have a ledger here."""
         return self._bound.started_environments()
 
-    def confirmation(self, act: str, tables: Sequence[str]) -> RequiredConfirmation:
+    def confirmation(self, act: str, tables: Sequence[str]) -> "Confirmation":
         """Describe what must be typed."""
-        from core.plan.confirmation import confirmation_for_act
+        return self._bound.agent.confirmation(RUN_ACTS.get(act, act), tables)
 
-        place = self._bound.place
-        asked = confirmation_for_act(RUN_ACTS.get(act, act), tables, place.protected, environment=place.environment)
-        return RequiredConfirmation(asked.level, asked.text)
-
-    def confirmation_for_plan(self, plan: Plan) -> RequiredConfirmation:
-        """Describe what must be typed."""
-        from core.plan.confirmation import confirmation_for_plan
-
-        asked = confirmation_for_plan(plan)
-        return RequiredConfirmation(asked.level, asked.text)
-
-    def stop(self, tables: Sequence[str], confirm: str) -> str:
-        """Stop statements."""
-        return _said("stop", self._bound.stop([TableName(name) for name in tables], confirm=confirm))
-
-    def start(self, tables: Sequence[str], confirm: str) -> str:
-        """Start statements."""
-        return _said("start", self._bound.start([TableName(name) for name in tables], confirm=confirm))
-
-    def restart(self, tables: Sequence[str], confirm: str) -> str:
-        """Restart statements."""
-        return _said("restart", self._bound.restart([TableName(name) for name in tables], confirm=confirm))
+    def act(self, verb: str, tables: Sequence[str], confirm: str) -> str:
+        """Stop, start or restart statements; returns one line on what happened."""
+        answers = self._bound.agent.act(verb, tables, confirm=confirm)
+        words = []
+        for answer in answers:
+            millis = answer.get("ms", answer.get("took_ms"))
+            took = f" in {millis / 1000:.1f} s" if isinstance(millis, int | float) else ""
+            words.append(f"{answer.get('table', '?')} {answer.get('outcome', 'sent')}{took}")
+        return f"{verb}: {', '.join(words) or 'sent'}"
 
     def stage(self, tables: Sequence[str], verb: str) -> str:
         """Stage tables."""
-        self._bound.stage([TableName(name) for name in tables], verb=verb)
+        self._bound.agent.stage(tables, verb=verb)
         return f"{verb} staged: {', '.join(tables)}; p shows the stage, enter there plans it"
 
     def unstage(self, tables: Sequence[str]) -> str:
         """Take tables off the stage."""
-        taken = self._bound.unstage([TableName(name) for name in tables])
+        taken = self._bound.agent.unstage(tables)
         words = f"{counted(len(taken), 'table')} off the stage"
         return f"{words}: {', '.join(taken)}" if taken else f"{words}: what is staged was staged from another folder"
 
@@ -331,11 +321,11 @@ class ConsoleBackend:
 
     def apply(self, plan_hash: str, confirm: str) -> str:
         """Execute a plan."""
-        return self._bound.apply(plan_hash, confirm=confirm)
+        return self._bound.agent.apply(plan_hash, confirm=confirm)
 
     def approve(self, plan_hash: str, confirm: str) -> str:
         """Approve another's plan."""
-        approved, needed = self._bound.approve(plan_hash, confirm=confirm)
+        approved, needed = self._bound.agent.approve(plan_hash, confirm=confirm)
         return f"plan {plan_hash[:4]}: approvals {approved} of {needed}"
 
     def continuation(self, run_id: str) -> str:
@@ -355,17 +345,8 @@ class ConsoleBackend:
             if not failed:
                 raise Refused("no step of this run has failed", remedy="only a failed step is skipped")
             step = failed[0]
-        self._bound.run_control(run_id, act, step=step, confirm=confirm)
+        self._bound.agent.run_control(run_id, act, step=step, confirm=confirm)
         return f"run {run_id[:10]}: {act} sent"
-
-
-def _said(act: str, answers: Sequence[dict[str, object]]) -> str:
-    words = []
-    for answer in answers:
-        millis = answer.get("ms", answer.get("took_ms"))
-        took = f" in {millis / 1000:.1f} s" if isinstance(millis, int | float) else ""
-        words.append(f"{answer.get('table', '?')} {answer.get('outcome', 'sent')}{took}")
-    return f"{act}: {', '.join(words) or 'sent'}"
 
 
 def _problem(one: dict[str, object]) -> Problem:

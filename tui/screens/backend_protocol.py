@@ -1,11 +1,11 @@
 """What the console asks of `tui.services`: readings that may be slow, and acts.
 
-None of it is called on the event loop, but for the two that say so.
+None of it is called on the event loop, but for the one that says so.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from core.model.problems import Problem
 from core.plan.model import Plan
@@ -13,6 +13,9 @@ from core.project.revision import RevisionTexts
 from state.row_types import ApprovalRow, AuditRow, CommandRow, EventRow, Measurement, PlanRow, RunRow
 from tui.presentation.screen_content.statement_detail import StatementDetails
 from tui.presentation.view.ledger_view import LedgerSnapshot
+
+if TYPE_CHECKING:
+    from core.plan.confirmation import Confirmation
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +57,6 @@ class ProjectView:
     missing: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class RequiredConfirmation:
-    """What an act asks for; the agent computes the same and refuses less."""
-
-    level: str
-    text: str
-
-
 class ConsoleBackendProtocol(Protocol):
     """Everything the console can ask; calls raise HeadgateErrors."""
 
@@ -92,17 +87,12 @@ class ConsoleBackendProtocol(Protocol):
 
     def audits(self) -> Sequence[AuditRow]: ...
     def commands(self) -> Sequence[CommandRow]: ...
-    def confirmation(self, act: str, tables: Sequence[str]) -> RequiredConfirmation:
+    def confirmation(self, act: str, tables: Sequence[str]) -> "Confirmation":
         """Describe what must be typed; pure and quick, called on the loop."""
 
-    def confirmation_for_plan(self, plan: Plan) -> RequiredConfirmation:
-        """Describe what must be typed; pure and quick, called on the loop."""
+    def act(self, verb: str, tables: Sequence[str], confirm: str) -> str:
+        """Stop, start or restart statements now; returns one line on what happened."""
 
-    def stop(self, tables: Sequence[str], confirm: str) -> str:
-        """Stop now; returns one line on what happened. The same for start and restart."""
-
-    def start(self, tables: Sequence[str], confirm: str) -> str: ...
-    def restart(self, tables: Sequence[str], confirm: str) -> str: ...
     def stage(self, tables: Sequence[str], verb: str) -> str: ...
     def unstage(self, tables: Sequence[str]) -> str: ...
     def submit(self, actor: str) -> str:

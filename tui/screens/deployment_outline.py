@@ -36,18 +36,13 @@ def deployment_outline(line: StatementLine) -> Deployment:
         texts=RevisionTexts(), compiled="", compiled_ddl="", columns=(), format="", folder="", checkpoint="",
         checkpoint_id="", trigger="", mode="", stateful=False, wanted=line.wanted, state=line.state,
         state_since=line.state_since, active=line.active, bindings=(), restarts=line.restarts,
-        error_class=line.error_class, external=line.external,
+        error_class=line.error_class, external=line.external, started_at=line.started_at,
     )  # fmt: skip
+
+
+_SHOWN = ("state", "state_since", "active", "started_at", "restarts", "error_class", "wanted", "owner")
 
 
 def is_line_current(line: StatementLine, row: Deployment) -> bool:
     """Return whether a line tells nothing of a deployment that the row does not say."""
-    return (row.state, row.state_since, row.active, row.restarts, row.error_class, row.wanted, row.owner) == (
-        line.state,
-        line.state_since,
-        line.active,
-        line.restarts,
-        line.error_class,
-        line.wanted,
-        line.owner,
-    )
+    return all(getattr(row, name) == getattr(line, name) for name in _SHOWN)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from textual.containers import Container
 from textual.widget import Widget
 
+from core.plan.confirmation import confirmation_for_plan
 from core.plan.model import PlanNode
 from core.plan.rendering import ColumnWidths, column_widths, plan_lines
 from core.text.wording import counted
@@ -144,7 +145,7 @@ class ReviewScreen(TableScreen):
     def do_execute(self, key: str) -> None:
         assert self.view is not None
         plan, desk, place = self.view.plan, self.desk, self.desk.place
-        confirmation = desk.operations.confirmation_for_plan(plan)
+        confirmation = confirmation_for_plan(plan)
         action = find_action("execute", self.page_name)
         assert action is not None
         question = dialog_for_plan(

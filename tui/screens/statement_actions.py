@@ -1,6 +1,6 @@
 """Acts on statements, shared by the tree, the list and the detail: the ids are fixed when the question is put."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from core.model.names import TableName
 from tui.presentation.interaction.confirmation_dialogs import ActionSummary, dialog_for_statements
@@ -25,7 +25,7 @@ class StatementActionsScreen(ConsoleScreen):
             name for name in self.subjects() if (found := statements.get(TableName(name))) is None or not found.external
         )
 
-    def _ask_for(self, verb: str, call: Callable[[Sequence[str], str], str]) -> None:
+    def _ask_for(self, verb: str) -> None:
         targets = self.acted_on()
         desk = self.desk
         confirmation = desk.operations.confirmation(verb, targets)
@@ -47,7 +47,7 @@ class StatementActionsScreen(ConsoleScreen):
 
         def send(typed: str) -> None:
             desk.say(f"{verb} {', '.join(targets[:3])}{' …' if len(targets) > 3 else ''}: sent", Tone.CHANGING)
-            desk.host.perform(lambda: call(targets, typed), self._said)
+            desk.host.perform(lambda: desk.operations.act(verb, targets, typed), self._said)
 
         self.ask(dialog_for_statements(facts), send)
 
@@ -56,13 +56,13 @@ class StatementActionsScreen(ConsoleScreen):
         self.desk.host.kick()
 
     def do_stop(self, key: str) -> None:
-        self._ask_for("stop", self.desk.operations.stop)
+        self._ask_for("stop")
 
     def do_start(self, key: str) -> None:
-        self._ask_for("start", self.desk.operations.start)
+        self._ask_for("start")
 
     def do_restart(self, key: str) -> None:
-        self._ask_for("restart", self.desk.operations.restart)
+        self._ask_for("restart")
 
     def do_stage_deploy(self, key: str) -> None:
         targets = self.subjects()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from core.model.errors import LedgerUnavailable, UsageError
 from core.model.names import TableName, parse_table_name
+from core.observed.serving import heartbeat_age_s, is_stale, serving_version, serving_versions
 from core.observed.table_statistics import TableStatistics
 from state.ledger import LedgerReader
 from state.registry import StatementLine
@@ -16,9 +17,6 @@ from tui.project_folder.environment_selection import SelectedEnvironment, has_le
 
 if TYPE_CHECKING:
     from core.project.model import Project
-
-STALE_S = 6.0
-"""Age of the heartbeat from which data are called stale: three of its intervals."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +38,17 @@ class EnvironmentStatus:
     @property
     def age_s(self) -> float | None:
         """Age of the data: seconds since the agent's heartbeat; None when no agent ever wrote."""
-        return None if self.facts.agent_seen_at is None else max(0.0, self.at - self.facts.agent_seen_at)
+        return heartbeat_age_s(self.facts.agent_seen_at, self.at)
 
     @property
     def stale(self) -> bool:
-        """Return whether nobody keeps the data fresh: an agent that ends in order takes its pid away."""
-        return self.age_s is None or self.age_s > STALE_S or self.facts.agent_pid is None
+        """Return whether nobody keeps the data fresh."""
+        return is_stale(self.age_s, self.facts.agent_pid)
 
     @property
     def serving(self) -> tuple[StatementLine, ...]:
-        """One line a table: the active version, else the newest."""
-        return serving(self.statements)
+        """One line a table, that of what serves; sorted by table."""
+        return tuple(serving_versions(self.statements).values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +57,13 @@ class StatementVersions:
 
     table: TableName
     versions: tuple[Deployment, ...]
+    serving: Deployment
+    """What its name means; a deleted version where all are."""
     measurement: Measurement | None
     readers: tuple[tuple[str, int], ...]
     """(table, version) of deployments bound to any version of it, sorted."""
     figures: TableStatistics = field(default_factory=TableStatistics)
     """What was measured of the serving version's table."""
-
-    @property
-    def serving(self) -> Deployment:
-        """The active version, else the newest that is not deleted, else the newest."""
-        return min(self.versions, key=lambda d: (d.drop_after is not None, not d.active, -d.version))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,24 +104,14 @@ def environment_status(reader: LedgerReader, *, now: float | None = None, comman
         )
 
 
-def serving(lines: Iterable[StatementLine]) -> tuple[StatementLine, ...]:
-    """Take one line a table: the active version, else the newest; sorted by table."""
-    best: dict[str, StatementLine] = {}
-    for line in lines:
-        kept = best.get(line.table)
-        if kept is None or (line.active, line.version) > (kept.active, kept.version):
-            best[line.table] = line
-    return tuple(best[table] for table in sorted(best))
-
-
 def statement_versions(reader: LedgerReader, table: str) -> StatementVersions:
     """Read one statement; raises UsageError, with the nearest name, when it never was deployed."""
     name = parse_table_name(table)
     with reader.frame():
         versions = reader.versions(name)
-        if not versions:
+        shown = serving_version(versions)
+        if shown is None:
             raise not_deployed_error(table, [line.table for line in reader.statements()])
-        shown = min(versions, key=lambda d: (d.drop_after is not None, not d.active, -d.version))
         measured = reader.measurement(name, shown.version)
         figures = reader.figures(name).get((name, shown.version), TableStatistics())
         bound = {
@@ -135,7 +120,7 @@ def statement_versions(reader: LedgerReader, table: str) -> StatementVersions:
             for binding in other.bindings
             if binding.parent == name
         }
-    return StatementVersions(name, versions, measured, readers=tuple(sorted(bound)), figures=figures)
+    return StatementVersions(name, versions, shown, measured, readers=tuple(sorted(bound)), figures=figures)
 
 
 def not_deployed_error(table: str, known: Iterable[str]) -> UsageError:

@@ -1,37 +1,18 @@
-"""The inventory of a project beside what serves of it, and what is up- and downstream of a table or a column.
-
-Columns are traced through the declared project: what a person means by `table.column` is found here.
-"""
+"""What a person means by `table` or `table.column`, and the tables up- and downstream of it."""
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from core.model.errors import UsageError
 from core.model.names import TableName
 from core.sql.lineage.model import ColumnOrigin
-from state.ledger import LedgerReader
-from tui.project_folder.environment_selection import SelectedEnvironment, has_ledger
 
 if TYPE_CHECKING:
     from core.lineage.column_lineage import LineageTracer
     from core.observed.deployment import ObservedDeployment
-    from core.project.model import Project
     from core.reports.hierarchy import HierarchyRow
-    from core.reports.inventory import InventoryEntry, ServingVersion
-    from core.sql.lineage.model import ColumnOrigin
-if TYPE_CHECKING:
-    from core.lineage.column_lineage import ColumnLineage, LineageTracer
-    from core.project.model import Project
-
-
-def inventory(
-    place: SelectedEnvironment, project: "Project", reader: Callable[[], LedgerReader]
-) -> "tuple[InventoryEntry, ...]":
-    """List every table that is declared or deployed, by name."""
-    from core.reports.inventory import inventory_of
-
-    return inventory_of(project, serving_by_table(place, reader))
+    from core.reports.inventory import InventoryEntry
 
 
 def table_hierarchy(
@@ -49,10 +30,8 @@ def table_hierarchy(
     return walk(by_name, name, direction, depth=depth)
 
 
-def root_of(tracer: "LineageTracer", observed: "Mapping[TableName, ObservedDeployment]", words: str) -> "ColumnOrigin":
+def root_of(tracer: "LineageTracer", observed: "Mapping[TableName, ObservedDeployment]", words: str) -> ColumnOrigin:
     """Find what `table` or `table.column` names; a table may be deployed and no longer declared. Raises UsageError."""
-    from core.sql.lineage.model import ColumnOrigin
-
     table, point, _ = words.partition(".")
     name = TableName(table.strip().strip("`").lower())
     if name in tracer.tables() or name not in observed:
@@ -62,25 +41,6 @@ def root_of(tracer: "LineageTracer", observed: "Mapping[TableName, ObservedDeplo
             f"{name} is deployed and no longer declared: its columns are not known", remedy=f"ask about {name}"
         )
     return ColumnOrigin(name)
-
-
-def serving_by_table(
-    place: SelectedEnvironment, reader: Callable[[], LedgerReader]
-) -> "Mapping[TableName, ServingVersion]":
-    """Return what serves, by table; nothing where the environment was never started. Raises LedgerUnavailable."""
-    return reader().serving() if has_ledger(place) else {}
-
-
-def tracer_of(project: "Project") -> "LineageTracer":
-    """Bind a tracer to a project; keep it, it reads each statement once."""
-    from core.lineage.column_lineage import LineageTracer
-
-    return LineageTracer(project)
-
-
-def trace(tracer: "LineageTracer", words: str, direction: str) -> "ColumnLineage":
-    """Follow `table` or `table.column` up or down; raises UsageError for what the project does not declare."""
-    return tracer.trace(origin_of(tracer, words), direction)
 
 
 def origin_of(tracer: "LineageTracer", words: str) -> ColumnOrigin:

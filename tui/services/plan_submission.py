@@ -92,13 +92,15 @@ def submit(
     declared: "ProjectDeclaration",
     facts: "ParseCache",
     line: str,
-    first: Plan | None = None,
+    first: tuple[Plan, PlannerInput] | None = None,
     asking_s: float = SPARK_ANALYSIS_S,
 ) -> SubmittedPlan:
     """Compute and hand over to the agent, again when its world moved in between; raises Refused, Stale.
 
     The agent asks Spark about every new or changed statement first. What it does not answer within `asking_s` is
-    planned unconfirmed: planning never fails by Spark. `first` is a plan of this very request that was made just now.
+    planned unconfirmed: planning never fails by Spark. `first` is a plan of this very request that was made just now,
+    with what it was made from. What to ask about and what to measure follows from a plan: it is computed again only
+    where that told something new.
     """
     from core.plan.codec import plan_as_json
     from core.planning.strategy_prices import refuse_not_executable
@@ -107,22 +109,23 @@ def submit(
         wait_until_statements_observed(place, reader, _silent)
     wanted = with_nonce(request)
 
-    def planned() -> Plan:
-        now = planner_input(reader)
+    def planned(now: PlannerInput) -> Plan:
         refuse_unknown(declared.project, now.observed, wanted)
         found = compute(declared.project, place.environment, now, wanted, facts)
         raise_refusals(found)
         return found
 
-    plan, unanswered = first if first is not None and first.request == wanted else planned(), ""
+    if first is not None and first[0].request == wanted:
+        plan, known = first
+    else:
+        known = planner_input(reader)
+        plan = planned(known)
+    unanswered = ""
     refuse_not_executable(plan)
     if asking_s > 0:
-        replayed, asks = _read_again(plan), any(node.for_spark for node in plan.nodes)
-        if replayed:
-            _have_measured(client, replayed)
-        if asks:
-            unanswered = _ask_spark(client, reader, plan, declared=declared, facts=facts, seconds=asking_s)
-        plan = planned() if replayed or asks else plan
+        unanswered = _look_closer(client, reader, plan, declared=declared, facts=facts, seconds=asking_s)
+        now = planner_input(reader)
+        plan = planned(now) if _moved(known, now) else plan
     for attempt in range(_TRIES):
         args = {
             "texts": dict(declared.texts),
@@ -137,7 +140,7 @@ def submit(
         except Stale:
             if attempt == _TRIES - 1:
                 raise
-            plan = planned()
+            plan = planned(planner_input(reader))
     raise AssertionError("the last try returns or raises")
 
 
@@ -165,6 +168,15 @@ def ask_spark(
     return answers, str(said.get("unanswered") or "")
 
 
+def _moved(before: PlannerInput, now: PlannerInput) -> bool:
+    """Return whether a plan may come out otherwise; how full disk and pool are drifts, and is in no hash."""
+
+    def weighed(one: PlannerInput) -> tuple[object, ...]:
+        return one.observed, one.answers, one.policy, one.room.engine if one.room else ""
+
+    return weighed(before) != weighed(now)
+
+
 def _read_again(plan: Plan) -> list[TableName]:
     """Return the tables whose size makes the price of a plan: what is rebuilt, and what that streams."""
     found: dict[TableName, None] = {}
@@ -184,7 +196,7 @@ def _have_measured(client: AgentClient, tables: Sequence[TableName]) -> None:
         return
 
 
-def _ask_spark(
+def _look_closer(
     client: AgentClient,
     reader: LedgerReader,
     plan: Plan,
@@ -193,11 +205,16 @@ def _ask_spark(
     facts: "ParseCache",
     seconds: float,
 ) -> str:
-    """Have the agent ask about what a plan acts on, so that its ledger has the answers;
-    returns why some are missing.
+    """Have the agent measure what prices a plan and ask Spark about what it acts on: its ledger then has the answers.
+
+    Returns why some of Spark's are missing; empty where none is.
     """
     from core.planning.planner import questions_of
 
+    if replayed := _read_again(plan):
+        _have_measured(client, replayed)
+    if not any(node.for_spark for node in plan.nodes):
+        return ""
     questions = questions_of(plan, declared.project, observe(reader), facts)
     try:
         return ask_spark(client, questions, seconds=seconds)[1]

@@ -13,6 +13,7 @@ from core.project.revision import Revision, RevisionTexts
 from core.sql.statement import ParsedStatement, TableDdl
 from tui.project_folder.sql_sources import SqlSource
 from tui.services.environment_service import EnvironmentService
+from tui.services.plan_submission import ask_spark
 
 ASKED_S = 20.0
 """How long Spark may take for all statements of a command."""
@@ -95,7 +96,7 @@ def _ask(operations: EnvironmentService, questions: Sequence[AnalysisQuestion | 
             "Spark cannot be asked: a table that is read is not declared in this project",
             remedy="declare it, or name the project that has it with --project",
         )
-    answers, why = operations.opinion(asked, seconds=ASKED_S)
+    answers, why = ask_spark(operations.client, asked, seconds=ASKED_S)
     found = [answer for answer in answers if answer is not None]
     if len(found) < len(asked):
         raise TryAgain(f"Spark did not answer: {why or 'it gave no reason'}", remedy="headgate doctor says more")

@@ -11,8 +11,8 @@ from state.row_types import PlanRow
 _SHORTEST = 4
 
 
-def find_submitted_plan(reader: LedgerReader, hash_prefix: str) -> tuple[PlanRow, Plan]:
-    """Find the one submitted plan whose hash begins so; raises UsageError, also when it could be several."""
+def find_plan_row(reader: LedgerReader, hash_prefix: str) -> PlanRow:
+    """Find the row of the one submitted plan whose hash begins so; raises UsageError, also when it could be several."""
     # An unset variable in a script gives an empty text, and the newest plan is not what it meant.
     if len(hash_prefix) < _SHORTEST:
         remedy = f"give the first {_SHORTEST} characters of its hash, or more; headgate review lists the plans"
@@ -24,7 +24,7 @@ def find_submitted_plan(reader: LedgerReader, hash_prefix: str) -> tuple[PlanRow
     row = reader.plan(hash_prefix)
     if row is None:
         raise UsageError(f"there is no plan {hash_prefix}", remedy="headgate review lists the plans")
-    return row, plan_of_row(row)
+    return row
 
 
 def plan_of_row(row: PlanRow) -> Plan:

@@ -4,7 +4,8 @@ import json
 import logging
 import time
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, Protocol
 
 from core.changes.spark_analysis import question_from_json
 from core.model.errors import (
@@ -45,6 +46,16 @@ NOTE_S = 0.5
 """How long an answer waits for its row in the command log."""
 
 
+_Answer = Callable[[Caller, dict[str, Any], str], dict[str, Any]]
+"""Takes who asks, the arguments and the typed confirmation."""
+
+
+class _StatementAct(Protocol):
+    """Stop, start or restart of the fast lane."""
+
+    def __call__(self, tables: tuple[TableName, ...], arrived: float, *, by: str) -> tuple[ActOutcome, ...]: ...
+
+
 class CommandHandler:
     """Answers requests; the caller's name comes from the socket, the confirmation level from `core.planning.guards`."""
 
@@ -58,17 +69,16 @@ class CommandHandler:
     ) -> None:
         self._world = world
         self._figures = figures
-        self._acts = acts
         self._runs = runs
         self._end = end
         self._policies = PolicyEnforcement(world)
         self._plans = SubmittedPlans(world, runs)
         self._opinions = SparkAnalysisCache(world)
-        self._answer_by_op: dict[str, Callable[[Caller, dict[str, Any], str], dict[str, Any]]] = {
+        self._answer_by_op: dict[str, _Answer] = {
             "status": self._status,
-            "stop": self._stop,
-            "start": self._start,
-            "restart": self._restart,
+            "stop": partial(self._act_on_statements, "stop", acts.stop),
+            "start": partial(self._act_on_statements, "start", acts.start),
+            "restart": partial(self._act_on_statements, "restart", acts.restart),
             "submit_plan": self._submit_plan,
             "approve": self._approve,
             "apply": self._apply,
@@ -91,19 +101,16 @@ class CommandHandler:
             raise UsageError(f"the agent does not know the command {op!r}", remedy="restart the agent after an upgrade")
         if op in ("status", "peek", "opinion", "measure"):
             return answer(caller, args, "")
+        return self._recorded(caller, request, answer)
 
-        def act() -> dict[str, Any]:
-            self._policies.admit(caller, op, args)
-            return answer(caller, args, str(request.get("confirm") or ""))
-
-        return self._recorded(caller, request, act)
-
-    def _recorded(self, caller: Caller, request: dict[str, Any], act: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """Record a command and its outcome around the act; a ledger that cannot be written never delays a stop."""
+    def _recorded(self, caller: Caller, request: dict[str, Any], answer: _Answer) -> dict[str, Any]:
+        """Admit a command, carry it out, and record it with its outcome; a ledger that is full never delays a stop."""
+        op, args = str(request.get("op", "")), request.get("args") or {}
         began = time.monotonic()
         outcome, detail = "failed", "the agent failed on it"
         try:
-            result = act()
+            self._policies.admit(caller, op, args)
+            result = answer(caller, args, str(request.get("confirm") or ""))
             outcome, detail = "done", json.dumps(result, default=str)[:500]
             return result
         except HeadgateError as error:
@@ -152,18 +159,12 @@ class CommandHandler:
             "folder": self._world.folder,
         }
 
-    def _stop(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
+    def _act_on_statements(
+        self, verb: str, act: _StatementAct, caller: Caller, args: dict[str, Any], confirm: str
+    ) -> dict[str, Any]:
         arrived = time.monotonic()
-        tables = self._confirmed("stop", args, confirm)
-        return _outcomes(self._acts.stop(tables, arrived, by=caller.name))
-
-    def _start(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
-        tables = self._confirmed("start", args, confirm)
-        return _outcomes(self._acts.start(tables, time.monotonic(), by=caller.name))
-
-    def _restart(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
-        tables = self._confirmed("restart", args, confirm)
-        return _outcomes(self._acts.restart(tables, time.monotonic(), by=caller.name))
+        outcomes = act(self._confirmed(verb, args, confirm), arrived, by=caller.name)
+        return {"statements": [outcome.as_json() for outcome in outcomes]}
 
     def _confirmed(self, act: str, args: dict[str, Any], confirm: str) -> tuple[TableName, ...]:
         tables = tuple(sorted({parse_table_name(str(table)) for table in args.get("tables") or ()}))
@@ -274,10 +275,6 @@ def _subject(request: dict[str, Any]) -> str:
     args = request.get("args") or {}
     tables = args.get("tables")
     return " ".join(str(table) for table in tables) if tables else str(args.get("hash") or args.get("id") or "")[:12]
-
-
-def _outcomes(outcomes: tuple[ActOutcome, ...]) -> dict[str, Any]:
-    return {"statements": [outcome.as_json() for outcome in outcomes]}
 
 
 def _plain(cell: object) -> object:

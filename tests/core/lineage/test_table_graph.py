@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.lineage.table_graph import TableEdge, TableGraph, cycles, table_graph
+from core.lineage.table_graph import TableEdge, TableGraph, cycles, depths, distances, table_graph
 from core.model.names import TableName as T
 from tests.support.domain_builders import project
 
@@ -71,3 +71,26 @@ def test_a_reported_cycle_is_one_and_its_absence_means_an_order(pairs: list[tupl
     if not found.cycles():
         level = {table: n for n, tables in enumerate(found.generations()) for table in tables}
         assert all(level[a] < level[b] for a, b in known)
+
+
+def test_distances_are_those_of_the_nearest_start_and_nearest_first() -> None:
+    readers = {"a": ("b", "c"), "b": ("d",), "c": ("d",), "d": ("a",), "x": ("d",)}
+    below = {T(table): tuple(map(T, found)) for table, found in readers.items()}
+    assert list(distances([T("a"), T("x")], below.__getitem__).items()) == [
+        ("a", 0),
+        ("x", 0),
+        ("b", 1),
+        ("c", 1),
+        ("d", 1),
+    ]
+    assert distances([], below.__getitem__) == {}
+
+
+def test_depths_are_those_of_the_farthest_source_over_all_versions_and_a_circle_comes_last() -> None:
+    versions = [("a", ["landed"]), ("b", ["a"]), ("b", ["landed"]), ("c", ["b", "landed"])]
+    found = depths((T(table), map(T, parents)) for table, parents in versions)
+    assert found == {"landed": 0, "a": 1, "b": 2, "c": 3}
+    chain = [(T(f"t{n}"), [T(f"t{n - 1}")]) for n in range(1, 5000)]
+    assert depths(chain)[T("t4999")] == 4999
+    knotted = depths([*chain[:2], (T("p"), [T("q")]), (T("q"), [T("p")]), (T("r"), [T("q")])])
+    assert knotted == {"t0": 0, "t1": 1, "t2": 2, "p": 3, "q": 3, "r": 3}

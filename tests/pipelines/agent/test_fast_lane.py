@@ -150,3 +150,13 @@ def test_the_agent_of_a_protected_environment_asks_for_the_name_itself(
     assert pool.stops == [] and ended == []
     guarded.handle(ALICE, {"op": op, "args": args, "confirm": text})
     assert pool.stops or ended
+
+
+def test_a_stop_before_anything_serves_is_of_the_version_that_was_started(world: AgentContext, acts: FastLane) -> None:
+    row = world.ledger.deployment(A, 1)
+    assert row is not None
+    world.ledger.put_deployment(replace(row, active=False, started_at=1.0))
+    world.ledger.put_deployment(replace(row, version=2, active=False, started_at=None, state="pending"))
+    (outcome,) = acts.stop((A,), time.monotonic(), by="alice")
+    assert (outcome.version, outcome.outcome) == (1, "stopped")
+    assert world.pool.stops == ["a@v1"]

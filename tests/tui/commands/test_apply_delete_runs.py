@@ -101,7 +101,7 @@ def test_a_followed_run_whose_agent_answers_again_is_followed_on(
             _end(ledger, "done", "done")
         return found
 
-    monkeypatch.setattr("tui.services.environment_service.EnvironmentService.agent_answers", answer)
+    monkeypatch.setattr("tui.agent_client.agent_process.is_listening", answer)
     assert exit_codes.run_command_line(["runs", "7f3a-1", "--follow"]) == 0
 
 

@@ -154,9 +154,9 @@ def test_a_plan_that_the_agent_finds_stale_is_computed_again(ledger: Any, agent:
     assert [heard["op"] for heard in agent.heard] == ["opinion", "submit_plan", "submit_plan"]
 
 
-def test_a_plan_holds_what_spark_said_when_it_was_asked_before(
-    ledger: Any, agent: Any, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def answering(ledger: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Answer every question as an agent does that has asked Spark: the answers are in the ledger."""
+
     def opine(request: dict[str, Any]) -> dict[str, Any]:
         for each in request["args"]["questions"]:
             question = question_from_json(each)
@@ -167,7 +167,13 @@ def test_a_plan_holds_what_spark_said_when_it_was_asked_before(
             ledger.put_opinion(question.key, json.dumps(AnalysisAnswer("4.2.0", said).as_json()), at=1.0)
         return {"answers": [], "unanswered": ""}
 
-    agent.script = {"opinion": opine, "submit_plan": {"confirm": "2"}}
+    return opine
+
+
+def test_a_plan_holds_what_spark_said_when_it_was_asked_before(
+    ledger: Any, agent: Any, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    agent.script = {"opinion": answering(ledger), "submit_plan": {"confirm": "2"}}
     found = written(["plan", "b"], capsys)
     said = {node["table"]: node["confirmed_by_spark"] for node in found["nodes"]}
     assert said["b"] is not None and said["landed"] is None
@@ -183,13 +189,19 @@ def count_plans(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return made
 
 
-def test_a_plan_is_computed_again_only_after_spark_was_asked(
+def test_a_plan_is_computed_again_only_where_spark_says_something_new(
     ledger: Any, agent: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = count_plans(monkeypatch)
     agent.script = {"submit_plan": {"confirm": "2"}}
     assert exit_codes.run_command_line(["plan", "b"]) == 0
-    assert len(made) == 2
+    assert len(made) == 1, "Spark said nothing"
+    agent.script["opinion"] = answering(ledger)
+    assert exit_codes.run_command_line(["plan", "b"]) == 0
+    assert len(made) == 1 + 2, "what to ask Spark follows from the first plan, and its answers are in the second"
+    assert exit_codes.run_command_line(["plan", "b"]) == 0
+    assert len(made) == 3 + 1, "it said so before"
+    assert [heard["op"] for heard in agent.heard] == ["opinion", "submit_plan"] * 3
 
 
 def test_a_plan_is_computed_once_without_an_agent(ledger: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

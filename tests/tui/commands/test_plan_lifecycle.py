@@ -84,6 +84,31 @@ def applied(word: str, plan: Any) -> int:
     return exit_codes.run_command_line(["apply", word, "--confirm", f"dev {plan['hash'][:4]}", "--detach"])
 
 
+def test_a_changed_statement_is_planned_once_here_and_once_by_the_agent(
+    serving: Agent, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from pipelines.agent.requests import submitted_plans
+    from tui.services import plan_submission
+
+    made: list[str] = []
+
+    def counted(who: str, plan: Any) -> Any:
+        return lambda *args, **more: made.append(who) or plan(*args, **more)
+
+    monkeypatch.setattr(plan_submission, "compute", counted("here", plan_submission.compute))
+    monkeypatch.setattr(submitted_plans, "make_plan", counted("agent", submitted_plans.make_plan))
+    (folder / "pipelines/facts/p/b/sql-scripts/dml.b.sql").write_text(
+        "INSERT INTO b SELECT id, kind FROM STREAM a WHERE id > 0;"
+    )
+    plan = written(["plan", "b"], capsys)
+    assert [node["action"] for node in plan["nodes"] if node["table"] == "b"] == ["restart"]
+    assert made == ["here", "agent"]
+    words = ["apply", plan["hash"][:12], "--confirm", plan["submitted"]["confirm"], "--detach"]
+    assert exit_codes.run_command_line(words) == 0
+    assert made == ["here", "agent"], "what was reviewed is what runs: applying plans nothing"
+    assert len(serving.runs.driven) == 1
+
+
 def test_a_saved_plan_goes_on_when_the_world_changes_outside_of_it(
     serving: Agent, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -127,8 +127,8 @@ def test_the_stage_is_recorded_as_what_is_typed_and_unstage_says_what_was_on_it(
 ) -> None:
     agent.script["unstage"] = {"unstaged": ["b"]}
     operations = EnvironmentService(place, {})
-    operations.stage([TableName("b"), TableName("a")], verb="delete")
-    assert operations.unstage([TableName("a"), TableName("b")]) == ("b",)
+    operations.agent.stage([TableName("b"), TableName("a")], verb="delete")
+    assert operations.agent.unstage([TableName("a"), TableName("b")]) == ("b",)
     assert [request["line"] for request in agent.heard] == [":delete a b", ":unstage a b"]
 
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from core.model.names import TableName
-from core.model.states import STATES_WORST_FIRST, TRENDS_WORST_FIRST, State, Trend
-from core.project.model import Layer
+from core.model.states import STATES_WORST_FIRST, State, Trend, worst_trend
+from core.project.model import layer_place
 from state.registry import StatementLine
 from tui.presentation.styling.glyphs import parse_state, parse_trend
 from tui.presentation.styling.value_formatting import short_duration, short_number
@@ -64,10 +64,9 @@ def health_by_product(
     for line in lines:
         if not wanted or line.product in wanted:
             found.setdefault(line.product, {}).setdefault(str(line.layer), []).append(line)
-    order = {str(layer): place for place, layer in enumerate(Layer)}
     summed = []
     for product in sorted(found):
-        by_layer = sorted(found[product].items(), key=lambda item: (order.get(item[0], len(order)), item[0]))
+        by_layer = sorted(found[product].items(), key=lambda item: layer_place(item[0]))
         layers = tuple(_sum(layer, below, errors, staged) for layer, below in by_layer)
         every = [line for _, below in by_layer for line in below]
         summed.append(_sum(product, every, errors, staged, layers))
@@ -137,7 +136,7 @@ def _sum(
 ) -> ProductHealth:
     states: dict[State, int] = {}
     external = lag = unknown = marked = 0
-    trend = len(TRENDS_WORST_FIRST) - 1
+    trends = set()
     oldest: float | None = None
     failing = []
     for line in lines:
@@ -153,7 +152,7 @@ def _sum(
             lag += line.lag_rows
         if line.oldest_s is not None:
             oldest = max(oldest or 0.0, line.oldest_s)
-        trend = min(trend, TRENDS_WORST_FIRST.index(parse_trend(line.trend or "")))
+        trends.add(parse_trend(line.trend or ""))
         if state in FAILING:
             failing.append(UnhealthyStatement(line, errors.get((line.table, line.version), ("", ""))[1]))
     count = sum(states.values())
@@ -162,7 +161,7 @@ def _sum(
         statements=count,
         external=external,
         states={state: states[state] for state in STATES_WORST_FIRST if state in states},
-        trend=TRENDS_WORST_FIRST[trend],
+        trend=worst_trend(trends),
         lag_rows=lag if unknown < count else None,
         lag_unknown=unknown,
         oldest_s=oldest,

@@ -2,26 +2,21 @@
 
 from collections.abc import Sequence
 
+from core.lineage.table_graph import distances
 from core.model.names import TableName
-from core.model.states import State
+from core.model.states import stays_at_rest
 from tui.presentation.view.ledger_view import LedgerView
 
-AT_REST = frozenset({State.STOPPED, State.FAILED, State.COMPLETED})
 NAMED = 3
 """Readers that a refusal names; the others are counted."""
 
 
 def downstream_of(world: LedgerView, targets: Sequence[str]) -> tuple[str, ...]:
     """List everything that reads from the targets, directly or not, without the targets, nearest first."""
-    found: dict[str, None] = {}
-    queue = list(targets)
-    while queue:
-        statement = world.statement(queue.pop(0))
-        for reader in statement.readers if statement else ():
-            if reader not in found and reader not in targets:
-                found[reader] = None
-                queue.append(reader)
-    return tuple(found)
+    below = distances(
+        map(TableName, targets), lambda name: world.statements[name].readers if world.statement(name) else ()
+    )
+    return tuple(name for name in below if name not in targets)
 
 
 def why_not_deletable(world: LedgerView, targets: Sequence[str], user: str) -> str:
@@ -50,4 +45,4 @@ def staged_by_user(world: LedgerView, user: str, tables: Sequence[str]) -> tuple
 
 def _goes_on(world: LedgerView, reader: TableName) -> bool:
     found = world.statements[reader]
-    return not (found.state in AT_REST and found.deployment.wanted == "stopped")
+    return not stays_at_rest(found.state, found.deployment.wanted)

@@ -4,15 +4,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from core.model.names import TableName
-from core.model.states import State, Trend
+from core.model.states import ALIVE, State, Trend
 from core.observed.deployment import Binding
-from core.project.model import Layer
+from core.observed.serving import INTERVAL_S, heartbeat_age_s, is_stale, serving_versions
+from core.project.model import layer_place
 from state.row_types import CommandRow, Deployment, EnvironmentRow, EventRow, Measurement, RunRow, StagedRow
 from tui.presentation.styling.glyphs import parse_state, parse_trend
-
-LAYER_ORDER = {str(layer): index for index, layer in enumerate(Layer)}
-INTERVAL_S = 2.0
-"""How often the agent writes; data older than three intervals is stale."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +28,11 @@ class LedgerSnapshot:
     """Newest first."""
     problem: str = ""
     remedy: str = ""
-    interval_s: float = INTERVAL_S
 
 
 @dataclass(frozen=True, slots=True)
 class StatementView:
-    """A table as the screens show it: the active version with its latest figures."""
+    """A table as the screens show it: the version that serves with its latest figures."""
 
     table: TableName
     version: int
@@ -51,7 +47,7 @@ class StatementView:
     measurement: Measurement | None
     parents: tuple[Binding, ...]
     readers: tuple[TableName, ...]
-    """Tables whose active version reads this one, sorted."""
+    """Tables whose serving version reads this one, sorted."""
     reader_products: int
     staged: tuple[StagedRow, ...]
 
@@ -70,7 +66,7 @@ class StatementView:
     @property
     def runs(self) -> bool:
         """Return whether it runs and is wanted to, as far as is known."""
-        return self.deployment.wanted == "running" and self.state in (State.RUNNING, State.STARTING, State.DEGRADED)
+        return self.deployment.wanted == "running" and self.state in ALIVE
 
     @property
     def faulty(self) -> bool:
@@ -90,7 +86,7 @@ class LedgerView:
     statements: Mapping[TableName, StatementView]
     """Sorted by name."""
     others: Mapping[TableName, tuple[Deployment, ...]]
-    """Versions that run or wait beside the active one, by table."""
+    """Versions that run or wait beside the one that serves, by table."""
     faults: int = 0
     """Statements that are not well."""
     families: Mapping[str, Mapping[str, tuple[TableName, ...]]] = field(default_factory=dict)
@@ -109,24 +105,21 @@ def make_ledger_view(snapshot: LedgerSnapshot, previous: LedgerView | None = Non
         and previous.snapshot.staged == snapshot.staged
     ):
         return _with_figures(snapshot, previous)
-    active = {row.table: row for row in snapshot.deployments if row.active}
+    serving = serving_versions(snapshot.deployments)
     others: dict[TableName, tuple[Deployment, ...]] = {}
     for row in snapshot.deployments:
-        if row.table not in active:
-            # The first version of a table, before its swap: nothing serves yet, and it is what there is to see.
-            active[row.table] = row
-        elif row is not active[row.table] and row.state not in ("stopped", "absent", "completed"):
+        if row is not serving[row.table] and row.state not in ("stopped", "absent", "completed"):
             others[row.table] = (*others.get(row.table, ()), row)
     readers: dict[TableName, set[TableName]] = {}
-    for row in active.values():
+    for row in serving.values():
         for binding in row.bindings:
             readers.setdefault(binding.parent, set()).add(row.table)
     staged: dict[TableName, tuple[StagedRow, ...]] = {}
     for mark in snapshot.staged:
         staged[mark.table] = (*staged.get(mark.table, ()), mark)
     statements = {
-        table: _statement(active[table], snapshot, readers.get(table, set()), active, staged.get(table, ()))
-        for table in sorted(active)
+        table: _statement(row, snapshot, readers.get(table, set()), serving, staged.get(table, ()))
+        for table, row in serving.items()
     }
     faults = sum(one.faulty for one in statements.values())
     return LedgerView(snapshot, statements, others, faults, _families(statements.values()))
@@ -137,10 +130,7 @@ def _families(statements: Iterable[StatementView]) -> Mapping[str, Mapping[str, 
     for one in statements:
         found.setdefault(one.product, {}).setdefault(one.layer, []).append(one.table)
     return {
-        product: {
-            layer: tuple(found[product][layer])
-            for layer in sorted(found[product], key=lambda name: (LAYER_ORDER.get(name, 9), name))
-        }
+        product: {layer: tuple(found[product][layer]) for layer in sorted(found[product], key=layer_place)}
         for product in sorted(found)
     }
 
@@ -161,7 +151,7 @@ def _statement(
     row: Deployment,
     snapshot: LedgerSnapshot,
     readers: set[TableName],
-    active: Mapping[TableName, Deployment],
+    serving: Mapping[TableName, Deployment],
     staged: tuple[StagedRow, ...],
 ) -> StatementView:
     measurement = snapshot.measurements.get((row.table, row.version))
@@ -179,7 +169,7 @@ def _statement(
         measurement=measurement,
         parents=row.bindings,
         readers=tuple(sorted(readers)),
-        reader_products=len({active[reader].product for reader in readers}),
+        reader_products=len({serving[reader].product for reader in readers}),
         staged=staged,
     )
 
@@ -203,16 +193,15 @@ def freshness(snapshot: LedgerSnapshot, now: float) -> Freshness:
     if facts is None:
         reason = snapshot.problem or "the ledger has not been read yet"
         return Freshness(None, True, False, "NO LEDGER" if snapshot.problem else "reading", reason)
-    if facts.agent_seen_at is None:
+    seen = heartbeat_age_s(facts.agent_seen_at, now)
+    if seen is None:
         return Freshness(None, True, False, "NO AGENT", "no agent has written here yet: start it with `headgate up`")
-    seen = max(now - facts.agent_seen_at, 0.0)
-    limit = 3 * snapshot.interval_s
     if facts.agent_pid is None:
         return Freshness(seen, True, False, f"NO AGENT {_bucket(seen)}", _last_known(seen))
-    if seen > limit:
+    if is_stale(seen, facts.agent_pid):
         reason = f"the data is {_bucket(seen)} old: staging and executing need live data; stop and cancel do not"
         return Freshness(seen, True, True, f"STALE {_bucket(seen)}", reason)
-    return Freshness(seen, False, True, f"live {int(snapshot.interval_s)}s", "")
+    return Freshness(seen, False, True, f"live {int(INTERVAL_S)}s", "")
 
 
 def _last_known(seen: float) -> str:

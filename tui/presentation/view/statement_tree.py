@@ -4,10 +4,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from core.model.names import TableName
-from core.model.states import TRENDS_WORST_FIRST, State, Trend
+from core.model.states import State, Trend, summary_state, worst_trend
 from tui.presentation.view.ledger_view import LedgerView, StatementView
 
-_BAD_STATES = (State.FAILED, State.DEGRADED, State.UNKNOWN, State.STARTING, State.STOPPING, State.PENDING)
 LAYER_NAMES = {
     "source": "sources",
     "intermediate": "intermediates",
@@ -51,24 +50,20 @@ def roll_up(statements: Iterable[StatementView]) -> BranchHealth:
     """Sum up a branch in one pass."""
     states: dict[State, int] = {}
     lag, known, errors, total = 0, False, 0, 0
-    trend = Trend.UNKNOWN
+    trends: set[Trend] = set()
     for statement in statements:
         if statement.external:
             continue
         total += 1
         states[statement.state] = states.get(statement.state, 0) + 1
+        trends.add(statement.trend)
         errors += statement.errors
         if statement.lag_rows is not None:
             lag, known = lag + statement.lag_rows, True
-        if TRENDS_WORST_FIRST.index(statement.trend) < TRENDS_WORST_FIRST.index(trend):
-            trend = statement.trend
-    for state in _BAD_STATES:
-        if state in states:
-            return BranchHealth(f"{states[state]} {state}", state, lag if known else None, trend, errors)
     if not total:
         return BranchHealth("external", State.ABSENT, None, Trend.IDLE, 0)
-    state = State.RUNNING if State.RUNNING in states else next(iter(states))
-    return BranchHealth(f"{states[state]} {state}", state, lag if known else None, trend, errors)
+    state = summary_state(states)
+    return BranchHealth(f"{states[state]} {state}", state, lag if known else None, worst_trend(trends), errors)
 
 
 def by_product(

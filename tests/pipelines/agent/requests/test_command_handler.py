@@ -1,0 +1,48 @@
+"""Every request that console and command line send has an answer in the agent, and every answer is asked for."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.model.errors import UsageError
+from pipelines.agent.context import AgentContext
+from pipelines.agent.fast_lane import FastLane
+from pipelines.agent.measurements.pool_utilization import PoolUtilization
+from pipelines.agent.measurements.table_statistics_collector import TableStatisticsCollector
+from pipelines.agent.requests.command_handler import CommandHandler
+from pipelines.agent.requests.policy_enforcement import NEEDED
+from state.emergency_journal import EmergencyJournal
+from tui.agent_client.socket_client import DEADLINES_S, WITH_AN_OLDER_AGENT
+
+TUI = Path(__file__).parents[4] / "tui"
+VERBS = {"stop", "start", "restart"}
+"""Sent by `AgentCommands.act`, which is given the verb."""
+
+
+def sent() -> set[str]:
+    """Find the requests that are sent, by name, in the sources of tui."""
+    return VERBS | {
+        op for path in TUI.rglob("*.py") for op in re.findall(r'client\.call\(\s*"(\w+)"', path.read_text())
+    }
+
+
+@pytest.fixture
+def answered(world: AgentContext, tmp_path: Path) -> set[str]:
+    figures = TableStatisticsCollector(world, PoolUtilization())
+    runs: Any = None
+    handler = CommandHandler(world, FastLane(world, EmergencyJournal(tmp_path / "e")), runs, figures, lambda pool: None)
+    with pytest.raises(UsageError, match="does not know"):
+        handler.handle(None, {"op": "dance"})  # type: ignore[arg-type]  # It is refused before anybody is looked at.
+    return set(handler._answer_by_op)
+
+
+def test_every_request_that_is_sent_has_an_answer_and_the_other_way_round(answered: set[str]) -> None:
+    assert sent() == answered
+
+
+def test_deadlines_roles_and_what_an_older_agent_is_asked_are_about_requests_that_exist(answered: set[str]) -> None:
+    assert set(DEADLINES_S) <= answered
+    assert set(NEEDED) <= answered
+    assert answered >= WITH_AN_OLDER_AGENT
