@@ -152,7 +152,7 @@ def test_steps_that_were_edited_are_refused(desk: Desk) -> None:
 
 def test_texts_that_were_edited_are_refused(desk: Desk) -> None:
     files = small_project.texts(a="SELECT id, kind FROM STREAM landed WHERE id > 1")
-    with pytest.raises(Stale, match="not what this agent plans: node a row: 0 → 3; node a revision"):
+    with pytest.raises(Stale, match=r"not what this agent plans: node a change: none \(0\) → filter or projection"):
         desk.hand_over_file(desk.plan(), texts=files)
 
 
