@@ -121,12 +121,14 @@ class Agent:
     fails: int = 0
     passed: int = 0
 
+    def __post_init__(self) -> None:
+        self._nodes = {node.table: node for node in self.plan.nodes}
+
     def apply(self, *words: OperatorControl) -> RunState:
         """Take a run up where it stands, or begin it, and drive it to its end."""
         found = self.world.journal.setdefault(self.run_id, {})
         steps = tuple(found.get(step.n, StepProgress(step)) for step in self.plan.steps)
         self._run = Run(self.run_id, self.world.runs.get(self.run_id, RunState.RUNNING), steps)
-        self._nodes = {node.table: node for node in self.plan.nodes}
         if self.plan.request.verb == "delete":
             self.world.going |= {node.table for node in self.plan.nodes if node.action == "delete"}
         self._put(recover_run(self._run))
@@ -161,18 +163,28 @@ class Agent:
             case PollGate(step):
                 return self._poll(step)
             case AbortVersions(versions):
-                for table, version in reversed(versions):
-                    self._end((T(table), version))
+                self.abort(versions)
         return None
+
+    def abort(self, versions: tuple[tuple[str, int], ...]) -> None:
+        """Stop what the run started beside what serves."""
+        for table, version in reversed(versions):
+            row = self.world.ledger.get((T(table), version))
+            if row is not None and not row.active:
+                self._end((T(table), version))
+
+    def perform(self, step: Step) -> RunEvidence:
+        """Do one step."""
+        try:
+            return self._acts[step.do](self, step)
+        except Refused as error:
+            return StepFailed(step.n, str(error))
 
     def _perform(self, step: Step) -> RunEvidence:
         self.passes()
         if step.n == self.fails and self.world.journal[self.run_id][step.n].tries == 1:
             return StepFailed(step.n, "as asked")
-        try:
-            evidence = self._acts[step.do](self, step)
-        except Refused as error:
-            evidence = StepFailed(step.n, str(error))
+        evidence = self.perform(step)
         self.passes()
         return evidence
 
@@ -201,12 +213,22 @@ class Agent:
         self.world.catalog.add(version)
         self.passes()
         if row is None:
-            self.world.ledger[version] = deployment_of(self._nodes[step.table], step.version)
+            made = deployment_of(self._nodes[step.table], step.version)
+            self.world.ledger[version] = replace(made, plan_hash=self.plan.hash)
         return StepDone(step.n)
 
     def _start(self, step: Step) -> RunEvidence:
+        row = self._deployed(step)
+        if row.plan_hash == self.plan.hash and row.wanted == WantedState.STOPPED and row.started_at:
+            return StepFailed(step.n, "stopped by an operator while this run was going on")
         self._begin((step.table, step.version))
         return StepDone(step.n)
+
+    def _deployed(self, step: Step) -> Deployment:
+        found = self.world.ledger.get((step.table, step.version))
+        if found is None:
+            raise Refused(f"{step.table}@v{step.version} is not in the registry")
+        return found
 
     def _resume(self, step: Step) -> RunEvidence:
         self.world.update((step.table, step.version), wanted=WantedState.RUNNING)
@@ -254,6 +276,7 @@ class Agent:
         self.world.queries.pop(version, None)
         self.passes()
         self.world.update(version, revision=node.revision, texts=node.texts, bindings=node.bindings)
+        self.world.update(version, plan_hash=self.plan.hash)
         self.passes()
         self._begin(version)
         return GateOpened(step.n)
@@ -264,6 +287,7 @@ class Agent:
 
     def _stop(self, step: Step) -> RunEvidence:
         version = (step.table, step.version)
+        self._deployed(step)
         readers = [
             key
             for key, row in self.world.ledger.items()
@@ -296,7 +320,8 @@ class Agent:
 
     def _tombstone(self, step: Step) -> RunEvidence:
         version = (step.table, step.version)
-        if self.world.ledger[version].wanted == WantedState.RUNNING:
+        row = self._deployed(step)
+        if row.wanted == WantedState.RUNNING and not row.external:
             return StepFailed(step.n, f"{version} is wanted")
         assert version not in self.world.queries, f"{version} is set aside while it runs"
         self.world.catalog.discard(version)

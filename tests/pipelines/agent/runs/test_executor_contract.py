@@ -1,0 +1,310 @@
+"""What a step does, held for the executor with its ports in memory and for the simulation that planning is tested on.
+
+Each script acts on both and must leave the same in registry, catalog and pool, with the same evidence on the way.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+import small_project
+
+from core.model.actions import StepKind
+from core.model.names import TableName as T
+from core.model.states import State
+from core.plan.model import Plan, Step
+from core.plan.request import PlanRequest
+from core.planning.planner import make_plan
+from core.run.state_machine import OperatorControl, RunEvidence
+from pipelines.agent.context import AgentContext
+from pipelines.agent.runs import run_lane, step_executor
+from pipelines.agent.runs.step_executor import StepExecutor
+from tests.pipelines.agent.runs import test_run_lane as lane
+from tests.support.simulated_agent import Agent, Simulated
+
+EVERYTHING = PlanRequest(everything=True, children="all")
+REBUILD_A = PlanRequest(tables=(T("a"),), rebuild=True)
+UPPER = "SELECT id, upper(kind) AS kind FROM STREAM landed"
+Picture = dict[str, Any]
+
+
+class Side(Protocol):
+    """One of the two that carry plans out."""
+
+    def plan(self, files: dict[str, str], request: PlanRequest) -> Plan: ...
+    def apply(self, plan: Plan, *words: OperatorControl) -> str: ...
+    def perform(self, plan: Plan, step: Step) -> RunEvidence: ...
+    def abort(self, plan: Plan, *versions: tuple[str, int]) -> None: ...
+    def steps(self, plan: Plan) -> list[str]: ...
+    def update(self, table: str, version: int, **known: Any) -> None: ...
+    def end_query(self, table: str, version: int) -> None: ...
+    def lose_checkpoint(self, table: str, version: int) -> None: ...
+    def picture(self) -> Picture: ...
+
+
+class Simulation:
+    """`tests.support.simulated_agent`."""
+
+    def __init__(self) -> None:
+        self.world = Simulated()
+
+    def plan(self, files: dict[str, str], request: PlanRequest) -> Plan:
+        return make_plan(small_project.project(files), "dev", self.world.observed(), request)
+
+    def apply(self, plan: Plan, *words: OperatorControl) -> str:
+        state = Agent(self.world, plan, plan.hash).apply(*words)
+        self.world.settle()
+        self.world.going = frozenset()
+        return state.value
+
+    def perform(self, plan: Plan, step: Step) -> RunEvidence:
+        self.world.going = frozenset(n.table for n in plan.nodes if n.action == "delete")
+        return Agent(self.world, plan, plan.hash).perform(step)
+
+    def abort(self, plan: Plan, *versions: tuple[str, int]) -> None:
+        Agent(self.world, plan, plan.hash).abort(versions)
+
+    def steps(self, plan: Plan) -> list[str]:
+        return [found.state.value for _, found in sorted(self.world.journal[plan.hash].items())]
+
+    def update(self, table: str, version: int, **known: Any) -> None:
+        self.world.update((T(table), version), **known)
+
+    def end_query(self, table: str, version: int) -> None:
+        self.world.queries.pop((T(table), version))
+
+    def lose_checkpoint(self, table: str, version: int) -> None:
+        del self.world.checkpoints[T(table), version]
+
+    def picture(self) -> Picture:
+        return {
+            "running": sorted(f"{table}@v{version}" for table, version in self.world.queries),
+            "tables": sorted(
+                f"{table}__v{version}" if version else str(table) for table, version in self.world.catalog
+            ),
+            "views": {str(table): f"{table}__v{version}" for table, version in self.world.pointers.items()},
+            "checkpoints": sorted(f"{table}__v{version}" for table, version in self.world.checkpoints),
+            "registry": registry(self.world.ledger.values()),
+        }
+
+
+class Real:
+    """The executor and its lane over `ScriptedPool`, `ScriptedFiles` and a ledger."""
+
+    def __init__(self, world: AgentContext, pool: Any) -> None:
+        # Nobody here reports a first batch: the proof of a restart ends after some looks.
+        self.world, self.pool = replace(world, monotonic=partial(next, count(0.0, 50.0))), pool
+        self.runs: dict[str, str] = {}
+
+    def plan(self, files: dict[str, str], request: PlanRequest) -> Plan:
+        return lane.plan(self.world, files, request)
+
+    def apply(self, plan: Plan, *words: OperatorControl) -> str:
+        if plan.hash not in self.runs:
+            self.runs[plan.hash] = lane.submit(self.world, plan)
+        state = lane.drive(self.world, self.runs[plan.hash], *words)
+        lane.settle(self.world, self.pool)
+        return state
+
+    def perform(self, plan: Plan, step: Step) -> RunEvidence:
+        return StepExecutor(self.world, plan, "run").perform(step)
+
+    def abort(self, plan: Plan, *versions: tuple[str, int]) -> None:
+        StepExecutor(self.world, plan, "run").abort(versions)
+
+    def steps(self, plan: Plan) -> list[str]:
+        row = self.world.ledger.run(self.runs[plan.hash])
+        assert row is not None
+        return [step.state for step in sorted(row.steps, key=lambda step: step.n)]
+
+    def update(self, table: str, version: int, **known: Any) -> None:
+        self.world.ledger.update_deployment(T(table), version, **known)
+
+    def end_query(self, table: str, version: int) -> None:
+        del self.pool.running[f"{table}@v{version}"]
+
+    def lose_checkpoint(self, table: str, version: int) -> None:
+        found = self.world.deployment(T(table), version)
+        assert found is not None
+        del self.world.files.folders[found.checkpoint]  # type: ignore[attr-defined]  # Scripted.
+
+    def picture(self) -> Picture:
+        folders = map(Path, self.world.files.folders)  # type: ignore[attr-defined]  # Scripted.
+        return {
+            "running": sorted(self.pool.running),
+            "tables": sorted(self.pool.tables),
+            "views": dict(self.pool.views),
+            "checkpoints": sorted(folder.name for folder in folders if folder.parent.name == "checkpoints"),
+            "registry": registry(self.world.ledger.deployments(include_deleted=True)),
+        }
+
+
+def registry(rows: Any) -> list[tuple[Any, ...]]:
+    """Return what both write of each version; states in between are the lane's."""
+    return sorted(
+        (str(d.table), d.version, str(d.wanted), str(d.state), d.active, d.external, d.revision, d.texts.dml,
+         d.bindings, d.drop_after is not None, bool(d.started_at))
+        for d in rows
+    )  # fmt: skip
+
+
+Script = Callable[[Side], list[Any]]
+
+
+def step_of(plan: Plan, do: StepKind, table: str) -> Step:
+    return next(step for step in plan.steps if step.do is do and step.table == table)
+
+
+def said(evidence: RunEvidence) -> str:
+    return type(evidence).__name__
+
+
+def deployed(side: Side, *more: tuple[dict[str, str], PlanRequest]) -> list[Any]:
+    """Deploy everything, then what follows; returns what came of each plan."""
+    found: list[Any] = []
+    for files, request in ((small_project.texts(), EVERYTHING), *more):
+        plan = side.plan(files, request)
+        kinds = [(str(step.do), str(step.table), step.version) for step in plan.steps]
+        found.append((kinds, side.apply(plan), side.steps(plan), side.picture()))
+    return found
+
+
+CHANGES = {
+    "nothing": (small_project.texts(), EVERYTHING),
+    "a rebuild": (small_project.texts(a=UPPER), REBUILD_A),
+    "a rebuild with children": (small_project.texts(a=UPPER), replace(REBUILD_A, children="all")),
+    "another text": (small_project.texts(b="SELECT id, upper(kind) AS kind FROM STREAM a"), EVERYTHING),
+    "another source": (small_project.texts(b="SELECT id, kind FROM STREAM landed"), EVERYTHING),
+    "a filter": (small_project.texts(c="SELECT id, kind FROM STREAM a WHERE id > 1"), EVERYTHING),
+    "a comment": (small_project.texts(b="SELECT id, kind /* as it is */ FROM STREAM a"), EVERYTHING),
+    "a delete of a leaf": (small_project.texts(), PlanRequest(verb="delete", tables=(T("b"),))),
+    "a delete of everything": (small_project.texts(), PlanRequest(verb="delete", everything=True)),
+}  # fmt: skip
+
+
+def with_more_columns() -> dict[str, str]:
+    files = small_project.texts(b="SELECT id, kind, upper(kind) AS loud FROM STREAM a")
+    path = "pipelines/facts/p/b/sql-scripts/ddl.b.sql"
+    return files | {path: files[path].replace("kind STRING", "kind STRING, loud STRING")}
+
+
+def another_column(side: Side) -> list[Any]:
+    return deployed(side, (with_more_columns(), EVERYTHING))
+
+
+def every_step_twice(side: Side) -> list[Any]:
+    found: list[Any] = []
+    for files, request in (
+        (small_project.texts(), EVERYTHING),
+        CHANGES["a comment"],
+        CHANGES["a rebuild with children"],
+    ):
+        plan = side.plan(files, request)
+        for step in plan.steps:
+            for _ in range(2):
+                found.append((step.do, step.table, said(side.perform(plan, step)), side.picture()))
+    return found
+
+
+def a_start_after_an_operators_stop(side: Side) -> list[Any]:
+    plan = side.plan(small_project.texts(), EVERYTHING)
+    start = step_of(plan, StepKind.START, "a")
+    for step in plan.steps[: plan.steps.index(start) + 1]:
+        side.perform(plan, step)
+    side.update("a", 1, wanted="stopped", state=State.STOPPED)
+    side.end_query("a", 1)
+    return [said(side.perform(plan, start)), side.picture()]
+
+
+def a_start_on_a_lost_checkpoint(side: Side) -> list[Any]:
+    deployed(side)
+    plan = over_a_stopped_parent(side)
+    resume = step_of(plan, StepKind.RESUME, "a")
+    side.lose_checkpoint("a", 1)
+    return [said(side.perform(plan, resume)), side.picture()["running"]]
+
+
+def over_a_stopped_parent(side: Side) -> Plan:
+    side.end_query("a", 1)
+    side.update("a", 1, state=State.STOPPED, wanted="stopped")
+    return side.plan(*CHANGES["another text"])
+
+
+def a_resumed_parent(side: Side) -> list[Any]:
+    deployed(side)
+    plan = over_a_stopped_parent(side)
+    return [side.apply(plan), side.steps(plan), side.picture()]
+
+
+def a_stop_under_a_reader(side: Side) -> list[Any]:
+    deployed(side)
+    plan = side.plan(small_project.texts(), PlanRequest(verb="delete", everything=True))
+    found = [said(side.perform(plan, step_of(plan, StepKind.STOP, "a")))]
+    return [*found, said(side.perform(plan, step_of(plan, StepKind.TOMBSTONE, "a"))), side.picture()]
+
+
+def a_delete_of_an_external_table(side: Side) -> list[Any]:
+    deployed(side)
+    plan = side.plan(small_project.texts(), PlanRequest(verb="delete", everything=True))
+    tombstone = replace(step_of(plan, StepKind.TOMBSTONE, "a"), table=T("landed"), version=0)
+    for table in ("b", "c", "a"):
+        side.perform(plan, step_of(plan, StepKind.STOP, table))
+    return [said(side.perform(plan, tombstone)), side.picture()]
+
+
+def an_abort(side: Side) -> list[Any]:
+    deployed(side)
+    plan = side.plan(*CHANGES["a rebuild"])
+    for step in plan.steps[:2]:
+        side.perform(plan, step)
+    side.abort(plan, ("a", 2), ("a", 1))
+    return [side.picture()]
+
+
+def a_step_of_a_version_that_is_not_there(side: Side) -> list[Any]:
+    deployed(side)
+    plan = side.plan(*CHANGES["a rebuild with children"])
+    kinds = (StepKind.START, StepKind.STOP)
+    return [said(side.perform(plan, replace(step_of(plan, do, "a"), version=9))) for do in kinds]
+
+
+SCRIPTS: dict[str, Script] = {
+    name: (lambda side, change=change: deployed(side, change)) for name, change in CHANGES.items()  # type: ignore[misc]
+} | {
+    script.__name__: script
+    for script in (
+        another_column,
+        every_step_twice,
+        a_start_after_an_operators_stop,
+        a_start_on_a_lost_checkpoint,
+        a_resumed_parent,
+        a_stop_under_a_reader,
+        a_delete_of_an_external_table,
+        an_abort,
+        a_step_of_a_version_that_is_not_there,
+    )
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_simulation_and_executor_do_the_same(
+    name: str, world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(step_executor, "CatchUpGate", lane.OpenGate)
+    monkeypatch.setattr(run_lane, "POLL_S", 0.001)
+    simulated, real = SCRIPTS[name](Simulation()), SCRIPTS[name](Real(world, pool))
+    for number, (one, other) in enumerate(zip(simulated, real, strict=True)):
+        assert one == other, number
+
+
+def test_the_scripts_perform_every_kind_of_step() -> None:
+    side = Simulation()
+    plans = [side.plan(small_project.texts(), EVERYTHING)]
+    deployed(side)
+    plans += [side.plan(*change) for change in (*CHANGES.values(), (with_more_columns(), EVERYTHING))]
+    plans.append(over_a_stopped_parent(side))
+    assert {step.do for plan in plans for step in plan.steps} == set(StepKind)
