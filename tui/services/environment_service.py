@@ -160,10 +160,6 @@ class EnvironmentService:
                 self._tracer = (project, inventory_lineage.tracer_of(project))
             yield self._tracer
 
-    def preview(self, tables: Iterable[TableName], *, verb: str = "deploy", children: str = "") -> Plan:
-        """Compute what staging these tables would do, without the agent; refusals are in the plan."""
-        return self.compute(PlanRequest(verb=verb, tables=tuple(sorted(tables)), children=children))
-
     def compute(self, request: PlanRequest) -> Plan:
         """Compute a plan over the ledger's values, without the agent; refusals are in the plan."""
         return self.compute_over(self.project(), planner_input.planner_input(self.reader), request)
