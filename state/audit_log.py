@@ -25,14 +25,6 @@ class AuditWrites(AuditReads, LedgerWrites):
         with self._transaction() as connection:
             return insert(connection, "command", values_by_column(command, without=("id",)))
 
-    def end_command(self, command_id: int, *, outcome: str, ended_at: float, took_ms: int, detail: str = "") -> None:
-        """Describe how a command ended."""
-        with self._transaction() as connection:
-            connection.execute(
-                "UPDATE command SET outcome = ?, ended_at = ?, took_ms = ?, detail = ? WHERE id = ?",
-                (outcome, ended_at, took_ms, detail, command_id),
-            )
-
     def add_audit(self, audit: AuditRow) -> int:
         """Add an audit entry and return its id."""
         with self._transaction() as connection:

@@ -29,11 +29,6 @@ class RunReads(LedgerReads):
         """List the runs that have not ended, oldest first."""
         return self._runs("WHERE ended_at IS NULL ORDER BY started_at, id", ())
 
-    def leases(self) -> dict[TableName, str]:
-        """Map each table that an open run touches to the run's id."""
-        sql = 'SELECT t."table", t.run_id FROM run JOIN run_table t ON t.run_id = run.id WHERE run.ended_at IS NULL'
-        return {TableName(table): run_id for table, run_id in self._values(sql)}
-
     def _runs(self, which: str, parameters: tuple[Value, ...]) -> tuple[RunRow, ...]:
         with self._connected():
             runs = self._rows(RunRow, f"SELECT run.*, {_CONTINUED_BY} AS continued_by FROM run {which}", parameters)

@@ -5,10 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-SOCKET_LIMIT = 107
-"""Bytes that a Unix socket's path may have (Linux `sun_path`, unix(7))."""
-
-
 PARSE_CACHE_FILE = "facts-1.db"
 """The fact cache's file; another layout of its tables is another name."""
 

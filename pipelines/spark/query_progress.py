@@ -18,8 +18,6 @@ class QueryProgress:
     """Rows that arrived per second, summed over the sources."""
     out_rows_s: float | None = None
     """Rows processed per second, summed over the sources."""
-    sink_rows: int | None = None
-    """Rows written; None where the sink does not count them (it then reports -1)."""
     batch_ms: int | None = None
     """The whole trigger."""
     durations: Mapping[str, int] = field(default_factory=dict)
@@ -30,8 +28,6 @@ class QueryProgress:
     state_bytes: int | None = None
     dropped_by_watermark: int | None = None
     """Rows of this batch dropped as late; counted after partial aggregation, so a yes or no, never a count."""
-    source_rows: tuple[int, ...] = ()
-    """Rows read by source, in the order of the plan."""
 
 
 def query_progress_from_json(progress: Mapping[str, Any]) -> QueryProgress:
@@ -49,7 +45,6 @@ def query_progress_from_json(progress: Mapping[str, Any]) -> QueryProgress:
         in_rows=_sum_int(sources, "numInputRows"),
         in_rows_s=_sum(sources, "inputRowsPerSecond"),
         out_rows_s=_sum(sources, "processedRowsPerSecond"),
-        sink_rows=_not_negative(_int((progress.get("sink") or {}).get("numOutputRows"))),
         batch_ms=total if total is not None else _int(progress.get("batchDuration")),
         durations=durations,
         # Spark reports the epoch before it has seen an event time (4.2.0).
@@ -57,7 +52,6 @@ def query_progress_from_json(progress: Mapping[str, Any]) -> QueryProgress:
         state_rows=_sum_int(operators, "numRowsTotal"),
         state_bytes=_sum_int(operators, "memoryUsedBytes"),
         dropped_by_watermark=_sum_int(operators, "numRowsDroppedByWatermark"),
-        source_rows=tuple(_int(source.get("numInputRows")) or 0 for source in sources),
     )
 
 
@@ -67,10 +61,6 @@ def _is_number(value: object) -> bool:
 
 def _int(value: object) -> int | None:
     return int(value) if isinstance(value, int | float) and _is_number(value) else None
-
-
-def _not_negative(value: int | None) -> int | None:
-    return value if value is not None and value >= 0 else None
 
 
 def _sum(parts: list[Mapping[str, Any]], name: str) -> float | None:

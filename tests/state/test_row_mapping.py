@@ -94,8 +94,6 @@ def test_event_command_audit_and_staged_come_back_whole(ledger: Ledger) -> None:
     command = CommandRow(0, 1.0, "ana", "stop", "orders", "headgate stop orders", "accepted")
     number = ledger.add_command(command)
     assert ledger.commands() == (replace(command, id=number),)
-    ledger.end_command(number, outcome="done", ended_at=2.0, took_ms=9, detail="d")
-    assert ledger.commands() == (replace(command, id=number, outcome="done", detail="d", ended_at=2.0, took_ms=9),)
     audit = AuditRow(0, 1.0, "ana", "stop", "orders", "hash", "yes", "done")
     number = ledger.add_audit(audit)
     assert ledger.audits() == (replace(audit, id=number),)

@@ -12,7 +12,6 @@ from textual.strip import Strip
 from tui.presentation.styling.styled_text import EMPTY, Line, Span, Tone
 from tui.widgets.textual_strips import StripPainter
 
-MarkOf = Callable[[str], tuple[str, Tone]]
 CACHE = 512
 
 

@@ -26,14 +26,12 @@ def test_a_progress_event_becomes_values() -> None:
         in_rows=120,
         in_rows_s=12.5,
         out_rows_s=360.0,
-        sink_rows=None,
         batch_ms=268,
         durations={"queryPlanning": 9, "addBatch": 149, "walCommit": 36},
         watermark="2026-11-21T01:20:00.000Z",
         state_rows=12,
         state_bytes=150,
         dropped_by_watermark=1,
-        source_rows=(100, 20),
     )
 
 
@@ -43,7 +41,7 @@ def test_what_spark_did_not_say_is_none_and_not_zero() -> None:
 
 def test_rates_of_a_first_batch_are_unknown() -> None:
     first = {"sources": [{"numInputRows": 3, "inputRowsPerSecond": float("nan")}], "eventTime": None, "sink": None}
-    assert query_progress_from_json(first) == QueryProgress(in_rows=3, source_rows=(3,))
+    assert query_progress_from_json(first) == QueryProgress(in_rows=3)
 
 
 def test_the_epoch_is_no_watermark() -> None:

@@ -30,7 +30,7 @@ from tui.presentation.screen_content.statement_rows import (
 from tui.presentation.styling.diff_highlighting import difference
 from tui.presentation.styling.glyphs import ASCII, STATE_TONES, TREND_TONES, UNICODE, choose_glyphs, sparkline
 from tui.presentation.styling.palette import choose_palette
-from tui.presentation.styling.styled_text import char_width, clean, fit, line, line_width, plain, shorten, wrap
+from tui.presentation.styling.styled_text import clean, fit, line, line_width, plain, shorten, width_of, wrap
 from tui.presentation.styling.value_formatting import (
     age,
     clock,
@@ -156,7 +156,7 @@ def test_every_state_and_trend_has_a_glyph_of_one_cell_and_a_tone() -> None:
         assert set(glyphs.states) == set(State)
         assert set(glyphs.trends) == set(Trend)
         for glyph in (*glyphs.states.values(), *glyphs.trends.values(), *glyphs.levels, glyphs.full, glyphs.mark):
-            assert char_width(glyph) == 1
+            assert width_of(glyph) == 1
     assert set(STATE_TONES) == set(State)
     assert set(TREND_TONES) == set(Trend)
 

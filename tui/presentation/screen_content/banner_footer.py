@@ -208,8 +208,3 @@ def hints(items: Sequence[KeyHint], width: int) -> Line:
 def too_small(width: int, height: int, need_width: int, need_height: int) -> Line:
     """Say in one line what a small terminal needs."""
     return line(f"needs {need_width}x{need_height}, this is {width}x{height}")
-
-
-def words_of(content: Line) -> str:
-    """Return the text of a frame's line without the padding, for the log and for tests."""
-    return plain(content).strip()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from core.model.states import State
 from tui.presentation.styling.glyphs import STATE_TONES, TREND_TONES, Glyphs, parse_state, parse_trend
 from tui.presentation.styling.styled_text import Line, Span, Tone, left, line, right, shorten, width_of
-from tui.presentation.styling.value_formatting import age, long_duration, rate, short_number, trend_words
+from tui.presentation.styling.value_formatting import age, rate, short_number, trend_words
 from tui.presentation.view.ledger_view import LedgerView, StatementView
 from tui.presentation.view.statement_tree import TreeRow, health_of
 
@@ -37,7 +37,6 @@ LAYER = TableColumn("layer", "LAYER", 12)
 OWNER = TableColumn("owner", "OWNER", 12)
 TRIGGER = TableColumn("trigger", "TRIGGER", 10)
 
-TREE_COLUMNS = (NAME, STATE, VERSION, LAG, TREND, ERRORS, AGE)
 NARROW_TREE_COLUMNS = (NAME, STATE, LAG, TREND)
 """Of the left pane of a wide terminal: the list beside it has the rest."""
 LIST_COLUMNS = (NAME, STATE, VERSION, LAG, TREND, ERRORS, AGE)
@@ -307,8 +306,3 @@ def sort_key(sort: str) -> Callable[[StatementView], tuple[float, str]]:
             return lambda statement: (-statement.since, statement.table)
         case _:
             return lambda statement: (0.0, statement.table)
-
-
-def running_since(statement: StatementView, now: float) -> str:
-    """Write the state with its age for the detail: `running 1h 12m`."""
-    return f"{statement.state} {long_duration(now - statement.since)}"
