@@ -59,6 +59,21 @@ def test_top_level_holds_nothing_else() -> None:
     assert {name for name in top if not name.startswith(".")} <= TOP_LEVEL
 
 
+RECORDED = re.compile(
+    r"^`python -m tests\.bench\.(\w+)[^`]*`, \d{4}-\d\d-\d\d( \d\d:\d\d UTC)?, revision ([0-9a-f]{7}), (\d+ cores, .+)$"
+)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "tests/bench").glob("*.md")), ids=relative)
+def test_a_benchmark_keeps_its_newest_run_alone_with_date_revision_and_machine(path: Path) -> None:
+    lines = path.read_text().splitlines()
+    runs = [found for line in lines if (found := RECORDED.match(line))]
+    assert len(runs) == 1, "one run: its command, date, revision and machine on a line of their own"
+    assert runs[0][1] == path.stem and path.with_suffix(".py").exists(), "the record is named like its benchmark"
+    assert sum(line.startswith("#") for line in lines) == 1, "another heading is another run"
+    assert sum("python -m" in line or "revision" in line for line in lines) == 1, "another revision is another run"
+
+
 def test_tests_are_no_packages() -> None:
     assert not list((ROOT / "tests").rglob("__init__.py"))
 

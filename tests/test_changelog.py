@@ -1,0 +1,57 @@
+"""The changelog: every fragment is in it once, under its day, the newest first."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.changelog import FOLDER, ROOT, changelog
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    (tmp_path / FOLDER).mkdir()
+    git(tmp_path, "init", "-q")
+    return tmp_path
+
+
+def git(folder: Path, *words: str, day: str = "2026-01-01") -> None:
+    date = f"{day}T12:00:00Z"
+    who = {"GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date, "GIT_CONFIG_GLOBAL": os.devnull}
+    named = ("-c", "user.name=ana", "-c", "user.email=ana@example.com")
+    subprocess.run(["git", *named, *words], cwd=folder, env=os.environ | who, check=True, capture_output=True)
+
+
+def commit(folder: Path, day: str, **fragments: str) -> None:
+    for name, text in fragments.items():
+        (folder / FOLDER / f"{name}.md").write_text(text)
+    git(folder, "add", "-A")
+    git(folder, "commit", "-qm", "add", day=day)
+
+
+def test_entries_stand_under_the_day_on_which_they_came_the_newest_first(clone: Path) -> None:
+    commit(clone, "2026-01-01", b="The first,\non two lines.\n", a="Beside it.\n")
+    commit(clone, "2026-01-03", z="Later.\n")
+    commit(clone, "2026-01-05", b="The first,\ncorrected.\n")
+    (clone / FOLDER / "new.md").write_text("Just written.\n")
+    assert changelog(clone) == (
+        "# Changes\n\n## Not committed yet\n\n- Just written.\n\n## 2026-01-03\n\n- Later.\n"
+        "\n## 2026-01-01\n\n- Beside it.\n- The first, corrected.\n"
+    )
+
+
+def test_a_fragment_that_is_gone_and_comes_again_is_of_the_later_day(clone: Path) -> None:
+    commit(clone, "2026-01-01", a="Once.\n", b="Stays.\n")
+    (clone / FOLDER / "a.md").unlink()
+    commit(clone, "2026-01-02")
+    assert "Once" not in changelog(clone)
+    commit(clone, "2026-01-03", a="Again.\n")
+    assert changelog(clone).index("## 2026-01-03\n\n- Again.") < changelog(clone).index("- Stays.")
+
+
+def test_every_fragment_of_ours_is_an_entry() -> None:
+    text = changelog(ROOT)
+    fragments = list((ROOT / FOLDER).glob("*.md"))
+    assert text.count("\n- ") == len(fragments)
+    assert all(" ".join(path.read_text(encoding="utf-8").split()) in text for path in fragments)
