@@ -130,8 +130,10 @@ def _texts(select: str, pair: Pair) -> RevisionTexts | None:
 def _item_kinds(tree: Node) -> Iterator[tuple[str, str]]:
     for node in nodes(tree):
         if node.sort == "item" and len(node.pieces) > 1 and isinstance(node.pieces[0], Node):
-            name = written(node.pieces[1], OLD).split()[-1]
-            yield name, node.pieces[0].sort.split()[0]
+            name, value = written(node.pieces[1], OLD).split()[-1], node.pieces[0]
+            while value.sort == "edit":
+                value = next(side for side in value.pieces if isinstance(side, Node))
+            yield name, value.sort.split()[0]
 
 
 def _known(revision: Revision) -> Revision:

@@ -27,8 +27,9 @@ def test_a_pair_is_the_same_each_time_it_is_drawn() -> None:
 
 
 def test_a_pair_holds_an_edit_and_a_smaller_one_holds_it_too() -> None:
-    for _, found, edit in drawn(2, range(5)):
+    # In pair 11 of seed 6 the edit is the value of a column, whose kind the table's DDL needs.
+    for _, found, edit in (*drawn(2, range(5)), *drawn(6, (11,))):
         assert edit.old.texts != edit.new.texts
-        for each in islice(smaller_pairs(found), 10):
+        for each in islice(smaller_pairs(found), 60):
             assert each.kind == found.kind
             assert each.edit is None or each.edit.old.texts != each.edit.new.texts
