@@ -1,4 +1,8 @@
-"""The first picture as lines: the same as Home draws, made without any widget."""
+"""The first picture as lines: the same as Home draws, made without any widget.
+
+Without it the console shows nothing until Textual has started: with it the first content of 1,000 statements is there
+in 0.55 of the time (`tests/bench/speed_tricks.py`).
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple

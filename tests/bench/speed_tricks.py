@@ -1,0 +1,108 @@
+"""Measures each trick that is there for speed alone, with and without it: `python -m tests.bench.speed_tricks [RUNS]`.
+
+Some minutes long. Each run is a process of its own, both ways take turns, and the ratio is the median of with to
+without, run by run: below 1, the trick pays. One that saves less than a tenth of what it is for is to be deleted.
+A second process saves wall time where a core is free, which the CPU time of the busier of the two shows on any machine.
+"""
+
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from tests.bench.command_latency import _environ
+from tests.bench.generated_projects import project_texts, write
+from tests.terminal.ledger_under_load import make
+from tests.terminal.pseudo_terminal import Terminal
+
+WITH = ""
+ONE_PROCESS = "from tui.project_folder import parsing_performance as p; p.MANY = 10**9; "
+USUAL_COLLECTION = (
+    "import gc; from tui.project_folder import parsing_performance as p; p._SELDOM = gc.get_threshold(); "
+)
+NO_PICTURE = "from tui.terminal.first_picture import FirstPicture as f; f.draw = lambda *_: None; "
+TELL = (
+    "import atexit, resource, sys; atexit.register(lambda: print(*(sum(resource.getrusage(whose)[:2]) "
+    "for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)), file=sys.stderr)); "
+)
+"""CPU time of a command, and of the processes that it started and that ended."""
+COMMAND = "import sys; from tui.cli import main; sys.exit(main())"
+CONSOLE = "import runpy; runpy.run_module('tests.terminal.ledger_under_load', run_name='__main__', alter_sys=True)"
+
+
+def main(arguments: list[str]) -> int:
+    """Print the table; returns an exit code."""
+    runs = int(arguments[0]) if arguments else 5
+    print(f"{time.strftime('%Y-%m-%d %H:%M', time.gmtime())} UTC, {os.cpu_count()} cores", end="")
+    print(f", load average {os.getloadavg()[0]:.1f} at the start\n")
+    print("| trick | what it is for | time | with | without | with : without |")
+    print("|---|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as folder:
+        for line in _rows(Path(folder), runs):
+            print(line, flush=True)
+    print(f"\nload average {os.getloadavg()[0]:.1f} at the end")
+    return 0
+
+
+def _rows(folder: Path, runs: int) -> Iterator[str]:
+    yield from _first_pictures(folder, runs)
+    for tables in (1_000, 3_000):
+        yield from _plans(folder, tables, runs, "two processes")
+    for tables in (3_000, 10_000):
+        yield from _plans(folder, tables, runs, "rare collection")
+
+
+def _first_pictures(folder: Path, runs: int) -> Iterator[str]:
+    home = folder / "console"
+    home.mkdir()
+    with make(home, 1_000):
+
+        def start(trick: str) -> float:
+            with Terminal([sys.executable, "-c", trick + CONSOLE, str(home)], 80, 24) as terminal:
+                while "product_000" not in terminal.text():
+                    terminal.pump(0.005)
+                return time.monotonic() - terminal.began
+
+        yield _row("first picture", "first content of the console, 1,000 statements", "wall", NO_PICTURE, start, runs)
+
+
+def _plans(folder: Path, tables: int, runs: int, trick: str) -> Iterator[str]:
+    """Plan the whole: without a parse cache for two processes, with one for the collector."""
+    project, home = folder / f"of-{tables}", folder / f"home-{tables}"
+    write(project_texts(tables), project)
+    environ = _environ(home)
+    cold = trick == "two processes"
+
+    def planned(without: str) -> float:
+        if cold:
+            shutil.rmtree(home, ignore_errors=True)
+        # What a second process is started from must not run again in it.
+        program = f"if __name__ == '__main__':\n    {TELL}{without}{COMMAND}"
+        command = [sys.executable, "-c", program, "plan", "--all", "--offline"]
+        done = subprocess.run(command, cwd=project, env=environ, capture_output=True, text=True, check=True)
+        return max(map(float, done.stderr.split()[-2:]))
+
+    without = ONE_PROCESS if cold else USUAL_COLLECTION
+    what = f"{tables:,} tables: plan the whole, {'cold' if cold else 'nothing changed'}"
+    yield _row(trick, what, "CPU of the busiest process", without, planned, runs)
+
+
+def _row(trick: str, what: str, kind: str, without: str, act: Callable[[str], float], runs: int) -> str:
+    act(WITH)
+    taken = []
+    for number in range(runs):
+        ways = (WITH, without) if number % 2 else (without, WITH)
+        times = {way: act(way) for way in ways}
+        taken.append((times[WITH], times[without]))
+    one, other = (statistics.median(each[side] for each in taken) for side in (0, 1))
+    ratio = statistics.median(each[0] / each[1] for each in taken)
+    return f"| {trick} | {what} | {kind} | {one:.2f} s | {other:.2f} s | {ratio:.2f} |"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
