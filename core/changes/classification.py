@@ -95,4 +95,4 @@ def most_severe(changes: Mapping[TableName, Change]) -> Change:
 def _change_of_one(old: Revision | None, new: Revision | None) -> Change:
     if old is not None and new is not None:
         return classify(old, new)
-    return Change("6a", Action.REBUILD, ("a statement was added" if old is None else "its statement was taken away",))
+    return Change("6a", Action.REBUILD, ("a statement was added" if old is None else "its statement was removed",))

@@ -34,17 +34,17 @@ def disagreements(parsed: ParsedStatement, opinion: AnalysedStatement) -> tuple[
 def _disagreements(parsed: ParsedStatement, opinion: AnalysedStatement) -> Iterator[str]:
     if opinion.refused is not None:
         named = f" ({opinion.refused.error_class})" if opinion.refused.error_class else ""
-        yield f"it refuses the statement{named}: {_short(opinion.refused.message)}"
+        yield f"it rejects the statement{named}: {_short(opinion.refused.message)}"
         return
     ours = Counter((str(read.table), read.streaming) for read in parsed.reads)
     theirs = Counter((source.table, source.streaming) for source in opinion.sources)
     if ours != theirs:
-        yield f"it reads {_sources(theirs)}, we read {_sources(ours)}"
+        yield f"it reads {_sources(theirs)}, Headgate found {_sources(ours)}"
     yield from _column_disagreements(parsed.columns, opinion.columns)
     kinds = Counter(KIND_IN_SPARK.get(operator.kind, operator.kind) for operator in parsed.operators)
     kept = Counter(operator.kind for operator in opinion.operators)
     if kinds != kept:
-        yield f"it keeps as state {_kinds(kept)}, we found {_kinds(kinds)}"
+        yield f"its state is {_kinds(kept)}, Headgate found {_kinds(kinds)}"
 
 
 def _column_disagreements(ours: tuple[Column, ...], theirs: tuple[AnalysedColumn, ...]) -> Iterator[str]:
@@ -52,12 +52,12 @@ def _column_disagreements(ours: tuple[Column, ...], theirs: tuple[AnalysedColumn
     if not ours or any(column.name == "*" for column in ours):
         return
     if len(ours) != len(theirs):
-        yield f"it gives {len(theirs)} columns, we read {len(ours)}"
+        yield f"it returns {len(theirs)} columns, Headgate found {len(ours)}"
         return
     for column, output in zip(ours, theirs, strict=True):
         unnamed = column.name == column.expression.lower() and not column.name.isidentifier()
         if not unnamed and column.name.lower() != output.name.lower():
-            yield f"it names a column {output.name}, we read {column.name}"
+            yield f"it names a column {output.name}, Headgate found {column.name}"
 
 
 def _sources(found: Counter[tuple[str, bool]]) -> str:
@@ -123,7 +123,7 @@ def _retyped(old: Revision, new: Revision, before: AnalysedStatement, after: Ana
     for column in after.columns:
         name = column.name.lower()
         if types.get(name, column.type) != column.type and declared.get(name) == deployed.get(name):
-            yield f"column {name} is {column.type} now and was {types[name]}, in the same table"
+            yield f"the type of column {name} changed from {types[name]} to {column.type} in the same table"
 
 
 def _mistyped(new: Revision, opinion: AnalysedStatement) -> Iterator[str]:
@@ -132,7 +132,7 @@ def _mistyped(new: Revision, opinion: AnalysedStatement) -> Iterator[str]:
     for column in opinion.columns:
         said = declared.get(column.name.lower(), "")
         if said and not _NOT_PLAIN.search(said) and said != column.type:
-            yield f"column {column.name.lower()} is {column.type} to Spark and {said} in its table"
+            yield f"Spark reads column {column.name.lower()} as {column.type}, but the table declares {said}"
 
 
 def _declared_types(revision: Revision) -> dict[str, str]:

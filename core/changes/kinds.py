@@ -79,10 +79,10 @@ ACTION_BY_ROW = {
 
 
 NOTE_BY_ROW = {
-    "6d": "windows that the old watermark closed stay closed: to be acknowledged",
-    "7a": "the positions of the kept sources cannot be carried into a new checkpoint yet",
-    "7b": "Spark could go on only if offsets had been kept by source name from the first start",
-    "12": "it stops on the old pool, and is proved stopped, before it starts on the new one",
-    "13": "an older Spark may not read the checkpoint again: back it up before",
+    "6d": "windows already closed by the old watermark stay closed; this must be acknowledged",
+    "7a": "offsets of the remaining sources cannot be carried over to a new checkpoint yet",
+    "7b": "Spark can resume only if offsets were tracked by source name from the first start",
+    "12": "it is stopped on the old pool, and verified to be stopped, before it starts on the new one",
+    "13": "an older Spark version may not be able to read the checkpoint: back it up first",
 }
 """What to know of a row besides the edit, above all why it is a rebuild where planning.md §3 has more to offer."""

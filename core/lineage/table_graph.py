@@ -128,7 +128,7 @@ def _shortest_cycle(knot: Any, first: TableName) -> tuple[TableName, ...]:
             if child not in came_from:
                 came_from[child] = table
                 waiting.append(child)
-    raise AssertionError(f"{first} is in a knot without a cycle")
+    raise AssertionError(f"{first} is in a strongly connected component without a cycle")
 
 
 def _generations(

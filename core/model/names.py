@@ -18,7 +18,7 @@ def parse_table_name(text: str) -> TableName:
     if not _TABLE.match(name) or ("__v" in name and _VERSIONED.match(name)):
         raise BadName(
             f"{text!r} is not a table name",
-            remedy="use letters, digits and underscores, at most 120, not ending in __v and a number",
+            remedy="use at most 120 letters, digits and underscores; it must not end in __v and a number",
         )
     return TableName(name)
 

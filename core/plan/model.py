@@ -10,7 +10,7 @@ from core.plan.request import PlanRequest
 from core.project.revision import RevisionTexts
 
 PLAN_FORMAT = "headgate.plan/1"
-PLANNER_VERSION = "3"
+PLANNER_VERSION = "4"
 """Version of the planner; an agent refuses plans of another one."""
 
 

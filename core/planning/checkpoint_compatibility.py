@@ -17,21 +17,21 @@ from core.sql.statement import Operator, ParsedStatement
 
 _BY_REASON = {
     Reason.ASKED: "a rebuild was asked for",
-    Reason.UNPROVEN: "what changed is not known",
+    Reason.UNPROVEN: "what changed is unknown",
     Reason.CHECKPOINT_LOST: str(Reason.CHECKPOINT_LOST),
-    Reason.PARENT_REBUILT: "its positions mean nothing in a parent that is re-created",
-    Reason.READS_OLD_VERSION: "its positions mean nothing in another version of a parent",
-    Reason.PARENT_REWRITTEN: "its state would count rows twice that a parent writes again",
+    Reason.PARENT_REBUILT: "its offsets are meaningless in an upstream table that is re-created",
+    Reason.READS_OLD_VERSION: "its offsets are meaningless in another version of an upstream table",
+    Reason.PARENT_REWRITTEN: "its state would double-count rows that an upstream table writes again",
     Reason.WITH_ITS_SET: "its statement set is rebuilt with it",
 }
 _BY_ROW: Mapping[str, str] = {
-    "4": "it gets columns as well, and one restart does not do both",
+    "4": "columns are added as well, and one restart cannot do both",
     "5": "the old table cannot hold its columns",
-    "7a": "Spark refuses a checkpoint of other sources",
-    "7b": "its offsets were not kept by source name from the first start",
-    "7c": "its positions would be taken for those of another source",
-    "8": "its table is written in another way",
-    "9": "its table is written in another way",
+    "7a": "Spark rejects a checkpoint written for other sources",
+    "7b": "its offsets were not tracked by source name from the first start",
+    "7c": "its offsets would be applied to another source",
+    "8": "its table is written differently",
+    "9": "its table is written differently",
 }
 _LENGTH = re.compile(r"(?<!_)\bwindow\(([^,]+), '[^']+'\)")
 _HARMLESS = ("filter ", "HAVING ", "GROUP BY key changed: window(")
@@ -46,7 +46,7 @@ def why_not_in_place(situation: PlanningContext, table: TableName, decision: Tab
         return str(Reason.CHECKPOINT_LOST)
     pair = situation.pair(table)
     return (
-        why_state_not_taken(*pair) if pair is not None and decision.change.classified else "what changed is not known"
+        why_state_not_taken(*pair) if pair is not None and decision.change.classified else "what changed is unknown"
     )
 
 
@@ -58,15 +58,15 @@ def why_state_not_taken(old: Revision, new: Revision) -> str:
     if wrong:
         return wrong[0]
     if old.parsed is None or new.parsed is None:
-        return "a statement was added or taken away"
+        return "a statement was added or removed"
     if not found & {"6a", "6b"}:
         return ""
     if not same_state_schema(old.parsed, new.parsed):
-        return "its state has other operators, keys or values, which Spark refuses or takes for the old ones"
+        return "its state has different operators, keys or values, which Spark rejects or misreads as the old ones"
     return (
         ""
         if named or _only_filters(old.parsed.pre, new.parsed.pre)
-        else "Spark may refuse what would come into its state"
+        else "Spark may reject what would enter its state"
     )
 
 

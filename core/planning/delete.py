@@ -30,15 +30,15 @@ def decide_delete(situation: PlanningContext, scope: PlanScope) -> DeleteDecisio
         if situation.is_external(table):
             if table in named:
                 found.refusals.append(
-                    PlanRefusal(table, f"{table} is external: it is not ours to delete", "leave it out")
+                    PlanRefusal(table, f"{table} is external: Headgate does not delete it", "leave it out")
                 )
             else:
-                found.warnings.append(PlanWarning(table, "is external and stays"))
+                found.warnings.append(PlanWarning(table, "is external and is not deleted"))
         elif situation.is_deployed(table):
             found.tables.add(table)
         elif table in named:
             found.refusals.append(
-                PlanRefusal(table, f"{table} is not deployed: there is nothing to delete", "leave it out")
+                PlanRefusal(table, f"{table} is not deployed; there is nothing to delete", "leave it out")
             )
     _take_readers(situation, scope, found)
     sets = _statement_sets(situation)
@@ -118,7 +118,7 @@ def _refuse_under_readers(situation: PlanningContext, table: TableName, found: D
             )
         )
     for reader in resting:
-        words = f"is {situation.seen(reader).state} and reads {table}: it could not go on from its checkpoint"
+        words = f"is {situation.seen(reader).state} and reads {table}: it could not resume from its checkpoint"
         found.warnings.append(PlanWarning(reader, words))
 
 
@@ -143,7 +143,11 @@ def _warn_of_ways_back(situation: PlanningContext, table: TableName, found: Dele
     never_served = {spare.version for spare in seen.spare}
     kept = [f"v{version}" for version in seen.kept if version not in never_served]
     if kept:
-        goes = "is kept to swap back to, and goes" if len(kept) == 1 else "are kept to swap back to, and go"
+        goes = (
+            "is kept for swapping back, and is deleted"
+            if len(kept) == 1
+            else ("are kept for swapping back, and are deleted")
+        )
         found.warnings.append(PlanWarning(table, f"{', '.join(kept)} {goes} with it"))
 
 

@@ -45,7 +45,7 @@ class StepBuilder:
         match node.action:
             case Action.START if not node.texts.dml:
                 self._ready[node.table, 0] = self.add(
-                    StepKind.REGISTER, node.table, 0, (), why="the catalog does not know it", undo="none needed"
+                    StepKind.REGISTER, node.table, 0, (), why="it is not in the catalog", undo="none needed"
                 )
             case Action.START:
                 self._first(node)
@@ -103,8 +103,8 @@ class StepBuilder:
             table,
             version,
             (*self._stopped.get(table, ()), *started, *((swap,) if swap else ())),
-            why=f"{physical_name(table, version)} never served, and nothing reads it",
-            undo="move the files back until they are purged",
+            why=f"{physical_name(table, version)} is an orphan version, and nothing reads it",
+            undo="move the files back before they are purged",
         )
 
     def delete(
@@ -134,8 +134,8 @@ class StepBuilder:
                 node.table,
                 node.from_version,
                 stops[node.table],
-                why="batch readers must not meet a table that is going",
-                undo="create the pointer again",
+                why="batch readers must not find a table that is being deleted",
+                undo="re-create the pointer",
             )
             for node in nodes
         }
@@ -146,8 +146,8 @@ class StepBuilder:
                     node.table,
                     version,
                     (pointers[node.table], *stops[node.table]),
-                    why=f"{physical_name(node.table, version)} and its checkpoint are set aside",
-                    undo="move the files back until they are purged",
+                    why=f"{physical_name(node.table, version)} and its checkpoint are in the trash",
+                    undo="move the files back before they are purged",
                 )
 
     def _needs(self, node: PlanNode) -> tuple[int, ...]:
@@ -188,21 +188,21 @@ class StepBuilder:
 
     def _rewrite(self, node: PlanNode) -> None:
         """Begin again in the same table: each row is upserted by its key."""
-        stop = self._stop_before(node, "it begins again in the same table")
+        stop = self._stop_before(node, "it starts over in the same table")
         self._ready[node.table, node.version] = self.add(
             StepKind.START,
             node.table,
             node.version,
             (stop, *self._needs(node)),
-            why="a new checkpoint: every row is upserted again by its key",
-            undo="none: rows that were written over stay so",
+            why="with a new checkpoint, every row is upserted again by its key",
+            undo="none: overwritten rows cannot be restored",
         )
 
     def _chain(self, node: PlanNode) -> None:
         """Go on in a new version where the old one ends; the pointer serves both."""
         ended = physical_name(node.table, node.from_version)
-        create = self._create(node, why=f"takes what comes after {ended}", undo="delete the new version")
-        stop = self._stop_before(node, "the new version begins where it ends")
+        create = self._create(node, why=f"reads what follows {ended}", undo="delete the new version")
+        stop = self._stop_before(node, "the new version starts where it ends")
         start = self._start(node, create, stop)
         self._catch_up(node, (start,))
 
@@ -227,7 +227,7 @@ class StepBuilder:
                 node.table,
                 node.version,
                 before,
-                why=f"{physical_name(node.table, node.version)} is there already",
+                why=f"{physical_name(node.table, node.version)} already exists",
                 undo=f"stop {query_name(node.table, node.version)}",
             )
             self._ready[node.table, node.version] = resume
@@ -259,7 +259,7 @@ class StepBuilder:
                 node.version,
                 (),
                 why="the added columns",
-                undo="none: an added column stays",
+                undo="none: an added column cannot be removed",
             )
             before = (*before, alter)
         if not node.texts.dml:
@@ -271,7 +271,7 @@ class StepBuilder:
             node.version,
             before,
             why=node.reason,
-            undo="plan the old text again: it restarts on the same checkpoint",
+            undo="plan the old text again; it restarts on the same checkpoint",
         )
         self._ready[node.table, node.version] = self._restarted[node.table] = restart
         if node.row == "4" or needs_pointer:

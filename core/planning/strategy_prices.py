@@ -31,10 +31,10 @@ _UNKNOWN = TableStatistics()
 
 _UNDO: Mapping[str, tuple[str, str | None]] = {
     Strategy.FIRST: ("stop it", None),
-    Strategy.IN_PLACE: ("plan the old text: it restarts on the same checkpoint", "any time"),
-    Strategy.SEAM: ("plan the old parent again", "the old version of the parent is deleted"),
-    Strategy.KEYED: ("none: rows that were written over stay so", None),
-    Strategy.CHAIN: ("swap back: what the new version took since is read again", "the old version is deleted"),
+    Strategy.IN_PLACE: ("plan the old text; it restarts on the same checkpoint", "any time"),
+    Strategy.SEAM: ("plan the old upstream version again", "the old upstream version is deleted"),
+    Strategy.KEYED: ("none: overwritten rows cannot be restored", None),
+    Strategy.CHAIN: ("swap back; rows read by the new version since then are read again", "the old version is deleted"),
 }
 _SWAP_BACK = ("swap back to the old version", "the old version is deleted")
 _CUT = ("table data from before",)
@@ -138,7 +138,7 @@ class StrategyPrices:
         if begins:
             undo, until = _UNDO[Strategy.FIRST]
         elif strategy == Strategy.IN_PLACE and of.decision.change.row == "4":
-            undo = f"{undo}; an added column stays"
+            undo = f"{undo}; an added column cannot be removed"
         return StrategyOffer(
             str(strategy),
             replay_rows=rows,
@@ -197,7 +197,7 @@ class StrategyPrices:
             return "ok" if gone == 0 else "unknown"
         known = [each for each in earliest if each is not None]
         since = f", earliest {_day(max(known))}" if known else ""
-        return f"short: {counted(gone, 'file')} that it has read {'is' if gone == 1 else 'are'} gone{since}"
+        return f"short: {counted(gone, 'file')} that it has read no longer {'exists' if gone == 1 else 'exist'}{since}"
 
     def _is_new(self, parent: TableName) -> bool:
         known = self._decisions.get(parent)

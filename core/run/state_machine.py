@@ -88,7 +88,9 @@ def recover_run(run: Run) -> Run:
     """Return a run as a new agent finds it: a step that was begun without evidence is begun again, after its probe."""
     for progress in run.steps:
         if progress.state in (StepState.RUNNING, StepState.GATE):
-            run = run.put(StepProgress(progress.step, StepState.WAITS, progress.tries, "resumed after the agent ended"))
+            run = run.put(
+                StepProgress(progress.step, StepState.WAITS, progress.tries, "resumed after the agent stopped")
+            )
     return run
 
 
@@ -177,7 +179,7 @@ def _block(run: Run) -> Run:
     for progress in run.steps:
         cause = next((n for n in progress.step.after if n in bad), None)
         if cause is not None and progress.state is StepState.WAITS:
-            blocked = progress.become(StepState.BLOCKED, f"needs step {cause}, which is {bad[cause].state}")
+            blocked = progress.become(StepState.BLOCKED, f"depends on step {cause}, which is {bad[cause].state}")
             bad[progress.step.n] = blocked
             run = run.put(blocked)
     return run

@@ -160,7 +160,7 @@ class ColumnResolver:
             item = self._resolve(parts, place)
             names = [name for name, _ in _struct(item)] if item is not None else []
             if item is not None and not names:
-                missing = "it is no struct with known fields"
+                missing = "it is not a struct with known fields"
             found = [("", inner) for name in names if item is not None and (inner := field_of(item, [name]))]
         if missing:
             self.miss(".".join([*self._written(parts, place), "*"]), missing, within, first_offset_or_zero(star))

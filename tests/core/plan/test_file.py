@@ -64,7 +64,7 @@ def plan_json(**parts: object) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("text", "kind", "says"),
     [
-        ("[]", UsageError, "f is not a plan file of format"),
+        ("[]", UsageError, "f is not a plan file in format"),
         ('{"format": "headgate.plan/1"}', UsageError, "of format headgate.plan-file/1: headgate.plan/1"),
         (resealed(format="headgate.plan-file/2"), UsageError, "headgate.plan-file/2"),
         (resealed(plan=plan_json(planner="2")), Refused, "f was planned by 2, this program is"),

@@ -207,8 +207,8 @@ SENTENCES = {
     "its checkpoint is another": "a: checkpoint_id was a-1, is other",
     "a child is stopped": "b: wanted was running, is stopped",
     "a child's text is another": "b: revision was same, is other",
-    "what is left behind moves away": "a: its readers were b v1, c v1, are b v1, c v7",
-    "a reader comes": "a: its readers were b v1, c v1, are b v1, c v1, e v1",
+    "what is left behind moves away": "a: its readers were b v1, c v1, now b v1, c v7",
+    "a reader comes": "a: its readers were b v1, c v1, now b v1, c v1, e v1",
     "its parent goes": "src: state was running, is absent",
 }
 

@@ -97,13 +97,13 @@ def test_a_reader_that_names_the_new_column_restarts_after_its_parent_with_its_o
         "alter a@1", "restart a@1 < 1", "swap a < 2", "alter b@1", "restart b@1 < 2,4", "swap b < 5",
     ]  # fmt: skip
     assert found.nodes[-1].because_of == ("a",)
-    assert found.nodes[-1].evidence[-1] == "reads a.k, which is added, at dml.b.sql:1"
+    assert found.nodes[-1].evidence[-1] == "reads the added column a.k at dml.b.sql:1"
 
 
 def test_a_foreign_reader_of_the_new_column_is_told_and_left_alone() -> None:
     found = planned(declared(GROWN, STAR, product="q"), a=A, b=STAR)
     assert "b" not in actions(found)
-    assert found.warnings[0].summary == "selects * and would write the new column of a at its next restart"
+    assert found.warnings[0].summary == "selects * and will write the new column of a after its next restart"
 
 
 def test_a_reader_at_rest_is_not_started_for_a_column() -> None:

@@ -220,7 +220,7 @@ def test_a_table_with_a_reader_out_of_reach_is_not_chained() -> None:
     world[T("crm")] = deployed(made.tables[T("crm")])
     assert "chain" not in offered(planned(made, "c", world=world), "c")
     assert words(planned(made, "c", choose="c=chain", world=world)) == [
-        "chain is not for c: crm would be left behind on a version that ends. "
+        "chain is not for c: crm would be left behind on a version that receives no more rows. "
         "it may be earliest, partial, seeded, carry-over"
     ]
 

@@ -132,7 +132,7 @@ def test_an_export_of_another_environment_is_refused(
 ) -> None:
     assert exit_codes.run_command_line(["export", "observed", "-o", "out.yml"]) == 0
     assert exit_codes.run_command_line(["plan", "--all", "--env", "prod", "--observed", "out.yml"]) == 2
-    assert "it was observed in dev, and the plan is for prod" in capsys.readouterr().err
+    assert "it was observed in dev, but the plan is for prod" in capsys.readouterr().err
 
 
 def test_a_token_of_a_pool_is_in_no_export(

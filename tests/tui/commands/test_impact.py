@@ -125,7 +125,11 @@ def test_a_wide_terminal_has_the_why_on_the_line(
         ("aa", "aa is not declared in this project", "did you mean a?"),
         ("a.kid", "a has no column kid", "did you mean kind?"),
         ("a --children q", "there is no product q", "products: p"),
-        ("a --children all,p", "--children all stands alone", "give one word, or products only"),
+        (
+            "a --children all,p",
+            "--children all cannot be combined with other values",
+            "give that word alone, or only product names",
+        ),
     ],
 )
 def test_a_mistake_is_a_wrong_command(

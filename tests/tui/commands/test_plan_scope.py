@@ -172,14 +172,14 @@ def test_a_folder_that_is_none_of_the_project_is_a_bad_command(
         (["--layer", "view"], "there is no table of layer view"),
         (["--product", ""], "--product is empty"),
         (["a", "--children", "slaes"], "there is no product slaes"),
-        (["a", "--children", "none,p"], "--children none stands alone"),
+        (["a", "--children", "none,p"], "--children none cannot be combined with other values"),
         (["a", "--from", "erliest"], "did you mean earliest?"),
         (["a", "--strategy", "a=seem"], "did you mean seam?"),
-        (["a", "--strategy", "b"], "'b' is no choice of a strategy"),
+        (["a", "--strategy", "b"], "'b' is not a valid --strategy"),
         (["a", "--strategy", "zz=seam"], "there is no table zz"),
         (["a", "--rebuild", "--keep-table"], "a rebuild makes a new table"),
-        (["--pipeline", "b"], "only a delete takes a pipeline"),
-        (["delete", "a", "--rebuild"], "--rebuild says nothing about a delete"),
+        (["--pipeline", "b"], "--pipeline is only for a delete"),
+        (["delete", "a", "--rebuild"], "--rebuild does not apply to a delete"),
         (["delete"], "nothing is asked for"),
         (["--exclude", "a"], "nothing is asked for"),
     ],
@@ -280,7 +280,7 @@ def test_a_table_that_is_gone_is_told_with_how_to_delete_it(
     found = written(["plan", "--changed-since", "main", "--observed", str(observed)], capsys)
     assert found["request"]["gone"] == ["b"] and found["steps"] == []
     assert found["warnings"] == [
-        {"table": "b", "summary": "was declared at main and is no longer: to delete it, headgate plan delete b"}
+        {"table": "b", "summary": "was declared at main and no longer is: to delete it, headgate plan delete b"}
     ]
 
 
@@ -434,9 +434,9 @@ def test_a_changed_pool_or_policy_is_told_since_no_plan_carries_it(
     edit(cloned / "headgate.yml", "  dev:\n", f"  dev:\n{rules}")
     found = written(["plan", "--changed-since", "main"], capsys)
     assert [(w["table"], w["summary"]) for w in found["warnings"]] == [
-        ("headgate.yml", "the policy of dev changed since main: freeze: this plan does not carry it: record it "
+        ("headgate.yml", "the policy of dev changed since main: freeze: not part of this plan: record it "
                          "(headgate policy apply)"),
-        ("headgate.yml", "the pool of dev changed since main: conf.spark.x.token: this plan does not carry it: "
+        ("headgate.yml", "the pool of dev changed since main: conf.spark.x.token: not part of this plan: "
                          "restart the agent (headgate down, headgate up)"),
     ]  # fmt: skip
     assert "hidden" not in json.dumps(found)

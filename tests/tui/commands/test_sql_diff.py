@@ -112,7 +112,7 @@ def test_a_fingerprint_of_what_lies_beside_is_there(here: Path, capsys: pytest.C
             "5",
             "rebuild",
             [
-                "column v: string is written, and what the table has is not known",
+                "column v: string is written, and the type of the table's column is unknown",
                 "column v: v → CAST(v AS STRING)",
             ],
         ),

@@ -145,7 +145,7 @@ def test_an_agent_does_not_begin_on_a_wrong_policy(tmp_path: Path) -> None:
         env={"HEADGATE_HOME": str(tmp_path / "home")}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 2 and done.stderr.count("\n") == 1
-    assert "environments.prod.policy.freeze: 'Fryday' is no day of the week; days: Mon, Tue" in done.stderr
+    assert "environments.prod.policy.freeze: 'Fryday' is not a day of the week; days: Mon, Tue" in done.stderr
 
 
 def test_an_open_environment_takes_a_policy_at_once(agent: Callable[[], CommandHandler], prod: AgentContext) -> None:

@@ -181,7 +181,7 @@ INSIDE: dict[str, tuple[Callable[[Desk], None], str]] = {
     "a child is stopped": (lambda desk: move(desk, "b", wanted="stopped"), "b: wanted was running, is stopped"),
     "a reader comes": (
         lambda desk: desk.world.ledger.put_deployment(replace(desk.world.ledger.versions(T("b"))[0], table=T("z"))),
-        "a: its readers were b v1, c v1, are b v1, c v1, z v1",
+        "a: its readers were b v1, c v1, now b v1, c v1, z v1",
     ),
 }  # fmt: skip
 

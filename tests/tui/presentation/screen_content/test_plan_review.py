@@ -23,7 +23,7 @@ from tui.screens.backend_protocol import PlanView
     [
         (True, "confirmed by Spark"),
         (None, "not confirmed by Spark"),
-        (False, "Spark reads it otherwise, so it is treated as the worst"),
+        (False, "Spark analyzes it differently, so it is treated as the most severe change"),
     ],
 )
 def test_review_says_what_spark_makes_of_a_statement(confirmed: bool | None, words: str) -> None:
@@ -99,7 +99,7 @@ def test_review_shows_what_may_be_chosen_for_the_row_and_what_is_not_carried_out
     told = " ".join(plain(line).strip() for line in why(seen, 80, ASCII, full=True))
     assert "OFFER earliest (chosen): replays 81 M rows; ETA 14 m" in told
     assert "OFFER carry_over (not yet): replays ? rows" in told
-    assert "less severe than the default: it needs an approval" in told
+    assert "less severe than the default; needs an approval" in told
 
 
 class Guarded(FakeOperations):
