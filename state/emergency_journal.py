@@ -65,7 +65,7 @@ class EmergencyJournal:
             size = os.fstat(descriptor).st_size
             try:
                 if os.write(descriptor, line) != len(line):
-                    raise OSError("the disk took a part of the line")
+                    raise OSError("only part of the line could be written to disk")
                 os.fsync(descriptor)
             except OSError:
                 os.ftruncate(descriptor, size)

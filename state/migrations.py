@@ -174,5 +174,5 @@ def _statements(script: str) -> list[str]:
         if sqlite3.complete_statement(pending):
             found.append(pending.strip())
             pending = ""
-    assert not pending.strip(), f"a migration ends inside a statement: {pending!r}"
+    assert not pending.strip(), f"a migration ends in the middle of a statement: {pending!r}"
     return found

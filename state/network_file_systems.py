@@ -20,7 +20,7 @@ def refuse_network(path: Path) -> None:
     kind = file_system(path.resolve(), lines)
     if is_network(kind):
         raise LedgerUnavailable(
-            f"{path} lies on a network file system ({kind}), where SQLite's locks do not hold",
+            f"{path} is on a network file system ({kind}), where SQLite locking is unreliable",
             remedy="set HEADGATE_HOME to a folder on a local disk",
         )
 

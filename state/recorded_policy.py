@@ -48,7 +48,7 @@ class PolicyWrites(PolicyReads, LedgerWrites):
         with self._transaction() as connection:
             waiting = self.policy_that_waits()
             if waiting is None or waiting.digest != digest:
-                raise Refused(f"no policy {digest} waits for an approval", remedy="headgate policy show")
+                raise Refused(f"no policy {digest} is waiting for approval", remedy="headgate policy show")
             row = replace(waiting, status=IN_FORCE, approver=approver, in_force_at=at)
             connection.execute("UPDATE policy SET status = ? WHERE status = ?", (REPLACED, IN_FORCE))
             connection.execute(

@@ -187,11 +187,11 @@ def not_keyed(situation: PlanningContext, table: Table, decision: TableDecision)
     if old is None or (old.settings.mode, old.settings.key) != ("upsert", table.settings.key):
         return "its primary key changes"
     if COMPATIBLE not in table.settings.tags or _rows(situation, table.name) & {"5", "8"}:
-        return f"its yml does not declare {COMPATIBLE}"
+        return f"its tags do not include {COMPATIBLE}"
     for reader in situation.readers(table.name):
         declared = situation.declared(reader)
         if declared is None or TOLERANT not in declared.settings.tags:
-            return f"the yml of {reader} does not declare {TOLERANT}, and rows would be repeated in any order"
+            return f"the tags of {reader} do not include {TOLERANT}, and it would get rows again in any order"
     return "" if decision.reason not in _MOVED else "an upstream table is re-created"
 
 

@@ -45,9 +45,7 @@ def why_not_in_place(situation: PlanningContext, table: TableName, decision: Tab
     if not situation.seen(table).checkpoint_ok:
         return str(Reason.CHECKPOINT_LOST)
     pair = situation.pair(table)
-    return (
-        why_state_not_taken(*pair) if pair is not None and decision.change.classified else "what changed is unknown"
-    )
+    return why_state_not_taken(*pair) if pair is not None and decision.change.classified else "what changed is unknown"
 
 
 def why_state_not_taken(old: Revision, new: Revision) -> str:
@@ -64,9 +62,7 @@ def why_state_not_taken(old: Revision, new: Revision) -> str:
     if not same_state_schema(old.parsed, new.parsed):
         return "its state has different operators, keys or values, which Spark rejects or misreads as the old ones"
     return (
-        ""
-        if named or _only_filters(old.parsed.pre, new.parsed.pre)
-        else "Spark may reject what would enter its state"
+        "" if named or _only_filters(old.parsed.pre, new.parsed.pre) else "Spark may reject what would enter its state"
     )
 
 

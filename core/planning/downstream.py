@@ -144,9 +144,7 @@ def _take_set(walk: DeployWalk, table: TableName) -> list[TableName]:
         if known is not None and known.action in (Action.REBUILD, Action.START):
             continue
         if other in walk.scope.excluded:
-            walk.found.refuse(
-                other, f"{other} belongs to one statement set with {table}", f"exclude both or neither"
-            )
+            walk.found.refuse(other, f"{other} belongs to one statement set with {table}", "exclude both or neither")
             continue
         walk.found.put(other, _with_set(walk, other, known))
         walk.found.blame(other, table, f"one statement set with {table}")

@@ -108,9 +108,7 @@ def _rates(case: GuardInput) -> Guard:
     rebuilt = sorted(node.table for node in limited if node.action is Action.REBUILD)
     if rebuilt:
         words = f"{', '.join(rebuilt)}: with a rate limit below a watermark, a replay drops historical rows"
-        return Guard(
-            "rates", DENY, words, "remove the limit from its SQL, rebuild, and restore it with a later plan"
-        )
+        return Guard("rates", DENY, words, "remove the limit from its SQL, rebuild, and restore it with a later plan")
     if limited:
         names = ", ".join(sorted(node.table for node in limited))
         words = f"{names}: if its backlog is large, its rate limit below a watermark drops rows"

@@ -138,9 +138,7 @@ def _disk(case: GuardInput) -> Guard:
     needed, unknown = _sum(case.rebuilt, _disk_bytes)
     factor, free = case.policy.disk_factor or DISK_FACTOR, case.room.disk_free
     words = f"{counted(len(case.rebuilt), 'table')} stored twice; "
-    words += (
-        _known(short_size(needed), needed, unknown) if needed or not unknown else "size unknown"
-    )
+    words += _known(short_size(needed), needed, unknown) if needed or not unknown else "size unknown"
     if needed:
         words += f"; {short_size(free)} free" if free is not None else "; free disk space is unknown"
     return _bounded(

@@ -90,7 +90,7 @@ def resolve_scope(request: PlanRequest, situation: PlanningContext) -> PlanScope
         PlanRefusal(
             name,
             f"{name} belongs to one statement set with {came_with[name]}",
-            f"exclude both or neither",
+            "exclude both or neither",
         )
         for name in sorted(came_with)
         if name in excluded

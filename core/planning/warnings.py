@@ -35,9 +35,7 @@ def add_warnings(walk: DeployWalk, table: TableName) -> None:
     if decision.action is Action.RESTART and decision.change.row == "6d":
         found.warn(table, "keeps windows that its old watermark closed, and drops rows that arrive for them")
     if decision.lowered:
-        found.warn(
-            table, "keeps the rows and state produced by the old text, and adds those of the new text to them"
-        )
+        found.warn(table, "keeps the rows and state produced by the old text, and adds those of the new text to them")
     declared = walk.situation.declared(table)
     stateful = declared is not None and declared.facts is not None and declared.facts.stateful
     if decision.action is Action.RESTART and decision.change.row == "14" and stateful:

@@ -102,7 +102,7 @@ def _lock(path: str) -> IO[str]:
         holder = file.read().strip() or "unknown"
         file.close()
         raise Refused(
-            f"another agent (pid {holder}) serves this environment", remedy="headgate down ends it"
+            f"another agent (pid {holder}) serves this environment", remedy="headgate down stops it"
         ) from error
     file.truncate(0)
     file.write(str(os.getpid()))

@@ -138,7 +138,7 @@ def _every_table_streams(yml: str) -> bool:
 
 
 def _invalid(table: TableName, problems: tuple[Problem, ...]) -> InvalidProject:
-    first = problems[0].summary if problems else "no statement writes it"
+    first = problems[0].summary if problems else "it has no statement"
     return InvalidProject(
         f"{table} cannot be compiled: {first}",
         remedy="correct the file and plan again",

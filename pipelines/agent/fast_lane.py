@@ -107,7 +107,7 @@ class FastLane:
         for table in tables:
             versions = sorted((d for d in deployments if d.table == table), key=lambda d: (not d.active, -d.version))
             if not versions or versions[0].external:
-                why = "is an external table: nothing of ours runs for it" if versions else "is not deployed"
+                why = "is an external table: Headgate runs no statement for it" if versions else "is not deployed"
                 raise UsageError(f"{table} {why}", remedy="headgate ls shows what is deployed")
             found.append(versions[0])
         depth = _depths(deployments)
@@ -120,7 +120,9 @@ class FastLane:
         try:
             call_deadlines.call(LEDGER_S, lambda: write(table, version, wanted=wanted, state=State.STOPPING))
         except (LedgerUnavailable, PoolUnreachable) as error:
-            log.warning("the ledger did not take a stop in time, it goes to the emergency journal: %s", error.summary)
+            log.warning(
+                "the ledger did not record a stop in time; it is written to the emergency journal: %s", error.summary
+            )
             entry = {"at": self._world.clock(), "act": "stop", "table": table, "version": version}
             return self._emergency.append(entry)
         return True
@@ -147,7 +149,7 @@ class FastLane:
             if deployment.state != State.STOPPED:
                 call_deadlines.call(LEDGER_S, lambda: self._tell(deployment, State.STOPPED, f"stopped by {by}"))
         except (LedgerUnavailable, PoolUnreachable):
-            log.warning("%s is stopped; the ledger learns it later", name)
+            log.warning("%s is stopped; the ledger will be updated later", name)
         said = "stopped" if recorded else f"stopped{NOT_RECORDED}"
         return ActOutcome(deployment.table, deployment.version, said, calls[0] if calls else None, took)
 
@@ -161,7 +163,7 @@ class FastLane:
         ]
         if gone:
             raise Refused(
-                f"{deployment.table} reads {', '.join(gone)}, which is not there",
+                f"{deployment.table} reads {', '.join(gone)}, which does not exist",
                 remedy=f"headgate plan {deployment.table} --rebuild",
             )
 

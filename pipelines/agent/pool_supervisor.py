@@ -77,7 +77,7 @@ class PoolSupervisor:
             if not lost:
                 log.warning("the pool %s died", self._pool.name)
                 self._drop(None)
-                self._say("down", "its process is gone; it is started again")
+                self._say("down", "its process ended; it is being restarted")
             self._bring_up()
 
     @property
@@ -119,7 +119,7 @@ class PoolSupervisor:
             session.attach()
         except SessionLost as error:
             # Its id is refused for ever (spark.md §1).
-            log.warning("session %s is lost, a new one is opened: %s", session_id, error.summary)
+            log.warning("session %s was lost; opening a new one: %s", session_id, error.summary)
             fresh = True
             session = self._session(str(uuid.uuid4()))
             session.attach()
@@ -134,7 +134,9 @@ class PoolSupervisor:
 
     def _warn_of_idle_limit(self, limit_s: float) -> None:
         """A session that is idle for so long is closed with all its queries (spark.md §1); our rounds keep it alive."""
-        summary = f"the pool ends sessions that are idle for {limit_s / 60:.0f} min, with every statement in them"
+        summary = (
+            f"the pool closes sessions that are idle for {limit_s / 60:.0f} min, and stops every statement in them"
+        )
         remedy = "set spark.connect.session.manager.defaultSessionTimeout=-1 on the server"
         event = EventRow(0, time.time(), "", 0, "pool", summary, remedy, fingerprint="idle limit")
         self._ledger.add_event(event)

@@ -90,7 +90,7 @@ def read_generator_state(folder: DemoDataFolder) -> GeneratorState | None:
     try:
         return generator_state_from_json(json.loads(folder.book.read_text()))
     except (ValueError, TypeError, KeyError) as error:
-        raise UsageError(f"{folder.book} cannot be read", remedy="take it away together with landing/") from error
+        raise UsageError(f"{folder.book} cannot be read", remedy="remove it together with landing/") from error
 
 
 def read_object(path: Path) -> dict[str, Any] | None:
@@ -109,7 +109,7 @@ def exclusive_lock(folder: DemoDataFolder) -> Iterator[None]:
         if not _taken_within(lock, _PATIENCE_S):
             lock.seek(0)
             raise Refused(
-                f"process {lock.read().strip() or 'unknown'} lands events in {folder.path} already",
+                f"process {lock.read().strip() or 'unknown'} is already writing events to {folder.path}",
                 remedy="stop it first, or give another folder",
             )
         lock.truncate(0)

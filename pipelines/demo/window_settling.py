@@ -61,7 +61,7 @@ def stop_feeds(folder: DemoDataFolder, *, pause: Callable[[float], None] = time.
         if waited == 0.0:
             os.kill(pid, signal.SIGTERM)
         if waited >= STOP_S_MAX:
-            raise TryAgain(f"the generator, process {pid}, does not end", remedy=f"end it with kill -9 {pid}")
+            raise TryAgain(f"the generator (process {pid}) does not stop", remedy=f"kill it: kill -9 {pid}")
         pause(0.1)
         waited += 0.1
     return waited > 0.0

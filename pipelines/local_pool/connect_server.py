@@ -158,7 +158,7 @@ class LocalPool:
         while True:
             left = ends_at - time.monotonic()
             if not self.alive():
-                raise PoolUnreachable(f"the local pool ended while it started: {self.last_words()}", remedy=self._see())
+                raise PoolUnreachable(f"the local pool exited during startup: {self.last_words()}", remedy=self._see())
             if left <= 0:
                 raise PoolUnreachable(f"the local pool did not answer within {seconds:.0f} s", remedy=self._see())
             if _listens(url):

@@ -44,7 +44,8 @@ class SparkTables:
             return
         if about.get("Type", "").upper() != "EXTERNAL":
             raise EngineRefused(
-                f"{name} is a {about.get('Type', 'table')} of the pool, not ours: dropping it would delete files",
+                f"{name} is a {about.get('Type', 'table')} of the pool that Headgate did not create; "
+                "dropping it would delete its files",
                 error_class="HEADGATE_NOT_EXTERNAL",
             )
         self._run(f"DROP TABLE IF EXISTS {_quoted(name)}")
@@ -92,7 +93,7 @@ class SparkTables:
             return session.call(seconds, self._read, session, sql, limit)
         except MissedDeadline as error:
             summary = f"the query did not end within {seconds:.3g} s"
-            raise TryAgain(summary, remedy="ask for less, or look when the pool is less busy") from error
+            raise TryAgain(summary, remedy="request fewer rows, or try again when the pool is less busy") from error
 
     def _read(self, session: Session, sql: str, limit: int) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
         words = {word.lower() for word in _WORD.findall(sql)}

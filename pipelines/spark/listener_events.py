@@ -105,7 +105,7 @@ class ListenerEvents:
                         self._take(event)
         except Exception as error:
             # The edge of this thread: whoever asks next sees that it is dead and listens anew.
-            log.info("the listener ended: %s", str(error).splitlines()[0] if str(error) else type(error).__name__)
+            log.info("the listener stopped: %s", str(error).splitlines()[0] if str(error) else type(error).__name__)
         finally:
             listening.clear()
 

@@ -69,7 +69,7 @@ class SparkQueries:
             while (query := self._find(name)) is not None:
                 self._end(query, calling)
                 if time.monotonic() > ends_at:
-                    raise PoolUnreachable(f"{name} was told to stop and is still there", remedy="stop it again")
+                    raise PoolUnreachable(f"{name} was asked to stop but is still running", remedy="stop it again")
 
     def active(self) -> tuple[ReportedQuery, ...]:
         """List the session's queries: one call for all, and one for each that has reported nothing yet."""

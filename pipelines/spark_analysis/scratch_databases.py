@@ -136,7 +136,7 @@ class ScratchDatabases:
     def _make(self, name: TableName, text: str) -> None:
         ddl, problems = read_ddl(text, f"ddl.{name}.sql")
         if ddl is None:
-            summary = problems[0].summary if problems else "it holds no table"
+            summary = problems[0].summary if problems else "it declares no table"
             raise EngineRefused(f"the declaration of {name} cannot be read: {summary}", remedy="correct it")
         self._spark.sql(compile_ddl(text, ddl, str(name), ""))
 

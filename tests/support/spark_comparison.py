@@ -39,10 +39,10 @@ STRICTER_FOR = {
     "of two streams needs a condition on event time": "Spark takes any inequality; rows may wait for ever",
     "a watermark cannot be set on top of another": "Spark refuses it with the first batch, though not in every plan",
     "where ON of a semi join names no stream on the left": "Spark loses matches: it keeps no state for them",
-    "a part of WITH that nothing reads": "Spark drops the part before it plans; a Problem asks to correct or remove it",
-    "UNION of a stream and a batch table": "Spark calls a side a stream for a part of WITH that nothing reads",
+    "a WITH query that nothing reads": "Spark drops the part before it plans; a Problem asks to correct or remove it",
+    "UNION of a stream and a batch table": "Spark calls a side a stream for a WITH query that nothing reads",
     "more state": "Spark leaves out an aggregate that changes nothing; we count it as state",
-    "the statement reads no stream": "only a part of WITH that nothing reads streams: no row of it is written",
+    "the statement reads no stream": "only a WITH query that nothing reads streams: no row of it is written",
 }
 """Words of a Problem of ours to why it stands although Spark takes the statement."""
 

@@ -131,7 +131,7 @@ def _told() -> Iterator[None]:
     except OSError as error:
         silence_stdout()
         raise StdoutNotWritten(
-            f"stdout cannot be written: {error.strerror}", remedy="write it where there is room"
+            f"stdout cannot be written: {error.strerror}", remedy="free some space, or write to another disk"
         ) from error
 
 

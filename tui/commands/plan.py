@@ -24,7 +24,7 @@ from tui.services.plan_submission import SubmittedPlan
 if TYPE_CHECKING:
     from core.plan.rendering import PlanStanding
 
-_UNSUBMITTED = "no agent answers: the plan is computed, not submitted"
+_UNSUBMITTED = "no agent is running: the plan was computed but not submitted"
 
 _OF_A_PLAN = (
     "list", "product", "layer", "dir", "pipeline", "exclude", "all", "children", "changed_since", "rebuild",
@@ -50,7 +50,7 @@ def _refuse_options(context: CommandContext) -> None:
     given = [name for name in _OF_A_PLAN if getattr(context.args, name) not in (None, False, [])]
     if given:
         named = ", ".join(f"--{'from' if name == 'start' else name.replace('_', '-')}" for name in given)
-        raise UsageError(f"plan diff takes no {named}", remedy="headgate plan diff ID|FILE ID|FILE")
+        raise UsageError(f"plan diff does not take {named}", remedy="headgate plan diff ID|FILE ID|FILE")
 
 
 def _plan(context: CommandContext) -> int:
@@ -77,7 +77,7 @@ def _plan(context: CommandContext) -> int:
         submitted = _submit(context, found, answering=answering)
         found = submitted.plan if submitted else found
     if args.save and found.refusals:
-        voice.say(f"not saved: the plan is refused, and {args.save} is as it was")
+        voice.say(f"not saved: the plan is refused, and {args.save} was not changed")
     elif args.save:
         plan_files.save(os.path.join(context.cwd, args.save), found, declared)
         voice.say(f"saved: {args.save}")
@@ -86,7 +86,7 @@ def _plan(context: CommandContext) -> int:
     else:
         _print(context, declared.warnings, found, submitted)
         if submitted and (until := _frozen(known)):
-            voice.say(f"{environment} is {until}: nothing is applied until then")
+            voice.say(f"{environment} is {until}: no plan is applied until then")
     if found.refusals:
         return 3
     return _exit_code(found, known) if args.exit_code else 0
@@ -118,7 +118,7 @@ def _known(context: CommandContext) -> PlannerInput:
     except LedgerUnavailable as error:
         if os.path.exists(context.place.where.ledger):
             raise
-        context.voice.say(f"{error.summary}: planned as if nothing were deployed")
+        context.voice.say(f"{error.summary}: planning as if nothing were deployed")
         return PlannerInput()
 
 
@@ -131,7 +131,7 @@ def _submit(context: CommandContext, found: Plan, *, answering: bool) -> Submitt
     except (AgentUnreachable, LedgerUnavailable):
         context.voice.say(_UNSUBMITTED)
     except TryAgain as error:
-        context.voice.say(f"the plan is computed, not submitted: {error.summary}")
+        context.voice.say(f"the plan was computed but not submitted: {error.summary}")
     return None
 
 

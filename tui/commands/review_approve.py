@@ -84,7 +84,7 @@ def _list(context: CommandContext) -> int:
         when = time.strftime("%m-%d %H:%M:%S", time.localtime(row.created_at))
         voice.print([f"{row.hash[:12]}  {plan_lookup.plan_status(row, now):<8} by {row.author}  {when}{run}"])
     if not rows:
-        voice.say("no plan was submitted yet: headgate plan TABLE")
+        voice.say("no plan has been submitted yet: headgate plan TABLE")
     return 0
 
 
@@ -106,7 +106,7 @@ def plan_markdown(found: Plan, standing: "PlanStanding | None") -> list[str]:
 def refuse_two_forms(context: CommandContext) -> None:
     """Raise UsageError where two forms of output are asked for at once."""
     if context.args.markdown and context.voice.as_json:
-        raise UsageError("--json and --markdown are two forms of the same", remedy="give one of them")
+        raise UsageError("--json and --markdown cannot be combined", remedy="give one of them")
 
 
 def reasons_of(found: Plan) -> list[str]:

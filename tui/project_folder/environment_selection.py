@@ -72,7 +72,7 @@ def select_environment(
     name = environment or environ.get("HEADGATE_ENV") or head.default_env
     if name not in head.protected_by_name:
         known = ", ".join(head.protected_by_name) or "none"
-        raise UsageError(f"{head.project} declares no environment {name!r}", remedy=f"use --env with one of: {known}")
+        raise UsageError(f"{head.project} declares no environment {name!r}", remedy=f"give --env one of: {known}")
     where = _where(absolute_environ(environ, cwd), head, name)
     return SelectedEnvironment(
         folder=folder,
@@ -107,7 +107,7 @@ def find_folder(environ: Mapping[str, str], cwd: str, *, project: str | None = N
         folder = Path(cwd, named).resolve()
         if not (folder / PROJECT_FILE).is_file():
             raise UsageError(
-                f"{folder} has no {PROJECT_FILE}", remedy="name a project folder, or make one: headgate init"
+                f"{folder} has no {PROJECT_FILE}", remedy="name a project folder, or create one: headgate init"
             )
         return str(folder)
     here = Path(cwd).resolve()
@@ -116,7 +116,7 @@ def find_folder(environ: Mapping[str, str], cwd: str, *, project: str | None = N
             return str(folder)
     raise UsageError(
         f"no {PROJECT_FILE} in {here} or above it",
-        remedy="go to a project folder or give --project DIR; to see Headgate at work: headgate demo",
+        remedy="go to a project folder or give --project DIR; to try Headgate on a sample: headgate demo",
     )
 
 
@@ -135,8 +135,8 @@ def has_ledger(place: SelectedEnvironment) -> bool:
         os.stat(place.where.ledger)
     except PermissionError as error:
         raise Refused(
-            f"{place.title} is another user's: this one may not read {place.where.home}",
-            remedy="run it as its owner, or join the group of that folder",
+            f"{place.title} belongs to another user, and you may not read {place.where.home}",
+            remedy="run this as its owner, or join the group of that folder",
         ) from error
     except OSError:
         return False
@@ -172,7 +172,7 @@ def read_manifest_head(folder: str) -> ManifestHead:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(
-            f"{path} cannot be read: {error}", remedy="check that it is a text file you may read"
+            f"{path} cannot be read: {error}", remedy="check that it is a text file that you can read"
         ) from error
     head = parse_manifest_head(text)
     if not (head.project and head.id and head.default_env and head.protected_by_name):
@@ -181,7 +181,7 @@ def read_manifest_head(folder: str) -> ManifestHead:
         if not value:
             raise UsageError(
                 f"{path} has no `{key}:` at the start of a line",
-                remedy=f"write `{key}: …` on a line of its own, or make a project: headgate init",
+                remedy=f"write `{key}: …` on a line of its own, or create a project: headgate init",
             )
     return head
 

@@ -57,7 +57,7 @@ def parse(
         )
     if project.id != place.project_id or place.environment not in project.environments:
         raise InvalidProject(
-            f"{PROJECT_FILE} changed while it was read, or has its id or environments in a form that is not read",
+            f"{PROJECT_FILE} changed while it was being read, or writes its id or environments in an unsupported form",
             remedy="write `id:` and the environments' names in block style, one on each line, and try again",
         )
     return project, problems
@@ -68,8 +68,8 @@ def _without_tables(folder: str) -> InvalidProject:
     from core.model.problems import Problem, Where
 
     problem = Problem(
-        f"the folder {FOLDER} is gone or is no folder",
-        f"bring it back, or make it empty if nothing is to be declared: mkdir {os.path.join(folder, FOLDER)}",
+        f"the folder {FOLDER} does not exist or is not a folder",
+        f"restore it, or create it empty to declare no tables: mkdir {os.path.join(folder, FOLDER)}",
         Where(FOLDER),
         FOLDER,
     )

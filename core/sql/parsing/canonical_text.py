@@ -43,9 +43,7 @@ def sql_of(node: Any) -> str:
         )
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         # Some texts parse into trees that sqlglot cannot write: `QUALIFY (a, b)`.
-        raise SqlDiagnostic(
-            "the SQL cannot be parsed: part of it is not valid", "write valid Spark SQL", -1
-        ) from error
+        raise SqlDiagnostic("the SQL cannot be parsed: part of it is not valid", "write valid Spark SQL", -1) from error
     return text
 
 

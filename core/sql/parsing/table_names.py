@@ -145,7 +145,7 @@ def _select(select: Any, ctes: AliasScope, outer: list[AliasScope], names: Table
     scope: AliasScope = {}
     if (into := select.args.get("into")) is not None:
         remedy = "write INSERT INTO t SELECT …"
-        raise SqlDiagnostic("SELECT … INTO is not SQL of Spark", remedy, _offset(into), subject="INTO")
+        raise SqlDiagnostic("SELECT … INTO is not Spark SQL", remedy, _offset(into), subject="INTO")
     sources, joins = joined_by(select)
     for join in joins:
         before = _connector(join, names.marks) if join.kind == "CROSS" or isinstance(join.this, exp.Lateral) else None

@@ -29,7 +29,7 @@ _CLAUSES = frozenset(
 )
 _NEVER_AFTER = (TokenType.PARAMETER, TokenType.COLON, TokenType.STAR, TokenType.DCOLON, TokenType.L_BRACKET)
 """Signs that sqlglot passes over behind the name of a table."""
-FROM_FIRST = ("FROM before SELECT is not read here", "write SELECT … FROM …")
+FROM_FIRST = ("FROM before SELECT is not supported", "write SELECT … FROM …")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +130,7 @@ def is_table_query(tokens: Sequence[Token], index: int) -> bool:
         raise SqlDiagnostic("TABLE takes a name", "write SELECT * FROM STREAM …", after.start, subject="STREAM")
     if _is_argument(tokens, index):
         remedy = "write the query in FROM, and call the function on its columns"
-        raise SqlDiagnostic(
-            "a table as a function argument is not supported", remedy, token.start, subject="TABLE"
-        )
+        raise SqlDiagnostic("a table as a function argument is not supported", remedy, token.start, subject="TABLE")
     if after.token_type is TokenType.L_PAREN or not begins_query(tokens, index):
         return False
     behind = tokens[min(name_end(tokens, index + 1) + 1, len(tokens) - 1)]

@@ -101,7 +101,7 @@ class CommandHandler:
     def _recorded(self, caller: Caller, request: dict[str, Any], act: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """Record a command and its outcome around the act; a ledger that cannot be written never delays a stop."""
         began = time.monotonic()
-        outcome, detail = "failed", "the agent failed on it"
+        outcome, detail = "failed", "the agent failed to execute it"
         try:
             result = act()
             outcome, detail = "done", json.dumps(result, default=str)[:500]
@@ -260,7 +260,7 @@ class CommandHandler:
 def _seconds(args: dict[str, Any], default: float) -> float:
     seconds = args.get("seconds", default)
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
-        raise UsageError(f"{seconds!r} is no number of seconds", remedy="give seconds as a number")
+        raise UsageError(f"{seconds!r} is not a number of seconds", remedy="give seconds as a number")
     return float(seconds)
 
 

@@ -157,7 +157,7 @@ class SocketServer:
             return {"id": number, "ok": False, "error": error.as_json()}
         except Exception:
             log.exception("the command %s failed inside the agent", request.get("op"))
-            failed = HeadgateError("the agent failed on this command", remedy="see `headgate logs agent`")
+            failed = HeadgateError("the agent failed to execute this command", remedy="see `headgate logs agent`")
             return {"id": number, "ok": False, "error": failed.as_json()}
 
 

@@ -44,7 +44,7 @@ class CatchUpGate:
         measured = {(m.table, m.version): m for m in world.ledger.measurements()}
         mine = measured.get((deployment.table, deployment.version))
         if mine is None:
-            return GateReading(False, "waits for the first measurement")
+            return GateReading(False, "waiting for the first measurement")
         blue = next((d for d in world.ledger.deployments() if d.table == deployment.table and d.active), None)
         theirs = measured.get((blue.table, blue.version)) if blue else None
         if lost := _lost(mine, theirs):
@@ -54,7 +54,7 @@ class CatchUpGate:
             return GateReading(True, f"caught up: {_behind(mine)}")
         if now - max(self.batch_at, self.opened_at) > SILENT_S and mine.lag_files:
             return GateReading(False, f"no batch for {SILENT_S:.0f} s with {_behind(mine)} waiting", failed=True)
-        return GateReading(False, f"{_behind(mine)}, {self.good} of {POLLS} polls within the bound")
+        return GateReading(False, f"{_behind(mine)}, {self.good} of {POLLS} checks within the limit")
 
     def _count(self, mine: Measurement, theirs: Measurement | None, deployment: Deployment, now: float) -> None:
         if mine.batch != self.batch:
@@ -70,7 +70,7 @@ def _lost(mine: Measurement, theirs: Measurement | None) -> str:
     """Spark counts after partial aggregation, so this is a yes or no, beyond the serving version's own habit."""
     habit = bool(theirs and theirs.dropped_by_watermark)
     if mine.dropped_by_watermark and not habit:
-        return "the watermark dropped rows during the replay: this version would miss them"
+        return "the watermark dropped rows during the replay; this version lacks them"
     return ""
 
 

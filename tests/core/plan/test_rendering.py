@@ -76,10 +76,10 @@ def test_why_gives_reason_evidence_and_diff() -> None:
     assert node_why(found, T("a")) == (
         "a: restart",
         "  because it keeps no state, so the new text may go on from the checkpoint",
-        "  saw: filter added: 1 < id",
+        "  evidence: filter added: 1 < id",
         "  not confirmed by Spark",
         "  undo until: any time",
-        *(f"  offer {line}" for line in offer_lines(next(node for node in found.nodes if node.table == "a"))),
+        *(f"  option {line}" for line in offer_lines(next(node for node in found.nodes if node.table == "a"))),
         "  dml.a",
         "  @@ -1,2 +1,2 @@",
         "   INSERT INTO a",
@@ -264,7 +264,7 @@ def test_what_is_not_known_is_told_from_what_is_nothing(parts: dict[str, Any], r
          "table data; files and checkpoint are kept until 7 days after the run"),
         ({"action": Action.REBUILD, "loses": ("state",), "reversible_until": "the old version is deleted"},
          "state; can be undone until the old version is deleted"),
-        ({"action": Action.REBUILD, "loses": ("state", "offsets")}, "state, offsets; for good"),
+        ({"action": Action.REBUILD, "loses": ("state", "offsets")}, "state, offsets; permanent"),
     ],
 )  # fmt: skip
 def test_a_loss_says_until_when_it_can_be_undone(parts: dict[str, Any], words: str) -> None:

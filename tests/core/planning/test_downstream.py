@@ -146,7 +146,7 @@ def test_pinned_configuration_is_said_to_be_ignored() -> None:
     assert found.empty and (found.nodes[-1].row, found.nodes[-1].action) == ("11b", "keep")
     assert [warned.summary for warned in found.warnings if warned.table == "b"] == [
         "spark.sql.shuffle.partitions: 8 → its default will be ignored: the checkpoint keeps the old value; "
-        "a rebuild would take it"
+        "a rebuild would apply it"
     ]
     assert on(Pool(conf=(("spark.sql.shuffle.partitions", "8"),)), b=B).nodes[-1].row != "11b"
 

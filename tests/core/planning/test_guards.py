@@ -63,7 +63,7 @@ def test_without_figures_and_policy_verdicts_say_unknown_where_the_planner_canno
     }  # fmt: skip
 
 
-SHORT = "short: 7 files that it has read are gone, earliest 2026-08-01 00:00"
+SHORT = "short: 7 files that it has read no longer exist, earliest 2026-08-01 00:00"
 
 
 @pytest.mark.parametrize(
@@ -73,9 +73,9 @@ SHORT = "short: 7 files that it has read are gone, earliest 2026-08-01 00:00"
         ("unknown", "", "earliest", "unknown", "1 rebuild from the earliest row"),
         ("ok", "", "earliest", "ok", "1 rebuild from the earliest row, and no input is missing"),
         (SHORT, "", "earliest", "deny",
-         "c: 7 files that it has read are gone, earliest 2026-08-01 00:00; a rebuild misses their rows"),
-        (SHORT, "earliest", "earliest", "warn", "c: 7 files that it has read are gone"),
-        (SHORT, "2026-07-01T00:00:00Z", "partial", "deny", "c: 7 files that it has read are gone"),
+         "c: 7 files that it has read no longer exist, earliest 2026-08-01 00:00; a rebuild misses their rows"),
+        (SHORT, "earliest", "earliest", "warn", "c: 7 files that it has read no longer exist"),
+        (SHORT, "2026-07-01T00:00:00Z", "partial", "deny", "c: 7 files that it has read no longer exist"),
         ("ok", "2026-08-01T00:00:00Z", "partial", "ok", "everything that is replayed is still available"),
         (None, "", "carry_over", "ok", "everything that is replayed is still available"),
     ],
@@ -158,15 +158,15 @@ def test_disk(needed: int | None, free: int | None, factor: float | None, verdic
 @pytest.mark.parametrize(
     ("policy", "busy", "verdict", "summary"),
     [
-        (Policy(), None, "ok", "2 more statements on local while both versions run"),
-        (Policy(), 0.6, "ok", "2 more statements on local while both versions run: busy 60 % → 100 %"),
-        (Policy(max_statements=5), None, "ok", "2 more statements on local while both versions run"),
+        (Policy(), None, "ok", "2 additional statements on local while both versions run"),
+        (Policy(), 0.6, "ok", "2 additional statements on local while both versions run: busy 60 % → 100 %"),
+        (Policy(max_statements=5), None, "ok", "2 additional statements on local while both versions run"),
         (Policy(max_statements=4), None, "deny",
-         "2 more statements on local would bring it to 5 while both versions run; the policy allows 4"),
+         "2 additional statements on local would bring it to 5 while both versions run; the policy allows 4"),
         (Policy(max_busy_percent=100), 0.6, "ok", "busy 60 % → 100 %"),
         (Policy(max_busy_percent=99), 0.6, "deny", "busy 60 % → 100 %; the policy allows 99 %"),
         (Policy(max_busy_percent=99), None, "approve",
-         "how busy it is is not known; the policy allows 99 %, so another login must approve it"),
+         "pool utilization is unknown; the policy allows 99 %, so another login must approve it"),
     ],
 )  # fmt: skip
 def test_pool_counts_both_versions_of_what_the_plan_rebuilds(
@@ -180,7 +180,10 @@ def test_pool_counts_what_does_not_run_yet_and_no_external_table() -> None:
     declared = project(src="", a="src", b="src")
     observed = {T("a"): ObservedDeployment("running")}
     found = judged(declared, observed, PlanRequest(everything=True), Policy(max_statements=1))["pool"]
-    assert (found.verdict, found.summary) == ("deny", "1 more statement on local would make 2; the policy allows 1")
+    assert (found.verdict, found.summary) == (
+        "deny",
+        "1 additional statement on local would bring it to 2; the policy allows 1",
+    )
     quiet = judged(declared, running(declared), PlanRequest(everything=True), Policy(max_statements=1))["pool"]
     assert (quiet.verdict, quiet.summary) == ("ok", "no additional statements on local")
 
@@ -283,7 +286,8 @@ def test_a_denial_refuses_the_plan_with_its_way_out() -> None:
     assert found.steps == () and found.approvals == 0
     (refusal,) = found.refusals
     assert (
-        refusal.summary == "1 more statement on local would bring it to 4 while both versions run; the policy allows 3"
+        refusal.summary
+        == "1 additional statement on local would bring it to 4 while both versions run; the policy allows 3"
     )
     assert refusal.remedy == "plan fewer tables at once, or stop what is not needed"
 

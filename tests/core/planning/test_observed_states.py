@@ -11,7 +11,7 @@ from core.plan.model import Plan
 from tests.support.domain_builders import actions, plan, project, running, steps, table
 
 LOOKED_FOR = "the pool is checked first, and it resumes from its checkpoint only if it is not running there"
-GOES_ON = "it goes on from its checkpoint, nothing of it is destroyed"
+GOES_ON = "it resumes from its checkpoint; nothing of it is destroyed"
 ACTION_AND_WARNING = {
     "pending": ("resume", ""),
     "starting": ("resume", ""),

@@ -58,7 +58,7 @@ def test_more_than_the_default_may_be_done_without_asking(edits: dict[str, str],
 def test_a_table_from_outside_has_no_strategy(strategy: str) -> None:
     found = planned(declared(), "src", "a", choose=f"src={strategy}")
     assert words(found) == [
-        f"{strategy.partition('@')[0]} is not for src: it has no statement. leave out this --strategy"
+        f"{strategy.partition('@')[0]} cannot be used for src: it has no statement. leave out this --strategy"
     ]
     assert actions(found) == {"src": "keep", "a": "keep"}
 
@@ -89,7 +89,7 @@ def test_less_may_be_done_where_spark_takes_the_old_state(edit: str) -> None:
             {},
             "its state has different operators, keys or values, which Spark rejects or misreads as the old ones",
         ),
-        ({"b": MORE_KEYS}, "b", {}, "its state has other operators, keys or values"),
+        ({"b": MORE_KEYS}, "b", {}, "its state has different operators, keys or values"),
         ({"b": RETYPED}, "b", {}, "the old table cannot hold its columns"),
         ({"c": MORE_SOURCES}, "c", {}, "Spark rejects a checkpoint written for other sources"),
         ({"c": OTHER_SOURCE}, "c", {}, "its offsets would be applied to another source"),
@@ -104,16 +104,16 @@ def test_less_is_refused_where_the_table_would_be_wrong(
 ) -> None:
     found = planned(declared(**edits), table, choose=f"{table}=in-place", world=observed(**{table: known}))
     (refusal,) = [each for each in found.refusals if "in-place" in each.summary]
-    assert refusal.summary.startswith(f"in-place is not for {table}: {why}")
-    assert refusal.remedy.startswith("it may be earliest") and "in-place" not in refusal.remedy
+    assert refusal.summary.startswith(f"in-place cannot be used for {table}: {why}")
+    assert refusal.remedy.startswith("use earliest") and "in-place" not in refusal.remedy
     assert found.empty and not node_of(found, table).lowered
 
 
 def test_a_reader_of_what_is_made_anew_cannot_stay_on_its_checkpoint() -> None:
     found = planned(declared(), "a", rebuild=True, choose="c=in-place")
     assert words(found) == [
-        "in-place is not for c: its offsets are meaningless in an upstream table that is re-created. "
-        "it may be earliest, partial, seam"
+        "in-place cannot be used for c: its offsets are meaningless in an upstream table that is re-created. "
+        "use earliest, partial, seam"
     ]
 
 
@@ -132,13 +132,13 @@ def test_a_reader_of_what_is_made_anew_cannot_stay_on_its_checkpoint() -> None:
 def test_what_is_chosen_is_judged_by_what_becomes_of_the_parents(edits: dict[str, str], chosen: str, why: str) -> None:
     found = planned(declared(**edits), "a", "b", choose=chosen)
     (refusal,) = [each for each in found.refusals if each.table == "b"]
-    assert refusal.summary == f"{chosen[2:].partition('@')[0]} is not for b: {why}"
+    assert refusal.summary == f"{chosen[2:].partition('@')[0]} cannot be used for b: {why}"
     assert node_of(found, "b").action == "rebuild" and found.empty
 
 
 def test_a_rebuild_that_is_asked_for_is_not_a_restart() -> None:
     found = planned(declared(), "a", rebuild=True, choose="a=in-place")
-    assert words(found)[0].startswith("in-place is not for a: a rebuild was asked for")
+    assert words(found)[0].startswith("in-place cannot be used for a: a rebuild was asked for")
 
 
 # Seams
@@ -167,13 +167,13 @@ def test_a_seam_keeps_the_readers_table_and_what_reads_that() -> None:
 )
 def test_a_seam_is_refused(edits: dict[str, str], chosen: str, why: str) -> None:
     found = planned(declared(**edits), "a", rebuild=True, choose=chosen)
-    assert words(found)[0].startswith(f"seam is not for {chosen[0]}: {why}. it may be earliest, partial")
+    assert words(found)[0].startswith(f"seam cannot be used for {chosen[0]}: {why}. use earliest, partial")
     assert found.empty
 
 
 def test_a_seam_without_a_parent_that_is_made_anew_is_refused() -> None:
     assert words(planned(declared(c=f"{TEXTS['c'][1]} WHERE m > 1"), "c", choose="c=seam")) == [
-        "seam is not for c: none of its upstream tables is re-created. it may be in-place, "
+        "seam cannot be used for c: none of its upstream tables is re-created. use in-place, "
         "earliest, partial, seeded, carry-over"
     ]
 
@@ -187,13 +187,13 @@ def test_a_seam_without_a_parent_that_is_made_anew_is_refused() -> None:
         (
             "2026-01-02T00:05:00Z",
             "2026-01-02T00:10:00Z",
-            "begins at 2026-01-02T00:10:00Z, the first window start at or after 2026-01-02T00:05:00Z: "
+            "starts at 2026-01-02T00:10:00Z, the first window start at or after 2026-01-02T00:05:00Z: "
             "WHERE a.ts >= TIMESTAMP '2026-01-02T00:10:00Z'",
         ),
         (
             "2026-01-02T00:10:00Z",
             "2026-01-02T00:10:00Z",
-            "begins at 2026-01-02T00:10:00Z: WHERE a.ts >= TIMESTAMP '2026-01-02T00:10:00Z'",
+            "starts at 2026-01-02T00:10:00Z: WHERE a.ts >= TIMESTAMP '2026-01-02T00:10:00Z'",
         ),
     ],
 )
@@ -224,7 +224,7 @@ def test_a_part_begins_at_the_start_of_a_window(at: str, begins: str, evidence: 
 def test_a_strategy_that_cannot_be_had_is_refused_with_those_that_can(chosen: str, why: str) -> None:
     found = planned(declared(b=MIN), "b", choose=chosen)
     strategy = chosen[2:].partition("@")[0]
-    assert words(found) == [f"{strategy} is not for b: {why}. it may be earliest, partial, seeded, in-place"]
+    assert words(found) == [f"{strategy} cannot be used for b: {why}. use earliest, partial, seeded, in-place"]
     assert found.empty
 
 
@@ -241,7 +241,7 @@ def test_a_part_by_partition_of_what_is_streamed() -> None:
 
 def test_a_choice_for_what_the_plan_does_not_touch_is_refused() -> None:
     assert words(planned(declared(b=MIN), "b", choose="a=earliest")) == [
-        "earliest is not for a: the plan does not start it. leave out this --strategy"
+        "earliest cannot be used for a: the plan does not start it. leave out this --strategy"
     ]
     assert words(planned(declared(), "a", choose="c=earliest")) == [
         "a strategy is chosen for c, which this plan does not touch. leave out this --strategy"
@@ -297,9 +297,9 @@ def test_where_from_and_a_strategy_differ_it_is_told_which_counts(start: str, ch
 
 def test_a_time_to_begin_at_needs_an_event_time() -> None:
     assert words(planned(declared(c=MORE_SOURCES), "c", start="2026-01-02T00:00:00Z")) == [
-        "partial is not for c: its event time is unknown: it has no watermark, no window and not "
+        "partial cannot be used for c: its event time is unknown: it has no watermark, no window and not "
         "exactly one timestamp column. "
-        "it may be earliest, seeded"
+        "use earliest, seeded"
     ]
 
 
@@ -322,7 +322,7 @@ GROWN = (TEXTS["c"][0].replace("m BIGINT", "m BIGINT, n BIGINT"), "INSERT INTO c
 @pytest.mark.parametrize(
     ("edits", "known", "request_", "why"),
     [
-        ({"b": SUM}, {}, {}, "b cannot keep its table: its state has other operators, keys or values"),
+        ({"b": SUM}, {}, {}, "b cannot keep its table: its state has different operators, keys or values"),
         ({"b": RETYPED}, {}, {}, "b cannot keep its table: the old table cannot hold its columns"),
         ({}, {"b": {"state": "absent"}}, {}, "b has no table to keep: it would be created"),
         ({}, {}, {"rebuild": True}, "--keep-table and --rebuild contradict each other"),

@@ -286,7 +286,7 @@ def test_a_key_of_a_later_version_is_a_warning_and_the_project_is_read() -> None
          "pipelines/sources/p/e/sql-scripts/ddl.e.sql:1: e is kafka, which this version cannot read"),
         (("pipelines/facts/p/a/other.yml", "owner: x"),
          "pipelines/facts/p/a/other.yml: other.yml matches no table in its folder"),
-        (("pipelines/facts/p/a/a.yaml", "owner: x"), "pipelines/facts/p/a/a.yaml: a.yaml is not read"),
+        (("pipelines/facts/p/a/a.yaml", "owner: x"), "pipelines/facts/p/a/a.yaml: a.yaml is ignored"),
     ],
 )  # fmt: skip
 def test_a_wrong_file_says_where(extra: tuple[str, str], expected: str) -> None:

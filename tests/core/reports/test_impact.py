@@ -220,7 +220,7 @@ def test_a_stopped_reader_lets_a_table_go_and_could_not_go_on() -> None:
     answer = of(asked(declared, "a", known=PlannerInput(observed)), ImpactEvent.DROPPED)
     assert not answer.refused
     assert [(one.effect, one.why) for one in answer.reached] == [
-        (ImpactEffect.STRANDED, "is stopped and reads a: it could not resume from its checkpoint")
+        (ImpactEffect.STRANDED, "is stopped and reads a; it could not resume from its checkpoint")
     ]
 
 

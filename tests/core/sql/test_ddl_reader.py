@@ -39,7 +39,7 @@ def test_a_path_among_the_options_is_the_location(options: str) -> None:
 
 def test_a_location_that_is_there_twice_is_refused_as_spark_does() -> None:
     ddl, (problem,) = read_ddl("CREATE TABLE t (x INT) USING json OPTIONS (path '/a') LOCATION '/a'", "f.sql")
-    assert ddl is None and problem.summary == "the table's location appears twice, in OPTIONS as path"
+    assert ddl is None and problem.summary == "the table's location is given twice: the second is path in OPTIONS"
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_types_have_one_form(written: str, normal: str) -> None:
         ("CREATE TABLE t (a INT) USING parquet USING json", "USING appears twice", (1, 38)),
         ("CREATE TABLE t (a INT) USING parquet CLUSTER BY (a)", "CLUSTER BY cannot be read here", (1, 38)),
         ("CREATE TABLE t (a INT) USING x; CREATE TABLE u", "a ddl file contains one CREATE TABLE", (1, 33)),
-        ("CREATE TABLE t (a INT COMMENT 'x) USING parquet", "the SQL cannot be read: a string", (1, 31)),
+        ("CREATE TABLE t (a INT COMMENT 'x) USING parquet", "the SQL cannot be parsed: a string", (1, 31)),
     ],
 )
 def test_a_wrong_table_is_one_problem_with_its_place(text: str, summary: str, place: tuple[int, int]) -> None:

@@ -23,7 +23,7 @@ OTHER = Pool("big", "sc://host:15002/;token=hunter2", 16, "8g", (("spark.sql.ans
 
 @pytest.fixture
 def pending(world: AgentContext) -> Deployment:
-    """A version that was never started."""
+    """A version that has never been started."""
     found = Deployment(
         table=A, version=1, product="p", layer="fact", owner="", revision="r", texts=RevisionTexts("d", "m", ""),
         compiled="SELECT 1", compiled_ddl="CREATE TABLE a__v1", columns=("id",), format="parquet",

@@ -90,7 +90,7 @@ IF a WERE REBUILT: 1 rebuilt
   rebuilt  b       p        1      a
       a parent is re-created; its positions mean nothing in the new table
 
-IF a WERE DROPPED: a plan is refused; 1 refused
+IF a WERE DROPPED: a plan would be refused; 1 refused
   refused: a is read by b (p); delete them together: headgate plan delete a b
   EFFECT   READER  PRODUCT  OWNER  DEPTH  THROUGH  KIND       WHY
   refused  b       p               1      a        stateless  reads a

@@ -183,4 +183,4 @@ def test_a_plan_says_that_nothing_is_applied_now(serving: Agent, capsys: pytest.
     policy = Policy(freeze=("Mon - Sun", "Sun - Mon"))
     serving.world.ledger.put_policy(PolicyRow(0, 1.0, "ana", 1, policy.digest, policy_as_json(policy), IN_FORCE))
     assert exit_codes.run_command_line(["plan", "a", "--rebuild"]) == 0
-    assert re.search(r"dev is frozen until .* UTC \(.*\): nothing is applied until then", capsys.readouterr().err)
+    assert re.search(r"dev is frozen until .* UTC \(.*\): no plan is applied until then", capsys.readouterr().err)

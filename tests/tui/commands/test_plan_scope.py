@@ -82,8 +82,8 @@ def test_a_name_that_stands_twice_in_a_list_is_told(folder: Path, capsys: pytest
     (folder / "tables.txt").write_text("b\na\nB\n")
     assert exit_codes.run_command_line(["plan", "a", "--list", "tables.txt", "--offline"]) == 0
     told = capsys.readouterr().err
-    assert "tables.txt:3: b is named already, by tables.txt:1" in told
-    assert "tables.txt:2: a is named already, by the command line" in told
+    assert "tables.txt:3: b was already named by tables.txt:1" in told
+    assert "tables.txt:2: a was already named by the command line" in told
 
 
 def test_unknown_names_of_a_list_are_all_told_with_their_lines(
@@ -180,8 +180,8 @@ def test_a_folder_that_is_none_of_the_project_is_a_bad_command(
         (["a", "--rebuild", "--keep-table"], "a rebuild makes a new table"),
         (["--pipeline", "b"], "--pipeline is only for a delete"),
         (["delete", "a", "--rebuild"], "--rebuild does not apply to a delete"),
-        (["delete"], "nothing is asked for"),
-        (["--exclude", "a"], "nothing is asked for"),
+        (["delete"], "the request is empty"),
+        (["--exclude", "a"], "the request is empty"),
     ],
 )
 def test_what_means_nothing_is_a_bad_command(
@@ -358,8 +358,8 @@ def test_an_older_text_that_cannot_be_read_is_another_text(cloned: Path, capsys:
         ("nope", "git knows no commit 'nope' here"),
         ("main..main", "git knows no commit 'main..main' here"),
         ("main:shop", "git knows no commit 'main:shop' here"),
-        ("", "'' is no git reference"),
-        ("--all", "'--all' is no git reference"),
+        ("", "'' is not a git reference"),
+        ("--all", "'--all' is not a git reference"),
     ],
 )
 def test_a_reference_that_is_none_is_a_bad_command(

@@ -134,7 +134,7 @@ def test_a_picture_has_each_table_once_and_a_line_for_each_reading(
         ("report pizza", "pizza is neither declared nor deployed"),
         ("report ` --up", "a table without a name is neither declared nor deployed"),
         ("report pizzas --depth 0", "argument --depth: '0' is not a whole number from 1 to 1000000"),
-        ("report pizzas --yaml", "--json and --yaml are two forms of the same data"),
+        ("report pizzas --yaml", "--json and --yaml cannot be combined"),
         ("report pizzas --svg no/such/r.svg", "cannot be written: No such file or directory"),
     ],
 )

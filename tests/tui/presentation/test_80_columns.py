@@ -77,7 +77,7 @@ def test_the_question_on_leaving_is_readable_at_80_columns() -> None:
         console.app.offer_down = True
         await console.press("q")
         said = " ".join(row.strip("│ ") for row in console.dialog().splitlines())
-        assert "statements, agent and the feeds of the demo go on; `headgate` opens the console again" in said
+        assert "statements, agent and the demo's generator keep running; `headgate` opens the console again" in said
         assert "Enter alone, esc" not in said.replace("Enter alone, esc: leave it running", "")
 
     in_console(scenario)

@@ -36,10 +36,10 @@ def test_a_socket_or_a_folder_is_refused_and_never_opened(tmp_path: Path, make: 
     make(tmp_path / "real")
     (tmp_path / "link").symlink_to("real")
     name = "link" if linked else "real"
-    with pytest.raises(UsageError, match=f"{name} cannot be read: it is no regular file") as refused:
+    with pytest.raises(UsageError, match=f"{name} cannot be read: it is not a regular file") as refused:
         read_lists((name,), str(tmp_path))
     assert refused.value.exit_code == 2 and refused.value.remedy
-    with pytest.raises(UsageError, match=f"{name} cannot be read: it is no regular file"):
+    with pytest.raises(UsageError, match=f"{name} cannot be read: it is not a regular file"):
         planner_input_from_file(str(tmp_path / name), "dev")
 
 

@@ -355,7 +355,7 @@ def test_a_terminal_that_is_too_small_is_told_what_is_needed(size: tuple[int, in
 def test_a_console_without_a_ledger_says_what_to_do() -> None:
     operations = FakeOperations()
     operations.current = type(operations.current)(
-        read_at=0.0, problem="pizzeria dev was never started on this machine", remedy="start it: headgate up"
+        read_at=0.0, problem="pizzeria dev has never been started on this machine", remedy="start it: headgate up"
     )
 
     async def scenario(console: Console) -> None:

@@ -90,12 +90,12 @@ def row_conditions(found: "ColumnLineage") -> tuple[RowCondition, ...]:
 def gap_line(gap: "LineageGap") -> str:
     """Describe what could not be followed."""
     at = name_of(gap.at)
-    return f"{at}: {gap.name} is not followed: {gap.reason}  ({file_of(gap.path, gap.line)})"
+    return f"{at}: {gap.name} cannot be traced: {gap.reason}  ({file_of(gap.path, gap.line)})"
 
 
 def external_source_of(node: "LineageNode") -> str:
     """Return where what others fill comes from."""
-    return f"landed: {node.format} {node.location}".rstrip(" :")
+    return f"external input: {node.format} {node.location}".rstrip(" :")
 
 
 def name_of(at: ColumnOrigin) -> str:

@@ -204,19 +204,21 @@ def freshness(snapshot: LedgerSnapshot, now: float) -> Freshness:
         reason = snapshot.problem or "the ledger has not been read yet"
         return Freshness(None, True, False, "NO LEDGER" if snapshot.problem else "reading", reason)
     if facts.agent_seen_at is None:
-        return Freshness(None, True, False, "NO AGENT", "no agent has written here yet: start it with `headgate up`")
+        return Freshness(None, True, False, "NO AGENT", "no agent has run here yet: start one with `headgate up`")
     seen = max(now - facts.agent_seen_at, 0.0)
     limit = 3 * snapshot.interval_s
     if facts.agent_pid is None:
         return Freshness(seen, True, False, f"NO AGENT {_bucket(seen)}", _last_known(seen))
     if seen > limit:
-        reason = f"the data is {_bucket(seen)} old: staging and executing need live data; stop and cancel do not"
+        reason = (
+            f"the data is {_bucket(seen)} old: staging and executing need live data; stopping and cancelling do not"
+        )
         return Freshness(seen, True, True, f"STALE {_bucket(seen)}", reason)
     return Freshness(seen, False, True, f"live {int(snapshot.interval_s)}s", "")
 
 
 def _last_known(seen: float) -> str:
-    return f"no agent is running, this is the last known state, {_bucket(seen)} old: start one with `headgate up`"
+    return f"no agent is running; this is the last known state, {_bucket(seen)} old. Start one with `headgate up`"
 
 
 def _bucket(seconds: float) -> str:

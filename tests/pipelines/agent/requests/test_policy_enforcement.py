@@ -272,7 +272,7 @@ def test_a_command_is_refused_without_its_role(roles: CommandHandler, op: str) -
 def test_a_refusal_names_who_has_the_role_and_is_recorded(roles: CommandHandler, prod: AgentContext) -> None:
     with pytest.raises(Refused) as caught:
         roles.handle(Caller(1, 70004, None), {"op": "apply", "args": {"hash": "7f3a"}, "confirm": "dev 7f3a"})
-    assert caught.value.summary == "eve may not apply plans: the policy gives operate to @sre, alice"
+    assert caught.value.summary == "eve may not apply plans: the policy grants operate to @sre, alice"
     assert [(c.actor, c.op, c.outcome) for c in prod.ledger.commands(1)] == [("eve", "apply", "refused")]
 
 

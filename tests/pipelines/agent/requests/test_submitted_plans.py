@@ -178,7 +178,7 @@ INSIDE: dict[str, tuple[Callable[[Desk], None], str]] = {
     "it is restarted on another checkpoint": (
         lambda desk: move(desk, "a", checkpoint_id="new"), "a: checkpoint_id was a, is new",
     ),
-    "a child is stopped": (lambda desk: move(desk, "b", wanted="stopped"), "b: wanted was running, is stopped"),
+    "a child is stopped": (lambda desk: move(desk, "b", wanted="stopped"), "b: wanted was running, now stopped"),
     "a reader comes": (
         lambda desk: desk.world.ledger.put_deployment(replace(desk.world.ledger.versions(T("b"))[0], table=T("z"))),
         "a: its readers were b v1, c v1, now b v1, c v1, z v1",
@@ -235,7 +235,7 @@ def edited(plan: Plan, **parts: Any) -> Plan:
 def test_a_verdict_that_was_edited_is_refused_whether_its_hash_fits_or_not(desk: Desk) -> None:
     plan = desk.plan()
     others = tuple(replace(guard, verdict="warn") for guard in plan.guards[:1]) + plan.guards[1:]
-    with pytest.raises(Refused, match="the plan was edited: it is not the one that its hash names"):
+    with pytest.raises(Refused, match="the plan was edited: its hash does not match its content"):
         desk.hand_over_file(replace(plan, guards=others))
     name = plan.guards[0].name
     with pytest.raises(Stale, match=f"not what this agent plans: verdict {name}: warn → ok"):
@@ -261,11 +261,13 @@ def test_another_planner_is_named_with_this_one(desk: Desk) -> None:
     plan = desk.plan()
     old = edited(plan, planner="2")
     for hand_over in (desk.hand_over, desk.hand_over_file):
-        with pytest.raises(Refused, match=f"planned by 2, this agent is {plan.planner}") as refused:
+        with pytest.raises(
+            Refused, match=f"planned by planner version 2; this agent has version {plan.planner}"
+        ) as refused:
             hand_over(old)
         assert refused.value.remedy == "plan again"
     desk.world.ledger.put_plan(PlanRow(old.hash, canonical_text(plan_as_json(old)), "lee", NOW, 9e9, "open"))
-    with pytest.raises(Refused, match=f"planned by 2, this agent is {plan.planner}"):
+    with pytest.raises(Refused, match=f"planned by planner version 2; this agent has version {plan.planner}"):
         desk.apply(old)
 
 
@@ -322,7 +324,7 @@ def test_a_strategy_that_is_not_carried_out_is_refused_by_name(desk: Desk) -> No
     nodes = tuple(replace(node, strategy="carry_over") if node.table == "a" else node for node in plan.nodes)
     later = edited(plan, nodes=nodes)
     desk.world.ledger.put_plan(PlanRow(later.hash, canonical_text(plan_as_json(later)), "lee", NOW, 9e9, "open"))
-    with pytest.raises(Refused, match="not yet: carry_over of a is planned, this version does not carry it out"):
+    with pytest.raises(Refused, match="the plan uses carry_over for a, which this version cannot execute yet"):
         desk.apply(later)
 
 

@@ -93,7 +93,7 @@ def test_unstage_on_a_branch_takes_what_was_staged_there_and_by_this_person() ->
         assert "2 off the stage" in said(console)
         await at(console, "product:crm")
         await console.press("U")
-        assert "you have staged nothing of it" in said(console)
+        assert "you have not staged it" in said(console)
         assert len(console.operations.calls) == 1
 
     marks = (
@@ -143,7 +143,7 @@ def test_start_is_offered_where_something_does_not_run() -> None:
         assert "(S start)" in console.lines(console.page.hint_line)
         await console.press("S")
         assert console.page.answering is None
-        assert "it runs already; R restarts it" in said(console)
+        assert "it is already running; R restarts it" in said(console)
         for table in ("orders_paid", "crm_orders"):
             console.app.go("detail", table=table)
             await console.pilot.pause()

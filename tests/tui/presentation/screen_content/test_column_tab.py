@@ -62,11 +62,11 @@ def test_no_line_is_wider_than_the_screen(width: int) -> None:
 def test_what_is_not_followed_is_said() -> None:
     found = texts(facts("kept", "kind", kept="INSERT INTO kept SELECT id, lost AS kind, amount FROM STREAM landed"))
     assert " NOT FOLLOWED" in found
-    assert "   kept.kind: lost is not followed: no source has such a column" in found
+    assert "   kept.kind: lost cannot be traced: no source has such a column" in found
 
 
 def test_before_the_files_are_read_and_when_they_cannot_be_it_says_so() -> None:
-    assert texts(None)[-1] == "   the files are being read"
+    assert texts(None)[-1] == "   reading the files"
     assert texts(ColumnDetails(missing="the project has 2 problems"))[-1] == "   the project has 2 problems"
 
 

@@ -69,8 +69,8 @@ def test_review_counts_the_approvals_of_others(given: Sequence[ApprovalRow], hea
     ("plan", "row", "given", "user", "against"),
     [
         (waiting(), ROW, (), "bob", ""),
-        (waiting(), ROW, (), "lee", "its author cannot approve it: another login does"),
-        (waiting(), ROW, (BOB,), "bob", "you have approved it"),
+        (waiting(), ROW, (), "lee", "its author cannot approve it; another login must"),
+        (waiting(), ROW, (BOB,), "bob", "you have already approved it"),
         (waiting(2), ROW, (BOB,), "eve", ""),
         (waiting(0), ROW, (), "bob", "it needs no approval"),
         (waiting(), replace(ROW, status="applied", run_id="7f3a-1"), (), "bob", "already applied, run 7f3a-1"),
@@ -134,6 +134,6 @@ def test_a_plan_is_approved_by_its_key_and_executed_only_then() -> None:
         await console.press("r")
         await console.until(lambda: "approvals 1 of 1 (alice)" in console.text(), "the header")
         now = console.page.circumstances()
-        assert (now.plan_open, now.unapprovable) == ("", "you have approved it")
+        assert (now.plan_open, now.unapprovable) == ("", "you have already approved it")
 
     in_console(scenario, operations=Guarded(), size=(100, 30))
