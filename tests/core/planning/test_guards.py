@@ -69,7 +69,7 @@ SHORT = "short: 7 files that it has read no longer exist, earliest 2026-08-01 00
 @pytest.mark.parametrize(
     ("retention", "start", "strategy", "verdict", "summary"),
     [
-        (None, "", "earliest", "unknown", "1 rebuild from the earliest row; how far back that is, the planner cannot"),
+        (None, "", "earliest", "unknown", "1 rebuild from the earliest row; how far back that reaches is unknown"),
         ("unknown", "", "earliest", "unknown", "1 rebuild from the earliest row"),
         ("ok", "", "earliest", "ok", "1 rebuild from the earliest row, and no input is missing"),
         (SHORT, "", "earliest", "deny",
