@@ -148,7 +148,10 @@ class LedgerReader(
 
     @contextmanager
     def frame(self) -> Iterator[Self]:
-        """Let several reads see one moment; keep it shorter than a frame, the writer's log grows meanwhile."""
+        """Run several reads in one snapshot.
+
+        Keep it shorter than a frame, since the write-ahead log grows meanwhile.
+        """
         with self._connected() as connection:
             connection.execute("BEGIN")
             try:
@@ -158,7 +161,7 @@ class LedgerReader(
                     connection.execute("COMMIT")
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         with self._lock:
             if self._connection is not None:
                 self._connection.close()
@@ -261,7 +264,7 @@ def _refuse_other(path: Path, connection: sqlite3.Connection) -> None:
 
 
 def _make(path: Path, facts: EnvironmentRow) -> None:
-    """Make a ledger beside its place and move it there whole, so that a kill leaves all of it or nothing.
+    """Create a ledger under a temporary name and rename it, so that a kill leaves all of it or nothing.
 
     Folder and file have their modes whatever the umask; SQLite gives its logs the database's mode.
     """

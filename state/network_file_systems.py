@@ -26,7 +26,7 @@ def refuse_network(path: Path) -> None:
 
 
 def file_system(path: Path, mounts: Iterable[str]) -> str:
-    """Name the file system type of an absolute path, from the lines of /proc/mounts; empty when none matches."""
+    """Return the file system type of an absolute path, from the lines of /proc/mounts; empty when none matches."""
     best, kind = -1, ""
     for line in mounts:
         parts = line.split(" ")

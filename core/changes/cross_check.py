@@ -27,7 +27,7 @@ _LONGEST = 200
 
 
 def disagreements(parsed: ParsedStatement, opinion: AnalysedStatement) -> tuple[str, ...]:
-    """Say in words where Spark's answer differs from our reading; empty when it does not."""
+    """Return, in words, where Spark's answer differs from what Headgate read; empty when it does not."""
     return tuple(_disagreements(parsed, opinion))
 
 
@@ -81,7 +81,10 @@ _NOT_PLAIN = re.compile(r"<|char\(|\bcollate\b")
 
 
 def question_of(new: Revision, old: Revision | None, *, declared: DdlOf, deployed: DdlOf) -> AnalysisQuestion | None:
-    """Ask about a statement that is new (without `old`) or whose SQL changed; None where there is nothing to ask."""
+    """Return the Spark analysis request for a new statement (without `old`) or changed SQL.
+
+    None if there is nothing to ask.
+    """
     if new.parsed is None:
         return None
     if old is not None and (old.texts.dml, old.texts.ddl) == (new.texts.dml, new.texts.ddl):
@@ -114,7 +117,7 @@ def cross_checked(change: Change, answer: AnalysisAnswer | None, *, new: Revisio
 
 
 def _retyped(old: Revision, new: Revision, before: AnalysedStatement, after: AnalysedStatement) -> Iterator[str]:
-    """Name the columns that would come in another type into a table whose declaration did not change.
+    """Return a sentence for each column whose written type would change in a table whose declaration did not.
 
     Nothing checks it: a stream writes such files beside the others, and the table cannot be read (planning.md §1).
     """
@@ -127,7 +130,7 @@ def _retyped(old: Revision, new: Revision, before: AnalysedStatement, after: Ana
 
 
 def _mistyped(new: Revision, opinion: AnalysedStatement) -> Iterator[str]:
-    """Name the columns of plain types that Spark writes otherwise than the table declares them."""
+    """Return a sentence for each column of a plain type that Spark writes differently from its declaration."""
     declared = _declared_types(new)
     for column in opinion.columns:
         said = declared.get(column.name.lower(), "")

@@ -208,7 +208,7 @@ def _source_findings(old: ParsedStatement, new: ParsedStatement, *, same: bool) 
 
 
 def _moved(before: Sequence[TableRead], after: Sequence[TableRead]) -> str:
-    """Tell sources that came and went (7a, named 7b) from one that took another's place (7c).
+    """Distinguish added and removed sources (7a, named 7b) from a replaced one (7c).
 
     A name must stay with its table: Spark 4.2.0 goes on with another table's positions, or refuses (run).
     """
@@ -273,7 +273,7 @@ def _clauses(parsed: ParsedStatement) -> tuple[object, ...]:
 
 
 def _swapped_static(old: ParsedStatement, new: ParsedStatement) -> tuple[str, ...]:
-    """Name the static tables that took another's place, when nothing else was edited."""
+    """Return the replaced static tables, if nothing else was edited."""
     before, after = (
         dict.fromkeys(read.table for read in p.reads if not read.streaming and read.table) for p in (old, new)
     )
@@ -287,7 +287,7 @@ def _swapped_static(old: ParsedStatement, new: ParsedStatement) -> tuple[str, ..
 
 
 def _with_table(text: str, was: TableName, now: TableName) -> str:
-    """Put one table's name for another's in canonical text, where each table stands before its alias."""
+    """Replace one table name by another in canonical text, where each table precedes its alias."""
     return re.sub(rf"\b(FROM|JOIN|,) {re.escape(was)} AS (_t\d+)\b", rf"\1 {now} AS \2", text)
 
 
@@ -314,7 +314,10 @@ def _state_findings(old: ParsedStatement, new: ParsedStatement, *, grown: bool) 
 
 
 def _told(row: str, old: str, new: str, *, where: str = "") -> Iterator[RevisionDifference]:
-    """Say an edit of canonical text by clause, else by words; what cannot be said is still a difference."""
+    """Describe an edit of canonical text by clause, else by words.
+
+    An edit without a description is still a difference.
+    """
     # The parser is loaded only where there is something to say.
     from core.sql.comparison.query_edits import query_edits
 

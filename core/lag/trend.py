@@ -149,7 +149,7 @@ def _stalling(course: SampleSeries, trigger_s: float, commit_age_s: float | None
 
 
 def _movement(course: SampleSeries, trigger_s: float, previous: str, *, working: bool, by_files: bool) -> LagTrend:
-    """Tell growing, draining and steady apart by the last leg of the lag right after commits."""
+    """Return growing, draining or steady from the last monotone stretch of the lag as sampled right after commits."""
     if course.counted or not working:
         points = _after_commits(course, trigger_s, working=working)
         noise, backlog = _expected(course, trigger_s, working=working)

@@ -24,12 +24,12 @@ def parse_table_name(text: str) -> TableName:
 
 
 def physical_name(table: TableName, version: int) -> str:
-    """Name the physical table of a version (1, 2, …): `orders__v3`."""
+    """Return the physical table name of a version (1, 2, …): `orders__v3`."""
     return f"{table}__v{version}"
 
 
 def query_name(table: TableName, version: int) -> str:
-    """Name the streaming query of a version, unique on a pool: `orders@v3`."""
+    """Return the name of a version's streaming query, unique on a pool: `orders@v3`."""
     return f"{table}@v{version}"
 
 

@@ -34,7 +34,7 @@ _FRACTIONS = frozenset(("at", "earliest", "rate_rows_s", "busy"))
 
 
 def cut(value: Any, most: int = _SHOWN) -> str:
-    """Say a value in at most `most` letters, a mapping or a list by its kind alone."""
+    """Return a value as text of at most `most` characters; a mapping or a list only by its kind."""
     if isinstance(value, Mapping | list | tuple | set):
         return "a mapping" if isinstance(value, Mapping) else "a list"
     try:

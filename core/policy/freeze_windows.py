@@ -61,7 +61,7 @@ def parse_freeze_window(text: str) -> FreezeWindow:
 
 
 def frozen_until(windows: Iterable[str], now: float) -> str:
-    """Say until when nothing is applied, and by which window; empty where `now` lies in none."""
+    """Return until when plans are frozen, and by which window; empty if `now` is in none."""
     found = [
         (end, window.text) for window in map(parse_freeze_window, windows) if (end := window.end_after(now)) is not None
     ]

@@ -160,7 +160,7 @@ def impact_of(
 
 
 def _children(words: str, project: Project, part: Project) -> str:
-    """Keep of accepted products those that the part has: no table of the others is met. Raises UsageError."""
+    """Return the accepted products that occur in this part of the graph. Raises UsageError for an unknown product."""
     if not words or words in CHILDREN:
         return words
     near = {table.product for table in part.tables.values()}

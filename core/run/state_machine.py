@@ -69,7 +69,7 @@ class PerformStep:
 
 @dataclass(frozen=True, slots=True)
 class PollGate:
-    """Look whether the step's gate is open."""
+    """Intent: check whether the step's gate is open."""
 
     step: Step
 
@@ -95,7 +95,7 @@ def recover_run(run: Run) -> Run:
 
 
 def advance_run(run: Run, evidence: Iterable[RunEvidence]) -> tuple[Run, tuple[RunIntent, ...]]:
-    """Take evidence in and say what to do next: intents in the plan's order, none when the run has ended."""
+    """Apply evidence and return what to do next: intents in the plan's order, none when the run has ended."""
     intents: list[RunIntent] = []
     for item in evidence:
         run, more = _absorb(run, item)
@@ -186,7 +186,7 @@ def _block(run: Run) -> Run:
 
 
 def _begin(run: Run) -> tuple[Run, list[RunIntent]]:
-    """Begin the first step that is ready: one at a time, so that each intent is journalled before its own effect."""
+    """Start the first step that is ready: one at a time, so that each intent is journalled before its effect."""
     state_by_n = {p.step.n: p.state for p in run.steps}
     for progress in run.steps:
         ready = all(state_by_n[n] in SATISFIED for n in progress.step.after)

@@ -221,7 +221,10 @@ def _columns(query: Any) -> tuple[Column, ...]:
 
 
 def _output_name(node: Any, text: str) -> str:
-    """Name an output as Spark does; a generator without an alias stands for columns that only its argument tells."""
+    """Return the output name that Spark gives.
+
+    A generator without an alias yields columns that only its argument determines.
+    """
     if _is_named(node):
         return str(node.alias_or_name)
     if isinstance(node, exp.Anonymous) and str(node.this) in GENERATORS:

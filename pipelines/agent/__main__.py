@@ -93,7 +93,7 @@ def _declared(folder: Path, name: str) -> tuple[Manifest, Environment]:
 
 
 def _lock(path: str) -> IO[str]:
-    """Take the environment's lock for the life of this process; one environment has one agent."""
+    """Acquire the environment's lock for the lifetime of this process; one environment has one agent."""
     file = open(path, "a+")  # noqa: SIM115  # Held open: the lock lives as long as the file.
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -135,7 +135,7 @@ class Agent:
                 )
 
     def end(self, *, pool: bool) -> None:
-        """Tell the agent to end; with `pool`, a pool of ours ends too and what is wanted running stays wanted."""
+        """Stop the agent; with `pool`, also its local pool. What is wanted running stays wanted."""
         self._end_pool = self._end_pool or pool
         self._world.stopping.set()
 

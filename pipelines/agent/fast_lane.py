@@ -58,7 +58,7 @@ class FastLane:
         self._remembered: tuple[Deployment, ...] = ()
 
     def remember(self, deployments: tuple[Deployment, ...]) -> None:
-        """Keep the registry as it was last read, for a stop while the ledger cannot be read."""
+        """Cache the registry as last read, for a stop while the ledger cannot be read."""
         self._remembered = deployments
 
     def stop(self, tables: tuple[TableName, ...], arrived: float, *, by: str) -> tuple[ActOutcome, ...]:

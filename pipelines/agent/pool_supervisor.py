@@ -69,7 +69,7 @@ class PoolSupervisor:
             raise
 
     def keep(self) -> None:
-        """Bring the pool up and attach, if it is not; raises PoolUnreachable when it cannot be now."""
+        """Start the pool and attach to it, unless that is done; raises PoolUnreachable if it is impossible now."""
         with self._lock:
             lost = self._open is None
             if not lost and (self._local is None or self._local.alive()):
@@ -147,7 +147,7 @@ class PoolSupervisor:
         return Session(str(self._pool.url), "", session_id)
 
     def _drop(self, attached: PoolConnection | None) -> None:
-        """Let go of the session, or of this one only: another thread may have opened a new one."""
+        """Drop the session, or only this one: another thread may have opened a new one."""
         current = self._open
         if current is not None and attached in (None, current):
             self._open = None

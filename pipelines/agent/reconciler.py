@@ -50,7 +50,7 @@ class Reconciler:
                 pool.call(WRITE_CALL_S, partial(_point, ground.pointer_name(table), name, deployment.columns))
 
     def apply_emergencies(self) -> None:
-        """Take the intents that the ledger could not take, before anything is reconciled."""
+        """Apply the intents that the ledger could not record, before anything is reconciled."""
         if not self.emergency.waits():
             return
         # A ledger that takes nothing is met here, while no stop has to wait for the journal.

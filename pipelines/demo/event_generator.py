@@ -110,7 +110,10 @@ def generate(
     limits: GeneratorLimits = GeneratorLimits(),
     free_bytes: Callable[[DemoDataFolder], int] = lambda folder: shutil.disk_usage(folder.path).free,
 ) -> dict[str, Any]:
-    """Land events until an end and return the last status; `feeds` None keeps feeds.json; Refused beside another."""
+    """Write events until a limit is reached and return the last status; `feeds` None keeps feeds.json.
+
+    Raises Refused if another generator is running.
+    """
     with exclusive_lock(folder):
         run = _begin(folder, clock.now(), feeds, seed)
         reason = ""

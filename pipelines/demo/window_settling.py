@@ -68,7 +68,7 @@ def stop_feeds(folder: DemoDataFolder, *, pause: Callable[[float], None] = time.
 
 
 def land_rest(folder: DemoDataFolder) -> dict[str, int]:
-    """Land the payments and duplicates that are still to come, so that the feeds end whole; twice does nothing more."""
+    """Write the payments and duplicates still pending, so that the feeds end complete; a second call does nothing."""
     landed = dict.fromkeys(FEEDS, 0)
     with exclusive_lock(folder):
         book = read_generator_state(folder) or GeneratorState()
@@ -79,7 +79,7 @@ def land_rest(folder: DemoDataFolder) -> dict[str, int]:
 
 
 def land_closing(folder: DemoDataFolder) -> ClosingRound:
-    """Land one more round of closing events; the feeds must have stopped, else raises Refused."""
+    """Write one more round of closing events; the feeds must have stopped, else raises Refused."""
     with exclusive_lock(folder):
         book = read_generator_state(folder) or GeneratorState()
         at = max(book.newest_ms, int(time.time() * 1000)) + ROUND_MS

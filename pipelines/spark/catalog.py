@@ -51,7 +51,7 @@ class SparkTables:
         self._run(f"DROP TABLE IF EXISTS {_quoted(name)}")
 
     def point(self, view: str, target: str, columns: tuple[str, ...]) -> None:
-        """Make the view read these columns of target: ALTER VIEW where it exists, else CREATE VIEW.
+        """Point the view at these columns of target: ALTER VIEW if it exists, else CREATE VIEW.
 
         CREATE OR REPLACE drops first, and readers see that (planning.md §8: 207 errors in 965 swaps; with ALTER none).
         """

@@ -19,7 +19,7 @@ class SessionLost(PoolUnreachable):
 
 
 def translate_error(error: BaseException) -> HeadgateError:
-    """Turn what PySpark or gRPC raised into the one error that a caller can decide by."""
+    """Convert what PySpark or gRPC raised into the error class that callers decide by."""
     if isinstance(error, HeadgateError):
         return error
     text = str(error)

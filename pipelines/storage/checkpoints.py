@@ -33,7 +33,7 @@ class FileCheckpoints:
         self._offsets: dict[str, tuple[int, Mapping[int, int]]] = {}
 
     def prepare(self, folder: str, note: Mapping[str, Any]) -> None:
-        """Make an empty folder with our owner file and note in one rename; a folder of ours is left as it is.
+        """Create an empty folder with the owner file and note in one rename; a folder of this ledger is left as it is.
 
         Raises Refused when somebody else's folder, or one without an owner, is in that place.
         """

@@ -41,7 +41,7 @@ def stage(place: SelectedEnvironment, client: AgentClient, tables: Sequence[Tabl
 
 
 def unstage(place: SelectedEnvironment, client: AgentClient, tables: Sequence[TableName]) -> tuple[str, ...]:
-    """Take tables off the stage; returns those that were on it."""
+    """Unstage tables; returns those that were staged."""
     names = sorted(set(tables))
     args = {"folder": place.folder, "tables": names}
     found = client.call("unstage", args, line=" ".join((":unstage", *names))).get("unstaged")

@@ -123,7 +123,7 @@ def agent_command(place: SelectedEnvironment) -> list[str]:
 
 
 def make_home(place: SelectedEnvironment) -> None:
-    """Make the environment's home with its modes; raises HeadgateError."""
+    """Create the environment's home with its modes; raises HeadgateError."""
     try:
         os.makedirs(place.where.home, mode=0o2750, exist_ok=True)
     except OSError as error:

@@ -61,7 +61,7 @@ class CommandContext:
 
 
 def ask(prompt: str) -> str:
-    """Ask on the terminal, on stderr; an end of input is an empty answer."""
+    """Prompt on stderr and return the answer; an end of input is an empty answer."""
     import sys
 
     print(prompt, end="", file=sys.stderr, flush=True)

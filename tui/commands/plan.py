@@ -93,7 +93,8 @@ def _plan(context: CommandContext) -> int:
 
 
 def _look_first(context: CommandContext) -> bool:
-    """Let an agent that has just begun look at what runs; without one, what is known last is all there is.
+    """Wait until an agent that has just started has checked what is running; without an agent, the last known state
+    is used.
 
     Returns whether an agent answers.
     """
@@ -105,7 +106,7 @@ def _look_first(context: CommandContext) -> bool:
 
 
 def _frozen(known: PlannerInput) -> str:
-    """Say until when the policy in force lets nothing be applied; empty where it does now."""
+    """Return until when the policy in force freezes plans; empty if it does not."""
     from core.policy.freeze_windows import frozen_until
 
     return frozen_until(known.policy.freeze, time.time()) if known.policy else ""
@@ -123,7 +124,7 @@ def _known(context: CommandContext) -> PlannerInput:
 
 
 def _submit(context: CommandContext, found: Plan, *, answering: bool) -> SubmittedPlan | None:
-    """Hand the plan to the agent; None, and why is said, where it is not taken now."""
+    """Submit the plan to the agent; return None, after printing why, if it is not accepted now."""
     try:
         if answering:
             return context.operations.submit(found.request, first=found)

@@ -89,7 +89,7 @@ def _list(context: CommandContext) -> int:
 
 
 def plan_lines(found: Plan, standing: "PlanStanding | None" = None) -> tuple[str, ...]:
-    """Draw a plan as wide as the terminal."""
+    """Return the lines of a plan, as wide as the terminal."""
     from core.plan.rendering import plan_lines
 
     lines = plan_lines(found, min(shutil.get_terminal_size((100, 24)).columns, 160), standing)
@@ -110,7 +110,7 @@ def refuse_two_forms(context: CommandContext) -> None:
 
 
 def reasons_of(found: Plan) -> list[str]:
-    """Say why, for every table that is acted on."""
+    """Return the reasons for every table that is acted on."""
     from core.plan.descriptions import node_why, step_line
 
     lines: list[str] = []
@@ -120,7 +120,7 @@ def reasons_of(found: Plan) -> list[str]:
 
 
 def how_to_apply(found: Plan, path: str = "", *, approved: int = 0) -> str:
-    """Say the command that executes a plan, by its hash or from its file, and the one that must come before."""
+    """Return the command that executes a plan, by its hash or from its file, and the one that must come first."""
     from core.plan.confirmation import confirmation_for_plan
 
     text = confirmation_for_plan(found).text

@@ -18,7 +18,7 @@ _FILE_MODES = (b"100644", b"100755")
 
 
 def texts_differing_from(folder: str, reference: str, texts: Mapping[str, str]) -> dict[str, str | None]:
-    """Give, by path below the project folder, the text at a commit of every declaring file that differs from it.
+    """Return, by path below the project folder, the text at a commit of every declaring file that differs from it.
 
     `texts` are the files as they are now, committed or not; None stands for a file that the commit does not have. Asks
     git three times, whatever the size; raises UsageError for a reference that is none, without git or a repository.
@@ -31,7 +31,7 @@ def texts_differing_from(folder: str, reference: str, texts: Mapping[str, str]) 
 
 
 def run_git(folder: str, command: str, *words: str, given: bytes = b"") -> tuple[int, bytes, str]:
-    """Ask git in a folder; returns its status, what it wrote and the first line of what it said. Raises UsageError."""
+    """Run git in a folder; returns its exit status, stdout and the first line of stderr. Raises UsageError."""
     environ = {name: value for name, value in os.environ.items() if name not in _OF_A_HOOK}
     try:
         done = subprocess.run(

@@ -175,7 +175,7 @@ class ProjectReader:
         return self._cache.load()
 
     def save_facts(self) -> None:
-        """Keep for the next process what was read newly."""
+        """Save newly parsed statements for the next process."""
         self._cache.save(self.facts)
 
     @cached_property

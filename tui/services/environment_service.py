@@ -153,7 +153,7 @@ class EnvironmentService:
 
     @contextmanager
     def _traced(self) -> "Iterator[tuple[Project, LineageTracer]]":
-        """Lend the one tracer of the project as it is now: it reads each statement once."""
+        """Yield the shared lineage tracer of the current project: it reads each statement once."""
         project = self.project()
         with self._tracing:
             if self._tracer is None or self._tracer[0] is not project:
@@ -287,7 +287,7 @@ class EnvironmentService:
         agent_process.ensure_running(self.place, self.client, self._environ, progress=progress)
 
     def close(self) -> None:
-        """Let go of the ledger."""
+        """Close the ledger."""
         with self._lock:
             if self._reader is not None:
                 self._reader.close()

@@ -54,7 +54,7 @@ class ColumnResolver:
         self.unresolved[UnresolvedName(name, reason, within, offset)] = None
 
     def item(self, node: Any, place: ResolutionScope, name: str = "", label: str = "") -> RelationColumn:
-        """Make the item of an expression; its text names tables and parts of WITH instead of aliases."""
+        """Return the item of an expression; its text uses tables and WITH queries instead of aliases."""
         inner = node.unalias() if isinstance(node, exp.Alias) else node
         if self._is_path(inner):
             path = self._path_item(inner, place)
@@ -256,7 +256,7 @@ def offset_of(part: Any) -> int:
 
 
 def _renamed(path: RelationColumn, name: str) -> RelationColumn:
-    """Make the item of a bare path: all that the column is, under the name that it gets."""
+    """Return the item of a bare path: everything the column is computed from, under its output name."""
     found = RelationColumn(name or path.name, dict(path.values), dict(path.conditions), uses=(path,), kind=path.kind)
     found.plain, found.fields = path.plain, path.fields
     return found

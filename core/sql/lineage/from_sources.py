@@ -219,7 +219,7 @@ def _column_aliases(source: Any) -> tuple[str, ...]:
 
 
 def _hide_alias(source: Any) -> None:
-    """Put back what people know a source by, now that names are found."""
+    """Restore the name by which users know a source, once names are resolved."""
     written = source.meta.get("written", "")
     if isinstance(source, exp.Table) or not written:
         source.set("alias", None)

@@ -65,7 +65,7 @@ def _needs_no_quotes(name: Any) -> bool:
 
 
 def normalise(tree: Any) -> Any:
-    """Bring a whole tree into its canonical form, in place where possible; names must be resolved before."""
+    """Convert a whole tree to canonical form, in place where possible; names must be resolved first."""
     queries = 0
     for node in tree.walk():
         node.comments = None
@@ -245,7 +245,7 @@ def _as_function(node: Any) -> Any:
 
 
 def _as_it_is(node: Any) -> None:
-    """Leave a node alone: `a LIKE b ESCAPE c` cannot stand with brackets around its LIKE."""
+    """Return a node unchanged: `a LIKE b ESCAPE c` does not parse with parentheses around its LIKE."""
 
 
 _FOLDS: dict[type, Callable[[Any], None]] = {

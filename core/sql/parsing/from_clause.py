@@ -56,7 +56,7 @@ _SYNTAX = "PARSE_SYNTAX_ERROR"
 
 
 def shape_from_clauses(tree: Any, *, nested: bool = True) -> None:
-    """Bring every FROM of a parsed query into one shape, in place; raise SqlDiagnostic for what Spark has not.
+    """Normalize every FROM of a parsed query, in place; raise SqlDiagnostic for what Spark does not support.
 
     `nested` says whether there may be a query below another one: looking for them costs a walk through the tree.
     """
@@ -213,7 +213,7 @@ def _check_join(join: Any) -> None:
 
 
 def _pivoted(source: Any, pivots: list[Any]) -> Any:
-    """Put PIVOTs behind a source; one with a name makes a query of what stands before it."""
+    """Attach PIVOTs to a source; a named one turns what precedes it into a subquery."""
     waiting: list[Any] = []
     for pivot in pivots:
         values = [value for each in pivot.args.get("fields") or [] for value in each.expressions]
@@ -272,6 +272,6 @@ def _check_lateral(lateral: Any) -> None:
 
 
 def _refused(what: str, node: Any, remedy: str) -> SqlDiagnostic:
-    """Make the refusal of a clause that is not understood, named by the words of SQL."""
+    """Return the diagnostic for a clause that is not understood, named by its SQL keywords."""
     words = _WORDS.get(what, what).upper().replace("_", " ")
     return SqlDiagnostic(f"this part is not understood: {words}", remedy, first_offset(node), condition=_SYNTAX)

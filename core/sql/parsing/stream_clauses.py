@@ -268,7 +268,7 @@ def _delays(tokens: Sequence[Token], index: int) -> bool:
 
 
 def _take_stream(tokens: Sequence[Token], index: int, marks: ExtractedClauses) -> int:
-    """Take `STREAM t …` or `STREAM(t) …`; the name's tokens stay."""
+    """Remove the STREAM of `STREAM t …` or `STREAM(t) …` and record it; the tokens of the name stay."""
     bracket = tokens[index + 1].token_type is TokenType.L_PAREN
     first = index + 2 if bracket else index + 1
     last = name_end(tokens, first)
@@ -315,7 +315,7 @@ def _has_options(tokens: Sequence[Token], index: int) -> bool:
 
 
 def _take_table(tokens: Sequence[Token], index: int, marks: ExtractedClauses) -> int:
-    """Take the options of `t WITH (…)`; the name's tokens stay."""
+    """Remove and record the options of `t WITH (…)`; the tokens of the name stay."""
     last = name_end(tokens, index)
     end = closing_bracket(tokens, last + 2)
     options = options_in(tokens[last + 3 : end], marks.misread)
@@ -343,7 +343,8 @@ def _take_clauses(tokens: Sequence[Token], index: int, marks: ExtractedClauses) 
 
 
 def _take_hidden(tokens: Sequence[Token], index: int, marks: ExtractedClauses) -> int:
-    """Take the WATERMARK of a subquery or a plain table; it travels in the alias, which positions cannot carry."""
+    """Remove the WATERMARK of a subquery or a plain table and record it in the alias, where no position can refer to
+    it."""
     start = tokens[index]
     watermark, index = watermark_at(tokens, index)
     end, alias = end_of(tokens[index - 1]), ""

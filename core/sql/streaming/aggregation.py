@@ -112,7 +112,7 @@ def aggregated(select: Any, flow: RelationProperties, found: StreamFindings) -> 
 
 
 def deduplicated(select: Any, flow: RelationProperties, found: StreamFindings) -> RelationProperties:
-    """Take DISTINCT of a flow; says what Spark would refuse of it."""
+    """Apply DISTINCT to a stream; reports what Spark would reject."""
     times = {name for each in select.expressions for name in _times_of_output(each, select, flow)}
     if not flow.event_times:
         found.misread.append(no_watermark(select, "DISTINCT", WATERMARK_REMEDY.replace("group by", "select")))
@@ -130,7 +130,7 @@ def deduplicated(select: Any, flow: RelationProperties, found: StreamFindings) -
 
 
 def _times_of_output(node: Any, select: Any, flow: RelationProperties) -> set[str]:
-    """Name the columns with a watermark that one output gives: none, itself, or those of `*`."""
+    """Return the columns with a watermark that one output yields: none, itself, or those of `*`."""
     if node.is_star:
         return starred(flow, node.table if isinstance(node, exp.Column) else "")
     inner = node.unalias()

@@ -51,7 +51,7 @@ class StreamFindings:
 
 
 def under_alias(flow: RelationProperties, alias: str) -> RelationProperties:
-    """Put a relation under its alias."""
+    """Return a relation under its alias."""
     names = frozenset(f"{alias}.{name.rpartition('.')[2]}" for name in flow.event_times)
     return replace(flow, event_times=names, static=frozenset() if flow.streaming else frozenset((alias,)))
 

@@ -65,7 +65,7 @@ class SqlText:
         return bisect_left(self._breaks, offset)
 
     def where(self, offset: int) -> Where:
-        """Name the place of a character offset."""
+        """Return the place of a character offset."""
         offset = max(0, min(offset, len(self.text)))
         return Where(self.path, self.line(offset), offset - self.text.rfind("\n", 0, offset))
 
@@ -80,14 +80,14 @@ class SqlText:
         return f"{'…' if left > start else ''}{quoted}{'…' if right < end else ''}"
 
     def problem(self, misread: SqlDiagnostic, *, severity: Severity = Severity.ERROR) -> Problem:
-        """Turn what could not be read into a Problem with place, text around it and remedy."""
+        """Return a Problem for SQL that could not be read, with place, surrounding text and remedy."""
         around = self.around(misread.offset)
         detail = f"[{misread.condition}] {around}" if misread.condition else around
         return Problem(misread.summary, misread.remedy, self.where(misread.offset), misread.subject, detail, severity)
 
 
 def open_sql(text: str, path: str) -> SqlText:
-    """Take the byte-order mark off a text."""
+    """Remove the byte-order mark of a text."""
     return SqlText(path, text.removeprefix("\ufeff"))
 
 

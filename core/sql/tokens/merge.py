@@ -12,7 +12,8 @@ _QUERIES = ("SELECT", "WITH", "VALUES", "FROM", "TABLE")
 
 
 def merge_query(tokens: list[Token], at: int) -> tuple[WrittenName, list[Token]]:
-    """Turn `[WITH …] MERGE INTO t USING s ON c WHEN …` into t and `[WITH …] SELECT 1 FROM s WHERE (c) AND EXISTS (…)`.
+    """Rewrite `[WITH …] MERGE INTO t USING s ON c WHEN …` into t and `[WITH …] SELECT 1 FROM s WHERE (c) AND EXISTS
+    (…)`.
 
     Each query that stands in an action becomes an EXISTS; raise SqlDiagnostic for what cannot be read.
     """

@@ -102,7 +102,7 @@ def _check_names(tokens: Sequence[Token]) -> None:
 
 
 def _check_hints(tokens: Sequence[Token], text: str) -> None:
-    """Look for hints that stand elsewhere than behind SELECT: sqlglot takes them for comments."""
+    """Check for hints anywhere but after SELECT: sqlglot treats them as comments."""
     behind_select = {token.start for token in tokens if token.token_type is TokenType.HINT}
     for piece in PIECES.finditer(text, tokens[0].start):
         if piece.start() > tokens[-1].end and text[tokens[-1].end + 1 : piece.start()].strip():

@@ -43,11 +43,11 @@ class StatementHeader:
     """Why a pipeline cannot take it, whatever its query says."""
 
     def text(self, source: SqlText) -> str:
-        """Put the query's text together."""
+        """Return the query's text."""
         return "".join(source.text[start:end] for start, end in self.pieces)
 
     def moved(self, offset: int) -> int:
-        """Turn an offset in the file into one in the query's text."""
+        """Convert an offset in the file to one in the query's text."""
         before = 0
         for start, end in self.pieces:
             if start <= offset <= end and (offset < end or end == self.pieces[-1][1]):

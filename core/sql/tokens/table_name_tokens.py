@@ -65,7 +65,7 @@ def name_at(tokens: Sequence[Token], at: int) -> tuple[WrittenName, int]:
 
 
 def word_at(kind: TokenType, text: str, at: Token) -> Token:
-    """Make a word that stands at the place of another."""
+    """Return a word token at the position of another token."""
     return Token(kind, text, at.line, at.col, at.start, at.end, [])
 
 

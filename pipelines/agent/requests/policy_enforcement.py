@@ -106,7 +106,7 @@ class PolicyEnforcement:
         return {"policy": digest, "state": status, "changed": True}
 
     def approve(self, caller: Caller, args: Mapping[str, Any], confirm: str) -> dict[str, Any]:
-        """Bring the policy that waits into force, as another login than the one that had it recorded."""
+        """Put the waiting policy into force, as a login other than the one that recorded it."""
         waiting, here = self._world.ledger.policy_that_waits(), self._world.ground.environment
         if waiting is None:
             raise Refused("no policy is waiting for approval", remedy="headgate policy show")
@@ -126,7 +126,7 @@ class PolicyEnforcement:
         return self._world.ground.environment.policy
 
     def _enforce(self, policy: Policy) -> None:
-        """Let everything else see the policy; what the agent's own file protects stays protected."""
+        """Publish the policy to the rest of the agent; what the agent's own file protects stays protected."""
         protected = policy.protected or self._declared.protected
         environment = replace(self._declared, policy=policy, protected=protected)
         self._world.ground = replace(self._world.ground, environment=environment)

@@ -66,7 +66,7 @@ class SparkAnalysisCache:
         return answer
 
     def _clear(self) -> None:
-        """Leave nothing on the pool; what cannot be dropped now is dropped before the next question."""
+        """Drop the scratch tables; what cannot be dropped now is dropped before the next analysis."""
         try:
             self._world.pool.call(WRITE_CALL_S, lambda engine: engine.analysis.clear())
         except HeadgateError as error:

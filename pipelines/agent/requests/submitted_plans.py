@@ -93,7 +93,7 @@ class SubmittedPlans:
         return {"hash": plan.hash, "approved": self._approved(row), "approvals": plan.approvals}
 
     def apply(self, caller: Caller, args: Mapping[str, Any], confirm: str) -> dict[str, Any]:
-        """Begin the run of a plan, once, unless anything stands against it now."""
+        """Start the run of a plan, once, unless something prevents it now."""
         row, plan = self._known(args)
         if plan.empty:
             raise Refused("this plan changes nothing", remedy="there is nothing to apply")

@@ -45,12 +45,12 @@ class RunLane:
         self._lock = threading.Lock()
 
     def resume_open(self) -> None:
-        """Take up the runs that an agent before us left open."""
+        """Resume the runs that an earlier agent left open."""
         for row in self._world.ledger.open_runs():
             self.drive(row.id)
 
     def drive(self, run_id: str) -> None:
-        """Begin driving a run, unless it is driven already."""
+        """Start executing a run, unless it is already being executed."""
         with self._lock:
             if run_id not in self._words:
                 self._begin(run_id, queue.Queue())
@@ -153,7 +153,7 @@ class RunDriver:
                 return _unforeseen(step, error)
 
     def _poll(self, step: Step) -> RunEvidence:
-        """Look at a gate; what cannot be reached now is looked at again, and keeps what was counted so far."""
+        """Check a gate; if something cannot be reached now, the gate is checked again and keeps its count so far."""
         try:
             return self._executor.poll(step)
         except (PoolUnreachable, LedgerUnavailable) as error:

@@ -58,7 +58,7 @@ class StepExecutor:
             return StepFailed(step.n, _one_line(error))
 
     def poll(self, step: Step) -> RunEvidence:
-        """Look whether a gate is open: a version has caught up, or a restarted one has committed something."""
+        """Check whether a gate is open: a version has caught up, or a restarted one has committed a batch."""
         if step.do is StepKind.RESTART:
             return self._proven(step)
         deployment = self._world.deployment(step.table, step.version)

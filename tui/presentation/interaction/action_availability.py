@@ -91,7 +91,7 @@ _OF_ROWS = frozenset({ActionRequirement.TARGET, ActionRequirement.ONE})
 
 
 def why_not_possible(action: ConsoleAction, now: ActionContext) -> str:
-    """Say in one sentence why an action is not possible now; empty when it is."""
+    """Return, in one sentence, why an action is not possible now; empty if it is."""
     if now.ghost and action.needs & _OF_ROWS:
         return "this statement was deleted; its row stays for five seconds so that no key acts on another row"
     if now.read_only and action.level is not ConfirmationLevel.LOOK and action.id not in ("stop", "cancel"):
@@ -101,5 +101,5 @@ def why_not_possible(action: ConsoleAction, now: ActionContext) -> str:
 
 
 def action_label(action: ConsoleAction, now: ActionContext) -> str:
-    """Name what a key does now: the key that pauses a run lets a paused one go on."""
+    """Return the label of a key's current action: the key that pauses a run also resumes a paused one."""
     return "go on" if action.id == "pause" and now.run_state == "paused" else action.label

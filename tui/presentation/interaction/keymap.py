@@ -210,7 +210,7 @@ def find_action(action_id: str, screen: str) -> ConsoleAction | None:
 
 
 def screens_with_key(key: str) -> tuple[str, ...]:
-    """Name the screens on which a key that means nothing here means something, sorted."""
+    """Return the other screens that use a key, sorted."""
     return tuple(sorted({screen for action in ACTIONS if key in action.keys for screen in action.screens}))
 
 

@@ -99,12 +99,12 @@ def external_source_of(node: "LineageNode") -> str:
 
 
 def name_of(at: ColumnOrigin) -> str:
-    """Name a node as a person would."""
+    """Return the display name of a node."""
     return f"{at.table}.{at.column}" if at.column else f"rows of {at.table}"
 
 
 def file_of(path: str, line: int) -> str:
-    """Name a place by its file alone."""
+    """Return the file name of a place, without its folder."""
     return f"{path.rpartition('/')[2]}:{line}"
 
 

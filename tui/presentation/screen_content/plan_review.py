@@ -68,7 +68,7 @@ def heading(
 
 
 def approved_by(row: PlanRow, approvals: Sequence[ApprovalRow]) -> tuple[str, ...]:
-    """Name the others than its author who have approved a plan."""
+    """Return the logins other than its author that have approved a plan."""
     return tuple(one.login for one in approvals if one.uid != row.author_uid)
 
 

@@ -12,7 +12,7 @@ from tui.presentation.view.ledger_view import LedgerView, StatementView
 def advise(
     statement: StatementView, figures: Measurement | None, world: LedgerView, look: RowContext
 ) -> tuple[str, Tone]:
-    """Say in a sentence or two how the statement is and what to do."""
+    """Return a sentence or two on the state of the statement and what to do."""
     bad = [
         f"{one.parent} is {parent.state}"
         for one in statement.parents
@@ -60,7 +60,7 @@ def advise(
 
 
 def _limit(statement: StatementView, figures: Measurement | None) -> str:
-    """Name what holds a statement back, where the figures show it; empty where they do not."""
+    """Return what limits a statement, if the measurements show it; empty if they do not."""
     trigger_ms = trigger_s(statement.deployment.trigger) * 1000
     if figures and figures.batch_ms and trigger_ms and figures.batch_ms > 1.5 * trigger_ms:
         took = f"{figures.batch_ms / 1000:.0f} s on a trigger of {statement.deployment.trigger}"
