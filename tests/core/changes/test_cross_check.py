@@ -91,7 +91,7 @@ def test_same_meaning_is_confirmed_where_spark_sees_it(same: bool, confirmed: bo
         (AnalysedStatement(refused=AnalysisRefusal("X.Y", "no such thing")),
          "it rejects the statement (X.Y): no such thing"),
         (AnalysedStatement(refused=AnalysisRefusal("", "Sorting is not supported")),
-         "it refuses the statement: Sorting is not supported"),
+         "it rejects the statement: Sorting is not supported"),
     ],
 )  # fmt: skip
 def test_disagreement_is_the_worst_row_and_is_seen_everywhere(opinion: AnalysedStatement, words: str) -> None:
@@ -102,7 +102,7 @@ def test_disagreement_is_the_worst_row_and_is_seen_everywhere(opinion: AnalysedS
     assert any(warned.summary == found.evidence[0] for warned in plan.warnings)
     drawn = "\n".join(plan_lines(plan, 100))
     assert "Spark disagrees" in drawn and "it is treated as the worst: b" in drawn
-    assert f"  saw: {found.evidence[0]}" in node_why(plan, T("b"))
+    assert f"  evidence: {found.evidence[0]}" in node_why(plan, T("b"))
     data = plan_as_json(plan)
     (entry,) = [entry for entry in data["nodes"] if entry["table"] == "b"]
     assert (entry["classified"], entry["confirmed_by_spark"]) == (False, False)
@@ -120,7 +120,7 @@ def test_disagreement_on_the_deployed_text_counts_as_well() -> None:
     other = replace(AGREES, operators=(AnalysedOperator("StreamingGlobalLimit", "limit"),))
     found = node(planned(*world(*COMMENTED), AnalysisAnswer("4.2.0", AGREES, other, same=True)))
     assert (found.row, found.classified) == ("6a", False)
-    assert found.evidence[0].startswith("Spark disagrees on the deployed text: it keeps as state limit")
+    assert found.evidence[0].startswith("Spark disagrees on the deployed text: its state is limit")
 
 
 def test_type_that_changes_under_an_unchanged_table_is_a_disagreement() -> None:

@@ -108,9 +108,9 @@ def test_a_followed_run_whose_agent_answers_again_is_followed_on(
 @pytest.mark.parametrize(
     ("words", "begun", "goes_on"),
     [
-        ("runs 7f3a-1 --follow", "run 7f3a-1", "headgate runs 7f3a-1 --follow comes back to it"),
-        ("apply {hash} --confirm 2", "run 7f3a-1", "headgate runs 7f3a-1 --follow comes back to it"),
-        ("wait --timeout 300", "1 of 1 statement", "headgate ls shows how it is"),
+        ("runs 7f3a-1 --follow", "run 7f3a-1", "headgate runs 7f3a-1 --follow follows it"),
+        ("apply {hash} --confirm 2", "run 7f3a-1", "headgate runs 7f3a-1 --follow follows it"),
+        ("wait --timeout 300", "1 of 1 statement", "headgate ls shows the current state"),
         ("up", "pool", "headgate up waits for them again"),
     ],
 )

@@ -107,8 +107,8 @@ def test_a_file_is_replaced_whole_or_stays_as_it_was(
 @pytest.mark.parametrize(
     ("words", "said", "code"),
     [
-        (["observed", "-o", "out.txt"], "'out.txt' says no form", 2),
-        (["observed", "-o", ""], "'' says no form", 2),
+        (["observed", "-o", "out.txt"], "the ending of 'out.txt' does not tell the format", 2),
+        (["observed", "-o", ""], "the ending of '' does not tell the format", 2),
         (["observed", "-o", "nowhere/out.yml"], "cannot be written: No such file or directory", 2),
         (["everything"], "invalid choice: 'everything'", 2),
     ],

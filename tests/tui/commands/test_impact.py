@@ -82,7 +82,7 @@ def test_a_column_names_the_lines_that_use_it(folder: Path, capsys: pytest.Captu
 
 
 PEOPLE = """\
-a is not deployed: as if all that is declared ran.
+a is not deployed: assuming that everything declared is running.
 
 IF a WERE REBUILT: 1 rebuilt
   headgate plan deploy a --rebuild …

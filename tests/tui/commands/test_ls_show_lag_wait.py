@@ -109,7 +109,7 @@ def test_a_home_that_is_closed_to_us_is_no_environment_that_was_never_started(
 
     monkeypatch.setattr(os, "stat", closed)
     assert exit_codes.run_command_line(words.split()) == 3
-    assert "is another user's" in capsys.readouterr().err
+    assert "belongs to another user" in capsys.readouterr().err
 
 
 def test_show_names_parents_readers_and_versions(shop: Any, capsys: pytest.CaptureFixture[str]) -> None:
@@ -137,7 +137,7 @@ def test_wait_returns_once_the_state_is_there(shop: Any) -> None:
 
 def test_wait_for_a_lag_takes_no_figure_from_before_the_question(shop: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_codes.run_command_line(["wait", "a", "--lag", "0", "--timeout", "0.2"]) == 1
-    assert "not there after" in capsys.readouterr().err
+    assert "not reached within" in capsys.readouterr().err
 
 
 def test_wait_for_a_lag_ends_with_a_fresh_figure(shop: Any, measured: Any) -> None:

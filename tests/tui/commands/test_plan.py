@@ -93,7 +93,7 @@ def test_a_plan_is_handed_to_an_agent_with_the_texts_that_it_was_computed_from(
 
 
 def test_a_plan_that_the_agent_finds_stale_is_computed_again(ledger: Any, agent: Any) -> None:
-    answers = iter([Stale("the world changed"), {"confirm": "2"}])
+    answers = iter([Stale("the environment changed"), {"confirm": "2"}])
     agent.script["submit_plan"] = lambda request: next(answers)
     assert exit_codes.run_command_line(["plan", "b"]) == 0
     assert [heard["op"] for heard in agent.heard] == ["opinion", "submit_plan", "submit_plan"]

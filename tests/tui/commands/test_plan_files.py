@@ -138,7 +138,7 @@ def test_approve_is_confirmed_with_the_start_of_the_hash(
 ) -> None:
     agent.script["approve"] = {"approved": 1, "approvals": 2}
     assert exit_codes.run_command_line(["approve", "b.json"]) == 3
-    assert "is not with the agent yet" in capsys.readouterr().err
+    assert "has not been submitted to the agent yet" in capsys.readouterr().err
     plan_hash = keep(ledger, saved)
     assert exit_codes.run_command_line(["approve", plan_hash[:6]]) == 3
     assert agent.heard == []

@@ -149,11 +149,11 @@ def test_a_folder_is_found_from_here_or_from_the_project(
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ("..", "is outside of the project"),
-        ("/", "is outside of the project"),
-        ("pipelines/fact", "is no folder of the project"),
-        ("headgate.yml", "is no folder of the project"),
-        ("", "is no folder of the project"),
+        ("..", "is outside the project"),
+        ("/", "is outside the project"),
+        ("pipelines/fact", "is not a folder of the project"),
+        ("headgate.yml", "is not a folder of the project"),
+        ("", "is not a folder of the project"),
         ("empty", "there is no table in empty"),
     ],
 )
@@ -177,7 +177,7 @@ def test_a_folder_that_is_none_of_the_project_is_a_bad_command(
         (["a", "--strategy", "a=seem"], "did you mean seam?"),
         (["a", "--strategy", "b"], "'b' is not a valid --strategy"),
         (["a", "--strategy", "zz=seam"], "there is no table zz"),
-        (["a", "--rebuild", "--keep-table"], "a rebuild makes a new table"),
+        (["a", "--rebuild", "--keep-table"], "a rebuild creates a new table"),
         (["--pipeline", "b"], "--pipeline is only for a delete"),
         (["delete", "a", "--rebuild"], "--rebuild does not apply to a delete"),
         (["delete"], "the request is empty"),
@@ -374,7 +374,7 @@ def test_without_a_repository_or_without_git_it_is_said(
 ) -> None:
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path))
     assert exit_codes.run_command_line(["plan", "--changed-since", "main"]) == 2
-    assert "is in no git repository" in capsys.readouterr().err
+    assert "is not in a git repository" in capsys.readouterr().err
     monkeypatch.setenv("PATH", str(tmp_path))
     assert exit_codes.run_command_line(["plan", "--changed-since", "main"]) == 2
     assert "git is not installed" in capsys.readouterr().err

@@ -58,7 +58,7 @@ def test_enter_in_the_same_burst_as_the_text_does_not_confirm() -> None:
         await console.press("T")
         console.pass_time(1.0)
         await console.pilot.press("y", "e", "s", "enter")
-        assert "one burst" in console.dialog()
+        assert "all at once" in console.dialog()
         assert console.operations.calls == []
 
     in_console(scenario)
@@ -249,7 +249,7 @@ def test_a_plan_is_executed_after_environment_and_hash_were_typed() -> None:
         await console.until(lambda: "PLAN 7f3a" in console.text(), "the review")
         await console.press("E")
         said = " ".join(word.strip("│ ") for word in console.dialog().splitlines())
-        assert "LOST" in said and "for good" not in said
+        assert "LOST" in said and "permanent" not in said
         assert "files and checkpoint are kept until 7 days after the run" in said
         await console.type("dev 7f3a")
         await console.press("enter")
@@ -266,7 +266,7 @@ def test_leaving_a_run_sends_nothing() -> None:
         await console.press("enter")
         await console.until(lambda: "RUN 9f2c" in console.text(), "the run")
         await console.press("ctrl+c")
-        assert "runs and statements go on" in console.flash()
+        assert "runs and statements continue" in console.flash()
         await console.press("q")
         assert console.page.page_name == "home"
         assert console.operations.calls == []

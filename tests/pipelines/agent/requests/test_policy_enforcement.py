@@ -191,7 +191,7 @@ def test_in_a_protected_environment_a_policy_waits_for_another_login(
     assert not prod.ground.environment.protected and not prod.ledger.facts().protected
     row = prod.ledger.policy_in_force()
     assert row is not None and (row.actor, row.approver) == (ALICE.name, BOB.name)
-    with pytest.raises(Refused, match="no policy waits"):
+    with pytest.raises(Refused, match="no policy is waiting"):
         approve(commands, BOB, digest(files))
 
 
@@ -217,13 +217,13 @@ def test_what_is_no_policy_is_refused(agent: Callable[[], CommandHandler]) -> No
     commands, files = agent(), texts()
     with pytest.raises(UsageError, match="texts"):
         commands.handle(ALICE, {"op": "policy_apply", "args": {"id": "x"}, "confirm": "yes"})
-    with pytest.raises(Stale, match="changed while they were read"):
+    with pytest.raises(Stale, match="changed while they were being read"):
         commands.handle(ALICE, {"op": "policy_apply", "args": {"texts": files, "id": "x"}, "confirm": "yes"})
     with pytest.raises(InvalidProject, match="trigger must be an interval"):
         record(commands, ALICE, texts(a="trigger: soon\n"))
     other = texts(SHUT)
     other["headgate.yml"] = other["headgate.yml"].replace("5b0e4a52", "00000000")
-    with pytest.raises(Refused, match="of another project"):
+    with pytest.raises(Refused, match="to another project"):
         record(commands, ALICE, other)
     with pytest.raises(Refused, match=f"takes operate from {ALICE.name}"):
         record(commands, ALICE, texts("    policy: {roles: {operate: [nobody]}}\n"))
@@ -254,7 +254,7 @@ def refused_for_a_role(commands: CommandHandler, caller: Caller, op: str, args: 
     try:
         commands.handle(caller, {"op": op, "args": args, "confirm": ""})
     except Refused as error:
-        return "the policy gives" in error.summary
+        return "the policy grants" in error.summary
     except (UsageError, ConfirmationNeeded):
         return False
     return False

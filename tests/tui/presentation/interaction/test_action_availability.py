@@ -265,7 +265,7 @@ def test_a_run_that_was_continued_offers_nothing_and_names_the_one_that_goes_on(
 
     async def scenario(console: Console) -> None:
         console.app.go("run", run_id="9f2c")
-        await console.until(lambda: "run 7f3a-01c2f goes on from it" in console.text(), "the run")
+        await console.until(lambda: "continued by run 7f3a-01c2f" in console.text(), "the run")
         await console.press("C")
         assert console.page.answering is None
         assert "the run is continued by 7f3a-01c2f" in said(console)

@@ -61,7 +61,7 @@ def test_no_line_is_wider_than_the_screen(width: int) -> None:
 
 def test_what_is_not_followed_is_said() -> None:
     found = texts(facts("kept", "kind", kept="INSERT INTO kept SELECT id, lost AS kind, amount FROM STREAM landed"))
-    assert " NOT FOLLOWED" in found
+    assert " NOT TRACED" in found
     assert "   kept.kind: lost cannot be traced: no source has such a column" in found
 
 
@@ -90,6 +90,6 @@ def test_on_another_pane_the_keys_say_where_columns_are() -> None:
         console.app.go("detail", table="oven_load")
         await console.until(lambda: "VERDICT" in console.text(), "the overview")
         await console.press("l")
-        await console.until(lambda: "columns are chosen on the lineage pane" in console.text(), "the sentence")
+        await console.until(lambda: "columns can be chosen on the lineage pane" in console.text(), "the sentence")
 
     in_console(scenario)
