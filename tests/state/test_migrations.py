@@ -78,7 +78,8 @@ def test_ledger_newer_than_the_program_is_refused_naming_both(
     connection.close()
     for opening in (lambda: create_or_open(path, facts), lambda: LedgerReader(path)):
         with pytest.raises(
-            VersionMismatch, match=f"schema {SCHEMA_VERSION + 1}; this program supports versions up to {SCHEMA_VERSION}"
+            VersionMismatch,
+            match=f"schema version {SCHEMA_VERSION + 1}; this program supports versions up to {SCHEMA_VERSION}",
         ):
             opening()
 

@@ -124,7 +124,7 @@ def test_an_environment_that_was_never_started_has_nothing_to_export(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert exit_codes.run_command_line(["export", "observed", "-o", "out.yml"]) == 4
-    assert not (folder / "out.yml").exists() and "never started" in capsys.readouterr().err
+    assert not (folder / "out.yml").exists() and "never been started" in capsys.readouterr().err
 
 
 def test_an_export_of_another_environment_is_refused(

@@ -16,7 +16,7 @@ def test_a_column_is_a_tree_down_to_what_landed(folder: Path, capsys: pytest.Cap
         ["COLUMN", "TYPE", "FILE", "EXPRESSION"],
         ["b.kind", "string", "dml.b.sql:1", "kind"],
         ["a.kind", "string", "dml.a.sql:1", "kind"],
-        ["landed.kind", "string", "landed:", "json", "in"],
+        ["landed.kind", "string", "external", "input:", "json", "in"],
     ]
 
 

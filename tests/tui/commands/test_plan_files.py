@@ -124,7 +124,7 @@ def test_a_file_of_another_environment_or_project_is_refused_before_anything_is_
     manifest = (folder / "headgate.yml").read_text()
     (folder / "headgate.yml").write_text(re.sub("5b0e4a52", "11111111", manifest, count=1))
     assert exit_codes.run_command_line(["apply", "b.json"]) == 3
-    assert "a plan of another project than shop" in capsys.readouterr().err
+    assert "a plan of a project other than shop" in capsys.readouterr().err
     assert agent.heard == []
 
 

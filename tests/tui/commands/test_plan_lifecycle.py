@@ -102,7 +102,7 @@ def test_a_saved_plan_is_refused_when_the_world_changes_inside_of_it_and_says_wh
     plan = written(["plan", "a", "--rebuild", "--offline", "--save", "a.json"], capsys)
     serving.move("b", checkpoint_id="new")
     assert applied("a.json", plan) == 3
-    assert "the plan is stale: b: checkpoint_id was b, is new" in capsys.readouterr().err
+    assert "the plan is stale: b: checkpoint_id was b, now new" in capsys.readouterr().err
     assert serving.runs.driven == []
 
 
@@ -129,7 +129,7 @@ def test_a_plan_with_edited_verdicts_is_refused_by_the_agent(
     forged = replace(forged, hash=plan_hash(forged))
     (folder / "a.json").write_text(saved_as_text(replace(saved, plan=forged)))
     assert exit_codes.run_command_line(["apply", "a.json", "--confirm", f"dev {forged.hash[:4]}", "--detach"]) == 3
-    assert re.search(r"not what this agent plans: verdict \w+: ok → \w+", capsys.readouterr().err)
+    assert re.search(r"differs from what this agent plans: verdict \w+: ok → \w+", capsys.readouterr().err)
 
 
 def test_another_login_approves_before_a_plan_is_applied(serving: Agent, capsys: pytest.CaptureFixture[str]) -> None:

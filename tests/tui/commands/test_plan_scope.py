@@ -120,7 +120,7 @@ def test_of_many_mistakes_the_first_are_told_and_the_rest_are_counted(
     (folder / "tables.txt").write_text("".join(f"none_{n}\n" for n in range(500)))
     assert exit_codes.run_command_line(["plan", "--list", "tables.txt"]) == 2
     told = capsys.readouterr().err
-    assert told.count("there is no table none_") == 20 and "; and 480 more mistakes" in told
+    assert told.count("there is no table none_") == 20 and "; and 480 more problems" in told
 
 
 # Folders
@@ -413,7 +413,7 @@ def test_a_deployed_table_that_the_commit_does_not_have_is_not_classified(
     assert [(n["row"], n["classified"]) for n in found["nodes"] if n["table"] == "neu"] == [("6a", False)]
 
 
-@pytest.mark.parametrize(("state", "code", "said"), [("running", 10, "to delete it"), ("absent", 0, "is no longer")])
+@pytest.mark.parametrize(("state", "code", "said"), [("running", 10, "to delete it"), ("absent", 0, "no longer is")])
 def test_a_table_that_is_gone_and_still_runs_is_a_change(
     state: str, code: int, said: str, cloned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

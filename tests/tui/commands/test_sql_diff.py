@@ -106,7 +106,7 @@ def test_a_fingerprint_of_what_lies_beside_is_there(here: Path, capsys: pytest.C
         (ROWS, "0", "keep", []),
         (f"{ROWS} -- all", "1", "record", ["the text changed"]),
         (f"{ROWS} WHERE v > 1", "3", "restart", ["filter added: 1 < v"]),
-        (ROWS.replace("id, v", "id"), "5", "rebuild", ["column v is gone", "column removed: v"]),
+        (ROWS.replace("id, v", "id"), "5", "rebuild", ["column v was removed", "column removed: v"]),
         (
             ROWS.replace("id, v", "id, CAST(v AS STRING) AS v"),
             "5",

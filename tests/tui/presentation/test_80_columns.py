@@ -89,7 +89,7 @@ def test_an_unknown_command_lists_all_there_are() -> None:
         await console.type("nonsense")
         await console.press("enter")
         said = " ".join(console.flash().split())
-        assert ":nonsense is no command here" in said
+        assert ":nonsense is not a command here" in said
         assert said.endswith("unstage")
 
     in_console(scenario)

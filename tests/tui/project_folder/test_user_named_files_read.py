@@ -75,4 +75,4 @@ def test_a_long_line_that_is_no_name_is_cut_and_of_many_the_first_are_told(tmp_p
         read_lists(("tables",), str(tmp_path))
     told = refused.value.summary.split("; ")
     assert told[0] == f"tables:1: '{'x' * 79}…' is not a table name"
-    assert (len(told), told[-1]) == (21, "and 30 more mistakes")
+    assert (len(told), told[-1]) == (21, "and 30 more problems")

@@ -18,7 +18,7 @@ def test_stop_is_sent_after_yes_and_enter_and_names_what_is_below() -> None:
         await find(console, "order_items")
         await console.press("T")
         assert "STOP order_items in pizzeria dev" in console.dialog()
-        assert "below: 3 statements will get no new rows" in console.dialog()
+        assert "downstream: 3 statements will get no new rows" in console.dialog()
         assert "headgate stop order_items --env dev" in console.dialog()
         await console.type("yes")
         await console.press("enter")
@@ -87,7 +87,7 @@ def test_a_vanished_statement_leaves_a_ghost_on_which_no_key_acts() -> None:
         assert "till" in console.text()
         await console.press("T")
         assert console.page.answering is None
-        assert "gone" in console.flash()
+        assert "was deleted" in console.flash()
         console.pass_time(6.0)
         await console.world()
         assert "till" not in console.page.table.ids
@@ -360,7 +360,7 @@ def test_a_console_without_a_ledger_says_what_to_do() -> None:
 
     async def scenario(console: Console) -> None:
         assert "NO LEDGER" in console.text()
-        assert "never started" in console.text()
+        assert "never been started" in console.text()
         assert "headgate up" in console.text()
 
     in_console(scenario, operations=operations)

@@ -67,7 +67,7 @@ def test_a_second_version_that_goes_leaves_a_ghost_too() -> None:
         await console.world()
         assert "till@v2" in console.page.table.ids
         await console.press("D")
-        assert "gone" in console.flash()
+        assert "was deleted" in console.flash()
         assert console.operations.calls == []
 
     in_console(scenario, operations=operations)

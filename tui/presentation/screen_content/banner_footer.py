@@ -207,7 +207,7 @@ def hints(items: Sequence[KeyHint], width: int) -> Line:
 
 def too_small(width: int, height: int, need_width: int, need_height: int) -> Line:
     """Say in one line what a small terminal needs."""
-    return line(f"needs a terminal of {need_width}x{need_height}, this is {width}x{height}")
+    return line(f"needs {need_width}x{need_height}, this is {width}x{height}")
 
 
 def words_of(content: Line) -> str:

@@ -225,7 +225,7 @@ def test_what_is_no_policy_is_refused(agent: Callable[[], CommandHandler]) -> No
     other["headgate.yml"] = other["headgate.yml"].replace("5b0e4a52", "00000000")
     with pytest.raises(Refused, match="to another project"):
         record(commands, ALICE, other)
-    with pytest.raises(Refused, match=f"takes operate from {ALICE.name}"):
+    with pytest.raises(Refused, match=f"takes operate away from {ALICE.name}"):
         record(commands, ALICE, texts("    policy: {roles: {operate: [nobody]}}\n"))
 
 

@@ -176,7 +176,7 @@ OUTSIDE: dict[str, Callable[[Desk], None]] = {
 }
 INSIDE: dict[str, tuple[Callable[[Desk], None], str]] = {
     "it is restarted on another checkpoint": (
-        lambda desk: move(desk, "a", checkpoint_id="new"), "a: checkpoint_id was a, is new",
+        lambda desk: move(desk, "a", checkpoint_id="new"), "a: checkpoint_id was a, now new",
     ),
     "a child is stopped": (lambda desk: move(desk, "b", wanted="stopped"), "b: wanted was running, now stopped"),
     "a reader comes": (
@@ -238,7 +238,7 @@ def test_a_verdict_that_was_edited_is_refused_whether_its_hash_fits_or_not(desk:
     with pytest.raises(Refused, match="the plan was edited: its hash does not match its content"):
         desk.hand_over_file(replace(plan, guards=others))
     name = plan.guards[0].name
-    with pytest.raises(Stale, match=f"not what this agent plans: verdict {name}: warn → ok"):
+    with pytest.raises(Stale, match=f"differs from what this agent plans: verdict {name}: warn → ok"):
         desk.hand_over_file(edited(plan, guards=others))
     with pytest.raises(Stale, match="approvals: 7 → 0"):
         desk.hand_over_file(edited(plan, approvals=7))
@@ -247,13 +247,13 @@ def test_a_verdict_that_was_edited_is_refused_whether_its_hash_fits_or_not(desk:
 
 def test_steps_that_were_edited_are_refused(desk: Desk) -> None:
     plan = desk.plan()
-    with pytest.raises(Stale, match="not what this agent plans: step"):
+    with pytest.raises(Stale, match="differs from what this agent plans: step"):
         desk.hand_over_file(edited(plan, steps=plan.steps[:-1]))
 
 
 def test_texts_that_were_edited_are_refused(desk: Desk) -> None:
     files = small_project.texts(a="SELECT id, kind FROM STREAM landed WHERE id > 1")
-    with pytest.raises(Stale, match="not what this agent plans: node a row: 0 → 3; node a revision"):
+    with pytest.raises(Stale, match="differs from what this agent plans: node a row: 0 → 3; node a revision"):
         desk.hand_over_file(desk.plan(), texts=files)
 
 
@@ -400,7 +400,7 @@ def test_what_needs_no_approval_or_can_no_longer_be_applied_is_not_approved(desk
     plan = desk.plan()
     desk.hand_over(plan)
     move(desk, "a", checkpoint_id="new")
-    with pytest.raises(Stale, match="checkpoint_id was a, is new"):
+    with pytest.raises(Stale, match="checkpoint_id was a, now new"):
         desk.approve(plan)
     desk.now += 86400.0
     with pytest.raises(Refused, match="has expired"):

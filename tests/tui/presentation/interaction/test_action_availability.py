@@ -61,7 +61,7 @@ def test_a_delete_under_readers_is_refused_at_the_key_with_their_names(screen: s
             await at(console, "order_items")
         await console.press("X")
         assert console.operations.calls == []
-        assert "order_items is read by menu_sales, oven_load, pizza_per_10s: X on them first" in said(console)
+        assert "order_items is read by menu_sales, oven_load, pizza_per_10s: stage their delete first" in said(console)
 
     in_console(scenario, operations=pizzeria(("bob", "order_items", "deploy")))
 

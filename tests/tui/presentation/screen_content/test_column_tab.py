@@ -31,7 +31,7 @@ def test_the_chosen_column_is_marked_and_followed_both_ways() -> None:
         "",
         "kind STANDS ON",
         "kept.kind = kind",
-        "landed.Kind landed: json in",
+        "landed.Kind external input: json in",
         "",
         "kind FEEDS",
         "kept.kind",

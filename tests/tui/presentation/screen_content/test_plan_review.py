@@ -95,10 +95,10 @@ def test_review_shows_what_may_be_chosen_for_the_row_and_what_is_not_carried_out
     )
     seen = replace(node, strategy="earliest", offers=offers, lowered=True)
     short = " ".join(plain(line).strip() for line in why(seen, 80, ASCII, full=False))
-    assert "OFFER earliest (chosen)" in short and "1 more offer: enter" in short and "carry_over" not in short
+    assert "OPTION earliest (chosen)" in short and "1 more offer: enter" in short and "carry_over" not in short
     told = " ".join(plain(line).strip() for line in why(seen, 80, ASCII, full=True))
-    assert "OFFER earliest (chosen): replays 81 M rows; ETA 14 m" in told
-    assert "OFFER carry_over (not yet): replays ? rows" in told
+    assert "OPTION earliest (chosen): replays 81 M rows; ETA 14 m" in told
+    assert "OPTION carry_over (not yet): replays ? rows" in told
     assert "less severe than the default; needs an approval" in told
 
 
@@ -120,7 +120,7 @@ def test_a_plan_is_approved_by_its_key_and_executed_only_then() -> None:
         console.app.go("review", plan_hash="7f3a")
         await console.until(lambda: "approvals 0 of 1" in console.text(), "the review")
         await console.press("E")
-        assert "approvals 0 of 1: A as another login" in console.flash()
+        assert "approvals 0 of 1: press A as another login" in console.flash()
         await console.press("A")
         assert "APPROVE plan 7f3a" in console.dialog() and "by lee" in console.dialog()
         await console.press("enter")
