@@ -181,7 +181,7 @@ def test_in_a_protected_environment_a_policy_waits_for_another_login(
     files = texts("", a="protect: true\n")
     assert record(commands, ALICE, files, "prod") == {"policy": digest(files), "state": WAITING, "changed": True}
     assert prod.ground.environment.protected and prod.ledger.recorded_policy() == Policy(protected=True)
-    with pytest.raises(Refused, match=f"is by {ALICE.name}, who cannot approve it"):
+    with pytest.raises(Refused, match=f"was recorded by {ALICE.name}, who cannot approve it"):
         approve(commands, ALICE, digest(files))
     with pytest.raises(ConfirmationNeeded):
         approve(commands, BOB, digest(files), "prod")

@@ -95,7 +95,7 @@ def test_review_shows_what_may_be_chosen_for_the_row_and_what_is_not_carried_out
     )
     seen = replace(node, strategy="earliest", offers=offers, lowered=True)
     short = " ".join(plain(line).strip() for line in why(seen, 80, ASCII, full=False))
-    assert "OPTION earliest (chosen)" in short and "1 more offer: enter" in short and "carry_over" not in short
+    assert "OPTION earliest (chosen)" in short and "1 more option: enter" in short and "carry_over" not in short
     told = " ".join(plain(line).strip() for line in why(seen, 80, ASCII, full=True))
     assert "OPTION earliest (chosen): replays 81 M rows; ETA 14 m" in told
     assert "OPTION carry_over (not yet): replays ? rows" in told
