@@ -40,7 +40,7 @@ _CHANGE_BY_REASON = {
     Reason.WITH_ITS_SET: "with its statement set",
 }
 _SPARK = {
-    False: "Spark analyzes it differently, so it is treated as the most severe change",
+    False: "Spark analyses it differently, so it is treated as the most severe change",
     True: "confirmed by Spark",
     None: "not confirmed by Spark",
 }

@@ -46,7 +46,7 @@ class SparkAnalysisCache:
             for question in {question.key: question for question in unanswered}.values():
                 left = ends_at - time.monotonic()
                 if left <= LEAST_S:
-                    raise TryAgain(f"Spark did not analyze all statements within {seconds:.3g} s")
+                    raise TryAgain(f"Spark did not analyse all statements within {seconds:.3g} s")
                 try:
                     found[question.key] = self._put(question, left)
                 except EngineRefused as error:

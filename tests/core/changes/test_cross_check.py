@@ -100,8 +100,8 @@ def test_disagreement_is_the_worst_row_and_is_seen_everywhere(opinion: AnalysedS
     assert (found.row, found.action, found.classified, found.confirmed_by_spark) == ("6a", "rebuild", False, False)
     assert found.evidence[0] == f"Spark disagrees: {words}"
     assert any(warned.summary == found.evidence[0] for warned in plan.warnings)
-    drawn = "\n".join(plan_lines(plan, 100))
-    assert "Spark disagrees" in drawn and "it is treated as the worst: b" in drawn
+    drawn = " ".join(" ".join(plan_lines(plan, 100)).split())
+    assert "Spark disagrees" in drawn and "it is treated as the most severe change: b" in drawn
     assert f"  evidence: {found.evidence[0]}" in node_why(plan, T("b"))
     data = plan_as_json(plan)
     (entry,) = [entry for entry in data["nodes"] if entry["table"] == "b"]

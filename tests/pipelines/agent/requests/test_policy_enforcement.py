@@ -185,7 +185,7 @@ def test_in_a_protected_environment_a_policy_waits_for_another_login(
         approve(commands, ALICE, digest(files))
     with pytest.raises(ConfirmationNeeded):
         approve(commands, BOB, digest(files), "prod")
-    with pytest.raises(Refused, match="no policy 0123 waits"):
+    with pytest.raises(Refused, match="no policy 0123 is waiting"):
         approve(commands, BOB, "0123")
     assert approve(commands, BOB, digest(files))["state"] == IN_FORCE
     assert not prod.ground.environment.protected and not prod.ledger.facts().protected

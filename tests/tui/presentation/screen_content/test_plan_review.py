@@ -23,7 +23,7 @@ from tui.screens.backend_protocol import PlanView
     [
         (True, "confirmed by Spark"),
         (None, "not confirmed by Spark"),
-        (False, "Spark analyzes it differently, so it is treated as the most severe change"),
+        (False, "Spark analyses it differently, so it is treated as the most severe change"),
     ],
 )
 def test_review_says_what_spark_makes_of_a_statement(confirmed: bool | None, words: str) -> None:
