@@ -230,7 +230,7 @@ class StrategyPrices:
             return "ok" if gone == 0 else "unknown"
         known = [each for each in earliest if each is not None]
         since = f", earliest {_day(max(known))}" if known else ""
-        return f"short: {counted(gone, 'file')} that it has read {'is' if gone == 1 else 'are'} gone{since}"
+        return f"short: {counted(gone, 'file')} that it has read no longer {'exists' if gone == 1 else 'exist'}{since}"
 
     def _is_new(self, parent: TableName) -> bool:
         known = self._decisions.get(parent)

@@ -142,7 +142,7 @@ def test_what_goes_on_from_a_checkpoint_reads_nothing_again() -> None:
 
 def test_history_that_is_gone_is_a_refusal_with_what_is_missing() -> None:
     found = planned(declared(), "a", rebuild=True, world=observed(a=measured("a", gone=3)))
-    assert node_of(found, "a").retention == "short: 3 files that it has read are gone, earliest 2026-01-01 00:00"
+    assert node_of(found, "a").retention == "short: 3 files that it has read no longer exist, earliest 2026-01-01 00:00"
     assert found.refusals and found.empty and "3 files" in found.refusals[0].summary
 
 
@@ -156,7 +156,7 @@ def test_a_place_to_begin_takes_what_is_left(start: str) -> None:
     ("at", "retention"),
     [
         ("2026-01-01T00:00:00Z", "ok"),
-        ("2025-12-31T23:59:59Z", "short: 1 file that it has read is gone, earliest 2026-01-01 00:00"),
+        ("2025-12-31T23:59:59Z", "short: 1 file that it has read no longer exists, earliest 2026-01-01 00:00"),
     ],
 )
 def test_a_part_needs_only_what_comes_after_its_beginning(at: str, retention: str) -> None:

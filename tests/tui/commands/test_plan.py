@@ -148,7 +148,7 @@ def test_offline_it_is_planned_and_the_plan_says_so(
 
 
 def test_a_plan_that_the_agent_finds_stale_is_computed_again(ledger: Any, agent: Any) -> None:
-    answers = iter([Stale("the world changed"), {"confirm": "2"}])
+    answers = iter([Stale("the environment changed"), {"confirm": "2"}])
     agent.script["submit_plan"] = lambda request: next(answers)
     assert exit_codes.run_command_line(["plan", "b"]) == 0
     assert [heard["op"] for heard in agent.heard] == ["opinion", "submit_plan", "submit_plan"]
