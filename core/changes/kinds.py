@@ -148,7 +148,7 @@ CHANGE_KINDS: tuple[ChangeKindFacts, ...] = (
         "query restarts",
         loses="nothing; rows that are there already have NULL in the new column, which stays",
         instead=(*_NEW_VERSION, Strategy.CARRY_OVER),
-        breaks_checkpoint="it gets columns as well, and one restart does not do both",
+        breaks_checkpoint="columns are added as well, and one restart cannot do both",
     ),
     ChangeKindFacts(
         kind=ChangeKind.COLUMNS_CHANGED, code="5", label="columns no longer fit", severity=170, action=Action.REBUILD,
@@ -182,15 +182,15 @@ CHANGE_KINDS: tuple[ChangeKindFacts, ...] = (
         reason=Reason.DELAY_CHANGED,
         why="the state stays as it is; only when rows are given up changes, which must be acknowledged",
         loses="nothing that is there; rows that come for windows that the old watermark closed are dropped",
-        instead=_NEW_VERSION, note="windows that the old watermark closed stay closed: to be acknowledged",
+        instead=_NEW_VERSION, note="windows already closed by the old watermark stay closed; this must be acknowledged",
     ),
     ChangeKindFacts(
         kind=ChangeKind.SOURCES_CHANGED, code="7a", label="source added or removed", severity=130,
         action=Action.REBUILD, reason=Reason.SOURCES_CHANGED,
         why="a checkpoint knows unnamed sources by their number alone, and Spark refuses another number of them",
         loses=_HISTORY, instead=_LATER, changes_inputs_or_key=True,
-        note="the positions of the kept sources cannot be carried into a new checkpoint yet",
-        breaks_checkpoint="Spark refuses a checkpoint of other sources",
+        note="offsets of the remaining sources cannot be carried over to a new checkpoint yet",
+        breaks_checkpoint="Spark rejects a checkpoint written for other sources",
     ),
     ChangeKindFacts(
         kind=ChangeKind.NAMED_SOURCES_CHANGED, code="7b", label="named sources changed", severity=120,
@@ -198,8 +198,8 @@ CHANGE_KINDS: tuple[ChangeKindFacts, ...] = (
         why="positions go by the names of the sources only if that was on at the first start; then a statement without "
         "state restarts",
         loses=_HISTORY, instead=_LATER, changes_inputs_or_key=True,
-        note="Spark could go on only if offsets had been kept by source name from the first start",
-        breaks_checkpoint="its offsets were not kept by source name from the first start",
+        note="Spark can resume only if offsets were tracked by source name from the first start",
+        breaks_checkpoint="its offsets were not tracked by source name from the first start",
     ),
     ChangeKindFacts(
         kind=ChangeKind.SOURCE_REPLACED, code="7c", label="source is not the same", severity=140,
@@ -207,19 +207,19 @@ CHANGE_KINDS: tuple[ChangeKindFacts, ...] = (
         why="another table, order, name or option of a source: Spark goes on with the positions of the old one, or "
         "refuses",
         loses=_HISTORY, instead=_LATER, changes_inputs_or_key=True,
-        breaks_checkpoint="its positions would be taken for those of another source",
+        breaks_checkpoint="its offsets would be applied to another source",
     ),
     ChangeKindFacts(
         kind=ChangeKind.TABLE_FORMAT, code="8", label="how the table is stored", severity=160, action=Action.REBUILD,
         reason=Reason.SINK_CHANGED, why="format, partitioning, location and properties are those of its first start",
         loses=_HISTORY, instead=(*_LATER, Strategy.CARRY_OVER, Strategy.CHAIN), needs_another_table=True,
-        breaks_checkpoint="its table is written in another way",
+        breaks_checkpoint="its table is written differently",
     ),
     ChangeKindFacts(
         kind=ChangeKind.OUTPUT_MODE_OR_KEY, code="9", label="output mode or key", severity=150, action=Action.REBUILD,
         reason=Reason.SINK_CHANGED, why="rows that were written by the old mode or key would stay beside the new ones",
         loses=_HISTORY, instead=(*_LATER, Strategy.CARRY_OVER), changes_inputs_or_key=True,
-        breaks_checkpoint="its table is written in another way",
+        breaks_checkpoint="its table is written differently",
     ),
     ChangeKindFacts(
         kind=ChangeKind.TRIGGER_OR_RATE, code="11a", label="pace or resources", severity=40, action=Action.RESTART,
@@ -238,7 +238,7 @@ CHANGE_KINDS: tuple[ChangeKindFacts, ...] = (
         why="the same checkpoint goes on elsewhere, never in two places at once; such a plan is refused when it is "
         "applied, since agents do not move statements between pools yet",
         loses=_NOTHING, instead=(*_NEW_VERSION, Strategy.CARRY_OVER), is_of_the_environment=True,
-        note="it stops on the old pool, and is proved stopped, before it starts on the new one",
+        note="it is stopped on the old pool, and verified to be stopped, before it starts on the new one",
     ),
     ChangeKindFacts(
         kind=ChangeKind.ENGINE, code="13", label="another Spark", severity=100, action=Action.RESTART,
@@ -246,7 +246,7 @@ CHANGE_KINDS: tuple[ChangeKindFacts, ...] = (
         why="a newer Spark reads the checkpoints of an older one; an older Spark counts as state that no longer fits",
         loses="nothing; the way back to the older Spark may be closed",
         instead=(*_NEW_VERSION, Strategy.FORK, Strategy.CARRY_OVER), is_of_the_environment=True,
-        state_may_be_copied=True, note="an older Spark may not read the checkpoint again: back it up before",
+        state_may_be_copied=True, note="an older Spark version may not be able to read the checkpoint: back it up first",
     ),
     ChangeKindFacts(
         kind=ChangeKind.STATIC_SIDE, code="14", label="static side", severity=50, action=Action.RESTART,

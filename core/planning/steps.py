@@ -107,7 +107,7 @@ class StepBuilder:
             table,
             version,
             (*self._stopped.get(table, ()), *started, *((swap,) if swap else ())),
-            why=f"{physical_name(table, version)} never served, and nothing reads it",
+            why=f"{physical_name(table, version)} is an orphan version, and nothing reads it",
             undo="none: its files are kept for some days, and no command takes them up again",
         )
 
@@ -140,7 +140,7 @@ class StepBuilder:
                 node.table,
                 node.from_version,
                 stops[node.table],
-                why="batch readers must not meet a table that is going",
+                why="batch readers must not find a table that is being deleted",
                 undo="plan the table again: it is started anew",
             )
             for node in nodes
@@ -152,7 +152,7 @@ class StepBuilder:
                     node.table,
                     version,
                     (pointers[node.table], *stops[node.table]),
-                    why=f"{physical_name(node.table, version)} and its checkpoint are set aside",
+                    why=f"{physical_name(node.table, version)} and its checkpoint are in the trash",
                     undo="plan the table again: it is started anew; the files are kept for some days",
                 )
 

@@ -33,9 +33,9 @@ _UNKNOWN = TableStatistics()
 
 _UNDO: Mapping[str, tuple[str, str | None]] = {
     Strategy.FIRST: ("stop it", None),
-    Strategy.IN_PLACE: ("plan the old text: it restarts on the same checkpoint", "any time"),
+    Strategy.IN_PLACE: ("plan the old text; it restarts on the same checkpoint", "any time"),
     Strategy.SEAM: ("plan the old text of the parent again", "what it reads is deleted"),
-    Strategy.KEYED: ("none: rows that were written over stay so", None),
+    Strategy.KEYED: ("none: overwritten rows cannot be restored", None),
 }
 _OLD_TEXT = ("plan the old text again: a new version reads everything once more", "what it reads is deleted")
 _SAME_TEXT = ("none: the text is the same, and no command points back to the old version", None)

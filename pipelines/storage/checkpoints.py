@@ -105,7 +105,10 @@ class FileCheckpoints:
             return self._lags.measure(checkpoint, consumed, sources)
 
     def contents(self, folder: str, format: str) -> FolderContents | None:
-        """Look at all files of a table, which takes its time; None where there is no such folder on this machine."""
+        """Return size and range of all files of a table; slow for many files.
+
+        None if the folder does not exist on this machine.
+        """
         with _reachable(folder):
             try:
                 return self._tables.contents(folder, format)

@@ -210,8 +210,8 @@ def _only_deploys(parser: CommandParser, *, told: bool = True) -> None:
     options: tuple[tuple[str, str, dict[str, Any]], ...] = (
         ("--changed-since", "every table that differs from a git commit, uncommitted edits included",
          {"metavar": "REF"}),
-        ("--rebuild", "rebuild what is asked for, changed or not", {"action": "store_true"}),
-        ("--keep-table", "statements only: no table is made, altered or swapped", {"action": "store_true"}),
+        ("--rebuild", "rebuild the requested tables, changed or not", {"action": "store_true"}),
+        ("--keep-table", "change only statements: no table is created, altered or swapped", {"action": "store_true"}),
         ("--from", "begin to read at earliest; not executable yet: now, a time (UTC) or a position",
          {"dest": "start", "metavar": "WHERE"}),
         ("--strategy", "how one table comes to its new revision instead of the default: earliest or in-place; planned "
@@ -250,7 +250,7 @@ def export(parser: CommandParser) -> None:
 
 def sql(parser: CommandParser) -> None:
     parser.add_argument("file", metavar="FILE|-", help="a file of SQL, REV:path for one in git, or - for stdin")
-    what = "what a table without STREAM is read as (what the project says)"
+    what = "how a table without STREAM is read (default: as the project declares)"
     _word(parser, "--reads", ("stream", "batch"), metavar="HOW", what=what)
     _spark(parser)
 
@@ -368,7 +368,7 @@ def doctor(parser: CommandParser) -> None:
 def demo(parser: CommandParser) -> None:
     _demo_folder(parser)
     parser.add_argument("--no-console", action="store_true", help="return once every statement has processed rows")
-    parser.add_argument("--rate", type=_rate, help="orders a second")
+    parser.add_argument("--rate", type=_rate, help="orders per second")
 
 
 def demo_settle(parser: CommandParser) -> None:

@@ -17,7 +17,7 @@ def lineage(context: CommandContext) -> int:
     """Print or draw the lineage of a column, or of every column of a table."""
     args, voice = context.args, context.voice
     if args.format and voice.as_json:
-        raise UsageError("--json and --format are two forms of the same data", remedy="ask for one of them")
+        raise UsageError("--json and --format are two forms of the same data", remedy="give one of them")
     found = context.operations.lineage(args.column, "down" if args.down else "up")
     for path, html in ((args.svg, False), (args.html, True)):
         if path:
