@@ -121,7 +121,7 @@ CHANGE_KINDS: tuple[ChangeKindFacts, ...] = (
         kind=ChangeKind.CHECKPOINT_LOST, code="0b", label="checkpoint lost", severity=200, action=Action.REBUILD,
         reason=Reason.CHECKPOINT_LOST,
         why="Spark would begin with an empty checkpoint on the same table and report success, with rows lost or "
-        "doubled: a start is refused until a rebuild is asked for",
+        "doubled: a start is refused until a rebuild is requested",
         loses=_HISTORY, instead=_LATER, breaks_checkpoint=str(Reason.CHECKPOINT_LOST),
     ),
     ChangeKindFacts(
@@ -138,7 +138,7 @@ CHANGE_KINDS: tuple[ChangeKindFacts, ...] = (
     ChangeKindFacts(
         kind=ChangeKind.FILTER_OR_PROJECTION, code="3", label="filter or projection", severity=60,
         action=Action.RESTART, reason=Reason.IN_PLACE,
-        why="without state a checkpoint holds positions only, and they mean the same to the new text",
+        why="without state a checkpoint holds offsets only, and they mean the same to the new text",
         loses=_OLD_ROWS_STAY, instead=(*_NEW_VERSION, Strategy.CARRY_OVER), leaves_seam=True,
     ),
     ChangeKindFacts(
@@ -160,15 +160,15 @@ CHANGE_KINDS: tuple[ChangeKindFacts, ...] = (
     ChangeKindFacts(
         kind=ChangeKind.STATE_CHANGED, code="6a", label="state no longer fits", severity=190, action=Action.REBUILD,
         reason=Reason.STATE_CHANGED,
-        why="another aggregate, key, window, join or deduplication: Spark refuses the old state or, worse, goes on "
-        "with it and mixes old and new; what cannot be told counts as this kind",
+        why="another aggregate, key, window, join or deduplication: Spark rejects the old state or, worse, continues "
+        "with it and mixes old and new; what cannot be classified counts as this kind",
         loses=_HISTORY, instead=(*_LATER, Strategy.IN_PLACE), judged_by_state=True,
     ),
     ChangeKindFacts(
         kind=ChangeKind.CHANGE_BEFORE_STATE, code="6b", label="input to the state", severity=180,
         action=Action.REBUILD, reason=Reason.STATE_CHANGED,
         why="a filter or a value changed before an aggregate, join or deduplication: its state holds what the old text "
-        "let in, and Spark goes on with it without a word",
+        "let in, and Spark silently continues with it",
         loses=_HISTORY, instead=(*_LATER, Strategy.IN_PLACE), judged_by_state=True,
     ),
     ChangeKindFacts(
@@ -187,7 +187,7 @@ CHANGE_KINDS: tuple[ChangeKindFacts, ...] = (
     ChangeKindFacts(
         kind=ChangeKind.SOURCES_CHANGED, code="7a", label="source added or removed", severity=130,
         action=Action.REBUILD, reason=Reason.SOURCES_CHANGED,
-        why="a checkpoint knows unnamed sources by their number alone, and Spark refuses another number of them",
+        why="a checkpoint identifies unnamed sources by their number alone, and Spark rejects a different number",
         loses=_HISTORY, instead=_LATER, changes_inputs_or_key=True,
         note="offsets of the remaining sources cannot be carried over to a new checkpoint yet",
         breaks_checkpoint="Spark rejects a checkpoint written for other sources",
@@ -195,7 +195,7 @@ CHANGE_KINDS: tuple[ChangeKindFacts, ...] = (
     ChangeKindFacts(
         kind=ChangeKind.NAMED_SOURCES_CHANGED, code="7b", label="named sources changed", severity=120,
         action=Action.REBUILD, reason=Reason.SOURCES_CHANGED,
-        why="positions go by the names of the sources only if that was on at the first start; then a statement without "
+        why="offsets are tracked by source name only if that was enabled at the first start; then a statement without "
         "state restarts",
         loses=_HISTORY, instead=_LATER, changes_inputs_or_key=True,
         note="Spark can resume only if offsets were tracked by source name from the first start",
@@ -204,8 +204,8 @@ CHANGE_KINDS: tuple[ChangeKindFacts, ...] = (
     ChangeKindFacts(
         kind=ChangeKind.SOURCE_REPLACED, code="7c", label="source is not the same", severity=140,
         action=Action.REBUILD, reason=Reason.SOURCES_CHANGED,
-        why="another table, order, name or option of a source: Spark goes on with the positions of the old one, or "
-        "refuses",
+        why="another table, order, name or option of a source: Spark continues with the offsets of the old one, or "
+        "fails",
         loses=_HISTORY, instead=_LATER, changes_inputs_or_key=True,
         breaks_checkpoint="its offsets would be applied to another source",
     ),
@@ -229,13 +229,13 @@ CHANGE_KINDS: tuple[ChangeKindFacts, ...] = (
     ChangeKindFacts(
         kind=ChangeKind.PINNED_CONFIGURATION, code="11b", label="pinned configuration", severity=10,
         action=Action.KEEP, reason=Reason.CONF_PINNED,
-        why="the checkpoint keeps the value of its first start, and Spark ignores the new one without a word",
+        why="the checkpoint keeps the value of its first start, and Spark silently ignores the new one",
         loses=_NOTHING, instead=(Strategy.EARLIEST,), keeps_table_across_seam=True, is_of_the_environment=True,
     ),
     ChangeKindFacts(
         kind=ChangeKind.POOL, code="12", label="another pool", severity=110, action=Action.RESTART,
         reason=Reason.POOL_CHANGED,
-        why="the same checkpoint goes on elsewhere, never in two places at once; such a plan is refused when it is "
+        why="the same checkpoint continues elsewhere, never in two places at once; such a plan is refused when it is "
         "applied, since agents do not move statements between pools yet",
         loses=_NOTHING, instead=(*_NEW_VERSION, Strategy.CARRY_OVER), is_of_the_environment=True,
         note="it is stopped on the old pool, and verified to be stopped, before it starts on the new one",
@@ -246,7 +246,8 @@ CHANGE_KINDS: tuple[ChangeKindFacts, ...] = (
         why="a newer Spark reads the checkpoints of an older one; an older Spark counts as state that no longer fits",
         loses="nothing; the way back to the older Spark may be closed",
         instead=(*_NEW_VERSION, Strategy.FORK, Strategy.CARRY_OVER), is_of_the_environment=True,
-        state_may_be_copied=True, note="an older Spark version may not be able to read the checkpoint: back it up first",
+        state_may_be_copied=True,
+        note="an older Spark version may not be able to read the checkpoint: back it up first",
     ),
     ChangeKindFacts(
         kind=ChangeKind.STATIC_SIDE, code="14", label="static side", severity=50, action=Action.RESTART,

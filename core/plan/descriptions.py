@@ -167,7 +167,7 @@ def node_why(plan: Plan, table: TableName) -> tuple[str, ...]:
     shown = offer_lines(node)
     lines += [f"  option {line}" for line in shown]
     if hidden := len(node.offers) - len(shown):
-        lines.append(f"  {counted(hidden, 'more offer')} not executable yet: --json has all")
+        lines.append(f"  {counted(hidden, 'more option')} not executable yet: --json has all")
     lines += [f"  warning: {warned.summary}" for warned in plan.warnings if warned.table == table]
     for name in ("dml", "ddl", "yml"):
         old, new = getattr(node.old, name), getattr(node.texts, name)

@@ -16,7 +16,7 @@ from core.project.revision import Revision
 from core.sql.statement import Operator, ParsedStatement
 
 _BY_REASON = {
-    Reason.ASKED: "a rebuild was asked for",
+    Reason.ASKED: "a rebuild was requested",
     Reason.UNPROVEN: "what changed is unknown",
     Reason.CHECKPOINT_LOST: str(Reason.CHECKPOINT_LOST),
     Reason.PARENT_REBUILT: "its offsets are meaningless in an upstream table that is re-created",

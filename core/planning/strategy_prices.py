@@ -58,11 +58,11 @@ def refuse_not_executable(plan: Plan) -> None:
     """Raise Refused by name where a plan holds what no agent carries out yet."""
     found = not_executable_yet(plan)
     if found:
-        named = ", ".join(f"{what} of {table}" for table, what in found)
-        verb, them = ("is", "it") if len(found) == 1 else ("are", "them")
+        named = ", ".join(f"{what} for {table}" for table, what in found)
+        them = "it" if len(found) == 1 else "them"
         raise Refused(
-            f"not executable yet: {named} {verb} planned, this version does not carry {them} out",
-            remedy=f"plan again without {them}: by default every table comes by what is carried out",
+            f"the plan uses {named}, which this version cannot execute yet",
+            remedy=f"plan again without {them}; headgate review shows the options that can be executed",
         )
 
 

@@ -106,7 +106,7 @@ COMMAND_SPECS = (
     CommandSpec("health", LOOK, "Summarize states, lag and errors by product and layer.",
                 "headgate health\nheadgate health kitchen sales --fail-on failed,stalled --json", "health:health",
                 arguments.health),
-    CommandSpec("impact", LOOK, "Show what happens downstream if a table is rebuilt or dropped, or loses a column.",
+    CommandSpec("impact", LOOK, "Show what happens downstream if a table is rebuilt or dropped or loses a column.",
                 "headgate impact src_orders\nheadgate impact src_orders.status\n"
                 "headgate impact src_orders --children all --json", "impact:impact", arguments.impact),
     CommandSpec("wait", LOOK, "Wait until statements are in a state or have caught up.",

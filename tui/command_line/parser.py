@@ -103,7 +103,7 @@ def _refuse(word: str, forms: dict[str, CommandParser], subcommand: str, second:
         remedy = f"did you mean {near[0]}?" if near else f"{form.prog} --help lists its options"
         raise UsageError(f"{form.prog} takes no {option}", remedy=remedy)
     near = difflib.get_close_matches(second, [name for name in forms if name], n=1) if subcommand == ALONE else []
-    remedy = f"did you mean `{forms[near[0]].prog}`?" if near else f"{form.prog} --help has an example"
+    remedy = f"did you mean `{forms[near[0]].prog}`?" if near else f"{form.prog} --help shows an example"
     raise UsageError(f"{word!r} is one word too many", remedy=remedy)
 
 

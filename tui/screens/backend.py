@@ -267,7 +267,12 @@ class ConsoleBackend:
         for name in found.gone:
             rows.append(
                 TableDrift(
-                    name, "its files no longer exist", "keep", "X stages its delete", deployed[name].texts, RevisionTexts()
+                    name,
+                    "its files no longer exist",
+                    "keep",
+                    "X stages its delete",
+                    deployed[name].texts,
+                    RevisionTexts(),
                 )
             )
         return tuple(sorted(rows, key=lambda one: one.table))

@@ -90,7 +90,7 @@ def test_why_gives_reason_evidence_and_diff() -> None:
         "  not confirmed by Spark",
         "  undo until: any time",
         *(f"  option {line}" for line in offer_lines(next(node for node in found.nodes if node.table == "a"))),
-        "  2 more offers not executable yet: --json has all",
+        "  2 more options not executable yet: --json has all",
         "  dml.a",
         "  @@ -1,2 +1,2 @@",
         "   INSERT INTO a",
@@ -306,7 +306,7 @@ def test_the_reasons_of_a_table_count_the_offers_that_are_not_carried_out_yet() 
     offers = (StrategyOffer("earliest"), StrategyOffer("seam"), StrategyOffer("chain"))
     seen = node("a", Action.REBUILD, strategy="earliest", offers=offers)
     told = node_why(replace(everything(), nodes=(seen,)), T("a"))
-    assert "  2 more offers not executable yet: --json has all" in told
+    assert "  2 more options not executable yet: --json has all" in told
     assert not any("seam" in line or "chain" in line for line in told)
 
 

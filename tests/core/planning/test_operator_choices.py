@@ -112,7 +112,8 @@ def test_less_is_refused_where_the_table_would_be_wrong(
 def test_a_reader_of_what_is_made_anew_cannot_stay_on_its_checkpoint() -> None:
     found = planned(declared(), "a", rebuild=True, choose="c=in-place")
     assert words(found) == [
-        "in-place is not for c: its positions mean nothing in a parent that is re-created. it may be earliest"
+        "in-place cannot be used for c: its offsets are meaningless in an upstream table that is re-created. "
+        "use earliest"
     ]
 
 
@@ -137,7 +138,7 @@ def test_what_is_chosen_is_judged_by_what_becomes_of_the_parents(edits: dict[str
 
 def test_a_rebuild_that_is_asked_for_is_not_a_restart() -> None:
     found = planned(declared(), "a", rebuild=True, choose="a=in-place")
-    assert words(found)[0].startswith("in-place cannot be used for a: a rebuild was asked for")
+    assert words(found)[0].startswith("in-place cannot be used for a: a rebuild was requested")
 
 
 # Seams

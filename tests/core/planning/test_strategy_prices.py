@@ -92,8 +92,8 @@ def test_a_strategy_that_no_agent_carries_out_is_warned_of_and_is_in_no_remedy()
         ("c", "carry_over is not executable yet: it is planned only, and an agent refuses it")
     ]
     refused = planned(declared(), "a", choose="a=chain", rebuild=True).refusals
-    assert [r.remedy for r in refused] == ["it may be earliest"]
-    with pytest.raises(Refused, match="not executable yet: carry_over of c is planned, this version does not carry"):
+    assert [r.remedy for r in refused] == ["use earliest"]
+    with pytest.raises(Refused, match="the plan uses carry_over for c, which this version cannot execute yet"):
         refuse_not_executable(found)
     refuse_not_executable(planned(declared(), "c", rebuild=True))
 
@@ -246,7 +246,7 @@ def test_a_table_with_a_reader_out_of_reach_is_not_chained() -> None:
     world[T("crm")] = deployed(made.tables[T("crm")])
     assert "chain" not in offered(planned(made, "c", world=world), "c")
     assert words(planned(made, "c", choose="c=chain", world=world)) == [
-        "chain is not for c: crm would be left behind on a version that ends. it may be earliest"
+        "chain cannot be used for c: crm would be left behind on a version that receives no more rows. use earliest"
     ]
 
 

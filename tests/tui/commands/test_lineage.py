@@ -109,7 +109,7 @@ def test_a_viewer_draws_what_is_printed(
 ) -> None:
     assert exit_codes.run_command_line(["lineage", "b.kind", "--format", form]) == 0
     said = capsys.readouterr()
-    assert said.out.startswith(first) and "landed (landed: json in)" in said.out and said.err == ""
+    assert said.out.startswith(first) and "landed (external input: json in)" in said.out and said.err == ""
     assert exit_codes.run_command_line(["lineage", "b.kind", "--format", form]) == 0
     assert capsys.readouterr().out == said.out
     assert exit_codes.run_command_line(["lineage", "b.kind", "--format", form, "--json"]) == 2

@@ -175,7 +175,7 @@ def test_plan_diff_refuses_what_says_how_a_plan_is_made(
     option: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert exit_codes.run_command_line(["plan", "diff", "a", "b", *option.split()]) == 2
-    assert f"plan diff does not take {option.split()[0]}" in capsys.readouterr().err
+    assert f"plan diff takes no {option.split()[0]}" in capsys.readouterr().err
     assert not (folder / "x.json").exists()
 
 

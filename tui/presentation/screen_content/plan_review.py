@@ -168,8 +168,8 @@ def why(node: PlanNode, width: int, glyphs: Glyphs, *, full: bool) -> tuple[Line
 def _more_offers(node: PlanNode, executable: int) -> str:
     """Count the offers besides the first, those that no agent carries out yet apart."""
     more, later = executable - 1, len(node.offers) - executable
-    words = [counted(more, "more offer")] if more > 0 else []
-    words += [f"{counted(later, 'offer')} not executable yet"] if later else []
+    words = [counted(more, "more option")] if more > 0 else []
+    words += [f"{counted(later, 'option')} not executable yet"] if later else []
     return ", ".join(words)
 
 

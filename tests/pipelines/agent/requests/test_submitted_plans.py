@@ -225,9 +225,7 @@ def test_a_strategy_that_is_not_carried_out_is_refused_by_name(desk: Desk) -> No
     nodes = tuple(replace(node, strategy="carry_over") if node.table == "a" else node for node in plan.nodes)
     later = edited(plan, nodes=nodes)
     desk.world.ledger.put_plan(PlanRow(later.hash, canonical_text(plan_as_json(later)), "lee", NOW, 9e9, "open"))
-    with pytest.raises(
-        Refused, match="not executable yet: carry_over of a is planned, this version does not carry it out"
-    ):
+    with pytest.raises(Refused, match="the plan uses carry_over for a, which this version cannot execute yet"):
         desk.apply(later)
 
 

@@ -104,8 +104,8 @@ def test_review_shows_what_may_be_chosen_for_the_row_and_what_is_not_carried_out
     seen = replace(node, strategy="earliest", offers=offers, lowered=True)
     short = " ".join(plain(line).strip() for line in why(seen, 80, ASCII, full=False))
     assert (
-        "OFFER earliest (chosen)" in short
-        and "1 offer not executable yet: enter" in short
+        "OPTION earliest (chosen)" in short
+        and "1 option not executable yet: enter" in short
         and "carry_over" not in short
     )
     told = " ".join(plain(line).strip() for line in why(seen, 80, ASCII, full=True))
