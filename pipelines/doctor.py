@@ -59,7 +59,13 @@ def pool_program() -> dict[str, Any]:
         return _verdict(
             "connect", f"{', '.join(missing)} missing for Spark Connect", "pip install 'pyspark[connect]==4.2.0'"
         )
-    return {"name": "connect", "ok": True, "summary": "Spark Connect's libraries are there", "remedy": "", "facts": {}}
+    return {
+        "name": "connect",
+        "ok": True,
+        "summary": ("Spark Connect libraries are installed"),
+        "remedy": "",
+        "facts": {},
+    }
 
 
 def _verdict(name: str, summary: str, remedy: str) -> dict[str, Any]:

@@ -22,7 +22,7 @@ class EmergencyJournal:
         self._done = 0
 
     def append(self, entry: Mapping[str, Any]) -> bool:
-        """Keep an entry; returns whether it is on disk: what is only in memory is lost with this process."""
+        """Record an entry; returns whether it is on disk: one that is only in memory is lost with this process."""
         line = json.dumps(dict(entry), ensure_ascii=False, separators=(",", ":")).encode()
         with self._lock:
             try:
@@ -34,7 +34,7 @@ class EmergencyJournal:
             return True
 
     def drain(self) -> list[dict[str, Any]]:
-        """Take all entries, oldest first; they are forgotten when this returns."""
+        """Return all entries, oldest first, and remove them."""
         with self.taking() as entries:
             return entries
 
@@ -44,7 +44,7 @@ class EmergencyJournal:
 
     @contextmanager
     def taking(self) -> Iterator[list[dict[str, Any]]]:
-        """Lend all entries, oldest first, and forget them once the block has ended without an exception.
+        """Yield all entries, oldest first, and remove them once the block has ended without an exception.
 
         An append waits for the block. A line torn by a power cut is left out.
         """
@@ -65,7 +65,7 @@ class EmergencyJournal:
             size = os.fstat(descriptor).st_size
             try:
                 if os.write(descriptor, line) != len(line):
-                    raise OSError("the disk took a part of the line")
+                    raise OSError("only part of the line could be written to disk")
                 os.fsync(descriptor)
             except OSError:
                 os.ftruncate(descriptor, size)

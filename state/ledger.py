@@ -148,7 +148,10 @@ class LedgerReader(
 
     @contextmanager
     def frame(self) -> Iterator[Self]:
-        """Let several reads see one moment; keep it shorter than a frame, the writer's log grows meanwhile."""
+        """Run several reads in one snapshot.
+
+        Keep it shorter than a frame, since the write-ahead log grows meanwhile.
+        """
         with self._connected() as connection:
             connection.execute("BEGIN")
             try:
@@ -158,7 +161,7 @@ class LedgerReader(
                     connection.execute("COMMIT")
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         with self._lock:
             if self._connection is not None:
                 self._connection.close()
@@ -237,7 +240,7 @@ def _refuse_newer(path: Path, connection: sqlite3.Connection) -> None:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version > SCHEMA_VERSION:
         raise VersionMismatch(
-            f"the ledger {path} has schema {version}, this program knows up to {SCHEMA_VERSION}",
+            f"the ledger {path} has schema version {version}; this program supports versions up to {SCHEMA_VERSION}",
             remedy="upgrade this program to the version of the agent that wrote it",
         )
 
@@ -246,8 +249,9 @@ def _refuse_older(path: Path, connection: sqlite3.Connection) -> None:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version < SCHEMA_VERSION:
         raise VersionMismatch(
-            f"the ledger {path} has schema {version}, this program reads {SCHEMA_VERSION}: an older agent wrote it",
-            remedy="statements run on while a new agent takes over: headgate down --keep-pool, then headgate up",
+            f"the ledger {path} has schema version {version}, written by an older agent; this program "
+            f"reads version {SCHEMA_VERSION}",
+            remedy="start a new agent (statements keep running): headgate down --keep-pool, then headgate up",
         )
 
 
@@ -255,12 +259,12 @@ def _refuse_other(path: Path, connection: sqlite3.Connection) -> None:
     """Refuse a file that is no ledger, an empty one too: a ledger appears whole, so that this one was cut off."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     if application != APPLICATION_ID:
-        what = "is not a ledger" if path.stat().st_size else "is empty: it was cut off"
+        what = "is not a ledger" if path.stat().st_size else "is empty: it was truncated"
         raise LedgerUnavailable(f"the ledger {path} {what}", remedy=RESTORE_REMEDY)
 
 
 def _make(path: Path, facts: EnvironmentRow) -> None:
-    """Make a ledger beside its place and move it there whole, so that a kill leaves all of it or nothing.
+    """Create a ledger under a temporary name and rename it, so that a kill leaves all of it or nothing.
 
     Folder and file have their modes whatever the umask; SQLite gives its logs the database's mode.
     """

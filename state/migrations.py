@@ -144,7 +144,7 @@ SCHEMA_VERSION = len(MIGRATIONS)
 
 
 def migrate(connection: sqlite3.Connection, migrations: tuple[str, ...] = MIGRATIONS) -> None:
-    """Bring a ledger to the newest schema, each migration in one transaction with its version number.
+    """Migrate a ledger to the newest schema, each migration in one transaction with its version number.
 
     The connection is in autocommit (`isolation_level=None`); a migration that fails or is killed leaves no trace.
     """
@@ -174,5 +174,5 @@ def _statements(script: str) -> list[str]:
         if sqlite3.complete_statement(pending):
             found.append(pending.strip())
             pending = ""
-    assert not pending.strip(), f"a migration ends inside a statement: {pending!r}"
+    assert not pending.strip(), f"a migration ends in the middle of a statement: {pending!r}"
     return found

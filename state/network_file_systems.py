@@ -20,13 +20,13 @@ def refuse_network(path: Path) -> None:
     kind = file_system(path.resolve(), lines)
     if is_network(kind):
         raise LedgerUnavailable(
-            f"{path} lies on a network file system ({kind}), where SQLite's locks do not hold",
+            f"{path} is on a network file system ({kind}), where SQLite locking is unreliable",
             remedy="set HEADGATE_HOME to a folder on a local disk",
         )
 
 
 def file_system(path: Path, mounts: Iterable[str]) -> str:
-    """Name the file system type of an absolute path, from the lines of /proc/mounts; empty when none matches."""
+    """Return the file system type of an absolute path, from the lines of /proc/mounts; empty when none matches."""
     best, kind = -1, ""
     for line in mounts:
         parts = line.split(" ")

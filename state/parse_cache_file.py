@@ -102,7 +102,7 @@ class ParseCacheFile:
             database.executemany("DELETE FROM fact WHERE version = ? AND key = ?", gone)
 
     def _heal(self, error: sqlite3.Error) -> None:
-        """Take a damaged file away, so that the next reading makes a new one."""
+        """Delete a damaged file, so that the next read creates a new one."""
         if getattr(error, "sqlite_errorname", "") in ("SQLITE_CORRUPT", "SQLITE_NOTADB") and _is_ours(self._path):
             for ending in ("-journal", ""):
                 try:
@@ -112,7 +112,7 @@ class ParseCacheFile:
 
 
 def readers_version() -> str:
-    """Name the readers by their own code and their parser's version; empty where that cannot be read."""
+    """Return a digest of the readers' code and their parser's version; empty if it cannot be computed."""
     digest = hashlib.sha256(f"{sys.version_info[:3]}".encode())
     try:
         for path in _sources():

@@ -90,5 +90,5 @@ def refuse_closed(plan_hash: str, status: str, expires_at: float, run_id: str, *
 def _refuse_taken(connection: sqlite3.Connection, plan_hash: str, now: float) -> None:
     found = connection.execute("SELECT status, expires_at, run_id FROM plan WHERE hash = ?", (plan_hash,)).fetchone()
     if found is None:
-        raise Refused(f"plan {plan_hash[:12]} is not known here", remedy="submit the plan again")
+        raise Refused(f"plan {plan_hash[:12]} is unknown here", remedy="submit the plan again")
     refuse_closed(plan_hash, *found, now=now)

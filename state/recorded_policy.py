@@ -44,11 +44,11 @@ class PolicyWrites(PolicyReads, LedgerWrites):
                 connection.execute("UPDATE facts SET protected = ?", (policy_of(row).protected,))
 
     def approve_policy(self, digest: str, *, approver: str, at: float) -> PolicyRow:
-        """Bring the policy that waits into force; raises Refused where it is not the one with this digest."""
+        """Put the policy that is waiting into force; raises Refused if its digest is another one."""
         with self._transaction() as connection:
             waiting = self.policy_that_waits()
             if waiting is None or waiting.digest != digest:
-                raise Refused(f"no policy {digest} waits for an approval", remedy="headgate policy show")
+                raise Refused(f"no policy {digest} is waiting for approval", remedy="headgate policy show")
             row = replace(waiting, status=IN_FORCE, approver=approver, in_force_at=at)
             connection.execute("UPDATE policy SET status = ? WHERE status = ?", (REPLACED, IN_FORCE))
             connection.execute(

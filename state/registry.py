@@ -210,7 +210,7 @@ class RegistryWrites(RegistryReads, LedgerWrites):
             upsert(connection, "staged", values_by_column(staged), key=("actor", "folder", "table"))
 
     def unstage(self, actor: str, folder: str, tables: Iterable[TableName] | None = None) -> int:
-        """Take tables from what an actor staged in a folder, None for all; returns how many were there."""
+        """Remove tables from what an actor staged in a folder, None for all; returns how many were staged."""
         with self._transaction() as connection:
             if tables is None:
                 return connection.execute("DELETE FROM staged WHERE actor = ? AND folder = ?", (actor, folder)).rowcount

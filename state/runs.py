@@ -83,7 +83,7 @@ def insert_run(connection: sqlite3.Connection, run: RunRow, tables: Iterable[Tab
 def _refuse_continued(connection: sqlite3.Connection, run_id: str) -> None:
     found = connection.execute("SELECT state FROM run WHERE id = ?", (run_id,)).fetchone()
     if found is None or found[0] != "failed":
-        raise Refused(f"run {run_id} {f'is {found[0]}' if found else 'is not known'}", remedy="plan again")
+        raise Refused(f"run {run_id} {f'is {found[0]}' if found else 'is unknown'}", remedy="plan again")
     after = connection.execute("SELECT id FROM run WHERE continues = ?", (run_id,)).fetchone()
     if after is not None:
         raise Refused(f"run {run_id} was continued by run {after[0]}", remedy=f"headgate runs {after[0]}")

@@ -7,22 +7,40 @@ from pathlib import Path
 
 from core.model.errors import LedgerUnavailable
 
-RESTORE_REMEDY = "restore it from a backup, or move it away to begin anew, which knows nothing of what was deployed"
+RESTORE_REMEDY = (
+    "restore it from a backup, or move it away to start with an empty ledger, which has no record of what is deployed"
+)
 """What to do about a ledger that cannot be read; none is ever made in the place of one that is there."""
 
 _REMEDIES = (
-    ("SQLITE_BUSY", "is locked by another program", "end the other program that writes the ledger, then try again"),
-    ("SQLITE_LOCKED", "is locked by another program", "end the other program that writes the ledger, then try again"),
-    ("SQLITE_FULL", "cannot grow: the disk is full", "free space on the disk that holds the ledger, then try again"),
+    (
+        "SQLITE_BUSY",
+        "is locked by another program",
+        "stop the other program that is writing to the ledger, then try again",
+    ),
+    (
+        "SQLITE_LOCKED",
+        "is locked by another program",
+        "stop the other program that is writing to the ledger, then try again",
+    ),
+    (
+        "SQLITE_FULL",
+        "cannot be extended: the disk is full",
+        "free space on the disk that holds the ledger, then try again",
+    ),
     (
         "SQLITE_READONLY",
         "cannot be written",
         "check that you own the ledger's folder and that the disk is not read-only",
     ),
-    ("SQLITE_CANTOPEN", "cannot be opened", "check that the agent was started once and that you may read its folder"),
+    (
+        "SQLITE_CANTOPEN",
+        "cannot be opened",
+        "check that the agent has been started at least once and that you can read its folder",
+    ),
     ("SQLITE_NOTADB", "is not a database", RESTORE_REMEDY),
     ("SQLITE_CORRUPT", "is damaged", RESTORE_REMEDY),
-    ("SQLITE_IOERR", "cannot be read or written: the disk reports an error", "check the disk that holds the ledger"),
+    ("SQLITE_IOERR", "cannot be read or written: the disk reported an error", "check the disk that holds the ledger"),
 )
 _OTHERWISE = ("failed", "try again; the agent's log has the details")
 

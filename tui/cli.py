@@ -38,11 +38,11 @@ def find_misplaced() -> str:
         found = find_spec(name)
         origin = found.origin if found else None
         if origin is None:
-            return f"the package {name!r} is missing beside {ours / 'tui'}; install headgate again"
+            return f"the package {name!r} is missing next to {ours / 'tui'}; install headgate again"
         if Path(origin).resolve().parent.parent != ours:
             return (
                 f"the package {name!r} would be taken from {Path(origin).parent}, not from {ours / name}; "
-                "unset PYTHONPATH, or install headgate in an environment of its own"
+                "unset PYTHONPATH, or install headgate in its own virtual environment"
             )
     return ""
 

@@ -104,5 +104,5 @@ def _change_of_one(old: Revision | None, new: Revision | None) -> Change:
     return Change(
         ChangeKind.STATE_CHANGED,
         Action.REBUILD,
-        ("a statement was added" if old is None else "its statement was taken away",),
+        ("a statement was added" if old is None else "its statement was removed",),
     )

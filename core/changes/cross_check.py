@@ -28,24 +28,24 @@ _LONGEST = 200
 
 
 def disagreements(parsed: ParsedStatement, opinion: AnalysedStatement) -> tuple[str, ...]:
-    """Say in words where Spark's answer differs from our reading; empty when it does not."""
+    """Return, in words, where Spark's answer differs from what Headgate read; empty when it does not."""
     return tuple(_disagreements(parsed, opinion))
 
 
 def _disagreements(parsed: ParsedStatement, opinion: AnalysedStatement) -> Iterator[str]:
     if opinion.refused is not None:
         named = f" ({opinion.refused.error_class})" if opinion.refused.error_class else ""
-        yield f"it refuses the statement{named}: {_short(opinion.refused.message)}"
+        yield f"it rejects the statement{named}: {_short(opinion.refused.message)}"
         return
     ours = Counter((str(read.table), read.streaming) for read in parsed.reads)
     theirs = Counter((source.table, source.streaming) for source in opinion.sources)
     if ours != theirs:
-        yield f"it reads {_sources(theirs)}, we read {_sources(ours)}"
+        yield f"it reads {_sources(theirs)}, Headgate found {_sources(ours)}"
     yield from _column_disagreements(parsed.columns, opinion.columns)
     kinds = Counter(KIND_IN_SPARK.get(operator.kind, operator.kind) for operator in parsed.operators)
     kept = Counter(operator.kind for operator in opinion.operators)
     if kinds != kept:
-        yield f"it keeps as state {_kinds(kept)}, we found {_kinds(kinds)}"
+        yield f"its state is {_kinds(kept)}, Headgate found {_kinds(kinds)}"
 
 
 def _column_disagreements(ours: tuple[Column, ...], theirs: tuple[AnalysedColumn, ...]) -> Iterator[str]:
@@ -53,12 +53,12 @@ def _column_disagreements(ours: tuple[Column, ...], theirs: tuple[AnalysedColumn
     if not ours or any(column.name == "*" for column in ours):
         return
     if len(ours) != len(theirs):
-        yield f"it gives {len(theirs)} columns, we read {len(ours)}"
+        yield f"it returns {len(theirs)} columns, Headgate found {len(ours)}"
         return
     for column, output in zip(ours, theirs, strict=True):
         unnamed = column.name == column.expression.lower() and not column.name.isidentifier()
         if not unnamed and column.name.lower() != output.name.lower():
-            yield f"it names a column {output.name}, we read {column.name}"
+            yield f"it names a column {output.name}, Headgate found {column.name}"
 
 
 def _sources(found: Counter[tuple[str, bool]]) -> str:
@@ -82,7 +82,10 @@ _NOT_PLAIN = re.compile(r"<|char\(|\bcollate\b")
 
 
 def question_of(new: Revision, old: Revision | None, *, declared: DdlOf, deployed: DdlOf) -> AnalysisQuestion | None:
-    """Ask about a statement that is new (without `old`) or whose SQL changed; None where there is nothing to ask."""
+    """Return the Spark analysis request for a new statement (without `old`) or changed SQL.
+
+    None if there is nothing to ask.
+    """
     if new.parsed is None:
         return None
     if old is not None and (old.texts.dml, old.texts.ddl) == (new.texts.dml, new.texts.ddl):
@@ -116,7 +119,7 @@ def cross_checked(change: Change, answer: AnalysisAnswer | None, *, new: Revisio
 
 
 def _retyped(old: Revision, new: Revision, before: AnalysedStatement, after: AnalysedStatement) -> Iterator[str]:
-    """Name the columns that would come in another type into a table whose declaration did not change.
+    """Return a sentence for each column whose written type would change in a table whose declaration did not.
 
     Nothing checks it: a stream writes such files beside the others, and the table cannot be read.
     """
@@ -125,16 +128,16 @@ def _retyped(old: Revision, new: Revision, before: AnalysedStatement, after: Ana
     for column in after.columns:
         name = column.name.lower()
         if types.get(name, column.type) != column.type and declared.get(name) == deployed.get(name):
-            yield f"column {name} is {column.type} now and was {types[name]}, in the same table"
+            yield f"the type of column {name} changed from {types[name]} to {column.type} in the same table"
 
 
 def _mistyped(new: Revision, opinion: AnalysedStatement) -> Iterator[str]:
-    """Name the columns of plain types that Spark writes otherwise than the table declares them."""
+    """Return a sentence for each column of a plain type that Spark writes differently from its declaration."""
     declared = _declared_types(new)
     for column in opinion.columns:
         said = declared.get(column.name.lower(), "")
         if said and not _NOT_PLAIN.search(said) and said != column.type:
-            yield f"column {column.name.lower()} is {column.type} to Spark and {said} in its table"
+            yield f"Spark reads column {column.name.lower()} as {column.type}, but the table declares {said}"
 
 
 def _declared_types(revision: Revision) -> dict[str, str]:

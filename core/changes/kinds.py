@@ -121,7 +121,7 @@ CHANGE_KINDS: tuple[ChangeKindFacts, ...] = (
         kind=ChangeKind.CHECKPOINT_LOST, code="0b", label="checkpoint lost", severity=200, action=Action.REBUILD,
         reason=Reason.CHECKPOINT_LOST,
         why="Spark would begin with an empty checkpoint on the same table and report success, with rows lost or "
-        "doubled: a start is refused until a rebuild is asked for",
+        "doubled: a start is refused until a rebuild is requested",
         loses=_HISTORY, instead=_LATER, breaks_checkpoint=str(Reason.CHECKPOINT_LOST),
     ),
     ChangeKindFacts(
@@ -138,7 +138,7 @@ CHANGE_KINDS: tuple[ChangeKindFacts, ...] = (
     ChangeKindFacts(
         kind=ChangeKind.FILTER_OR_PROJECTION, code="3", label="filter or projection", severity=60,
         action=Action.RESTART, reason=Reason.IN_PLACE,
-        why="without state a checkpoint holds positions only, and they mean the same to the new text",
+        why="without state a checkpoint holds offsets only, and they mean the same to the new text",
         loses=_OLD_ROWS_STAY, instead=(*_NEW_VERSION, Strategy.CARRY_OVER), leaves_seam=True,
     ),
     ChangeKindFacts(
@@ -148,7 +148,7 @@ CHANGE_KINDS: tuple[ChangeKindFacts, ...] = (
         "query restarts",
         loses="nothing; rows that are there already have NULL in the new column, which stays",
         instead=(*_NEW_VERSION, Strategy.CARRY_OVER),
-        breaks_checkpoint="it gets columns as well, and one restart does not do both",
+        breaks_checkpoint="columns are added as well, and one restart cannot do both",
     ),
     ChangeKindFacts(
         kind=ChangeKind.COLUMNS_CHANGED, code="5", label="columns no longer fit", severity=170, action=Action.REBUILD,
@@ -160,15 +160,15 @@ CHANGE_KINDS: tuple[ChangeKindFacts, ...] = (
     ChangeKindFacts(
         kind=ChangeKind.STATE_CHANGED, code="6a", label="state no longer fits", severity=190, action=Action.REBUILD,
         reason=Reason.STATE_CHANGED,
-        why="another aggregate, key, window, join or deduplication: Spark refuses the old state or, worse, goes on "
-        "with it and mixes old and new; what cannot be told counts as this kind",
+        why="another aggregate, key, window, join or deduplication: Spark rejects the old state or, worse, continues "
+        "with it and mixes old and new; what cannot be classified counts as this kind",
         loses=_HISTORY, instead=(*_LATER, Strategy.IN_PLACE), judged_by_state=True,
     ),
     ChangeKindFacts(
         kind=ChangeKind.CHANGE_BEFORE_STATE, code="6b", label="input to the state", severity=180,
         action=Action.REBUILD, reason=Reason.STATE_CHANGED,
         why="a filter or a value changed before an aggregate, join or deduplication: its state holds what the old text "
-        "let in, and Spark goes on with it without a word",
+        "let in, and Spark silently continues with it",
         loses=_HISTORY, instead=(*_LATER, Strategy.IN_PLACE), judged_by_state=True,
     ),
     ChangeKindFacts(
@@ -182,44 +182,44 @@ CHANGE_KINDS: tuple[ChangeKindFacts, ...] = (
         reason=Reason.DELAY_CHANGED,
         why="the state stays as it is; only when rows are given up changes, which must be acknowledged",
         loses="nothing that is there; rows that come for windows that the old watermark closed are dropped",
-        instead=_NEW_VERSION, note="windows that the old watermark closed stay closed: to be acknowledged",
+        instead=_NEW_VERSION, note="windows already closed by the old watermark stay closed; this must be acknowledged",
     ),
     ChangeKindFacts(
         kind=ChangeKind.SOURCES_CHANGED, code="7a", label="source added or removed", severity=130,
         action=Action.REBUILD, reason=Reason.SOURCES_CHANGED,
-        why="a checkpoint knows unnamed sources by their number alone, and Spark refuses another number of them",
+        why="a checkpoint identifies unnamed sources by their number alone, and Spark rejects a different number",
         loses=_HISTORY, instead=_LATER, changes_inputs_or_key=True,
-        note="the positions of the kept sources cannot be carried into a new checkpoint yet",
-        breaks_checkpoint="Spark refuses a checkpoint of other sources",
+        note="offsets of the remaining sources cannot be carried over to a new checkpoint yet",
+        breaks_checkpoint="Spark rejects a checkpoint written for other sources",
     ),
     ChangeKindFacts(
         kind=ChangeKind.NAMED_SOURCES_CHANGED, code="7b", label="named sources changed", severity=120,
         action=Action.REBUILD, reason=Reason.SOURCES_CHANGED,
-        why="positions go by the names of the sources only if that was on at the first start; then a statement without "
+        why="offsets are tracked by source name only if that was enabled at the first start; then a statement without "
         "state restarts",
         loses=_HISTORY, instead=_LATER, changes_inputs_or_key=True,
-        note="Spark could go on only if offsets had been kept by source name from the first start",
-        breaks_checkpoint="its offsets were not kept by source name from the first start",
+        note="Spark can resume only if offsets were tracked by source name from the first start",
+        breaks_checkpoint="its offsets were not tracked by source name from the first start",
     ),
     ChangeKindFacts(
         kind=ChangeKind.SOURCE_REPLACED, code="7c", label="source is not the same", severity=140,
         action=Action.REBUILD, reason=Reason.SOURCES_CHANGED,
-        why="another table, order, name or option of a source: Spark goes on with the positions of the old one, or "
-        "refuses",
+        why="another table, order, name or option of a source: Spark continues with the offsets of the old one, or "
+        "fails",
         loses=_HISTORY, instead=_LATER, changes_inputs_or_key=True,
-        breaks_checkpoint="its positions would be taken for those of another source",
+        breaks_checkpoint="its offsets would be applied to another source",
     ),
     ChangeKindFacts(
         kind=ChangeKind.TABLE_FORMAT, code="8", label="how the table is stored", severity=160, action=Action.REBUILD,
         reason=Reason.SINK_CHANGED, why="format, partitioning, location and properties are those of its first start",
         loses=_HISTORY, instead=(*_LATER, Strategy.CARRY_OVER, Strategy.CHAIN), needs_another_table=True,
-        breaks_checkpoint="its table is written in another way",
+        breaks_checkpoint="its table is written differently",
     ),
     ChangeKindFacts(
         kind=ChangeKind.OUTPUT_MODE_OR_KEY, code="9", label="output mode or key", severity=150, action=Action.REBUILD,
         reason=Reason.SINK_CHANGED, why="rows that were written by the old mode or key would stay beside the new ones",
         loses=_HISTORY, instead=(*_LATER, Strategy.CARRY_OVER), changes_inputs_or_key=True,
-        breaks_checkpoint="its table is written in another way",
+        breaks_checkpoint="its table is written differently",
     ),
     ChangeKindFacts(
         kind=ChangeKind.TRIGGER_OR_RATE, code="11a", label="pace or resources", severity=40, action=Action.RESTART,
@@ -229,16 +229,16 @@ CHANGE_KINDS: tuple[ChangeKindFacts, ...] = (
     ChangeKindFacts(
         kind=ChangeKind.PINNED_CONFIGURATION, code="11b", label="pinned configuration", severity=10,
         action=Action.KEEP, reason=Reason.CONF_PINNED,
-        why="the checkpoint keeps the value of its first start, and Spark ignores the new one without a word",
+        why="the checkpoint keeps the value of its first start, and Spark silently ignores the new one",
         loses=_NOTHING, instead=(Strategy.EARLIEST,), keeps_table_across_seam=True, is_of_the_environment=True,
     ),
     ChangeKindFacts(
         kind=ChangeKind.POOL, code="12", label="another pool", severity=110, action=Action.RESTART,
         reason=Reason.POOL_CHANGED,
-        why="the same checkpoint goes on elsewhere, never in two places at once; such a plan is refused when it is "
+        why="the same checkpoint continues elsewhere, never in two places at once; such a plan is refused when it is "
         "applied, since agents do not move statements between pools yet",
         loses=_NOTHING, instead=(*_NEW_VERSION, Strategy.CARRY_OVER), is_of_the_environment=True,
-        note="it stops on the old pool, and is proved stopped, before it starts on the new one",
+        note="it is stopped on the old pool, and verified to be stopped, before it starts on the new one",
     ),
     ChangeKindFacts(
         kind=ChangeKind.ENGINE, code="13", label="another Spark", severity=100, action=Action.RESTART,
@@ -246,7 +246,8 @@ CHANGE_KINDS: tuple[ChangeKindFacts, ...] = (
         why="a newer Spark reads the checkpoints of an older one; an older Spark counts as state that no longer fits",
         loses="nothing; the way back to the older Spark may be closed",
         instead=(*_NEW_VERSION, Strategy.FORK, Strategy.CARRY_OVER), is_of_the_environment=True,
-        state_may_be_copied=True, note="an older Spark may not read the checkpoint again: back it up before",
+        state_may_be_copied=True,
+        note="an older Spark version may not be able to read the checkpoint: back it up first",
     ),
     ChangeKindFacts(
         kind=ChangeKind.STATIC_SIDE, code="14", label="static side", severity=50, action=Action.RESTART,

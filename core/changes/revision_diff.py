@@ -32,7 +32,7 @@ def revision_differences(old: Revision, new: Revision) -> Iterator[RevisionDiffe
     yield from _settings_findings(old.settings, new.settings, external=external)
     yield from _engine_findings(old, new)
     if (old.parsed is None) != (new.parsed is None):
-        what = "a statement was added" if old.parsed is None else "its statement was taken away"
+        what = "a statement was added" if old.parsed is None else "its statement was removed"
         yield ChangeKind.STATE_CHANGED, what
     elif old.parsed is not None and new.parsed is not None:
         same = _differ_in_qualifiers(old, new)
@@ -65,7 +65,7 @@ def _column_findings(old: tuple[Column, ...], new: tuple[Column, ...]) -> Iterat
     added = [column for column in new if column.name.lower() not in old_by_name]
     for name in old_by_name:
         if name not in new_by_name:
-            yield ChangeKind.COLUMNS_CHANGED, f"column {name} is gone"
+            yield ChangeKind.COLUMNS_CHANGED, f"column {name} was removed"
     for name, column in new_by_name.items():
         was = old_by_name.get(name)
         if was is None:
@@ -78,7 +78,7 @@ def _column_findings(old: tuple[Column, ...], new: tuple[Column, ...]) -> Iterat
             yield ChangeKind.COLUMNS_CHANGED, f"column {name} may now be null"
     kept = [column.name.lower() for column in new if column.name.lower() in old_by_name]
     if kept != [name for name in old_by_name if name in new_by_name]:
-        yield ChangeKind.COLUMNS_CHANGED, "the columns are in another order"
+        yield ChangeKind.COLUMNS_CHANGED, "the columns are in a different order"
     at_the_end = not added or [c.name for c in new[len(new) - len(added) :]] == [c.name for c in added]
     for column in added:
         if at_the_end and column.nullable:
@@ -86,7 +86,7 @@ def _column_findings(old: tuple[Column, ...], new: tuple[Column, ...]) -> Iterat
             words = " ".join(filter(None, ("column", column.name.lower(), column.type, "is added")))
             yield ChangeKind.COLUMN_ADDED, words
         else:
-            where = "is added before others" if column.nullable else "is added and may not be null"
+            where = "is added before existing columns" if column.nullable else "is added and may not be null"
             yield ChangeKind.COLUMNS_CHANGED, f"column {column.name.lower()} {where}"
 
 
@@ -115,10 +115,10 @@ def _retyped(was: str, now: str, into: str) -> str:
         return ""
     if kind and into:
         fits = kind == into or (kind == "string" and into.startswith(("char", "varchar")))
-        return "" if fits else f"{kind} is written into {into}"
+        return "" if fits else f"{kind} is written to {into}"
     if not kind:
-        return f"its cast to {before} is gone, and what is written now is not known" if _casts(was) else ""
-    return f"{kind} is written, and what the table has is not known" if _casts(now) or before else ""
+        return f"its cast to {before} was removed, and the type now written is unknown" if _casts(was) else ""
+    return f"{kind} is written, and the type of the table's column is unknown" if _casts(now) or before else ""
 
 
 def _casts(expression: str) -> bool:
@@ -158,7 +158,7 @@ def _engine_findings(old: Revision, new: Revision) -> Iterator[RevisionDifferenc
     """Compare what the statement runs on, as far as both revisions know it."""
     if old.engine and new.engine and old.engine != new.engine:
         older = _release(new.engine) < _release(old.engine)
-        why = ": an older one may not read the checkpoint" if older else ""
+        why = ": an older version may not be able to read the checkpoint" if older else ""
         yield ChangeKind.STATE_CHANGED if older else ChangeKind.ENGINE, f"Spark {old.engine} → {new.engine}{why}"
     if old.pool is None or new.pool is None:
         return
@@ -206,10 +206,10 @@ def _source_findings(old: ParsedStatement, new: ParsedStatement, *, same: bool) 
         yield _moved(before, after), f"streamed sources: {' '.join(words)}"
         return
     if [r.table for r in before] != [r.table for r in after]:
-        yield ChangeKind.SOURCE_REPLACED, "the streamed sources are in another order"
+        yield ChangeKind.SOURCE_REPLACED, "the streamed sources are in a different order"
         return
     if len(after) > 1 and old.pre != new.pre and not same and _reorders(old, new):
-        yield ChangeKind.SOURCE_REPLACED, "the streamed sources may stand in another order behind their WITH"
+        yield ChangeKind.SOURCE_REPLACED, "the streamed sources may be in a different order behind their WITH"
     for was, now in zip(before, after, strict=True):
         yield from _read_findings(was, now)
 
@@ -285,7 +285,7 @@ def _clauses(parsed: ParsedStatement) -> tuple[object, ...]:
 
 
 def _swapped_static(old: ParsedStatement, new: ParsedStatement) -> tuple[str, ...]:
-    """Name the static tables that took another's place, when nothing else was edited."""
+    """Return the replaced static tables, if nothing else was edited."""
     before, after = (
         dict.fromkeys(read.table for read in p.reads if not read.streaming and read.table) for p in (old, new)
     )
@@ -299,7 +299,7 @@ def _swapped_static(old: ParsedStatement, new: ParsedStatement) -> tuple[str, ..
 
 
 def _with_table(text: str, was: TableName, now: TableName) -> str:
-    """Put one table's name for another's in canonical text, where each table stands before its alias."""
+    """Replace one table name by another in canonical text, where each table precedes its alias."""
     return re.sub(rf"\b(FROM|JOIN|,) {re.escape(was)} AS (_t\d+)\b", rf"\1 {now} AS \2", text)
 
 
@@ -333,11 +333,14 @@ def _state_findings(old: ParsedStatement, new: ParsedStatement, *, grown: bool) 
 
 
 def _told(kind: ChangeKind, old: str, new: str, *, where: str = "") -> Iterator[RevisionDifference]:
-    """Say an edit of canonical text by clause, else by words; what cannot be said is still a difference."""
+    """Describe an edit of canonical text by clause, else by words.
+
+    An edit without a description is still a difference.
+    """
     # The parser is loaded only where there is something to say.
     from core.sql.comparison.query_edits import query_edits
 
-    said = query_edits(old, new) or short_diff(old, new) or ("the meaning changed",)
+    said = query_edits(old, new) or short_diff(old, new) or ("the meaning of the query changed",)
     yield from ((kind, f"{where}{words}") for words in said)
 
 

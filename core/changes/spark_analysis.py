@@ -115,7 +115,9 @@ def question_from_json(data: Any) -> AnalysisQuestion:
         return AnalysisQuestion(_side_from_json(data["new"]), _side_from_json(old) if old else None)
     except (KeyError, TypeError, AttributeError, BadName) as error:
         remedy = "give {new: {select, tables: {name: CREATE TABLE text}}, old: the same or null}"
-        raise UsageError(f"this is no question for Spark: {type(error).__name__} {error}", remedy=remedy) from error
+        raise UsageError(
+            f"this is not a valid Spark analysis request: {type(error).__name__} {error}", remedy=remedy
+        ) from error
 
 
 def answer_from_json(data: Mapping[str, Any]) -> AnalysisAnswer:

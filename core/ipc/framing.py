@@ -23,7 +23,7 @@ def encode_frame(message: dict[str, Any]) -> bytes:
     """Write one message; raises BadFrame when it is larger than the limit."""
     body = json.dumps(message, separators=(",", ":"), ensure_ascii=False).encode()
     if len(body) > FRAME_LIMIT:
-        raise BadFrame(f"{len(body):,} bytes in one message, at most {FRAME_LIMIT:,} are allowed")
+        raise BadFrame(f"the message has {len(body):,} bytes; at most {FRAME_LIMIT:,} are allowed")
     return len(body).to_bytes(FRAME_HEADER, "big") + body
 
 
@@ -31,7 +31,7 @@ def frame_length(header: bytes) -> int:
     """Read the length of the frame that follows; raises BadFrame when it is over the limit."""
     size = int.from_bytes(header, "big")
     if size > FRAME_LIMIT:
-        raise BadFrame(f"a message of {size:,} bytes was announced, at most {FRAME_LIMIT:,} are allowed")
+        raise BadFrame(f"the other side announced a message of {size:,} bytes; at most {FRAME_LIMIT:,} are allowed")
     return size
 
 
@@ -40,7 +40,7 @@ def decode_frame(body: bytes) -> dict[str, Any]:
     try:
         message = json.loads(body)
     except ValueError as error:
-        raise BadFrame("a message is not JSON") from error
+        raise BadFrame("the message is not valid JSON") from error
     if not isinstance(message, dict):
-        raise BadFrame("a message is not a JSON object")
+        raise BadFrame("the message is not a JSON object")
     return message

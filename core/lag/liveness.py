@@ -50,12 +50,12 @@ def why_not_live(signs: LivenessSigns) -> str:
     if signs.heard_s <= allowed_silence_s(signs.trigger_s) or signs.waits:
         return ""
     if not signs.in_batch:
-        return f"no progress for {signs.heard_s:.0f} s, and no batch is under way"
+        return f"no progress for {signs.heard_s:.0f} s, and no batch is running"
     patient_s = PATIENT_S if signs.patient or signs.usual_s is None else 0.0
     if signs.heard_s <= max(_MEDIANS * (signs.usual_s or 0.0), patient_s):
         return ""
     usual = "none before it is known" if signs.usual_s is None else f"{signs.usual_s:.1f} s is usual"
-    return f"a batch has been under way for {signs.heard_s:.0f} s, {usual}"
+    return f"a batch has been running for {signs.heard_s:.0f} s, {usual}"
 
 
 def usual_batch_s(samples: Sequence[LagSample]) -> float | None:

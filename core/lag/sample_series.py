@@ -52,7 +52,10 @@ class SampleSeries:
 
 
 def sample_series(samples: Sequence[LagSample], now: float, interval_s: float) -> SampleSeries | None:
-    """Take the newest row of samples, oldest first; None where it is too short or too old, or its lag is not known."""
+    """Return the newest run of consecutive samples, oldest first.
+
+    None if it is too short, too old or without a known lag.
+    """
     if not samples or now - samples[-1].at > _HOLE * interval_s:
         return None
     in_rows = samples[-1].lag_rows is not None
@@ -107,7 +110,10 @@ def _follows(before: LagSample, after: LagSample, interval_s: float) -> bool:
 def _counters(
     row: Sequence[LagSample], lag: tuple[float, ...], *, in_rows: bool
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Take the counters of the samples; without them what lag rose came, and what it fell went."""
+    """Return input and output counters of the samples.
+
+    Without counters, a rise of the lag counts as input, a fall as output.
+    """
     came, went = [0.0], [0.0]
     for n in range(1, len(row)):
         produced = _step(row[n - 1].produced_rows, row[n].produced_rows) if in_rows else None

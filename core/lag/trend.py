@@ -85,9 +85,9 @@ def lag_trend(
     """
     course = sample_series(samples, now, interval_s)
     if course is None:
-        return LagTrend(Trend.UNKNOWN, reason="too few samples in a row")
+        return LagTrend(Trend.UNKNOWN, reason="too few consecutive samples")
     if gone := [parent.table for parent in parents if parent.missing]:
-        return LagTrend(Trend.STARVED, reason=f"{', '.join(gone)} is gone or was replaced")
+        return LagTrend(Trend.STARVED, reason=f"{', '.join(gone)} was dropped or replaced")
     working = state in ALIVE
     movement = _movement(course, trigger_s, previous, working=working, by_files=by_files)
     if (why := _starving(parents, course)) and not _works_off(movement, trigger_s, previous):
@@ -97,7 +97,7 @@ def lag_trend(
     silent = [parent.silent_s for parent in parents if parent.silent_s is not None]
     quiet_s = min(silent) if silent else course.at[-1] - course.came_at
     if course.lag[-1] == 0 and quiet_s > max(20.0, 2.5 * course.usual_gap_s):
-        return LagTrend(Trend.IDLE, reason=f"nothing pending, nothing came for {quiet_s:.0f} s")
+        return LagTrend(Trend.IDLE, reason=f"nothing pending, no input for {quiet_s:.0f} s")
     return movement
 
 
@@ -143,12 +143,12 @@ def _stalling(course: SampleSeries, trigger_s: float, commit_age_s: float | None
     ]
     bound_s = max(60.0, 6 * trigger_s)
     if read_at and course.at[-1] - read_at[0] > bound_s and course.at[-1] - read_at[-1] < bound_s:
-        return f"rows are read, the watermark has not moved for {watermark_age_s:.0f} s"
+        return f"rows are being read, but the watermark has not advanced for {watermark_age_s:.0f} s"
     return ""
 
 
 def _movement(course: SampleSeries, trigger_s: float, previous: str, *, working: bool, by_files: bool) -> LagTrend:
-    """Tell growing, draining and steady apart by the last leg of the lag right after commits."""
+    """Return growing, draining or steady from the last monotone stretch of the lag as sampled right after commits."""
     if course.counted or not working:
         points = _after_commits(course, trigger_s, working=working)
         noise, backlog = _expected(course, trigger_s, working=working)
@@ -156,7 +156,7 @@ def _movement(course: SampleSeries, trigger_s: float, previous: str, *, working:
         points, noise = _lowest(course, trigger_s)
         backlog = 1.5 * noise
     if len(points) < 2:
-        return LagTrend(Trend.STEADY, reason="lag does not change beyond noise")
+        return LagTrend(Trend.STEADY, reason="no change in lag beyond noise")
     leg = _last_leg(points, noise)
     recent = [point for point in leg if point[0] >= min(leg[-1][0] - _RATE_S, leg[-4:][0][0])]
     slope = _slope(recent)
@@ -169,13 +169,13 @@ def _movement(course: SampleSeries, trigger_s: float, previous: str, *, working:
     slow = not working or trigger_s > 2 * course.interval_s
     in_steps = slow or change - burst > min(noise * kept, 0.4 * change)
     if lag > backlog * kept and slope > 0 and change > noise * kept and in_steps:
-        return LagTrend(Trend.GROWING, rate, reason=f"lag rises by {slope:.3g}/s")
+        return LagTrend(Trend.GROWING, rate, reason=f"lag is rising by {slope:.3g}/s")
     if lag > backlog * kept and slope < 0 and -change > noise * kept:
         left_s = _seconds_left(course, recent, by_files=by_files)
         # The last batch is half full on average, and takes its turn all the same.
         eta_s = max(0.0, left_s + trigger_s / 2 - (course.at[-1] - leg[-1][0]))
-        return LagTrend(Trend.DRAINING, rate, round(eta_s, 1), reason=f"lag falls by {-slope:.3g}/s")
-    return LagTrend(Trend.STEADY, reason="lag does not change beyond noise")
+        return LagTrend(Trend.DRAINING, rate, round(eta_s, 1), reason=f"lag is falling by {-slope:.3g}/s")
+    return LagTrend(Trend.STEADY, reason="no change in lag beyond noise")
 
 
 def _seconds_left(course: SampleSeries, recent: Sequence[tuple[float, float]], *, by_files: bool) -> float:

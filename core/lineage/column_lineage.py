@@ -209,7 +209,9 @@ class LineageTracer:
             yield LineageGap(at, each.name, each.reason, lines.path, lines.of(each.offset))
         for column in self.columns(table.name):
             if column.name.lower() not in written:
-                reason = "it may be in a star that cannot be followed" if starred else "the statement does not write it"
+                reason = (
+                    ("it may come from a * that cannot be expanded") if starred else "the statement does not write it"
+                )
                 yield LineageGap(ColumnOrigin(table.name, column.name), column.name, reason, lines.path, lines.of(0))
 
     def _declared(self, name: TableName) -> tuple[Column, ...] | None:

@@ -34,7 +34,7 @@ def column_reference_lines(column: str, parent: TableName, reader: Table, tables
 
 def reference_lines_in(found: "StatementLineage", columns: Iterable[str], parent: TableName, reader: Table) -> str:
     """Return where a statement that was followed references any of a parent's columns; empty means nowhere."""
-    assert reader.facts is not None and reader.dml is not None, f"{reader.name} is external and reads nothing"
+    assert reader.facts is not None and reader.dml is not None, f"{reader.name} is external and has no statement"
     offsets = {offset for column in columns for offset in _references(column.lower(), parent, reader, found)}
     lines = sorted({line_of(reader.dml.text, reader.facts, offset) for offset in offsets})
     file = reader.dml.path.rpartition("/")[2]

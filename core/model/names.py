@@ -18,18 +18,18 @@ def parse_table_name(text: str) -> TableName:
     if not _TABLE.match(name) or ("__v" in name and _VERSIONED.match(name)):
         raise BadName(
             f"{text!r} is not a table name",
-            remedy="use letters, digits and underscores, at most 120, not ending in __v and a number",
+            remedy="use at most 120 letters, digits and underscores; it must not end in __v and a number",
         )
     return TableName(name)
 
 
 def physical_name(table: TableName, version: int) -> str:
-    """Name the physical table of a version (1, 2, …): `orders__v3`."""
+    """Return the physical table name of a version (1, 2, …): `orders__v3`."""
     return f"{table}__v{version}"
 
 
 def query_name(table: TableName, version: int) -> str:
-    """Name the streaming query of a version, unique on a pool: `orders@v3`."""
+    """Return the name of a version's streaming query, unique on a pool: `orders@v3`."""
     return f"{table}@v{version}"
 
 

@@ -80,18 +80,18 @@ def _known(document: Any, environment: str, problems: list[Problem]) -> PlannerI
         if key not in DOCUMENT_KEYS:
             word = cut(key)
             problems.append(
-                Problem(f"{word} is not a known key", did_you_mean(word, DOCUMENT_KEYS) or "take it away", None, word)
+                Problem(f"{word} is not a known key", did_you_mean(word, DOCUMENT_KEYS) or "remove it", None, word)
             )
     found = PlannerInput(_tables(tables or {}, problems), read_answers(given), read_headroom(given), read_policy(given))
     seen_in = given.text("environment")
     if environment and seen_in and seen_in != environment:
         there = cut(seen_in)
-        given.wrong(f"it was observed in {there}, and the plan is for {environment}", f"plan with --env {there}")
+        given.wrong(f"it was observed in {there}, but the plan is for {environment}", f"plan with --env {there}")
     if given.text("format", OBSERVED_FORMAT) != OBSERVED_FORMAT:
-        given.wrong(f"its format is not {OBSERVED_FORMAT}", "export it again with this version")
+        given.wrong(f"its format is not {OBSERVED_FORMAT}", "export it again with this version of Headgate")
     if problems:
         raise InvalidProject(
-            f"the observed document is wrong: {problems[0].summary}",
+            f"the observed document is invalid: {problems[0].summary}",
             remedy=problems[0].remedy,
             problems=tuple(problem.as_json() for problem in problems),
         )
@@ -167,7 +167,7 @@ def _mapping(pairs: list[tuple[str, Any]], path: str, problems: list[Problem]) -
 
 
 def _twice(word: str, remedy: str, where: Where | None) -> Problem:
-    return Problem(f"{cut(word)} is written twice", remedy, where, cut(word))
+    return Problem(f"{cut(word)} appears twice", remedy, where, cut(word))
 
 
 def _refuse_deep_and_aliases(text: str) -> None:
@@ -177,7 +177,7 @@ def _refuse_deep_and_aliases(text: str) -> None:
         deep += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         line = event.start_mark.line + 1 if event.start_mark else 1
         if isinstance(event, yaml.AliasEvent):
-            raise ValueError(f"line {line} has an alias (*), write out what it stands for")
+            raise ValueError(f"line {line} has a YAML alias (*): write out the value")
         if deep > _MOST_LEVELS:
             raise ValueError(f"line {line} is nested deeper than {_MOST_LEVELS} levels")
 
@@ -216,7 +216,7 @@ def _tables(tables: Mapping[Any, Any], problems: list[Problem]) -> dict[TableNam
         table = read_name(name, problems)
         if table in found:
             problems.append(
-                Problem(f"{table} is written twice", "keep one of them: upper and lower case are the same", None, table)
+                Problem(f"{table} appears twice", "keep one of them: names are case-insensitive", None, table)
             )
         elif table is not None:
             found[table] = read_entry(table, entry, problems)

@@ -34,13 +34,13 @@ _FRACTIONS = frozenset(("at", "earliest", "rate_rows_s", "busy"))
 
 
 def cut(value: Any, most: int = _SHOWN) -> str:
-    """Say a value in at most `most` letters, a mapping or a list by its kind alone."""
+    """Return a value as text of at most `most` characters; a mapping or a list only by its kind."""
     if isinstance(value, Mapping | list | tuple | set):
         return "a mapping" if isinstance(value, Mapping) else "a list"
     try:
         said = str(value)
     except ValueError:  # Python writes no number of more than 4,300 digits.
-        return "an endless number"
+        return "an infinite number"
     return said if len(said) <= most else f"{said[: most - 1]}…"
 
 
@@ -85,7 +85,7 @@ class EntryReader:
         if value is None:
             return default
         if not isinstance(value, str):
-            self.wrong(f"{key} must be a text", "put it in quotes")
+            self.wrong(f"{key} must be a string", "put it in quotes")
             return default
         return value
 
@@ -103,7 +103,7 @@ class EntryReader:
         kinds = (int,) if whole else (int, float)
         if value is not None and (type(value) not in kinds or not 0 <= value < (_MOST if whole else float("inf"))):
             what = "a whole number" if whole else "a number"
-            self.wrong(f"{key} must be {what} of 0 or above", f"write {key}: 1, or leave it out")
+            self.wrong(f"{key} must be {what}, 0 or greater", f"write {key}: 1, or leave it out")
             return None
         return value
 
@@ -205,7 +205,7 @@ def known_fields(figures: TableStatistics | Headroom) -> dict[str, Any]:
 
 def read_headroom(given: EntryReader) -> Headroom | None:
     """Read disk and pool."""
-    part = given.part("room", "a mapping of figures")
+    part = given.part("room", "a mapping of numbers")
     return Headroom(**_numbers(part, Headroom)) if part is not None else None
 
 
@@ -220,16 +220,18 @@ def read_policy(given: EntryReader) -> Policy | None:
             return policy
     except (TypeError, ValueError, AttributeError):
         pass
-    given.wrong("policy is not as `headgate export observed` writes it", "leave it out: the declared one is taken")
+    given.wrong(
+        "policy is not in the form that `headgate export observed` writes", "leave it out to use the declared policy"
+    )
     return None
 
 
 def read_answers(given: EntryReader) -> dict[str, str]:
     """Read what Spark said, by the key of the question."""
-    part = given.part("answers", "a mapping of texts")
+    part = given.part("answers", "a mapping of strings")
     values = part.values if part is not None else {}
     if not all(isinstance(text, str) for pair in values.items() for text in pair):
-        given.wrong("answers must be a mapping of texts", "leave it out: what Spark says is asked again")
+        given.wrong("answers must be a mapping of strings", "leave it out to have Spark asked again")
         return {}
     return dict(values)
 
@@ -265,7 +267,7 @@ def _texts(given: EntryReader) -> RevisionTexts | None:
         key not in known or not (text is None or isinstance(text, str)) for key, text in value.items()
     )
     if wrong:
-        given.wrong("deployed must hold the texts ddl, dml and yml", "write the old texts")
+        given.wrong("deployed must contain the texts ddl, dml and yml", "write the deployed texts of these files")
         return None
     return RevisionTexts(**{key: value.get(key) or "" for key in known})
 
@@ -275,7 +277,10 @@ def _bindings(given: EntryReader) -> tuple[Binding, ...]:
     if value is None:
         return ()
     if not isinstance(value, list) or not all(isinstance(each, Mapping) and {*each} >= _IN_BINDING for each in value):
-        given.wrong("bindings must be a list of parents", "write bindings: [{parent: x, version: 1, streamed: true}]")
+        given.wrong(
+            "bindings must be a list of the upstream tables that are read",
+            "write bindings: [{parent: x, version: 1, streamed: true}]",
+        )
         return ()
     found = set()
     for number, each in enumerate(value, 1):
@@ -293,7 +298,7 @@ def _spares(given: EntryReader) -> tuple[OrphanVersion, ...]:
     if value is None:
         return ()
     if not isinstance(value, list) or not all(isinstance(each, Mapping) and each.get("version") for each in value):
-        given.wrong("spare must be a list of versions that never served", "write spare: [{version: 2}]")
+        given.wrong("spare must be a list of orphan versions", "write spare: [{version: 2}]")
         return ()
     found = []
     for number, each in enumerate(value, 1):
@@ -320,7 +325,7 @@ def _pool(given: EntryReader) -> Pool | None:
     part.only(tuple(field.name for field in fields(Pool)))
     conf = part.values.get("conf") or {}
     if not isinstance(conf, Mapping) or not all(isinstance(text, str) for pair in conf.items() for text in pair):
-        part.wrong("conf must be a mapping of texts", "put names and values in quotes")
+        part.wrong("conf must be a mapping of strings", "put names and values in quotes")
         conf = {}
     return Pool(
         name=part.text("name", usual.name),
@@ -332,7 +337,7 @@ def _pool(given: EntryReader) -> Pool | None:
 
 
 def _figures(given: EntryReader) -> TableStatistics | None:
-    part = given.part("figures", "a mapping of figures")
+    part = given.part("figures", "a mapping of numbers")
     return TableStatistics(**_numbers(part, TableStatistics)) if part is not None else None
 
 

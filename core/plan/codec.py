@@ -56,7 +56,7 @@ def plan_as_json(plan: Plan) -> dict[str, Any]:
 def plan_from_json(data: Mapping[str, Any]) -> Plan:
     """Rebuild a plan; raises UsageError for another format or a broken object. The hash is taken as it stands."""
     if data.get("format") != PLAN_FORMAT:
-        raise UsageError(f"this is not a plan of format {PLAN_FORMAT}", remedy="plan again with this version")
+        raise UsageError(f"this is not a plan in format {PLAN_FORMAT}", remedy="plan again with this version")
     try:
         return Plan(
             hash=str(data["hash"]),

@@ -34,14 +34,14 @@ UNDO_BY_ACTION = {
 """The way back by a command that there is: `headgate stop`, or `headgate plan` with the files as they were."""
 
 _CHANGE_BY_REASON = {
-    Reason.READS_OLD_VERSION: "parent moved on",
-    Reason.PARENT_REWRITTEN: "parent written again",
-    Reason.PARENT_CHAINED: "parent goes on anew",
-    Reason.COLUMNS_ABOVE: "parent gets a column",
+    Reason.READS_OLD_VERSION: "upstream moved on",
+    Reason.PARENT_REWRITTEN: "upstream rewritten",
+    Reason.PARENT_CHAINED: "upstream continues",
+    Reason.COLUMNS_ABOVE: "upstream column added",
     Reason.WITH_ITS_SET: "with its statement set",
 }
 _SPARK = {
-    False: "Spark reads it otherwise, so it is treated as the worst",
+    False: "Spark analyses it differently, so it is treated as the most severe change",
     True: "confirmed by Spark",
     None: "not confirmed by Spark",
 }
@@ -56,17 +56,17 @@ def change_words(node: PlanNode) -> str:
         return "Spark disagrees"
     if node.reason in (Reason.PARENT_REBUILT, Reason.STATIC_PARENT_REBUILT):
         own = f", {kind.facts.label}" if kind is not None and not kind.facts.follows_from_parent else ""
-        return f"parent re-created{own}"
+        return f"upstream re-created{own}"
     if node.reason in _CHANGE_BY_REASON:
         return _CHANGE_BY_REASON[Reason(node.reason)]
     if node.action is Action.DELETE:
-        return "delete asked for"
+        return "delete requested"
     if node.action is Action.START:
         return "new"
     if not node.classified:
         return "not known"
     if kind is ChangeKind.NONE and node.action in (Action.RESUME, Action.REBUILD):
-        return "does not run" if node.action is Action.RESUME else "rebuild asked for"
+        return "does not run" if node.action is Action.RESUME else "rebuild requested"
     return kind.facts.label if kind is not None else ""
 
 
@@ -121,7 +121,7 @@ def loss_words(node: PlanNode) -> str:
     what = ", ".join(node.loses)
     if node.action is Action.DELETE and node.reversible_until:
         return f"{what}; files and checkpoint are kept until {node.reversible_until}"
-    return f"{what}; undone until {node.reversible_until}" if node.reversible_until else f"{what}; for good"
+    return f"{what}; can be undone until {node.reversible_until}" if node.reversible_until else f"{what}; permanent"
 
 
 def spark_words(node: PlanNode) -> str:
@@ -153,21 +153,21 @@ def node_why(plan: Plan, table: TableName) -> tuple[str, ...]:
         f"  because it {node.reason}" if _is_verbal(node) else f"  because {node.reason}",
     ]
     if node.because_of:
-        lines.append(f"  through {', '.join(node.because_of)}")
-    lines += [f"  saw: {words}" for words in node.evidence]
+        lines.append(f"  because of {', '.join(node.because_of)}")
+    lines += [f"  evidence: {words}" for words in node.evidence]
     lines += [f"  {words}" for words in (spark_words(node),) if words]
     if node.lowered:
-        lines.append("  less severe than the default: it needs an approval")
+        lines.append("  less severe than the default; needs an approval")
     if node.at:
-        lines.append(f"  begins at {node.at}")
+        lines.append(f"  starts at {node.at}")
     if node.loses:
         lines.append(f"  loses {loss_words(node)}")
     elif node.reversible_until:
         lines.append(f"  undo until: {node.reversible_until}")
     shown = offer_lines(node)
-    lines += [f"  offer {line}" for line in shown]
+    lines += [f"  option {line}" for line in shown]
     if hidden := len(node.offers) - len(shown):
-        lines.append(f"  {counted(hidden, 'more offer')} not executable yet: --json has all")
+        lines.append(f"  {counted(hidden, 'more option')} not executable yet: --json has all")
     lines += [f"  warning: {warned.summary}" for warned in plan.warnings if warned.table == table]
     for name in ("dml", "ddl", "yml"):
         old, new = getattr(node.old, name), getattr(node.texts, name)

@@ -98,7 +98,7 @@ def difference_words(one: PlanDifference) -> str:
         return f"{subject} differs"
     if one.before is None:
         return f"{subject} is new: {one.after}"
-    return f"{subject} is gone: {one.before}" if one.after is None else f"{subject}: {one.before} → {one.after}"
+    return f"{subject} was removed: {one.before}" if one.after is None else f"{subject}: {one.before} → {one.after}"
 
 
 def _plan_parts(plan: Plan) -> dict[str, str]:

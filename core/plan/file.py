@@ -65,8 +65,8 @@ def refuse_secrets(texts: Mapping[str, str]) -> None:
         if ends:
             line = text.count("\n", 0, min(ends) - 1) + 1
             raise Refused(
-                f"{path}:{line} holds what looks like a secret, and a plan file holds all texts",
-                remedy="give it by the pool's own configuration, and not in a file of the project",
+                f"{path}:{line} contains what looks like a secret, and a plan file includes the full text of each file",
+                remedy="put it in the pool's own configuration, not in a project file",
             )
 
 
@@ -92,13 +92,16 @@ def saved_from_text(text: str, name: str) -> SavedPlan:
     if not isinstance(data, dict) or data.get("format") != PLAN_FILE_FORMAT:
         said = data.get("format") if isinstance(data, dict) else None
         raise UsageError(
-            f"{name} is not a plan file of format {PLAN_FILE_FORMAT}" + (f": {said}" if said else ""), remedy=_SAVE
+            f"{name} is not a plan file in format {PLAN_FILE_FORMAT}" + (f": {said}" if said else ""), remedy=_SAVE
         )
     said = data["plan"].get("planner") if isinstance(data.get("plan"), dict) else PLANNER_VERSION
     if said != PLANNER_VERSION:
-        raise Refused(f"{name} was planned by {said}, this program is {PLANNER_VERSION}", remedy="plan again")
+        raise Refused(
+            f"{name} was planned by planner version {said}, but this program has version {PLANNER_VERSION}",
+            remedy="plan again",
+        )
     if data.pop("digest", None) != _digest(data):
-        raise UsageError(f"{name} is damaged or was edited: its digest is not that of its content", remedy=_SAVE)
+        raise UsageError(f"{name} is damaged or was edited: its digest does not match its content", remedy=_SAVE)
     plan = plan_from_json(data["plan"]) if isinstance(data.get("plan"), dict) else None
     times = [at for at in (data.get("created_at"), data.get("expires_at")) if _is_time(at)]
     texts, author = data.get("texts"), data.get("author")
@@ -109,9 +112,9 @@ def saved_from_text(text: str, name: str) -> SavedPlan:
         or not all(isinstance(text, str) for text in texts.values())
         or not isinstance(author, str)
     ):
-        raise UsageError(f"{name} lacks its plan, its texts, its author or its time", remedy=_SAVE)
+        raise UsageError(f"{name} lacks its plan, texts, author or creation time", remedy=_SAVE)
     if plan_hash(plan) != plan.hash:
-        raise UsageError(f"{name} was edited: its plan is not the one that its hash names", remedy=_SAVE)
+        raise UsageError(f"{name} was edited: its hash does not match its plan", remedy=_SAVE)
     return SavedPlan(plan, texts, times[0], times[1], author)
 
 

@@ -83,7 +83,7 @@ def plan_as_markdown(plan: Plan, standing: PlanStanding | None = None) -> str:
         ("Refused", (f"{r.summary}. {r.remedy}" for r in plan.refusals), "refusals"),
         ("Loses", loss_sentences(plan), "losses"),
         ("Left behind", left_behind_sentences(plan), "readers"),
-        ("Readers outside", reader_sentences(plan), "readers"),
+        ("Outside readers", reader_sentences(plan), "readers"),
         ("Guards", (f"{g.verdict}: {g.name}: {g.summary}" for g in guards_by_verdict(plan)), "guards"),
         ("Spark", spark_sentences(plan), "sentences"),
         ("Warnings", (f"{w.table}: {w.summary}" for w in plan.warnings), "warnings"),
@@ -95,7 +95,7 @@ def plan_as_markdown(plan: Plan, standing: PlanStanding | None = None) -> str:
     for text in _texts(plan):
         left += not page.add(*text)
     if left:
-        page.lines.append(f"_{counted(left, 'text')} left out: {_shown_by(plan)} shows all_")
+        page.lines.append(f"_{counted(left, 'text')} left out; {_shown_by(plan)} shows all of them_")
     return "\n".join(page.lines).rstrip() + "\n"
 
 
@@ -125,7 +125,12 @@ def _how_to_apply(plan: Plan) -> tuple[str, ...]:
     commands = [_shown_by(plan)]
     if not plan.request.nonce:
         # It was planned offline, and every plan that an agent takes has a name of its own.
-        return ("**To apply**: plan it where it runs, and review what that says", "", *_fenced("sh", commands), "")
+        return (
+            "**To apply**: plan again against the live environment and review that plan",
+            "",
+            *_fenced("sh", commands),
+            "",
+        )
     commands += [f"headgate approve {short}"] if plan.approvals else []
     commands.append(f"headgate apply {short}{confirm}")
     return ("**To apply**", "", *_fenced("sh", commands), "")

@@ -81,5 +81,5 @@ def _readers(table: TableName, readers: Iterable[tuple[TableName, ObservedDeploy
 
 def _sentence(table: TableName, key: str, value: str, actual: str) -> str:
     if key == READERS:
-        return f"{table}: its readers were {value}, are {actual}"
-    return f"{table}: {key} was {value}, is {actual}"
+        return f"{table}: its readers were {value}, now {actual}"
+    return f"{table}: {key} was {value}, now {actual}"

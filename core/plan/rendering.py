@@ -99,7 +99,7 @@ def head_lines(plan: Plan, width: int, standing: PlanStanding) -> list[str]:
 def head_parts(plan: Plan) -> list[str]:
     """Describe how much of a plan there is to do."""
     if plan.refusals:
-        return ["refused: nothing of it can be executed"]
+        return ["refused: nothing in it can be executed"]
     if plan.empty:
         return ["nothing to do"]
     acted = [node for node in plan.nodes if node.action is not Action.KEEP]
@@ -161,7 +161,7 @@ def reader_sentences(plan: Plan) -> tuple[str, ...]:
     found = []
     for reader in plan.readers:
         whose = f" (owner {reader.owner})" if reader.owner else ""
-        then = f"will read {reader.after} by its pointer" if reader.after else "loses it"
+        then = f"will read {reader.after} through its pointer" if reader.after else "loses it"
         found.append(f"{reader.reader}{whose} reads {reader.table}: {reader.before} now, {then}")
     return tuple(found)
 
@@ -199,7 +199,7 @@ def _left_behind(left: LeftBehind) -> str:
     whose += [f"owner {left.owner}"] if left.owner else []
     stays = f"{left.table} ({', '.join(whose)}) stays on {left.reads}"
     if left.depth > 1:
-        return f"{stays}, {left.depth} below what moves on, through {left.through}"
+        return f"{stays}, {left.depth} levels downstream of what moves on, through {left.through}"
     return f"{stays}; {left.reads.rpartition('__')[2]} cannot be retired while it does"
 
 

@@ -89,7 +89,10 @@ def parse_children(text: str) -> str:
         raise UsageError("--children is empty", remedy=f"one of {', '.join(CHILDREN)}, or products: --children p1,p2")
     alone = [word for word in words if word in CHILDREN]
     if alone and len(words) > 1:
-        raise UsageError(f"--children {alone[0]} stands alone", remedy="give one word, or products only")
+        raise UsageError(
+            f"--children {alone[0]} cannot be combined with other values",
+            remedy="give that word alone, or only product names",
+        )
     return ",".join(words)
 
 
@@ -108,8 +111,8 @@ def parse_start(text: str) -> str:
         return moment
     near = _near(word, (EARLIEST, NOW))
     raise UsageError(
-        f"{text!r} is nowhere to begin",
-        remedy=near or "earliest, now, a time like 2026-01-02T03:04Z, or a position as a whole number",
+        f"{text!r} is not a start position",
+        remedy=near or "use earliest, now, a time such as 2026-01-02T03:04Z, or an offset as a whole number",
     )
 
 
@@ -119,7 +122,8 @@ def parse_choice(text: str) -> StrategyChoice:
     word, mark, at = (part.strip() for part in rest.partition("@"))
     if not equals or not word or (mark and not at):
         raise UsageError(
-            f"{text!r} is no choice of a strategy", remedy="write TABLE=STRATEGY, or TABLE=STRATEGY@WHERE, like a=seam"
+            f"{text!r} is not a valid --strategy",
+            remedy="write TABLE=STRATEGY, or TABLE=STRATEGY@POSITION, for example orders=seam",
         )
     strategy = word.lower().replace("-", "_")
     if strategy not in tuple(Strategy):
@@ -127,9 +131,7 @@ def parse_choice(text: str) -> StrategyChoice:
             f"there is no strategy {word!r}", remedy=_near(strategy, Strategy) or f"one of {', '.join(Strategy)}"
         )
     if not _PLAIN.match(at or "-"):
-        raise UsageError(
-            f"{text!r} is no choice of a strategy", remedy="write a time, a version or a partition after @"
-        )
+        raise UsageError(f"{text!r} is not a valid --strategy", remedy="write a time, a version or a partition after @")
     return StrategyChoice(parse_table_name(name), strategy, _moment(at) or at)
 
 

@@ -62,9 +62,9 @@ def _with_what_is_there(
 ) -> Iterator[tuple[str, str]]:
     """Return the new versions that go on with the old one's state or positions."""
     if decision.change.kind.facts.state_may_be_copied and not recreated_parents(table, decisions):
-        yield Strategy.FORK, "checkpoint and state are copied; the old version is there to go back to"
+        yield Strategy.FORK, "checkpoint and state are copied; the old version is kept as a fallback"
     if carries_over(situation, table, decision, decisions):
-        yield Strategy.CARRY_OVER, "holds no rows of before"
+        yield Strategy.CARRY_OVER, "has no rows from before the start"
 
 
 def _instead_of_earliest(
@@ -78,16 +78,19 @@ def _instead_of_earliest(
     yield from _with_what_is_there(situation, table, decision, decisions)
     stays = not recreated_parents(table, decisions)
     if not_chained(situation, scope, table, decision) == "" and stays:
-        yield Strategy.CHAIN, "the pointer is the union of both versions"
+        yield Strategy.CHAIN, "the pointer becomes the union of both versions"
     if not_keyed(situation, table, decision) == "":
-        yield Strategy.KEYED, "readers meet old and new rows in any order while it lasts"
+        yield Strategy.KEYED, "until it has caught up, readers see old and new rows in any order"
     if not_seamed(situation, table, decision) == "":
-        yield Strategy.SEAM, "from the batch in which the new parent had read what the old one had, if there is one"
+        yield (
+            Strategy.SEAM,
+            "from the batch at which the new upstream version had read what the old one had, if there is one",
+        )
     if decision.reason is Reason.ASKED and situation.change(table.name).action is Action.RESTART and stays:
         if not scope.request.rebuild:
             yield Strategy.IN_PLACE, ""
     elif not_in_place(situation, decisions, table, decision) == "":
-        yield Strategy.IN_PLACE, "old rows and old state keep their old meaning, and mix with the new"
+        yield Strategy.IN_PLACE, "old rows and old state keep their old meaning and are mixed with new ones"
 
 
 def _begun_later(
@@ -95,7 +98,11 @@ def _begun_later(
 ) -> Iterator[tuple[str, str]]:
     yield from _partial(situation, table)
     if not recreated_parents(table, decisions):
-        note = "the windows that are open there lack their first rows" if table.facts and table.facts.stateful else ""
+        note = (
+            "windows that are open at that point lack their earlier rows"
+            if table.facts and table.facts.stateful
+            else ""
+        )
         yield Strategy.SEEDED, note
 
 
@@ -103,7 +110,7 @@ def _partial(situation: PlanningContext, table: Table) -> Iterator[tuple[str, st
     event = event_time_of(table, situation.project.tables)
     if event is not None:
         where = f"by {', '.join(f'{parent}.{column}' for parent, column in event.columns)}"
-        yield Strategy.PARTIAL, f"{where}, from the start of a window" if event.every else where
+        yield Strategy.PARTIAL, f"{where}, aligned to the start of a window" if event.every else where
     elif partitions := partitions_of(situation, table):
         yield Strategy.PARTIAL, f"by partition: {', '.join(partitions)}"
 
@@ -114,12 +121,16 @@ def not_partial(situation: PlanningContext, table: Table, at: str) -> str:
         return "it needs a time or a partition: partial@2026-01-02T03:04Z"
     if is_time(at):
         found = event_time_of(table, situation.project.tables)
-        return "" if found is not None else "nothing tells its event time: no watermark, no window, no single timestamp"
+        return (
+            ""
+            if found is not None
+            else "its event time is unknown: it has no watermark, no window and not exactly one timestamp column"
+        )
     pair = partition_of(at)
     if pair is None:
-        return f"{at} is no time and no partition; versions are of formats that this version does not read"
+        return f"{at} is neither a time nor a partition, and table versions are not supported for this table format"
     known = partitions_of(situation, table)
-    return "" if pair[0].lower() in known else f"no table that it streams is partitioned by {pair[0]}"
+    return "" if pair[0].lower() in known else f"none of the tables that it streams is partitioned by {pair[0]}"
 
 
 def partitions_of(situation: PlanningContext, table: Table) -> tuple[str, ...]:
@@ -158,17 +169,17 @@ def not_chained(situation: PlanningContext, scope: PlanScope, table: Table, deci
     """Explain why a new version cannot take only what comes, beside the old one; empty where it can."""
     edits = _kinds(situation, table.name)
     if decision.change.kind is not ChangeKind.TABLE_FORMAT or any(k.facts.changes_inputs_or_key for k in edits):
-        return "only another format, partitioning or place of its table can be chained"
+        return "chain applies only when the format, partitioning or location of its table changes"
     if table.facts is None or table.facts.stateful:
         return "it keeps state"
     if table.settings.mode != "append":
-        return "it does not only append"
+        return "it does more than append rows"
     for reader in situation.readers(table.name):
         declared = situation.declared(reader)
         if declared is None or not scope.may_touch(reader, declared.product):
-            return f"{reader} would be left behind on a version that ends"
+            return f"{reader} would be left behind on a version that receives no more rows"
         if any(b.parent == table.name and not b.streamed for b in situation.bindings(reader)):
-            return f"{reader} holds it as a static side, which would lack the old rows"
+            return f"{reader} reads it as a static side, which would lack the old rows"
     return ""
 
 
@@ -178,14 +189,14 @@ def not_keyed(situation: PlanningContext, table: Table, decision: TableDecision)
         return "its table is not upserted by a key"
     old = situation.old_revision(table.name)
     if old is None or (old.settings.mode, old.settings.key) != ("upsert", table.settings.key):
-        return "its primary key is not the same before and after"
+        return "its primary key changes"
     if COMPATIBLE not in table.settings.tags or any(k.facts.needs_another_table for k in _kinds(situation, table.name)):
-        return f"it is not declared {COMPATIBLE}"
+        return f"its tags do not include {COMPATIBLE}"
     for reader in situation.readers(table.name):
         declared = situation.declared(reader)
         if declared is None or TOLERANT not in declared.settings.tags:
-            return f"{reader} is not declared {TOLERANT} of rows that come again in any order"
-    return "" if decision.reason not in _MOVED else "a parent is re-created"
+            return f"the tags of {reader} do not include {TOLERANT}, and it would get rows again in any order"
+    return "" if decision.reason not in _MOVED else "an upstream table is re-created"
 
 
 def not_in_place(
@@ -193,7 +204,7 @@ def not_in_place(
 ) -> str:
     """Explain why it cannot go on from its checkpoint instead of a rebuild; empty where it can."""
     if recreated_parents(table, decisions):
-        return "its positions mean nothing in a parent that is re-created"
+        return "its offsets are meaningless in an upstream table that is re-created"
     return why_not_in_place(situation, table.name, decision)
 
 
@@ -202,11 +213,11 @@ def not_seamed(situation: PlanningContext, table: Table, decision: TableDecision
     if decision.reason is Reason.WITH_ITS_SET:
         return "its statement set is rebuilt with it"
     if decision.reason not in _MOVED:
-        return "no parent of it is re-created"
+        return "none of its upstream tables is re-created"
     if table.facts is None or table.facts.stateful:
         return "it keeps state"
     if not situation.change(table.name).kind.facts.keeps_table_across_seam:
-        return "it is changed itself"
+        return "its own statement changes"
     return "" if situation.seen(table.name).checkpoint_ok else str(Reason.CHECKPOINT_LOST)
 
 
@@ -222,11 +233,11 @@ def why_not(
     if declared is None or declared.facts is None:
         return "it has no statement"
     if decision.action not in (Action.START, Action.RESTART, Action.REBUILD):
-        return "nothing of it is begun"
+        return "the plan does not start it"
     recreated = recreated_parents(declared, decisions)
     match strategy:
         case Strategy.SEEDED | Strategy.CARRY_OVER | Strategy.FORK | Strategy.CHAIN if recreated:
-            return f"positions of now mean nothing in {', '.join(recreated)}, which is re-created"
+            return f"current offsets are meaningless in {', '.join(recreated)}, which is re-created"
         case Strategy.CHAIN:
             return not_chained(situation, scope, declared, decision)
         case Strategy.KEYED:
@@ -236,9 +247,9 @@ def why_not(
         case Strategy.IN_PLACE if decision.action is Action.REBUILD:
             return not_in_place(situation, decisions, declared, decision)
         case Strategy.CARRY_OVER:
-            return "it keeps state, or its parents are not the same"
+            return "it keeps state, or its upstream tables change"
         case Strategy.FORK:
-            return "its state is not what the new text needs"
+            return "its state does not fit the new query"
         case _:
             return ""
 

@@ -16,12 +16,12 @@ from core.project.revision import Revision
 from core.sql.statement import Operator, ParsedStatement
 
 _BY_REASON = {
-    Reason.ASKED: "a rebuild was asked for",
-    Reason.UNPROVEN: "what changed is not known",
+    Reason.ASKED: "a rebuild was requested",
+    Reason.UNPROVEN: "what changed is unknown",
     Reason.CHECKPOINT_LOST: str(Reason.CHECKPOINT_LOST),
-    Reason.PARENT_REBUILT: "its positions mean nothing in a parent that is re-created",
-    Reason.READS_OLD_VERSION: "its positions mean nothing in another version of a parent",
-    Reason.PARENT_REWRITTEN: "its state would count rows twice that a parent writes again",
+    Reason.PARENT_REBUILT: "its offsets are meaningless in an upstream table that is re-created",
+    Reason.READS_OLD_VERSION: "its offsets are meaningless in another version of an upstream table",
+    Reason.PARENT_REWRITTEN: "its state would double-count rows that an upstream table writes again",
     Reason.WITH_ITS_SET: "its statement set is rebuilt with it",
 }
 _LENGTH = re.compile(r"(?<!_)\bwindow\(([^,]+), '[^']+'\)")
@@ -36,9 +36,7 @@ def why_not_in_place(situation: PlanningContext, table: TableName, decision: Tab
     if not situation.seen(table).checkpoint_ok:
         return str(Reason.CHECKPOINT_LOST)
     pair = situation.pair(table)
-    return (
-        why_state_not_taken(*pair) if pair is not None and decision.change.classified else "what changed is not known"
-    )
+    return why_state_not_taken(*pair) if pair is not None and decision.change.classified else "what changed is unknown"
 
 
 def why_state_not_taken(old: Revision, new: Revision) -> str:
@@ -50,17 +48,15 @@ def why_state_not_taken(old: Revision, new: Revision) -> str:
     if first := next(filter(None, wrong), ""):
         return first
     if old.parsed is None or new.parsed is None:
-        return "a statement was added or taken away"
+        return "a statement was added or removed"
     if not any(kind.facts.judged_by_state for kind in found):
         return ""
     if not same_state_schema(old.parsed, new.parsed):
-        return "its state has other operators, keys or values, which Spark refuses or takes for the old ones"
+        return "its state has different operators, keys or values, which Spark rejects or misreads as the old ones"
     if old.parsed.read_above != new.parsed.read_above:
         return "Spark may keep other aggregates once it has simplified what reads them"
     return (
-        ""
-        if named or _only_filters(old.parsed.pre, new.parsed.pre)
-        else "Spark may refuse what would come into its state"
+        "" if named or _only_filters(old.parsed.pre, new.parsed.pre) else "Spark may reject what would enter its state"
     )
 
 

@@ -216,10 +216,10 @@ class PlanningContext:
             return (
                 self._elsewhere(seen, new)
                 if same
-                else unproven_change("it changed, and the deployed texts are not known")
+                else unproven_change("it changed, and the deployed texts are unknown")
             )
         if new.parsed is not None and not seen.deployed.dml.strip() and seen.version:
-            return unproven_change("the deployed statement is not known")
+            return unproven_change("the deployed statement is unknown")
         pair = self.pair(table)
         return classify(*pair) if pair is not None else unproven_change("the deployed texts cannot be read")
 

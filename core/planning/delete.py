@@ -28,15 +28,15 @@ def decide_delete(situation: PlanningContext, scope: PlanScope) -> DeleteDecisio
         if situation.is_external(table):
             if table in named:
                 found.refusals.append(
-                    PlanRefusal(table, f"{table} is external: it is not ours to delete", "leave it out")
+                    PlanRefusal(table, f"{table} is external: Headgate does not delete it", "leave it out")
                 )
             else:
-                found.warnings.append(PlanWarning(table, "is external and stays"))
+                found.warnings.append(PlanWarning(table, "is external and is not deleted"))
         elif situation.is_deployed(table):
             found.tables.add(table)
         elif table in named:
             found.refusals.append(
-                PlanRefusal(table, f"{table} is not deployed: there is nothing to delete", "leave it out")
+                PlanRefusal(table, f"{table} is not deployed; there is nothing to delete", "leave it out")
             )
     _take_readers(situation, scope, found)
     sets = _statement_sets(situation)
@@ -116,7 +116,7 @@ def _refuse_under_readers(situation: PlanningContext, table: TableName, found: D
             )
         )
     for reader in resting:
-        words = f"is {situation.seen(reader).state} and reads {table}: it could not go on from its checkpoint"
+        words = f"is {situation.seen(reader).state} and reads {table}: it could not resume from its checkpoint"
         found.warnings.append(PlanWarning(reader, words))
 
 

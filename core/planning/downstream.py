@@ -71,14 +71,14 @@ def _of_child(
         words = "" if is_at_rest(walk, child) else _use_of_added(walk, child, parent)
         return _of_grown(walk, child, stateful=stateful) if words else None, words
     if outcome is DownstreamOutcome.REWRITTEN:
-        words = f"parent {parent} is written again"
+        words = f"upstream {parent} is rewritten"
         return _recreated(walk, child, Reason.PARENT_REWRITTEN) if stateful else None, words
     if not any(b.parent == parent and b.streamed for b in walk.situation.bindings(child)):
         return _restarted(walk, child, Reason.STATIC_PARENT_REBUILT), f"static side {parent} is re-created"
     named = all(read.source_name for read in declared.facts.reads if read.streaming)
     if outcome is DownstreamOutcome.CHAINED and (named or not stateful):
-        return _restarted(walk, child, Reason.PARENT_CHAINED), f"parent {parent} goes on in a new version"
-    return _recreated(walk, child, Reason.PARENT_REBUILT), f"parent {parent} is re-created"
+        return _restarted(walk, child, Reason.PARENT_CHAINED), f"upstream {parent} continues in a new version"
+    return _recreated(walk, child, Reason.PARENT_REBUILT), f"upstream {parent} is re-created"
 
 
 def _recreated(walk: DeployWalk, child: TableName, reason: Reason) -> TableDecision:
@@ -110,7 +110,7 @@ def _of_grown(walk: DeployWalk, child: TableName, *, stateful: bool) -> TableDec
         safe = walk.situation.seen(child).checkpoint_ok
         return decide_table(walk, child) if safe else _restarted(walk, child, Reason.COLUMNS_ABOVE)
     if stateful:
-        evidence = (*change.evidence, "its state takes the added column in")
+        evidence = (*change.evidence, "the added column becomes part of its state")
         return TableDecision(
             Action.REBUILD, Reason.STATE_CHANGED, Change(ChangeKind.STATE_CHANGED, Action.REBUILD, evidence)
         )
@@ -123,13 +123,13 @@ def _use_of_added(walk: DeployWalk, child: TableName, parent: TableName) -> str:
     assert declared is not None and declared.facts is not None
     added = walk.situation.added_columns(parent)
     if any(column.expression.endswith("*") for column in declared.facts.columns):
-        return f"selects * of {parent}, which gets {', '.join(added)}"
+        return f"selects * from {parent}, which gains {', '.join(added)}"
     for column in added:
         if not re.search(rf"\b{re.escape(column)}\b", declared.facts.select, re.I):
             continue
         place = column_reference_lines(column, parent, declared, walk.situation.project.tables)
         if place:
-            return f"reads {parent}.{column}, which is added, at {place}"
+            return f"reads the added column {parent}.{column} at {place}"
     return ""
 
 
@@ -146,9 +146,7 @@ def _take_set(walk: DeployWalk, table: TableName) -> list[TableName]:
         if known is not None and known.action in (Action.REBUILD, Action.START):
             continue
         if other in walk.scope.excluded:
-            walk.found.refuse(
-                other, f"{other} belongs to one statement set with {table}", f"exclude {table} too, or neither"
-            )
+            walk.found.refuse(other, f"{other} belongs to one statement set with {table}", "exclude both or neither")
             continue
         walk.found.put(other, _with_set(walk, other, known))
         walk.found.blame(other, table, f"one statement set with {table}")

@@ -69,7 +69,7 @@ def _checkpoints(case: GuardInput) -> Guard:
     )
     if wrong:
         words = f"a new checkpoint on the existing table {', '.join(wrong)} would lose rows"
-        return Guard("checkpoint", DENY, words, "rebuild it, which makes a new table: --rebuild")
+        return Guard("checkpoint", DENY, words, "rebuild it into a new table: --rebuild")
     return Guard("checkpoint", OK, "every new checkpoint has a new table")
 
 
@@ -82,8 +82,8 @@ def _views(case: GuardInput) -> Guard:
     )
     if wrong:
         words = f"a pointer cannot be streamed: {', '.join(wrong)}"
-        return Guard("views", DENY, words, "deploy what it reads in the same plan")
-    return Guard("views", OK, "every stream reads a table, none a view")
+        return Guard("views", DENY, words, "deploy the tables it reads in the same plan")
+    return Guard("views", OK, "every stream reads a table, not a view")
 
 
 def _readers(case: GuardInput) -> Guard:
@@ -94,9 +94,9 @@ def _readers(case: GuardInput) -> Guard:
         if node.table not in deleted and any(binding.parent in deleted for binding in node.bindings)
     )
     if left:
-        words = f"tables would go under their readers: {', '.join(left)}"
+        words = f"tables would be dropped while they are still read: {', '.join(left)}"
         return Guard("readers", DENY, words, f"delete the readers as well: headgate plan delete {' '.join(left)} …")
-    return Guard("readers", OK, "nothing is dropped under a reader")
+    return Guard("readers", OK, "no table is dropped while it is read")
 
 
 def _rates(case: GuardInput) -> Guard:
@@ -107,15 +107,13 @@ def _rates(case: GuardInput) -> Guard:
     limited = [node for node in case.nodes if node.action in _READING and _is_limited(case.situation, node.table)]
     rebuilt = sorted(node.table for node in limited if node.action is Action.REBUILD)
     if rebuilt:
-        words = f"{', '.join(rebuilt)}: a rate limit under a watermark drops rows of the history"
-        return Guard(
-            "rates", DENY, words, "take the limit out of its SQL, rebuild, and put it back with a plan after it"
-        )
+        words = f"{', '.join(rebuilt)}: with a rate limit below a watermark, a replay drops historical rows"
+        return Guard("rates", DENY, words, "remove the limit from its SQL, rebuild, and restore it with a later plan")
     if limited:
         names = ", ".join(sorted(node.table for node in limited))
-        words = f"{names}: if much waits for it, its rate limit under a watermark drops rows"
+        words = f"{names}: if its backlog is large, its rate limit below a watermark drops rows"
         return Guard("rates", WARN, words)
-    return Guard("rates", OK, "no rate limit under a watermark is rebuilt")
+    return Guard("rates", OK, "no statement with a rate limit below a watermark is rebuilt")
 
 
 _READING = frozenset({Action.REBUILD, Action.START, Action.RESUME, Action.RESTART})
@@ -134,8 +132,8 @@ def _in_place(case: GuardInput) -> Iterator[Guard]:
     """Deny to mix old and new rows in one table where it, or the whole environment, is protected."""
     wrong = sorted(node.table for node in case.nodes if _is_in_place(node) and case.protects(node.table))
     if wrong:
-        words = f"{', '.join(wrong)} would be changed in place, and is protected"
-        yield Guard("in place", DENY, words, "leave the strategy to the plan: it rebuilds beside the old version")
+        words = f"{', '.join(wrong)} would be changed in place but is protected"
+        yield Guard("in place", DENY, words, "choose no strategy: by default the plan rebuilds beside the old version")
 
 
 def _is_in_place(node: PlanNode) -> bool:

@@ -23,7 +23,7 @@ from core.planning.decisions import DeployWalk, TableDecision
 from core.planning.event_time import event_time_of, is_time
 from core.planning.requested_tables import rebuild_as_asked
 
-_NOT_HERE = "it is not for what happens to it"
+_NOT_HERE = "it does not apply to this change"
 
 
 def with_chosen_strategy(walk: DeployWalk, table: TableName, decision: TableDecision) -> TableDecision:
@@ -102,7 +102,7 @@ def _say_what_counts(walk: DeployWalk, start: str) -> None:
         begins = decision is not None and decision.action in (Action.START, Action.REBUILD)
         if begins and table in walk.scope.asked and start not in (choice.at, choice.strategy):
             words = f"{table}={choice.strategy}" + (f"@{choice.at}" if choice.at else "")
-            walk.found.warn(table, f"--strategy {words} counts, and not --from {start}")
+            walk.found.warn(table, f"--strategy {words} takes precedence over --from {start}")
 
 
 def _placed(walk: DeployWalk, table: TableName, decision: TableDecision) -> TableDecision:
@@ -110,17 +110,19 @@ def _placed(walk: DeployWalk, table: TableName, decision: TableDecision) -> Tabl
     declared = walk.situation.declared(table)
     assert declared is not None
     if decision.strategy == Strategy.SEEDED:
-        words = "begins with what comes from now on" if decision.at == NOW else f"begins at position {decision.at}"
+        words = (
+            ("starts with rows that arrive from now on") if decision.at == NOW else f"starts at position {decision.at}"
+        )
         return _saying(decision, words)
     if not_partial(walk.situation, declared, decision.at):
         return decision
     event = event_time_of(declared, walk.situation.project.tables)
     if event is None or not is_time(decision.at):
         column, _, value = decision.at.partition("=")
-        return _saying(decision, f"begins at partition {decision.at}: WHERE {column} >= '{value}'")
+        return _saying(decision, f"starts at partition {decision.at}: WHERE {column} >= '{value}'")
     at = event.aligned(decision.at)
-    moved = f", the first start of a window from {decision.at} on" if at != decision.at else ""
-    return _saying(replace(decision, at=at), f"begins at {at}{moved}: WHERE {event.filter(at)}")
+    moved = f", the first window start at or after {decision.at}" if at != decision.at else ""
+    return _saying(replace(decision, at=at), f"starts at {at}{moved}: WHERE {event.filter(at)}")
 
 
 def _saying(decision: TableDecision, words: str) -> TableDecision:
@@ -133,7 +135,7 @@ def refuse_unmet_choices(walk: DeployWalk) -> None:
         decision = walk.found.by_table.get(table)
         if decision is None:
             words = f"a strategy is chosen for {table}, which this plan does not touch"
-            walk.found.refuse(table, words, "leave the choice out")
+            walk.found.refuse(table, words, "leave out this --strategy")
             continue
         _refuse_unmet(walk, table, decision, choice)
     if walk.scope.request.start not in ("", EARLIEST):
@@ -154,7 +156,7 @@ def _refuse_unmet(walk: DeployWalk, table: TableName, decision: TableDecision, c
     elif choice.strategy == Strategy.SEEDED and choice.at != NOW and not choice.at.isdigit():
         wrong = "it needs a position: seeded@now, or the number of a batch"
     elif choice.at and choice.strategy not in (Strategy.PARTIAL, Strategy.SEEDED):
-        wrong = f"it begins at no place like {choice.at}"
+        wrong = f"it cannot start at {choice.at}"
     same = decision.by == choice.strategy or (choice.strategy == EARLIEST and decision.by == Strategy.FIRST)
     if not wrong and (not had or not same or (choice.strategy not in had and choice.strategy != EARLIEST)):
         wrong = why_not(situation, walk.scope, walk.found.by_table, table, choice.strategy) or _NOT_HERE
@@ -162,8 +164,8 @@ def _refuse_unmet(walk: DeployWalk, table: TableName, decision: TableDecision, c
         words = ", ".join(word.replace("_", "-") for word in had if word in EXECUTABLE)
         walk.found.refuse(
             table,
-            f"{choice.strategy.replace('_', '-')} is not for {table}: {wrong}",
-            f"it may be {words}" if words else "leave the choice out",
+            f"{choice.strategy.replace('_', '-')} cannot be used for {table}: {wrong}",
+            f"use {words}" if words else "leave out this --strategy",
         )
 
 
@@ -183,4 +185,4 @@ def _refuse_other_tables(walk: DeployWalk) -> None:
         elif decision.makes_version:
             walk.found.refuse(table, f"{table} has no table to keep: it would be created", "leave out --keep-table")
         elif decision.action is Action.RESTART and decision.change.kind is ChangeKind.COLUMN_ADDED:
-            walk.found.refuse(table, f"{table} cannot keep its table: it gets columns", "leave out --keep-table")
+            walk.found.refuse(table, f"{table} cannot keep its table: columns are added", "leave out --keep-table")

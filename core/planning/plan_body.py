@@ -93,7 +93,7 @@ def _use_spares(
         spare = usable_orphan(situation, table, _bindings_then(situation, table, decision, versions))
         if spare is not None:
             used[table], versions[table] = spare, spare.version
-            words = f"{physical_name(table, spare.version)} of run {scope.request.continues} is there already"
+            words = f"{physical_name(table, spare.version)} of run {scope.request.continues} already exists"
             change = replace(decision.change, evidence=(*decision.change.evidence, words))
             decisions[table] = replace(decision, change=change)
     return used
@@ -116,13 +116,15 @@ def _set_aside(
     aside = []
     for version in unused_orphans(situation, tables, used, fresh, bindings):
         if version.readers:
-            found.warn(version.table, f"v{version.version} never served and stays: {reader_phrase(version.readers)}")
+            found.warn(
+                version.table, f"v{version.version} is an orphan version and is kept: {reader_phrase(version.readers)}"
+            )
         if version.readers or (version.table, version.version) in stays:
             kept = (s.bindings for s in situation.seen(version.table).spare if s.version == version.version)
             stays |= {(binding.parent, binding.version) for bound in kept for binding in bound}
             continue
         aside.append(version)
-        found.warn(version.table, f"v{version.version} never served; it is stopped and set aside")
+        found.warn(version.table, f"v{version.version} is an orphan version; it is stopped and moved to the trash")
         if version.table not in found.by_table:
             _keep(situation, version.table, found.by_table, versions, bindings)
     return tuple(aside)
@@ -132,8 +134,8 @@ def _why_it_stays(situation: PlanningContext, old: RetiredVersion) -> str:
     """Return who keeps an old version, and whether that gives them anything."""
     seen, readers = situation.seen(old.table), reader_phrase(old.readers)
     if old.version == seen.version and seen.state in AT_REST:
-        return f"v{old.version} is {seen.state} and stays so: {readers}, and gets nothing new"
-    return f"v{old.version} goes on running: {readers}"
+        return f"v{old.version} stays {seen.state} and gets no new rows: {readers}"
+    return f"v{old.version} keeps running: {readers}"
 
 
 def _keep(
@@ -177,7 +179,7 @@ def _deploy_steps(
     return steps.all
 
 
-_UNUSED = "it never served, and this plan has no use for it"
+_UNUSED = "it is an orphan version, and this plan does not use it"
 
 
 def _read_until_the_swap(

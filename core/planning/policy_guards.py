@@ -80,18 +80,18 @@ def _history(case: GuardInput) -> Guard:
         return Guard("history", OK, "nothing is replayed")
     short = [f"{node.table}: {_words(node.retention)}" for node in case.nodes if _is_short(node.retention)]
     if short and case.request.start == EARLIEST:
-        return Guard("history", WARN, f"{'; '.join(short)}; what is left was asked for")
+        return Guard("history", WARN, f"{'; '.join(short)}; the request accepts what is left")
     if short:
-        remedy = "bring the files back, take what is left with --from earliest, or begin later with --from TIME"
+        remedy = "restore the files, accept what is left with --from earliest, or start later with --from TIME"
         return Guard("history", DENY, f"{'; '.join(short)}; a rebuild misses their rows", remedy)
     whole = [node for node in case.rebuilt if node.strategy in WHOLE_HISTORY]
     if not whole:
-        return Guard("history", OK, "all is there that is read again")
+        return Guard("history", OK, "everything that is replayed is still available")
     unknown = sum(node.retention != OK for node in whole)
     words = f"{counted(unknown or len(whole), 'rebuild')} from the earliest row"
     if unknown:
-        return Guard("history", UNKNOWN, f"{words}; how far back that is, the planner cannot see")
-    return Guard("history", OK, f"{words}, and nothing of it is gone")
+        return Guard("history", UNKNOWN, f"{words}; how far back that reaches is unknown")
+    return Guard("history", OK, f"{words}, and no input is missing")
 
 
 def _is_short(retention: str | None) -> bool:
@@ -112,7 +112,7 @@ def _replay(case: GuardInput) -> Guard | None:
         unknown=bool(unknown),
         exceeds=rows > most,
         bound=f"{short_number(most)} rows",
-        remedy="plan fewer tables at once, or have a larger max_replay_rows recorded: headgate policy apply",
+        remedy="plan fewer tables at once, or raise max_replay_rows: headgate policy apply",
     )
 
 
@@ -128,28 +128,26 @@ def _time(case: GuardInput) -> Guard | None:
         unknown=bool(unknown),
         exceeds=seconds > most,
         bound=long_duration(most),
-        remedy="plan fewer tables at once, or have a larger max_replay_h recorded: headgate policy apply",
+        remedy="plan fewer tables at once, or raise max_replay_h: headgate policy apply",
     )
 
 
 def _disk(case: GuardInput) -> Guard:
     if not case.rebuilt:
-        return Guard("disk", OK, "no table is kept twice")
+        return Guard("disk", OK, "no table is stored twice")
     needed, unknown = _sum(case.rebuilt, _disk_bytes)
     factor, free = case.policy.disk_factor or DISK_FACTOR, case.room.disk_free
-    words = f"{counted(len(case.rebuilt), 'table')} kept twice; "
-    words += (
-        _known(short_size(needed), needed, unknown) if needed or not unknown else "the planner cannot see how large"
-    )
+    words = f"{counted(len(case.rebuilt), 'table')} stored twice; "
+    words += _known(short_size(needed), needed, unknown) if needed or not unknown else "size unknown"
     if needed:
-        words += f"; {short_size(free)} free" if free is not None else "; how much is free is not known"
+        words += f"; {short_size(free)} free" if free is not None else "; free disk space is unknown"
     return _bounded(
         Guard("disk", OK, words),
         unknown=bool(unknown) or free is None,
         exceeds=free is not None and needed * factor > free,
-        bound=f"{factor:g} times the estimate free" if case.policy.disk_factor else None,
+        bound=f"{factor:g} times the estimate is free" if case.policy.disk_factor else None,
         denied=f"{factor:g} times the estimate must be free",
-        remedy="make room, or plan fewer tables at once",
+        remedy="free disk space, or plan fewer tables at once",
     )
 
 
@@ -158,17 +156,17 @@ def _pool(case: GuardInput) -> Guard:
     begun = [node for node in case.nodes if node.version and _begins(node, case.running)]
     name = case.situation.environment.pool.name
     if not begun:
-        return Guard("pool", OK, f"no statement more on {name} than now")
-    more = f"{counted(len(begun), 'more statement')} on {name}"
+        return Guard("pool", OK, f"no additional statements on {name}")
+    more = f"{counted(len(begun), 'additional statement')} on {name}"
     both = " while both versions run" if case.rebuilt else ""
     words = more + both
     most, most_busy, busy = case.policy.max_statements, case.policy.max_busy_percent, case.room.busy
     after = len(case.running) + len(begun)
     if most is not None and after > most:
         remedy = "plan fewer tables at once, or stop what is not needed"
-        return Guard("pool", DENY, f"{more} would make {after}{both}; the policy allows {most}", remedy)
+        return Guard("pool", DENY, f"{more} would bring it to {after}{both}; the policy allows {most}", remedy)
     if busy is None or not case.running:
-        guard = Guard("pool", OK, words if most_busy is None else f"{words}; how busy it is is not known")
+        guard = Guard("pool", OK, words if most_busy is None else f"{words}; pool utilization is unknown")
         return _bounded(guard, unknown=most_busy is not None, exceeds=False, bound=_percent(most_busy), remedy="")
     then = 100 * busy * after / len(case.running)
     return _bounded(
@@ -192,8 +190,8 @@ def _stopped(case: GuardInput) -> Guard | None:
         unknown=False,
         exceeds=share > most,
         bound=_percent(most),
-        denied=f"{_percent(share)} of what runs; the policy allows {_percent(most)}",
-        remedy="plan fewer tables at once: --exclude, or one product after the other",
+        denied=f"{_percent(share)} of the running statements; the policy allows {_percent(most)}",
+        remedy="plan fewer tables at once: use --exclude, or plan one product at a time",
     )
 
 
@@ -204,7 +202,7 @@ def _approval(case: GuardInput) -> Guard | None:
     rebuilt = [node.table for node in case.rebuilt]
     why = []
     if "all" in asked and case.steps:
-        why.append("the policy asks it of every plan")
+        why.append("the policy requires it for every plan")
     if "delete" in asked and deleted:
         why.append(f"it deletes {_named(deleted)}")
     if "rebuild" in asked and rebuilt:
@@ -214,20 +212,20 @@ def _approval(case: GuardInput) -> Guard | None:
     if protected := [table for table in (*deleted, *rebuilt) if table in policy.protected_tables]:
         why.append(f"protected: {_named(sorted(protected))}")
     if lowered := [node.table for node in case.nodes if node.lowered]:
-        why.append(f"less severe than it should be: {_named(lowered)}")
+        why.append(f"less severe than the default: {_named(lowered)}")
     if policy.approve_rows is not None and case.replaying:
         rows, unknown = _sum(case.replaying, lambda node: node.replay_rows)
         if rows > policy.approve_rows:
             why.append(f"more than {short_number(policy.approve_rows)} rows to replay")
         elif unknown:
-            why.append("how many rows it replays is not known")
-    return Guard("approval", NEEDS_APPROVAL, f"another must approve it: {'; '.join(why)}") if why else None
+            why.append("the number of rows it replays is unknown")
+    return Guard("approval", NEEDS_APPROVAL, f"another login must approve it: {'; '.join(why)}") if why else None
 
 
 def _freeze(case: GuardInput) -> Guard | None:
     """Name the windows; whether one holds is judged when the plan is applied."""
     windows = case.policy.freeze
-    return Guard("freeze", OK, f"not applied {', '.join(windows)} (UTC)") if windows else None
+    return Guard("freeze", OK, f"no plan is applied during {', '.join(windows)} (UTC)") if windows else None
 
 
 def _bounded(guard: Guard, *, unknown: bool, exceeds: bool, bound: str | None, remedy: str, denied: str = "") -> Guard:
@@ -236,7 +234,7 @@ def _bounded(guard: Guard, *, unknown: bool, exceeds: bool, bound: str | None, r
         return Guard(guard.name, DENY, f"{guard.summary}; {denied or f'the policy allows {bound}'}", remedy)
     if unknown and bound is not None:
         return Guard(
-            guard.name, NEEDS_APPROVAL, f"{guard.summary}; the policy allows {bound}, so another must approve it"
+            guard.name, NEEDS_APPROVAL, f"{guard.summary}; the policy allows {bound}, so another login must approve it"
         )
     return Guard(guard.name, UNKNOWN, guard.summary) if unknown else guard
 
@@ -266,7 +264,7 @@ def _sum(nodes: Iterable[PlanNode], price: Callable[[PlanNode], int | None]) -> 
 def _known(words: str, value: float, unknown: Sequence[TableName]) -> str:
     if not unknown:
         return words
-    return (f"{words} and more" if value else "how much is not known") + f": no figures of {_named(unknown)}"
+    return (f"{words} and more" if value else "amount unknown") + f": no table statistics for {_named(unknown)}"
 
 
 def _percent(value: float | None) -> str | None:

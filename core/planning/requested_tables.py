@@ -18,7 +18,7 @@ def decide_table(walk: DeployWalk, table: TableName, because_of: tuple[TableName
     """Decide a table that is asked for, or whose own change is taken along; None where that is refused."""
     situation = walk.situation
     if situation.declared(table) is None:
-        walk.found.refuse(table, f"{table} is deployed and no longer declared", "bring its files back, or delete it")
+        walk.found.refuse(table, f"{table} is deployed but no longer declared", "restore its files, or delete it")
         return None
     if situation.is_external(table):
         return decide_external(walk, table, because_of)

@@ -90,7 +90,7 @@ def resolve_scope(request: PlanRequest, situation: PlanningContext) -> PlanScope
         PlanRefusal(
             name,
             f"{name} belongs to one statement set with {came_with[name]}",
-            f"exclude {came_with[name]} too, or neither",
+            "exclude both or neither",
         )
         for name in sorted(came_with)
         if name in excluded
@@ -133,14 +133,16 @@ def request_mistakes(request: PlanRequest, project: Project, known: Collection[T
             )
     for folder in request.folders:
         if not any(_is_below(table, folder) for table in project.tables.values()):
-            yield PlanRefusal(folder, f"there is no table in {folder}", "name a folder with tables below pipelines/")
+            yield PlanRefusal(
+                folder, f"there is no table in {folder}", "name a folder below pipelines/ that contains tables"
+            )
     yield from _contradictions(request)
 
 
 def _contradictions(request: PlanRequest) -> Iterator[PlanRefusal]:
     scopes = (request.tables, request.products, request.layers, request.folders, request.pipelines)
     if not (any(scopes) or request.everything or request.changed_since):
-        yield PlanRefusal("", "the request names nothing", "name tables, a product, or everything")
+        yield PlanRefusal("", "the request names no tables", "name tables, a product, or everything")
     if request.verb == "delete":
         only_deploys = {
             "--changed-since": request.changed_since,
@@ -150,15 +152,17 @@ def _contradictions(request: PlanRequest) -> Iterator[PlanRefusal]:
             "--strategy": request.choices,
         }
         for option in (option for option, given in only_deploys.items() if given):
-            yield PlanRefusal("", f"{option} says nothing about a delete", "leave it out")
+            yield PlanRefusal("", f"{option} does not apply to a delete", "leave it out")
     elif request.pipelines:
         sinks = " ".join(request.pipelines)
         yield PlanRefusal(
-            "", "only a delete takes a pipeline", f"deploy its sink: headgate plan {sinks} starts what it needs"
+            "", "--pipeline is only for a delete", f"deploy its sink: headgate plan {sinks} starts what it needs"
         )
     if request.rebuild and request.keep_table:
         yield PlanRefusal(
-            "", "a rebuild makes a new table, and this one is to be kept", "give --rebuild or --keep-table"
+            "",
+            "a rebuild creates a new table, but --keep-table keeps the existing one",
+            "give either --rebuild or --keep-table",
         )
 
 
@@ -226,9 +230,9 @@ def _warnings_of(request: PlanRequest, found: set[TableName], situation: Plannin
     near |= graph.ancestors(*near)
     for name in request.exclude:
         if name in request.tables:
-            yield PlanWarning(name, "is named and excluded: it stays out")
+            yield PlanWarning(name, "is both named and excluded; it is left out")
         elif name not in near and (situation.declared(name) is not None or situation.is_deployed(name)):
-            yield PlanWarning(name, "is excluded, and nothing that is asked for has to do with it")
+            yield PlanWarning(name, "is excluded, but nothing in the request involves it")
 
 
 def _graph(situation: PlanningContext) -> TableGraph:
@@ -246,11 +250,11 @@ def _warnings_of_gone(request: PlanRequest, situation: PlanningContext) -> Itera
     for name in request.gone:
         if situation.declared(name) is not None:
             continue
-        since = f"was declared at {request.changed_since} and is no longer"
+        since = f"was declared at {request.changed_since} and no longer is"
         if situation.is_deployed(name) and not situation.is_external(name):
             yield PlanWarning(name, f"{since}: to delete it, headgate plan delete {name}")
         else:
-            yield PlanWarning(name, f"{since}, and nothing of it is deployed")
+            yield PlanWarning(name, f"{since}; it is not deployed")
 
 
 def _warnings_of_settings(request: PlanRequest, situation: PlanningContext) -> Iterator[PlanWarning]:
@@ -259,7 +263,7 @@ def _warnings_of_settings(request: PlanRequest, situation: PlanningContext) -> I
     for part, remedy in (("pool", RESTART), ("policy", "record it (headgate policy apply)"), ("place", RESTART)):
         keys = [key.partition(".")[2] for key in request.settings if key.startswith(f"{part}.")]
         if keys:
-            yield PlanWarning(MANIFEST, f"the {part} {since}: {', '.join(keys)}: this plan does not carry it: {remedy}")
+            yield PlanWarning(MANIFEST, f"the {part} {since}: {', '.join(keys)}: not part of this plan: {remedy}")
 
 
 def _unknown(kind: str, name: str, known: Collection[str]) -> PlanRefusal:

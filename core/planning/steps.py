@@ -49,7 +49,7 @@ class StepBuilder:
         match node.action:
             case Action.START if not node.texts.dml:
                 self._ready[node.table, 0] = self.add(
-                    StepKind.REGISTER, node.table, 0, (), why="the catalog does not know it", undo="none needed"
+                    StepKind.REGISTER, node.table, 0, (), why="it is not in the catalog", undo="none needed"
                 )
             case Action.START:
                 self._first(node)
@@ -107,7 +107,7 @@ class StepBuilder:
             table,
             version,
             (*self._stopped.get(table, ()), *started, *((swap,) if swap else ())),
-            why=f"{physical_name(table, version)} never served, and nothing reads it",
+            why=f"{physical_name(table, version)} is an orphan version, and nothing reads it",
             undo="none: its files are kept for some days, and no command takes them up again",
         )
 
@@ -140,7 +140,7 @@ class StepBuilder:
                 node.table,
                 node.from_version,
                 stops[node.table],
-                why="batch readers must not meet a table that is going",
+                why="batch readers must not find a table that is being deleted",
                 undo="plan the table again: it is started anew",
             )
             for node in nodes
@@ -152,7 +152,7 @@ class StepBuilder:
                     node.table,
                     version,
                     (pointers[node.table], *stops[node.table]),
-                    why=f"{physical_name(node.table, version)} and its checkpoint are set aside",
+                    why=f"{physical_name(node.table, version)} and its checkpoint are in the trash",
                     undo="plan the table again: it is started anew; the files are kept for some days",
                 )
 
@@ -194,21 +194,21 @@ class StepBuilder:
 
     def _rewrite(self, node: PlanNode) -> None:
         """Begin again in the same table: each row is upserted by its key."""
-        stop = self._stop_before(node, "it begins again in the same table")
+        stop = self._stop_before(node, "it starts over in the same table")
         self._ready[node.table, node.version] = self.add(
             StepKind.START,
             node.table,
             node.version,
             (stop, *self._needs(node)),
-            why="a new checkpoint: every row is upserted again by its key",
-            undo="none: rows that were written over stay so",
+            why="with a new checkpoint, every row is upserted again by its key",
+            undo="none: overwritten rows cannot be restored",
         )
 
     def _chain(self, node: PlanNode) -> None:
         """Go on in a new version where the old one ends; the pointer serves both."""
         ended = physical_name(node.table, node.from_version)
-        create = self._create(node, why=f"takes what comes after {ended}", undo=_UNREAD)
-        stop = self._stop_before(node, "the new version begins where it ends")
+        create = self._create(node, why=f"reads what follows {ended}", undo=_UNREAD)
+        stop = self._stop_before(node, "the new version starts where it ends")
         start = self._start(node, create, stop, undo=_CANCEL)
         self._catch_up(node, (start,))
 
@@ -233,7 +233,7 @@ class StepBuilder:
                 node.table,
                 node.version,
                 before,
-                why=f"{physical_name(node.table, node.version)} is there already",
+                why=f"{physical_name(node.table, node.version)} already exists",
                 undo=_UNREAD,
             )
             self._ready[node.table, node.version] = resume
@@ -265,7 +265,7 @@ class StepBuilder:
                 node.version,
                 (),
                 why="the added columns",
-                undo="none: an added column stays",
+                undo="none: an added column cannot be removed",
             )
             before = (*before, alter)
         if not node.texts.dml:
@@ -277,7 +277,7 @@ class StepBuilder:
             node.version,
             before,
             why=node.reason,
-            undo="plan the old text again: it restarts on the same checkpoint",
+            undo="plan the old text again; it restarts on the same checkpoint",
         )
         self._ready[node.table, node.version] = self._restarted[node.table] = restart
         if node.change is ChangeKind.COLUMN_ADDED or needs_pointer:

@@ -33,9 +33,9 @@ _UNKNOWN = TableStatistics()
 
 _UNDO: Mapping[str, tuple[str, str | None]] = {
     Strategy.FIRST: ("stop it", None),
-    Strategy.IN_PLACE: ("plan the old text: it restarts on the same checkpoint", "any time"),
+    Strategy.IN_PLACE: ("plan the old text; it restarts on the same checkpoint", "any time"),
     Strategy.SEAM: ("plan the old text of the parent again", "what it reads is deleted"),
-    Strategy.KEYED: ("none: rows that were written over stay so", None),
+    Strategy.KEYED: ("none: overwritten rows cannot be restored", None),
 }
 _OLD_TEXT = ("plan the old text again: a new version reads everything once more", "what it reads is deleted")
 _SAME_TEXT = ("none: the text is the same, and no command points back to the old version", None)
@@ -58,11 +58,11 @@ def refuse_not_executable(plan: Plan) -> None:
     """Raise Refused by name where a plan holds what no agent carries out yet."""
     found = not_executable_yet(plan)
     if found:
-        named = ", ".join(f"{what} of {table}" for table, what in found)
-        verb, them = ("is", "it") if len(found) == 1 else ("are", "them")
+        named = ", ".join(f"{what} for {table}" for table, what in found)
+        them = "it" if len(found) == 1 else "them"
         raise Refused(
-            f"not executable yet: {named} {verb} planned, this version does not carry {them} out",
-            remedy=f"plan again without {them}: by default every table comes by what is carried out",
+            f"the plan uses {named}, which this version cannot execute yet",
+            remedy=f"plan again without {them}; headgate review shows the options that can be executed",
         )
 
 
@@ -230,7 +230,7 @@ class StrategyPrices:
             return "ok" if gone == 0 else "unknown"
         known = [each for each in earliest if each is not None]
         since = f", earliest {_day(max(known))}" if known else ""
-        return f"short: {counted(gone, 'file')} that it has read {'is' if gone == 1 else 'are'} gone{since}"
+        return f"short: {counted(gone, 'file')} that it has read no longer {'exists' if gone == 1 else 'exist'}{since}"
 
     def _is_new(self, parent: TableName) -> bool:
         known = self._decisions.get(parent)

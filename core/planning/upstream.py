@@ -67,7 +67,7 @@ def _meet(walk: DeployWalk, parent: TableName, child: TableName) -> bool:
     declared = situation.declared(parent)
     if not situation.is_deployed(parent):
         if declared is None:
-            found.refuse(child, f"{child} reads {parent}, which is nowhere", f"declare {parent}")
+            found.refuse(child, f"{child} reads {parent}, which is neither declared nor deployed", f"declare {parent}")
             return False
         begun = TableDecision(Action.START, Reason.COLD_PARENT, situation.beginning(parent), (child,))
         found.put(parent, with_chosen_strategy(walk, parent, begun))
@@ -78,7 +78,7 @@ def _meet(walk: DeployWalk, parent: TableName, child: TableName) -> bool:
     change = situation.change(parent) if declared is not None else Change(ChangeKind.NONE, Action.KEEP)
     if change.action is not Action.KEEP:
         what = change.kind.facts.reason if change.kind.facts.is_of_the_environment else "changed on disk"
-        found.warn(parent, f"{what}, but is not asked for: it stays on its deployed revision")
+        found.warn(parent, f"{what} but is not part of the request: it stays on its deployed revision")
     if situation.is_running(parent):
         found.put(parent, TableDecision(Action.KEEP, Reason.SERVES, Change(ChangeKind.NONE, Action.KEEP)))
         return False
@@ -92,7 +92,7 @@ def _meet_excluded(walk: DeployWalk, parent: TableName, child: TableName) -> Non
     if situation.is_running(parent) or (situation.is_external(parent) and situation.is_known(parent)):
         return
     if situation.is_deployed(parent):
-        walk.found.warn(child, f"lacks its parent: {parent} is excluded and {situation.seen(parent).state}")
+        walk.found.warn(child, f"lacks its upstream table: {parent} is excluded and {situation.seen(parent).state}")
         return
     walk.found.refuse(
         child,

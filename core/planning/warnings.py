@@ -18,31 +18,29 @@ def add_warnings(walk: DeployWalk, table: TableName) -> None:
     if decision.change.confirmed is False:
         found.warn(table, decision.change.evidence[0])
     if decision.change.kind is ChangeKind.PINNED_CONFIGURATION and decision.action is not Action.REBUILD:
-        found.warn(table, f"{decision.change.evidence[0]}; a rebuild would take it")
+        found.warn(table, f"{decision.change.evidence[0]}; a rebuild would apply it")
     if decision.action in (Action.KEEP, Action.RECORD) or walk.situation.is_external(table):
         if is_at_rest(walk, table):
-            found.warn(table, "was stopped on purpose and stays so: name it to start it")
+            found.warn(table, "was stopped on purpose and stays stopped; name it to start it")
         return
     if decision.action is Action.START:
         _warn_of_the_deleted(walk, table)
         return
     if seen.state in _SHOWN:
-        found.warn(table, f"is {seen.state}; {_what_becomes(decision, seen.state)}, nothing of it is destroyed")
+        found.warn(table, f"is {seen.state}; {_what_becomes(decision, seen.state)}; nothing of it is destroyed")
     elif seen.state == State.STOPPED and seen.wanted == WantedState.STOPPED:
         found.warn(table, "was stopped on purpose; this plan starts it")
     if decision.action is Action.RESUME:
         for binding in stale_bindings(walk.situation, table):
-            found.warn(table, f"goes on reading the old {physical_name(binding.parent, binding.version)}")
+            found.warn(table, f"keeps reading the old {physical_name(binding.parent, binding.version)}")
     if decision.action is Action.RESTART and decision.change.kind is ChangeKind.WATERMARK_DELAY:
-        found.warn(table, "keeps windows that its old watermark closed, and drops rows that come for them")
+        found.warn(table, "keeps windows that its old watermark closed, and drops rows that arrive for them")
     if decision.lowered:
-        found.warn(
-            table, "keeps its old rows and state, made by the old text, and goes on with the new one beside them"
-        )
+        found.warn(table, "keeps the rows and state produced by the old text, and adds those of the new text to them")
     declared = walk.situation.declared(table)
     stateful = declared is not None and declared.facts is not None and declared.facts.stateful
     if decision.action is Action.RESTART and decision.change.kind is ChangeKind.STATIC_SIDE and stateful:
-        found.warn(table, "keeps the state that it made beside the old static side")
+        found.warn(table, "keeps state that was built from the old static side")
     if decision.action in (Action.REBUILD, Action.RESTART):
         _check_readers(walk, table, decision)
 
@@ -54,15 +52,15 @@ def _warn_of_the_deleted(walk: DeployWalk, table: TableName) -> None:
         gone = [b for b in stale_bindings(walk.situation, reader) if b.parent == table]
         if gone and (known is None or not known.moves):
             names = ", ".join(physical_name(table, binding.version) for binding in gone)
-            walk.found.warn(reader, f"reads {names}, which is gone: it gets nothing until it is rebuilt")
+            walk.found.warn(reader, f"reads {names}, which no longer exists: it gets no rows until it is rebuilt")
 
 
 def _what_becomes(decision: TableDecision, state: str) -> str:
     if decision.action is Action.REBUILD:
-        return "it is rebuilt beside what is there"
+        return "it is rebuilt beside the existing version"
     if state == State.UNKNOWN:
-        return "the pool is asked first, and only what does not run there goes on from its checkpoint"
-    return "it goes on from its checkpoint"
+        return "the pool is checked first, and it resumes from its checkpoint only if it is not running there"
+    return "it resumes from its checkpoint"
 
 
 def _check_readers(walk: DeployWalk, table: TableName, decision: TableDecision) -> None:
@@ -86,7 +84,7 @@ def _flag_reader(walk: DeployWalk, reader: TableName, table: TableName, kind: Ch
     if declared is None or declared.facts is None:
         return
     if kind.facts.leaves_seam and declared.facts.stateful:
-        walk.found.warn(reader, f"keeps state, and aggregates across the seam in {table}")
+        walk.found.warn(reader, f"keeps state, and aggregates across the point where {table} switches versions")
     known = walk.found.by_table.get(reader)
     begins = known is not None and known.action in (Action.START, Action.RESTART, Action.REBUILD)
     if (
@@ -94,4 +92,4 @@ def _flag_reader(walk: DeployWalk, reader: TableName, table: TableName, kind: Ch
         and any(column.expression.endswith("*") for column in declared.facts.columns)
         and not begins
     ):
-        walk.found.warn(reader, f"selects * and would write the new column of {table} at its next restart")
+        walk.found.warn(reader, f"selects * and will write the new column of {table} after its next restart")

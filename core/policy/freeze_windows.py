@@ -9,7 +9,7 @@ from core.model.errors import UsageError
 
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
-EXAMPLE = "write days or dates in UTC, like Fri 16:00 - Mon 08:00 or 2026-12-24 - 2027-01-02"
+EXAMPLE = "write days or dates in UTC, such as Fri 16:00 - Mon 08:00 or 2026-12-24 - 2027-01-02"
 
 _DAY_S = 86400
 _WEEK_S = 7 * _DAY_S
@@ -46,22 +46,22 @@ def parse_freeze_window(text: str) -> FreezeWindow:
     """
     sides = [" ".join(side.split()) for side in re.split(r"\s+-\s+", text.strip())]
     if len(sides) > 2:
-        raise UsageError(f"{text!r} is not a window", remedy=EXAMPLE)
+        raise UsageError(f"{text!r} is not a freeze window", remedy=EXAMPLE)
     first, last = _side(sides[0], text), _side(sides[-1], text)
     if first.weekly is not last.weekly:
-        raise UsageError(f"{text!r} goes from a day of the week to a date", remedy=EXAMPLE)
+        raise UsageError(f"{text!r} mixes a day of the week and a date", remedy=EXAMPLE)
     start, end = first.start, last.end if last.whole else last.start
     if first.weekly and end < start:
         end += _WEEK_S
     if len(sides) == 1 and not first.whole:
-        raise UsageError(f"{text!r} says when it begins and not when it ends", remedy=EXAMPLE)
+        raise UsageError(f"{text!r} has a start but no end", remedy=EXAMPLE)
     if end <= start:
-        raise UsageError(f"{text!r} ends where it begins, or before", remedy="write the earlier side first")
+        raise UsageError(f"{text!r} does not end after it starts", remedy="write the earlier point first")
     return FreezeWindow(" - ".join(side.capitalize() for side in sides), start, end, first.weekly)
 
 
 def frozen_until(windows: Iterable[str], now: float) -> str:
-    """Say until when nothing is applied, and by which window; empty where `now` lies in none."""
+    """Return until when plans are frozen, and by which window; empty if `now` is in none."""
     found = [
         (end, window.text) for window in map(parse_freeze_window, windows) if (end := window.end_after(now)) is not None
     ]
@@ -84,15 +84,15 @@ def _side(side: str, text: str) -> _Side:
     if found := _ON_A_DAY.match(side):
         day = found["day"].capitalize()
         if day not in DAYS:
-            raise UsageError(f"{found['day']!r} is no day of the week", remedy=f"days: {', '.join(DAYS)}")
+            raise UsageError(f"{found['day']!r} is not a day of the week", remedy=f"days: {', '.join(DAYS)}")
         begins: float = _MONDAY_S + DAYS.index(day) * _DAY_S
     elif found := _ON_A_DATE.match(side):
         try:
             begins = datetime.combine(date.fromisoformat(found["date"]), datetime.min.time(), UTC).timestamp()
         except ValueError as error:
-            raise UsageError(f"{found['date']} is no date of the calendar", remedy=EXAMPLE) from error
+            raise UsageError(f"{found['date']} is not a calendar date", remedy=EXAMPLE) from error
     else:
-        raise UsageError(f"{text!r} is not a window", remedy=EXAMPLE)
+        raise UsageError(f"{text!r} is not a freeze window", remedy=EXAMPLE)
     ends = begins + _DAY_S
     if found["hour"] is None:
         return _Side(begins, ends, whole=True, weekly="day" in found.groupdict())

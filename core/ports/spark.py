@@ -60,13 +60,14 @@ class Queries(Protocol):
         """All queries of this session, with their last progress."""
 
     def look(self, query: ReportedQuery) -> ReportedQuery:
-        """Ask a query of `active` itself: its last progress, what it says it does, and whether a trigger is at work."""
+        """Return a query's last progress, its status message and whether a trigger is active, as the query itself
+        reports them."""
 
     def ended(self) -> tuple[ReportedQuery, ...]:
         """Queries that terminated since the last call, with error class and message."""
 
     def expect(self, name: str, id: str, run_id: str) -> None:
-        """Tell of a query that an earlier agent left running, so that its end is noticed."""
+        """Register a query that an earlier agent left running, so that its end is noticed."""
 
 
 class Tables(Protocol):
@@ -82,7 +83,7 @@ class Tables(Protocol):
         """Drop from the catalog; files stay."""
 
     def point(self, view: str, target: str, columns: tuple[str, ...]) -> None:
-        """Make the view read these columns of target: ALTER VIEW where it exists, else CREATE VIEW."""
+        """Point the view at these columns of target: ALTER VIEW if it exists, else CREATE VIEW."""
 
     def unpoint(self, view: str) -> None: ...
     def pointer(self, view: str) -> str | None:

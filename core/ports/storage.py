@@ -63,7 +63,10 @@ class Checkpoints(Protocol):
     """Files of tables and checkpoints; raises TryAgain where the path cannot be reached."""
 
     def prepare(self, folder: str, note: Mapping[str, Any]) -> None:
-        """Make an empty folder with our owner file and note in one rename; a folder that is ours is left as it is."""
+        """Create an empty folder with the owner file and note in one rename.
+
+        A folder that this ledger owns is left as it is.
+        """
 
     def read(self, folder: str) -> CheckpointState | None:
         """None when there is no such folder or it cannot be read as a checkpoint."""
@@ -81,7 +84,10 @@ class Checkpoints(Protocol):
         """Read `_headgate.json`; empty when absent."""
 
     def contents(self, folder: str, format: str) -> FolderContents | None:
-        """Look at all files of a table, which takes its time; None where there is no such folder on this machine."""
+        """Return size and range of all files of a table; slow for many files.
+
+        None if the folder does not exist on this machine.
+        """
 
     def gone(self, checkpoint: str, sources: tuple[tuple[int, TableName, str, str], ...]) -> int | None:
         """Count the files that a statement has read, of sources as for `lag`, and that are no longer there.

@@ -42,8 +42,8 @@ def _check_sink(table: Table, problems: list[Problem]) -> None:
         if ddl.format not in EXTERNAL:
             problems.append(
                 Problem(
-                    f"{table.name} is {ddl.format or 'of no format'}, which this version cannot read",
-                    f"formats from outside: {', '.join(EXTERNAL)}",
+                    f"{table.name} is {ddl.format or 'without a format'}, which this version cannot read",
+                    f"formats for external input: {', '.join(EXTERNAL)}",
                     where,
                     table.name,
                 )
@@ -52,7 +52,7 @@ def _check_sink(table: Table, problems: list[Problem]) -> None:
             problems.append(
                 Problem(
                     f"{table.name} has no statement and no LOCATION",
-                    f"write LOCATION if its files land from outside, or add dml.{table.name}.sql",
+                    f"add LOCATION if it is an external input, or add dml.{table.name}.sql",
                     where,
                     table.name,
                 )
@@ -61,7 +61,7 @@ def _check_sink(table: Table, problems: list[Problem]) -> None:
     if ddl.format not in WRITTEN:
         problems.append(
             Problem(
-                f"{table.name} is {ddl.format or 'of no format'}, which this version cannot write",
+                f"{table.name} is {ddl.format or 'without a format'}, which this version cannot write",
                 "write USING parquet",
                 where,
                 table.name,
@@ -71,7 +71,7 @@ def _check_sink(table: Table, problems: list[Problem]) -> None:
         problems.append(
             Problem(
                 f"{table.name} is written by a statement and has a LOCATION",
-                "take LOCATION away: the environment says where our tables lie",
+                "remove LOCATION: the environment determines where managed tables are stored",
                 where,
                 table.name,
             )
@@ -106,7 +106,7 @@ def _check_columns(table: Table, problems: list[Problem]) -> None:
         problems.append(
             Problem(
                 f"{table.name} has no column {', '.join(unknown)}, which its statement writes",
-                "name each value with AS as in the DDL, or declare the column there",
+                "name each value with AS to match the DDL, or declare the column there",
                 where,
                 table.name,
                 detail="" if has_star else _difference(declared, named),
@@ -184,11 +184,11 @@ def wrong_watermark(read: TableRead, ddl: TableDdl) -> tuple[str, str] | None:
     kinds = {column.name.lower(): column.type for column in ddl.columns}
     if name not in kinds:
         remedy = did_you_mean(name, kinds) or f"columns: {', '.join(kinds)}"
-        return f"the watermark stands over {name}, which {read.table} does not have", remedy
+        return f"the watermark is on {name}, a column that {read.table} does not have", remedy
     if kinds[name] not in ("timestamp", "timestamp_ntz"):
         times = [column for column, kind in kinds.items() if kind == "timestamp"]
-        remedy = f"write it over {' or '.join(times)}" if times else "write WATERMARK to_timestamp(…) AS t DELAY OF …"
-        return f"the watermark stands over {name}, which is {kinds[name]} and no timestamp", remedy
+        remedy = f"put it on {' or '.join(times)}" if times else "write WATERMARK to_timestamp(…) AS t DELAY OF …"
+        return f"the watermark is on {name}, which is {kinds[name]}, not a timestamp", remedy
     return None
 
 
@@ -202,8 +202,8 @@ def _check_order(tables: Mapping[TableName, Table], problems: list[Problem]) -> 
         assert last.dml is not None and last.facts is not None
         problems.append(
             Problem(
-                f"these tables feed each other: {' → '.join((*cycle, cycle[0]))}",
-                "take one of these reads away",
+                f"these tables form a cycle: {' → '.join((*cycle, cycle[0]))}",
+                "remove one of these reads",
                 Where(last.dml.path, last.facts.line),
                 cycle[0],
                 detail=", ".join(cycle),

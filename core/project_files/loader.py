@@ -106,7 +106,7 @@ def _read_ddls(folder: ScriptFolder, draft: _ProjectDraft) -> None:
             draft.views[name] = path
             draft.problems.append(
                 Problem(
-                    f"{name} is declared as a view, which nothing can stream",
+                    f"{name} is declared as a view, which cannot be streamed",
                     "declare a table and fill it with a statement",
                     Where(path, view),
                     name,
@@ -140,7 +140,7 @@ def _read_statements(folder: ScriptFolder, draft: _ProjectDraft, defaults: Setti
         elif not statements:
             draft.problems.append(
                 Problem(
-                    f"{path.rpartition('/')[2]} holds no statement",
+                    f"{path.rpartition('/')[2]} contains no statement",
                     f"write INSERT INTO {name} SELECT …",
                     Where(path),
                     name,
@@ -159,7 +159,8 @@ def _read_statements(folder: ScriptFolder, draft: _ProjectDraft, defaults: Setti
             if facts.writes != name and _settings(facts.writes, folder, draft, defaults).reads != settings.reads:
                 draft.problems.append(
                     Problem(
-                        f"{facts.writes} reads tables otherwise than {name}, and their statements stand in one file",
+                        f"{facts.writes} and {name} have different values of reads:, but their "
+                        "statements are in one file",
                         f"write reads: {settings.reads} in its yml, or give it a dml file of its own",
                         Where(path, facts.line),
                         facts.writes,
@@ -184,7 +185,7 @@ def _take_statement(statement: _StatementFile, draft: _ProjectDraft) -> None:
         draft.problems.append(
             Problem(
                 f"{target} is written here and declared in {draft.folders[target].path}",
-                "put statement and DDL of a table into one folder",
+                "put the statement and the DDL of a table into the same folder",
                 where,
                 target,
             )

@@ -94,7 +94,7 @@ def _identity(top: YamlSection) -> str:
     try:
         return str(uuid.UUID(text))
     except ValueError:
-        top.wrong("id", "a UUID", "write the output of `uuidgen`; it names this project for ever")
+        top.wrong("id", "a UUID", "write the output of `uuidgen`; it identifies this project permanently")
         return ""
 
 
@@ -113,7 +113,7 @@ def _environment_sections(top: YamlSection) -> dict[str, YamlSection]:
     found = {}
     for name in section.nodes:
         if not _NAME.match(name):
-            section.wrong(name, "named by letters, digits, _ and -", "give the environment another name")
+            section.wrong(name, "named with letters, digits, _ and -", "give the environment another name")
             continue
         node = section.nodes[name]
         inner = section.section(name)
@@ -132,7 +132,7 @@ def _environment(name: str, section: YamlSection) -> Environment:
     section.only(_ENVIRONMENT_KEYS)
     prefix = section.text("prefix", "")
     if not _PREFIX.match(prefix):
-        section.wrong("prefix", "lower-case letters, digits and _", "write a prefix like dev_")
+        section.wrong("prefix", "lower-case letters, digits and _", "write a prefix such as dev_")
         prefix = ""
     pool, policy = section.section("pool"), section.section("policy")
     if policy is not None:
@@ -192,7 +192,7 @@ def _default_env(top: YamlSection, environments: tuple[Environment, ...]) -> str
         top.problems.append(
             Problem(
                 f"default_env {name} is protected",
-                "choose one that is not: a command without --env must never meet a protected one",
+                "choose an unprotected one: a command without --env must never act on a protected environment",
                 top.at("default_env"),
                 name,
             )

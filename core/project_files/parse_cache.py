@@ -39,12 +39,12 @@ class ParseCache:
         return frozenset(self._values)
 
     def take_fresh(self) -> dict[bytes, str]:
-        """Give, once, what was read newly: packed, by key; a cache adds it to what it gave as known."""
+        """Return and forget what was newly parsed: packed entries by key, to be stored by the caller."""
         fresh, self._fresh = self._fresh, {}
         return fresh
 
     def add(self, read: Mapping[bytes, str]) -> None:
-        """Take in what others have read newly, as their `take_fresh` gave it."""
+        """Add entries that another process parsed, as returned by its `take_fresh`."""
         self._known.update(read)
         self._fresh.update(read)
 

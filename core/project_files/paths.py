@@ -77,8 +77,8 @@ def _folder(
     if len(parts) not in (5, 6):
         problems.append(
             Problem(
-                f"{path} is not at its place",
-                "put it into pipelines/<layer>/<product>/<table>/sql-scripts/",
+                f"{path} is in the wrong folder",
+                "move it to pipelines/<layer>/<product>/<table>/sql-scripts/",
                 Where(path),
             )
         )
@@ -110,11 +110,11 @@ def _take_settings(path: str, folders: dict[str, ScriptFolder], problems: list[P
     stem, _, ending = file.rpartition(".")
     known = {*folder.ddl, *folder.dml, folder.unit}
     if ending == "yaml":
-        problems.append(Problem(f"{file} is not read", f"rename it to {stem}.yml", Where(path)))
+        problems.append(Problem(f"{file} is ignored", f"rename it to {stem}.yml", Where(path)))
     elif stem.lower() not in known:
         problems.append(
             Problem(
-                f"{file} belongs to no table of its folder",
+                f"{file} matches no table in its folder",
                 did_you_mean(stem, known) or f"name it {folder.unit}.yml",
                 Where(path),
                 stem,

@@ -49,8 +49,8 @@ def _approvable(section: YamlSection) -> tuple[str, ...]:
     found = section.entries("approve")
     for word, line in found:
         if word not in APPROVABLE:
-            remedy = did_you_mean(word, APPROVABLE) or f"one or several of {', '.join(APPROVABLE)}"
-            _report(section, f"{section.name}.approve: {word} cannot be approved", remedy, line)
+            remedy = did_you_mean(word, APPROVABLE) or f"one or more of {', '.join(APPROVABLE)}"
+            _report(section, f"{section.name}.approve: {word} is not something that can require approval", remedy, line)
     return tuple(sorted({word for word, _ in found}))
 
 
@@ -63,11 +63,18 @@ def _roles(section: YamlSection) -> tuple[tuple[str, tuple[str, ...]], ...]:
     for role in sorted(set(roles.nodes) & set(ROLES)):
         holders = roles.entries(role)
         if not holders:
-            roles.wrong(role, "a list of logins and @groups", f'write {role}: [alice, "@sre"], or leave it out for all')
+            roles.wrong(
+                role,
+                "a list of logins and @groups",
+                f'write {role}: [alice, "@sre"], or leave it out to allow everybody',
+            )
         for holder, line in holders:
             if not _HOLDER.match(holder):
                 _report(
-                    section, f"{roles.name}.{role}: {holder!r} is no login", 'write alice, or "@sre" for a group', line
+                    section,
+                    f"{roles.name}.{role}: {holder!r} is not a login",
+                    'write alice, or "@sre" for a group',
+                    line,
                 )
         found.append((role, tuple(sorted({holder for holder, _ in holders}))))
     return tuple(found)

@@ -27,7 +27,7 @@ def read_settings_section(section: YamlSection, defaults: Settings) -> Settings:
     section.only(KEYS, later=LATER)
     trigger = " ".join(section.text("trigger", defaults.trigger).split())
     if not _TRIGGER.match(trigger):
-        section.wrong("trigger", "an interval", "write a number of at most 7 digits and a unit, like 10 seconds")
+        section.wrong("trigger", "an interval", "write a number of at most 7 digits and a unit, for example 10 seconds")
         trigger = defaults.trigger
     mode = section.text("mode", defaults.mode)
     if mode != "append":
@@ -55,7 +55,7 @@ def read_settings_section(section: YamlSection, defaults: Settings) -> Settings:
 def _readers(section: YamlSection) -> tuple[str, ...]:
     """Read who else reads a table; nobody reads every table of a project, so the defaults have none."""
     if section.name and "readers" in section.nodes:
-        section.wrong("readers", "in the yml of the table that is read", "write readers: in <table>.yml")
+        section.wrong("readers", "in the yml of the table that they read", "write readers: in <table>.yml")
         return ()
     found: dict[str, str] = {}
     for text in section.texts("readers", ()):

@@ -36,7 +36,7 @@ class YamlSection:
         if node is None:
             return default
         if node.tag != f"{_TAG}str":
-            self.wrong(key, "a text", f'put it in quotes: {key}: "{node.value}"')
+            self.wrong(key, "a string", f'put it in quotes: {key}: "{node.value}"')
             return default
         return str(node.value)
 
@@ -60,7 +60,9 @@ class YamlSection:
         except ValueError:
             value = 0.0
         if not 0 < value <= most:
-            self.wrong(key, f"a number above 0, at most {most:.0f}", f"write it without unit, like {key}: {default:g}")
+            self.wrong(
+                key, f"a number above 0, at most {most:.0f}", f"write it without a unit, for example {key}: {default:g}"
+            )
             return default
         return value
 
@@ -75,7 +77,7 @@ class YamlSection:
             return None
         found = _COUNT.match(node.value)
         if not found:
-            self.wrong(key, "a whole number above 0, also with k, M or G", f"write it like {key}: {example}")
+            self.wrong(key, "a whole number above 0, optionally with k, M or G", f"for example {key}: {example}")
             return None
         return int(found["digits"].replace("_", "")) * _TIMES.get(found["unit"], 1)
 
@@ -91,13 +93,13 @@ class YamlSection:
         return tuple((str(item.value), item.start_mark.line + 1) for item in items)
 
     def texts(self, key: str, default: tuple[str, ...]) -> tuple[str, ...]:
-        """Read a list of texts; one text alone is a list of one."""
+        """Read a list of strings; one text alone is a list of one."""
         node = self.nodes.get(key)
         if node is None or (isinstance(node, yaml.ScalarNode) and node.tag == f"{_TAG}null"):
             return default
         items = node.value if isinstance(node, yaml.SequenceNode) else [node]
         if not all(isinstance(item, yaml.ScalarNode) and item.tag == f"{_TAG}str" for item in items):
-            self.wrong(key, "a list of texts", f"write {key}: [one, two]")
+            self.wrong(key, "a list of strings", f"write {key}: [one, two]")
             return default
         return tuple(str(item.value) for item in items)
 
@@ -111,7 +113,7 @@ class YamlSection:
             if isinstance(node, yaml.ScalarNode):
                 found.append((name, str(node.value)))
             else:
-                inner.wrong(name, "one value", "write a text, a number, or true or false")
+                inner.wrong(name, "one value", "write a string, a number, or true or false")
         return tuple(found)
 
     def section(self, key: str) -> "YamlSection | None":
@@ -131,8 +133,8 @@ class YamlSection:
             if key in later:
                 self.problems.append(
                     Problem(
-                        f"{self._named(key)} is not read yet by this version",
-                        "leave it out until it is",
+                        f"{self._named(key)} is not supported by this version yet",
+                        "remove it",
                         self.at(key),
                         key,
                         severity=Severity.WARNING,
@@ -177,7 +179,7 @@ def read_yaml(text: str, path: str, problems: list[Problem]) -> YamlSection | No
         mark = error.problem_mark
         problems.append(
             Problem(
-                f"{path} is not readable YAML: {error.problem or error.context}",
+                f"{path} is not valid YAML: {error.problem or error.context}",
                 "check indentation, quotes and colons at this line",
                 Where(path, mark.line + 1, mark.column + 1) if mark else Where(path),
             )
@@ -186,7 +188,7 @@ def read_yaml(text: str, path: str, problems: list[Problem]) -> YamlSection | No
     except yaml.YAMLError as error:
         problems.append(
             Problem(
-                f"{path} is not readable YAML: {str(error).splitlines()[0]}", "save the file as UTF-8 text", Where(path)
+                f"{path} is not valid YAML: {str(error).splitlines()[0]}", "save the file as UTF-8 text", Where(path)
             )
         )
         return None
@@ -208,8 +210,8 @@ def _section(node: yaml.MappingNode, path: str, name: str, problems: list[Proble
         if not isinstance(key, yaml.ScalarNode):
             problems.append(
                 Problem(
-                    f"a key of {name or path} is a list or a mapping",
-                    "write one word before the colon, without ? or brackets",
+                    f"{name or path} has a list or a mapping as a key",
+                    "write a single word before the colon, without ? or brackets",
                     Where(path, line, key.start_mark.column + 1),
                 )
             )
@@ -217,7 +219,7 @@ def _section(node: yaml.MappingNode, path: str, name: str, problems: list[Proble
         word = str(key.value)
         if word in nodes:
             both = lines[word] == line
-            twice = f"{word} is written twice on line {line}" if both else f"{word} is written twice"
+            twice = f"{word} appears twice on line {line}" if both else f"{word} appears twice"
             remedy = "keep one of them" if both else f"keep one of lines {lines[word]} and {line}"
             problems.append(Problem(twice, remedy, Where(path, line), word))
             continue

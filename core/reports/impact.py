@@ -160,7 +160,7 @@ def impact_of(
 
 
 def _children(words: str, project: Project, part: Project) -> str:
-    """Keep of accepted products those that the part has: no table of the others is met. Raises UsageError."""
+    """Return the accepted products that occur in this part of the graph. Raises UsageError for an unknown product."""
     if not words or words in CHILDREN:
         return words
     near = {table.product for table in part.tables.values()}
@@ -245,7 +245,9 @@ def _lost(asking: _Asking, uses: Mapping[TableName, ColumnUse]) -> ImpactAnswer:
     if asking.situation.is_external(table):
         _, _, effects = _rebuilding(asking, tuple(direct))
         remedy = "declare it under a new name and move its readers there"
-        refusals: tuple[PlanRefusal, ...] = (PlanRefusal(table, f"{table} is external: its maker changes it", remedy),)
+        refusals: tuple[PlanRefusal, ...] = (
+            PlanRefusal(table, f"{table} is external: it is changed by whoever writes it", remedy),
+        )
     else:
         _, refusals, effects = _rebuilding(asking, (table,))
     effects |= {name: (ImpactEffect.REFUSED, f"reads {column} at {place}") for name, place in direct.items()}
@@ -260,7 +262,7 @@ def _dropped(asking: _Asking) -> ImpactAnswer:
     request = normal_request(PlanRequest(verb="delete", tables=(asking.table,), children=asking.children))
     scope = resolve_scope(request, situation)
     found = decide_delete(situation, scope)
-    effects = {name: (ImpactEffect.DELETED, "goes with it") for name in found.tables if name != asking.table}
+    effects = {name: (ImpactEffect.DELETED, "is deleted with it") for name in found.tables if name != asking.table}
     gone = {asking.table, *found.tables}
     for name in sorted(asking.below.readers - effects.keys()):
         if (effect := _without(asking, name, gone)) is not None:
@@ -280,10 +282,10 @@ def _without(asking: _Asking, name: TableName, gone: set[TableName]) -> tuple[Im
         return None
     if situation.is_external(asking.table):
         if any(lost.values()):
-            return ImpactEffect.STARVED, f"would read nothing more of {names}"
-        return ImpactEffect.STRANDED, f"could not be started again without {names}"
+            return ImpactEffect.STARVED, f"would read no more rows from {names}"
+        return ImpactEffect.STRANDED, f"could not be restarted without {names}"
     if _is_at_rest(situation, name):
-        return ImpactEffect.STRANDED, f"is stopped and reads {names}: it could not go on from its checkpoint"
+        return ImpactEffect.STRANDED, f"is stopped and reads {names}; it could not resume from its checkpoint"
     return ImpactEffect.REFUSED, f"reads {names}"
 
 
@@ -294,7 +296,7 @@ def _starve(situation: PlanningContext, effects: dict[TableName, tuple[ImpactEff
         for child in situation.readers(parent):
             streams = any(b.streamed for b in situation.bindings(child) if b.parent == parent)
             if streams and child not in effects:
-                effects[child] = (ImpactEffect.STARVED, f"would read nothing more of {parent}")
+                effects[child] = (ImpactEffect.STARVED, f"would read no more rows from {parent}")
                 waiting.append(child)
 
 
@@ -337,7 +339,7 @@ def _listed(
     return tuple(sorted(found, key=lambda one: (_SEVERITY[one.effect], one.depth, one.table)))
 
 
-_NOTHING = (ImpactEffect.UNAFFECTED, "reads what stays")
+_NOTHING = (ImpactEffect.UNAFFECTED, "reads only what is unchanged")
 _ABSENT = (ImpactEffect.UNAFFECTED, "is not deployed")
 
 

@@ -121,7 +121,7 @@ def inventory_of(project: Project, serving: Mapping[TableName, ServingVersion]) 
 
 
 def select(entries: Iterable[InventoryEntry], selection: InventorySelection) -> tuple[InventoryEntry, ...]:
-    """Keep the tables that are wanted, in their order."""
+    """Return the selected tables, in their order."""
     return tuple(entry for entry in entries if selection.takes(entry))
 
 

@@ -69,7 +69,7 @@ class PerformStep:
 
 @dataclass(frozen=True, slots=True)
 class PollGate:
-    """Look whether the step's gate is open."""
+    """Intent: check whether the step's gate is open."""
 
     step: Step
 
@@ -88,12 +88,14 @@ def recover_run(run: Run) -> Run:
     """Return a run as a new agent finds it: a step that was begun without evidence is begun again, after its probe."""
     for progress in run.steps:
         if progress.state in (StepState.RUNNING, StepState.GATE):
-            run = run.put(StepProgress(progress.step, StepState.WAITS, progress.tries, "resumed after the agent ended"))
+            run = run.put(
+                StepProgress(progress.step, StepState.WAITS, progress.tries, "resumed after the agent stopped")
+            )
     return run
 
 
 def advance_run(run: Run, evidence: Iterable[RunEvidence]) -> tuple[Run, tuple[RunIntent, ...]]:
-    """Take evidence in and say what to do next: intents in the plan's order, none when the run has ended."""
+    """Apply evidence and return what to do next: intents in the plan's order, none when the run has ended."""
     intents: list[RunIntent] = []
     for item in evidence:
         run, more = _absorb(run, item)
@@ -177,14 +179,14 @@ def _block(run: Run) -> Run:
     for progress in run.steps:
         cause = next((n for n in progress.step.after if n in bad), None)
         if cause is not None and progress.state is StepState.WAITS:
-            blocked = progress.become(StepState.BLOCKED, f"needs step {cause}, which is {bad[cause].state}")
+            blocked = progress.become(StepState.BLOCKED, f"depends on step {cause}, which is {bad[cause].state}")
             bad[progress.step.n] = blocked
             run = run.put(blocked)
     return run
 
 
 def _begin(run: Run) -> tuple[Run, list[RunIntent]]:
-    """Begin the first step that is ready: one at a time, so that each intent is journalled before its own effect."""
+    """Start the first step that is ready: one at a time, so that each intent is journalled before its effect."""
     state_by_n = {p.step.n: p.state for p in run.steps}
     for progress in run.steps:
         ready = all(state_by_n[n] in SATISFIED for n in progress.step.after)

@@ -37,10 +37,10 @@ def read_ddl(text: str, path: str) -> tuple[TableDdl | None, tuple[Problem, ...]
     try:
         statements = list(statements_of(tokens_of(source)))
         if not statements:
-            raise SqlDiagnostic("the file holds no statement", _REMEDY, 0)
+            raise SqlDiagnostic("the file contains no statement", _REMEDY, 0)
         if len(statements) > 1:
-            remedy = "give each table a ddl file of its own"
-            raise SqlDiagnostic("a ddl file holds one CREATE TABLE", remedy, statements[1][0].start)
+            remedy = "put each table in its own ddl file"
+            raise SqlDiagnostic("a ddl file contains one CREATE TABLE", remedy, statements[1][0].start)
         return _read(statements[0], source), ()
     except SqlDiagnostic as misread:
         return None, (source.problem(misread),)
@@ -56,9 +56,9 @@ def _read(tokens: list[Token], source: SqlText) -> TableDdl:
         raise SqlDiagnostic(error.summary, error.remedy, tokens[at].start, subject=str(tokens[at].text)) from error
     at += 1
     if at < len(tokens) and tokens[at].token_type is TokenType.DOT:
-        remedy = "write the table's name alone: headgate places tables itself"
+        remedy = "write the table name alone: Headgate chooses the database"
         raise SqlDiagnostic(
-            "a table's name cannot have a database before it", remedy, tokens[at - 1].start, subject=table
+            "the table name cannot be qualified with a database", remedy, tokens[at - 1].start, subject=table
         )
     if at >= len(tokens) or tokens[at].token_type is not TokenType.L_PAREN:
         place = tokens[min(at, len(tokens) - 1)].start
@@ -70,7 +70,7 @@ def _read(tokens: list[Token], source: SqlText) -> TableDdl:
     while index < len(tokens):
         index = _clause(tokens, index, clauses)
     if not clauses.format:
-        remedy = "add USING parquet (or the format it has) after the columns"
+        remedy = "add USING parquet (or its actual format) after the columns"
         raise SqlDiagnostic("the table has no format", remedy, tokens[end].start, subject=table)
     _take_path(clauses, tokens[0])
     names = [column.name.lower() for column in columns]
@@ -96,17 +96,17 @@ def _name_at(tokens: list[Token]) -> int:
     words = [str(token.text).upper() for token in tokens[:8]]
     at = 1
     if words[0] != "CREATE":
-        raise SqlDiagnostic(f"a ddl file holds CREATE TABLE, not {tokens[0].text[:30]}", _REMEDY, tokens[0].start)
+        raise SqlDiagnostic(f"a ddl file contains CREATE TABLE, not {tokens[0].text[:30]}", _REMEDY, tokens[0].start)
     if words[at : at + 1] == ["EXTERNAL"]:
         at += 1
     if words[at : at + 1] != ["TABLE"]:
         found = " ".join(words[:3])[:40]
-        raise SqlDiagnostic(f"a ddl file holds CREATE TABLE, not {found}", _REMEDY, tokens[0].start)
+        raise SqlDiagnostic(f"a ddl file contains CREATE TABLE, not {found}", _REMEDY, tokens[0].start)
     at += 1
     if words[at : at + 3] == ["IF", "NOT", "EXISTS"]:
         at += 3
     if at >= len(tokens):
-        raise SqlDiagnostic("the table's name is missing", _REMEDY, tokens[0].start)
+        raise SqlDiagnostic("the table name is missing", _REMEDY, tokens[0].start)
     return at
 
 
@@ -117,14 +117,14 @@ def _columns(tokens: Sequence[Token], opened: Token) -> tuple[Column, ...]:
     while index < len(tokens):
         column, index = _column(tokens, index)
         if column.name.lower() in names:
-            remedy = "give each column a name of its own"
-            raise SqlDiagnostic(f"the column {column.name} is there twice", remedy, tokens[index - 1].start)
+            remedy = "give each column a unique name"
+            raise SqlDiagnostic(f"column {column.name} is declared twice", remedy, tokens[index - 1].start)
         names.add(column.name.lower())
         found.append(column)
         if index < len(tokens):
             if tokens[index].token_type is not TokenType.COMMA or index + 1 == len(tokens):
-                remedy = "separate columns by a comma; allowed after a type: NOT NULL, COMMENT '…'"
-                raise SqlDiagnostic(f"{tokens[index].text} cannot stand here", remedy, tokens[index].start)
+                remedy = "separate columns with commas; allowed after a type: NOT NULL, COMMENT '…'"
+                raise SqlDiagnostic(f"{tokens[index].text} is not allowed here", remedy, tokens[index].start)
             index += 1
     if not found:
         raise SqlDiagnostic("the table has no columns", _REMEDY, opened.start)
@@ -134,7 +134,7 @@ def _columns(tokens: Sequence[Token], opened: Token) -> tuple[Column, ...]:
 def _column(tokens: Sequence[Token], index: int) -> tuple[Column, int]:
     token = tokens[index]
     if token.token_type in (TokenType.STRING, TokenType.NUMBER, TokenType.COMMA):
-        raise SqlDiagnostic("a column's name is missing here", "write <column> <type>", token.start)
+        raise SqlDiagnostic("a column name is missing here", "write <column> <type>", token.start)
     kind, index = read_type(tokens, index + 1) if index + 1 < len(tokens) else _no_type(token)
     nullable, comment = True, ""
     while index < len(tokens) and tokens[index].token_type is not TokenType.COMMA:
@@ -144,12 +144,12 @@ def _column(tokens: Sequence[Token], index: int) -> tuple[Column, int]:
             comment, index = str(tokens[index + 1].text), index + 2
         else:
             remedy = "allowed after a type: NOT NULL, COMMENT '…'"
-            raise SqlDiagnostic(f"{tokens[index].text} cannot stand here", remedy, tokens[index].start)
+            raise SqlDiagnostic(f"{tokens[index].text} is not allowed here", remedy, tokens[index].start)
     return Column(str(token.text), "", kind, nullable, comment), index
 
 
 def _no_type(token: Token) -> tuple[str, int]:
-    raise SqlDiagnostic(f"the column {token.text} has no type", "write <column> <type>", token.start)
+    raise SqlDiagnostic(f"column {token.text} has no type", "write <column> <type>", token.start)
 
 
 def _clause(tokens: Sequence[Token], index: int, clauses: _Clauses) -> int:
@@ -159,7 +159,7 @@ def _clause(tokens: Sequence[Token], index: int, clauses: _Clauses) -> int:
     if word == "PARTITIONED" and index + 1 < len(tokens) and is_word(tokens[index + 1], "BY"):
         word, length = "PARTITIONED BY", 2
     if word in clauses.seen:
-        raise SqlDiagnostic(f"{word} is there twice", "write it once", token.start)
+        raise SqlDiagnostic(f"{word} appears twice", "write it once", token.start)
     clauses.seen.add(word)
     if index + length >= len(tokens):
         raise SqlDiagnostic(f"nothing follows {word}", _REMEDY, token.start)
@@ -197,7 +197,7 @@ def _take_path(clauses: _Clauses, first: Token) -> None:
     if clauses.location or len(paths) > 1:
         remedy = "write LOCATION alone"
         raise SqlDiagnostic(
-            "the table's location is there twice, in OPTIONS as path", remedy, first.start, subject="path"
+            "the table's location is given twice: the second is path in OPTIONS", remedy, first.start, subject="path"
         )
     clauses.location = paths[0]
     clauses.options = tuple(pair for pair in clauses.options if pair[0].lower() != "path")
@@ -231,6 +231,6 @@ def _pairs(tokens: Sequence[Token]) -> tuple[tuple[str, str], ...]:
         index += 1
         if index < len(tokens):
             if tokens[index].token_type is not TokenType.COMMA:
-                raise SqlDiagnostic("the pairs cannot be read", "write 'key'='value', …", tokens[index].start)
+                raise SqlDiagnostic("the key-value pairs cannot be read", "write 'key'='value', …", tokens[index].start)
             index += 1
     return tuple(found)

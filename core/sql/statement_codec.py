@@ -41,7 +41,7 @@ def decode_ddl(packed: str, path: str) -> tuple[TableDdl | None, tuple[Problem, 
 
 
 def _statement_out(parsed: ParsedStatement, text: str) -> list[Any]:
-    """Leave the verb away: a pipeline's statement is an INSERT INTO."""
+    """Encode without the verb: a pipeline's statement is an INSERT INTO."""
     at = text.find(parsed.select)
     return [
         parsed.writes,
@@ -99,7 +99,7 @@ def _read_in(
 
 
 def _column_out(column: Column) -> list[Any]:
-    """Leave defaults at the end away: `[name, expression]` is the usual column of a statement."""
+    """Encode without trailing defaults: `[name, expression]` is the usual column of a statement."""
     found = [column.name, column.expression, column.type, column.nullable, column.comment]
     for default in ("", True, ""):
         if found[-1] != default:

@@ -56,7 +56,9 @@ def read_statements(
     for each in _readings(source, every_table_streams=every_table_streams):
         wrong = [*each.misread, *each.rules]
         if each.parsed is not None and each.parsed.verb is Verb.SELECT:
-            wrong.append(SqlDiagnostic("a dml file holds INSERT INTO … SELECT, not SELECT", HEADER_REMEDY, each.start))
+            wrong.append(
+                SqlDiagnostic("a dml file contains INSERT INTO … SELECT, not SELECT", HEADER_REMEDY, each.start)
+            )
         if each.parsed is not None and not wrong:
             found.append(each.parsed)
         problems += [source.problem(_placed(misread, each.start)) for misread in wrong]
@@ -105,7 +107,7 @@ def _readings(source: SqlText, *, every_table_streams: bool) -> Iterator[_Statem
             reading.misread.append(too_deep(statement[0].start))
         yield reading
     if empty:
-        yield _StatementDraft(0, None, [SqlDiagnostic("the file holds no statement", HEADER_REMEDY, 0)])
+        yield _StatementDraft(0, None, [SqlDiagnostic("the file contains no statement", HEADER_REMEDY, 0)])
 
 
 def _read(
@@ -156,7 +158,7 @@ def _read(
 
 def _read_value(entry: NamedRead, names: TableNames, header: StatementHeader, source: SqlText) -> TableRead:
     if source.text[entry.start : entry.start + 1] in ("'", '"'):
-        raise SqlDiagnostic("a string is no table", "write the table's name without quotes", entry.start)
+        raise SqlDiagnostic("a string is not a table name", "write the table name without quotes", entry.start)
     mark = entry.mark
     watermark = Watermark(mark.watermark.text, mark.watermark.delay) if mark.watermark is not None else None
     return TableRead(
@@ -184,7 +186,7 @@ def _rules(header: StatementHeader, names: TableNames) -> Iterator[SqlDiagnostic
 def _name_rule(name: str, parts: int, start: int) -> Iterator[SqlDiagnostic]:
     if parts > 1:
         yield SqlDiagnostic(
-            "a table's name cannot have a database or catalog before it", PLACED_HEADER, start, subject=name
+            "the table name cannot be qualified with a database or catalog", PLACED_HEADER, start, subject=name
         )
         return
     try:
@@ -219,7 +221,10 @@ def _columns(query: Any) -> tuple[Column, ...]:
 
 
 def _output_name(node: Any, text: str) -> str:
-    """Name an output as Spark does; a generator without an alias stands for columns that only its argument tells."""
+    """Return the output name that Spark gives.
+
+    A generator without an alias yields columns that only its argument determines.
+    """
     if _is_named(node):
         return str(node.alias_or_name)
     if isinstance(node, exp.Anonymous) and str(node.this) in GENERATORS:
@@ -241,7 +246,7 @@ def _check_columns(header: StatementHeader, outputs: tuple[Column, ...], rules: 
         wrong = next((token for token, name, column in pairs if name != column.name), header.columns[-1])
         rules.append(
             SqlDiagnostic(
-                "the column list differs from the names that the SELECT gives, and a stream writes by name",
+                "the column list differs from the output names of the SELECT, and a stream writes by name",
                 f"name the outputs with AS: {', '.join(listed)}",
                 wrong.start,
                 subject=header.target.text if header.target else "",
@@ -268,7 +273,7 @@ def _read_both_ways(names: TableNames) -> Iterator[SqlDiagnostic]:
     streamed = {read.name.lower() for read in names.reads if read.mark.streaming}
     for read in names.reads:
         if not read.mark.streaming and read.name.lower() in streamed:
-            summary = f"{read.name} is read as a stream and as a table in one statement, which Spark confuses"
+            summary = f"{read.name} is read both as a stream and as a table in one statement, which Spark mixes up"
             remedy = "read it one way: with STREAM on both sides, or from two tables"
             yield SqlDiagnostic(summary, remedy, read.start, subject=read.name)
             return
@@ -278,9 +283,9 @@ def _named_twice(names: TableNames) -> Iterator[SqlDiagnostic]:
     seen: set[str] = set()
     for read in names.reads:
         if read.mark.source_name and read.mark.source_name in seen:
-            summary = f"two sources are called {read.mark.source_name}"
+            summary = f"two sources are named {read.mark.source_name}"
             condition = "STREAMING_QUERY_EVOLUTION_ERROR.DUPLICATE_SOURCE_NAMES"
-            remedy = "give each IDENTIFIED BY a name of its own"
+            remedy = "give each IDENTIFIED BY a unique name"
             yield SqlDiagnostic(summary, remedy, read.start, subject=read.mark.source_name, condition=condition)
         seen.add(read.mark.source_name)
 

@@ -93,7 +93,7 @@ def _declared(folder: Path, name: str) -> tuple[Manifest, Environment]:
 
 
 def _lock(path: str) -> IO[str]:
-    """Take the environment's lock for the life of this process; one environment has one agent."""
+    """Acquire the environment's lock for the lifetime of this process; one environment has one agent."""
     file = open(path, "a+")  # noqa: SIM115  # Held open: the lock lives as long as the file.
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -102,7 +102,7 @@ def _lock(path: str) -> IO[str]:
         holder = file.read().strip() or "unknown"
         file.close()
         raise Refused(
-            f"another agent (pid {holder}) serves this environment", remedy="headgate down ends it"
+            f"another agent (pid {holder}) serves this environment", remedy="headgate down stops it"
         ) from error
     file.truncate(0)
     file.write(str(os.getpid()))

@@ -69,7 +69,7 @@ class AgentContext:
 
     @contextmanager
     def occupied(self, deployment: Deployment) -> Iterator[None]:
-        """Keep the reconciler away from a version while it is being started or stopped; blocks may nest."""
+        """Keep the reconciler from touching a version while it is being started or stopped; blocks may nest."""
         key = (deployment.table, deployment.version)
         with self._counting:
             self._busy[key] += 1

@@ -122,7 +122,7 @@ class Agent:
         except LedgerUnavailable as error:
             if self._ledger.is_in_place():
                 raise
-            log.info("nothing is recorded of the end: %s", error.summary)
+            log.info("the shutdown could not be recorded: %s", error.summary)
 
     def _say_stopped(self) -> None:
         """With the pool every query has ended; what is wanted running stays wanted, for the next agent."""
@@ -133,7 +133,7 @@ class Agent:
                 )
 
     def end(self, *, pool: bool) -> None:
-        """Tell the agent to end; with `pool`, a pool of ours ends too and what is wanted running stays wanted."""
+        """Stop the agent; with `pool`, also its local pool. What is wanted running stays wanted."""
         self._end_pool = self._end_pool or pool
         self._world.stopping.set()
 
@@ -141,7 +141,7 @@ class Agent:
         while not self._world.stopping.is_set():
             if not self._ledger.is_in_place():
                 # With the ledger the session is lost, and whoever comes next cannot find what runs.
-                log.error("the ledger %s is gone or replaced: this agent ends, and its pool with it", self._ledger.path)
+                log.error("the ledger %s was deleted or replaced: this agent and its pool stop", self._ledger.path)
                 self.end(pool=True)
                 return
             try:
@@ -151,7 +151,7 @@ class Agent:
             except HeadgateError as error:
                 log.info("%s: %s", name, error.summary)
             except Exception:
-                log.exception("%s failed; it goes on with its next round", name)
+                log.exception("%s failed; it continues with the next round", name)
             self._world.stopping.wait(seconds)
 
     def _beat(self) -> None:

@@ -27,12 +27,12 @@ class EnvironmentLayout:
     environment: Environment
 
     def catalog_name(self, table: TableName, version: int) -> str:
-        """Name in the catalog; version 0 is an external table under its own name."""
+        """Return the name in the catalog; version 0 is an external table under its own name."""
         name = physical_name(table, version) if version else str(table)
         return self.environment.prefix + name
 
     def pointer_name(self, table: TableName) -> str:
-        """Name of the pointer view."""
+        """Return the name of the pointer view."""
         return self.environment.prefix + str(table)
 
     def table_folder(self, table: TableName, version: int) -> str:
@@ -138,7 +138,7 @@ def _every_table_streams(yml: str) -> bool:
 
 
 def _invalid(table: TableName, problems: tuple[Problem, ...]) -> InvalidProject:
-    first = problems[0].summary if problems else "no statement writes it"
+    first = problems[0].summary if problems else "it has no statement"
     return InvalidProject(
         f"{table} cannot be compiled: {first}",
         remedy="correct the file and plan again",

@@ -100,17 +100,17 @@ def check_checkpoint(world: AgentContext, deployment: Deployment) -> None:
     found = world.files.read(deployment.checkpoint)
     if found is None:
         raise Refused(
-            f"{name} has no readable checkpoint; started anew on the same table it would lose or double rows",
+            f"{name} has no readable checkpoint; starting over on the same table would lose or duplicate rows",
             remedy=f"headgate plan {deployment.table} --rebuild",
         )
     if found.owner != world.ledger_id:
         raise Refused(
             f"the checkpoint of {name} belongs to another ledger ({found.owner or 'no owner file'})",
-            remedy="find out who else runs it; nothing was started",
+            remedy="find out what else is running it; nothing was started",
         )
     if deployment.checkpoint_id and found.id != deployment.checkpoint_id:
         raise Refused(
-            f"the checkpoint of {name} is another one than the one it had",
+            f"the checkpoint of {name} is not the one it had before",
             remedy=f"restore it, or headgate plan {deployment.table} --rebuild",
         )
 

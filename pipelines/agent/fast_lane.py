@@ -60,7 +60,7 @@ class FastLane:
         self._remembered: tuple[Deployment, ...] = ()
 
     def remember(self, deployments: tuple[Deployment, ...]) -> None:
-        """Keep the registry as it was last read, for a stop while the ledger cannot be read."""
+        """Cache the registry as last read, for a stop while the ledger cannot be read."""
         self._remembered = deployments
 
     def stop(self, tables: tuple[TableName, ...], arrived: float, *, by: str) -> tuple[ActOutcome, ...]:
@@ -108,7 +108,9 @@ class FastLane:
         serving = serving_versions(deployments)
         for table in tables:
             if table not in serving or serving[table].external:
-                why = "is an external table: nothing of ours runs for it" if table in serving else "is not deployed"
+                why = (
+                    "is an external table: Headgate runs no statement for it" if table in serving else "is not deployed"
+                )
                 raise UsageError(f"{table} {why}", remedy="headgate ls shows what is deployed")
         depth = depths((d.table, [b.parent for b in d.bindings]) for d in deployments)
         return tuple(sorted((serving[table] for table in tables), key=lambda d: (-depth[d.table], d.table)))
@@ -120,7 +122,9 @@ class FastLane:
         try:
             call_deadlines.call(LEDGER_S, lambda: write(table, version, wanted=wanted, state=State.STOPPING))
         except (LedgerUnavailable, PoolUnreachable) as error:
-            log.warning("the ledger did not take a stop in time, it goes to the emergency journal: %s", error.summary)
+            log.warning(
+                "the ledger did not record a stop in time; it is written to the emergency journal: %s", error.summary
+            )
             entry = {"at": self._world.clock(), "act": "stop", "table": table, "version": version}
             return self._emergency.append(entry)
         return True
@@ -147,7 +151,7 @@ class FastLane:
             if deployment.state != State.STOPPED:
                 call_deadlines.call(LEDGER_S, lambda: self._tell(deployment, State.STOPPED, f"stopped by {by}"))
         except (LedgerUnavailable, PoolUnreachable):
-            log.warning("%s is stopped; the ledger learns it later", name)
+            log.warning("%s is stopped; the ledger will be updated later", name)
         said = "stopped" if recorded else f"stopped{NOT_RECORDED}"
         return ActOutcome(deployment.table, deployment.version, said, calls[0] if calls else None, took)
 
@@ -161,7 +165,7 @@ class FastLane:
         ]
         if gone:
             raise Refused(
-                f"{deployment.table} reads {', '.join(gone)}, which is not there",
+                f"{deployment.table} reads {', '.join(gone)}, which does not exist",
                 remedy=f"headgate plan {deployment.table} --rebuild",
             )
 

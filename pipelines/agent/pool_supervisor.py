@@ -71,7 +71,7 @@ class PoolSupervisor:
             raise
 
     def keep(self) -> None:
-        """Bring the pool up and attach, if it is not; raises PoolUnreachable when it cannot be now."""
+        """Start the pool and attach to it, unless that is done; raises PoolUnreachable if it is impossible now."""
         with self._lock:
             lost = self._open is None
             if not lost and (self._local is None or self._local.alive()):
@@ -79,7 +79,7 @@ class PoolSupervisor:
             if not lost:
                 log.warning("the pool %s died", self._pool.name)
                 self._drop(None)
-                self._say("down", "its process is gone; it is started again")
+                self._say("down", "its process ended; it is being restarted")
             self._bring_up()
 
     @property
@@ -120,7 +120,7 @@ class PoolSupervisor:
             session = self._attached(session_id or str(uuid.uuid4()))
         except SessionLost as error:
             # Its id is refused for ever (spark.md §1).
-            log.warning("session %s is lost, a new one is opened: %s", session_id, error.summary)
+            log.warning("session %s was lost; opening a new one: %s", session_id, error.summary)
             fresh = True
             session = self._attached(str(uuid.uuid4()))
         try:
@@ -148,7 +148,9 @@ class PoolSupervisor:
 
     def _warn_of_idle_limit(self, limit_s: float) -> None:
         """A session that is idle for so long is closed with all its queries (spark.md §1); our rounds keep it alive."""
-        summary = f"the pool ends sessions that are idle for {limit_s / 60:.0f} min, with every statement in them"
+        summary = (
+            f"the pool closes sessions that are idle for {limit_s / 60:.0f} min, and stops every statement in them"
+        )
         remedy = "set spark.connect.session.manager.defaultSessionTimeout=-1 on the server"
         event = EventRow(0, time.time(), "", 0, "pool", summary, remedy, fingerprint="idle limit")
         self._ledger.add_event(event)
@@ -159,7 +161,7 @@ class PoolSupervisor:
         return Session(str(self._pool.url), "", session_id)
 
     def _drop(self, attached: PoolConnection | None) -> None:
-        """Let go of the session, or of this one only: another thread may have opened a new one."""
+        """Drop the session, or only this one: another thread may have opened a new one."""
         current = self._open
         if current is not None and attached in (None, current):
             self._open = None

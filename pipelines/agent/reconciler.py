@@ -50,7 +50,7 @@ class Reconciler:
                 pool.call(WRITE_CALL_S, partial(_point, ground.pointer_name(table), name, deployment.columns))
 
     def apply_emergencies(self) -> None:
-        """Take the intents that the ledger could not take, before anything is reconciled."""
+        """Apply the intents that the ledger could not record, before anything is reconciled."""
         if not self.emergency.waits():
             return
         # A ledger that takes nothing is met here, while no stop has to wait for the journal.
@@ -63,7 +63,7 @@ class Reconciler:
                     log.warning("the emergency journal names %s v%s, which is not in the ledger", table, version)
                     continue
                 self.world.ledger.update_deployment(table, version, wanted=WantedState.STOPPED)
-                log.info("took the stop of %s from the emergency journal", query_name(table, version))
+                log.info("applied the stop of %s from the emergency journal", query_name(table, version))
 
     def round(self, before: BeforeRound, queries: tuple[ReportedQuery, ...], ended: tuple[ReportedQuery, ...]) -> None:
         """Reconcile once: the registry as it was before the pool was asked, with what the pool answered.
@@ -165,13 +165,13 @@ class Reconciler:
         try:
             start(self.world, deployment)
             self.world.ledger.update_deployment(deployment.table, deployment.version, restarts=deployment.restarts + 1)
-            self._event(deployment, State.STARTING, "started again from its checkpoint")
+            self._event(deployment, State.STARTING, "restarted from its checkpoint")
         except PoolUnreachable:
             raise
         except LedgerUnavailable:
             raise
         except EngineRefused as error:
-            log.warning("%s was refused at its start: %s", query_name(deployment.table, deployment.version), error)
+            log.warning("%s could not be started: %s", query_name(deployment.table, deployment.version), error)
         except HeadgateError as error:
             fail(self.world, deployment, type(error).__name__, error.summary)
 
@@ -196,7 +196,7 @@ class Reconciler:
         known = {query_name(d.table, d.version) for d in deployments}
         for name in sorted(set(active) - known):
             parts = split_query(name)
-            summary = f"the query {name!r} runs in our session and is not in the registry"
+            summary = f"query {name!r} is running in our session but is not in the registry"
             self.world.event("pool", summary, about=parts or ("", 0), fingerprint=f"unknown {name}")
 
     def _event(self, deployment: Deployment, state: State, detail: str) -> None:

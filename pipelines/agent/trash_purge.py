@@ -18,7 +18,7 @@ def purge_trash(world: AgentContext) -> None:
             continue
         folder = os.path.realpath(deployment.trash)
         if not folder.startswith(trash + os.sep):
-            log.error("%s lies outside the trash and is left as it is", folder)
+            log.error("%s is outside the trash folder and is left alone", folder)
             continue
         shutil.rmtree(folder, ignore_errors=True)
         world.ledger.purged(deployment.table, deployment.version, now)

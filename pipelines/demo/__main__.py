@@ -61,20 +61,20 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="python -I -m pipelines.demo", description=__doc__)
     act = parser.add_mutually_exclusive_group()
     act.add_argument("--copy", metavar="DEST", help="copy the sample project, or find the copy that is there")
-    act.add_argument("--purge-list", metavar="DEST", help="list what carries our marker")
+    act.add_argument("--purge-list", metavar="DEST", help="list what carries Headgate's marker")
     act.add_argument("--change", choices=sorted(CHANGES), help="edit one statement of --project")
     act.add_argument("--settle", action="store_true", help="stop the feeds of --data and land closing events")
-    act.add_argument("--stop", action="store_true", help="end the generator of --data, if one runs")
-    act.add_argument("--status", action="store_true", help="say what the generator of --data does, or did last")
+    act.add_argument("--stop", action="store_true", help="stop the generator of --data, if one is running")
+    act.add_argument("--status", action="store_true", help="print what the generator of --data is doing, or did last")
     parser.add_argument("--data", metavar="DIR", help="data folder to land events in")
     parser.add_argument("--project", metavar="DIR", help="project folder")
     parser.add_argument("--with-readers", action="store_true", help="with --change rename: edit the readers too")
-    parser.add_argument("--rounds", type=int, help="with --settle: otherwise as many as --project needs")
-    parser.add_argument("--rate", type=float, help="orders a second; without it feeds.json goes on as it is")
-    parser.add_argument("--no-bursts", action="store_true", help="with --rate: a steady rate")
-    parser.add_argument("--seed", type=int, default=7, help="decides every id's event")
+    parser.add_argument("--rounds", type=int, help="with --settle; by default as many as --project needs")
+    parser.add_argument("--rate", type=float, help="orders per second; by default feeds.json stays unchanged")
+    parser.add_argument("--no-bursts", action="store_true", help="with --rate: a constant rate")
+    parser.add_argument("--seed", type=int, default=7, help="seed that determines all events")
     parser.add_argument("--hours", type=float, default=HOURS_MAX, help="stop after this many hours")
-    parser.add_argument("--min-free-bytes", type=int, default=FREE_BYTES_MIN, help="stop when less of the disk is free")
+    parser.add_argument("--min-free-bytes", type=int, default=FREE_BYTES_MIN, help="stop when less disk space is free")
     return parser
 
 
@@ -125,7 +125,7 @@ def _feeds(given: argparse.Namespace, before: dict[str, Any] | None) -> Feeds | 
     try:
         return feeds_from_json(Feeds(rate, False, bursts).as_json())
     except (ValueError, TypeError) as error:
-        raise UsageError(f"{given.rate} is no rate for the feeds: {error}", remedy="add --rate 8") from error
+        raise UsageError(f"{given.rate} is not a valid rate for the feeds: {error}", remedy="add --rate 8") from error
 
 
 def _settle(given: argparse.Namespace) -> dict[str, Any]:

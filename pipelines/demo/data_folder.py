@@ -51,7 +51,7 @@ class DemoDataFolder:
 
 
 def open_folder(path: str | Path) -> DemoDataFolder:
-    """Make the folder with its landing places where they are missing; raises HeadgateError when it cannot."""
+    """Create the folder with its landing folders if they are missing; raises HeadgateError if that fails."""
     folder = DemoDataFolder(Path(path).expanduser().absolute())
     try:
         for feed in FEEDS:
@@ -71,8 +71,8 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def land(folder: DemoDataFolder, book: GeneratorState, lines: LinesByFeed) -> dict[str, int]:
-    """Land the lines of one second and return their count by feed; the book is saved first,
-    so that no id comes twice.
+    """Write the events of one second and return their count by feed; the book is saved first,
+    so that no id repeats.
     """
     book.landed = {feed: count + len(lines[feed]) for feed, count in book.landed.items()}
     book.file += any(lines.values())
@@ -90,7 +90,7 @@ def read_generator_state(folder: DemoDataFolder) -> GeneratorState | None:
     try:
         return generator_state_from_json(json.loads(folder.book.read_text()))
     except (ValueError, TypeError, KeyError) as error:
-        raise UsageError(f"{folder.book} cannot be read", remedy="take it away together with landing/") from error
+        raise UsageError(f"{folder.book} cannot be read", remedy="remove it together with landing/") from error
 
 
 def read_object(path: Path) -> dict[str, Any] | None:
@@ -104,12 +104,12 @@ def read_object(path: Path) -> dict[str, Any] | None:
 
 @contextmanager
 def exclusive_lock(folder: DemoDataFolder) -> Iterator[None]:
-    """Hold the folder for one generator or one settling; raises Refused when another holds it."""
+    """Lock the folder for one generator or one settling; raises Refused if another process has locked it."""
     with _lock_file(folder).open("a+") as lock:
         if not _taken_within(lock, _PATIENCE_S):
             lock.seek(0)
             raise Refused(
-                f"process {lock.read().strip() or 'unknown'} lands events in {folder.path} already",
+                f"process {lock.read().strip() or 'unknown'} is already writing events to {folder.path}",
                 remedy="stop it first, or give another folder",
             )
         lock.truncate(0)
@@ -139,7 +139,7 @@ def _lock_file(folder: DemoDataFolder) -> Path:
 
 
 def _taken_within(lock: TextIO, seconds: float) -> bool:
-    """Take the lock, which closing the file gives back; a look of somebody else is waited for."""
+    """Acquire the lock, which closing the file releases; a process that only probes it is waited for."""
     until = time.monotonic() + seconds
     while True:
         try:

@@ -66,7 +66,7 @@ def feeds_from_json(value: dict[str, Any]) -> Feeds:
     burst_s = (feeds.bursts.on_s + feeds.bursts.off_s) if feeds.bursts else 1.0
     factor = feeds.bursts.factor if feeds.bursts else 1.0
     if not (0 <= feeds.rate <= RATE_MAX and 0 <= feeds.rate * factor <= RATE_MAX and 0 < burst_s < 86_400):
-        raise ValueError(f"rates lie between 0 and {RATE_MAX:g}")
+        raise ValueError(f"rates must be between 0 and {RATE_MAX:g}")
     return feeds
 
 
@@ -110,7 +110,10 @@ def generate(
     limits: GeneratorLimits = GeneratorLimits(),
     free_bytes: Callable[[DemoDataFolder], int] = lambda folder: shutil.disk_usage(folder.path).free,
 ) -> dict[str, Any]:
-    """Land events until an end and return the last status; `feeds` None keeps feeds.json; Refused beside another."""
+    """Write events until a limit is reached and return the last status; `feeds` None keeps feeds.json.
+
+    Raises Refused if another generator is running.
+    """
     with exclusive_lock(folder):
         run = _begin(folder, clock.now(), feeds, seed)
         reason = ""
@@ -150,7 +153,7 @@ def _reason_to_stop(run: _Run, now: float, limits: GeneratorLimits, free: int) -
     if now - run.started_at >= limits.hours * 3600:
         return f"{limits.hours:g} hours are over"
     if free < limits.free_bytes:
-        return f"less than {limits.free_bytes / 10**9:g} GB of disk are free"
+        return f"less than {limits.free_bytes / 10**9:g} GB of disk space is free"
     return ""
 
 
@@ -162,7 +165,7 @@ def _control(folder: DemoDataFolder, before: Feeds) -> tuple[Feeds, str]:
     try:
         return feeds_from_json(value), ""
     except (ValueError, TypeError, AttributeError) as error:
-        return before, f"{folder.control.name} is refused ({error}); the feeds stay as they were"
+        return before, f"{folder.control.name} is invalid ({error}); the feeds stay as they were"
 
 
 def _end(run: _Run, now: float, reason: str) -> dict[str, Any]:

@@ -70,7 +70,7 @@ def generator_state_from_json(value: dict[str, Any]) -> GeneratorState:
 
 
 def simulate_second(book: GeneratorState, now_ms: int, rate: float) -> LinesByFeed:
-    """Take one second at `rate` orders a second; what is due lands before what is new: lateness stays bounded."""
+    """Simulate one second at `rate` orders per second; due events precede new ones, so that lateness stays bounded."""
     second = _Second(book, now_ms, take_pending(book, now_ms))
     if not book.clients and rate > 0:
         for _ in range(FIRST_CLIENTS):
@@ -86,7 +86,7 @@ def simulate_second(book: GeneratorState, now_ms: int, rate: float) -> LinesByFe
 
 
 def take_pending(book: GeneratorState, until_ms: int | None) -> LinesByFeed:
-    """Take what is due, oldest first, and never a line with its duplicate; None takes all, due or not."""
+    """Remove and return what is due, oldest first, never a line with its duplicate; None returns all, due or not."""
     lines: LinesByFeed = {feed: [] for feed in FEEDS}
     kept = []
     for due, feed, line in sorted(book.pending):
@@ -99,7 +99,7 @@ def take_pending(book: GeneratorState, until_ms: int | None) -> LinesByFeed:
 
 
 def closing_events(book: GeneratorState, at_ms: int) -> LinesByFeed:
-    """Make the closing events of one more round: one of each feed, with one negative id and references that hold."""
+    """Return the closing events of one more round: one of each feed, with one negative id and references that hold."""
     book.closing += 1
     number = -book.closing
     book.newest_ms = max(book.newest_ms, at_ms + 2_000)
@@ -193,14 +193,14 @@ def _promise_payment(book: GeneratorState, order: int, ordered_ms: int, cents: i
 
 
 def _next(book: GeneratorState, feed: str) -> tuple[int, Random]:
-    """Take the feed's next id, and the chance that this id alone decides."""
+    """Return the feed's next id, and the random source that this id alone determines."""
     number = book.next_id[feed]
     book.next_id[feed] = number + 1
     return number, Random(f"{book.seed}/{feed}/{number}")
 
 
 def _event_ms(chance: Random, now_ms: int) -> int:
-    """Put an event into the second that ends now, or, for the late ones, up to LATE_MS_MAX before now."""
+    """Return an event time in the second that ends now, or, for late events, up to LATE_MS_MAX before now."""
     return now_ms - (chance.randint(1_000, LATE_MS_MAX) if chance.random() < LATE_SHARE else chance.randint(0, 999))
 
 

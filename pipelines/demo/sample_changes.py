@@ -33,7 +33,7 @@ class DemoChange:
 
 COMMENT = DemoChange(
     "src_payments",
-    "record: the meaning is the same, nothing restarts",
+    "record: the meaning is unchanged, nothing restarts",
     (
         TextReplacement(
             "pipelines/sources/sales/src_payments/sql-scripts/dml.src_payments.sql",
@@ -44,7 +44,7 @@ COMMENT = DemoChange(
 )
 COLUMN = DemoChange(
     "int_priced_items",
-    "alter, restart on the checkpoint, pointer: no row is read again",
+    "alter the table, restart on the checkpoint, update the pointer: no row is read again",
     (
         TextReplacement(
             f"{_PRICED}/ddl.int_priced_items.sql",
@@ -60,12 +60,12 @@ COLUMN = DemoChange(
 )
 FILTER = DemoChange(
     "fct_kitchen_load",
-    "rebuild with its children: a filter before the count changes what is counted",
+    "rebuild with its readers: a filter before the count changes what is counted",
     (TextReplacement(_LOAD, "\nGROUP BY ", "\nWHERE status <> 'void'\nGROUP BY "),),
 )
 WINDOW = DemoChange(
     "fct_revenue",
-    "rebuild with its children: state of another window length cannot go on",
+    "rebuild with its readers: state cannot be reused with another window length",
     (
         TextReplacement(
             "pipelines/facts/sales/fct_revenue/sql-scripts/dml.fct_revenue.sql", "'1 minute'", "'2 minutes'"
@@ -74,7 +74,7 @@ WINDOW = DemoChange(
 )
 RENAME = DemoChange(
     "int_order_items",
-    "refused: readers still name pizza_id",
+    "refused: readers still use pizza_id",
     (
         TextReplacement(f"{_ITEMS}/ddl.int_order_items.sql", "  pizza_id INT,\n", "  menu_id INT,\n"),
         TextReplacement(
@@ -106,9 +106,9 @@ def change_project(folder: str | Path, word: str, *, with_readers: bool = False)
     Raises UsageError for another word or a folder without the sample, Refused where the text was edited by hand.
     """
     if word not in CHANGES:
-        raise UsageError(f"{word!r} is no change of the demo", remedy=f"one of: {', '.join(CHANGES)}")
+        raise UsageError(f"{word!r} is not one of the demo's changes", remedy=f"one of: {', '.join(CHANGES)}")
     if with_readers and word != "rename":
-        raise UsageError("only the renamed column has readers to edit", remedy="leave --with-readers out")
+        raise UsageError("--with-readers applies only to the change rename", remedy="leave out --with-readers")
     change = CHANGES[word]
     if with_readers:
         change = DemoChange(change.table, READERS.expected, change.edits + READERS.edits)
@@ -136,7 +136,7 @@ def _apply(texts: dict[str, str], edit: TextReplacement) -> bool:
         return False
     if text.count(edit.old) != 1:
         raise Refused(
-            f"{edit.path} was edited by hand: {edit.old.strip()!r} is not there any more",
+            f"{edit.path} was edited by hand: {edit.old.strip()!r} is no longer there",
             remedy="make this change by hand, or copy the demo again",
         )
     texts[edit.path] = text.replace(edit.old, edit.new)

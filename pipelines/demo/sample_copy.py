@@ -39,12 +39,12 @@ def copy_sample(folder: str | Path) -> SampleCopy:
     """Copy the sample with a fresh project id, or find the copy there; Refused for a folder that is not ours."""
     target = Path(folder).expanduser().resolve()
     if target == PROGRAM or PROGRAM in target.parents:
-        raise Refused(f"{target} lies inside the program's own folder", remedy="give a folder outside of it")
+        raise Refused(f"{target} is inside Headgate's own folder", remedy="give a folder outside it")
     known = project_id(target)
     if known is not None:
         return SampleCopy(target, known, False)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise Refused(f"{target} exists and is not a demo of ours", remedy="give another folder, or an empty one")
+        raise Refused(f"{target} exists and is not a Headgate demo", remedy="give another folder, or an empty one")
     try:
         return _copy(target, str(uuid4()))
     except OSError as error:
@@ -64,7 +64,7 @@ def purge_list(folder: str | Path) -> tuple[list[Path], list[Path]]:
     """List what a purge of a demo deletes, and what lies in its folder and is not ours; Refused without our marker."""
     target = Path(folder).expanduser().resolve()
     if project_id(target) is None:
-        raise Refused(f"{target} is not a demo of ours", remedy=f"a demo's folder holds the file {MARKER}")
+        raise Refused(f"{target} is not a Headgate demo", remedy=f"a demo folder contains the file {MARKER}")
     found = sorted(target.iterdir())
     foreign = [path for path in found if path.name not in _OURS]
     ours = [path for path in found if path.name in _OURS]

@@ -61,14 +61,14 @@ def stop_feeds(folder: DemoDataFolder, *, pause: Callable[[float], None] = time.
         if waited == 0.0:
             os.kill(pid, signal.SIGTERM)
         if waited >= STOP_S_MAX:
-            raise TryAgain(f"the generator, process {pid}, does not end", remedy=f"end it with kill -9 {pid}")
+            raise TryAgain(f"the generator (process {pid}) does not stop", remedy=f"kill it: kill -9 {pid}")
         pause(0.1)
         waited += 0.1
     return waited > 0.0
 
 
 def land_rest(folder: DemoDataFolder) -> dict[str, int]:
-    """Land the payments and duplicates that are still to come, so that the feeds end whole; twice does nothing more."""
+    """Write the payments and duplicates still pending, so that the feeds end complete; a second call does nothing."""
     landed = dict.fromkeys(FEEDS, 0)
     with exclusive_lock(folder):
         book = read_generator_state(folder) or GeneratorState()
@@ -79,7 +79,7 @@ def land_rest(folder: DemoDataFolder) -> dict[str, int]:
 
 
 def land_closing(folder: DemoDataFolder) -> ClosingRound:
-    """Land one more round of closing events; the feeds must have stopped, else raises Refused."""
+    """Write one more round of closing events; the feeds must have stopped, else raises Refused."""
     with exclusive_lock(folder):
         book = read_generator_state(folder) or GeneratorState()
         at = max(book.newest_ms, int(time.time() * 1000)) + ROUND_MS

@@ -158,7 +158,7 @@ class LocalPool:
         while True:
             left = ends_at - time.monotonic()
             if not self.alive():
-                raise PoolUnreachable(f"the local pool ended while it started: {self.last_words()}", remedy=self._see())
+                raise PoolUnreachable(f"the local pool exited during startup: {self.last_words()}", remedy=self._see())
             if left <= 0:
                 raise PoolUnreachable(f"the local pool did not answer within {seconds:.0f} s", remedy=self._see())
             if _listens(url):
@@ -234,7 +234,7 @@ class LocalPool:
         return [*command, "spark-internal"]
 
     def _make_room(self) -> None:
-        """Make the server's folder; what a killed server left in its temporary folder goes, its last log is kept."""
+        """Create the server's folder; temporary files of a killed server are deleted, its last log is kept."""
         shutil.rmtree(self._work / "tmp", ignore_errors=True)
         (self._work / "tmp").mkdir(parents=True, mode=0o700)
         (self._work / "pid").unlink(missing_ok=True)

@@ -14,7 +14,7 @@ _MODULE = "jdk.incubator.vector"
 ANSWERS_S = 8.0
 """Java says its version within 0.2 s on an idle machine, within 2 s on one that is busy."""
 
-_HANGS = "run it by hand, java -version: a wrapper that asks something or a disk that hangs keeps it"
+_HANGS = "run java -version by hand: a wrapper that waits for input or a hanging disk can block it"
 _INSTALL = (
     "install a JDK 17 or newer (Debian, Ubuntu: apt install openjdk-17-jre-headless; macOS: brew install openjdk@17)"
 )
@@ -56,7 +56,7 @@ def find_java(environ: Mapping[str, str] | None = None) -> JavaCheck:
     version = _version(said)
     if not version:
         first = said.strip().splitlines()[0] if said.strip() else "it printed nothing"
-        return JavaCheck(path, home, 0, f"{path} is not a working Java: {first[:200]}", _INSTALL)
+        return JavaCheck(path, home, 0, f"{path} is not a working Java installation: {first[:200]}", _INSTALL)
     if version < OLDEST_JAVA:
         return JavaCheck(path, home, version, f"Java {version} at {path} is too old for Spark 4", _INSTALL)
     if _MODULE not in modules:

@@ -99,7 +99,8 @@ class CircuitBreaker:
         if self._state != CircuitState.CLOSED:
             silent = time.monotonic() - self._opened_at
             raise PoolUnreachable(
-                f"the pool has not answered for {silent:.0f} s", remedy="it is probed every second; wait, or restart it"
+                f"the pool has not answered for {silent:.0f} s",
+                remedy="the agent checks it every second; wait, or restart it",
             )
         try:
             return call(seconds, fn, *args, **kwargs)

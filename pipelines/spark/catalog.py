@@ -44,13 +44,14 @@ class SparkTables:
             return
         if about.get("Type", "").upper() != "EXTERNAL":
             raise EngineRefused(
-                f"{name} is a {about.get('Type', 'table')} of the pool, not ours: dropping it would delete files",
+                f"{name} is a {about.get('Type', 'table')} of the pool that Headgate did not create; "
+                "dropping it would delete its files",
                 error_class="HEADGATE_NOT_EXTERNAL",
             )
         self._run(f"DROP TABLE IF EXISTS {_quoted(name)}")
 
     def point(self, view: str, target: str, columns: tuple[str, ...]) -> None:
-        """Make the view read these columns of target: ALTER VIEW where it exists, else CREATE VIEW.
+        """Point the view at these columns of target: ALTER VIEW if it exists, else CREATE VIEW.
 
         CREATE OR REPLACE drops first, and readers see that (planning.md §8: 207 errors in 965 swaps; with ALTER none).
         """
@@ -92,7 +93,7 @@ class SparkTables:
             return session.call(seconds, self._read, session, sql, limit)
         except MissedDeadline as error:
             summary = f"the query did not end within {seconds:.3g} s"
-            raise TryAgain(summary, remedy="ask for less, or look when the pool is less busy") from error
+            raise TryAgain(summary, remedy="request fewer rows, or try again when the pool is less busy") from error
 
     def _read(self, session: Session, sql: str, limit: int) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
         words = {word.lower() for word in _WORD.findall(sql)}

@@ -19,15 +19,15 @@ class SessionLost(PoolUnreachable):
 
 
 def translate_error(error: BaseException) -> HeadgateError:
-    """Turn what PySpark or gRPC raised into the one error that a caller can decide by."""
+    """Convert what PySpark or gRPC raised into the error class that callers decide by."""
     if isinstance(error, HeadgateError):
         return error
     text = str(error)
     if any(mark in text for mark in _GONE):
-        return SessionLost("the pool has lost our session", remedy="a new session is opened and statements go on")
+        return SessionLost("the pool has lost our session", remedy="a new session is opened and statements resume")
     code = _status(error)
     if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
-        return PoolUnreachable("the pool cannot be reached", remedy="it is started again when the agent owns it")
+        return PoolUnreachable("the pool cannot be reached", remedy="the agent restarts it if it is a local pool")
     if code == grpc.StatusCode.DEADLINE_EXCEEDED:
         return MissedDeadline("the pool did not answer in time", remedy="the call is retried; see the pool's log")
     if code == grpc.StatusCode.UNAUTHENTICATED:

@@ -60,7 +60,7 @@ class ListenerEvents:
             return self._progress.get(run_id)
 
     def put(self, run_id: str, progress: Mapping[str, Any]) -> None:
-        """Take a progress that was asked for, unless it is known, or an older one than what has come in."""
+        """Record a requested progress, unless it is known or older than what has been received."""
         with self._lock:
             known = self._progress.get(run_id)
             if known is None or str(progress.get("timestamp")) > str(known.get("timestamp")):
@@ -94,7 +94,7 @@ class ListenerEvents:
         self._listening.wait(_ADDED_S)
 
     def _run(self, listening: threading.Event) -> None:
-        """Take events until the stream ends. A second listener of a session hangs without an answer (Spark 4.2.0)."""
+        """Receive events until the stream ends. A second listener of a session hangs (Spark 4.2.0)."""
         try:
             with endless():
                 for result in self._spark.client.execute_command_as_iterator(_bus("add_listener_bus_listener")):
@@ -105,7 +105,7 @@ class ListenerEvents:
                         self._take(event)
         except Exception as error:
             # The edge of this thread: whoever asks next sees that it is dead and listens anew.
-            log.info("the listener ended: %s", str(error).splitlines()[0] if str(error) else type(error).__name__)
+            log.info("the listener stopped: %s", str(error).splitlines()[0] if str(error) else type(error).__name__)
         finally:
             listening.clear()
 

@@ -79,11 +79,11 @@ class Session:
         return self.breaker.call(seconds, lambda: _translated(fn, *args, **kwargs))
 
     def reader(self) -> "Session":
-        """Make a second session for batch reads, so that a heavy one cannot disturb the operating session."""
+        """Open a second session for batch reads, so that a heavy one cannot disturb the operating session."""
         return self.beside(str(uuid.uuid5(uuid.NAMESPACE_OID, f"{self.session_id}/reader")))
 
     def beside(self, session_id: str) -> "Session":
-        """Make another session on the same pool, with a connection and a circuit breaker of its own."""
+        """Open another session on the same pool, with its own connection and circuit breaker."""
         return Session(self.url, self._token, session_id)
 
     def idle_limit_s(self) -> float | None:
@@ -93,12 +93,12 @@ class Session:
         return None if text is None or text.startswith("-1") else _seconds(text)
 
     def close(self) -> None:
-        """Leave the server; its queries go on."""
+        """Disconnect from the server; its queries keep running."""
         self.breaker.close()
         self.spark.client.close()
 
     def release(self) -> None:
-        """Let the server forget a session that runs no query; never the operating one, whose queries would end."""
+        """Release a session without queries on the server; never the operating one, whose queries would stop."""
         with spark_errors():
             self.spark.client.release_session()
         self.close()
@@ -131,7 +131,7 @@ def endless() -> Iterator[None]:
 
 
 def probe(url: str, token: str) -> None:
-    """Ask a server for its version in a session of its own; raises PoolUnreachable or EngineRefused."""
+    """Return a server's version, asked in a separate session; raises PoolUnreachable or EngineRefused."""
     name = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{url}/probe"))
     spark = _connect(url, token, name)
     try:

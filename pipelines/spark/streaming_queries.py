@@ -69,7 +69,7 @@ class SparkQueries:
             while (query := self._find(name)) is not None:
                 self._end(query, calling)
                 if time.monotonic() > ends_at:
-                    raise PoolUnreachable(f"{name} was told to stop and is still there", remedy="stop it again")
+                    raise PoolUnreachable(f"{name} was asked to stop but is still running", remedy="stop it again")
 
     def active(self) -> tuple[ReportedQuery, ...]:
         """List the session's queries: one call for all, and one for each that has reported nothing yet."""
@@ -92,7 +92,7 @@ class SparkQueries:
         return found
 
     def look(self, query: ReportedQuery) -> ReportedQuery:
-        """Ask a query of `active` itself: its last progress, what it says it does, and whether a trigger is at work."""
+        """Return a query's last progress, its status message and whether a trigger is active."""
         with spark_errors():
             asked = StreamingQuery(self._session.spark, query.id, query.run_id, query.name)
             if (last := asked.lastProgress) is not None:
@@ -107,13 +107,13 @@ class SparkQueries:
         )
 
     def ended(self) -> tuple[ReportedQuery, ...]:
-        """Take the queries that `active` found to be gone without a stop of ours, each once."""
+        """Return the queries that `active` found terminated without a stop by Headgate, each once."""
         with self._lock:
             ended, self._ended = tuple(self._ended), []
         return ended
 
     def expect(self, name: str, id: str, run_id: str) -> None:
-        """Tell of a query that an earlier agent left running, so that its end is noticed and its reason asked for."""
+        """Register a query that an earlier agent left running, so that its end and the reason are noticed."""
         with self._lock:
             self._known.setdefault(run_id, (name, id))
 
@@ -155,7 +155,7 @@ class SparkQueries:
         )
 
     def _due(self, run_id: str) -> bool:
-        """Ask for a first progress at once and then seldom: the listener brings it as soon as there is one."""
+        """Return whether to request progress: at once the first time, then rarely, since the listener delivers it."""
         now = time.monotonic()
         if now - self._asked.get(run_id, -_BACK_FILL_S) < _BACK_FILL_S:
             return False
@@ -163,7 +163,7 @@ class SparkQueries:
         return True
 
     def _mourn(self, name: str, id: str, run_id: str) -> None:
-        """Ask a query that is gone what it died of; the server remembers it for an hour (Spark 4.2.0)."""
+        """Return why a terminated query failed; the server remembers it for an hour (Spark 4.2.0)."""
         try:
             with spark_errors():
                 error = StreamingQuery(self._session.spark, id, run_id, name).exception()

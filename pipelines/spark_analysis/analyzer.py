@@ -56,11 +56,11 @@ class SparkAnalysis:
         except (call_deadlines.MissedDeadline, SessionLost) as error:
             # Of another session than the operating one, which is not lost.
             summary = f"Spark did not analyse the statement: {error.summary}"
-            raise TryAgain(summary, remedy="ask again when the pool is less busy") from error
+            raise TryAgain(summary, remedy="try again when the pool is less busy") from error
 
     def _locked(self, act: Callable[[], T]) -> T:
         if not self._lock.acquire(timeout=call_deadlines.remaining() or 0):
-            raise TryAgain("Spark is busy with other questions", remedy="ask again in a moment")
+            raise TryAgain("Spark is busy with other analysis requests", remedy="try again in a moment")
         try:
             with spark_errors():
                 return act()

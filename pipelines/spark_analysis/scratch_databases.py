@@ -66,7 +66,7 @@ class ScratchDatabases:
         return AnalysisAnswer(engine, new, old, same)
 
     def leave(self) -> None:
-        """Let go of a session that the server has forgotten."""
+        """Forget a session that the server has lost."""
         self._session.close()
 
     def close(self) -> None:
@@ -102,7 +102,7 @@ class ScratchDatabases:
         return opinion, frame, normalized_plan(parts.get("Optimized", "")) if refused is None else ""
 
     def _check(self, frame: Any, database: str) -> AnalysisRefusal | None:
-        """Let Spark check that the frame can be streamed in append mode.
+        """Have Spark check that the frame can be streamed in append mode.
 
         The check is part of a start and of nothing else. This start asks for two things that exclude each other, which
         Spark finds after the check and before there is a query (run on 4.2.0); where it should not, it is stopped.
@@ -136,7 +136,7 @@ class ScratchDatabases:
     def _make(self, name: TableName, text: str) -> None:
         ddl, problems = read_ddl(text, f"ddl.{name}.sql")
         if ddl is None:
-            summary = problems[0].summary if problems else "it holds no table"
+            summary = problems[0].summary if problems else "it declares no table"
             raise EngineRefused(f"the declaration of {name} cannot be read: {summary}", remedy="correct it")
         self._spark.sql(compile_ddl(text, ddl, str(name), ""))
 

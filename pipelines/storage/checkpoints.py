@@ -33,7 +33,7 @@ class FileCheckpoints:
         self._offsets: dict[str, tuple[int, Mapping[int, int]]] = {}
 
     def prepare(self, folder: str, note: Mapping[str, Any]) -> None:
-        """Make an empty folder with our owner file and note in one rename; a folder of ours is left as it is.
+        """Create an empty folder with the owner file and note in one rename; a folder of this ledger is left as it is.
 
         Raises Refused when somebody else's folder, or one without an owner, is in that place.
         """
@@ -105,13 +105,16 @@ class FileCheckpoints:
             return self._lags.measure(checkpoint, consumed, sources)
 
     def contents(self, folder: str, format: str) -> FolderContents | None:
-        """Look at all files of a table, which takes its time; None where there is no such folder on this machine."""
+        """Return size and range of all files of a table; slow for many files.
+
+        None if the folder does not exist on this machine.
+        """
         with _reachable(folder):
             try:
                 return self._tables.contents(folder, format)
             except ValueError as error:
                 summary = f"the log of {folder} cannot be read: {error}"
-                raise TryAgain(summary, remedy="see what wrote it") from error
+                raise TryAgain(summary, remedy="check what wrote it") from error
 
     def gone(self, checkpoint: str, sources: tuple[tuple[int, TableName, str, str], ...]) -> int | None:
         """Count the files that a statement has read, and that are no longer there; None where nobody can say."""
@@ -132,7 +135,7 @@ class FileCheckpoints:
         if owner != self._owner["ledger"]:
             raise Refused(
                 f"{place} belongs to another ledger" if owner else f"{place} exists and has no owner file",
-                remedy="move it away, or take it over with headgate adopt",
+                remedy="move it away",
             )
 
     def _consumed(self, folder: str, batch: int) -> Mapping[int, int]:
@@ -204,4 +207,4 @@ def _reachable(folder: str) -> Iterator[None]:
         yield
     except OSError as error:
         summary = f"{folder} cannot be reached: {error.strerror or error}"
-        raise TryAgain(summary, remedy="mount it, or see who may read it") from error
+        raise TryAgain(summary, remedy="mount it, or check its permissions") from error

@@ -49,7 +49,7 @@ class FileSource:
         self._stamps: dict[str, tuple[int, float, list[tuple[str, bool]]]] = {}
 
     def subscribe(self, reader: FileListener) -> dict[str, SourceFile]:
-        """Take a reader in and return it all files there are now, by path."""
+        """Register a reader and return all current files, by path."""
         if reader not in self._readers:
             self._readers.append(reader)
         if not self.logged:
@@ -61,7 +61,7 @@ class FileSource:
         return files
 
     def unsubscribe(self, reader: FileListener) -> None:
-        """Let a reader go."""
+        """Unregister a reader."""
         if reader in self._readers:
             self._readers.remove(reader)
 
@@ -76,7 +76,7 @@ class FileSource:
         return not self._readers
 
     def refresh(self, now: float) -> None:
-        """Look at the folder and tell the readers what is new; raises SourceGone when it is not there."""
+        """List the folder and pass new files to the readers; raises SourceGone if it does not exist."""
         try:
             if not self.logged and os.path.isdir(f"{self.folder}/{TABLE_LOG_FOLDER}"):
                 self._forget()
@@ -107,7 +107,7 @@ class FileSource:
             reader.added(file)
 
     def _forget(self) -> None:
-        """Begin anew; readers notice by the generation and subscribe again."""
+        """Start over; readers notice by the generation and subscribe again."""
         self.generation += 1
         self.newest_at = None
         self._uncounted.clear()
@@ -189,5 +189,5 @@ def logged_file(entry: dict[str, object]) -> SourceFile:
 
 
 def is_data(name: str) -> bool:
-    """Leave out what Spark leaves out (4.2.0, `HadoopFSUtils.shouldFilterOutPathName`)."""
+    """Return whether Spark reads a file of this name (4.2.0, `HadoopFSUtils.shouldFilterOutPathName`)."""
     return not (name.startswith(".") or (name.startswith("_") and "=" not in name) or name.endswith("._COPYING_"))

@@ -75,7 +75,7 @@ def read_source_log(folder: str, after: int, upto: int) -> tuple[LogEntry, ...]:
 
 
 def local_path(uri: str) -> str:
-    """Turn the URI of an entry into a path: `file:///a%20b` is `/a b`; other schemes stay as they are."""
+    """Convert the URI of an entry to a path: `file:///a%20b` is `/a b`; other schemes stay as they are."""
     if not uri.startswith("file:"):
         return uri
     path = uri[5:]

@@ -96,7 +96,7 @@ class RowCounter:
         self._learned: dict[str, BytesPerLine] = {}
 
     def count(self, file: SourceFile, folder: str, format: str, *, history: bool = False) -> bool:
-        """Fill in a file's rows; returns False when the budget of this window is used up, sooner for `history`."""
+        """Count a file's rows; returns False if the budget of this window is used up, earlier for `history`."""
         if file.counted:
             return True
         if format == "parquet":

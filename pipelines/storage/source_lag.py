@@ -126,7 +126,7 @@ class SourceBacklog:
         return upto >= self._upto and (not self._identity or _identity(self._log) == self._identity)
 
     def advance(self, upto: int) -> None:
-        """Take in what was consumed up to a position of the source log."""
+        """Record what was consumed up to a position of the source log."""
         if self._generation != self.source.generation:
             self._begin(upto)
             return

@@ -62,7 +62,7 @@ class TableFolders:
         self._lock = threading.Lock()
 
     def contents(self, folder: str, format: str) -> FolderContents | None:
-        """Look at a table; None where there is no such folder on this machine."""
+        """Measure a table; None if its folder does not exist on this machine."""
         with self._lock:
             return self._contents(local_path(folder.rstrip("/")), format)
 

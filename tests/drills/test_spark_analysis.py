@@ -56,7 +56,7 @@ def test_disagreement_makes_the_statement_unknown_and_is_seen(tiny: Tiny) -> Non
     assert (marked["row"], marked["action"], marked["classified"]) == ("6a", "rebuild", False)
     assert marked["confirmed_by_spark"] is False
     assert marked["evidence"][0].startswith(
-        "Spark disagrees: it refuses the statement (UNRESOLVED_COLUMN.WITH_SUGGESTION): "
+        "Spark disagrees: it rejects the statement (UNRESOLVED_COLUMN.WITH_SUGGESTION): "
     )
     shown = tiny.done("plan", "marked")
     assert "Spark disagrees" in shown and "so it is treated as the worst: marked" in shown

@@ -66,7 +66,7 @@ def test_missing_ledger_is_unavailable_with_a_remedy(path: Path) -> None:
     "damage, says",
     [
         (lambda good: b"not a database at all, " * 100, "is not a database"),
-        (lambda good: b"", "is empty: it was cut off"),
+        (lambda good: b"", "is empty: it was truncated"),
         (lambda good: good[:50], "is not a ledger"),
         (lambda good: good[: len(good) // 2], "is damaged"),
         (lambda good: good[:4096] + b"x" * (len(good) - 4096), "is damaged"),

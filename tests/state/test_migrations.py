@@ -78,7 +78,8 @@ def test_ledger_newer_than_the_program_is_refused_naming_both(
     connection.close()
     for opening in (lambda: create_or_open(path, facts), lambda: LedgerReader(path)):
         with pytest.raises(
-            VersionMismatch, match=f"schema {SCHEMA_VERSION + 1}, this program knows up to {SCHEMA_VERSION}"
+            VersionMismatch,
+            match=f"schema version {SCHEMA_VERSION + 1}; this program supports versions up to {SCHEMA_VERSION}",
         ):
             opening()
 
@@ -88,7 +89,7 @@ def test_ledger_of_an_older_agent_is_refused_with_what_brings_it_up_to_date(path
     with sqlite3.connect(path) as connection:
         connection.execute("ALTER TABLE run RENAME COLUMN continues TO gone")
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION - 1}")
-    with pytest.raises(VersionMismatch, match="an older agent wrote it") as caught:
+    with pytest.raises(VersionMismatch, match="written by an older agent") as caught:
         LedgerReader(path)
     assert "headgate down --keep-pool" in caught.value.remedy
 

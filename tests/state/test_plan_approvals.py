@@ -27,7 +27,7 @@ def test_a_login_approves_once_and_is_listed_in_order(ledger: Ledger) -> None:
     [
         (PLAN, 100.0, "has expired"),
         (replace(PLAN, status="refused"), 10.0, "is refused"),
-        (replace(PLAN, hash="other"), 10.0, "is not known"),
+        (replace(PLAN, hash="other"), 10.0, "is unknown"),
         (replace(PLAN, status="applied", run_id="r0"), 10.0, "already applied by run r0"),
     ],
 )

@@ -33,7 +33,7 @@ def test_taking_a_plan_marks_it_and_writes_its_run(ledger: Ledger) -> None:
         (PLAN, 100.0, "has expired"),
         (replace(PLAN, status="expired"), 10.0, "has expired"),
         (replace(PLAN, status="refused"), 10.0, "is refused"),
-        (replace(PLAN, hash="other"), 10.0, "is not known"),
+        (replace(PLAN, hash="other"), 10.0, "is unknown"),
     ],
 )
 def test_plan_that_is_not_open_is_refused_and_leaves_no_run(

@@ -38,7 +38,7 @@ def test_a_policy_that_waits_changes_nothing_and_gives_way_to_the_next(ledger: L
     assert ledger.recorded_policy() == SHUT and ledger.facts().protected
     waiting = ledger.policy_that_waits()
     assert waiting is not None and (waiting.digest, waiting.actor) == (later.digest, "bob")
-    with pytest.raises(Refused, match=f"no policy {OPEN.digest} waits"):
+    with pytest.raises(Refused, match=f"no policy {OPEN.digest} is waiting"):
         ledger.approve_policy(OPEN.digest, approver="eve", at=3.0)
     assert ledger.recorded_policy() == SHUT
 

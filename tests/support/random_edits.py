@@ -343,7 +343,7 @@ def _column(random: Random, tree: Node) -> tuple[str, Node] | None:
 
 
 def _twice(random: Random, tree: Node) -> tuple[str, Node] | None:
-    """Write a condition twice, or one more beside it."""
+    """Write a condition twice, or one more at this level."""
     old = _one(random, tree, lambda node: node.sort == "condition" and bool(node.scope))
     if old is None:
         return None

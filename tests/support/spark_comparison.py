@@ -30,19 +30,19 @@ from pipelines.spark_analysis.scratch_databases import ScratchDatabases
 AGREE, REFUSED, STRICTER, UNSAFE, UNTYPED = "agree", "both refuse", "stricter", "unsafe", "refused for names or types"
 
 STRICTER_FOR = {
-    "is read as a stream and as a table": "Spark makes two streams of a table that is read both ways",
+    "is read both as a stream and as a table": "Spark makes two streams of a table that is read both ways",
     "needs a watermark in append mode": "of several aggregates Spark checks the first; the others grow for ever",
     "a session window that a grouping set leaves out": "it fails with the first row that reaches it",
-    "values is not one of Spark's own table functions": "VALUES at the head of a join in brackets is not followed",
+    "values is not a built-in table function": "VALUES at the head of a join in brackets is not followed",
     "Spark joins the table first": "it depends on the order that Spark finds, which changes with the statement",
-    "columns with a watermark, and Spark keeps state by one alone": "Spark may prune more than we follow",
+    "columns with a watermark, and Spark keeps state by only one": "Spark may prune more than we follow",
     "of two streams needs a condition on event time": "Spark takes any inequality; rows may wait for ever",
-    "a watermark cannot be set over another one": "Spark refuses it with the first batch, though not in every plan",
-    "where ON of a semi join names no stream on the left": "Spark loses matches: it keeps no state for them",
-    "a part of WITH that nothing reads": "Spark drops the part before it plans; a Problem asks to correct or remove it",
-    "UNION of a stream and a batch table": "Spark calls a side a stream for a part of WITH that nothing reads",
+    "a watermark cannot be set on top of another": "Spark refuses it with the first batch, though not in every plan",
+    "if ON of a semi join names no stream on the left": "Spark loses matches: it keeps no state for them",
+    "a WITH query that nothing reads": "Spark drops the part before it plans; a Problem asks to correct or remove it",
+    "UNION of a stream and a batch table": "Spark calls a side a stream for a WITH query that nothing reads",
     "more state": "Spark leaves out an aggregate that changes nothing; we count it as state",
-    "the statement reads no stream": "only a part of WITH that nothing reads streams: no row of it is written",
+    "the statement reads no stream": "only a WITH query that nothing reads streams: no row of it is written",
 }
 """Words of a Problem of ours to why it stands although Spark takes the statement."""
 

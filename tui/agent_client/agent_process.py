@@ -105,7 +105,8 @@ def ensure_running(
         return False
     if place.protected and not by_hand:
         raise Refused(
-            f"no agent serves {place.title}, and the agent of a protected environment is never started from here",
+            f"no agent is running for {place.title}, and the agent of a protected environment "
+            "is not started automatically",
             remedy=f"run it as a service: headgate up --foreground {place.options}",
         )
     make_home(place)
@@ -122,13 +123,13 @@ def agent_command(place: SelectedEnvironment) -> list[str]:
 
 
 def make_home(place: SelectedEnvironment) -> None:
-    """Make the environment's home with its modes; raises HeadgateError."""
+    """Create the environment's home with its modes; raises HeadgateError."""
     try:
         os.makedirs(place.where.home, mode=0o2750, exist_ok=True)
     except OSError as error:
         raise HeadgateError(
-            f"the home {place.where.home} cannot be made: {error.strerror}",
-            remedy="set HEADGATE_HOME to a folder of yours on a local disk",
+            f"the home {place.where.home} cannot be created: {error.strerror}",
+            remedy="set HEADGATE_HOME to a folder that you own on a local disk",
         ) from error
 
 
@@ -188,10 +189,10 @@ def end_agent(
             # It answers nobody and does not end: whatever it was doing is in its ledger, and is resumed from there.
             if not os_processes.end_process(found, patience_s=5.0):
                 raise HeadgateError(
-                    f"the agent (pid {found.pid}) does not end", remedy="end it as its owner or as root"
+                    f"the agent (pid {found.pid}) does not stop", remedy="stop it as its owner or as root"
                 )
             break
-        progress(WaitProgress("agent and its statements end", elapsed, 5.0))
+        progress(WaitProgress("agent and statements stop", elapsed, 5.0))
         os_processes.wait_gone(found, 0.25)
     return True
 
@@ -224,8 +225,8 @@ def _wait_for_socket(
             )
             kind = _KIND_BY_CODE.get(code, HeadgateError)
             raise kind(
-                f"the agent ended at once (code {code}): {said.strip() or 'it said nothing'}",
-                remedy="headgate doctor checks what it needs; headgate logs agent shows all it said",
+                f"the agent exited immediately (code {code}): {said.strip() or 'no output'}",
+                remedy="headgate doctor checks what it needs; headgate logs agent shows its full output",
             )
         if elapsed > AGENT_S:
             raise AgentUnreachable(

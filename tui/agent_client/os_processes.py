@@ -76,7 +76,7 @@ def identify(pid: int | None) -> OsProcess | None:
 
 
 def started(pid: int) -> str:
-    """Ask the kernel when a process started; empty when it is gone or a zombie."""
+    """Return when a process started, according to the kernel; empty if it ended or is a zombie."""
     stat = Path(f"/proc/{pid}/stat")
     if Path("/proc/self/stat").exists():
         try:
@@ -106,7 +106,7 @@ def written_pid(path: Path) -> int | None:
 
 
 def end_process(process: OsProcess, *, patience_s: float) -> bool:
-    """Ask a process to end, then make it; returns whether it is gone."""
+    """Terminate a process, then kill it; returns whether it ended."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         if not process.alive:
             return True
@@ -133,7 +133,7 @@ def wait_gone(process: OsProcess, seconds: float) -> bool:
 
 
 def _reap(pid: int) -> None:
-    """Take the exit status of a child of ours, or it would stay as a zombie."""
+    """Reap a child process, which would otherwise stay as a zombie."""
     try:
         os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:

@@ -68,16 +68,17 @@ class AgentClient:
             except TimeoutError as error:
                 raise TryAgain(
                     f"the agent of {self._title} did not answer `{op}` within {DEADLINES_S.get(op, 30.0):.0f} s",
-                    remedy="it may still be done: look at `headgate ls` and `headgate audit`, then try again",
+                    remedy="the command may still complete: check `headgate ls` and `headgate "
+                    "audit` before trying again",
                 ) from error
             except (EOFError, OSError) as error:
                 raise AgentUnreachable(
-                    f"the agent of {self._title} ended while it was asked for `{op}`",
-                    remedy="start it again: headgate up; it goes on from its ledger",
+                    f"the agent of {self._title} stopped during `{op}`",
+                    remedy="start it again: headgate up; it continues from its ledger",
                 ) from error
             except framing.BadFrame as error:
                 raise VersionMismatch(
-                    f"the agent of {self._title} does not speak this program's protocol: {error}",
+                    f"the agent of {self._title} uses a different protocol: {error}",
                     remedy="restart the agent with this program: headgate down --keep-pool, headgate up",
                 ) from error
         if answer.get("ok"):
@@ -92,7 +93,8 @@ class AgentClient:
                 return self._exchange(connection)
             except (EOFError, OSError, framing.BadFrame) as error:
                 raise AgentUnreachable(
-                    f"something else than an agent answers at {self._path}", remedy="headgate doctor says what"
+                    f"the process listening at {self._path} is not a Headgate agent",
+                    remedy="headgate doctor shows details",
                 ) from error
 
     def _connect(self) -> socket.socket:
@@ -103,12 +105,12 @@ class AgentClient:
         except PermissionError as error:
             connection.close()
             raise AgentUnreachable(
-                f"this user may not command the agent of {self._title}",
-                remedy="ask its owner to be added to the group of its socket; the ledger can still be read",
+                f"you may not send commands to the agent of {self._title}",
+                remedy="ask its owner to add you to the group of its socket; you can still read the ledger",
             ) from error
         except OSError as error:
             connection.close()
-            raise AgentUnreachable(f"no agent answers for {self._title}", remedy="start it: headgate up") from error
+            raise AgentUnreachable(f"no agent is running for {self._title}", remedy="start it: headgate up") from error
         return connection
 
     def _greet(self, connection: socket.socket, op: str) -> None:
@@ -123,7 +125,7 @@ class AgentClient:
         if theirs.protocol < framing.PROTOCOL and op not in WITH_AN_OLDER_AGENT:
             raise VersionMismatch(
                 f"the agent is Headgate {theirs.program}, older than this program ({PROGRAM_VERSION}): "
-                "look and stop only",
+                "only viewing and stopping are possible",
                 remedy="restart the agent (statements keep running): headgate down --keep-pool, then headgate up",
             )
 
@@ -136,7 +138,7 @@ class AgentClient:
         if not isinstance(hello, dict):
             if answer.get("ok") is False:
                 raise _refusal(answer)
-            raise framing.BadFrame("a greeting was not answered with one")
+            raise framing.BadFrame("the agent did not answer the greeting")
         return AgentVersions(
             program=str(hello.get("program", "?")),
             protocol=int(hello.get("protocol", 0)),
@@ -146,7 +148,9 @@ class AgentClient:
 
 def _refusal(answer: dict[str, Any]) -> HeadgateError:
     error = answer.get("error")
-    return error_from_json(error if isinstance(error, dict) else {"summary": "the agent refused without a reason"})
+    return error_from_json(
+        error if isinstance(error, dict) else {"summary": "the agent refused without giving a reason"}
+    )
 
 
 def _send(connection: socket.socket, message: dict[str, Any], ends_at: float) -> None:

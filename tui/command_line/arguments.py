@@ -20,7 +20,7 @@ class CommandParser(argparse.ArgumentParser):
     """Raises UsageError where argparse would print and exit, so that `--json` prints errors as JSON."""
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(message, remedy=f"{self.prog} --help has an example")
+        raise UsageError(message, remedy=f"{self.prog} --help shows an example")
 
     def options(self) -> Iterator[tuple[str, bool]]:
         """Return each option that help tells of or not, and whether a value follows it."""
@@ -32,9 +32,7 @@ def _tables(parser: CommandParser, *, many: str = "+", what: str = "tables") -> 
 
 
 def _confirm(parser: CommandParser) -> None:
-    parser.add_argument(
-        "--confirm", metavar="TEXT", help="the text that the confirmation asks for, where nobody can type it"
-    )
+    parser.add_argument("--confirm", metavar="TEXT", help="the confirmation text, for use without a terminal")
 
 
 def _word(
@@ -68,7 +66,7 @@ def _seconds(text: str) -> float:
 
 
 def _rate(text: str) -> float:
-    return _number(text, 0, MOST_RATE, "a number of orders a second")
+    return _number(text, 0, MOST_RATE, "a number of orders per second")
 
 
 def _count(text: str) -> int:
@@ -97,8 +95,10 @@ def up(parser: CommandParser) -> None:
 
 
 def down(parser: CommandParser) -> None:
-    parser.add_argument("--keep-pool", action="store_true", help="end the agent alone; statements keep running")
-    parser.add_argument("--purge", action="store_true", help="afterwards list, then delete what Headgate made here")
+    parser.add_argument("--keep-pool", action="store_true", help="stop only the agent; statements keep running")
+    parser.add_argument(
+        "--purge", action="store_true", help="then list and delete everything that Headgate created here"
+    )
     _confirm(parser)
 
 
@@ -106,13 +106,13 @@ def ls(parser: CommandParser) -> None:
     _tables(parser, many="*", what="only these")
     parser.add_argument("--product", action="append", default=[], help="only this product; may be repeated")
     parser.add_argument("--state", metavar="S,S", help="only these states")
-    parser.add_argument("--versions", action="store_true", help="every version, not only the one that serves")
+    parser.add_argument("--versions", action="store_true", help="every version, not only the serving one")
     parser.add_argument("--fail-on", metavar="C,C", help="exit 1 when one matches: failed, growing, lag>1k")
 
 
 def show(parser: CommandParser) -> None:
     parser.add_argument("table", metavar="TABLE")
-    parser.add_argument("--sql", action="store_true", help="the deployed SQL alone")
+    parser.add_argument("--sql", action="store_true", help="only the deployed SQL")
     parser.add_argument("--fail-on", metavar="C,C", help="exit 1 when one matches: failed, growing, lag>1k")
 
 
@@ -120,24 +120,24 @@ def peek(parser: CommandParser) -> None:
     parser.add_argument("table", metavar="TABLE")
     parser.add_argument("-n", "--limit", type=_count, default=20, help="rows (20)")
     parser.add_argument(
-        "--version", type=_count, dest="table_version", metavar="N", help="another version than the serving"
+        "--version", type=_count, dest="table_version", metavar="N", help="this version instead of the serving one"
     )
 
 
 def inventory(parser: CommandParser) -> None:
     parser.add_argument("--product", action="append", default=[], help="only this product; may be repeated")
-    parser.add_argument("--unused", action="store_true", help="only what nothing reads, facts and views aside")
-    parser.add_argument("--single-reader", action="store_true", help="only what exactly one table reads")
-    parser.add_argument("--cross-product", action="store_true", help="only what another product reads")
+    parser.add_argument("--unused", action="store_true", help="only tables without readers, except facts and views")
+    parser.add_argument("--single-reader", action="store_true", help="only tables with exactly one reader")
+    parser.add_argument("--cross-product", action="store_true", help="only tables read by another product")
 
 
 def report(parser: CommandParser) -> None:
     parser.add_argument("table", metavar="TABLE")
-    parser.add_argument("--up", action="store_true", help="what it stands on")
-    parser.add_argument("--down", action="store_true", help="what it feeds; both where neither is said")
-    parser.add_argument("--depth", type=_count, metavar="N", help="no more than this many levels")
+    parser.add_argument("--up", action="store_true", help="only upstream")
+    parser.add_argument("--down", action="store_true", help="only downstream; default: both")
+    parser.add_argument("--depth", type=_count, metavar="N", help="at most this many levels")
     parser.add_argument("--yaml", action="store_true", help="data on stdout as YAML")
-    parser.add_argument("--svg", metavar="FILE", help="draw it")
+    parser.add_argument("--svg", metavar="FILE", help="write an SVG diagram to FILE")
 
 
 def health(parser: CommandParser) -> None:
@@ -148,32 +148,34 @@ def health(parser: CommandParser) -> None:
 def impact(parser: CommandParser) -> None:
     parser.add_argument("column", metavar="TABLE[.COLUMN]", help="a table, or one of its columns")
     parser.add_argument(
-        "--children", metavar="WHICH", help="which readers a plan would take along (product; none for a delete)"
+        "--children", metavar="WHICH", help="which readers the plan includes (product; none for a delete)"
     )
-    parser.add_argument("--observed", metavar="FILE", help="what is deployed, from a YAML or JSON file: works offline")
+    parser.add_argument(
+        "--observed", metavar="FILE", help="read what is deployed from a YAML or JSON file, for use offline"
+    )
 
 
 def lineage(parser: CommandParser) -> None:
     parser.add_argument("column", metavar="TABLE[.COLUMN]", help="a column, or all columns of a table")
     way = parser.add_mutually_exclusive_group()
-    way.add_argument("--up", action="store_true", help="what it stands on, down to what lands (the default)")
-    way.add_argument("--down", action="store_true", help="what stands on it")
+    way.add_argument("--up", action="store_true", help="trace upstream to the external inputs (default)")
+    way.add_argument("--down", action="store_true", help="trace downstream")
     what = "print it as text that a viewer draws: for Markdown on a code host, for Graphviz"
     _word(parser, "--format", ("mermaid", "dot"), metavar="FORM", what=what)
-    parser.add_argument("--svg", metavar="FILE", help="draw it")
-    parser.add_argument("--html", metavar="FILE", help="draw it on a page of its own, with what the mouse points at")
+    parser.add_argument("--svg", metavar="FILE", help="write an SVG diagram to FILE")
+    parser.add_argument("--html", metavar="FILE", help="write an HTML page with the diagram and tooltips to FILE")
 
 
 def _scope(parser: CommandParser, *, children: str, pipeline: bool = True) -> None:
     """Add what says which tables are meant; several together mean all of theirs."""
     parser.add_argument("tables", nargs="*", metavar="TABLE", help="tables by name")
     many = (
-        ("--list", "FILE", "tables named in a file, one a line, # begins a comment; - is stdin"),
+        ("--list", "FILE", "tables named in a file, one per line; # starts a comment; - is stdin"),
         ("--product", "P", "every table of a product"),
         ("--layer", "L", "every table of a layer: source, intermediate, dimension, fact or view"),
         ("--dir", "DIR", "every table in or below a folder of the project"),
-        ("--pipeline", "SINK", "a sink with every parent that nobody else needs"),
-        ("--exclude", "T,…", "tables to leave alone"),
+        ("--pipeline", "SINK", "a sink with every upstream table that nothing else needs"),
+        ("--exclude", "T,…", "tables to leave out"),
     )
     for option, metavar, what in many:
         told = f"{what}; may be repeated" if pipeline or option != "--pipeline" else argparse.SUPPRESS
@@ -182,7 +184,7 @@ def _scope(parser: CommandParser, *, children: str, pipeline: bool = True) -> No
     parser.add_argument(
         "--children",
         metavar="WHICH",
-        help=f"which readers go along: none, product, all, or products P1,P2 besides its own ({children})",
+        help=f"which readers to include: none, product, all, or P1,P2 for these products as well ({children})",
     )
 
 
@@ -208,8 +210,8 @@ def _only_deploys(parser: CommandParser, *, told: bool = True) -> None:
     options: tuple[tuple[str, str, dict[str, Any]], ...] = (
         ("--changed-since", "every table that differs from a git commit, uncommitted edits included",
          {"metavar": "REF"}),
-        ("--rebuild", "rebuild what is asked for, changed or not", {"action": "store_true"}),
-        ("--keep-table", "statements only: no table is made, altered or swapped", {"action": "store_true"}),
+        ("--rebuild", "rebuild the requested tables, changed or not", {"action": "store_true"}),
+        ("--keep-table", "change only statements: no table is created, altered or swapped", {"action": "store_true"}),
         ("--from", "begin to read at earliest; not executable yet: now, a time (UTC) or a position",
          {"dest": "start", "metavar": "WHERE"}),
         ("--strategy", "how one table comes to its new revision instead of the default: earliest or in-place; planned "
@@ -222,11 +224,17 @@ def _only_deploys(parser: CommandParser, *, told: bool = True) -> None:
 
 
 def _planned(parser: CommandParser) -> None:
-    parser.add_argument("--observed", metavar="FILE", help="what is deployed, from a YAML or JSON file: works offline")
-    parser.add_argument("--offline", action="store_true", help="compute only; do not hand it to the agent")
+    parser.add_argument(
+        "--observed", metavar="FILE", help="read what is deployed from a YAML or JSON file, for use offline"
+    )
+    parser.add_argument("--offline", action="store_true", help="only compute the plan; do not submit it to the agent")
     parser.add_argument("--save", metavar="FILE", help="write the plan with its texts, for review, approve and apply")
     _markdown(parser)
-    parser.add_argument("--exit-code", action="store_true", help="0 no change, 10 changes, 11 with loss or approval")
+    parser.add_argument(
+        "--exit-code",
+        action="store_true",
+        help="exit 0 without changes, 10 with changes, 11 with data loss or approval",
+    )
 
 
 def export(parser: CommandParser) -> None:
@@ -235,32 +243,32 @@ def export(parser: CommandParser) -> None:
         "what",
         ("observed",),
         metavar="WHAT",
-        what="what `plan --observed` reads: deployed texts, states, figures",
+        what="what `plan --observed` reads: deployed texts, states, table statistics",
     )
-    parser.add_argument("-o", "--output", metavar="FILE", help="a .yml, .yaml or .json file; else YAML on stdout")
+    parser.add_argument("-o", "--output", metavar="FILE", help="a .yml, .yaml or .json file; default: YAML on stdout")
 
 
 def sql(parser: CommandParser) -> None:
     parser.add_argument("file", metavar="FILE|-", help="a file of SQL, REV:path for one in git, or - for stdin")
-    what = "what a table without STREAM is read as (what the project says)"
+    what = "how a table without STREAM is read (default: as the project declares)"
     _word(parser, "--reads", ("stream", "batch"), metavar="HOW", what=what)
     _spark(parser)
 
 
 def diff(parser: CommandParser) -> None:
     side = "a file of SQL, REV:path for one in git, or - for stdin"
-    parser.add_argument("old", metavar="OLD", help=f"{side}; its DDL and yml are taken from beside it")
+    parser.add_argument("old", metavar="OLD", help=f"{side}; its DDL and yml are read from the same folder")
     parser.add_argument("new", metavar="NEW", help="the same")
     _spark(parser)
 
 
 def _spark(parser: CommandParser) -> None:
-    parser.add_argument("--spark", action="store_true", help="ask Spark as well, through the project's agent")
+    parser.add_argument("--spark", action="store_true", help="also ask Spark, through the project's agent")
 
 
 def review(parser: CommandParser) -> None:
     parser.add_argument(
-        "plan", nargs="?", metavar="ID|FILE", help="start of a plan's hash, or a plan file; without it, all are listed"
+        "plan", nargs="?", metavar="ID|FILE", help="start of a plan's hash, or a plan file; default: list all plans"
     )
     _markdown(parser)
 
@@ -316,7 +324,7 @@ def _follow(parser: CommandParser) -> None:
 def act(parser: CommandParser) -> None:
     _tables(parser)
     _confirm(parser)
-    parser.add_argument("--yes", action="store_true", help="confirm, where `yes` is all that is asked for")
+    parser.add_argument("--yes", action="store_true", help="answer `yes` to the confirmation, where that is enough")
 
 
 def delete(parser: CommandParser) -> None:
@@ -327,21 +335,21 @@ def delete(parser: CommandParser) -> None:
 
 def wait(parser: CommandParser) -> None:
     _tables(parser, many="*", what="tables to wait for (all)")
-    parser.add_argument("--lag", metavar="N", help="until no more than this many rows wait, measured from now on")
-    parser.add_argument("--state", help="until this state (running)")
+    parser.add_argument("--lag", metavar="N", help="until the lag is at most this many rows, as measured from now on")
+    parser.add_argument("--state", help="until in this state (running)")
     parser.add_argument("--timeout", type=_seconds, default=300.0, metavar="S", help="seconds (300)")
 
 
 def events(parser: CommandParser) -> None:
     _tables(parser, many="?", what="only this table")
     parser.add_argument("-n", "--limit", type=_count, default=50, help="how many (50)")
-    parser.add_argument("-f", "--follow", action="store_true", help="go on as they happen")
+    parser.add_argument("-f", "--follow", action="store_true", help="keep printing new ones")
 
 
 def logs(parser: CommandParser) -> None:
     _word(parser, "of", ("agent", "pool", "console"), metavar="OF", what="whose log (agent)", default="agent")
     parser.add_argument("-n", "--limit", type=_count, default=50, help="how many lines (50)")
-    parser.add_argument("-f", "--follow", action="store_true", help="go on as they are written")
+    parser.add_argument("-f", "--follow", action="store_true", help="keep printing new lines")
 
 
 def audit(parser: CommandParser) -> None:
@@ -350,17 +358,17 @@ def audit(parser: CommandParser) -> None:
 
 def policy_act(parser: CommandParser) -> None:
     _confirm(parser)
-    parser.add_argument("--yes", action="store_true", help="confirm, where `yes` is all that is asked for")
+    parser.add_argument("--yes", action="store_true", help="answer `yes` to the confirmation, where that is enough")
 
 
 def doctor(parser: CommandParser) -> None:
-    parser.add_argument("--paths", action="store_true", help="print where everything lies")
+    parser.add_argument("--paths", action="store_true", help="print the paths of all files and folders")
 
 
 def demo(parser: CommandParser) -> None:
     _demo_folder(parser)
     parser.add_argument("--no-console", action="store_true", help="return once every statement has processed rows")
-    parser.add_argument("--rate", type=_rate, help="orders a second")
+    parser.add_argument("--rate", type=_rate, help="orders per second")
 
 
 def demo_settle(parser: CommandParser) -> None:
@@ -385,5 +393,5 @@ def help(parser: CommandParser) -> None:
 
 def completion(parser: CommandParser) -> None:
     words = ("bash", "zsh", "tables", "columns", "products")
-    _word(parser, "shell", words, metavar="WORD", what="a script for the shell, or the names that it offers")
-    parser.add_argument("table", nargs="?", default="", metavar="TABLE", help="whose columns")
+    _word(parser, "shell", words, metavar="WORD", what="a completion script, or the names that it completes")
+    parser.add_argument("table", nargs="?", default="", metavar="TABLE", help="the table whose columns to list")

@@ -20,7 +20,7 @@ class CommandContext:
         try:
             self.cwd = os.getcwd()
         except FileNotFoundError as error:
-            raise UsageError("the folder that you are in is gone", remedy="cd to one that exists") from error
+            raise UsageError("the current folder no longer exists", remedy="cd to an existing folder") from error
         self.environ = absolute_environ(environ, self.cwd)
 
     @cached_property
@@ -51,7 +51,7 @@ class CommandContext:
             given = "yes"
         if given is None and self.voice.interactive and not self.voice.as_json:
             self.voice.say(question)
-            given = ask(f"type {text!r} and Enter to go on, Enter alone to leave it: ")
+            given = ask(f"type {text!r} and press Enter to continue, or Enter alone to abort: ")
             if not given:
                 raise ConfirmationNeeded("nothing was typed, nothing was done")
         if given is None or given.strip() != text:
@@ -61,7 +61,7 @@ class CommandContext:
 
 
 def ask(prompt: str) -> str:
-    """Ask on the terminal, on stderr; an end of input is an empty answer."""
+    """Prompt on stderr and return the answer; an end of input is an empty answer."""
     import sys
 
     print(prompt, end="", file=sys.stderr, flush=True)

@@ -19,17 +19,17 @@ from tui.command_line.parser import command_name, parse_line
 INTERRUPTED = 130
 
 GOES_ON_BY_COMMAND = {
-    "up": "agent and pool go on starting: headgate up waits for them again, headgate down ends them",
-    "down": "what was told to end goes on ending: headgate down again proves that nothing runs",
-    "demo": "what was started goes on: headgate demo comes back to it, headgate down in its folder ends it",
-    "wait": "nothing was changed by waiting: headgate ls shows how it is",
-    "apply": "if the run has begun, it goes on: headgate runs shows it, headgate runs ID --follow comes back to it",
-    "approve": "it may still be approved: headgate review ID shows it",
-    "delete": "if the run has begun, it goes on: headgate runs shows it, headgate runs ID --follow comes back to it",
-    "runs": "the run goes on: headgate runs ID --follow comes back to it",
-    "stop": "it may still be done: headgate ls shows it, headgate audit who asked",
-    "start": "it may still be done: headgate ls shows it, headgate audit who asked",
-    "restart": "it may still be done: headgate ls shows it, headgate audit who asked",
+    "up": "agent and pool keep starting: headgate up waits for them again, headgate down stops them",
+    "down": "the shutdown continues: run headgate down again to check that nothing is running",
+    "demo": "what was started keeps running: headgate demo returns to it, headgate down in its folder stops it",
+    "wait": "nothing was changed: headgate ls shows the current state",
+    "apply": "if the run has started, it continues: headgate runs shows it, headgate runs ID --follow follows it",
+    "approve": "the approval may still have been recorded: headgate review ID shows it",
+    "delete": "if the run has started, it continues: headgate runs shows it, headgate runs ID --follow follows it",
+    "runs": "the run continues: headgate runs ID --follow follows it",
+    "stop": "the command may still complete: headgate ls shows the result, headgate audit who asked",
+    "start": "the command may still complete: headgate ls shows the result, headgate audit who asked",
+    "restart": "the command may still complete: headgate ls shows the result, headgate audit who asked",
 }
 """What a command that was interrupted leaves behind, and how to look at it again."""
 
@@ -97,7 +97,7 @@ def _unexpected(argv: list[str], voice: CommandOutput) -> int:
         with os.fdopen(descriptor, "a", encoding="utf-8") as file:
             file.write(text)
     except OSError:
-        path = "nowhere: it cannot be written"
+        path = "nowhere: the log cannot be written"
     kind = sys.exc_info()[0]
-    summary = f"headgate failed in a way that it should not ({kind.__name__ if kind else 'unknown'})"
-    return voice.fail(HeadgateError(summary, remedy=f"what happened was written to {path}; please report it"))
+    summary = f"headgate failed unexpectedly ({kind.__name__ if kind else 'unknown'})"
+    return voice.fail(HeadgateError(summary, remedy=f"details were written to {path}; please report this"))

@@ -50,7 +50,7 @@ def _parse(word: str) -> FailOnCondition:
     if lowered in set(Trend):
         return FailOnCondition(word, lambda line: line.trend == lowered)
     words = ", ".join(dict.fromkeys((*State, *Trend)))
-    raise UsageError(f"{word!r} cannot be failed on", remedy=f"use lag>N, or one of {words}")
+    raise UsageError(f"{word!r} is not a condition for --fail-on", remedy=f"use lag>N, or one of {words}")
 
 
 def _lag_exceeds(line: StatementLine, bound: int, *, strict: bool) -> bool:

@@ -71,7 +71,7 @@ class CommandOutput:
         self._waiting = text
 
     def clear(self) -> None:
-        """Take the line of progress away."""
+        """Clear the progress line."""
         if self._waiting and sys.stderr.isatty():
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
         self._waiting = ""
@@ -108,7 +108,7 @@ def problem_line(problem: dict[str, object]) -> str:
 
 
 def format_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, right: Iterable[str] = ()) -> list[str]:
-    """Lay rows out in columns; those named in `right` are right-aligned, the last is never padded."""
+    """Return rows aligned in columns; those named in `right` are right-aligned, the last is never padded."""
     widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
     aligned = set(right)
     lines = []
@@ -123,7 +123,7 @@ def format_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, right: I
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """Turn a stdout that takes nothing into StdoutNotWritten; one whose reader has gone stays a BrokenPipeError."""
+    """Raise StdoutNotWritten for a stdout that cannot be written; one whose reader has gone stays a BrokenPipeError."""
     try:
         yield
     except BrokenPipeError:
@@ -131,7 +131,7 @@ def _told() -> Iterator[None]:
     except OSError as error:
         silence_stdout()
         raise StdoutNotWritten(
-            f"stdout cannot be written: {error.strerror}", remedy="write it where there is room"
+            f"stdout cannot be written: {error.strerror}", remedy="free some space, or write to another disk"
         ) from error
 
 

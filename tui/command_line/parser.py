@@ -103,7 +103,7 @@ def _refuse(word: str, forms: dict[str, CommandParser], subcommand: str, second:
         remedy = f"did you mean {near[0]}?" if near else f"{form.prog} --help lists its options"
         raise UsageError(f"{form.prog} takes no {option}", remedy=remedy)
     near = difflib.get_close_matches(second, [name for name in forms if name], n=1) if subcommand == ALONE else []
-    remedy = f"did you mean `{forms[near[0]].prog}`?" if near else f"{form.prog} --help has an example"
+    remedy = f"did you mean `{forms[near[0]].prog}`?" if near else f"{form.prog} --help shows an example"
     raise UsageError(f"{word!r} is one word too many", remedy=remedy)
 
 
@@ -194,8 +194,13 @@ def _shared() -> CommandParser:
     place = shared.add_argument_group("where")
     none = argparse.SUPPRESS
     place.add_argument(
-        "--project", metavar="DIR", default=none, help="project folder; else HEADGATE_PROJECT, else upwards"
+        "--project",
+        metavar="DIR",
+        default=none,
+        help="project folder; default: HEADGATE_PROJECT, else the nearest one at or above the current folder",
     )
-    place.add_argument("--env", metavar="E", default=none, help="environment; else HEADGATE_ENV, else default_env")
-    shared.add_argument("--json", action="store_true", default=none, help="data on stdout as JSON, errors too")
+    place.add_argument("--env", metavar="E", default=none, help="environment; default: HEADGATE_ENV, else default_env")
+    shared.add_argument(
+        "--json", action="store_true", default=none, help="print data on stdout as JSON, including errors"
+    )
     return shared

@@ -74,8 +74,8 @@ def submitted_plan_row(proposal: NamedPlan) -> PlanRow:
     """Return the row of a plan that the agent has; raises Refused."""
     if proposal.row is None:
         raise Refused(
-            f"plan {proposal.plan.hash[:12]} is not with the agent yet",
-            remedy="its author hands it over, and executes it once it is approved: headgate apply FILE",
+            f"plan {proposal.plan.hash[:12]} has not been submitted to the agent yet",
+            remedy="its author submits it, and executes it once it is approved: headgate apply FILE",
         )
     return proposal.row
 

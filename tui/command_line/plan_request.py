@@ -73,7 +73,7 @@ def _refuse_nothing(args: argparse.Namespace, verb: str) -> None:
         raise UsageError("--product is empty", remedy="name a product; headgate ls shows them")
     if not (args.tables or getattr(args, "changed_since", None) is not None or any(_scopes(args))):
         command = "headgate plan" if verb == "deploy" else "headgate plan delete"
-        raise UsageError("nothing is asked for", remedy=f"{command} TABLE…, --product P, or --all")
+        raise UsageError("the request is empty", remedy=f"{command} TABLE…, --product P, or --all")
 
 
 def _scopes(args: argparse.Namespace) -> Iterator[object]:

@@ -77,9 +77,9 @@ def data_age_line(context: CommandContext, snapshot: EnvironmentStatus | None, l
         return f"{context.place.title}: {counted(len(lines), 'table')} declared, nothing deployed yet"
     age = snapshot.age_s
     if age is None:
-        fresh = "no agent ever wrote here"
+        fresh = "no agent has ever run here"
     elif snapshot.stale:
-        fresh = f"STALE: last seen {long_duration(age)} ago, no agent writes (headgate up)"
+        fresh = f"STALE: last update {long_duration(age)} ago, no agent is writing (headgate up)"
     else:
         fresh = f"live, {age:.0f} s old"
     running = sum(line.state == State.RUNNING for line in lines if not line.external)

@@ -27,7 +27,7 @@ def delete(context: CommandContext) -> int:
     refuse_unknown(operations.project(), planner_input.observe(operations.reader), asked.request, asked.places)
     submitted = operations.submit(asked.request)
     if submitted.plan.empty:
-        raise Refused("nothing of this is deployed", remedy="headgate ls shows what is")
+        raise Refused("none of these tables is deployed", remedy="headgate ls shows what is")
     context.voice.say("\n".join(plan_lines(submitted.plan)))
     return _execute(context, submitted.plan, shown=True)
 

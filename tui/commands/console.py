@@ -41,7 +41,9 @@ def open_console(context: CommandContext, *, offer_down: Callable[[], object] | 
     while True:
         place = operations.place
         if not os.path.exists(place.where.ledger):
-            raise LedgerUnavailable(f"{place.title} was never started", remedy=f"headgate up --env {place.environment}")
+            raise LedgerUnavailable(
+                f"{place.title} has never been started", remedy=f"headgate up --env {place.environment}"
+            )
         left = run_console(
             ConsoleBackend(operations),
             project=place.project,

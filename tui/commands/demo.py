@@ -51,11 +51,11 @@ def _run(context: CommandContext, folder: str) -> int:
     agent_process.make_home(place)
     log = f"{place.where.home}/generator.log"
     if demo_project.start_generator(place, bound.environ, rate=args.rate, log=log):
-        voice.say("the feeds run: orders land every second, for two hours or until `headgate down`")
+        voice.say("the generator is running: new orders arrive every second, for two hours or until `headgate down`")
     if agent_process.ensure_running(place, operations.client, bound.environ, progress=voice.progress):
         voice.say(f"agent and pool are up after {time.monotonic() - began:.1f} s")
     else:
-        voice.say(f"attached to what runs already, in {time.monotonic() - began:.1f} s")
+        voice.say(f"attached to what was already running, in {time.monotonic() - began:.1f} s")
     run_id = _first_plan(bound)
     if not with_console:
         return _until_rows(bound, run_id, began)
@@ -151,9 +151,7 @@ def _console(context: CommandContext) -> int:
 
     code = console.open_console(context, offer_down=stop_everything)
     if teardown.still_running(context.place):
-        context.voice.say(
-            f"left running: headgate demo comes back to it, headgate down {context.place.options} ends it"
-        )
+        context.voice.say(f"left running: headgate demo returns to it, headgate down {context.place.options} stops it")
     return code
 
 
@@ -168,7 +166,7 @@ def _settle(context: CommandContext) -> int:
         last = len(settled) >= rounds - 1
         one = demo_project.settle_round(operations, context.environ, voice.progress, last=last, seconds=SETTLE_S)
         settled.append(one)
-        voice.say(f"closing round {len(settled)} of {rounds} is worked off after {one.took_s:.0f} s")
+        voice.say(f"closing round {len(settled)} of {rounds} was processed after {one.took_s:.0f} s")
         open_still = demo_project.not_closed(operations, settled[0].closed_when_watermark_reaches) if last else []
     if open_still:
         raise HeadgateError(f"windows are still open in {', '.join(open_still)}", remedy="headgate demo settle again")
@@ -177,8 +175,8 @@ def _settle(context: CommandContext) -> int:
         voice.data({"settled": True, "rounds": len(settled), "took_s": round(took, 1),
                     "closing_ids": [-one.number for one in settled]})  # fmt: skip
     else:
-        voice.say(f"settled after {took:.0f} s: the feeds are stopped, every window is closed, nothing lags")
-        voice.say("closing events have negative ids; `headgate demo` starts the feeds again")
+        voice.say(f"settled after {took:.0f} s: the generator is stopped, every window is closed, nothing lags")
+        voice.say("closing events have negative ids; `headgate demo` starts the generator again")
     return 0
 
 
@@ -197,11 +195,11 @@ def _change(context: CommandContext, kind: str) -> int:
         voice.data(answer)
         return 0
     if answer.get("already_made"):
-        voice.say("this change was made before; nothing was written")
+        voice.say("this change was already made; nothing was written")
     for path in answer.get("written", ()):
         voice.print([str(path)])
     table = str(answer["table"])
-    voice.say(f"expected of {table}: {answer['expected']}")
+    voice.say(f"expected for {table}: {answer['expected']}")
     voice.say(f"see it: headgate plan {table} --children all {bound.place.options}")
     return 0
 
@@ -219,7 +217,9 @@ def _folder(context: CommandContext) -> str:
 def _inside(context: CommandContext) -> CommandContext:
     folder = _folder(context)
     if not demo_project.is_demo_folder(folder):
-        raise UsageError(f"{folder} is not a demo of ours", remedy="make it: headgate demo; or name it: --folder DIR")
+        raise UsageError(
+            f"{folder} is not a Headgate demo", remedy="create one: headgate demo; or name one: --folder DIR"
+        )
     return _at(context, folder)
 
 

@@ -19,7 +19,7 @@ def events(context: CommandContext) -> int:
     table = parse_table_name(args.tables) if args.tables else None
     reader = context.operations.reader
     if table and not reader.versions(table):
-        raise UsageError(f"{table} was never deployed here", remedy="headgate ls shows what there is")
+        raise UsageError(f"{table} has never been deployed here", remedy="headgate ls lists the tables")
     found = tuple(reversed(context.operations.reader.events(table, _limit(args.limit))))
     if voice.as_json:
         voice.data([_event_as_json(event) for event in found])
@@ -37,7 +37,7 @@ def logs(context: CommandContext) -> int:
     path = {"agent": where.agent_log, "pool": where.pool_log, "console": where.console_log}[args.of]
     has_ledger(context.place)
     if not os.path.exists(path):
-        raise UsageError(f"there is no log of the {args.of} yet ({path})", remedy="headgate doctor --paths")
+        raise UsageError(f"there is no {args.of} log yet ({path})", remedy="headgate doctor --paths")
     found = agent_process.log_tail(path, _limit(args.limit))
     if voice.as_json:
         voice.data({"path": path, "lines": found})

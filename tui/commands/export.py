@@ -21,7 +21,9 @@ def export(context: CommandContext) -> int:
     args, voice = context.args, context.voice
     ending = os.path.splitext(args.output)[1].lower() if args.output is not None else ""
     if args.output is not None and ending not in ENDINGS:
-        raise UsageError(f"{args.output!r} says no form", remedy=f"name it with one of {', '.join(ENDINGS)}")
+        raise UsageError(
+            f"the ending of {args.output!r} does not tell the format", remedy=f"use one of {', '.join(ENDINGS)}"
+        )
     known = planner_input.planner_input(context.operations.reader)
     document = planner_input_as_document(known, context.place.environment)
     if args.output is None and voice.as_json:

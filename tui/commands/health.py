@@ -23,7 +23,7 @@ def health(context: CommandContext) -> int:
         if product not in known:
             near = difflib.get_close_matches(product, known, n=1)
             raise UsageError(
-                f"nothing of a product {product} is deployed here",
+                f"no table of product {product} is deployed here",
                 remedy=f"did you mean {near[0]}?" if near else f"products: {', '.join(known) or 'none yet'}",
             )
     lines = [line for line in snapshot.serving if not args.products or line.product in args.products]

@@ -29,7 +29,7 @@ defaults:
 """
 
 EXTERNAL_DDL = """\
--- Filled by others: files that land in {location}, one JSON object a line.
+-- External input: files that arrive in {location}, one JSON object per line.
 CREATE TABLE {table} (
   id BIGINT,
   happened_at TIMESTAMP,
@@ -76,9 +76,9 @@ def _init_project(context: CommandContext, name: str | None) -> int:
     folder = Path(context.cwd, name) if name else Path(context.cwd)
     title = folder.resolve().name.lower()
     if not _NAME.match(title):
-        raise UsageError(f"{title!r} is not a project's name", remedy="use letters, digits, - and _, at most 40")
+        raise UsageError(f"{title!r} is not a valid project name", remedy="use letters, digits, - and _, at most 40")
     if (folder / PROJECT_FILE).exists():
-        raise Refused(f"{folder / PROJECT_FILE} exists", remedy="headgate init table NAME writes a table into it")
+        raise Refused(f"{folder / PROJECT_FILE} already exists", remedy="headgate init table NAME adds a table to it")
     if name and folder.exists() and any(folder.iterdir()):
         raise Refused(
             f"{folder} exists and is not empty", remedy="give another name, or go there and run headgate init"
@@ -104,16 +104,19 @@ def _init_table(context: CommandContext, name: str) -> int:
     context.announce()
     known = {entry.table: entry for entry in project_reader.declared_tables(place.folder)}
     if table in known:
-        raise Refused(f"{table} is declared already", remedy="edit its files, or give another name")
+        raise Refused(f"{table} is already declared", remedy="edit its files, or give another name")
     parent = parse_table_name(args.reads) if args.reads else None
     if parent is not None and parent not in known:
-        raise UsageError(f"{parent} is not declared", remedy="headgate ls lists what is; headgate init table makes one")
+        raise UsageError(
+            f"{parent} is not declared",
+            remedy="headgate inventory lists what is declared; headgate init table creates a table",
+        )
     layer = args.layer or ("sources" if parent is None else "intermediates")
     if layer not in LAYER_FOLDERS:
         raise UsageError(f"{layer!r} is not a layer", remedy=f"one of {', '.join(LAYER_FOLDERS)}")
     product = args.product or (known[parent].product if parent else "main")
     if not _NAME.match(product):
-        raise UsageError(f"{product!r} is not a product's name", remedy="use letters, digits, - and _, at most 40")
+        raise UsageError(f"{product!r} is not a valid product name", remedy="use letters, digits, - and _, at most 40")
     if parent is None:
         location = f"landing/{table}"
         path = f"pipelines/{layer}/{product}/{table}/sql-scripts/ddl.{table}.sql"
@@ -156,7 +159,7 @@ def _write(context: CommandContext, folder: Path, files: dict[str, str]) -> None
             place.write_text(text, encoding="utf-8")
         except OSError as error:
             raise UsageError(
-                f"{place} cannot be written: {error.strerror}", remedy="go to a folder of yours"
+                f"{place} cannot be written: {error.strerror}", remedy="run it in a folder that you can write to"
             ) from error
     if context.voice.as_json:
         context.voice.data({"folder": str(folder), "written": list(files)})

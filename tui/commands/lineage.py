@@ -17,7 +17,7 @@ def lineage(context: CommandContext) -> int:
     """Print or draw the lineage of a column, or of every column of a table."""
     args, voice = context.args, context.voice
     if args.format and voice.as_json:
-        raise UsageError("--json and --format are two forms of the same data", remedy="ask for one of them")
+        raise UsageError("--json and --format are two forms of the same data", remedy="give one of them")
     found = context.operations.lineage(args.column, "down" if args.down else "up")
     for path, html in ((args.svg, False), (args.html, True)):
         if path:
@@ -35,7 +35,7 @@ def lineage(context: CommandContext) -> int:
     elif not (args.svg or args.html):
         voice.print(_text(found))
     if found.gaps and not voice.as_json:
-        voice.say(f"{len(found.gaps)} name{'s' if len(found.gaps) > 1 else ''} could not be followed")
+        voice.say(f"{len(found.gaps)} name{'s' if len(found.gaps) > 1 else ''} could not be traced")
     return 0
 
 
@@ -101,9 +101,9 @@ def _text(found: "ColumnLineage") -> list[str]:
     if decided and found.direction == "up":
         lines += ["", *format_table(("ROWS OF", "FILE", "DECIDED BY", "EXPRESSION"), decided)]
     if found.gaps:
-        lines += ["", "NOT FOLLOWED", *(gap_line(gap) for gap in found.gaps)]
+        lines += ["", "NOT TRACED", *(gap_line(gap) for gap in found.gaps)]
     if len(rows) == 1 and not found.gaps:
-        word = "stands on no column" if found.direction == "up" else "is read by no statement"
+        word = "is computed from no column" if found.direction == "up" else "is read by no statement"
         lines.append(f"{name_of(found.root)} {word}")
     return lines
 

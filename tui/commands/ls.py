@@ -60,7 +60,7 @@ def _snapshot(context: CommandContext) -> EnvironmentStatus | None:
 
 
 def _chosen(context: CommandContext, snapshot: EnvironmentStatus | None) -> list[StatementLine]:
-    """Take what the arguments ask for, declared tables that were never deployed included."""
+    """Return the lines that the arguments select, including declared tables that were never deployed."""
     args = context.args
     lines: list[StatementLine] = []
     if snapshot:

@@ -25,7 +25,7 @@ from tui.services.plan_submission import SubmittedPlan
 if TYPE_CHECKING:
     from core.plan.rendering import PlanStanding
 
-_UNSUBMITTED = "no agent answers: the plan is computed, not submitted"
+_UNSUBMITTED = "no agent is running: the plan was computed but not submitted"
 
 NO_CHANGE, CHANGES, LOSS = 0, 10, 11
 """Exit codes of `--exit-code`."""
@@ -66,7 +66,7 @@ def _plan(context: CommandContext) -> int:
         submitted = _submit(context, found, known, answering=answering)
         found = submitted.plan if submitted else found
     if args.save and found.refusals:
-        voice.say(f"not saved: the plan is refused, and {args.save} is as it was")
+        voice.say(f"not saved: the plan is refused, and {args.save} was not changed")
     elif args.save:
         plan_files.save(os.path.join(context.cwd, args.save), found, declared)
         voice.say(f"saved: {args.save}")
@@ -75,14 +75,15 @@ def _plan(context: CommandContext) -> int:
     else:
         _print(context, declared.warnings, found, submitted)
         if submitted and (until := _frozen(known)):
-            voice.say(f"{environment} is {until}: nothing is applied until then")
+            voice.say(f"{environment} is {until}: no plan is applied until then")
     if found.refusals:
         return 3
     return _exit_code(found, known) if args.exit_code else 0
 
 
 def _look_first(context: CommandContext) -> bool:
-    """Let an agent that has just begun look at what runs; without one, what is known last is all there is.
+    """Wait until an agent that has just started has checked what is running; without an agent, the last known state
+    is used.
 
     Returns whether an agent answers.
     """
@@ -94,7 +95,7 @@ def _look_first(context: CommandContext) -> bool:
 
 
 def _frozen(known: PlannerInput) -> str:
-    """Say until when the policy in force lets nothing be applied; empty where it does now."""
+    """Return until when the policy in force freezes plans; empty if it does not."""
     from core.policy.freeze_windows import frozen_until
 
     return frozen_until(known.policy.freeze, time.time()) if known.policy else ""
@@ -107,12 +108,12 @@ def _known(context: CommandContext) -> PlannerInput:
     except LedgerUnavailable as error:
         if os.path.exists(context.place.where.ledger):
             raise
-        context.voice.say(f"{error.summary}: planned as if nothing were deployed")
+        context.voice.say(f"{error.summary}: planning as if nothing were deployed")
         return PlannerInput()
 
 
 def _submit(context: CommandContext, found: Plan, known: PlannerInput, *, answering: bool) -> SubmittedPlan | None:
-    """Hand the plan to the agent; None, and why is said, where it is not taken now."""
+    """Submit the plan to the agent; return None, after printing why, if it is not accepted now."""
     try:
         if answering:
             return context.operations.submit(found.request, first=(found, known))
@@ -120,7 +121,7 @@ def _submit(context: CommandContext, found: Plan, known: PlannerInput, *, answer
     except (AgentUnreachable, LedgerUnavailable):
         context.voice.say(_UNSUBMITTED)
     except TryAgain as error:
-        context.voice.say(f"the plan is computed, not submitted: {error.summary}")
+        context.voice.say(f"the plan was computed but not submitted: {error.summary}")
     return None
 
 

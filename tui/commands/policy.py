@@ -15,7 +15,7 @@ from tui.project_folder.environment_selection import has_ledger
 from tui.services import policy as operations
 from tui.services.policy import EnvironmentPolicies, RecordedPolicy
 
-NO_RULES = "no rules: nothing is bounded, everybody may operate and approve"
+NO_RULES = "no rules: there are no limits, and everybody may operate and approve"
 
 
 def policy(context: CommandContext) -> int:
@@ -43,7 +43,7 @@ def _show(context: CommandContext) -> int:
         return 0
     context.voice.print([f"POLICY of {context.place.title}", *_who(found), "", *_beside(_columns(found))])
     if now_frozen:
-        context.voice.print(["", f"{context.place.environment} is {now_frozen}: nothing is applied"])
+        context.voice.print(["", f"{context.place.environment} is {now_frozen}: no plan is applied"])
     context.voice.say(_next(found))
     return 0
 
@@ -58,7 +58,7 @@ def _apply(context: CommandContext) -> int:
     place = context.place
     needed = confirmation_for_policy("apply", declared.digest, place.protected, environment=place.environment)
     waits = found.in_force is not None and found.in_force.policy.protected
-    after = " It waits for the approval of another login." if waits else ""
+    after = " It takes effect once another login approves it." if waits else ""
     confirm = context.confirm(needed.text, f"Recording the declared policy of {place.title}.{after}")
     client = context.operations.client
     return _answered(context, operations.apply(place, client, declared, texts, confirm=confirm))
@@ -69,11 +69,11 @@ def _approve(context: CommandContext) -> int:
     place = context.place
     found = operations.read_policies(None, context.operations.reader)
     if found.waits is None:
-        raise Refused("no policy waits for an approval", remedy="headgate policy show")
+        raise Refused("no policy is waiting for approval", remedy="headgate policy show")
     context.voice.say("\n".join([*_who(found), *_beside(_columns(found))]))
     digest = found.waits.row.digest
     needed = confirmation_for_policy("approve", digest, place.protected, environment=place.environment)
-    confirm = context.confirm(needed.text, f"Bringing policy {digest} of {place.title} into force.")
+    confirm = context.confirm(needed.text, f"Putting policy {digest} of {place.title} into force.")
     return _answered(context, operations.approve(place, context.operations.client, digest, confirm=confirm))
 
 
@@ -81,11 +81,13 @@ def _answered(context: CommandContext, answer: Mapping[str, object]) -> int:
     if context.voice.as_json:
         context.voice.data(answer)
     elif not answer.get("changed"):
-        context.voice.say(f"policy {answer.get('policy')} is in force already: nothing to record")
+        context.voice.say(f"policy {answer.get('policy')} is already in force: nothing to record")
     elif answer.get("state") == IN_FORCE:
         context.voice.say(f"policy {answer.get('policy')} is in force; plans made before it are stale")
     else:
-        context.voice.say(f"policy {answer.get('policy')} waits; another login runs: headgate policy approve")
+        context.voice.say(
+            f"policy {answer.get('policy')} is waiting for approval; another login must run: headgate policy approve"
+        )
     return 0
 
 
@@ -122,9 +124,9 @@ def _recorded(status: str, found: RecordedPolicy) -> str:
 def _next(found: EnvironmentPolicies) -> str:
     if found.waits:
         row = found.waits.row
-        return f"policy {row.digest} waits for another login than {row.actor}: headgate policy approve"
+        return f"policy {row.digest} is waiting for approval by a login other than {row.actor}: headgate policy approve"
     if found.in_force is None:
         return "the first start of the agent records what is declared: headgate up"
     if found.differs:
-        return f"declared otherwise: {', '.join(found.differs)}; to have it recorded: headgate policy apply"
-    return "what is declared is in force"
+        return f"the files declare something else: {', '.join(found.differs)}; to record it: headgate policy apply"
+    return "the declared policy is in force"

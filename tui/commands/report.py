@@ -24,7 +24,7 @@ def report(context: CommandContext) -> int:
     """Print or draw the hierarchy of a table: upwards and downwards where neither is asked for."""
     args, voice = context.args, context.voice
     if args.yaml and voice.as_json:
-        raise UsageError("--json and --yaml are two forms of the same data", remedy="ask for one of them")
+        raise UsageError("--json and --yaml cannot be combined", remedy="give one of them")
     entries = context.operations.inventory()
     ways = [way for way, asked in (("up", args.up), ("down", args.down)) if asked] or ["up", "down"]
     trees = [(way, inventory_lineage.table_hierarchy(entries, args.table, way, depth=args.depth)) for way in ways]
@@ -58,7 +58,7 @@ def as_data(trees: "list[tuple[str, tuple[HierarchyRow, ...]]]", context: Comman
     deepest = max(branch.depth for _, branches in trees for branch in branches)
     if deepest > MOST_LEVELS:
         raise UsageError(
-            f"the hierarchy has {deepest} levels, more than data is nested",
+            f"the hierarchy has {deepest} levels, too many for nested output",
             remedy=f"--depth {MOST_LEVELS}, or headgate inventory --json",
         )
     found: dict[str, Any] = {

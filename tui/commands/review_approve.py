@@ -81,12 +81,12 @@ def _list(context: CommandContext) -> int:
         when = time.strftime("%m-%d %H:%M:%S", time.localtime(row.created_at))
         voice.print([f"{row.hash[:12]}  {plan_lookup.plan_status(row, now):<8} by {row.author}  {when}{run}"])
     if not rows:
-        voice.say("no plan was submitted yet: headgate plan TABLE")
+        voice.say("no plan has been submitted yet: headgate plan TABLE")
     return 0
 
 
 def plan_lines(found: Plan, standing: "PlanStanding | None" = None) -> tuple[str, ...]:
-    """Draw a plan as wide as the terminal."""
+    """Return the lines of a plan, as wide as the terminal."""
     from core.plan.rendering import plan_lines
 
     lines = plan_lines(found, min(shutil.get_terminal_size((100, 24)).columns, 160), standing)
@@ -103,11 +103,11 @@ def plan_markdown(found: Plan, standing: "PlanStanding | None") -> list[str]:
 def refuse_two_forms(context: CommandContext) -> None:
     """Raise UsageError where two forms of output are asked for at once."""
     if context.args.markdown and context.voice.as_json:
-        raise UsageError("--json and --markdown are two forms of the same", remedy="give one of them")
+        raise UsageError("--json and --markdown cannot be combined", remedy="give one of them")
 
 
 def reasons_of(found: Plan) -> list[str]:
-    """Say why, for every table that is acted on."""
+    """Return the reasons for every table that is acted on."""
     from core.plan.descriptions import node_why, step_line
 
     lines: list[str] = []
@@ -117,7 +117,7 @@ def reasons_of(found: Plan) -> list[str]:
 
 
 def how_to_apply(found: Plan, path: str = "", *, approved: int = 0) -> str:
-    """Say the command that executes a plan, by its hash or from its file, and the one that must come before."""
+    """Return the command that executes a plan, by its hash or from its file, and the one that must come first."""
     from core.plan.confirmation import confirmation_for_plan
 
     text = confirmation_for_plan(found).text

@@ -37,7 +37,7 @@ def runs(context: CommandContext) -> int:
         return 0
     voice.print(_run_line(row) for row in rows)
     if not rows:
-        voice.say("nothing was executed yet")
+        voice.say("no plan has been executed yet")
     return 0
 
 
@@ -63,12 +63,12 @@ def follow_run(context: CommandContext, run_id: str) -> int:
                 seen = time.monotonic()
             elif time.monotonic() - seen > AGENT_GONE_S:
                 raise AgentUnreachable(
-                    f"the agent ended, and run {row.id} with it: {where}",
-                    remedy=f"it goes on from there: headgate up, then headgate runs {row.id} --follow",
+                    f"the agent stopped during run {row.id}: {where}",
+                    remedy=f"to continue from there: headgate up, then headgate runs {row.id} --follow",
                 )
             version = operations.wait_for_change(version, 0.5)
     except KeyboardInterrupt:
-        voice.say(f"detached: run {run_id} goes on; headgate runs {run_id} --follow comes back to it")
+        voice.say(f"detached: run {run_id} continues; headgate runs {run_id} --follow follows it")
         return INTERRUPTED
 
 
@@ -108,7 +108,7 @@ def _control(context: CommandContext, act: str) -> int:
     confirm = ""
     if act in ("cancel", "skip"):
         short = row.id[:4]
-        question = f"{act} of run {row.id}: what is begun and not swapped is stopped; tables stay."
+        question = f"{act} run {row.id}: versions that were started but not swapped in are stopped; tables are kept."
         confirm = context.confirm(short, question)
     step = context.args.step if act == "skip" else 0
     context.operations.agent.run_control(row.id, act, step=step, confirm=confirm)
@@ -128,15 +128,15 @@ def _continue(context: CommandContext, found: RunContinuation) -> int:
     voice, plan = context.voice, found.submitted.plan
     if plan.empty:
         raise Refused(
-            f"run {found.run.id} has nothing left to do: what is declared now is what is there",
+            f"run {found.run.id} has nothing left to do: what is declared is what is deployed",
             remedy="headgate ls shows it",
         )
     edited = ", ".join(edit.table for edit in found.edits)
-    voice.say(f"run {found.run.id} failed with other texts: {edited} was edited since")
+    voice.say(f"run {found.run.id} failed with other texts: {edited} has been edited since")
     for edit in found.edits:
         voice.say("\n".join(f"  {line}" for line in edit.lines()))
     voice.say("\n".join(["", *plan_lines(plan), "", "steps", *(f"  {step_line(step)}" for step in plan.steps)]))
-    question = f"Going on from run {found.run.id} with this plan; headgate review {plan.hash[:12]} shows it in full."
+    question = f"Continuing run {found.run.id} with this plan; headgate review {plan.hash[:12]} shows it in full."
     confirm = context.confirm(found.submitted.confirm, question)
     run_id = context.operations.agent.apply(plan.hash, confirm=confirm)
     if context.args.follow:
@@ -144,7 +144,7 @@ def _continue(context: CommandContext, found: RunContinuation) -> int:
     if voice.as_json:
         voice.data({"run": run_id, "act": "retry", "continues": found.run.id, "plan": plan.hash})
     else:
-        voice.say(f"run {run_id} goes on from run {found.run.id}: headgate runs {run_id} --follow")
+        voice.say(f"run {run_id} continues run {found.run.id}: headgate runs {run_id} --follow")
     return 0
 
 
@@ -166,7 +166,7 @@ def _report(context: CommandContext, row: RunRow, *, told: bool = False) -> int:
         if wrong and row.state == "failed" and not row.continued_by:
             context.voice.say(
                 f"step {wrong[0].n} failed: {wrong[0].note}\n"
-                f"  correct the file, or mend what is wrong outside; then headgate runs retry {row.id} --follow"
+                f"  correct the file, or fix the external cause; then headgate runs retry {row.id} --follow"
             )
     bad = row.state in ("failed", "cancelled") or any(step.state in ("failed", "blocked") for step in row.steps)
     return 1 if bad else 0

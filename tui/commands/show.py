@@ -79,7 +79,7 @@ def _holds(figures: TableStatistics, now: float) -> str:
     if figures.earliest is not None:
         parts.append(f"oldest {long_duration(now - figures.earliest)}")
     if figures.gone:
-        parts.append(f"{counted(figures.gone, 'file')} it has read are gone")
+        parts.append(f"{counted(figures.gone, 'file')} it has read no longer exist")
     return "  ".join(parts)
 
 

@@ -78,7 +78,7 @@ def diff(context: CommandContext) -> int:
 
 
 def _edits(old: Mapping[TableName, Revision], new: Mapping[TableName, Revision]) -> list[str]:
-    """Draw what differs between the texts that lie beside each other: DML, DDL and settings."""
+    """Return the diff lines of DML, DDL and settings."""
     sides = [(was.texts, now.texts) for was, now in zip(old.values(), new.values(), strict=False)]
     pairs = [(getattr(was, part), getattr(now, part)) for was, now in sides for part in ("dml", "ddl", "yml")]
     return [line for before, after in dict.fromkeys(pairs) for line in unified_diff(before, after)]
@@ -122,7 +122,7 @@ def _read(read: TableRead) -> dict[str, Any]:
 
 
 def _sheet(parsed: ParsedStatement, meaning: str) -> list[str]:
-    """Lay one statement out for people."""
+    """Return the lines that describe one statement."""
     lines = [f"writes  {parsed.writes or 'nothing'}  ({'keeps state' if parsed.stateful else 'keeps no state'})"]
     for read in parsed.reads:
         notes = [f"{key}={value}" for key, value in read.options]

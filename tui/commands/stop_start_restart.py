@@ -12,7 +12,7 @@ NOT_RECORDED = "not recorded"
 """Words in an outcome of the agent: Spark has not answered; no disk took the intent."""
 
 EFFECTS = {
-    "stop": "Stopping: {tables}. Checkpoints stay; what reads them gets no new rows.",
+    "stop": "Stopping: {tables}. Checkpoints are kept; readers get no new rows.",
     "start": "Starting on their checkpoints: {tables}.",
     "restart": "Stopping and starting on their checkpoints: {tables}.",
 }
@@ -48,8 +48,8 @@ def _act(context: CommandContext, verb: str) -> int:
     said = [str(outcome.get("outcome", "")) for outcome in outcomes]
     if any(NOT_RECORDED in word for word in said):
         context.voice.say(
-            "Spark was called, but neither ledger nor emergency journal could be written: an agent that ends now "
-            f"forgets it\n  free space for {context.place.where.home}, then {verb} again"
+            "Spark was called, but neither ledger nor emergency journal could be written: the change is "
+            "lost if the agent stops now\n  free space for {context.place.where.home}, then {verb} again"
         )
     # What is not proven or not recorded is no success for a script; the agent goes on with it while it lives.
     return TryAgain.exit_code if any(UNPROVEN in word or NOT_RECORDED in word for word in said) else 0

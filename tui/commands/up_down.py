@@ -30,8 +30,8 @@ def up(context: CommandContext) -> int:
             }
         )
     else:
-        pool = f"pool {facts.pool} is {facts.pool_state}" if facts else "the pool is not known"
-        context.voice.say(f"agent {'started' if started else 'was running'}; {pool}")
+        pool = f"pool {facts.pool} is {facts.pool_state}" if facts else "the pool is unknown"
+        context.voice.say(f"agent {'started' if started else 'was already running'}; {pool}")
     return 0
 
 
@@ -40,14 +40,14 @@ def down(context: CommandContext) -> int:
     args, voice, place = context.args, context.voice, context.place
     context.announce()
     typed = place.environment if place.protected else place.project if args.purge else ""
-    question = f"Stopping everything of {place.title}: agent, pool, every statement."
+    question = f"Stopping everything in {place.title}: agent, pool and every statement."
     found: list[str] = []
     if args.purge:
         found = teardown.marked(place)
         voice.say(f"{counted(len(found), 'place')} with Headgate's mark:")
         for path in found:
             voice.say(f"  {path}")
-        question += " Then deleting all of the above for good: tables, checkpoints, ledger, edits."
+        question += " Then permanently deleting all of the above: tables, checkpoints, ledger, edits."
     # Before anything ends: a refusal changes nothing.
     confirm = context.confirm(typed, question)
     ended = teardown.end_all(

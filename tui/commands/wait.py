@@ -36,7 +36,7 @@ def wait(context: CommandContext) -> int:
             )
         if time.monotonic() > deadline:
             names = ", ".join(f"{line.table} ({line.state}, lag {lag_text(line) or '-'})" for line in missing[:5])
-            return _give_up(context, lines, f"not there after {args.timeout:.0f} s: {names}")
+            return _give_up(context, lines, f"not reached within {args.timeout:.0f} s: {names}")
         text = f"{len(missing)} of {counted(len(lines), 'statement')}"
         voice.progress(WaitProgress(text, time.time() - began, 0.0, f"{missing[0].table} {missing[0].state}"))
         version = context.operations.wait_for_change(version, 0.5)
@@ -46,7 +46,7 @@ def wait(context: CommandContext) -> int:
             {"waited_s": round(time.time() - began, 3), "statements": [statement_as_json(line) for line in lines]}
         )
     else:
-        voice.say(f"{counted(len(lines), 'statement')} there after {time.time() - began:.1f} s")
+        voice.say(f"{counted(len(lines), 'statement')} ready after {time.time() - began:.1f} s")
     return 0
 
 

@@ -49,11 +49,11 @@ def read_files(folder: str, before: DeclaringFiles | None = None) -> DeclaringFi
         except (OSError, UnicodeDecodeError) as error:
             unreadable.append(f"{path} ({error})")
     if PROJECT_FILE not in texts and not unreadable:
-        raise UsageError(f"{folder} has no {PROJECT_FILE}", remedy="has the folder been moved? name it with --project")
+        raise UsageError(f"{folder} has no {PROJECT_FILE}", remedy="if the folder was moved, name it with --project")
     if unreadable:
         raise UsageError(
             f"{counted(len(unreadable), 'file')} of the project cannot be read: {'; '.join(unreadable[:5])}",
-            remedy="make them readable, as UTF-8 text",
+            remedy="make them readable UTF-8 text files",
         )
     return before if before is not None and stamps == before.stamps else DeclaringFiles(texts, stamps)
 
@@ -61,7 +61,9 @@ def read_files(folder: str, before: DeclaringFiles | None = None) -> DeclaringFi
 def list_files(folder: str) -> list[str]:
     """List headgate.yml and what lies below `pipelines`, sorted; links to folders are not followed."""
     if not os.path.isdir(folder):
-        raise UsageError(f"the project folder {folder} is gone or cannot be read", remedy="name it with --project DIR")
+        raise UsageError(
+            f"the project folder {folder} does not exist or cannot be read", remedy="name it with --project DIR"
+        )
     found = [PROJECT_FILE] if os.path.exists(os.path.join(folder, PROJECT_FILE)) else []
     waiting = [FOLDER] if os.path.isdir(os.path.join(folder, FOLDER)) else []
     while waiting:

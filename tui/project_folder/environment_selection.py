@@ -50,7 +50,7 @@ def select_environment(
     name = environment or environ.get("HEADGATE_ENV") or head.default_env
     if name not in head.protected_by_name:
         known = ", ".join(head.protected_by_name) or "none"
-        raise UsageError(f"{head.project} declares no environment {name!r}", remedy=f"use --env with one of: {known}")
+        raise UsageError(f"{head.project} declares no environment {name!r}", remedy=f"give --env one of: {known}")
     where = _where(absolute, head, name)
     return SelectedEnvironment(
         folder=folder,
@@ -85,7 +85,7 @@ def find_folder(environ: Mapping[str, str], cwd: str, *, project: str | None = N
         folder = Path(cwd, named).resolve()
         if not (folder / PROJECT_FILE).is_file():
             raise UsageError(
-                f"{folder} has no {PROJECT_FILE}", remedy="name a project folder, or make one: headgate init"
+                f"{folder} has no {PROJECT_FILE}", remedy="name a project folder, or create one: headgate init"
             )
         return str(folder)
     here = Path(cwd).resolve()
@@ -94,7 +94,7 @@ def find_folder(environ: Mapping[str, str], cwd: str, *, project: str | None = N
             return str(folder)
     raise UsageError(
         f"no {PROJECT_FILE} in {here} or above it",
-        remedy="go to a project folder or give --project DIR; to see Headgate at work: headgate demo",
+        remedy="go to a project folder or give --project DIR; to try Headgate on a sample: headgate demo",
     )
 
 
@@ -113,8 +113,8 @@ def has_ledger(place: SelectedEnvironment) -> bool:
         os.stat(place.where.ledger)
     except PermissionError as error:
         raise Refused(
-            f"{place.title} is another user's: this one may not read {place.where.home}",
-            remedy="run it as its owner, or join the group of that folder",
+            f"{place.title} belongs to another user, and you may not read {place.where.home}",
+            remedy="run this as its owner, or join the group of that folder",
         ) from error
     except OSError:
         return False

@@ -18,7 +18,7 @@ _FILE_MODES = (b"100644", b"100755")
 
 
 def texts_differing_from(folder: str, reference: str, texts: Mapping[str, str]) -> dict[str, str | None]:
-    """Give, by path below the project folder, the text at a commit of every declaring file that differs from it.
+    """Return, by path below the project folder, the text at a commit of every declaring file that differs from it.
 
     `texts` are the files as they are now, committed or not; None stands for a file that the commit does not have. Asks
     git three times, whatever the size; raises UsageError for a reference that is none, without git or a repository.
@@ -31,7 +31,7 @@ def texts_differing_from(folder: str, reference: str, texts: Mapping[str, str]) 
 
 
 def run_git(folder: str, command: str, *words: str, given: bytes = b"") -> tuple[int, bytes, str]:
-    """Ask git in a folder; returns its status, what it wrote and the first line of what it said. Raises UsageError."""
+    """Run git in a folder; returns its exit status, stdout and the first line of stderr. Raises UsageError."""
     environ = {name: value for name, value in os.environ.items() if name not in _OF_A_HOOK}
     try:
         done = subprocess.run(
@@ -44,10 +44,10 @@ def run_git(folder: str, command: str, *words: str, given: bytes = b"") -> tuple
             check=False,
         )
     except FileNotFoundError as error:
-        raise UsageError("git is not installed", remedy="install git, or do without a git reference") from error
+        raise UsageError("git is not installed", remedy="install git, or work without a git reference") from error
     except subprocess.TimeoutExpired as error:
         raise UsageError(
-            f"git did not answer within {_GIT_S:.0f} s", remedy="try again, or do without a git reference"
+            f"git did not answer within {_GIT_S:.0f} s", remedy="try again, or work without a git reference"
         ) from error
     said = done.stderr.decode("utf-8", "replace").strip().splitlines()
     return done.returncode, done.stdout, said[0].removeprefix("fatal: ") if said else ""
@@ -57,17 +57,17 @@ def _commit(folder: str, reference: str) -> str:
     name = reference.strip()
     if not name or name.startswith("-"):
         raise UsageError(
-            f"{reference!r} is no git reference", remedy="name a commit, a branch or a tag: --changed-since main"
+            f"{reference!r} is not a git reference", remedy="name a commit, a branch or a tag: --changed-since main"
         )
     status, out, said = run_git(folder, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
     if status == 0:
         return out.decode("ascii", "replace").strip()
     if said.startswith("not a git repository"):
-        raise UsageError(f"{folder} is in no git repository", remedy="name the tables, or plan from a clone")
+        raise UsageError(f"{folder} is not in a git repository", remedy="name the tables, or plan from a clone")
     why = f": {said}" if said else ""
     raise UsageError(
         f"git knows no commit {name!r} here{why}",
-        remedy="git fetch brings what only the server has; git branch -a lists",
+        remedy="run git fetch if it exists only on the server; git branch -a lists branches",
     )
 
 
@@ -110,7 +110,7 @@ def _contents(folder: str, blobs: Mapping[str, bytes]) -> dict[str, str]:
         end = out.index(b"\n", at)
         kind, _, size = out[at:end].partition(b" ")[2].partition(b" ")
         if kind != b"blob":
-            raise UsageError(f"git has lost {path} of that commit", remedy="git fsck says more")
+            raise UsageError(f"git cannot find {path} of that commit", remedy="run git fsck for details")
         at = end + 1 + int(size)
         found[path] = out[end + 1 : at].decode("utf-8", "replace").removeprefix("\ufeff")
         at += 1
@@ -120,5 +120,5 @@ def _contents(folder: str, blobs: Mapping[str, bytes]) -> dict[str, str]:
 def _done(folder: str, command: str, *words: str, given: bytes = b"") -> bytes:
     status, out, said = run_git(folder, command, *words, given=given)
     if status:
-        raise UsageError(f"git {command} failed: {said or 'it gave no reason'}", remedy="git status says more")
+        raise UsageError(f"git {command} failed: {said or 'no reason given'}", remedy="run git status for details")
     return out

@@ -30,7 +30,7 @@ def read_manifest_head(environ: Mapping[str, str], folder: str) -> ManifestHead:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(
-            f"{path} cannot be read: {error}", remedy="check that it is a text file you may read"
+            f"{path} cannot be read: {error}", remedy="check that it is a text file that you can read"
         ) from error
     kept = manifest_cache_path(environ, os.getuid(), folder=folder)
     head = _load(kept, text)

@@ -69,8 +69,8 @@ def _without_tables(folder: str) -> InvalidProject:
     from core.model.problems import Problem, Where
 
     problem = Problem(
-        f"the folder {FOLDER} is gone or is no folder",
-        f"bring it back, or make it empty if nothing is to be declared: mkdir {os.path.join(folder, FOLDER)}",
+        f"the folder {FOLDER} does not exist or is not a folder",
+        f"restore it, or create it empty to declare no tables: mkdir {os.path.join(folder, FOLDER)}",
         Where(FOLDER),
         FOLDER,
     )
@@ -176,7 +176,7 @@ class ProjectReader:
         return self._cache.load()
 
     def save_facts(self) -> None:
-        """Keep for the next process what was read newly."""
+        """Save newly parsed statements for the next process."""
         self._cache.save(self.facts)
 
     @cached_property

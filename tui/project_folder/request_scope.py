@@ -22,7 +22,7 @@ STDIN = "-"
 _TOLD = 20
 """Mistakes that are told in full; of more, the number."""
 _MOST_LIST_MB = 10
-_LINES = "name a text file with one table a line"
+_LINES = "name a text file with one table per line"
 _SHOWN = 80
 """Letters of a line that is no name."""
 
@@ -53,10 +53,11 @@ def read_lists(paths: Iterable[str], cwd: str) -> tuple[ListedTable, ...]:
                 wrong.append(f"{place}: {shown!r} is not a table name")
         if len(found) == before and not wrong:
             raise UsageError(
-                f"{'stdin' if path == STDIN else path} names no table", remedy="write one table a line; # is a comment"
+                f"{'stdin' if path == STDIN else path} names no table",
+                remedy="write one table per line; # starts a comment",
             )
     if wrong:
-        raise UsageError("; ".join(_few(wrong)), remedy="write one table a line; # begins a comment")
+        raise UsageError("; ".join(_few(wrong)), remedy="write one table per line; # starts a comment")
     return tuple(found)
 
 
@@ -67,7 +68,7 @@ def repeated(typed: Iterable[TableName], named: Sequence[ListedTable]) -> tuple[
     for each in named:
         place = first.setdefault(each.table, each.place)
         if place != each.place:
-            said.append(f"{each.place}: {each.table} is named already, by {place}")
+            said.append(f"{each.place}: {each.table} was already named by {place}")
     return tuple(said)
 
 
@@ -83,8 +84,8 @@ def find_folder(given: str, cwd: str, project: str) -> str:
         if os.path.isdir(place):
             return os.path.relpath(place, root).replace(os.sep, "/")
     if inside or not places:
-        raise UsageError(f"{given!r} is no folder of the project", remedy=f"name one below {project}/pipelines")
-    raise UsageError(f"{given} is outside of the project {project}", remedy="name a folder below it, or --project")
+        raise UsageError(f"{given!r} is not a folder of the project", remedy=f"name one below {project}/pipelines")
+    raise UsageError(f"{given} is outside the project {project}", remedy="name a folder below it, or --project")
 
 
 def refuse_unknown(
@@ -113,7 +114,7 @@ def refuse_unknown(
 
 def _few(told: list[str]) -> list[str]:
     more = len(told) - _TOLD
-    return [*told[:_TOLD], f"and {counted(more, 'more mistake')}"] if more > 0 else told
+    return [*told[:_TOLD], f"and {counted(more, 'more problem')}"] if more > 0 else told
 
 
 def _read(path: str, cwd: str) -> str:
@@ -126,4 +127,4 @@ def _read_stdin() -> str:
         refuse_long(len(data), "stdin", most_mb=_MOST_LIST_MB, remedy=_LINES)
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise UsageError("stdin is not UTF-8 text", remedy="write one table a line") from error
+        raise UsageError("stdin is not UTF-8 text", remedy="write one table per line") from error

@@ -90,10 +90,10 @@ def read_revisions(source: SqlSource, environment: str | None) -> tuple[dict[Tab
         texts = _texts(source, parsed.writes)
         ddl = TableDdl(parsed.writes, (), "")
         if texts.ddl:
-            declared, wrong = read_ddl(texts.ddl, f"ddl.{parsed.writes}.sql beside {source.name}")
+            declared, wrong = read_ddl(texts.ddl, f"ddl.{parsed.writes}.sql next to {source.name}")
             problems += wrong
             ddl = declared or ddl
-        settings = read_settings(texts.yml, f"{parsed.writes}.yml beside {source.name}", defaults, problems)
+        settings = read_settings(texts.yml, f"{parsed.writes}.yml next to {source.name}", defaults, problems)
         parents = _parents(source, parsed)
         found[parsed.writes] = Revision(parsed.writes, texts, parsed, ddl, settings, pool, parents=parents)
     return found, tuple(problems)
@@ -232,7 +232,7 @@ def _git(cwd: str, command: str, *words: str) -> bytes:
     """Ask git; raises UsageError with its own words."""
     status, out, said = run_git(cwd, command, *words[:-1], "--end-of-options", words[-1])
     if status:
-        remedy = "REV:path counts from the top of the repository, REV:./path from here"
+        remedy = "REV:path is relative to the top of the repository, REV:./path to the current folder"
         raise UsageError(f"{words[-1]} is neither a file nor in git: {said or 'git gave no reason'}", remedy=remedy)
     return out
 

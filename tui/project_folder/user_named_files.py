@@ -17,7 +17,7 @@ def read_text(path: str, said: str, *, most_mb: int, remedy: str) -> str:
     try:
         about = os.stat(path)
         if not (stat.S_ISREG(about.st_mode) or stat.S_ISFIFO(about.st_mode)):
-            raise UsageError(f"{said} cannot be read: it is no regular file", remedy=remedy)
+            raise UsageError(f"{said} cannot be read: it is not a regular file", remedy=remedy)
         refuse_long(about.st_size, said, most_mb=most_mb, remedy=remedy)
         with open(path, "rb") as file:
             data = file.read(most_mb * _MB + 1)
@@ -49,7 +49,7 @@ def write_whole(path: str, text: str) -> None:
             raise
     except OSError as error:
         raise UsageError(
-            f"{path} cannot be written: {error.strerror}", remedy="name a file in a folder that is there"
+            f"{path} cannot be written: {error.strerror}", remedy="name a file in an existing folder"
         ) from error
 
 
@@ -60,5 +60,5 @@ def _file_to_replace(path: str) -> str:
     except FileNotFoundError:
         return os.path.realpath(path)
     if not stat.S_ISREG(mode):
-        raise UsageError(f"{path} is there and is no regular file", remedy="name a new file, or one to replace")
+        raise UsageError(f"{path} exists and is not a regular file", remedy="name a new file, or one to replace")
     return os.path.realpath(path)

@@ -38,9 +38,9 @@ STOP_ALL = 7001
 def ask_to_leave(page: ConsoleScreen, leave: Callable[[int], None]) -> None:
     """Ask whether everything goes on without the console; Enter alone leaves it running, esc stays here."""
     question = ConfirmationDialog(
-        title="LEAVE: everything runs on without this console",
+        title="LEAVE: everything keeps running without this console",
         body=(
-            line("statements, agent and the feeds of the demo go on; `headgate` opens the console again"),
+            line("statements, agent and the demo's generator keep running; `headgate` opens the console again"),
             line(("to stop them later: headgate down", Tone.DIM)),
         ),
         expected="stop",

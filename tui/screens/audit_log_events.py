@@ -149,4 +149,4 @@ class EventsScreen(RecordsScreen):
         if isinstance(chosen, EventRow) and chosen.table:
             self.desk.host.go("detail", table=chosen.table, tab="events")
         else:
-            self.desk.say("this event is of no one statement: all of it is below", Tone.DIM)
+            self.desk.say("this event does not belong to one statement; the full text is below", Tone.DIM)

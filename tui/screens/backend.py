@@ -267,7 +267,12 @@ class ConsoleBackend:
         for name in found.gone:
             rows.append(
                 TableDrift(
-                    name, "its files are gone", "keep", "X stages its delete", deployed[name].texts, RevisionTexts()
+                    name,
+                    "its files no longer exist",
+                    "keep",
+                    "X stages its delete",
+                    deployed[name].texts,
+                    RevisionTexts(),
                 )
             )
         return tuple(sorted(rows, key=lambda one: one.table))
@@ -301,7 +306,11 @@ class ConsoleBackend:
         """Take tables off the stage."""
         taken = self._bound.agent.unstage(tables)
         words = f"{counted(len(taken), 'table')} off the stage"
-        return f"{words}: {', '.join(taken)}" if taken else f"{words}: what is staged was staged from another folder"
+        return (
+            f"{words}: {', '.join(taken)}"
+            if taken
+            else f"{words}: nothing changed: it was staged from another project folder"
+        )
 
     def submit(self, actor: str) -> str:
         """Plan what the actor has staged in this folder."""
@@ -309,10 +318,10 @@ class ConsoleBackend:
         marks = [mark for mark in self._bound.reader.staged() if mark.actor == actor and mark.folder == folder]
         verbs = {mark.verb for mark in marks}
         if not marks:
-            raise Refused("nothing is staged by you in this project folder", remedy="D stages a deploy, X a delete")
+            raise Refused("you have staged nothing in this project folder", remedy="D stages a deploy, X a delete")
         if len(verbs) > 1:
             raise Refused(
-                "deploys and deletes are staged together", remedy="U takes one kind off; each is a plan of its own"
+                "both deploys and deletes are staged", remedy="unstage one kind with U: each needs its own plan"
             )
         submitted = self._bound.submit(
             PlanRequest(verb=verbs.pop(), tables=tuple(sorted(mark.table for mark in marks)))
@@ -334,7 +343,7 @@ class ConsoleBackend:
         if found is None:
             return ""
         if found.submitted.plan.empty:
-            raise Refused(f"run {run_id[:10]} has nothing left to do", remedy="what is declared now is what is there")
+            raise Refused(f"run {run_id[:10]} has nothing left to do", remedy="what is declared is what is deployed")
         return found.submitted.plan.hash
 
     def run_control(self, run_id: str, act: str, confirm: str) -> str:
@@ -343,7 +352,7 @@ class ConsoleBackend:
         if act == "skip":
             failed = [one.n for one in self._bound.run(run_id).steps if one.state == "failed"]
             if not failed:
-                raise Refused("no step of this run has failed", remedy="only a failed step is skipped")
+                raise Refused("no step of this run has failed", remedy="only a failed step can be skipped")
             step = failed[0]
         self._bound.agent.run_control(run_id, act, step=step, confirm=confirm)
         return f"run {run_id[:10]}: {act} sent"

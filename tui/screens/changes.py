@@ -75,7 +75,7 @@ class ChangesScreen(TableScreen):
         if chosen is not None:
             lines.extend(detail(chosen, width, self.desk.glyphs, full=self.full))
         elif not lines:
-            lines.append(line((" the files are what is deployed, and nothing is staged", Tone.DIM)))
+            lines.append(line((" the files match what is deployed, and nothing is staged", Tone.DIM)))
         self.pane.show(lines)
 
     def crumb(self) -> tuple[Sequence[str], str]:
@@ -96,7 +96,7 @@ class ChangesScreen(TableScreen):
 
     def _submitted(self, result: object) -> None:
         plan_hash = str(result)
-        self.arrive("review", f"the plan is there: :review {plan_hash[:12]}", plan_hash=plan_hash)
+        self.arrive("review", f"the plan is ready: :review {plan_hash[:12]}", plan_hash=plan_hash)
 
     def do_page_down(self, key: str) -> None:
         self.pane.scroll_by(max(self.pane.size.height - 2, 1))

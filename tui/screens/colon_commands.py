@@ -46,7 +46,7 @@ def _review(page: ConsoleScreen, rest: str) -> None:
     mine = [mark for mark in page.desk.world.snapshot.staged if mark.actor == page.desk.place.user]
     fresh = page.desk.fresh
     if not mine:
-        page.desk.say("review: nothing is staged by you: D stages a deploy, X a delete", Tone.CHANGING)
+        page.desk.say("review: you have staged nothing: D stages a deploy, X a delete", Tone.CHANGING)
     elif fresh.reason:
         page.desk.say(f"review: {fresh.reason}", Tone.CHANGING)
     else:
@@ -54,7 +54,7 @@ def _review(page: ConsoleScreen, rest: str) -> None:
         desk.say("planning what is staged", Tone.CHANGING)
 
         def submitted(result: object) -> None:
-            page.arrive("review", f"the plan is there: :review {str(result)[:12]}", plan_hash=str(result))
+            page.arrive("review", f"the plan is ready: :review {str(result)[:12]}", plan_hash=str(result))
 
         desk.host.perform(lambda: desk.operations.submit(desk.place.user), submitted)
 
@@ -89,7 +89,7 @@ def _act(page: ConsoleScreen, word: str, rest: str) -> None:
         action = next((one for one in actions_on_screen("home") if one.typed == word), None)
     if action is None:
         known = ", ".join(name for name, _ in names(page.page_name))
-        page.desk.say(f":{word} is no command here: {known}", Tone.CHANGING)
+        page.desk.say(f":{word} is not a command here: {known}", Tone.CHANGING)
         return
     if rest and word in TAKES_TABLES:
         _act_on(page, action, tuple(rest.replace(",", " ").split()))

@@ -179,7 +179,9 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
         said = self.desk.said
         if wrong := self.wrong_filter():
             self.flash_line.show(
-                banner_footer.message_lines(f"{wrong}; until it is mended all are shown", None, Tone.CHANGING, width)
+                banner_footer.message_lines(
+                    f"{wrong}; all rows are shown until the filter is corrected", None, Tone.CHANGING, width
+                )
             )
         elif said is not None and self.desk.clock() - said[1] < SAID_FOR_S:
             self.flash_line.show(banner_footer.message_lines(said[0], said[1], said[2], width))
@@ -282,7 +284,7 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
             self.entry = typing_line.insert(self.entry, event.text)
             self._entry_changed()
         else:
-            self.desk.say("pasted text is not taken as keys: type : or / first", Tone.CHANGING)
+            self.desk.say("pasted text is not read as keys: type : or / first", Tone.CHANGING)
         self.flush()
 
     def completions(self, entry: InputLine) -> tuple[str, ...]:
@@ -334,11 +336,11 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
 
     def do_refresh(self, key: str) -> None:
         self.desk.host.kick()
-        self.desk.say("reading again", Tone.DIM)
+        self.desk.say("reloading", Tone.DIM)
 
     def do_freeze(self, key: str) -> None:
         self.desk.frozen = not self.desk.frozen
-        self.desk.say("frozen: . lets it go again" if self.desk.frozen else "live again", Tone.CHANGING)
+        self.desk.say("frozen: press . to unfreeze" if self.desk.frozen else "live again", Tone.CHANGING)
 
     def do_redraw(self, key: str) -> None:
         self.desk.host.redraw()
@@ -350,7 +352,7 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
         self.desk.host.go("changes")
 
     def do_interrupt(self, key: str) -> None:
-        self.desk.say("q leaves (esc goes back); runs and statements go on without this screen", Tone.CHANGING)
+        self.desk.say("q leaves (esc goes back); runs and statements continue without this screen", Tone.CHANGING)
 
     def do_copy(self, key: str) -> None:
         text = self.copy_text()

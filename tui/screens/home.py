@@ -231,7 +231,7 @@ class HomeScreen(TableScreen):
         elif self.desk.marks:
             self.desk.marks.clear()
         else:
-            self.desk.say("this is the top: q leaves; statements and runs go on", Tone.DIM)
+            self.desk.say("this is the top level: q leaves; statements and runs continue", Tone.DIM)
 
     def do_quit(self, key: str) -> None:
         self.desk.host.quit()

@@ -186,4 +186,4 @@ class ReviewScreen(TableScreen):
 
     def _begun(self, result: object) -> None:
         run_id = str(result)
-        self.arrive("run", f"the run has begun: :run {run_id[:10]}", run_id=run_id)
+        self.arrive("run", f"the run has started: :run {run_id[:10]}", run_id=run_id)

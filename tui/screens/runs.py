@@ -152,7 +152,7 @@ class RunScreen(TableScreen):
 
         def found(plan_hash: object) -> None:
             if plan_hash:
-                words = f"the texts were edited: plan {str(plan_hash)[:12]} goes on from run {run_id[:10]}"
+                words = f"the files were edited: plan {str(plan_hash)[:12]} continues run {run_id[:10]}"
                 desk.say(words, Tone.CHANGING)
                 self.arrive("review", f"{words}: :review {str(plan_hash)[:12]}", plan_hash=str(plan_hash))
             elif self.is_current and self.answering is None and self.entry is None:

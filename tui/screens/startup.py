@@ -59,7 +59,7 @@ def run_console(
 def refusal(environ: Mapping[str, str], *, interactive: bool) -> str:
     """Explain why the console cannot run here; empty when it can."""
     if not interactive:
-        return "the console needs a terminal; `headgate ls` and its like do not"
+        return "the console needs a terminal; commands such as `headgate ls` do not"
     if environ.get("TERM", "") in ("", "dumb", "unknown"):
         return f"the console cannot draw on TERM={environ.get('TERM', '')!r}; `headgate ls` works on any terminal"
     return ""

@@ -53,7 +53,7 @@ class DetailScreen(TextScreen):
             return (line((words, Tone.CHANGING)), line((" D stages a deploy of its files; q goes back", Tone.DIM)))
         look = RowContext(self.desk.glyphs, self.desk.clock(), stale=self.desk.fresh.stale)
         gone = (
-            (line((" it has been deleted: this is what was known last", Tone.CHANGING)),)
+            (line((" it has been deleted: this is the last known state", Tone.CHANGING)),)
             if self.gone_at is not None
             else ()
         )
@@ -96,7 +96,7 @@ class DetailScreen(TextScreen):
         """Choose the next column, or the one before, and bring its lineage into view."""
         known = self.facts.columns
         if self.tab != "lineage" or known is None or not known.names:
-            self.desk.say("columns are chosen on the lineage pane, once the files are read")
+            self.desk.say("columns can be chosen on the lineage pane once the files have been read")
             return
         step = 1 if key in ("l", "right") else -1
         at = known.names.index(self.column) if self.column in known.names else known.names.index(known.chosen)

@@ -96,7 +96,7 @@ def start_generator(place: SelectedEnvironment, environ: Mapping[str, str], *, r
     ends_at = time.monotonic() + 10.0
     while find_generator(place) is None:
         if started.poll() is not None or time.monotonic() > ends_at:
-            raise HeadgateError("the generator ended at once", remedy=f"its words are in {log}")
+            raise HeadgateError("the generator exited immediately", remedy=f"see its log: {log}")
         time.sleep(0.02)
     return True
 
@@ -129,7 +129,7 @@ def wait_for_rows(
         if elapsed > seconds:
             names = ", ".join(waiting[:5])
             raise HeadgateError(f"no rows after {elapsed:.0f} s in {names}", remedy="headgate ls, headgate events")
-        detail = f"{len(expected) - len(waiting)} of {len(expected)}, {waiting[0]} waits"
+        detail = f"{len(expected) - len(waiting)} of {len(expected)}, waiting for {waiting[0]}"
         progress(WaitProgress("rows in every statement", elapsed, ROWS_USUAL_S, detail))
         version = operations.wait_for_change(version, 0.5)
 
@@ -204,7 +204,9 @@ def wait_for_quiet(
             return
         if now - began > seconds:
             names = ", ".join(f"{line.table} ({line.state}, lag {line.lag_rows})" for line in behind[:4])
-            raise HeadgateError(f"not settled after {seconds:.0f} s: {names or 'batches go on'}", remedy="headgate lag")
+            raise HeadgateError(
+                f"not settled after {seconds:.0f} s: {names or 'batches are still running'}", remedy="headgate lag"
+            )
         detail = f"{len(behind)} behind" if behind else "quiet"
         progress(WaitProgress(what, now - began, ROUND_USUAL_S, detail))
         time.sleep(0.25)

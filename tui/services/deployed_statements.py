@@ -86,7 +86,7 @@ class ProjectDrift:
 def open_reader(place: SelectedEnvironment) -> LedgerReader:
     """Open the ledger for reading; raises LedgerUnavailable, with `headgate up` as remedy when there is none yet."""
     if not has_ledger(place):
-        raise LedgerUnavailable(f"{place.title} was never started on this machine", remedy="start it: headgate up")
+        raise LedgerUnavailable(f"{place.title} has never been started on this machine", remedy="start it: headgate up")
     return LedgerReader(Path(place.where.ledger))
 
 
@@ -128,7 +128,7 @@ def not_deployed_error(table: str, known: Iterable[str]) -> UsageError:
     import difflib
 
     near = difflib.get_close_matches(table, list(known), n=1)
-    remedy = f"did you mean {near[0]}?" if near else "headgate ls shows what there is"
+    remedy = f"did you mean {near[0]}?" if near else "headgate ls lists what is deployed"
     return UsageError(f"{table} is not deployed here", remedy=remedy)
 
 

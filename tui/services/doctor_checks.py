@@ -81,7 +81,7 @@ def check_python() -> DoctorCheck:
     """Check the interpreter."""
     version = ".".join(str(part) for part in sys.version_info[:3])
     if sys.version_info[:2] < PYTHON:
-        return DoctorCheck("python", False, f"Python {version} is too old", "make the venv with Python 3.11 or newer")
+        return DoctorCheck("python", False, f"Python {version} is too old", "create the venv with Python 3.11 or newer")
     return DoctorCheck("python", True, f"Python {version} at {sys.executable}", facts={"version": version})
 
 
@@ -92,13 +92,11 @@ def check_disk(folder: str) -> DoctorCheck:
         free = shutil.disk_usage(at).free
     except OSError as error:
         return DoctorCheck(
-            "disk", False, f"{at} cannot be asked for its space: {error.strerror}", "give another folder"
+            "disk", False, f"the free space at {at} cannot be determined: {error.strerror}", "give another folder"
         )
     text = f"{free / 1000**3:.1f} GB free at {at}"
     if free < DISK_BYTES:
-        return DoctorCheck(
-            "disk", False, f"{text}, 2 GB are needed", "free some space, or use a folder on another disk"
-        )
+        return DoctorCheck("disk", False, f"{text}; 2 GB is needed", "free some space, or use a folder on another disk")
     return DoctorCheck("disk", True, text, facts={"free_bytes": free})
 
 
@@ -135,12 +133,12 @@ def check_home(place: SelectedEnvironment) -> DoctorCheck:
     except HeadgateError as error:
         return DoctorCheck("home", False, error.summary, error.remedy or "set HEADGATE_HOME to a local folder")
     if not os.access(at, os.W_OK | os.X_OK):
-        return DoctorCheck("home", False, f"{at} cannot be written", "set HEADGATE_HOME to a folder of yours")
+        return DoctorCheck("home", False, f"{at} cannot be written", "set HEADGATE_HOME to a folder that you own")
     if at != home:
-        return DoctorCheck("home", True, f"{home} will be made at the first start", facts={"home": home})
+        return DoctorCheck("home", True, f"{home} will be created at the first start", facts={"home": home})
     mode = os.stat(home).st_mode & 0o777
     if mode & 0o007:
-        return DoctorCheck("home", False, f"{home} is open to everybody (mode {mode:o})", f"chmod o-rwx {home}")
+        return DoctorCheck("home", False, f"{home} is accessible to everybody (mode {mode:o})", f"chmod o-rwx {home}")
     return DoctorCheck("home", True, f"{home} (mode {mode:o})", facts={"home": home, "mode": f"{mode:o}"})
 
 
@@ -155,9 +153,9 @@ def check_agent(place: SelectedEnvironment, client: AgentClient) -> DoctorCheck:
     except HeadgateError as error:
         running = agent_process.find_agent_process(place)
         if running is None:
-            return DoctorCheck("agent", True, "no agent runs", "headgate up starts it", warning=True)
+            return DoctorCheck("agent", True, "no agent is running", "headgate up starts it", warning=True)
         return DoctorCheck(
-            "agent", False, f"{error.summary} (pid {running.pid} runs)", error.remedy or "headgate logs agent"
+            "agent", False, f"{error.summary} (pid {running.pid} is running)", error.remedy or "headgate logs agent"
         )
 
 
@@ -186,7 +184,7 @@ def check_pool(place: SelectedEnvironment) -> DoctorCheck:
         return DoctorCheck("pool", True, "never started", "headgate up starts it", warning=True)
     text = f"pool {facts.pool} is {facts.pool_state}" + (f": {facts.pool_detail}" if facts.pool_detail else "")
     if facts.pool_state in ("down", "silent") and agent_process.find_agent_process(place) is not None:
-        return DoctorCheck("pool", False, text, "headgate logs pool; the agent starts it again by itself")
+        return DoctorCheck("pool", False, text, "headgate logs pool; the agent restarts it by itself")
     if agent_process.find_agent_process(place) is None:
         return DoctorCheck("pool", True, f"last seen: {text}", "headgate up starts it", warning=True)
     return DoctorCheck("pool", True, text)
@@ -197,7 +195,7 @@ def check_ledger(place: SelectedEnvironment) -> DoctorCheck:
     path = Path(place.where.ledger)
     try:
         if not has_ledger(place):
-            return DoctorCheck("ledger", True, "there is none yet", "headgate up makes it", warning=True)
+            return DoctorCheck("ledger", True, "there is none yet", "headgate up creates it", warning=True)
     except Refused as error:
         return DoctorCheck("ledger", False, error.summary, error.remedy)
     from state.ledger import LedgerReader

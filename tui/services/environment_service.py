@@ -120,7 +120,7 @@ class EnvironmentService:
 
     @contextmanager
     def _traced(self) -> "Iterator[tuple[Project, LineageTracer]]":
-        """Lend the one tracer of the project as it is now: it reads each statement once."""
+        """Yield the shared lineage tracer of the current project: it reads each statement once."""
         from core.lineage.column_lineage import LineageTracer
 
         project = self.project()
@@ -205,7 +205,7 @@ class EnvironmentService:
         agent_process.ensure_running(self.place, self.client, self._environ, progress=progress)
 
     def close(self) -> None:
-        """Let go of the ledger."""
+        """Close the ledger."""
         with self._lock:
             if self._reader is not None:
                 self._reader.close()

@@ -38,7 +38,8 @@ def root_of(tracer: "LineageTracer", observed: "Mapping[TableName, ObservedDeplo
         return origin_of(tracer, words)
     if point:
         raise UsageError(
-            f"{name} is deployed and no longer declared: its columns are not known", remedy=f"ask about {name}"
+            f"{name} is deployed but no longer declared: its columns are unknown",
+            remedy=f"ask about the whole table: {name}",
         )
     return ColumnOrigin(name)
 

@@ -34,15 +34,19 @@ def read(path: str, place: SelectedEnvironment) -> "SavedPlan":
         with open(path, encoding="ascii") as file:
             text = file.read()
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no plan file"
-        raise UsageError(f"{path} cannot be read: {why}", remedy="give a plan's hash, or a file of --save") from error
+        why = error.strerror if isinstance(error, OSError) else "it is not a plan file"
+        raise UsageError(
+            f"{path} cannot be read: {why}", remedy="give a plan's hash, or a file written with --save"
+        ) from error
     saved = saved_from_text(text, path)
     if saved.plan.project_id != place.project_id:
-        raise Refused(f"{path} is a plan of another project than {place.project}", remedy="name its project: --project")
+        raise Refused(
+            f"{path} is a plan of a project other than {place.project}", remedy="name its project with --project"
+        )
     if saved.plan.environment != place.environment:
         raise Refused(
-            f"{path} was planned for {saved.plan.environment}, this is {place.environment}",
-            remedy=f"name its environment: --env {saved.plan.environment}",
+            f"{path} was planned for {saved.plan.environment}, but the environment is {place.environment}",
+            remedy=f"use its environment: --env {saved.plan.environment}",
         )
     return saved
 

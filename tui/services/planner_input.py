@@ -67,10 +67,11 @@ def wait_until_statements_observed(
             return
         if elapsed > seconds:
             raise TryAgain(
-                f"not observed yet: {', '.join(unknown[:5])}; a plan would take for stopped what may run",
+                f"not observed yet: {', '.join(unknown[:5])}; a plan would treat them as stopped "
+                "although they may be running",
                 remedy=f"plan again once headgate ls shows their states; headgate logs agent {place.options}",
             )
-        progress(WaitProgress("the agent looks at what runs", elapsed, 2.0, counted(len(lost), "statement")))
+        progress(WaitProgress("the agent is checking what is running", elapsed, 2.0, counted(len(lost), "statement")))
         time.sleep(0.1)
 
 

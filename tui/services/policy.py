@@ -77,13 +77,13 @@ def read_policies(declared: Policy | None, reader: LedgerReader | None) -> Envir
 def apply(
     place: SelectedEnvironment, client: AgentClient, declared: Policy, texts: Mapping[str, str], *, confirm: str
 ) -> dict[str, object]:
-    """Have the declared policy recorded; answers `policy` (digest), `state` (in force, waits) and `changed`."""
+    """Record the declared policy; answers `policy` (digest), `state` (in force, waits) and `changed`."""
     args = {"texts": dict(texts), "id": declared.digest}
     return client.call("policy_apply", args, confirm=confirm, line=equivalent_command(place, "policy", "apply"))
 
 
 def approve(place: SelectedEnvironment, client: AgentClient, digest: str, *, confirm: str) -> dict[str, object]:
-    """Bring the policy that waits into force; answers as `apply` does."""
+    """Put the policy that is waiting into force; answers as `apply` does."""
     line = equivalent_command(place, "policy", "approve")
     return client.call("policy_approve", {"id": digest}, confirm=confirm, line=line)
 
@@ -103,7 +103,7 @@ def rule_words(policy: Policy, key: str) -> str:
 
 
 def comparison(policies: Mapping[str, Policy]) -> tuple[tuple[str, ...], ...]:
-    """Lay policies beside each other: a row for each rule that one of them has, its key first."""
+    """Return a comparison of policies: a row for each rule that any of them has, starting with its key."""
     every = tuple(policies.values())
     return tuple(
         (key, *(rule_words(policy, key) for policy in every))

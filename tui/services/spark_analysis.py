@@ -94,10 +94,10 @@ def _ask(operations: EnvironmentService, questions: Sequence[AnalysisQuestion | 
     if len(asked) < len(questions):
         raise TryAgain(
             "Spark cannot be asked: a table that is read is not declared in this project",
-            remedy="declare it, or name the project that has it with --project",
+            remedy="declare it, or use --project to name the project that declares it",
         )
     answers, why = ask_spark(operations.client, asked, seconds=ASKED_S)
     found = [answer for answer in answers if answer is not None]
     if len(found) < len(asked):
-        raise TryAgain(f"Spark did not answer: {why or 'it gave no reason'}", remedy="headgate doctor says more")
+        raise TryAgain(f"Spark did not answer: {why or 'no reason given'}", remedy="run headgate doctor for details")
     return found

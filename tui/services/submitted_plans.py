@@ -16,11 +16,11 @@ def find_plan_row(reader: LedgerReader, hash_prefix: str) -> PlanRow:
     # An unset variable in a script gives an empty text, and the newest plan is not what it meant.
     if len(hash_prefix) < _SHORTEST:
         remedy = f"give the first {_SHORTEST} characters of its hash, or more; headgate review lists the plans"
-        raise UsageError(f"{hash_prefix!r} is too short to name a plan", remedy=remedy)
+        raise UsageError(f"{hash_prefix!r} is too short to identify a plan", remedy=remedy)
     hashes = reader.plan_hashes(hash_prefix)
     if len(hashes) > 1:
         named = ", ".join(found[:12] for found in hashes)
-        raise UsageError(f"{hash_prefix} begins several plans: {named}", remedy="give more characters of the hash")
+        raise UsageError(f"{hash_prefix} matches several plans: {named}", remedy="give more characters of the hash")
     row = reader.plan(hash_prefix)
     if row is None:
         raise UsageError(f"there is no plan {hash_prefix}", remedy="headgate review lists the plans")

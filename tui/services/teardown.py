@@ -74,9 +74,9 @@ def end_all(
     ended = []
     generator = None if keep_pool else find_generator(place)
     if generator:
-        progress(WaitProgress("generator ends", 0.0, 1.0))
+        progress(WaitProgress("generator stops", 0.0, 1.0))
         if not os_processes.end_process(generator, patience_s=15.0):
-            raise HeadgateError(f"the generator (pid {generator.pid}) does not end", remedy="end it as its owner")
+            raise HeadgateError(f"the generator (pid {generator.pid}) does not stop", remedy="stop it as its owner")
         ended.append(f"generator (pid {generator.pid})")
     pool = agent_process.find_pool_process(place)
     agent = agent_process.find_agent_process(place)
@@ -86,7 +86,7 @@ def end_all(
     if pool and not keep_pool:
         # The agent ends it; whatever is left of one that was killed is ended here.
         if not os_processes.end_process(pool, patience_s=20.0):
-            raise HeadgateError(f"the pool (pid {pool.pid}) does not end", remedy="end it as its owner or as root")
+            raise HeadgateError(f"the pool (pid {pool.pid}) does not stop", remedy="stop it as its owner or as root")
         ended.append(f"pool (pid {pool.pid})")
     left = [] if keep_pool else still_running(place)
     if left:
@@ -148,7 +148,7 @@ def purge(place: SelectedEnvironment, paths: list[str], progress: ProgressCallba
     gone: list[str] = []
     for path in paths:
         if os.path.islink(path):
-            raise Refused(f"{path} is a link to elsewhere", remedy="take it away yourself")
+            raise Refused(f"{path} is a symbolic link", remedy="remove it yourself")
         if os.path.isdir(path):
             where = f"{len(gone) + 1} of {counted(len(paths), 'place')}"
             remove_tree(

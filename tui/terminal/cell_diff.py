@@ -58,7 +58,7 @@ class ShadowScreen:
         self.wanted = [[(" ", PLAIN)] * self.width for _ in range(self.height)]
 
     def forget(self) -> None:
-        """Take it that nothing is known of the terminal: the next frame sends every cell."""
+        """Forget the contents of the terminal: the next frame sends every cell."""
         self.cells = [[_UNKNOWN] * self.width for _ in range(self.height)]
         self.dirty = set(range(self.height))
 

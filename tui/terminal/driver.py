@@ -24,7 +24,7 @@ POLL_S = 0.05
 
 
 def end_at_once(*_: object) -> None:
-    """Leave without a word: the terminal is gone, and whatever runs belongs to the agent.
+    """Exit silently: the terminal is gone, and whatever runs belongs to the agent.
 
     Textual 8.2.8 has no SIGHUP handler and spins on a closed terminal; waiting for its shutdown would wait for writes.
     """

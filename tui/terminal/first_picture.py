@@ -46,7 +46,7 @@ class FirstPicture:
         self.shadow = shadow
 
     def _be_quiet(self) -> None:
-        """Keep what is typed meanwhile from being echoed into the picture."""
+        """Prevent what is typed meanwhile from being echoed onto the screen."""
         try:
             self._before = termios.tcgetattr(0)
             quiet = termios.tcgetattr(0)
@@ -56,7 +56,7 @@ class FirstPicture:
             self._before = None
 
     def hand_over(self) -> None:
-        """Put the terminal's settings back, for Textual to remember and to change by its own means."""
+        """Restore the terminal's settings, for Textual to remember and to change by its own means."""
         self.handed_over = True
         if self._before is not None:
             termios.tcsetattr(0, termios.TCSANOW, self._before)  # type: ignore[arg-type]  # what tcgetattr gave

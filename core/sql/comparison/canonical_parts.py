@@ -64,7 +64,7 @@ def _operator_text(operator: Operator) -> str:
 
 
 def _name(table: Any) -> None:
-    """Keep a table's name, with database and catalog, as the one text that clauses are written to."""
+    """Replace a table's name, with database and catalog, by the single identifier that clauses are appended to."""
     parts = [table.args.get(key) for key in ("catalog", "db", "this")]
     table.meta["name"] = ".".join(_quoted(str(part.name).lower()) for part in parts if part is not None)
     table.set("catalog", None)
@@ -115,7 +115,7 @@ def _clauses(mark: StreamClauses, waters: list[str], name: str) -> str:
 
 
 def _lift(query: Any, operators: tuple[Operator, ...]) -> str:
-    """Take what is surely above the state out of the query, and return its text."""
+    """Remove from the query what is certainly applied after the state, and return its text."""
     if not isinstance(query, exp.Select) or any(query.args.get(key) is not None for key in _ABOVE_ONLY):
         return ""
     if operators[-1].kind not in ("aggregate", "window", "session_window"):

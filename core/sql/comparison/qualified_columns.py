@@ -34,7 +34,7 @@ def with_qualified_columns(canonical: str, columns: ColumnsOf) -> tuple[object, 
 
 
 def _qualify(select: Any, known: Mapping[str, frozenset[str] | None]) -> None:
-    """Name the tables of a SELECT's own columns."""
+    """Qualify the columns of a SELECT with their tables."""
     joins = select.args.get("joins") or []
     sources = [join.this for join in joins] + [lateral for lateral in select.args.get("laterals") or []]
     from_ = select.args.get("from_")

@@ -49,7 +49,7 @@ def _blocks(text: str) -> list[Any]:
 
 
 def _resized(before: list[Any], after: list[Any]) -> Iterator[str]:
-    """Name the whole SELECTs that came or went; one that was edited as well is named on both sides."""
+    """Return the SELECTs that were added or removed as a whole; an edited one is listed on both sides."""
     old, new = Counter(map(_said, before)), Counter(map(_said, after))
     for text in old - new:
         yield f"SELECT removed: {text}"
@@ -115,7 +115,7 @@ def _sources(select: Any) -> Counter[str]:
 
 
 def _source(node: Any) -> str:
-    """Name a table by itself, and anything else by what it is."""
+    """Return the name of a table, or the kind of any other source."""
     if isinstance(node, exp.Table):
         return str(node.name)
     return "a subquery" if isinstance(node, exp.Subquery) else _said(node)

@@ -54,7 +54,7 @@ class ColumnResolver:
         self.unresolved[UnresolvedName(name, reason, within, offset)] = None
 
     def item(self, node: Any, place: ResolutionScope, name: str = "", label: str = "") -> RelationColumn:
-        """Make the item of an expression; its text names tables and parts of WITH instead of aliases."""
+        """Return the item of an expression; its text uses tables and WITH queries instead of aliases."""
         inner = node.unalias() if isinstance(node, exp.Alias) else node
         if self._is_path(inner):
             path = self._path_item(inner, place)
@@ -160,7 +160,7 @@ class ColumnResolver:
             item = self._resolve(parts, place)
             names = [name for name, _ in _struct(item)] if item is not None else []
             if item is not None and not names:
-                missing = "it is no struct with known fields"
+                missing = "it is not a struct with known fields"
             found = [("", inner) for name in names if item is not None and (inner := field_of(item, [name]))]
         if missing:
             self.miss(".".join([*self._written(parts, place), "*"]), missing, within, first_offset_or_zero(star))
@@ -256,7 +256,7 @@ def offset_of(part: Any) -> int:
 
 
 def _renamed(path: RelationColumn, name: str) -> RelationColumn:
-    """Make the item of a bare path: all that the column is, under the name that it gets."""
+    """Return the item of a bare path: everything the column is computed from, under its output name."""
     found = RelationColumn(name or path.name, dict(path.values), dict(path.conditions), uses=(path,), kind=path.kind)
     found.plain, found.fields = path.plain, path.fields
     return found

@@ -153,7 +153,7 @@ class FromSources:
         for side in sides:
             found = [item for _, item in side.bare(name)]
             if len(found) != 1:
-                reason = "it is ambiguous on a side of USING" if found else "a side of USING has no such column"
+                reason = "it is ambiguous on one side of USING" if found else "one side of USING has no such column"
                 self.walk.miss(name, side.missing() or reason, "JOIN", offset)
                 continue
             pair += found
@@ -219,7 +219,7 @@ def _column_aliases(source: Any) -> tuple[str, ...]:
 
 
 def _hide_alias(source: Any) -> None:
-    """Put back what people know a source by, now that names are found."""
+    """Restore the name by which users know a source, once names are resolved."""
     written = source.meta.get("written", "")
     if isinstance(source, exp.Table) or not written:
         source.set("alias", None)

@@ -42,7 +42,7 @@ def generated_relation(call: Any, place: ResolutionScope, walk: ColumnResolver, 
         whole = walk.item(call, place)
         count = len(arguments) - 1 if function == "json_tuple" else len(names)
         found = [_part(f"c{number}", whole) for number in range(count)]
-        missing = "" if count else f"the columns of {function or 'this call'} are not known"
+        missing = "" if count else f"the columns of {function or 'this call'} are unknown"
     text, offset = sql_of(call), first_offset_or_zero(call)
     for item in found:
         item.expression, item.offset = text, offset
@@ -66,7 +66,7 @@ def _inlined(collection: RelationColumn, count: int) -> tuple[list[RelationColum
     fields = fields_of(element_type(collection.kind))
     if not fields:
         found = [_part(f"col{number + 1}", collection) for number in range(count)]
-        return found, "" if count else "the columns of inline are not known"
+        return found, "" if count else "the columns of inline are unknown"
     items = [(name.lower(), field_of(collection, [name.lower()]), kind) for name, kind in fields]
     return [
         RelationColumn(name, each.values, each.conditions, uses=(each,), kind=kind, plain=each.plain)

@@ -31,7 +31,7 @@ def pivoted_relation(pivot: Any, relation: Relation, ctes: Mapping[str, Relation
     else:
         found = None
     if found is None:
-        reason = "this form of PIVOT or UNPIVOT is not followed"
+        reason = "this form of PIVOT or UNPIVOT cannot be traced"
         walk.miss("PIVOT", reason, "PIVOT", first_offset_or_zero(pivot))
         found = Relation([], relation.deciding, relation.tables, reason)
     found.shown, found.written = relation.shown, relation.written

@@ -114,7 +114,7 @@ class JoinSide:
 
 
 def side_of(alias: str, relation: Relation) -> JoinSide:
-    """Stand one source alone."""
+    """Return a side that consists of one source."""
     return JoinSide({alias: relation}, [(alias, item) for item in relation.items])
 
 
@@ -148,7 +148,7 @@ def _merged(left: RelationColumn, right: RelationColumn, kind: str) -> RelationC
 
 
 def made_column(name: str, uses: Iterable[RelationColumn], expression: str = "", *, kind: str = "") -> RelationColumn:
-    """Make an item that stands on everything that others stand on."""
+    """Return an item whose inputs are those of all given items."""
     found = tuple(uses)
     item = RelationColumn(name, expression=expression, uses=found, kind=kind)
     for each in found:
@@ -158,13 +158,13 @@ def made_column(name: str, uses: Iterable[RelationColumn], expression: str = "",
 
 
 def labelled_column(item: RelationColumn, part: str) -> RelationColumn:
-    """Name an item as a step: a column of a part of the query, or of the statement itself."""
+    """Return an item as a named step: a column of a subquery, or of the statement itself."""
     item.label = f"{part}.{item.name}" if part else item.name
     return item
 
 
 def passed_on_column(item: RelationColumn, part: str) -> RelationColumn:
-    """Make the item that a star gives for one of a source; a table's own column stays itself."""
+    """Return the item that a star yields for a source's column; a table's own column stays itself."""
     if not item.label:
         return item
     found = RelationColumn(
@@ -184,7 +184,7 @@ def renamed_relation(relation: Relation, alias: Any, part: str) -> Relation:
 
 
 def united_column(item: RelationColumn, other: RelationColumn) -> RelationColumn:
-    """Put the column of another side of a UNION behind those that are united already."""
+    """Add the column of another side of a UNION to those already united."""
     if not item.branches:
         first, item = item, made_column(item.name, [item])
         item.branches, item.uses, item.label, item.kind = (first,), first.uses, first.label, first.kind
@@ -214,7 +214,7 @@ def all_origins(item: RelationColumn) -> Origins:
 
 
 def table_column(table: TableName, name: str, kind: str) -> RelationColumn:
-    """Make the item of a table's column."""
+    """Return the item of a table's column."""
     return RelationColumn(name.lower(), {ColumnOrigin(table, name): _WHOLE}, kind=kind, plain=True)
 
 

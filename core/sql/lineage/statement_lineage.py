@@ -60,9 +60,7 @@ def lineage_of(parsed: ParsedStatement, columns_of: ColumnsOf) -> StatementLinea
         reading = _StatementTracer(columns_of, parsed.select, stateful=parsed.stateful)
         relation = reading.query(query, {}, ())
     except (SqlDiagnostic, RecursionError) as failure:
-        reason = (
-            failure.summary if isinstance(failure, SqlDiagnostic) else "the SQL is nested too deeply to be followed"
-        )
+        reason = failure.summary if isinstance(failure, SqlDiagnostic) else "the SQL is nested too deeply to be traced"
         missed = tuple(UnresolvedName(column.name, reason, column.name, 0) for column in parsed.columns)
         return StatementLineage((), (), missed, ())
     walk = reading.walk

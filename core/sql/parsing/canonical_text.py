@@ -43,9 +43,7 @@ def sql_of(node: Any) -> str:
         )
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         # Some texts parse into trees that sqlglot cannot write: `QUALIFY (a, b)`.
-        raise SqlDiagnostic(
-            "the SQL cannot be read: a part of it makes no sense", "correct it as Spark SQL", -1
-        ) from error
+        raise SqlDiagnostic("the SQL cannot be parsed: part of it is not valid", "write valid Spark SQL", -1) from error
     return text
 
 
@@ -67,7 +65,7 @@ def _needs_no_quotes(name: Any) -> bool:
 
 
 def normalise(tree: Any) -> Any:
-    """Bring a whole tree into its canonical form, in place where possible; names must be resolved before."""
+    """Convert a whole tree to canonical form, in place where possible; names must be resolved first."""
     queries = 0
     for node in tree.walk():
         node.comments = None
@@ -247,7 +245,7 @@ def _as_function(node: Any) -> Any:
 
 
 def _as_it_is(node: Any) -> None:
-    """Leave a node alone: `a LIKE b ESCAPE c` cannot stand with brackets around its LIKE."""
+    """Return a node unchanged: `a LIKE b ESCAPE c` does not parse with parentheses around its LIKE."""
 
 
 _FOLDS: dict[type, Callable[[Any], None]] = {

@@ -22,8 +22,8 @@ def unread_tables(sources: Iterable[Any], names: TableNames, marks: ExtractedCla
         if isinstance(source, exp.Table) and isinstance(source.this, exp.Identifier) and not _is_read(source):
             lost.add(int(source.this.meta.get("start", -1)))
     for start in sorted(lost):
-        summary = "this part is not understood: a table may be read here, and is not followed"
-        yield SqlDiagnostic(summary, "write the table in FROM or JOIN, or name this part with WITH", start)
+        summary = "this part is not understood: it may read a table that Headgate does not see"
+        yield SqlDiagnostic(summary, "write the table in FROM or JOIN, or move this part to WITH", start)
 
 
 def _is_read(table: Any) -> bool:

@@ -45,13 +45,18 @@ _JOINS = frozenset(
 )
 """What may stand before JOIN."""
 _LATERAL_JOINS = frozenset(("", "INNER", "CROSS", "LEFT", "LEFT OUTER"))
-_WORDS = {"locks": "FOR UPDATE", "kind": "SELECT AS", "operation_modifiers": "a word after SELECT", "when": "AT"}
+_WORDS = {
+    "locks": "FOR UPDATE",
+    "kind": "SELECT AS",
+    "operation_modifiers": ("an unknown keyword after SELECT"),
+    "when": "AT",
+}
 """What clauses are called where sqlglot has another word."""
 _SYNTAX = "PARSE_SYNTAX_ERROR"
 
 
 def shape_from_clauses(tree: Any, *, nested: bool = True) -> None:
-    """Bring every FROM of a parsed query into one shape, in place; raise SqlDiagnostic for what Spark has not.
+    """Normalize every FROM of a parsed query, in place; raise SqlDiagnostic for what Spark does not support.
 
     `nested` says whether there may be a query below another one: looking for them costs a walk through the tree.
     """
@@ -126,7 +131,9 @@ def _shape_select(select: Any) -> None:
         _check_lateral(lateral)
         named = lateral.args.get("alias")
         if not lateral.args.get("view"):
-            raise _refused("LATERAL behind FROM", lateral, "write a comma before LATERAL, or LATERAL VIEW")
+            raise _refused(
+                "LATERAL after FROM without a comma", lateral, "write a comma before LATERAL, or LATERAL VIEW"
+            )
         if named is None or not (named.name or named.columns):
             remedy = "write LATERAL VIEW explode(…) t AS c"
             raise SqlDiagnostic("LATERAL VIEW has no name", remedy, first_offset(lateral), condition=_SYNTAX)
@@ -155,7 +162,7 @@ def _opened(node: Any) -> tuple[Any, list[Any]]:
     """Return the source behind FROM or JOIN, and the joins that stood in plain brackets with it."""
     if not isinstance(node, _SOURCES):
         # sqlglot takes FROM FROM (SELECT …) for a query without brackets, and loses what it reads.
-        raise SqlDiagnostic("a table is missing after FROM or JOIN", "write its name, or a query in brackets", -1)
+        raise SqlDiagnostic("a table is missing after FROM or JOIN", "write its name, or a query in parentheses", -1)
     _check(node)
     if isinstance(node, exp.Lateral):
         _check_lateral(node)
@@ -175,8 +182,8 @@ def _shape_join(join: Any) -> list[Any]:
     pivots = join.args.pop("pivots", None) or []
     if isinstance(join.this, _SOURCES):
         if join.this.args.get("joins"):
-            remedy = "put the inner join into brackets: a JOIN (b JOIN c ON …) ON …"
-            raise SqlDiagnostic("two conditions stand behind each other", remedy, first_offset(join), condition=_SYNTAX)
+            remedy = "put the inner join in parentheses: a JOIN (b JOIN c ON …) ON …"
+            raise SqlDiagnostic("two join conditions follow each other", remedy, first_offset(join), condition=_SYNTAX)
         pivots = [*(join.this.args.pop("pivots", None) or []), *pivots]
     source, inside = _opened(join.this)
     if inside:
@@ -191,27 +198,29 @@ def _check_join(join: Any) -> None:
     if words not in _JOINS:
         raise _refused(f"{words} JOIN", join, "write JOIN … ON …")
     if isinstance(join.this, exp.Lateral) and words not in _LATERAL_JOINS:
-        summary, condition = f"{words} JOIN LATERAL is not SQL of Spark", "INVALID_LATERAL_JOIN_TYPE"
+        summary, condition = f"{words} JOIN LATERAL is not Spark SQL", "INVALID_LATERAL_JOIN_TYPE"
         raise SqlDiagnostic(summary, "write LEFT JOIN LATERAL", first_offset(join), condition=condition)
     if isinstance(join.this, exp.Lateral) and join.args.get("using"):
         condition = "UNSUPPORTED_FEATURE.LATERAL_JOIN_USING"
-        raise SqlDiagnostic("JOIN LATERAL takes no USING", "write ON", first_offset(join), condition=condition)
+        raise SqlDiagnostic("JOIN LATERAL does not take USING", "write ON", first_offset(join), condition=condition)
     if "NATURAL" not in words:
         return
     if join.args.get("using") or join.args.get("on") is not None:
-        remedy = "remove the condition: NATURAL compares the columns of one name"
-        raise SqlDiagnostic("NATURAL JOIN takes no condition", remedy, first_offset(join), condition=_SYNTAX)
+        remedy = "remove the condition: NATURAL joins on the columns with the same name"
+        raise SqlDiagnostic("NATURAL JOIN does not take a condition", remedy, first_offset(join), condition=_SYNTAX)
     if "SEMI" in words or "ANTI" in words:
-        raise SqlDiagnostic(f"{words} JOIN is refused by Spark", "write USING (…)", first_offset(join), condition="")
+        raise SqlDiagnostic(f"Spark rejects {words} JOIN", "write USING (…)", first_offset(join), condition="")
 
 
 def _pivoted(source: Any, pivots: list[Any]) -> Any:
-    """Put PIVOTs behind a source; one with a name makes a query of what stands before it."""
+    """Attach PIVOTs to a source; a named one turns what precedes it into a subquery."""
     waiting: list[Any] = []
     for pivot in pivots:
         values = [value for each in pivot.args.get("fields") or [] for value in each.expressions]
         if any(isinstance(value, (exp.Select, exp.SetOperation)) for value in values):
-            raise SqlDiagnostic("PIVOT takes no query", "list the values", first_offset(pivot), condition=_SYNTAX)
+            raise SqlDiagnostic(
+                "PIVOT does not take a query", "list the values", first_offset(pivot), condition=_SYNTAX
+            )
         alias = pivot.args.pop("alias", None)
         waiting.append(pivot)
         source.set("pivots", waiting)
@@ -245,8 +254,8 @@ def _check(node: Any) -> None:
         if not value or key in allowed:
             continue
         if key == "laterals":
-            remedy = "write it behind the brackets, or (SELECT * FROM … LATERAL VIEW …)"
-            summary = "LATERAL VIEW cannot stand inside the brackets of a join"
+            remedy = "write it after the parentheses, or (SELECT * FROM … LATERAL VIEW …)"
+            summary = "LATERAL VIEW is not allowed inside the parentheses of a join"
             raise SqlDiagnostic(summary, remedy, first_offset(node), condition=_SYNTAX)
         raise _refused(key, node, "write it as Spark SQL, without this clause")
 
@@ -257,12 +266,12 @@ def _check_lateral(lateral: Any) -> None:
     is_query = isinstance(inner, exp.Subquery) and _is_query(inner) and not lateral.args.get("view")
     if not (is_query or isinstance(inner, exp.Func)):
         remedy = "write LATERAL (SELECT …), or LATERAL with a function such as explode(…)"
-        summary = "LATERAL takes a query in brackets or a function"
+        summary = "LATERAL takes a query in parentheses or a function"
         condition = "INVALID_SQL_SYNTAX.LATERAL_WITHOUT_SUBQUERY_OR_TABLE_VALUED_FUNC"
         raise SqlDiagnostic(summary, remedy, first_offset(lateral), condition=condition)
 
 
 def _refused(what: str, node: Any, remedy: str) -> SqlDiagnostic:
-    """Make the refusal of a clause that is not understood, named by the words of SQL."""
+    """Return the diagnostic for a clause that is not understood, named by its SQL keywords."""
     words = _WORDS.get(what, what).upper().replace("_", " ")
     return SqlDiagnostic(f"this part is not understood: {words}", remedy, first_offset(node), condition=_SYNTAX)

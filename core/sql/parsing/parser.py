@@ -16,7 +16,7 @@ _FAILURES = (SqlglotError, ArithmeticError, AttributeError, LookupError, TypeErr
 """What sqlglot 30.30 raises for texts that it does not expect, besides ParseError."""
 _QUERIES = frozenset((TokenType.SELECT, TokenType.VALUES, TokenType.WITH))
 """Words of which a statement with no query below another has one at the most."""
-_REMEDY = "correct it as Spark SQL"
+_REMEDY = "write valid Spark SQL"
 
 
 def parse_query(tokens: Sequence[Token], text: str) -> Any:
@@ -28,7 +28,7 @@ def parse_query(tokens: Sequence[Token], text: str) -> Any:
     for token in tokens:
         kind = token.token_type
         if kind is TokenType.PIPE_GT:
-            raise SqlDiagnostic("the pipe syntax |> is not read here", "write SELECT … FROM … WHERE", token.start)
+            raise SqlDiagnostic("the pipe syntax |> is not supported", "write SELECT … FROM … WHERE", token.start)
         if kind in _QUERIES:
             queries += 1
     try:
@@ -38,9 +38,9 @@ def parse_query(tokens: Sequence[Token], text: str) -> Any:
     except ParseError as error:
         raise _unreadable(error, tokens if text else [], start) from error
     except _FAILURES as error:
-        raise SqlDiagnostic("the SQL cannot be read", _REMEDY, start) from error
+        raise SqlDiagnostic("the SQL cannot be parsed", _REMEDY, start) from error
     if len(trees) != 1 or not isinstance(trees[0], exp.Query):
-        raise SqlDiagnostic("the SELECT cannot be read", _REMEDY, start)
+        raise SqlDiagnostic("the SELECT cannot be parsed", _REMEDY, start)
     shape_from_clauses(trees[0], nested=queries > 1)
     return trees[0]
 
@@ -59,7 +59,7 @@ def parse_expression(tokens: Sequence[Token]) -> tuple[Any, str]:
 
 def too_deep(offset: int) -> SqlDiagnostic:
     """Report that a text is nested beyond what can be read."""
-    return SqlDiagnostic("the SQL is nested too deeply to be read safely", "name the inner parts with WITH", offset)
+    return SqlDiagnostic("the SQL is nested too deeply to be read safely", "move the inner parts to WITH", offset)
 
 
 def _unreadable(error: ParseError, tokens: Sequence[Token], start: int) -> SqlDiagnostic:
@@ -71,5 +71,5 @@ def _unreadable(error: ParseError, tokens: Sequence[Token], start: int) -> SqlDi
     place = (first.get("line"), first.get("col"))
     offset = next((int(token.start) for token in tokens if (token.line, token.col) == place), start)
     return SqlDiagnostic(
-        f"the SQL cannot be read: {description[:1].lower()}{description[1:]}", _REMEDY, max(start, offset)
+        f"the SQL cannot be parsed: {description[:1].lower()}{description[1:]}", _REMEDY, max(start, offset)
     )

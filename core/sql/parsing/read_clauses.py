@@ -77,7 +77,7 @@ def options_in(tokens: Sequence[Token], misread: list[SqlDiagnostic]) -> tuple[t
     found: list[tuple[str, str]] = []
     index = 0
     if not tokens:
-        raise SqlDiagnostic("no option stands in the brackets of WITH", "write WITH ('name'='value')", -1)
+        raise SqlDiagnostic("WITH () contains no options", "write WITH ('name'='value')", -1)
     while index < len(tokens):
         start, key = index, str(tokens[index].text)
         index += 1
@@ -92,7 +92,7 @@ def options_in(tokens: Sequence[Token], misread: list[SqlDiagnostic]) -> tuple[t
             way = "write 'name'='value'"
             condition = "PARSE_SYNTAX_ERROR"
             raise SqlDiagnostic(
-                "an option's value is no name", way, tokens[index].start, subject=key, condition=condition
+                "an option's value cannot be an identifier", way, tokens[index].start, subject=key, condition=condition
             )
         found.append((key, str(tokens[index].text)))
         index += 1
@@ -101,7 +101,7 @@ def options_in(tokens: Sequence[Token], misread: list[SqlDiagnostic]) -> tuple[t
             misread.append(SqlDiagnostic(summary, remedy, tokens[start].start, subject=key))
         if index < len(tokens):
             if tokens[index].token_type is not TokenType.COMMA:
-                raise SqlDiagnostic("the options cannot be read", "write 'name'='value', …", tokens[index].start)
+                raise SqlDiagnostic("the options cannot be parsed", "write 'name'='value', …", tokens[index].start)
             index += 1
     return tuple(found)
 
@@ -109,11 +109,11 @@ def options_in(tokens: Sequence[Token], misread: list[SqlDiagnostic]) -> tuple[t
 def source_name(token: Token, after: Token | None) -> str:
     """Read the name behind IDENTIFIED BY; `after` is what follows it."""
     if after is not None and after.token_type is TokenType.DOT:
-        summary = "a source's name has one part"
+        summary = "a source name has one part"
         raise SqlDiagnostic(summary, "write IDENTIFIED BY name", token.start, condition="PARSE_SYNTAX_ERROR")
     if token.token_type is TokenType.STRING:
         raise SqlDiagnostic(
-            "a source's name is no string",
+            "a source name is an identifier, not a string",
             "write IDENTIFIED BY name",
             token.start,
             subject=str(token.text),
@@ -134,7 +134,7 @@ def watermark_at(tokens: Sequence[Token], index: int) -> tuple[WatermarkClause, 
     index += 2
     if not expression or index >= len(tokens) or not is_word(tokens[index], "INTERVAL"):
         raise SqlDiagnostic(
-            "this WATERMARK cannot be read",
+            "this WATERMARK cannot be parsed",
             "write WATERMARK column DELAY OF INTERVAL 1 MINUTE",
             tokens[start].start,
             subject="WATERMARK",
@@ -142,12 +142,12 @@ def watermark_at(tokens: Sequence[Token], index: int) -> tuple[WatermarkClause, 
     delay, index = _interval(tokens, index + 1)
     if not delay:
         raise SqlDiagnostic(
-            "this delay cannot be read", "write DELAY OF INTERVAL 1 MINUTE", tokens[start].start, subject="WATERMARK"
+            "this delay cannot be parsed", "write DELAY OF INTERVAL 1 MINUTE", tokens[start].start, subject="WATERMARK"
         )
     tree, name = _column_or_expression(expression)
     if tree.find(exp.Query) is not None:
         remedy = "write a column of the table, or an expression over its columns"
-        raise SqlDiagnostic("a query cannot stand in WATERMARK", remedy, tokens[start].start, subject="WATERMARK")
+        raise SqlDiagnostic("a query is not allowed in WATERMARK", remedy, tokens[start].start, subject="WATERMARK")
     text = sql_of(normalise(tree))
     if isinstance(tree, exp.Column) and not name:
         name = tree.name

@@ -182,15 +182,15 @@ def _step(level: _Level, tokens: Sequence[Token], index: int) -> None:
             level.clause, level.expects = "from", True
     elif kind is TokenType.JOIN and level.selects:
         if level.viewed:
-            remedy = "write the join before LATERAL VIEW, or LATERAL in FROM"
-            summary = "a join cannot stand behind LATERAL VIEW"
+            remedy = "write the join before LATERAL VIEW, or use LATERAL in FROM"
+            summary = "a join is not allowed after LATERAL VIEW"
             raise SqlDiagnostic(summary, remedy, tokens[index].start, condition="PARSE_SYNTAX_ERROR")
         level.clause, level.expects = "from", True
     elif kind is TokenType.COMMA:
         if level.clause in _NAMING and not level.rows:
             if level.joins:
                 remedy, condition = "write CROSS JOIN, or JOIN with ON", "PARSE_SYNTAX_ERROR"
-                summary = "a comma cannot stand between tables inside brackets"
+                summary = "a comma is not allowed between tables inside parentheses"
                 raise SqlDiagnostic(summary, remedy, tokens[index].start, condition=condition)
             level.clause, level.expects = "from", True
     elif level.clause in _NAMING:
@@ -206,8 +206,8 @@ def _step_in_from(level: _Level, tokens: Sequence[Token], index: int) -> None:
         level.rows = False
     if word in ("ON", "USING") and level.clause == "from":
         if level.pivoted:
-            summary = f"{word} cannot stand behind PIVOT, which applies to all that is joined before it"
-            remedy = "put the pivoted table into brackets: JOIN (SELECT * FROM t PIVOT (…)) AS p ON …"
+            summary = f"{word} is not allowed after PIVOT, which applies to everything joined before it"
+            remedy = "put the pivoted table in parentheses: JOIN (SELECT * FROM t PIVOT (…)) AS p ON …"
             raise SqlDiagnostic(summary, remedy, tokens[index].start, condition="PARSE_SYNTAX_ERROR")
         level.clause = "on"
     elif word in _TURNING or (word == "LATERAL" and is_word(_after(tokens, index), "VIEW")):
@@ -234,7 +234,7 @@ def _streams(tokens: Sequence[Token], index: int) -> bool:
         # called AS, LEFT and WHERE; it goes on trying where the rest of the text makes no sense then.
         raise SqlDiagnostic(
             "Spark reads the word stream here as the keyword STREAM",
-            "write the table's name in back-ticks: `stream`",
+            "write the table name in backticks: `stream`",
             tokens[index].start,
             subject="stream",
         )
@@ -268,7 +268,7 @@ def _delays(tokens: Sequence[Token], index: int) -> bool:
 
 
 def _take_stream(tokens: Sequence[Token], index: int, marks: ExtractedClauses) -> int:
-    """Take `STREAM t …` or `STREAM(t) …`; the name's tokens stay."""
+    """Remove the STREAM of `STREAM t …` or `STREAM(t) …` and record it; the tokens of the name stay."""
     bracket = tokens[index + 1].token_type is TokenType.L_PAREN
     first = index + 2 if bracket else index + 1
     last = name_end(tokens, first)
@@ -278,8 +278,8 @@ def _take_stream(tokens: Sequence[Token], index: int, marks: ExtractedClauses) -
         remedy = "write STREAM t, or STREAM(t)"
         raise SqlDiagnostic("STREAM takes the name of one table", remedy, tokens[index].start, subject="STREAM")
     if is_word(_after(tokens, last), "CHANGES") and not bracket:
-        remedy = "read the table itself, or write AS before changes where it is an alias"
-        summary = "Spark reads the word CHANGES here as a change feed, which is not read here"
+        remedy = "read the table itself, or write AS before changes if it is an alias"
+        summary = "Spark reads the word CHANGES here as a change feed, which is not supported"
         raise SqlDiagnostic(summary, remedy, tokens[after].start, subject="CHANGES")
     if bracket:
         after += 1
@@ -288,14 +288,18 @@ def _take_stream(tokens: Sequence[Token], index: int, marks: ExtractedClauses) -
     marks.tokens.extend(tokens[first : last + 1])
     marks.by_start[tokens[last].start] = mark
     if after < len(tokens) and is_word(tokens[after], "TABLESAMPLE"):
-        raise SqlDiagnostic("a streaming read cannot be sampled", "remove TABLESAMPLE", tokens[after].start)
+        raise SqlDiagnostic("TABLESAMPLE is not allowed on a streaming read", "remove TABLESAMPLE", tokens[after].start)
     if after < len(tokens) and tokens[after].token_type is TokenType.STRING:
-        remedy = "write it in back-ticks"
-        raise SqlDiagnostic("an alias is no string", remedy, tokens[after].start, condition="PARSE_SYNTAX_ERROR")
+        remedy = "write it in backticks"
+        raise SqlDiagnostic(
+            "an alias is an identifier, not a string", remedy, tokens[after].start, condition="PARSE_SYNTAX_ERROR"
+        )
     travels = after < len(tokens) and is_word(tokens[after], "VERSION", "TIMESTAMP", "FOR")
     if travels and is_word(_after(tokens, after), "AS", "VERSION", "TIMESTAMP", "SYSTEM_VERSION", "SYSTEM_TIME"):
-        remedy = "write WITH ('startingVersion' = '…') where the table keeps versions"
-        raise SqlDiagnostic("a stream has no time travel", remedy, tokens[after].start, condition="PARSE_SYNTAX_ERROR")
+        remedy = "write WITH ('startingVersion' = '…') if the table has versions"
+        raise SqlDiagnostic(
+            "a streaming read cannot time travel", remedy, tokens[after].start, condition="PARSE_SYNTAX_ERROR"
+        )
     return after
 
 
@@ -311,7 +315,7 @@ def _has_options(tokens: Sequence[Token], index: int) -> bool:
 
 
 def _take_table(tokens: Sequence[Token], index: int, marks: ExtractedClauses) -> int:
-    """Take the options of `t WITH (…)`; the name's tokens stay."""
+    """Remove and record the options of `t WITH (…)`; the tokens of the name stay."""
     last = name_end(tokens, index)
     end = closing_bracket(tokens, last + 2)
     options = options_in(tokens[last + 3 : end], marks.misread)
@@ -339,7 +343,8 @@ def _take_clauses(tokens: Sequence[Token], index: int, marks: ExtractedClauses) 
 
 
 def _take_hidden(tokens: Sequence[Token], index: int, marks: ExtractedClauses) -> int:
-    """Take the WATERMARK of a subquery or a plain table; it travels in the alias, which positions cannot carry."""
+    """Remove the WATERMARK of a subquery or a plain table and record it in the alias, where no position can refer to
+    it."""
     start = tokens[index]
     watermark, index = watermark_at(tokens, index)
     end, alias = end_of(tokens[index - 1]), ""

@@ -40,7 +40,7 @@ def inline_query_names(query: Any) -> None:
 
 
 def _inline(query: Any) -> None:
-    """Put every part of WITH that is read once, under a plain name, where it is read."""
+    """Inline every WITH query that is read once under a plain name."""
     withs = list(query.find_all(exp.With))
     readers: dict[str, list[Any]] = {}
     for table in query.find_all(exp.Table) if withs else ():
@@ -64,7 +64,7 @@ def _place(cte: Any, table: Any) -> None:
 
 
 def _merge(select: Any) -> None:
-    """Take the SELECT out of `SELECT … FROM (SELECT columns FROM one WHERE …)`, when both together say the same."""
+    """Merge `SELECT … FROM (SELECT columns FROM one WHERE …)` into one SELECT, if the meaning stays the same."""
     from_ = select.args.get("from_")
     source = from_.this if from_ is not None else None
     if not isinstance(source, exp.Subquery) or not _is_plain(source, {"this", "alias"}) or "mark" in source.meta:

@@ -87,7 +87,7 @@ def _query(query: Any, ctes: AliasScope, outer: list[AliasScope], names: TableNa
         if query.find(exp.Column) is not None:
             condition = "INVALID_INLINE_TABLE.CANNOT_EVALUATE_EXPRESSION_IN_INLINE_TABLE"
             raise SqlDiagnostic(
-                "VALUES holds constants, no columns", "write SELECT … FROM", _offset(query), condition=condition
+                "VALUES contains constants, not columns", "write SELECT … FROM", _offset(query), condition=condition
             )
         _each_expression(query.expressions, ctes, outer, names)
     _each_expression((query.args.get(key) for key in _ENDS), ctes, outer, names)
@@ -123,7 +123,7 @@ def _with(query: Any, ctes: AliasScope, outer: list[AliasScope], names: TableNam
     for cte in with_.expressions:
         written = cte.alias.lower()
         if written in own:
-            summary, remedy = f"two parts of WITH are called {written}", "give each a name of its own"
+            summary, remedy = f"two WITH queries are named {written}", "give each a unique name"
             raise SqlDiagnostic(summary, remedy, _offset(cte), subject=written, condition="DUPLICATED_CTE_NAMES")
         own.add(written)
         if with_.args.get("recursive"):
@@ -145,7 +145,7 @@ def _select(select: Any, ctes: AliasScope, outer: list[AliasScope], names: Table
     scope: AliasScope = {}
     if (into := select.args.get("into")) is not None:
         remedy = "write INSERT INTO t SELECT …"
-        raise SqlDiagnostic("SELECT … INTO is not SQL of Spark", remedy, _offset(into), subject="INTO")
+        raise SqlDiagnostic("SELECT … INTO is not Spark SQL", remedy, _offset(into), subject="INTO")
     sources, joins = joined_by(select)
     for join in joins:
         before = _connector(join, names.marks) if join.kind == "CROSS" or isinstance(join.this, exp.Lateral) else None
@@ -200,8 +200,8 @@ def _table(table: Any, ctes: AliasScope, names: TableNames) -> None:
     start = identifier.meta.get("start")
     before = [part for part in (table.args.get("catalog"), table.args.get("db")) if part is not None]
     if not all(isinstance(part, exp.Identifier) for part in before):
-        remedy = "write catalog.database.table, or the table's name alone"
-        raise SqlDiagnostic("a part of a table's name is missing", remedy, start or 0, subject=identifier.name)
+        remedy = "write catalog.database.table, or the table name alone"
+        raise SqlDiagnostic("a part of a table name is missing", remedy, start or 0, subject=identifier.name)
     written = identifier.name.lower()
     if start is not None:
         names.placed.add(start)
@@ -209,15 +209,17 @@ def _table(table: Any, ctes: AliasScope, names: TableNames) -> None:
     if written in ctes and not before:
         if mark.streaming:
             raise SqlDiagnostic(
-                f"STREAM {written} names a part of WITH, which Spark reads without a word as it is",
-                f"write STREAM inside the part {written}, or give the part another name",
+                f"STREAM {written} names a WITH query, and Spark silently ignores STREAM there",
+                f"write STREAM inside {written}, or rename the WITH query",
                 start or 0,
                 subject=written,
             )
         table.meta["cte"] = ctes[written]
         return
     if start is None:
-        raise SqlDiagnostic(f"the place of {written} is unknown", "write the table's name plainly", 0, subject=written)
+        raise SqlDiagnostic(
+            f"the position of {written} in the query is unknown", "write the plain table name", 0, subject=written
+        )
     alias, end = table.alias, int(identifier.meta["end"]) + 1
     alias_at = mark.end or end
     if alias.startswith(HIDDEN):
@@ -240,20 +242,20 @@ def _check_function(table: Any) -> None:
     """Refuse what stands for a table and is no function of Spark: it may read one that we do not see."""
     inner, place = table.this, _offset(table)
     if isinstance(inner, exp.Dot):
-        remedy = "write catalog.database.table, or the table's name alone"
+        remedy = "write catalog.database.table, or the table name alone"
         raise SqlDiagnostic(
-            "a table's name has at most three parts", remedy, place, condition="IDENTIFIER_TOO_MANY_NAME_PARTS"
+            "a table name has at most three parts", remedy, place, condition="IDENTIFIER_TOO_MANY_NAME_PARTS"
         )
     name = plain_function_name(inner.name) if isinstance(inner, exp.Anonymous) else type(inner).__name__.lower()
     if name not in TABLE_FUNCTIONS:
-        remedy = "write the tables that it reads, or a function of Spark such as range(10)"
-        summary = f"{name} is not one of Spark's own table functions, and may read tables unseen"
+        remedy = "write the tables that it reads, or use a Spark function such as range(10)"
+        summary = f"{name} is not a built-in table function of Spark and may read tables that Headgate does not see"
         condition = "UNRESOLVABLE_TABLE_VALUED_FUNCTION"
         raise SqlDiagnostic(summary, remedy, place, subject=name, condition=condition)
     if name == "range" and inner.find(exp.Query) is not None:
         remedy = "write numbers"
         raise SqlDiagnostic(
-            "range takes constants, no query", remedy, place, subject=name, condition="NON_FOLDABLE_ARGUMENT"
+            "range takes constants, not a query", remedy, place, subject=name, condition="NON_FOLDABLE_ARGUMENT"
         )
 
 
@@ -307,7 +309,7 @@ def _expressions(
             _query(each, ctes, [*outer, scope], names)
             continue
         if isinstance(each, _UNBOUND):
-            summary = "a parameter stands here, and nothing gives it a value"
+            summary = "a parameter is used here, and nothing gives it a value"
             raise SqlDiagnostic(
                 summary, "write the value", -1, subject=str(each.name), condition="UNBOUND_SQL_PARAMETER"
             )
@@ -315,12 +317,12 @@ def _expressions(
             condition = "UNSUPPORTED_SUBQUERY_EXPRESSION_CATEGORY.HIGHER_ORDER_FUNCTION"
             remedy = "join the table, and use its column inside"
             raise SqlDiagnostic(
-                "a query cannot stand inside a lambda function", remedy, _offset(each), condition=condition
+                "a query is not allowed inside a lambda function", remedy, _offset(each), condition=condition
             )
         if kind is exp.WindowSpec and any(isinstance(each.args.get(key), exp.Query) for key in ("start", "end")):
             remedy = "write a number"
             raise SqlDiagnostic(
-                "the frame of a window takes no query", remedy, _offset(each), condition="_LEGACY_ERROR_TEMP_0064"
+                "a window frame does not take a query", remedy, _offset(each), condition="_LEGACY_ERROR_TEMP_0064"
             )
         if isinstance(each, exp.Lateral):
             waiting.append(each.this)
@@ -343,8 +345,8 @@ def _column(column: Any, outer: list[AliasScope], scope: AliasScope, names: Tabl
     if found is None:
         return
     if not found:
-        remedy = f"write it by the name that stands behind the brackets, or without {qualifier}"
-        summary = f"{qualifier} is hidden by the brackets around it"
+        remedy = f"qualify it with the alias after the parentheses, or drop {qualifier}"
+        summary = f"{qualifier} is hidden by the parentheses around it"
         raise SqlDiagnostic(summary, remedy, _offset(column), subject=qualifier, condition="UNRESOLVED_COLUMN")
     if found in names.unnamed:
         names.qualifying.add(names.unnamed[found])

@@ -90,7 +90,7 @@ def aggregated(select: Any, flow: RelationProperties, found: StreamFindings) -> 
         calls.setdefault(sql_of(call), call)
     for call in calls.values():
         if call.find(exp.Distinct) is not None:
-            remedy = "use approx_count_distinct, or deduplicate in a statement before"
+            remedy = "use approx_count_distinct, or deduplicate in an upstream statement"
             found.misread.append(refused_by_spark("DISTINCT inside an aggregate cannot be streamed", remedy, call))
     stand_for = [each for key in keys for each in _meanings(key, select)]
     kind = _window_kind(stand_for, select, found)
@@ -99,10 +99,12 @@ def aggregated(select: Any, flow: RelationProperties, found: StreamFindings) -> 
     constant = constant and not any(isinstance(key, (exp.Rollup, exp.Cube, exp.GroupingSets)) for key in keys)
     if kind == "session_window" and constant:
         remedy = "add a key to GROUP BY"
-        found.misread.append(refused_by_spark("a session window over all rows cannot be streamed", remedy, select, ""))
+        found.misread.append(
+            refused_by_spark("a session window without a grouping key cannot be streamed", remedy, select, "")
+        )
     if any(_nulls_sessions(key) for key in keys):
         remedy = "group by the session window beside ROLLUP or CUBE: GROUP BY session_window(…), ROLLUP (k)"
-        summary = "a session window that a grouping set leaves out fails with its first row"
+        summary = "a session window that a grouping set leaves out fails on the first row"
         found.misread.append(refused_by_spark(summary, remedy, select, ""))
     meant = [_with_meaning(key, select) for key in keys]
     times = _event_times(keys, select, flow)
@@ -114,7 +116,7 @@ def aggregated(select: Any, flow: RelationProperties, found: StreamFindings) -> 
 
 
 def deduplicated(select: Any, flow: RelationProperties, found: StreamFindings) -> RelationProperties:
-    """Take DISTINCT of a flow; says what Spark would refuse of it."""
+    """Apply DISTINCT to a stream; reports what Spark would reject."""
     times = {name for each in select.expressions for name in _times_of_output(each, select, flow)}
     if not flow.event_times:
         found.misread.append(no_watermark(select, "DISTINCT", WATERMARK_REMEDY.replace("group by", "select")))
@@ -132,7 +134,7 @@ def deduplicated(select: Any, flow: RelationProperties, found: StreamFindings) -
 
 
 def _times_of_output(node: Any, select: Any, flow: RelationProperties) -> set[str]:
-    """Name the columns with a watermark that one output gives: none, itself, or those of `*`."""
+    """Return the columns with a watermark that one output yields: none, itself, or those of `*`."""
     if node.is_star:
         return starred(flow, node.table if isinstance(node, exp.Column) else "")
     inner = node.unalias()
@@ -157,8 +159,8 @@ def _window_kind(meanings: list[Any], select: Any, found: StreamFindings) -> str
     outputs = [each.unalias() for each in select.expressions]
     windows = {sql_of(call): call for node in [*meanings, *outputs] for call in _windows_in(node)}
     if len(windows) > 1:
-        remedy = "group by one window, and aggregate its result in a second SELECT around"
-        summary = "two windows over time cannot stand in one SELECT"
+        remedy = "group by one window, and aggregate its result in an outer SELECT"
+        summary = "two time windows are not allowed in one SELECT"
         found.misread.append(refused_by_spark(summary, remedy, select, "_LEGACY_ERROR_TEMP_1039"))
     kinds = {TIME_WINDOWS[str(call.this)] for node in meanings for call in _windows_in(node)}
     return next((each for each in ("session_window", "window") if each in kinds), "aggregate")

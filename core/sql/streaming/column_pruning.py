@@ -88,7 +88,10 @@ def _select(select: Any, needed: Names, parts: dict[str, set[str]]) -> None:
 
 
 def _joined(first: Any, joins: list[Any], needed: Names, conditions: list[Any], parts: dict[str, set[str]]) -> None:
-    """Go down a chain of joins; `conditions` come from above and are pushed below a join where one side has them."""
+    """Walk down a chain of joins.
+
+    `conditions` come from above and are pushed below a join if one side has their columns.
+    """
     if any(_is_outer(join) for join in joins):
         needed, conditions = needed | _named(conditions), []
     for index in range(len(joins) - 1, -1, -1):

@@ -51,7 +51,7 @@ class StreamFindings:
 
 
 def under_alias(flow: RelationProperties, alias: str) -> RelationProperties:
-    """Put a relation under its alias."""
+    """Return a relation under its alias."""
     names = frozenset(f"{alias}.{name.rpartition('.')[2]}" for name in flow.event_times)
     return replace(flow, event_times=names, static=frozenset() if flow.streaming else frozenset((alias,)))
 
@@ -63,7 +63,7 @@ def with_column_names(flow: RelationProperties, alias: Any, found: StreamFinding
         return flow
     old = flow.outputs or ()
     if flow.outputs is not None and len(columns) != len(old):
-        summary = f"{len(columns)} names stand behind {len(old)} columns"
+        summary = f"{len(columns)} column aliases are given for {len(old)} columns"
         found.misread.append(refused_by_spark(summary, "name each column once", alias, "ASSIGNMENT_ARITY_MISMATCH"))
     events = frozenset(new for new, name in zip(columns, old, strict=False) if name in flow.event_times)
     return replace(flow, event_times=events, outputs=tuple(columns))
@@ -112,8 +112,8 @@ def no_watermark(node: Any, what: str, remedy: str) -> SqlDiagnostic:
 
 def several_times(node: Any, where: str, times: Iterable[str]) -> SqlDiagnostic:
     """Report that Spark takes one column with a watermark where it keeps state; it finds out when it plans a batch."""
-    summary = f"{where} has {len(set(times))} columns with a watermark, and Spark keeps state by one alone"
-    remedy = "leave all of them out but one, or write the others as an expression: ts + INTERVAL 0 SECONDS AS other_ts"
+    summary = f"{where} has {len(set(times))} columns with a watermark, and Spark keeps state by only one"
+    remedy = "keep only one of them, or write the others as an expression: ts + INTERVAL 0 SECONDS AS other_ts"
     return refused_by_spark(summary, remedy, node, "")
 
 

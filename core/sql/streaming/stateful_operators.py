@@ -58,9 +58,9 @@ def _query(query: Any, ctes: dict[str, RelationProperties], found: StreamFinding
             ctes[cte.alias] = with_column_names(_query(cte.this, ctes, found), cte.args.get("alias"), found)
             if len(found.misread) > known and not _is_read(cte, query):
                 for each in found.misread[known:]:
-                    each.summary += f", in {cte.meta['written']}, a part of WITH that nothing reads"
+                    each.summary += f", in {cte.meta['written']}, a WITH query that nothing reads"
                     if each.condition not in AS_PLANNED:
-                        each.summary += ": Spark checks it all the same"
+                        each.summary += ": Spark checks it anyway"
     if isinstance(query, exp.Subquery):
         return _ends(query, _query(query.this, ctes, found), found)
     if isinstance(query, exp.SetOperation):
@@ -79,7 +79,7 @@ def _check_unread_streams(with_: Any, ctes: dict[str, RelationProperties], found
     for cte in with_.expressions:
         if ctes[cte.alias].streaming:
             name = cte.meta["written"]
-            summary = f"{name}, a part of WITH that nothing reads, makes a stream of a subquery over tables"
+            summary = f"{name}, a WITH query that nothing reads, makes Spark treat a subquery over tables as a stream"
             found.misread.append(refused_by_spark(summary, f"remove {name}", cte))
 
 
@@ -138,7 +138,9 @@ def _combined(
     word = type(query).__name__.upper()
     if left.outputs is not None and right.outputs is not None and len(left.outputs) != len(right.outputs):
         summary = f"the sides of {word} have {len(left.outputs)} and {len(right.outputs)} columns"
-        found.misread.append(refused_by_spark(summary, "select as many on both sides", query, "NUM_COLUMNS_MISMATCH"))
+        found.misread.append(
+            refused_by_spark(summary, "select the same number of columns on both sides", query, "NUM_COLUMNS_MISMATCH")
+        )
     if not (left.streaming or right.streaming):
         return RelationProperties(outputs=left.outputs)
     union = isinstance(query, exp.Union)
@@ -151,11 +153,11 @@ def _combined(
             refused_by_spark(f"{word} with a stream is not supported", remedy, query, condition, subject=word)
         )
     elif query.args.get("by_name"):
-        remedy = "write UNION ALL, with the columns in one order"
-        found.misread.append(refused_by_spark("UNION BY NAME is no SQL of Spark", remedy, query, "PARSE_SYNTAX_ERROR"))
+        remedy = "write UNION ALL, with the columns in the same order"
+        found.misread.append(refused_by_spark("UNION BY NAME is not Spark SQL", remedy, query, "PARSE_SYNTAX_ERROR"))
     elif union and left.streaming != right.streaming:
-        remedy = "read both sides with STREAM, or none"
-        found.misread.append(refused_by_spark("UNION of a stream and a batch table is refused by Spark", remedy, query))
+        remedy = "read both sides with STREAM, or neither"
+        found.misread.append(refused_by_spark("Spark rejects a UNION of a stream and a batch table", remedy, query))
     # The columns of a union are those of its first side, with their watermark or without (4.2.0, run).
     watermarked = left.watermarked or right.watermarked
     flow = RelationProperties(True, (*left.operators, *right.operators), left.event_times, left.outputs, watermarked)
@@ -212,7 +214,9 @@ def _source(source: Any, ctes: dict[str, RelationProperties], found: StreamFindi
     else:
         flow = RelationProperties()
     if flow.streaming and source.args.get("sample") is not None:
-        found.misread.append(refused_by_spark("a stream cannot be sampled", "write WHERE rand() < 0.1", source))
+        found.misread.append(
+            refused_by_spark("TABLESAMPLE cannot be used on a stream", "write WHERE rand() < 0.1", source)
+        )
     flow = _pivoted(source, _marked(flow, mark, source, found), found)
     return under_alias(with_column_names(flow, source.args.get("alias"), found), source.alias)
 
@@ -251,8 +255,8 @@ def _marked(
         source.meta.pop("mark", None)
         return flow
     if flow.watermarked:
-        remedy = "write one WATERMARK, behind the STREAM or here"
-        found.misread.append(refused_by_spark("a watermark cannot be set over another one", remedy, source, ""))
+        remedy = "write only one WATERMARK, after the STREAM or here"
+        found.misread.append(refused_by_spark("a watermark cannot be set on top of another", remedy, source, ""))
     name = mark.watermark.name
     if not name:
         remedy = "name it: WATERMARK <expression> AS <name> DELAY OF …"
@@ -324,12 +328,14 @@ def _check_subqueries(
             if _query(each, ctes, found).streaming:
                 remedy = "write a join of the two streams instead of IN, EXISTS or a scalar subquery"
                 condition = "INVALID_SUBQUERY_EXPRESSION.STREAMING_QUERY"
-                summary = "a stream cannot stand in a subquery of an expression"
+                summary = "a stream is not allowed in a subquery expression"
                 found.misread.append(refused_by_spark(summary, remedy, each, condition))
         else:
             if isinstance(each, exp.Anonymous) and each.this == "monotonically_increasing_id":
                 remedy = "use uuid(), or a key of the row"
-                found.numbering.append(refused_by_spark(f"{each.this} cannot stand beside a stream", remedy, select))
+                found.numbering.append(
+                    refused_by_spark(f"{each.this} is not allowed in a query with a stream", remedy, select)
+                )
             waiting.extend(each.iter_expressions())
 
 
@@ -346,6 +352,6 @@ def _check_windows(select: Any, found: StreamFindings) -> None:
     for each in [*select.expressions, *(select.args[key] for key in ("qualify",) if select.args.get(key) is not None)]:
         window = each.find(exp.Window)
         if window is not None and window.find_ancestor(exp.Select) is select:
-            remedy = "group by window(…) instead: only windows over time can be streamed"
+            remedy = "group by window(…) instead: only time windows can be streamed"
             condition = "NON_TIME_WINDOW_NOT_SUPPORTED_IN_STREAMING"
             found.misread.append(refused_by_spark("OVER cannot be streamed", remedy, window, condition))

@@ -142,7 +142,7 @@ def read_type(tokens: Sequence[Token], index: int) -> tuple[str, int]:
         return _SIMPLE[word], index + 1
     close = get_close_matches(word, [*_SIMPLE, *_SIZED, *_NESTED], n=1)
     raise SqlDiagnostic(
-        f"{token.text} is not a type of Spark",
+        f"{token.text} is not a Spark type",
         f"did you mean {close[0]}?" if close else "write a type such as string, bigint or timestamp",
         token.start,
         subject=str(token.text),
@@ -154,7 +154,7 @@ def _nested(word: str, tokens: Sequence[Token], index: int) -> tuple[str, int]:
     if tokens[index].token_type is TokenType.NEQ:
         if word == "struct":
             return "struct<>", index + 1
-        raise SqlDiagnostic(f"{word}<> has no type inside", f"write {word}<string>", tokens[index].start)
+        raise SqlDiagnostic(f"{word}<> has no element type", f"write {word}<string>", tokens[index].start)
     index += 1
     parts: list[str] = []
     while index < len(tokens) and tokens[index].token_type is not TokenType.GT:
@@ -170,7 +170,7 @@ def _nested(word: str, tokens: Sequence[Token], index: int) -> tuple[str, int]:
     expected = {"array": 1, "map": 2}.get(word, len(parts))
     if index >= len(tokens) or len(parts) != expected:
         place = tokens[min(index, len(tokens) - 1)].start
-        raise SqlDiagnostic(f"{word}<…> cannot be read", f"write {word} with {expected} types inside", place)
+        raise SqlDiagnostic(f"{word}<…> cannot be parsed", f"write {word} with {expected} types inside", place)
     return f"{word}<{','.join(parts)}>", index + 1
 
 
@@ -197,7 +197,9 @@ def _sized(word: str, tokens: Sequence[Token], index: int) -> tuple[str, int]:
             sizes.append(str(tokens[index].text).lower())
         index += 1
     if index >= len(tokens) or not sizes or len(sizes) > 2:
-        raise SqlDiagnostic(f"{word}(…) cannot be read", f"write {word}(10)", tokens[min(index, len(tokens) - 1)].start)
+        raise SqlDiagnostic(
+            f"{word}(…) cannot be parsed", f"write {word}(10)", tokens[min(index, len(tokens) - 1)].start
+        )
     if word == "decimal" and len(sizes) == 1:
         sizes.append("0")
     return f"{word}({','.join(sizes)})", index + 1

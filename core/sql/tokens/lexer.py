@@ -65,7 +65,7 @@ class SqlText:
         return bisect_left(self._breaks, offset)
 
     def where(self, offset: int) -> Where:
-        """Name the place of a character offset."""
+        """Return the place of a character offset."""
         offset = max(0, min(offset, len(self.text)))
         return Where(self.path, self.line(offset), offset - self.text.rfind("\n", 0, offset))
 
@@ -80,14 +80,14 @@ class SqlText:
         return f"{'…' if left > start else ''}{quoted}{'…' if right < end else ''}"
 
     def problem(self, misread: SqlDiagnostic, *, severity: Severity = Severity.ERROR) -> Problem:
-        """Turn what could not be read into a Problem with place, text around it and remedy."""
+        """Return a Problem for SQL that could not be read, with place, surrounding text and remedy."""
         around = self.around(misread.offset)
         detail = f"[{misread.condition}] {around}" if misread.condition else around
         return Problem(misread.summary, misread.remedy, self.where(misread.offset), misread.subject, detail, severity)
 
 
 def open_sql(text: str, path: str) -> SqlText:
-    """Take the byte-order mark off a text."""
+    """Remove the byte-order mark of a text."""
     return SqlText(path, text.removeprefix("\ufeff"))
 
 
@@ -99,12 +99,12 @@ def tokens_of(source: SqlText) -> list[Token]:
         tokens: list[Token] = _DIALECT.tokenize(source.text)
     except TokenError as error:
         raise SqlDiagnostic(
-            "the SQL cannot be read: a string, a quoted name or a comment is not closed",
-            "close what is opened here",
+            "the SQL cannot be parsed: a string, a quoted name or a comment is not closed",
+            "close what starts here",
             _unclosed(source.text),
         ) from error
     if len(tokens) > MOST_TOKENS:
-        summary = f"the text has more than {MOST_TOKENS:,} words and signs"
+        summary = f"the text has more than {MOST_TOKENS:,} tokens"
         raise SqlDiagnostic(summary, "split it into several tables, or several files", tokens[MOST_TOKENS].start)
     if _may_be_deep(source.text):
         _check_depth(tokens)
@@ -220,6 +220,6 @@ def _check_depth(tokens: Sequence[Token]) -> None:
         if depth > DEEPEST or types > DEEPEST_TYPE or joins > MOST_BARE_JOINS or indexes > MOST_INDEXES:
             raise SqlDiagnostic(
                 "the SQL is nested too deeply to be read safely",
-                "name the inner parts with WITH, or write CROSS JOIN where there is no ON",
+                "move the inner parts to WITH, or write CROSS JOIN where there is no ON",
                 token.start,
             )

@@ -12,7 +12,8 @@ _QUERIES = ("SELECT", "WITH", "VALUES", "FROM", "TABLE")
 
 
 def merge_query(tokens: list[Token], at: int) -> tuple[WrittenName, list[Token]]:
-    """Turn `[WITH …] MERGE INTO t USING s ON c WHEN …` into t and `[WITH …] SELECT 1 FROM s WHERE (c) AND EXISTS (…)`.
+    """Rewrite `[WITH …] MERGE INTO t USING s ON c WHEN …` into t and `[WITH …] SELECT 1 FROM s WHERE (c) AND EXISTS
+    (…)`.
 
     Each query that stands in an action becomes an EXISTS; raise SqlDiagnostic for what cannot be read.
     """
@@ -25,7 +26,9 @@ def merge_query(tokens: list[Token], at: int) -> tuple[WrittenName, list[Token]]
     on = _find(tokens, using + 1, "ON")
     when = _find(tokens, on + 1, "WHEN")
     if not (after <= using < on < when < len(tokens)) or on == using + 1 or when == on + 1:
-        raise SqlDiagnostic("MERGE cannot be read: USING, ON or WHEN is missing", _REMEDY, first.start, subject="MERGE")
+        raise SqlDiagnostic(
+            "MERGE cannot be parsed: USING, ON or WHEN is missing", _REMEDY, first.start, subject="MERGE"
+        )
     _check_source(tokens[using + 1 : on])
     _check_actions(tokens, when)
     words = ((TokenType.SELECT, "SELECT"), (TokenType.NUMBER, "1"), (TokenType.FROM, "FROM"))
@@ -54,7 +57,7 @@ def _check_source(tokens: Sequence[Token]) -> None:
         after = name_at(tokens, 0)[1] if reads else 0
     alias = tokens[after + 1 :] if is_word(tokens[after] if after < len(tokens) else None, "AS") else tokens[after:]
     if not reads or len(alias) > 1 or (alias and not is_name(alias[0])):
-        raise SqlDiagnostic("MERGE reads one table, or one query in brackets", _REMEDY, first.start, subject="USING")
+        raise SqlDiagnostic("MERGE reads one table, or one query in parentheses", _REMEDY, first.start, subject="USING")
 
 
 def _check_actions(tokens: Sequence[Token], when: int) -> None:
@@ -62,7 +65,7 @@ def _check_actions(tokens: Sequence[Token], when: int) -> None:
         following, then = _find(tokens, when + 1, "WHEN"), _find(tokens, when + 1, "THEN")
         matched = when + (2 if is_word(tokens[min(when + 1, len(tokens) - 1)], "NOT") else 1)
         if not matched < then < following or not is_word(tokens[matched], "MATCHED"):
-            raise SqlDiagnostic("an action of MERGE cannot be read", _REMEDY, tokens[when].start, subject="WHEN")
+            raise SqlDiagnostic("a MERGE action cannot be parsed", _REMEDY, tokens[when].start, subject="WHEN")
         when = following
 
 

@@ -13,21 +13,23 @@ _BY_WINDOW = "write GROUP BY window(ts, '5 minutes')"
 _FUNCTIONS = {
     "TUMBLE": f"{_BY_WINDOW} over STREAM t WATERMARK ts DELAY OF INTERVAL …",
     "HOP": "write GROUP BY window(ts, '5 minutes', '1 minute'): the length first, then the slide",
-    "CUMULATE": f"{_BY_WINDOW}: windows that grow are not there, sum the small ones where they are read",
+    "CUMULATE": f"{_BY_WINDOW}: Spark has no cumulative windows; sum the small ones downstream",
     "SESSION": "write GROUP BY <key>, session_window(ts, '5 minutes')",
     "DESCRIPTOR": f"{_BY_WINDOW}: the time column is its first argument",
     "PROCTIME": "write current_timestamp(), or WATERMARK over a column of the table",
     "UNNEST": "write LATERAL explode(…) AS t(c), or LATERAL VIEW explode(…) t AS c",
-    "MATCH_RECOGNIZE": "write a self join with a range of time, or collect_list(…) over a window",
+    "MATCH_RECOGNIZE": "write a self join with a time range, or collect_list(…) over a window",
 }
 _WINDOWS = ("TUMBLE", "HOP", "SESSION", "CUMULATE")
 _OF_A_WINDOW = ("_START", "_END", "_ROWTIME", "_PROCTIME")
 _PHRASES = (
     (("LATERAL", "TABLE"), "write LATERAL explode(…) AS t(c), or LATERAL VIEW explode(…) t AS c"),
-    (("EMIT", "CHANGES"), "remove it: a stream writes its changes"),
+    (("EMIT", "CHANGES"), "remove it: a stream writes changes as they happen"),
     (("WATERMARK", "FOR"), "write WATERMARK ts DELAY OF INTERVAL 1 MINUTE after STREAM t in the query"),
 )
-_NOW = "write a plain JOIN, which reads the table as it is when the statement starts; by time, join two streams"
+_NOW = (
+    "write a plain JOIN, which reads the table as of the start of the statement; for a temporal join, join two streams"
+)
 
 
 def foreign_construct(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
@@ -37,7 +39,7 @@ def foreign_construct(tokens: Sequence[Token], index: int) -> SqlDiagnostic | No
     calls = word in _CALLED and bool(after) and after[0].token_type is TokenType.L_PAREN
     if calls and not _names_a_table(tokens, index):
         name = next((word.removesuffix(end) for end in _OF_A_WINDOW if word.endswith(end)), word)
-        return SqlDiagnostic(f"{word} is not SQL of Spark", _FUNCTIONS[name], tokens[index].start, subject=word)
+        return SqlDiagnostic(f"{word} is not Spark SQL", _FUNCTIONS[name], tokens[index].start, subject=word)
     return _phrase(word, tokens[index], after) if after else None
 
 
@@ -49,7 +51,7 @@ def statement_set(tokens: Sequence[Token]) -> SqlDiagnostic | None:
         return None
     construct = " ".join(words)
     remedy = "write the INSERT statements one after the other in one file, with ; between them, without BEGIN and END"
-    return SqlDiagnostic(f"{construct} is not SQL of Spark", remedy, tokens[0].start, subject=construct)
+    return SqlDiagnostic(f"{construct} is not Spark SQL", remedy, tokens[0].start, subject=construct)
 
 
 def _names_a_table(tokens: Sequence[Token], index: int) -> bool:
@@ -62,7 +64,7 @@ def _phrase(word: str, token: Token, after: Sequence[Token]) -> SqlDiagnostic | 
     for words, remedy in _PHRASES:
         if word == words[0] and is_word(after[0], words[1]):
             construct = " ".join(words)
-            return SqlDiagnostic(f"{construct} is not SQL of Spark", remedy, token.start, subject=construct)
+            return SqlDiagnostic(f"{construct} is not Spark SQL", remedy, token.start, subject=construct)
     if word == "FOR" and is_word(after[0], "SYSTEM_TIME") and is_word(after[1] if len(after) > 1 else None, "AS"):
         construct = "FOR SYSTEM_TIME AS OF"
         return SqlDiagnostic(f"{construct} cannot be streamed by Spark", _NOW, token.start, subject=construct)

@@ -48,16 +48,16 @@ def check_text(source: SqlText) -> None:
     spans = [(piece.start(), piece.end(), text.startswith("--", piece.start())) for piece in PIECES.finditer(text)]
     for start, end, is_line in spans:
         if is_line and text[end - 1] == "\\":
-            remedy = "end the comment with another sign than a backslash"
-            raise SqlDiagnostic("Spark reads the line below as a part of this comment", remedy, start, condition="")
+            remedy = "do not end the comment with a backslash"
+            raise SqlDiagnostic("Spark reads the next line as part of this comment", remedy, start, condition="")
     comments = [span for span in spans if span[2] or text.startswith("/*", span[0])]
     for found in _VARIABLE.finditer(text):
         if not any(start <= found.start() < end for start, end, _ in comments):
-            summary = f"Spark puts the value of a setting, or nothing, in place of {found[0]}"
+            summary = f"Spark replaces {found[0]} with the value of a setting, or with nothing"
             raise SqlDiagnostic(summary, "write the value", found.start(), subject=found[0])
     template = text.find("{#")
     if template >= 0 and not any(start <= template < end for start, end, _ in spans):
-        raise SqlDiagnostic("{# … #} is no comment of Spark", "write /* … */", template, condition=_SYNTAX)
+        raise SqlDiagnostic("{# … #} is not a Spark comment", "write /* … */", template, condition=_SYNTAX)
 
 
 def check_syntax(tokens: Sequence[Token], source: SqlText) -> None:
@@ -93,23 +93,23 @@ def _check_names(tokens: Sequence[Token]) -> None:
     for token in tokens:
         text = str(token.text)
         if token.token_type is TokenType.VAR and not text.isascii():
-            remedy = f"write it in back-ticks: `{text}`"
+            remedy = f"write it in backticks: `{text}`"
             raise SqlDiagnostic(
-                "a name with such letters needs back-ticks", remedy, token.start, condition="INVALID_IDENTIFIER"
+                "a name with these characters needs backticks", remedy, token.start, condition="INVALID_IDENTIFIER"
             )
         if text.lower().startswith(RESERVED) and token.token_type is not TokenType.STRING:
-            raise SqlDiagnostic(f"names that begin with {text[:5]} are taken", "give it another name", token.start)
+            raise SqlDiagnostic(f"names that start with {text[:5]} are reserved", "give it another name", token.start)
 
 
 def _check_hints(tokens: Sequence[Token], text: str) -> None:
-    """Look for hints that stand elsewhere than behind SELECT: sqlglot takes them for comments."""
+    """Check for hints anywhere but after SELECT: sqlglot treats them as comments."""
     behind_select = {token.start for token in tokens if token.token_type is TokenType.HINT}
     for piece in PIECES.finditer(text, tokens[0].start):
         if piece.start() > tokens[-1].end and text[tokens[-1].end + 1 : piece.start()].strip():
             return
         if text.startswith("/*+", piece.start()) and piece.start() not in behind_select:
-            remedy = "write it behind SELECT, or a comment as /* … */"
-            raise SqlDiagnostic("a hint stands where Spark takes none", remedy, piece.start(), condition=_SYNTAX)
+            remedy = "move it after SELECT, or write a comment as /* … */"
+            raise SqlDiagnostic("Spark does not accept a hint here", remedy, piece.start(), condition=_SYNTAX)
 
 
 def _kind(tokens: Sequence[Token], index: int) -> TokenType | None:
@@ -127,16 +127,16 @@ def _word(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
     if word == "IDENTIFIER" and _kind(tokens, index + 1) is TokenType.L_PAREN:
         return _refuse("IDENTIFIER(…) hides a name", "write the name", tokens[index], "")
     if word == "APPLY" and index and is_word(tokens[index - 1], "CROSS", "OUTER"):
-        return _refuse("APPLY is not SQL of Spark", "write JOIN LATERAL (…), or LATERAL VIEW", tokens[index])
+        return _refuse("APPLY is not Spark SQL", "write JOIN LATERAL (…), or LATERAL VIEW", tokens[index])
     return foreign_construct(tokens, index) if word in FOREIGN else None
 
 
 def _comma(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
     after, before = _kind(tokens, index + 1), _kind(tokens, index - 1)
     if after is None or after in _NOTHING_AFTER:
-        return _refuse("nothing stands behind this comma", "remove it, or write what follows", tokens[index])
+        return _refuse("nothing follows this comma", "remove it, or write what follows", tokens[index])
     if before in _NOTHING_BEFORE:
-        return _refuse("nothing stands before this comma", "remove it, or write what comes first", tokens[index])
+        return _refuse("nothing precedes this comma", "remove it, or write what comes first", tokens[index])
     return None
 
 
@@ -150,15 +150,15 @@ def _select(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
 def _from(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
     if index and tokens[index - 1].token_type in _UNFINISHED:
         word = str(tokens[index - 1].text).upper()
-        return _refuse(f"nothing stands behind {word}", "write what follows, or remove it", tokens[index - 1])
+        return _refuse(f"nothing follows {word}", "write what follows, or remove it", tokens[index - 1])
     if _kind(tokens, index + 1) is TokenType.DOT:
-        return _refuse("a part of a table's name is missing", "write the whole name", tokens[index + 1])
+        return _refuse("a part of a table name is missing", "write the whole name", tokens[index + 1])
     return None
 
 
 def _parameter(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
     sign = str(tokens[index].text)
-    return _refuse(f"{sign} has no meaning here", "write the name in back-ticks, or the value", tokens[index])
+    return _refuse(f"{sign} is not valid here", "write the name in backticks, or write a value", tokens[index])
 
 
 def _colon(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
@@ -166,7 +166,7 @@ def _colon(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
     if before is None or before.end + 1 != tokens[index].start or before.token_type not in _VALUES:
         return None
     remedy = "write variant_get(column, '$.field', 'type')"
-    return _refuse("the path of a variant is not read here", remedy, tokens[index], "")
+    return _refuse("a variant path is not supported", remedy, tokens[index], "")
 
 
 def _bracket(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
@@ -174,29 +174,31 @@ def _bracket(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
     indexes = before is not None and (before.token_type in _VALUES or str(before.text).isidentifier())
     if indexes and not is_word(before, "ARRAY", "SELECT", "BY", "AND", "OR", "IN", "WHERE", "THEN", "ELSE"):
         return None
-    return _refuse("an array in square brackets is not SQL of Spark", "write array(…)", tokens[index])
+    return _refuse("an array in square brackets is not Spark SQL", "write array(…)", tokens[index])
 
 
 def _quantified(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
     compares = index > 0 and str(tokens[index - 1].text).upper() in _COMPARING
     if compares and _kind(tokens, index + 1) is TokenType.L_PAREN and _kind(tokens, index + 2) in _OPENING:
         word = str(tokens[index].text).upper()
-        return _refuse(f"{word} of a query is not SQL of Spark", "write IN, EXISTS, or max(…)", tokens[index])
+        return _refuse(f"{word} with a query is not Spark SQL", "write IN, EXISTS, or max(…)", tokens[index])
     return None
 
 
 def _in(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
     if _kind(tokens, index + 1) is TokenType.L_PAREN and _kind(tokens, index + 2) is TokenType.R_PAREN:
         condition = "INVALID_SQL_SYNTAX.EMPTY_IN_PREDICATE"
-        return _refuse("nothing stands in the brackets of IN", "list the values", tokens[index], condition)
+        return _refuse("IN () lists no values", "list the values", tokens[index], condition)
     return None
 
 
 def _interval(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
     if _kind(tokens, index + 1) is TokenType.L_PAREN and _kind(tokens, index + 2) in _OPENING:
-        return _refuse("INTERVAL takes a number or a string", "multiply an interval by the value", tokens[index])
+        return _refuse(
+            "INTERVAL takes a number or a string", "multiply an interval literal by the value", tokens[index]
+        )
     if _kind(tokens, index + 1) is TokenType.STAR:
-        return _refuse("nothing stands behind INTERVAL", "write INTERVAL 1 MINUTE", tokens[index])
+        return _refuse("nothing follows INTERVAL", "write INTERVAL 1 MINUTE", tokens[index])
     return None
 
 
@@ -210,7 +212,7 @@ def _star(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
     changing = _kind(tokens, index + 2) is TokenType.L_PAREN
     if changing and is_word(tokens[index + 1], "RENAME", "REPLACE", "EXCLUDE"):
         word = str(tokens[index + 1].text).upper()
-        return _refuse(f"* {word} is not SQL of Spark", "write * EXCEPT (…), and the other columns", tokens[index])
+        return _refuse(f"* {word} is not Spark SQL", "write * EXCEPT (…), and the other columns", tokens[index])
     return None
 
 
@@ -222,20 +224,20 @@ def _limit(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
 
 def _offset(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
     if _kind(tokens, index + 2) is TokenType.LIMIT:
-        return _refuse("LIMIT stands before OFFSET", "write LIMIT n OFFSET m", tokens[index])
+        return _refuse("LIMIT comes before OFFSET", "write LIMIT n OFFSET m", tokens[index])
     return None
 
 
 def _alias(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
     if _kind(tokens, index + 1) is TokenType.STRING:
-        return _refuse("an alias is no string", "write it in back-ticks", tokens[index + 1])
+        return _refuse("an alias is an identifier, not a string", "write it in backticks", tokens[index + 1])
     if _kind(tokens, index + 1) is TokenType.STAR:
-        return _refuse("nothing stands behind AS", "write a name", tokens[index])
+        return _refuse("nothing follows AS", "write a name", tokens[index])
     after = tokens[index + 1] if index + 1 < len(tokens) else None
     if is_word(after, "MATERIALIZED") or (
         is_word(after, "NOT") and index + 2 < len(tokens) and is_word(tokens[index + 2], "MATERIALIZED")
     ):
-        return _refuse("AS MATERIALIZED is not SQL of Spark", "write AS (SELECT …)", tokens[index])
+        return _refuse("AS MATERIALIZED is not Spark SQL", "write AS (SELECT …)", tokens[index])
     return None
 
 
@@ -245,22 +247,22 @@ def _with(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
         is_word(before, "ALL", "DISTINCT") and index > 1 and is_word(tokens[index - 2], *_COMBINING)
     )
     if combines:
-        return _refuse("WITH stands before the whole query", "put this side into brackets", tokens[index])
+        return _refuse("WITH must come before the whole query", "put this side in parentheses", tokens[index])
     names = (
         before is not None and before.token_type is TokenType.R_PAREN and _kind(tokens, index + 2) is TokenType.ALIAS
     )
     if names:
-        return _refuse("WITH stands behind WITH", "write one WITH, and a comma between its parts", tokens[index])
+        return _refuse("WITH follows WITH", "write one WITH, with commas between its queries", tokens[index])
     return None
 
 
 def _national(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
-    return _refuse("N'…' is no string of Spark", "write '…'", tokens[index], "UNSUPPORTED_TYPED_LITERAL")
+    return _refuse("N'…' is not a Spark string", "write '…'", tokens[index], "UNSUPPORTED_TYPED_LITERAL")
 
 
 def _hint(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
     if _kind(tokens, index - 1) is not TokenType.SELECT:
-        return _refuse("a hint stands where Spark takes none", "write it behind SELECT", tokens[index])
+        return _refuse("Spark does not accept a hint here", "move it after SELECT", tokens[index])
     return None
 
 
@@ -268,7 +270,7 @@ def _ends(tokens: Sequence[Token], index: int) -> SqlDiagnostic | None:
     after = _kind(tokens, index + 1)
     if after is None or after is TokenType.R_PAREN or after is TokenType.WITH:
         word = str(tokens[index].text).upper()
-        return _refuse(f"nothing stands behind {word}", "write what follows, or remove it", tokens[index])
+        return _refuse(f"nothing follows {word}", "write what follows, or remove it", tokens[index])
     return None
 
 

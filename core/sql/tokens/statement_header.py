@@ -14,7 +14,7 @@ from core.sql.tokens.merge import merge_query
 from core.sql.tokens.table_name_tokens import FROM_FIRST, SELECT_ALL, WrittenName, name_at, word_at
 
 HEADER_REMEDY = "write INSERT INTO <table> SELECT …"
-PLACED_HEADER = "write the table's name alone: headgate places tables itself"
+PLACED_HEADER = "write the table name alone: Headgate chooses the database"
 _OPENING = ("SELECT", "WITH", "VALUES")
 _QUERIES = ("SELECT", "FROM", "TABLE")
 """Words of a query that stands where none is looked for."""
@@ -43,11 +43,11 @@ class StatementHeader:
     """Why a pipeline cannot take it, whatever its query says."""
 
     def text(self, source: SqlText) -> str:
-        """Put the query's text together."""
+        """Return the query's text."""
         return "".join(source.text[start:end] for start, end in self.pieces)
 
     def moved(self, offset: int) -> int:
-        """Turn an offset in the file into one in the query's text."""
+        """Convert an offset in the file to one in the query's text."""
         before = 0
         for start, end in self.pieces:
             if start <= offset <= end and (offset < end or end == self.pieces[-1][1]):
@@ -73,7 +73,9 @@ def header_of(tokens: list[Token]) -> StatementHeader:
         raise SqlDiagnostic(*FROM_FIRST, first.start, subject="FROM")
     not_streaming = f"{word} is not a streaming statement"
     summary = (
-        not_streaming if word in ("UPDATE", "DELETE") else f"a dml file holds INSERT INTO … SELECT, not {short(first)}"
+        not_streaming
+        if word in ("UPDATE", "DELETE")
+        else (f"a dml file contains INSERT INTO … SELECT, not {short(first)}")
     )
     raise SqlDiagnostic(summary, HEADER_REMEDY, first.start, subject=word[:40])
 
@@ -113,12 +115,12 @@ def _insert(tokens: list[Token], at: int) -> StatementHeader:
     if after + 1 < len(tokens) and is_word(tokens[after], "TABLE") and not _opens_query(tokens, after + 1):
         after += 1
     if after >= len(tokens):
-        raise SqlDiagnostic("the table's name is missing after INSERT INTO", HEADER_REMEDY, first.start)
+        raise SqlDiagnostic("the table name is missing after INSERT INTO", HEADER_REMEDY, first.start)
     target, after = name_at(tokens, after)
     columns, after = _column_list(tokens, after)
     if after < len(tokens) and is_word(tokens[after], "BY", "PARTITION", "REPLACE"):
-        remedy = "remove it: a stream writes columns by name, and partitions by the DDL"
-        rule = SqlDiagnostic(f"{short(tokens[after])} cannot stand after INSERT INTO t", remedy, tokens[after].start)
+        remedy = "remove it: a stream writes columns by name and takes partitioning from the DDL"
+        rule = SqlDiagnostic(f"{short(tokens[after])} is not allowed after INSERT INTO t", remedy, tokens[after].start)
         skipped = after
         while after < len(tokens) and not _opens_query(tokens, after):
             after = closing_bracket(tokens, after) + 1 if tokens[after].token_type is TokenType.L_PAREN else after + 1
@@ -149,7 +151,7 @@ def _no_query(tokens: Sequence[Token], after: int, target: WrittenName) -> SqlDi
     read = " ".join(str(token.text) for token in named) or "<table>"
     if is_word(place, "TABLE"):
         remedy = f"write INSERT INTO {target.text} SELECT * FROM {read}"
-        return SqlDiagnostic("TABLE in place of a SELECT is not read here", remedy, place.start, subject=target.text)
+        return SqlDiagnostic("TABLE in place of a SELECT is not supported", remedy, place.start, subject=target.text)
     if is_word(place, "FROM"):
         remedy = f"write INSERT INTO {target.text} SELECT … FROM {read}"
         return SqlDiagnostic(FROM_FIRST[0], remedy, place.start, subject=target.text)

@@ -29,7 +29,7 @@ _CLAUSES = frozenset(
 )
 _NEVER_AFTER = (TokenType.PARAMETER, TokenType.COLON, TokenType.STAR, TokenType.DCOLON, TokenType.L_BRACKET)
 """Signs that sqlglot passes over behind the name of a table."""
-FROM_FIRST = ("FROM before SELECT is not read here", "write SELECT … FROM …")
+FROM_FIRST = ("FROM before SELECT is not supported", "write SELECT … FROM …")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +57,15 @@ def name_at(tokens: Sequence[Token], at: int) -> tuple[WrittenName, int]:
     """Read `[catalog.][database.]table` and return it with the index behind it."""
     first, after = tokens[at], tokens[at + 1] if at + 1 < len(tokens) else None
     if is_word(first, "IDENTIFIER") and after is not None and after.token_type is TokenType.L_PAREN:
-        raise SqlDiagnostic("IDENTIFIER(…) hides which table is written", "write the table's name", first.start)
+        raise SqlDiagnostic("IDENTIFIER(…) hides which table is written", "write the table name", first.start)
     if not is_name(first):
-        raise SqlDiagnostic("the table's name is missing", "write the table's name without quotes", first.start)
+        raise SqlDiagnostic("the table name is missing", "write the table name without quotes", first.start)
     last = name_end(tokens, at)
     return WrittenName(tuple(tokens[at : last + 1 : 2])), last + 1
 
 
 def word_at(kind: TokenType, text: str, at: Token) -> Token:
-    """Make a word that stands at the place of another."""
+    """Return a word token at the position of another token."""
     return Token(kind, text, at.line, at.col, at.start, at.end, [])
 
 
@@ -75,20 +75,20 @@ def names_table(tokens: Sequence[Token], index: int) -> bool:
     if is_word(token, "FROM"):
         raise SqlDiagnostic(*FROM_FIRST, token.start, subject="FROM")
     if token.token_type in _CLAUSES:
-        remedy = "write its name, in back-ticks if it is a word of SQL"
+        remedy = "write its name, in backticks if it is an SQL keyword"
         raise SqlDiagnostic(
             "a table is missing after FROM or JOIN", remedy, token.start, condition="PARSE_SYNTAX_ERROR"
         )
     calls = index + 1 < len(tokens) and tokens[index + 1].token_type is TokenType.L_PAREN
     if calls and is_word(token, "IDENTIFIER"):
-        raise SqlDiagnostic("IDENTIFIER(…) hides which table is read", "write the table's name", token.start)
+        raise SqlDiagnostic("IDENTIFIER(…) hides which table is read", "write the table name", token.start)
     if calls or not is_name(token) or is_word(token, *_QUERIES):
         return False
     last = name_end(tokens, index)
     if last + 1 < len(tokens) and tokens[last + 1].token_type in _NEVER_AFTER:
-        summary = f"{tokens[last + 1].text} cannot stand behind a table's name"
+        summary = f"{tokens[last + 1].text} is not allowed after a table name"
         raise SqlDiagnostic(
-            summary, "write the name in back-ticks", tokens[last + 1].start, condition="PARSE_SYNTAX_ERROR"
+            summary, "write the name in backticks", tokens[last + 1].start, condition="PARSE_SYNTAX_ERROR"
         )
     return True
 
@@ -130,9 +130,7 @@ def is_table_query(tokens: Sequence[Token], index: int) -> bool:
         raise SqlDiagnostic("TABLE takes a name", "write SELECT * FROM STREAM …", after.start, subject="STREAM")
     if _is_argument(tokens, index):
         remedy = "write the query in FROM, and call the function on its columns"
-        raise SqlDiagnostic(
-            "a table as the argument of a function is not read here", remedy, token.start, subject="TABLE"
-        )
+        raise SqlDiagnostic("a table as a function argument is not supported", remedy, token.start, subject="TABLE")
     if after.token_type is TokenType.L_PAREN or not begins_query(tokens, index):
         return False
     behind = tokens[min(name_end(tokens, index + 1) + 1, len(tokens) - 1)]

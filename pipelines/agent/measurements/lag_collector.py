@@ -47,7 +47,7 @@ class MeasurementHistory:
     state_bytes: int | None = None
 
     def learn(self, progress: QueryProgress, now: float) -> None:
-        """Take in the last progress of the query, which may be the one that was seen before."""
+        """Record the last progress of the query, which may have been recorded before."""
         if progress.batch is not None and progress.batch != self.dropped_batch:
             self.dropped_batch = progress.batch
             self.dropped += progress.dropped_by_watermark or 0
@@ -86,7 +86,7 @@ class LagCollector:
         self._world.ledger.add_samples(samples)
 
     def _remember(self, key: tuple[TableName, int], now: float) -> MeasurementHistory:
-        """Begin a history with what an earlier agent has measured, so that a new one need not start at unknown."""
+        """Start a history from what an earlier agent measured, so that the trend need not start at unknown."""
         history = self._history[key] = MeasurementHistory()
         history.samples.extend(self._world.ledger.samples(*key, since=now - KEPT * EVERY_S))
         if last := self._world.ledger.measurement(*key):
@@ -95,7 +95,7 @@ class LagCollector:
         return history
 
     def _forget(self, by_version: dict[tuple[TableName, int], Deployment]) -> None:
-        """Let go of versions that are no more; an agent lives for months."""
+        """Drop the history of versions that no longer exist; an agent runs for months."""
         for key in self._history.keys() - by_version.keys():
             del self._history[key]
         self._reads = {key: found for key, found in self._reads.items() if key[:2] in by_version}

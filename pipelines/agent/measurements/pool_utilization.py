@@ -19,7 +19,7 @@ class PoolUtilization:
         self._batches: deque[tuple[float, float]] = deque()
 
     def batch(self, key: tuple[TableName, int], progress: QueryProgress, now: float) -> None:
-        """Take in the last progress of a version; batches between two of them are taken to be as long as the last."""
+        """Record the last progress of a version; batches in between are assumed to take as long as the last."""
         if progress.batch is None or progress.batch_ms is None:
             return
         with self._lock:

@@ -90,7 +90,7 @@ class TableStatisticsCollector:
         self._looked |= {key: figures.at or 0.0 for key, figures in found.items()}
 
     def _figures(self, key: Key, by_version: Mapping[Key, Deployment]) -> dict[Key, TableStatistics]:
-        """Look at one table; nothing where its place cannot be reached, so that what was known stays with its age."""
+        """Measure one table; empty if its location cannot be reached: the last statistics stay, with their age."""
         deployment, files = by_version[key], self._world.files
         now = self._world.clock()
         try:

@@ -107,7 +107,7 @@ class CommandHandler:
         """Admit a command, carry it out, and record it with its outcome; a ledger that is full never delays a stop."""
         op, args = str(request.get("op", "")), request.get("args") or {}
         began = time.monotonic()
-        outcome, detail = "failed", "the agent failed on it"
+        outcome, detail = "failed", "the agent failed to execute it"
         try:
             self._policies.admit(caller, op, args)
             result = answer(caller, args, str(request.get("confirm") or ""))
@@ -216,7 +216,7 @@ class CommandHandler:
         return {"staged": tables}
 
     def _unstage(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
-        """Take tables off the caller's stage; the answer names those that were on it."""
+        """Unstage tables of the caller; the answer names those that were staged."""
         folder = str(args.get("folder", ""))
         asked = {parse_table_name(str(table)) for table in args.get("tables") or ()}
         mine = [mark for mark in self._world.ledger.staged() if (mark.actor, mark.folder) == (caller.name, folder)]
@@ -239,7 +239,7 @@ class CommandHandler:
         return {"table": name, "columns": list(columns), "rows": [[_plain(cell) for cell in row] for row in rows]}
 
     def _opinion(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
-        """Ask Spark what it makes of statements; nothing of it is an act, so it is not recorded."""
+        """Run Spark analysis of statements; it changes nothing, so it is not recorded."""
         questions = [question_from_json(each) for each in args.get("questions") or ()]
         answers, why = self._opinions.ask(questions, _seconds(args, SPARK_ANALYSIS_S))
         return {"answers": [answer.as_json() if answer else None for answer in answers], "unanswered": why}
@@ -261,12 +261,12 @@ class CommandHandler:
 def _seconds(args: dict[str, Any], default: float) -> float:
     seconds = args.get("seconds", default)
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
-        raise UsageError(f"{seconds!r} is no number of seconds", remedy="give seconds as a number")
+        raise UsageError(f"{seconds!r} is not a number of seconds", remedy="give seconds as a number")
     return float(seconds)
 
 
 def _act(request: dict[str, Any]) -> str:
-    """Name what was done: of a run its own word, so that a retry is told from the run."""
+    """Return the name of the action: for a run command its own word, so that a retry differs from the run."""
     op = str(request.get("op"))
     return str((request.get("args") or {}).get("act") or op) if op == "run" else op
 

@@ -39,10 +39,10 @@ NEEDED = {
     "stage": (OPERATE, "stage"),
     "submit_plan": (OPERATE, "submit plans"),
     "apply": (OPERATE, "apply plans"),
-    "run": (OPERATE, "go on with a run, retry or skip"),
-    "exit": (OPERATE, "end the agent"),
+    "run": (OPERATE, "continue a run, retry or skip"),
+    "exit": (OPERATE, "stop the agent"),
     "approve": (APPROVE, "approve plans"),
-    "policy_apply": (OPERATE, "have a policy recorded"),
+    "policy_apply": (OPERATE, "record a policy"),
     "policy_approve": (APPROVE, "approve a policy"),
 }
 """Role that a command needs, with the act in words. Whatever stops something, or only looks, is anybody's."""
@@ -79,8 +79,8 @@ class PolicyEnforcement:
             return
         holders = ", ".join(self._in_force.holders(role) or ())
         raise Refused(
-            f"{caller.name} may not {words}: the policy gives {role} to {holders}",
-            remedy="ask one of them; stop and cancel are anybody's",
+            f"{caller.name} may not {words}: the policy grants {role} to {holders}",
+            remedy="ask one of them; anybody may stop and cancel",
         )
 
     def apply(self, caller: Caller, args: Mapping[str, Any], confirm: str) -> dict[str, Any]:
@@ -88,14 +88,14 @@ class PolicyEnforcement:
         policy, here = self._read(args), self._world.ground.environment
         digest = policy.digest
         if digest != args.get("id"):
-            raise Stale("the files changed while they were read", remedy="headgate policy show, then apply again")
+            raise Stale("the files changed while they were being read", remedy="headgate policy show, then apply again")
         row = self._world.ledger.policy_in_force()
         if row is not None and row.digest == digest:
             return {"policy": digest, "state": IN_FORCE, "changed": False}
         if not self._grants(policy, OPERATE, caller):
             raise Refused(
-                f"the new policy takes {OPERATE} from {caller.name}, who could not take it back",
-                remedy=f"name {caller.name} under roles.{OPERATE}, or let another have it recorded",
+                f"the new policy takes {OPERATE} away from {caller.name}, who could not revert it",
+                remedy=f"name {caller.name} under roles.{OPERATE}, or have another login record it",
             )
         protected = here.protected or policy.protected
         require_confirmation(confirmation_for_policy("apply", digest, protected, environment=here.name), confirm)
@@ -106,14 +106,14 @@ class PolicyEnforcement:
         return {"policy": digest, "state": status, "changed": True}
 
     def approve(self, caller: Caller, args: Mapping[str, Any], confirm: str) -> dict[str, Any]:
-        """Bring the policy that waits into force, as another login than the one that had it recorded."""
+        """Put the waiting policy into force, as a login other than the one that recorded it."""
         waiting, here = self._world.ledger.policy_that_waits(), self._world.ground.environment
         if waiting is None:
-            raise Refused("no policy waits for an approval", remedy="headgate policy show")
+            raise Refused("no policy is waiting for approval", remedy="headgate policy show")
         if waiting.actor_uid == caller.person:
             raise Refused(
-                f"policy {waiting.digest} is by {waiting.actor}, who cannot approve it",
-                remedy="another login approves it",
+                f"policy {waiting.digest} was recorded by {waiting.actor}, who cannot approve it",
+                remedy="ask another login to approve it",
             )
         wanted = str(args.get("id", ""))
         require_confirmation(confirmation_for_policy("approve", wanted, here.protected, environment=here.name), confirm)
@@ -126,7 +126,7 @@ class PolicyEnforcement:
         return self._world.ground.environment.policy
 
     def _enforce(self, policy: Policy) -> None:
-        """Let everything else see the policy; what the agent's own file protects stays protected."""
+        """Publish the policy to the rest of the agent; what the agent's own file protects stays protected."""
         protected = policy.protected or self._declared.protected
         environment = replace(self._declared, policy=policy, protected=protected)
         self._world.ground = replace(self._world.ground, environment=environment)
@@ -140,11 +140,11 @@ class PolicyEnforcement:
         """Read the declared policy from the texts of headgate.yml and of the tables' settings."""
         given = args.get("texts")
         if not isinstance(given, Mapping):
-            raise UsageError("a policy comes with the texts of its files", remedy="headgate policy apply")
+            raise UsageError("the request lacks the texts of the policy's files", remedy="headgate policy apply")
         texts = {str(path): str(text) for path, text in given.items()}
         policy = _declared(texts, self._declared.name, ("",))
         if read_manifest(texts.get(MANIFEST_PATH), []).id != self._world.project_id:
-            raise Refused("these texts are of another project than this agent's", remedy="check --project")
+            raise Refused("these texts belong to another project than the agent's", remedy="check --project")
         return policy
 
 
@@ -206,4 +206,4 @@ def _text(path: str) -> str:
         with open(path, encoding="utf-8-sig") as file:
             return file.read(_LARGEST)
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidProject(f"{path} cannot be read: {error}", remedy="make it readable, as UTF-8 text") from error
+        raise InvalidProject(f"{path} cannot be read: {error}", remedy="make it a readable UTF-8 text file") from error

@@ -157,7 +157,7 @@ class SocketServer:
             return {"id": number, "ok": False, "error": error.as_json()}
         except Exception:
             log.exception("the command %s failed inside the agent", request.get("op"))
-            failed = HeadgateError("the agent failed on this command", remedy="see `headgate logs agent`")
+            failed = HeadgateError("the agent failed to execute this command", remedy="see `headgate logs agent`")
             return {"id": number, "ok": False, "error": failed.as_json()}
 
 
@@ -189,7 +189,7 @@ def _caller(connection: socket.socket) -> Caller:
 
 
 def _supplementary_groups(connection: socket.socket, pid: int) -> tuple[int, ...]:
-    """Ask the kernel for the caller's groups; Python takes 1024 bytes of an answer, so that many come from /proc."""
+    """Return the caller's groups from the kernel; Python reads 1024 bytes of an answer, so many come from /proc."""
     try:
         found = connection.getsockopt(socket.SOL_SOCKET, _PEER_GROUPS, _MOST_BYTES)
         return struct.unpack(f"{len(found) // 4}I", found)

@@ -46,7 +46,7 @@ class SparkAnalysisCache:
             for question in {question.key: question for question in unanswered}.values():
                 left = ends_at - time.monotonic()
                 if left <= LEAST_S:
-                    raise TryAgain(f"Spark did not get to all of them within {seconds:.3g} s")
+                    raise TryAgain(f"Spark did not analyse all statements within {seconds:.3g} s")
                 try:
                     found[question.key] = self._put(question, left)
                 except EngineRefused as error:
@@ -66,8 +66,8 @@ class SparkAnalysisCache:
         return answer
 
     def _clear(self) -> None:
-        """Leave nothing on the pool; what cannot be dropped now is dropped before the next question."""
+        """Drop the scratch tables; what cannot be dropped now is dropped before the next analysis."""
         try:
             self._world.pool.call(WRITE_CALL_S, lambda engine: engine.analysis.clear())
         except HeadgateError as error:
-            log.info("the tables made for questions stay for now: %s", error.summary)
+            log.info("the scratch tables of Spark analysis could not be dropped yet: %s", error.summary)

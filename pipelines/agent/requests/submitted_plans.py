@@ -64,7 +64,7 @@ class SubmittedPlans:
             raise (
                 _otherwise(saved, plan, observed)
                 if saved
-                else Stale("the world changed between planning and submitting", remedy="plan again")
+                else Stale("the environment changed between planning and submitting", remedy="plan again")
             )
         if plan.refusals:
             first = plan.refusals[0]
@@ -81,7 +81,8 @@ class SubmittedPlans:
             raise Refused(f"plan {short} needs no approval", remedy=f"headgate apply {short}")
         if caller.person == row.author_uid or (row.author_uid is None and caller.name == row.author):
             raise Refused(
-                f"plan {short} is by {row.author}: its author cannot approve it", remedy="another login approves it"
+                f"plan {short} was submitted by {row.author}; its author cannot approve it",
+                remedy="ask another login to approve it",
             )
         self._refuse_policy(plan)
         self._refuse_stale(plan)
@@ -93,7 +94,7 @@ class SubmittedPlans:
         return {"hash": plan.hash, "approved": self._approved(row), "approvals": plan.approvals}
 
     def apply(self, caller: Caller, args: Mapping[str, Any], confirm: str) -> dict[str, Any]:
-        """Begin the run of a plan, once, unless anything stands against it now."""
+        """Start the run of a plan, once, unless something prevents it now."""
         row, plan = self._known(args)
         if plan.empty:
             raise Refused("this plan changes nothing", remedy="there is nothing to apply")
@@ -102,7 +103,7 @@ class SubmittedPlans:
         self._refuse_policy(plan)
         policy = self._policy() or self._world.ground.environment.policy
         if until := frozen_until(policy.freeze, now):
-            raise Refused(f"{plan.environment} is {until}: nothing is applied", remedy="apply it afterwards")
+            raise Refused(f"{plan.environment} is {until}: no plan is applied", remedy="apply it after that")
         refuse_not_executable(plan)
         self._refuse_unapproved(row, plan)
         self._refuse_stale(plan)
@@ -156,11 +157,11 @@ class SubmittedPlans:
             raise InvalidProject(
                 f"the project has {counted(len(errors), 'problem')}, the first: "
                 f"{errors[0].summary if errors else 'unknown'}",
-                remedy="headgate plan shows them all",
+                remedy="run headgate plan to see all of them",
                 problems=tuple(problem.as_json() for problem in problems),
             )
         if project.id != self._world.project_id:
-            raise Refused("these texts are of another project than this agent's", remedy="check --project")
+            raise Refused("these texts belong to another project than the agent's", remedy="check --project")
         return project
 
     # A saved plan.
@@ -174,21 +175,22 @@ class SubmittedPlans:
         here = self._world.ground.environment.name
         if saved.environment != here:
             raise Refused(
-                f"this plan was made for {saved.environment}, this agent serves {here}",
+                f"this plan was made for {saved.environment}, but this agent serves {here}",
                 remedy=f"apply it with --env {saved.environment}",
             )
         if saved.hash != wanted or plan_hash(saved) != wanted:
-            raise Refused("the plan was edited: it is not the one that its hash names", remedy="plan again")
+            raise Refused("the plan was edited: its hash does not match its content", remedy="plan again")
         return saved
 
     def _made_at(self, args: Mapping[str, Any], wanted: str) -> float:
         """Return when a saved plan was made; raises Refused where it was used or has expired since."""
         made_at, now = args.get("created_at"), self._world.clock()
         if isinstance(made_at, bool) or not isinstance(made_at, (int, float)):
-            raise UsageError(f"{made_at!r} is no time", remedy="plan again")
+            raise UsageError(f"{made_at!r} is not a time", remedy="plan again")
         if made_at > now + CLOCKS_APART_S:
             raise Refused(
-                f"the plan was made {made_at - now:.0f} s after now", remedy="set the clocks of both machines"
+                f"the plan's creation time is {made_at - now:.0f} s in the future",
+                remedy="synchronize the clocks of both machines",
             )
         kept = self._world.ledger.plan(wanted)
         run_id, status = (kept.run_id, kept.status) if kept else ("", "open")
@@ -226,7 +228,7 @@ class SubmittedPlans:
         plan = plan_from_json(json.loads(row.body))
         refuse_other_planner(plan.planner)
         if plan_hash(plan) != row.hash:
-            raise Refused(f"plan {row.hash[:12]} is not the one that its hash names", remedy="plan again")
+            raise Refused(f"plan {row.hash[:12]} is damaged: its hash does not match its content", remedy="plan again")
         return row, plan
 
     def _approved(self, row: PlanRow) -> int:
@@ -256,18 +258,20 @@ class SubmittedPlans:
         if row is None or row.id != request.continues:
             raise UsageError(f"there is no run {request.continues!r}", remedy="headgate runs lists them")
         if row.state != "failed":
-            raise Refused(f"run {row.id} is {row.state}: only a failed one is continued", remedy="plan again")
+            raise Refused(f"run {row.id} is {row.state}: only a failed run can be continued", remedy="plan again")
         refuse_continued(row)
         failed = self._world.ledger.plan(row.plan_hash)
         before = plan_from_json(json.loads(failed.body)).request if failed else PlanRequest()
         if replace(before, nonce="", continues="") != replace(normal_request(request), nonce="", continues=""):
-            raise Refused(f"run {row.id} was of another request", remedy=f"headgate runs retry {row.id}")
+            raise Refused(f"run {row.id} was made for another request", remedy=f"headgate runs retry {row.id}")
 
 
 def refuse_other_planner(planner: str) -> None:
     """Refuse a plan of another version of the planner: what its words mean may have changed."""
     if planner != PLANNER_VERSION:
-        raise Refused(f"planned by {planner}, this agent is {PLANNER_VERSION}", remedy="plan again")
+        raise Refused(
+            f"planned by planner version {planner}; this agent has version {PLANNER_VERSION}", remedy="plan again"
+        )
 
 
 def refuse_continued(row: RunRow) -> None:
@@ -285,7 +289,7 @@ def _otherwise(saved: Plan, plan: Plan, observed: Mapping[TableName, ObservedDep
     if saved.policy != plan.policy:
         return Stale(f"the policy of {plan.environment} has changed since this plan was made", remedy="plan again")
     words = tuple(difference_words(one) for one in compare_plans(saved, plan) if one.matters)
-    return Stale(f"the plan is not what this agent plans: {_first(words)}", remedy="plan again")
+    return Stale(f"the plan differs from what this agent plans: {_first(words)}", remedy="plan again")
 
 
 def _first(words: tuple[str, ...]) -> str:

@@ -51,7 +51,7 @@ class CatchUpGate:
         mine = measured.get((deployment.table, deployment.version))
         before, self.looked = self.looked, True
         if mine is None:
-            return GateReading(False, "waits for the first measurement")
+            return GateReading(False, "waiting for the first measurement")
         blue = next((d for d in world.ledger.deployments() if d.table == deployment.table and d.active), None)
         theirs = measured.get((blue.table, blue.version)) if blue else None
         if lost := _lost(mine, theirs):
@@ -66,14 +66,14 @@ class CatchUpGate:
             return GateReading(True, f"caught up: {_behind(mine)}")
         if now - max(self.moved_at, self.opened_at) > SILENT_S and mine.lag_files:
             return GateReading(False, f"no batch for {SILENT_S:.0f} s with {_behind(mine)} waiting", failed=True)
-        return GateReading(False, f"{_behind(mine)}, {self.good} of {POLLS} polls within the bound")
+        return GateReading(False, f"{_behind(mine)}, {self.good} of {POLLS} checks within the limit")
 
 
 def _lost(mine: Measurement, theirs: Measurement | None) -> str:
     """Spark counts after partial aggregation, so this is a yes or no, beyond the serving version's own habit."""
     habit = bool(theirs and theirs.dropped_by_watermark)
     if mine.dropped_by_watermark and not habit:
-        return "the watermark dropped rows during the replay: this version would miss them"
+        return "the watermark dropped rows during the replay; this version lacks them"
     return ""
 
 

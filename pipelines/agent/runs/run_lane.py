@@ -45,12 +45,12 @@ class RunLane:
         self._lock = threading.Lock()
 
     def resume_open(self) -> None:
-        """Take up the runs that an agent before us left open."""
+        """Resume the runs that an earlier agent left open."""
         for row in self._world.ledger.open_runs():
             self.drive(row.id)
 
     def drive(self, run_id: str) -> None:
-        """Begin driving a run, unless it is driven already."""
+        """Start executing a run, unless it is already being executed."""
         with self._lock:
             if run_id not in self._words:
                 self._begin(run_id, queue.Queue())
@@ -153,7 +153,7 @@ class RunDriver:
                 return _unforeseen(step, error)
 
     def _poll(self, step: Step) -> RunEvidence:
-        """Look at a gate; what cannot be reached now is looked at again, and keeps what was counted so far."""
+        """Check a gate; if something cannot be reached now, the gate is checked again and keeps its count so far."""
         try:
             return self._executor.poll(step)
         except (PoolUnreachable, LedgerUnavailable) as error:
@@ -172,7 +172,7 @@ class RunDriver:
             self._executor.abort(versions)
         except PoolUnreachable as error:
             # Wanted is recorded as stopped: the reconciler stops them once the pool answers.
-            log.warning("versions of a cancelled run are stopped later: %s", error.summary)
+            log.warning("versions started by a cancelled run will be stopped later: %s", error.summary)
 
     def _put(self, run: Run) -> None:
         """Write every step that changed, before anything is done about it; waits while the ledger cannot take it."""
@@ -218,7 +218,7 @@ class RunDriver:
                 write()
                 return
             except LedgerUnavailable as error:
-                log.warning("the run waits for the ledger: %s", error.summary)
+                log.warning("the run is waiting for the ledger: %s", error.summary)
                 if self._world.stopping.wait(POLL_S):
                     raise
 
@@ -247,8 +247,10 @@ def run_of(row: RunRow, plan: Plan) -> Run:
 
 def _unforeseen(step: Step, error: Exception) -> StepFailed:
     """Fail a step on our own bug: a thread that dies of it would be begun again for ever, and say nothing."""
-    log.error("step %s %s failed in a way that it should not", step.n, step.do, exc_info=error)
-    return StepFailed(step.n, f"the agent failed on this step ({type(error).__name__}); headgate logs agent")
+    log.error("step %s %s failed unexpectedly", step.n, step.do, exc_info=error)
+    return StepFailed(
+        step.n, f"the agent failed unexpectedly on this step ({type(error).__name__}); see headgate logs agent"
+    )
 
 
 def _differs(progress: StepProgress, row: StepRow | None) -> bool:

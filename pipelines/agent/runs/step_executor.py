@@ -58,7 +58,7 @@ class StepExecutor:
             return StepFailed(step.n, _one_line(error))
 
     def poll(self, step: Step) -> RunEvidence:
-        """Look whether a gate is open: a version has caught up, or a restarted one has committed something."""
+        """Check whether a gate is open: a version has caught up, or a restarted one has committed a batch."""
         if step.do is StepKind.RESTART:
             return self._proven(step)
         deployment = self._world.deployment(step.table, step.version)
@@ -96,7 +96,8 @@ class StepExecutor:
         found = self._world.deployment(step.table, step.version)
         if found is None:
             raise TryAgain(
-                f"{query_name(step.table, step.version)} is not in the registry", remedy="plan again from what is there"
+                f"{query_name(step.table, step.version)} is not in the registry",
+                remedy="plan again from the current state",
             )
         return found
 
@@ -126,7 +127,7 @@ class StepExecutor:
             and deployment.wanted == WantedState.STOPPED
             and deployment.started_at
         ):
-            return StepFailed(step.n, "stopped by an operator while this run was going on")
+            return StepFailed(step.n, "stopped by an operator during this run")
         start(self._world, deployment)
         return self._still_wanted(step)
 
@@ -146,7 +147,7 @@ class StepExecutor:
         return StepFailed(step.n, "stopped by an operator while it was starting")
 
     def _open_gate(self, step: Step) -> RunEvidence:
-        return GateOpened(step.n, "waits for the first batch")
+        return GateOpened(step.n, "waiting for the first batch")
 
     def _swap(self, step: Step) -> RunEvidence:
         targets = [(table, self._nodes[table].version) for table in (step.tables or (step.table,))]
@@ -173,7 +174,7 @@ class StepExecutor:
         checkpoint = self._world.files.read(deployment.checkpoint)
         seam = f"seam after batch {checkpoint.batch}" if checkpoint and checkpoint.batch is not None else "no batch yet"
         self._restarted[step.n] = (self._world.monotonic(), seam)
-        return GateOpened(step.n, f"{seam}; waits for the first batch of the new text")
+        return GateOpened(step.n, f"{seam}; waiting for the first batch of the new text")
 
     def _proven(self, step: Step) -> RunEvidence:
         """A restart is done once the new text runs, not when Spark has merely taken it."""
@@ -187,7 +188,7 @@ class StepExecutor:
             return StepFailed(step.n, "stopped by an operator while it was starting")
         if self._world.monotonic() - since > PROOF_S:
             return StepDone(step.n, f"{seam}; no batch within {PROOF_S:.0f} s: not proven")
-        return GatePolled(step.n, f"{seam}; waits for the first batch of the new text")
+        return GatePolled(step.n, f"{seam}; waiting for the first batch of the new text")
 
     def _alter(self, step: Step) -> RunEvidence:
         node = self._node(step)
@@ -225,7 +226,7 @@ class StepExecutor:
             and any(b.parent == step.table and b.version == step.version for b in d.bindings)
         ]
         if readers:
-            return StepKept(step.n, f"goes on running: {', '.join(sorted(readers))} reads it")
+            return StepKept(step.n, f"keeps running: {', '.join(sorted(readers))} reads it")
         self._world.ledger.update_deployment(step.table, step.version, wanted=WantedState.STOPPED, state=State.STOPPING)
         stop(self._world, deployment)
         mark_stopped(self._world, deployment)
@@ -253,7 +254,7 @@ class StepExecutor:
     def _tombstone(self, step: Step) -> RunEvidence:
         deployment = self._deployed(step)
         if deployment.wanted == WantedState.RUNNING and not deployment.external:
-            return StepFailed(step.n, "it goes on running because something reads it; plan again from what is there")
+            return StepFailed(step.n, "it keeps running because something reads it; plan again from the current state")
         ground, mark = self._world.ground, self._run_id
         name = ground.catalog_name(step.table, step.version)
         self._world.pool.call(WRITE_CALL_S, lambda engine: engine.tables.forget(name))

@@ -82,16 +82,16 @@ def test_same_meaning_is_confirmed_where_spark_sees_it(same: bool, confirmed: bo
 @pytest.mark.parametrize(
     "opinion, words",
     [
-        (replace(AGREES, sources=(AnalysedRead("a", False),)), "it reads a, we read STREAM a"),
-        (replace(AGREES, columns=COLUMNS[:1]), "it gives 1 columns, we read 2"),
+        (replace(AGREES, sources=(AnalysedRead("a", False),)), "it reads a, Headgate found STREAM a"),
+        (replace(AGREES, columns=COLUMNS[:1]), "it returns 1 columns, Headgate found 2"),
         (replace(AGREES, columns=(COLUMNS[0], AnalysedColumn("sort", "string", True))),
-         "it names a column sort, we read kind"),
+         "it names a column sort, Headgate found kind"),
         (replace(AGREES, operators=(AnalysedOperator("StateStoreSave", "aggregate", ("id",)),)),
-         "it keeps as state aggregate, we found nothing"),
+         "its state is aggregate, Headgate found nothing"),
         (AnalysedStatement(refused=AnalysisRefusal("X.Y", "no such thing")),
-         "it refuses the statement (X.Y): no such thing"),
+         "it rejects the statement (X.Y): no such thing"),
         (AnalysedStatement(refused=AnalysisRefusal("", "Sorting is not supported")),
-         "it refuses the statement: Sorting is not supported"),
+         "it rejects the statement: Sorting is not supported"),
     ],
 )  # fmt: skip
 def test_disagreement_is_the_worst_row_and_is_seen_everywhere(opinion: AnalysedStatement, words: str) -> None:
@@ -100,9 +100,9 @@ def test_disagreement_is_the_worst_row_and_is_seen_everywhere(opinion: AnalysedS
     assert (found.row, found.action, found.classified, found.confirmed_by_spark) == ("6a", "rebuild", False, False)
     assert found.evidence[0] == f"Spark disagrees: {words}"
     assert any(warned.summary == found.evidence[0] for warned in plan.warnings)
-    drawn = "\n".join(plan_lines(plan, 100))
-    assert "Spark disagrees" in drawn and "it is treated as the worst: b" in drawn
-    assert f"  saw: {found.evidence[0]}" in node_why(plan, T("b"))
+    drawn = " ".join(" ".join(plan_lines(plan, 100)).split())
+    assert "Spark disagrees" in drawn and "it is treated as the most severe change: b" in drawn
+    assert f"  evidence: {found.evidence[0]}" in node_why(plan, T("b"))
     data = plan_as_json(plan)
     (entry,) = [entry for entry in data["nodes"] if entry["table"] == "b"]
     assert (entry["classified"], entry["confirmed_by_spark"]) == (False, False)
@@ -120,21 +120,21 @@ def test_disagreement_on_the_deployed_text_counts_as_well() -> None:
     other = replace(AGREES, operators=(AnalysedOperator("StreamingGlobalLimit", "limit"),))
     found = node(planned(*world(*COMMENTED), AnalysisAnswer("4.2.0", AGREES, other, same=True)))
     assert (found.row, found.classified) == ("6a", False)
-    assert found.evidence[0].startswith("Spark disagrees on the deployed text: it keeps as state limit")
+    assert found.evidence[0].startswith("Spark disagrees on the deployed text: its state is limit")
 
 
 def test_type_that_changes_under_an_unchanged_table_is_a_disagreement() -> None:
     widened = replace(AGREES, columns=(replace(COLUMNS[0], type="int"), COLUMNS[1]))
     found = node(planned(*world(*FILTERED), AnalysisAnswer("4.2.0", widened, AGREES, same=False)))
     assert (found.row, found.classified) == ("6a", False)
-    assert found.evidence[0] == "Spark disagrees: column id is int now and was bigint, in the same table"
+    assert found.evidence[0] == "Spark disagrees: the type of column id changed from bigint to int in the same table"
 
 
 def test_type_that_the_table_declares_otherwise_is_told() -> None:
     widened = replace(AGREES, columns=(replace(COLUMNS[0], type="int"), COLUMNS[1]))
     found = node(planned(*world(*FILTERED), AnalysisAnswer("4.2.0", widened, widened, same=False)))
     assert (found.row, found.confirmed_by_spark) == ("3", True)
-    assert found.evidence[-1] == "column id is int to Spark and bigint in its table"
+    assert found.evidence[-1] == "Spark reads column id as int, but the table declares bigint"
 
 
 def test_new_statement_that_spark_refuses_is_told_and_not_called_classified() -> None:
@@ -147,7 +147,7 @@ def test_new_statement_that_spark_refuses_is_told_and_not_called_classified() ->
     found = make_plan(declared, "dev", {}, EVERYTHING, answers=packed)
     assert actions(found) == actions(plan)
     assert (node(found).action, node(found).classified, node(found).row) == ("start", False, "6a")
-    assert "Spark disagrees: it refuses the statement (X): no" in {warned.summary for warned in found.warnings}
+    assert "Spark disagrees: it rejects the statement (X): no" in {warned.summary for warned in found.warnings}
 
 
 def test_an_answer_that_agrees_leaves_the_plan_what_it_is_and_one_that_does_not_makes_it_another() -> None:
@@ -201,7 +201,7 @@ def test_nothing_is_asked_where_only_the_settings_changed() -> None:
     "data", [None, [], {}, {"new": {"select": "x"}}, {"new": {"select": "x", "tables": {"a b": ""}}}]
 )
 def test_question_that_is_none_is_a_usage_error(data: object) -> None:
-    with pytest.raises(UsageError, match="no question for Spark"):
+    with pytest.raises(UsageError, match="not a valid Spark analysis request"):
         question_from_json(data)
 
 

@@ -96,7 +96,7 @@ def test_each_column_lists_its_direct_readers_alone() -> None:
 
 def test_a_statement_that_cannot_be_followed_at_all_may_make_anything_of_it() -> None:
     read = tracer(a="id: SELECT kind AS id FROM STREAM landed", b="id: SELECT id FROM STREAM a")
-    missed = UnresolvedName("id", "the SQL is nested too deeply to be followed", "id", 0)
+    missed = UnresolvedName("id", "the SQL is nested too deeply to be traced", "id", 0)
     read.follow = lambda made, known=read.follow: (  # type: ignore[method-assign,misc]  # What lineage gives up on.
         StatementLineage((), (), (missed,), ()) if made.name == "a" else known(made)
     )

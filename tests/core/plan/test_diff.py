@@ -115,7 +115,7 @@ def test_words_of_one_difference_are_one_sentence() -> None:
     (verdict,) = compare_plans(one(), replace(one(), guards=(Guard("disk", "deny", ""), one().guards[1])))
     assert difference_words(verdict) == "verdict disk: warn → deny"
     (gone,) = compare_plans(one(), replace(one(), left_behind=()))
-    assert difference_words(gone) == "left behind c is gone: stays on a__v1"
+    assert difference_words(gone) == "left behind c was removed: stays on a__v1"
     kept = tuple(replace(node, action=Action.KEEP) if node.table == "a" else node for node in one().nodes)
     assert "node a action: rebuild v1→v2 → keep" in map(
         difference_words, compare_plans(one(), replace(one(), nodes=kept))

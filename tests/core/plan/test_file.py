@@ -64,19 +64,23 @@ def plan_json(**parts: object) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("text", "kind", "says"),
     [
-        ("[]", UsageError, "f is not a plan file of format"),
-        ('{"format": "headgate.plan/1"}', UsageError, "of format headgate.plan-file/1: headgate.plan/1"),
+        ("[]", UsageError, "f is not a plan file in format"),
+        ('{"format": "headgate.plan/1"}', UsageError, "in format headgate.plan-file/1: headgate.plan/1"),
         (resealed(format="headgate.plan-file/2"), UsageError, "headgate.plan-file/2"),
-        (resealed(plan=plan_json(planner="2")), Refused, "f was planned by 2, this program is"),
-        (resealed(plan=plan_json(approvals=7)), UsageError, "its plan is not the one that its hash names"),
+        (
+            resealed(plan=plan_json(planner="2")),
+            Refused,
+            "f was planned by planner version 2, but this program has version",
+        ),
+        (resealed(plan=plan_json(approvals=7)), UsageError, "its hash does not match its plan"),
         (resealed(plan=plan_json(nodes=[{}])), UsageError, "this plan is damaged"),
         (resealed(plan=None), UsageError, "lacks its plan"),
-        (resealed(texts=[]), UsageError, "lacks its plan, its texts"),
-        (resealed(texts={"a": 1}), UsageError, "lacks its plan, its texts"),
-        (resealed(created_at=True), UsageError, "its time"),
-        (resealed(expires_at="never"), UsageError, "its time"),
-        (resealed(author=7), UsageError, "its author"),
-        (saved_as_text(saved()).replace("1000.5", "NaN"), UsageError, "its digest is not that of its content"),
+        (resealed(texts=[]), UsageError, "lacks its plan, texts"),
+        (resealed(texts={"a": 1}), UsageError, "lacks its plan, texts"),
+        (resealed(created_at=True), UsageError, "creation time"),
+        (resealed(expires_at="never"), UsageError, "creation time"),
+        (resealed(author=7), UsageError, "author or"),
+        (saved_as_text(saved()).replace("1000.5", "NaN"), UsageError, "its digest does not match its content"),
         ("[" * 100_000, UsageError, "is not a plan file"),
     ],
 )
@@ -124,7 +128,7 @@ def test_what_is_no_sound_plan_file_is_said_by_name(text: str, kind: type[Headga
     ],
 )
 def test_a_secret_is_not_saved_and_its_line_is_named(path: str, text: str, line: int) -> None:
-    with pytest.raises(Refused, match=f"{path}:{line} holds what looks like a secret"):
+    with pytest.raises(Refused, match=f"{path}:{line} contains what looks like a secret"):
         refuse_secrets({path: text})
 
 

@@ -204,13 +204,13 @@ def test_the_world_outside_of_a_plan_does_not_change_its_hash(move: Move) -> Non
 
 
 SENTENCES = {
-    "it is rebuilt meanwhile": "a: version was 1, is 2",
-    "its checkpoint is another": "a: checkpoint_id was a-1, is other",
-    "a child is stopped": "b: wanted was running, is stopped",
-    "a child's text is another": "b: revision was same, is other",
-    "what is left behind moves away": "a: its readers were b v1, c v1, are b v1, c v7",
-    "a reader comes": "a: its readers were b v1, c v1, are b v1, c v1, e v1",
-    "its parent goes": "src: state was running, is absent",
+    "it is rebuilt meanwhile": "a: version was 1, now 2",
+    "its checkpoint is another": "a: checkpoint_id was a-1, now other",
+    "a child is stopped": "b: wanted was running, now stopped",
+    "a child's text is another": "b: revision was same, now other",
+    "what is left behind moves away": "a: its readers were b v1, c v1, now b v1, c v7",
+    "a reader comes": "a: its readers were b v1, c v1, now b v1, c v1, e v1",
+    "its parent goes": "src: state was running, now absent",
 }
 
 

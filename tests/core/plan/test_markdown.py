@@ -51,7 +51,7 @@ def test_a_ticket_says_what_is_lost_left_judged_and_how_it_is_applied() -> None:
 def test_a_refused_plan_says_why_and_not_how_to_apply_it() -> None:
     refused = replace(named(everything()), refusals=(PlanRefusal("a", "it cannot be", "do this"),), steps=())
     text = plan_as_markdown(refused)
-    assert "refused: nothing of it can be executed" in text and "- it cannot be. do this" in text
+    assert "refused: nothing in it can be executed" in text and "- it cannot be. do this" in text
     assert "headgate apply" not in text
 
 
@@ -127,7 +127,7 @@ def test_a_ticket_is_never_too_long_and_says_what_was_left_out(nodes: int) -> No
     details = text.count("<details>")
     assert details == text.count("</details>")
     if details < nodes:
-        assert f"_{counted(nodes - details, 'text')} left out: headgate review 7f3a00000000 shows all_" in text
+        assert f"_{counted(nodes - details, 'text')} left out; headgate review 7f3a00000000 shows all of them_" in text
 
 
 def test_one_text_that_is_too_long_is_left_out_whole_and_the_next_is_not() -> None:

@@ -86,11 +86,11 @@ def test_why_gives_reason_evidence_and_diff() -> None:
     assert node_why(found, T("a")) == (
         "a: restart",
         "  because it keeps no state, so the new text may go on from the checkpoint",
-        "  saw: filter added: 1 < id",
+        "  evidence: filter added: 1 < id",
         "  not confirmed by Spark",
         "  undo until: any time",
-        *(f"  offer {line}" for line in offer_lines(next(node for node in found.nodes if node.table == "a"))),
-        "  2 more offers not executable yet: --json has all",
+        *(f"  option {line}" for line in offer_lines(next(node for node in found.nodes if node.table == "a"))),
+        "  2 more options not executable yet: --json has all",
         "  dml.a",
         "  @@ -1,2 +1,2 @@",
         "   INSERT INTO a",
@@ -175,7 +175,7 @@ def test_a_step_names_what_it_acts_on(do: StepKind, version: int, words: str) ->
 def test_a_child_says_that_its_parent_is_re_created() -> None:
     declared = project(src="", a="src", b="a")
     found = plan(declared, running(declared), "a", rebuild=True)
-    assert [change_words(node) for node in found.nodes] == ["none", "rebuild asked for", "parent re-created"]
+    assert [change_words(node) for node in found.nodes] == ["none", "rebuild requested", "upstream re-created"]
 
 
 def test_the_manifest_of_these_tests_is_read() -> None:
@@ -245,7 +245,7 @@ def test_a_plan_that_nobody_has_says_what_it_needs_and_no_author() -> None:
     refused = replace(everything(), refusals=(PlanRefusal("a", "it cannot be", "do this"),), steps=())
     lines = plan_lines(refused, 80)
     assert " REFUSED     it cannot be. Do this" in lines
-    assert any("refused: nothing of it can be executed" in line for line in lines)
+    assert any("refused: nothing in it can be executed" in line for line in lines)
 
 
 @pytest.mark.parametrize(
@@ -274,8 +274,8 @@ def test_what_is_not_known_is_told_from_what_is_nothing(parts: dict[str, Any], r
         ({"action": Action.DELETE, "loses": ("table data",), "reversible_until": "7 days after the run"},
          "table data; files and checkpoint are kept until 7 days after the run"),
         ({"action": Action.REBUILD, "loses": ("state",), "reversible_until": "what it reads is deleted"},
-         "state; undone until what it reads is deleted"),
-        ({"action": Action.REBUILD, "loses": ("state", "offsets")}, "state, offsets; for good"),
+         "state; can be undone until what it reads is deleted"),
+        ({"action": Action.REBUILD, "loses": ("state", "offsets")}, "state, offsets; permanent"),
     ],
 )  # fmt: skip
 def test_a_loss_says_until_when_it_can_be_undone(parts: dict[str, Any], words: str) -> None:
@@ -306,7 +306,7 @@ def test_the_reasons_of_a_table_count_the_offers_that_are_not_carried_out_yet() 
     offers = (StrategyOffer("earliest"), StrategyOffer("seam"), StrategyOffer("chain"))
     seen = node("a", Action.REBUILD, strategy="earliest", offers=offers)
     told = node_why(replace(everything(), nodes=(seen,)), T("a"))
-    assert "  2 more offers not executable yet: --json has all" in told
+    assert "  2 more options not executable yet: --json has all" in told
     assert not any("seam" in line or "chain" in line for line in told)
 
 

@@ -49,7 +49,7 @@ def test_what_may_go_on() -> None:
 
 def test_a_rebuilt_kind_that_says_nothing_of_its_checkpoint_does_not_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     edit = next(edit for edit in edits("changes.txt") if classify(edit.old, edit.new).kind is ChangeKind.TABLE_FORMAT)
-    assert why_state_not_taken(edit.old, edit.new) == "its table is written in another way"
+    assert why_state_not_taken(edit.old, edit.new) == "its table is written differently"
     silent = tuple(replace(facts, breaks_checkpoint="") for facts in CHANGE_KINDS)
     monkeypatch.setattr("core.planning.checkpoint_compatibility.CHANGE_KINDS", silent)
     assert why_state_not_taken(edit.old, edit.new) == "nobody has shown that Spark goes on from the old checkpoint"

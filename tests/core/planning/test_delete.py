@@ -110,7 +110,7 @@ def test_a_product_keeps_up_to_the_sources_what_a_kept_table_reads() -> None:
     assert said(found) == [
         "a stays: other (crm) reads it",
         "base stays: a (sales) reads it",
-        "src is external and stays",
+        "src is external and is not deleted",
     ]
 
 
@@ -124,14 +124,14 @@ def test_a_pipeline_is_a_sink_with_all_parents_that_nobody_else_needs() -> None:
     assert said(found) == [
         "a stays: other (crm) reads it",
         "base stays: a (sales) reads it",
-        "src is external and stays",
+        "src is external and is not deleted",
     ]
 
 
 def test_two_pipelines_take_what_only_they_share() -> None:
     found = delete(pipelines=(T("leaf"), T("sink")))
     assert set(gone(found)) == {"sink", "leaf", "b", "other", "a", "base"} and said(found) == [
-        "src is external and stays"
+        "src is external and is not deleted"
     ]
 
 
@@ -162,7 +162,7 @@ def test_a_reader_at_rest_lets_its_parent_go_and_is_told() -> None:
     observed = running(SHOP) | {T("sink"): deployed(SHOP.tables[T("sink")], state="stopped", wanted="stopped")}
     found = delete("b", observed=observed)
     assert gone(found) == ["b"] and said(found) == [
-        "sink is stopped and reads b: it could not go on from its checkpoint"
+        "sink is stopped and reads b: it could not resume from its checkpoint"
     ]
 
 
@@ -175,9 +175,9 @@ def test_only_a_reader_that_neither_runs_nor_is_wanted_lets_its_parent_go(state:
 
 
 def test_what_is_not_ours_or_not_there_is_refused_when_it_is_named() -> None:
-    assert refused(delete("src", exclude=())) == ["src is external: it is not ours to delete"]
+    assert refused(delete("src", exclude=())) == ["src is external: Headgate does not delete it"]
     observed = {table: seen for table, seen in running(SHOP).items() if table != "sink"}
-    assert refused(delete("sink", observed=observed)) == ["sink is not deployed: there is nothing to delete"]
+    assert refused(delete("sink", observed=observed)) == ["sink is not deployed; there is nothing to delete"]
     assert delete(products=("sales",), observed={}).empty and not delete(products=("sales",), observed={}).refusals
 
 

@@ -97,13 +97,13 @@ def test_a_reader_that_names_the_new_column_restarts_after_its_parent_with_its_o
         "alter a@1", "restart a@1 < 1", "swap a < 2", "alter b@1", "restart b@1 < 2,4", "swap b < 5",
     ]  # fmt: skip
     assert found.nodes[-1].because_of == ("a",)
-    assert found.nodes[-1].evidence[-1] == "reads a.k, which is added, at dml.b.sql:1"
+    assert found.nodes[-1].evidence[-1] == "reads the added column a.k at dml.b.sql:1"
 
 
 def test_a_foreign_reader_of_the_new_column_is_told_and_left_alone() -> None:
     found = planned(declared(GROWN, STAR, product="q"), a=A, b=STAR)
     assert "b" not in actions(found)
-    assert found.warnings[0].summary == "selects * and would write the new column of a at its next restart"
+    assert found.warnings[0].summary == "selects * and will write the new column of a after its next restart"
 
 
 def test_a_reader_at_rest_is_not_started_for_a_column() -> None:
@@ -146,7 +146,7 @@ def test_pinned_configuration_is_said_to_be_ignored() -> None:
     assert found.empty and (found.nodes[-1].row, found.nodes[-1].action) == ("11b", "keep")
     assert [warned.summary for warned in found.warnings if warned.table == "b"] == [
         "spark.sql.shuffle.partitions: 8 → its default will be ignored: the checkpoint keeps the old value; "
-        "a rebuild would take it"
+        "a rebuild would apply it"
     ]
     assert on(Pool(conf=(("spark.sql.shuffle.partitions", "8"),)), b=B).nodes[-1].row != "11b"
 

@@ -63,21 +63,21 @@ def test_without_figures_and_policy_verdicts_say_unknown_where_the_planner_canno
     }  # fmt: skip
 
 
-SHORT = "short: 7 files that it has read are gone, earliest 2026-08-01 00:00"
+SHORT = "short: 7 files that it has read no longer exist, earliest 2026-08-01 00:00"
 
 
 @pytest.mark.parametrize(
     ("retention", "start", "strategy", "verdict", "summary"),
     [
-        (None, "", "earliest", "unknown", "1 rebuild from the earliest row; how far back that is, the planner cannot"),
+        (None, "", "earliest", "unknown", "1 rebuild from the earliest row; how far back that reaches is unknown"),
         ("unknown", "", "earliest", "unknown", "1 rebuild from the earliest row"),
-        ("ok", "", "earliest", "ok", "1 rebuild from the earliest row, and nothing of it is gone"),
+        ("ok", "", "earliest", "ok", "1 rebuild from the earliest row, and no input is missing"),
         (SHORT, "", "earliest", "deny",
-         "c: 7 files that it has read are gone, earliest 2026-08-01 00:00; a rebuild misses their rows"),
-        (SHORT, "earliest", "earliest", "warn", "c: 7 files that it has read are gone"),
-        (SHORT, "2026-07-01T00:00:00Z", "partial", "deny", "c: 7 files that it has read are gone"),
-        ("ok", "2026-08-01T00:00:00Z", "partial", "ok", "all is there that is read again"),
-        (None, "", "carry_over", "ok", "all is there that is read again"),
+         "c: 7 files that it has read no longer exist, earliest 2026-08-01 00:00; a rebuild misses their rows"),
+        (SHORT, "earliest", "earliest", "warn", "c: 7 files that it has read no longer exist"),
+        (SHORT, "2026-07-01T00:00:00Z", "partial", "deny", "c: 7 files that it has read no longer exist"),
+        ("ok", "2026-08-01T00:00:00Z", "partial", "ok", "everything that is replayed is still available"),
+        (None, "", "carry_over", "ok", "everything that is replayed is still available"),
     ],
 )  # fmt: skip
 def test_history(retention: str | None, start: str, strategy: str, verdict: str, summary: str) -> None:
@@ -93,9 +93,14 @@ def test_history(retention: str | None, start: str, strategy: str, verdict: str,
         ((None, None), None, None, ""),
         ((1_000, 2_000), 3_000, "ok", "3k rows"),
         ((1_000, 2_001), 3_000, "deny", "3k rows; the policy allows 3k rows"),
-        ((None, 2_000), 3_000, "approve", "2k rows and more: no figures of b; the policy allows 3k rows, so another"),
-        ((None, None), 3_000, "approve", "how much is not known: no figures of b, c"),
-        ((None, 4_000), 3_000, "deny", "4k rows and more: no figures of b; the policy allows 3k rows"),
+        (
+            (None, 2_000),
+            3_000,
+            "approve",
+            "2k rows and more: no table statistics for b; the policy allows 3k rows, so another",
+        ),
+        ((None, None), 3_000, "approve", "amount unknown: no table statistics for b, c"),
+        ((None, 4_000), 3_000, "deny", "4k rows and more: no table statistics for b; the policy allows 3k rows"),
     ],
 )
 def test_rows_to_replay(rows: tuple[int | None, ...], most: int | None, verdict: str | None, summary: str) -> None:
@@ -153,15 +158,15 @@ def test_disk(needed: int | None, free: int | None, factor: float | None, verdic
 @pytest.mark.parametrize(
     ("policy", "busy", "verdict", "summary"),
     [
-        (Policy(), None, "ok", "2 more statements on local while both versions run"),
-        (Policy(), 0.6, "ok", "2 more statements on local while both versions run: busy 60 % → 100 %"),
-        (Policy(max_statements=5), None, "ok", "2 more statements on local while both versions run"),
+        (Policy(), None, "ok", "2 additional statements on local while both versions run"),
+        (Policy(), 0.6, "ok", "2 additional statements on local while both versions run: busy 60 % → 100 %"),
+        (Policy(max_statements=5), None, "ok", "2 additional statements on local while both versions run"),
         (Policy(max_statements=4), None, "deny",
-         "2 more statements on local would make 5 while both versions run; the policy allows 4"),
+         "2 additional statements on local would bring it to 5 while both versions run; the policy allows 4"),
         (Policy(max_busy_percent=100), 0.6, "ok", "busy 60 % → 100 %"),
         (Policy(max_busy_percent=99), 0.6, "deny", "busy 60 % → 100 %; the policy allows 99 %"),
         (Policy(max_busy_percent=99), None, "approve",
-         "how busy it is is not known; the policy allows 99 %, so another must approve it"),
+         "pool utilization is unknown; the policy allows 99 %, so another login must approve it"),
     ],
 )  # fmt: skip
 def test_pool_counts_both_versions_of_what_the_plan_rebuilds(
@@ -175,9 +180,12 @@ def test_pool_counts_what_does_not_run_yet_and_no_external_table() -> None:
     declared = project(src="", a="src", b="src")
     observed = {T("a"): ObservedDeployment("running")}
     found = judged(declared, observed, PlanRequest(everything=True), Policy(max_statements=1))["pool"]
-    assert (found.verdict, found.summary) == ("deny", "1 more statement on local would make 2; the policy allows 1")
+    assert (found.verdict, found.summary) == (
+        "deny",
+        "1 additional statement on local would bring it to 2; the policy allows 1",
+    )
     quiet = judged(declared, running(declared), PlanRequest(everything=True), Policy(max_statements=1))["pool"]
-    assert (quiet.verdict, quiet.summary) == ("ok", "no statement more on local than now")
+    assert (quiet.verdict, quiet.summary) == ("ok", "no additional statements on local")
 
 
 @pytest.mark.parametrize(("most", "verdict"), [(None, None), (34.0, "ok"), (33.0, "deny"), (100.0, "ok")])
@@ -196,13 +204,13 @@ def test_share_of_what_runs_that_one_plan_stops(most: float | None, verdict: str
         (Policy(approve=("rebuild",)), rebuild("c"), {}, "it rebuilds c"),
         (Policy(approve=("swap",)), rebuild("c"), {}, "it swaps pointers"),
         (Policy(approve=("swap",)), PlanRequest(verb="delete", tables=(T("c"),)), {}, ""),
-        (Policy(approve=("all",)), rebuild("c"), {}, "the policy asks it of every plan"),
+        (Policy(approve=("all",)), rebuild("c"), {}, "the policy requires it for every plan"),
         (Policy(approve=("all",)), PlanRequest(everything=True), {}, ""),
         (Policy(approve_rows=10), rebuild("c"), {"c": {"replay_rows": 10}}, ""),
         (Policy(approve_rows=10), rebuild("c"), {"c": {"replay_rows": 11}}, "more than 10 rows to replay"),
-        (Policy(approve_rows=10), rebuild("c"), {}, "how many rows it replays is not known"),
+        (Policy(approve_rows=10), rebuild("c"), {}, "the number of rows it replays is unknown"),
         (Policy(approve_rows=10), PlanRequest(verb="delete", tables=(T("c"),)), {}, ""),
-        (Policy(), rebuild("c"), {"c": {"lowered": True}}, "less severe than it should be: c"),
+        (Policy(), rebuild("c"), {"c": {"lowered": True}}, "less severe than the default: c"),
         (Policy(protected_tables=(T("c"),)), rebuild("c"), {}, "protected: c"),
         (Policy(protected_tables=(T("c"),)), PlanRequest(verb="delete", tables=(T("c"),)), {}, "protected: c"),
         (Policy(protected_tables=(T("b"),)), rebuild("c"), {}, ""),
@@ -212,7 +220,7 @@ def test_share_of_what_runs_that_one_plan_stops(most: float | None, verdict: str
 def test_what_another_must_approve(policy: Policy, request_: PlanRequest, nodes: dict[str, Any], why: str) -> None:
     found = judged(CHAIN, chain(), request_, policy, nodes=nodes).get("approval")
     assert (found is not None) is bool(why), found
-    assert found is None or (found.verdict, found.summary) == ("approve", f"another must approve it: {why}")
+    assert found is None or (found.verdict, found.summary) == ("approve", f"another login must approve it: {why}")
 
 
 @pytest.mark.parametrize(
@@ -266,7 +274,7 @@ def test_a_rate_limit_under_a_watermark(
 
 def test_windows_are_named_in_the_plan_and_judged_later() -> None:
     found = judged(CHAIN, chain(), rebuild("c"), Policy(freeze=("Fri 16:00 - Mon 08:00",)))["freeze"]
-    assert (found.verdict, found.summary) == ("ok", "not applied Fri 16:00 - Mon 08:00 (UTC)")
+    assert (found.verdict, found.summary) == ("ok", "no plan is applied during Fri 16:00 - Mon 08:00 (UTC)")
 
 
 def made(policy: Policy | None = None, **request: Any) -> Plan:
@@ -277,7 +285,10 @@ def test_a_denial_refuses_the_plan_with_its_way_out() -> None:
     found = made(Policy(max_statements=3))
     assert found.steps == () and found.approvals == 0
     (refusal,) = found.refusals
-    assert refusal.summary == "1 more statement on local would make 4 while both versions run; the policy allows 3"
+    assert (
+        refusal.summary
+        == "1 additional statement on local would bring it to 4 while both versions run; the policy allows 3"
+    )
     assert refusal.remedy == "plan fewer tables at once, or stop what is not needed"
 
 
@@ -295,7 +306,7 @@ def test_files_add_protection_and_never_take_it_away() -> None:
         found = make_plan(declared, "dev", running(declared), rebuild("a", "c"), policy=policy)
         (guard,) = (guard for guard in found.guards if guard.verdict == "approve")
         protected = "a, c" if policy and policy.protected_tables else "c"
-        assert guard.summary == f"another must approve it: protected: {protected}"
+        assert guard.summary == f"another login must approve it: protected: {protected}"
         assert found.protected is False
     assert make_plan(declared, "dev", running(declared), rebuild("a"), policy=Policy(protected=True)).protected
     kept = project(src="", a="src", protected=True)

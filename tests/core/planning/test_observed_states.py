@@ -10,8 +10,8 @@ from core.model.states import State
 from core.plan.model import Plan
 from tests.support.domain_builders import actions, plan, project, running, steps, table
 
-LOOKED_FOR = "the pool is asked first, and only what does not run there goes on from its checkpoint"
-GOES_ON = "it goes on from its checkpoint, nothing of it is destroyed"
+LOOKED_FOR = "the pool is checked first, and it resumes from its checkpoint only if it is not running there"
+GOES_ON = "it resumes from its checkpoint; nothing of it is destroyed"
 ACTION_AND_WARNING = {
     "pending": ("resume", ""),
     "starting": ("resume", ""),
@@ -21,7 +21,7 @@ ACTION_AND_WARNING = {
     "stopping": ("resume", ""),
     "stopped": ("resume", ""),
     "completed": ("resume", f"is completed; {GOES_ON}"),
-    "unknown": ("resume", f"is unknown; {LOOKED_FOR}, nothing of it is destroyed"),
+    "unknown": ("resume", f"is unknown; {LOOKED_FOR}; nothing of it is destroyed"),
     "absent": ("start", ""),
 }
 SHAPES = pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_a_parent_that_was_stopped_on_purpose_is_started_for_its_reader_and_that
 def test_a_child_that_does_not_run_well_is_rebuilt_beside_what_is_there(state: str) -> None:
     declared = project(src="", a="src", b="a")
     found = plan(declared, running(declared, b=state), "a", rebuild=True)
-    assert warned(found, "b") == f"is {state}; it is rebuilt beside what is there, nothing of it is destroyed"
+    assert warned(found, "b") == f"is {state}; it is rebuilt beside the existing version; nothing of it is destroyed"
     assert actions(found)["b"] == "rebuild"
 
 
@@ -92,6 +92,6 @@ def test_everything_below_an_excluded_parent_that_does_not_run_is_told() -> None
     declared = project(src="", a="src", b="a", c="a", d="b")
     found = plan(declared, running(declared, a="failed", b="stopped", c="stopped"), "b", "c", "d", exclude=(T("a"),))
     assert [(each.table, each.summary) for each in found.warnings] == [
-        ("b", "lacks its parent: a is excluded and failed"),
-        ("c", "lacks its parent: a is excluded and failed"),
+        ("b", "lacks its upstream table: a is excluded and failed"),
+        ("c", "lacks its upstream table: a is excluded and failed"),
     ]

@@ -57,7 +57,9 @@ def test_more_than_the_default_may_be_done_without_asking(edits: dict[str, str],
 @pytest.mark.parametrize("strategy", ["earliest", "in-place", "fork", "seeded@now"])
 def test_a_table_from_outside_has_no_strategy(strategy: str) -> None:
     found = planned(declared(), "src", "a", choose=f"src={strategy}")
-    assert words(found) == [f"{strategy.partition('@')[0]} is not for src: it has no statement. leave the choice out"]
+    assert words(found) == [
+        f"{strategy.partition('@')[0]} cannot be used for src: it has no statement. leave out this --strategy"
+    ]
     assert actions(found) == {"src": "keep", "a": "keep"}
 
 
@@ -85,15 +87,15 @@ def test_less_may_be_done_where_spark_takes_the_old_state(edit: str) -> None:
             {"b": SUM},
             "b",
             {},
-            "its state has other operators, keys or values, which Spark refuses or takes for the old ones",
+            "its state has different operators, keys or values, which Spark rejects or misreads as the old ones",
         ),
-        ({"b": MORE_KEYS}, "b", {}, "its state has other operators, keys or values"),
+        ({"b": MORE_KEYS}, "b", {}, "its state has different operators, keys or values"),
         ({"b": RETYPED}, "b", {}, "the old table cannot hold its columns"),
-        ({"c": MORE_SOURCES}, "c", {}, "Spark refuses a checkpoint of other sources"),
-        ({"c": OTHER_SOURCE}, "c", {}, "its positions would be taken for those of another source"),
-        ({"c": PARTITIONED}, "c", {}, "its table is written in another way"),
+        ({"c": MORE_SOURCES}, "c", {}, "Spark rejects a checkpoint written for other sources"),
+        ({"c": OTHER_SOURCE}, "c", {}, "its offsets would be applied to another source"),
+        ({"c": PARTITIONED}, "c", {}, "its table is written differently"),
         ({"b": MIN}, "b", LOST, "its checkpoint is missing, unreadable or another's"),
-        ({"b": MIN}, "b", {"deployed": None, "revision": "changed"}, "what changed is not known"),
+        ({"b": MIN}, "b", {"deployed": None, "revision": "changed"}, "what changed is unknown"),
     ],
     ids=["other state", "other keys", "row 5", "row 7a", "row 7c", "row 8", "row 0b", "not known"],
 )
@@ -102,36 +104,41 @@ def test_less_is_refused_where_the_table_would_be_wrong(
 ) -> None:
     found = planned(declared(**edits), table, choose=f"{table}=in-place", world=observed(**{table: known}))
     (refusal,) = [each for each in found.refusals if "in-place" in each.summary]
-    assert refusal.summary.startswith(f"in-place is not for {table}: {why}")
-    assert refusal.remedy.startswith("it may be earliest") and "in-place" not in refusal.remedy
+    assert refusal.summary.startswith(f"in-place cannot be used for {table}: {why}")
+    assert refusal.remedy.startswith("use earliest") and "in-place" not in refusal.remedy
     assert found.empty and not node_of(found, table).lowered
 
 
 def test_a_reader_of_what_is_made_anew_cannot_stay_on_its_checkpoint() -> None:
     found = planned(declared(), "a", rebuild=True, choose="c=in-place")
     assert words(found) == [
-        "in-place is not for c: its positions mean nothing in a parent that is re-created. it may be earliest"
+        "in-place cannot be used for c: its offsets are meaningless in an upstream table that is re-created. "
+        "use earliest"
     ]
 
 
 @pytest.mark.parametrize(
     ("edits", "chosen", "why"),
     [
-        ({"a": RETYPED_A, "b": MIN}, "b=in-place", "its positions mean nothing in a parent that is re-created"),
-        ({"a": RETYPED_A, "b": HAVING}, "b=fork", "positions of now mean nothing in a, which is re-created"),
-        ({"a": RETYPED_A, "b": MIN}, "b=seeded@now", "positions of now mean nothing in a, which is re-created"),
+        (
+            {"a": RETYPED_A, "b": MIN},
+            "b=in-place",
+            "its offsets are meaningless in an upstream table that is re-created",
+        ),
+        ({"a": RETYPED_A, "b": HAVING}, "b=fork", "current offsets are meaningless in a, which is re-created"),
+        ({"a": RETYPED_A, "b": MIN}, "b=seeded@now", "current offsets are meaningless in a, which is re-created"),
     ],
 )
 def test_what_is_chosen_is_judged_by_what_becomes_of_the_parents(edits: dict[str, str], chosen: str, why: str) -> None:
     found = planned(declared(**edits), "a", "b", choose=chosen)
     (refusal,) = [each for each in found.refusals if each.table == "b"]
-    assert refusal.summary == f"{chosen[2:].partition('@')[0]} is not for b: {why}"
+    assert refusal.summary == f"{chosen[2:].partition('@')[0]} cannot be used for b: {why}"
     assert node_of(found, "b").action == "rebuild" and found.empty
 
 
 def test_a_rebuild_that_is_asked_for_is_not_a_restart() -> None:
     found = planned(declared(), "a", rebuild=True, choose="a=in-place")
-    assert words(found)[0].startswith("in-place is not for a: a rebuild was asked for")
+    assert words(found)[0].startswith("in-place cannot be used for a: a rebuild was requested")
 
 
 # Seams
@@ -155,18 +162,18 @@ def test_a_seam_keeps_the_readers_table_and_what_reads_that() -> None:
     ("edits", "chosen", "why"),
     [
         ({}, "b=seam", "it keeps state"),
-        ({"c": f"{TEXTS['c'][1]} WHERE m > 1"}, "c=seam", "it is changed itself"),
+        ({"c": f"{TEXTS['c'][1]} WHERE m > 1"}, "c=seam", "its own statement changes"),
     ],
 )
 def test_a_seam_is_refused(edits: dict[str, str], chosen: str, why: str) -> None:
     found = planned(declared(**edits), "a", rebuild=True, choose=chosen)
-    assert words(found)[0].startswith(f"seam is not for {chosen[0]}: {why}. it may be earliest")
+    assert words(found)[0].startswith(f"seam cannot be used for {chosen[0]}: {why}. use earliest")
     assert found.empty
 
 
 def test_a_seam_without_a_parent_that_is_made_anew_is_refused() -> None:
     assert words(planned(declared(c=f"{TEXTS['c'][1]} WHERE m > 1"), "c", choose="c=seam")) == [
-        "seam is not for c: no parent of it is re-created. it may be in-place, earliest"
+        "seam cannot be used for c: none of its upstream tables is re-created. use in-place, earliest"
     ]
 
 
@@ -179,13 +186,13 @@ def test_a_seam_without_a_parent_that_is_made_anew_is_refused() -> None:
         (
             "2026-01-02T00:05:00Z",
             "2026-01-02T00:10:00Z",
-            "begins at 2026-01-02T00:10:00Z, the first start of a window from 2026-01-02T00:05:00Z on: "
+            "starts at 2026-01-02T00:10:00Z, the first window start at or after 2026-01-02T00:05:00Z: "
             "WHERE a.ts >= TIMESTAMP '2026-01-02T00:10:00Z'",
         ),
         (
             "2026-01-02T00:10:00Z",
             "2026-01-02T00:10:00Z",
-            "begins at 2026-01-02T00:10:00Z: WHERE a.ts >= TIMESTAMP '2026-01-02T00:10:00Z'",
+            "starts at 2026-01-02T00:10:00Z: WHERE a.ts >= TIMESTAMP '2026-01-02T00:10:00Z'",
         ),
     ],
 )
@@ -198,22 +205,25 @@ def test_a_part_begins_at_the_start_of_a_window(at: str, begins: str, evidence: 
     ("chosen", "why"),
     [
         ("b=partial", "it needs a time or a partition: partial@2026-01-02T03:04Z"),
-        ("b=partial@12", "12 is no time and no partition; versions are of formats that this version does not read"),
-        ("b=partial@k=x", "no table that it streams is partitioned by k"),
+        (
+            "b=partial@12",
+            "12 is neither a time nor a partition, and table versions are not supported for this table format",
+        ),
+        ("b=partial@k=x", "none of the tables that it streams is partitioned by k"),
         ("b=seeded", "it needs a position: seeded@now, or the number of a batch"),
         ("b=seeded@2026-01-02T00:00:00Z", "it needs a position: seeded@now, or the number of a batch"),
-        ("b=carry-over", "it keeps state, or its parents are not the same"),
-        ("b=fork", "its state is not what the new text needs"),
-        ("b=chain", "only another format, partitioning or place of its table can be chained"),
+        ("b=carry-over", "it keeps state, or its upstream tables change"),
+        ("b=fork", "its state does not fit the new query"),
+        ("b=chain", "chain applies only when the format, partitioning or location of its table changes"),
         ("b=keyed", "its table is not upserted by a key"),
-        ("b=first", "it is not for what happens to it"),
-        ("b=earliest@12", "it begins at no place like 12"),
+        ("b=first", "it does not apply to this change"),
+        ("b=earliest@12", "it cannot start at 12"),
     ],
 )
 def test_a_strategy_that_cannot_be_had_is_refused_with_those_that_can(chosen: str, why: str) -> None:
     found = planned(declared(b=MIN), "b", choose=chosen)
     strategy = chosen[2:].partition("@")[0]
-    assert words(found) == [f"{strategy} is not for b: {why}. it may be earliest, in-place"]
+    assert words(found) == [f"{strategy} cannot be used for b: {why}. use earliest, in-place"]
     assert found.empty
 
 
@@ -225,15 +235,15 @@ def test_a_part_by_partition_of_what_is_streamed() -> None:
     world[T("c")] = replace(world[T("c")], deployed=None)
     found = planned(declared(a=by_k, c=plain), "c", choose="c=partial@k=x", world=world)
     assert words(found) == []
-    assert node_of(found, "c").evidence[-1] == "begins at partition k=x: WHERE k >= 'x'"
+    assert node_of(found, "c").evidence[-1] == "starts at partition k=x: WHERE k >= 'x'"
 
 
 def test_a_choice_for_what_the_plan_does_not_touch_is_refused() -> None:
     assert words(planned(declared(b=MIN), "b", choose="a=earliest")) == [
-        "earliest is not for a: nothing of it is begun. leave the choice out"
+        "earliest cannot be used for a: the plan does not start it. leave out this --strategy"
     ]
     assert words(planned(declared(), "a", choose="c=earliest")) == [
-        "a strategy is chosen for c, which this plan does not touch. leave the choice out"
+        "a strategy is chosen for c, which this plan does not touch. leave out this --strategy"
     ]
 
 
@@ -281,13 +291,14 @@ def test_a_choice_for_one_table_stands_before_the_beginning_of_all() -> None:
 def test_where_from_and_a_strategy_differ_it_is_told_which_counts(start: str, choice: str, said: bool) -> None:
     found = planned(declared(b=MIN), "b", start=start, choose=choice)
     warned = [warned.summary for warned in found.warnings if "--from" in warned.summary]
-    assert warned == ([f"--strategy {choice} counts, and not --from {start}"] if said else [])
+    assert warned == ([f"--strategy {choice} takes precedence over --from {start}"] if said else [])
 
 
 def test_a_time_to_begin_at_needs_an_event_time() -> None:
     assert words(planned(declared(c=MORE_SOURCES), "c", start="2026-01-02T00:00:00Z")) == [
-        "partial is not for c: nothing tells its event time: no watermark, no window, no single timestamp. "
-        "it may be earliest"
+        "partial cannot be used for c: its event time is unknown: it has no watermark, no window and not "
+        "exactly one timestamp column. "
+        "use earliest"
     ]
 
 
@@ -310,7 +321,7 @@ GROWN = (TEXTS["c"][0].replace("m BIGINT", "m BIGINT, n BIGINT"), "INSERT INTO c
 @pytest.mark.parametrize(
     ("edits", "known", "request_", "why"),
     [
-        ({"b": SUM}, {}, {}, "b cannot keep its table: its state has other operators, keys or values"),
+        ({"b": SUM}, {}, {}, "b cannot keep its table: its state has different operators, keys or values"),
         ({"b": RETYPED}, {}, {}, "b cannot keep its table: the old table cannot hold its columns"),
         ({}, {"b": {"state": "absent"}}, {}, "b has no table to keep: it would be created"),
         ({}, {}, {"rebuild": True}, "--keep-table and --rebuild contradict each other"),
@@ -325,4 +336,4 @@ def test_keep_table_is_refused_where_the_table_would_be_wrong_or_new(
 
 def test_keep_table_is_refused_where_columns_are_added() -> None:
     found = planned(declared(c=GROWN), "c", keep_table=True)
-    assert words(found) == ["c cannot keep its table: it gets columns. leave out --keep-table"]
+    assert words(found) == ["c cannot keep its table: columns are added. leave out --keep-table"]

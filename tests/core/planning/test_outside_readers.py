@@ -1,4 +1,4 @@
-"""Readers outside of Headgate: each is told which table it reads now and which one it will, and no other is."""
+"""Outside readers of Headgate: each is told which table it reads now and which one it will, and no other is."""
 
 from typing import Any
 

@@ -214,7 +214,7 @@ def lines_of(edit: Edit, *, foreign: bool) -> list[str]:
     for state in State:
         said = outcome(planned(edit, foreign=foreign, state=state))
         found.append(
-            (said.replace(f"a: is {state};", "a: is STATE;").replace(f"v1 is {state} ", "v1 is STATE "), state)
+            (said.replace(f"a: is {state};", "a: is STATE;").replace(f"v1 stays {state} ", "v1 stays STATE "), state)
         )
     groups = groupby(sorted(found), key=lambda pair: pair[0])
     return [f"{' '.join(sorted(str(state) for _, state in group))} | {said}" for said, group in groups]

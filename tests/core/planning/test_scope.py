@@ -94,7 +94,7 @@ def test_an_option_beside_a_scope_keeps_the_scope(scope: str, option: str) -> No
 def test_two_options_stand_beside_each_other_or_say_why_not(one: str, other: str) -> None:
     found = resolved(merged({"tables": (T("b"),)}, OPTIONS[one], OPTIONS[other]))
     said = [refusal.summary for refusal in found.refusals]
-    contradict = ["a rebuild makes a new table, and this one is to be kept"]
+    contradict = ["a rebuild creates a new table, but --keep-table keeps the existing one"]
     assert said == (contradict if {one, other} == {"rebuild", "keep"} else [])
 
 
@@ -131,23 +131,23 @@ def test_a_plan_does_not_depend_on_the_order_of_its_scopes() -> None:
 @pytest.mark.parametrize(
     ("asked", "summary", "remedy"),
     [
-        ({}, "the request names nothing", "name tables, a product, or everything"),
+        ({}, "the request names no tables", "name tables, a product, or everything"),
         ({"tables": (T("zzz"),)}, "there is no table zzz", "see the tables with `headgate ls`"),
         ({"tables": (T("lonee"),)}, "there is no table lonee", "did you mean lone?"),
         ({"products": ("slaes",)}, "there is no product slaes", "did you mean sales?"),
         ({"layers": ("view",)}, "there is no table of layer view", "layers with tables: fact, source"),
         ({"layers": ("facts",)}, "there is no layer facts", "did you mean fact?"),
         ({"folders": ("pipelines/fact",)}, "there is no table in pipelines/fact",
-         "name a folder with tables below pipelines/"),
+         "name a folder below pipelines/ that contains tables"),
         ({"everything": True, "children": "slaes"}, "there is no product slaes", "did you mean sales?"),
         ({"everything": True, "exclude": (T("lonee"),)}, "there is no table lonee", "did you mean lone?"),
         ({"everything": True, "choices": (StrategyChoice(T("lonee"), "seam"),)}, "there is no table lonee",
          "did you mean lone?"),
-        ({"pipelines": (T("d"),)}, "only a delete takes a pipeline",
+        ({"pipelines": (T("d"),)}, "--pipeline is only for a delete",
          "deploy its sink: headgate plan d starts what it needs"),
-        ({"verb": "delete", "everything": True, "rebuild": True}, "--rebuild says nothing about a delete",
+        ({"verb": "delete", "everything": True, "rebuild": True}, "--rebuild does not apply to a delete",
          "leave it out"),
-        ({"verb": "delete", "changed_since": "x"}, "--changed-since says nothing about a delete", "leave it out"),
+        ({"verb": "delete", "changed_since": "x"}, "--changed-since does not apply to a delete", "leave it out"),
     ],
 )  # fmt: skip
 def test_what_means_nothing_here_is_refused_with_the_nearest(asked: dict[str, Any], summary: str, remedy: str) -> None:
@@ -177,8 +177,8 @@ def test_children_are_those_of_the_products_of_what_is_asked_for_and_of_accepted
 def test_what_is_excluded_is_warned_of_where_it_was_named_or_has_nothing_to_do_with_the_request() -> None:
     found = resolved(PlanRequest(tables=(T("b"), T("d")), exclude=(T("d"), T("lone"), T("c"))))
     assert [(warned.table, warned.summary) for warned in found.warnings] == [
-        ("d", "is named and excluded: it stays out"),
-        ("lone", "is excluded, and nothing that is asked for has to do with it"),
+        ("d", "is both named and excluded; it is left out"),
+        ("lone", "is excluded, but nothing in the request involves it"),
     ]
     assert list(found.asked) == ["b"]
 
@@ -193,7 +193,7 @@ def test_a_table_that_was_stopped_on_purpose_stays_so_when_only_a_reference_foun
     observed[T("b")] = domain_builders.deployed(SHOP.tables[T("b")], state="stopped", wanted="stopped")
     found = domain_builders.plan(SHOP, observed, "b", changed_since="main")
     assert found.empty and [w.summary for w in found.warnings] == [
-        "was stopped on purpose and stays so: name it to start it"
+        "was stopped on purpose and stays stopped; name it to start it"
     ]
     assert domain_builders.actions(domain_builders.plan(SHOP, observed, "b"))["b"] == "resume"
 
@@ -212,6 +212,6 @@ def test_a_table_that_is_gone_is_warned_of_with_how_to_delete_it() -> None:
     observed = domain_builders.running(SHOP) | {T("old"): domain_builders.deployed(domain_builders.table("old", "a"))}
     found = domain_builders.plan(SHOP, observed, products=(), changed_since="main", gone=(T("old"), T("never")))
     assert [(w.table, w.summary) for w in found.warnings] == [
-        ("never", "was declared at main and is no longer, and nothing of it is deployed"),
-        ("old", "was declared at main and is no longer: to delete it, headgate plan delete old"),
+        ("never", "was declared at main and no longer is; it is not deployed"),
+        ("old", "was declared at main and no longer is: to delete it, headgate plan delete old"),
     ]

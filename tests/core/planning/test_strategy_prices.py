@@ -92,8 +92,8 @@ def test_a_strategy_that_no_agent_carries_out_is_warned_of_and_is_in_no_remedy()
         ("c", "carry_over is not executable yet: it is planned only, and an agent refuses it")
     ]
     refused = planned(declared(), "a", choose="a=chain", rebuild=True).refusals
-    assert [r.remedy for r in refused] == ["it may be earliest"]
-    with pytest.raises(Refused, match="not executable yet: carry_over of c is planned, this version does not carry"):
+    assert [r.remedy for r in refused] == ["use earliest"]
+    with pytest.raises(Refused, match="the plan uses carry_over for c, which this version cannot execute yet"):
         refuse_not_executable(found)
     refuse_not_executable(planned(declared(), "c", rebuild=True))
 
@@ -142,7 +142,7 @@ def test_what_goes_on_from_a_checkpoint_reads_nothing_again() -> None:
 
 def test_history_that_is_gone_is_a_refusal_with_what_is_missing() -> None:
     found = planned(declared(), "a", rebuild=True, world=observed(a=measured("a", gone=3)))
-    assert node_of(found, "a").retention == "short: 3 files that it has read are gone, earliest 2026-01-01 00:00"
+    assert node_of(found, "a").retention == "short: 3 files that it has read no longer exist, earliest 2026-01-01 00:00"
     assert found.refusals and found.empty and "3 files" in found.refusals[0].summary
 
 
@@ -156,7 +156,7 @@ def test_a_place_to_begin_takes_what_is_left(start: str) -> None:
     ("at", "retention"),
     [
         ("2026-01-01T00:00:00Z", "ok"),
-        ("2025-12-31T23:59:59Z", "short: 1 file that it has read is gone, earliest 2026-01-01 00:00"),
+        ("2025-12-31T23:59:59Z", "short: 1 file that it has read no longer exists, earliest 2026-01-01 00:00"),
     ],
 )
 def test_a_part_needs_only_what_comes_after_its_beginning(at: str, retention: str) -> None:
@@ -246,7 +246,7 @@ def test_a_table_with_a_reader_out_of_reach_is_not_chained() -> None:
     world[T("crm")] = deployed(made.tables[T("crm")])
     assert "chain" not in offered(planned(made, "c", world=world), "c")
     assert words(planned(made, "c", choose="c=chain", world=world)) == [
-        "chain is not for c: crm would be left behind on a version that ends. it may be earliest"
+        "chain cannot be used for c: crm would be left behind on a version that receives no more rows. use earliest"
     ]
 
 

@@ -114,7 +114,7 @@ def test_all_problems_come_at_once_with_file_and_line() -> None:
     assert problems(found) == [
         "pipelines/facts/p/a/a.yml:2: triger is not a known key",
         "pipelines/facts/p/a/sql-scripts/dml.a.sql:3: a reads sorc, which no DDL declares",
-        "pipelines/facts/p/c/sql-scripts/dml.c.sql:1: these tables feed each other: c → d → c",
+        "pipelines/facts/p/c/sql-scripts/dml.c.sql:1: these tables form a cycle: c → d → c",
     ]
     remedies = {p.subject: p.remedy for p in errors(found)}
     assert remedies["triger"] == "did you mean trigger?" and remedies["sorc"] == "did you mean src?"
@@ -144,17 +144,17 @@ def test_all_problems_come_at_once_with_file_and_line() -> None:
         (MANIFEST.replace("dev: {}", "dev: {pool: {cores: 1.5}}"),
          "headgate.yml:5: environments.dev.pool.cores must be a whole number"),
         (MANIFEST + "defaults: {trigger: 99999999 hours}\n", "headgate.yml:6: defaults.trigger must be an interval"),
-        (MANIFEST + "? [a, b]\n: c\n", "headgate.yml:6:3: a key of headgate.yml is a list or a mapping"),
+        (MANIFEST + "? [a, b]\n: c\n", "headgate.yml:6:3: headgate.yml has a list or a mapping as a key"),
         (MANIFEST.replace("dev: {}", "? {a: b}\n  : c"),
-         "headgate.yml:5:5: a key of environments is a list or a mapping"),
+         "headgate.yml:5:5: environments has a list or a mapping as a key"),
         (MANIFEST.replace("dev: {}", "dev: {pool: {url: http://x}}"),
          "headgate.yml:5: environments.dev.pool.url must be a Spark Connect address"),
         (MANIFEST.replace("dev: {}", "dev: [1]"), "headgate.yml:5: environments.dev must be a mapping"),
         (MANIFEST + "defaults: {trigger: soon}\n", "headgate.yml:6: defaults.trigger must be an interval"),
-        (MANIFEST + "project: two\n", "headgate.yml:6: project is written twice"),
-        (MANIFEST + "defaults: {owner: a, owner: b}\n", "headgate.yml:6: owner is written twice on line 6"),
+        (MANIFEST + "project: two\n", "headgate.yml:6: project appears twice"),
+        (MANIFEST + "defaults: {owner: a, owner: b}\n", "headgate.yml:6: owner appears twice on line 6"),
         (MANIFEST + "x: [\n",
-         "headgate.yml:7:1: headgate.yml is not readable YAML: did not find expected node content"),
+         "headgate.yml:7:1: headgate.yml is not valid YAML: did not find expected node content"),
         ("- a\n", "headgate.yml:1: headgate.yml must be a mapping of keys to values"),
     ],
 )  # fmt: skip
@@ -194,13 +194,13 @@ def test_a_manifest_with_everything_is_read() -> None:
     [
         ("mode: upsert\n", "a.yml:1: mode must be append in this version"),
         ("\nowner: [x]\n", "a.yml:2: owner must be one value"),
-        ("owner: 3\n", "a.yml:1: owner must be a text"),
-        ("tags: {a: b}\n", "a.yml:1: tags must be a list of texts"),
+        ("owner: 3\n", "a.yml:1: owner must be a string"),
+        ("tags: {a: b}\n", "a.yml:1: tags must be a list of strings"),
         ("static_refresh: 'yes'\n", "a.yml:1: static_refresh must be true or false"),
         ("reads: both\n", "a.yml:1: reads must be stream or batch"),
-        ("trigger: 10\n", "a.yml:1: trigger must be a text"),
+        ("trigger: 10\n", "a.yml:1: trigger must be a string"),
         ("trigger: 10 fortnights\n", "a.yml:1: trigger must be an interval"),
-        ("readers: {bi: me}\n", "a.yml:1: readers must be a list of texts"),
+        ("readers: {bi: me}\n", "a.yml:1: readers must be a list of strings"),
         ("readers: [bi (me]\n", "a.yml:1: readers must be a list of names with their owners"),
         ("readers: ['']\n", "a.yml:1: readers must be a list of names with their owners"),
         ("readers: [bi (me), bi (you)]\n", "a.yml:1: readers must be a list that names bi once"),
@@ -218,7 +218,7 @@ def test_readers_outside_are_declared_where_the_table_is() -> None:
     assert settings.readers == ("audit", "finance report (bi team)")
     assert settings.outside_readers == (("audit", ""), ("finance report", "bi team"))
     found["headgate.yml"] += "defaults: {readers: [audit]}\n"
-    assert problems(found) == ["headgate.yml:6: defaults.readers must be in the yml of the table that is read"]
+    assert problems(found) == ["headgate.yml:6: defaults.readers must be in the yml of the table that they read"]
 
 
 def test_a_project_or_a_table_can_read_every_table_as_a_stream() -> None:
@@ -232,8 +232,8 @@ def test_a_project_or_a_table_can_read_every_table_as_a_stream() -> None:
 @pytest.mark.parametrize(
     ("column", "expected"),
     [
-        ("id", "the watermark stands over id, which is bigint and no timestamp"),
-        ("tz", "the watermark stands over tz, which src does not have"),
+        ("id", "the watermark is on id, which is bigint, not a timestamp"),
+        ("tz", "the watermark is on tz, a column that src does not have"),
         ("to_timestamp(id) AS t", ""),
         ("ts", ""),
     ],
@@ -262,7 +262,7 @@ def test_a_key_of_a_later_version_is_a_warning_and_the_project_is_read() -> None
          f"{SRC_A}/dml.a.sql:1: a has two writers"),
         ((f"{SRC_A}/dml.a.sql", "INSERT INTO b SELECT id FROM STREAM src"), f"{SRC_A}/dml.a.sql:1: b has no DDL"),
         ((f"{SRC_A}/dml.a.sql", "INSERT INTO a SELECT id FROM STREAM a"),
-         f"{SRC_A}/dml.a.sql:1: these tables feed each other: a → a"),
+         f"{SRC_A}/dml.a.sql:1: these tables form a cycle: a → a"),
         ((f"{SRC_A}/dml.a.sql", "INSERT INTO a SELECT id, 1 AS x FROM STREAM src"),
          f"{SRC_A}/dml.a.sql:1: a has 1 column and its statement writes 2"),
         ((f"{SRC_A}/dml.a.sql", "INSERT INTO a SELECT id AS key FROM STREAM src"),
@@ -285,8 +285,8 @@ def test_a_key_of_a_later_version_is_a_warning_and_the_project_is_read() -> None
         (("pipelines/sources/p/e/sql-scripts/ddl.e.sql", ddl("e", rest="USING kafka")),
          "pipelines/sources/p/e/sql-scripts/ddl.e.sql:1: e is kafka, which this version cannot read"),
         (("pipelines/facts/p/a/other.yml", "owner: x"),
-         "pipelines/facts/p/a/other.yml: other.yml belongs to no table of its folder"),
-        (("pipelines/facts/p/a/a.yaml", "owner: x"), "pipelines/facts/p/a/a.yaml: a.yaml is not read"),
+         "pipelines/facts/p/a/other.yml: other.yml matches no table in its folder"),
+        (("pipelines/facts/p/a/a.yaml", "owner: x"), "pipelines/facts/p/a/a.yaml: a.yaml is ignored"),
     ],
 )  # fmt: skip
 def test_a_wrong_file_says_where(extra: tuple[str, str], expected: str) -> None:
@@ -299,7 +299,7 @@ def test_a_stream_over_a_view_names_reader_and_view() -> None:
     found = texts((place, "-- a view\nCREATE OR REPLACE VIEW v AS SELECT 1"), a="SELECT id FROM STREAM v")
     assert problems(found) == [
         f"{SRC_A}/dml.a.sql:2: a streams v, which is a view",
-        f"{place}:2: v is declared as a view, which nothing can stream",
+        f"{place}:2: v is declared as a view, which cannot be streamed",
     ]
 
 

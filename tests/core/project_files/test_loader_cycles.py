@@ -1,4 +1,4 @@
-"""A project whose tables feed each other is refused with a Problem for each knot, which names its tables in order."""
+"""A project whose tables form a cycle is refused with a Problem for each knot, which names its tables in order."""
 
 import random
 
@@ -60,7 +60,7 @@ def test_every_knot_is_named_once_in_the_order_of_reading(graph: Graph) -> None:
     reach = {name: above(graph, name) for name in graph}
     knots = {frozenset(other for other in reach[name] if name in reach[other]) for name in graph if name in reach[name]}
     project, problems = read_project(texts(graph))
-    cycles = [problem.detail.split(", ") for problem in problems if "feed each other" in problem.summary]
+    cycles = [problem.detail.split(", ") for problem in problems if "form a cycle" in problem.summary]
     assert (project is None) == bool(knots)
     assert len(problems) == len(cycles) == len(knots)
     for cycle in cycles:

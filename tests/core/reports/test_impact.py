@@ -189,7 +189,7 @@ def test_a_reader_of_an_external_table_that_does_not_use_the_column_is_unaffecte
         ("a", ImpactEffect.UNAFFECTED, "does not use src.note"),
         ("b", ImpactEffect.UNAFFECTED, "does not use src.note"),
     ]
-    assert [refusal.summary for refusal in answer.refusals] == ["src is external: its maker changes it"]
+    assert [refusal.summary for refusal in answer.refusals] == ["src is external: it is changed by whoever writes it"]
 
 
 def test_a_statement_set_is_rebuilt_as_one_and_readers_of_its_other_tables_with_it() -> None:
@@ -220,7 +220,7 @@ def test_a_stopped_reader_lets_a_table_go_and_could_not_go_on() -> None:
     answer = of(asked(declared, "a", known=PlannerInput(observed)), ImpactEvent.DROPPED)
     assert not answer.refused
     assert [(one.effect, one.why) for one in answer.reached] == [
-        (ImpactEffect.STRANDED, "is stopped and reads a: it could not go on from its checkpoint")
+        (ImpactEffect.STRANDED, "is stopped and reads a; it could not resume from its checkpoint")
     ]
 
 

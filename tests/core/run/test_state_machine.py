@@ -89,7 +89,7 @@ def test_a_failure_blocks_everything_below_it_and_nothing_else() -> None:
         1: "done", 2: "done", 3: "done", 4: "done", 5: "failed", 6: "blocked", 7: "blocked", 8: "blocked", 9: "done",
     }  # fmt: skip
     assert run.state is RunState.FAILED
-    assert run.step(6).note == "needs step 5, which is failed"
+    assert run.step(6).note == "depends on step 5, which is failed"
 
 
 def test_a_failed_run_goes_on_where_it_failed_once_it_is_retried() -> None:

@@ -39,7 +39,7 @@ def test_a_path_among_the_options_is_the_location(options: str) -> None:
 
 def test_a_location_that_is_there_twice_is_refused_as_spark_does() -> None:
     ddl, (problem,) = read_ddl("CREATE TABLE t (x INT) USING json OPTIONS (path '/a') LOCATION '/a'", "f.sql")
-    assert ddl is None and problem.summary == "the table's location is there twice, in OPTIONS as path"
+    assert ddl is None and problem.summary == "the table's location is given twice: the second is path in OPTIONS"
 
 
 @pytest.mark.parametrize(
@@ -72,25 +72,25 @@ def test_types_have_one_form(written: str, normal: str) -> None:
 @pytest.mark.parametrize(
     ("text", "summary", "place"),
     [
-        ("", "the file holds no statement", (1, 1)),
-        ("SELECT 1", "a ddl file holds CREATE TABLE, not SELECT", (1, 1)),
-        ("CREATE VIEW v AS SELECT 1", "a ddl file holds CREATE TABLE, not CREATE VIEW V", (1, 1)),
+        ("", "the file contains no statement", (1, 1)),
+        ("SELECT 1", "a ddl file contains CREATE TABLE, not SELECT", (1, 1)),
+        ("CREATE VIEW v AS SELECT 1", "a ddl file contains CREATE TABLE, not CREATE VIEW V", (1, 1)),
         ("CREATE TABLE t", "the table has no columns", (1, 14)),
         ("CREATE TABLE t USING parquet", "the table has no columns", (1, 16)),
         ("CREATE TABLE t () USING parquet", "the table has no columns", (1, 16)),
         ("CREATE TABLE t AS SELECT 1", "the table has no columns", (1, 16)),
         ("CREATE TABLE t (a INT)", "the table has no format", (1, 22)),
-        ("CREATE TABLE d.t (a INT) USING parquet", "a table's name cannot have a database before it", (1, 14)),
+        ("CREATE TABLE d.t (a INT) USING parquet", "the table name cannot be qualified with a database", (1, 14)),
         ("CREATE TABLE t__v1 (a INT) USING parquet", "'t__v1' is not a table name", (1, 14)),
-        ("CREATE TABLE t (a itn) USING parquet", "itn is not a type of Spark", (1, 19)),
+        ("CREATE TABLE t (a itn) USING parquet", "itn is not a Spark type", (1, 19)),
         ("CREATE TABLE t (\n  a INT,\n  b ARRAY<INT\n) USING parquet", "array<…> is not closed", (3, 11)),
-        ("CREATE TABLE t (a INT, A INT) USING parquet", "the column A is there twice", (1, 26)),
-        ("CREATE TABLE t (a INT,) USING parquet", ", cannot stand here", (1, 22)),
+        ("CREATE TABLE t (a INT, A INT) USING parquet", "column A is declared twice", (1, 26)),
+        ("CREATE TABLE t (a INT,) USING parquet", ", is not allowed here", (1, 22)),
         ("CREATE TABLE t (a INT) USING parquet PARTITIONED BY (b)", "b is not a column of the table", (1, 22)),
-        ("CREATE TABLE t (a INT) USING parquet USING json", "USING is there twice", (1, 38)),
+        ("CREATE TABLE t (a INT) USING parquet USING json", "USING appears twice", (1, 38)),
         ("CREATE TABLE t (a INT) USING parquet CLUSTER BY (a)", "CLUSTER BY cannot be read here", (1, 38)),
-        ("CREATE TABLE t (a INT) USING x; CREATE TABLE u", "a ddl file holds one CREATE TABLE", (1, 33)),
-        ("CREATE TABLE t (a INT COMMENT 'x) USING parquet", "the SQL cannot be read: a string", (1, 31)),
+        ("CREATE TABLE t (a INT) USING x; CREATE TABLE u", "a ddl file contains one CREATE TABLE", (1, 33)),
+        ("CREATE TABLE t (a INT COMMENT 'x) USING parquet", "the SQL cannot be parsed: a string", (1, 31)),
     ],
 )
 def test_a_wrong_table_is_one_problem_with_its_place(text: str, summary: str, place: tuple[int, int]) -> None:

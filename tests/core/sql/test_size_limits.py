@@ -23,7 +23,7 @@ def test_what_people_and_generators_write_is_read(text: Text) -> None:
 def test_a_text_of_too_many_words_is_refused_where_they_become_too_many() -> None:
     lines = fill(lambda n: f"\n  c_{n}", ",", pieces=MOST_TOKENS // 2)
     (problem,) = read_statements(select(lines), "f.sql")[1]
-    assert problem.summary == f"the text has more than {MOST_TOKENS:,} words and signs"
+    assert problem.summary == f"the text has more than {MOST_TOKENS:,} tokens"
     assert problem.where and problem.where.line > MOST_TOKENS // 2 - 10
 
 

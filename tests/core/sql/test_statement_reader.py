@@ -150,49 +150,55 @@ def test_state_is_found_from_below(select: str, kinds: list[str], keys: tuple[st
         (f"SELECT count(*) AS c FROM STREAM a {AGED} GROUP BY date(ts)", "an aggregate over a stream needs a"),
         ("SELECT DISTINCT k FROM STREAM a", "DISTINCT over a stream needs a watermark"),
         ("SELECT k FROM STREAM a UNION SELECT k FROM STREAM b", "UNION without ALL over a stream needs a watermark"),
-        ("SELECT k FROM STREAM a UNION ALL SELECT k FROM b", "UNION of a stream and a batch table is refused"),
+        ("SELECT k FROM STREAM a UNION ALL SELECT k FROM b", "Spark rejects a UNION of a stream and a batch table"),
         ("SELECT k FROM STREAM a EXCEPT SELECT k FROM b", "EXCEPT over a stream needs a watermark"),
         ("SELECT k FROM STREAM a EXCEPT SELECT k FROM STREAM b", "EXCEPT with a stream is not supported"),
         ("SELECT k FROM STREAM a INTERSECT SELECT k FROM b", "INTERSECT with a stream is not supported"),
         ("SELECT k FROM STREAM a ORDER BY k", "ORDER BY cannot be streamed"),
         ("SELECT k FROM STREAM a LIMIT 3 OFFSET 1", "OFFSET cannot be streamed"),
         ("SELECT k, row_number() OVER (PARTITION BY k ORDER BY t) AS r FROM STREAM a", "OVER cannot be streamed"),
-        ("SELECT k FROM STREAM a WHERE i IN (SELECT i FROM STREAM b)", "a stream cannot stand in a subquery"),
-        ("SELECT k FROM STREAM a WHERE EXISTS (SELECT 1 FROM STREAM b)", "a stream cannot stand in a subquery"),
-        ("SELECT a.k FROM STREAM a RIGHT JOIN b ON a.i = b.i", "RIGHT JOIN of a stream and a batch table is refused"),
+        ("SELECT k FROM STREAM a WHERE i IN (SELECT i FROM STREAM b)", "a stream is not allowed in a subquery"),
+        ("SELECT k FROM STREAM a WHERE EXISTS (SELECT 1 FROM STREAM b)", "a stream is not allowed in a subquery"),
+        (
+            "SELECT a.k FROM STREAM a RIGHT JOIN b ON a.i = b.i",
+            "Spark rejects a RIGHT JOIN of a stream and a batch table",
+        ),
         ("SELECT a.k FROM STREAM a LEFT JOIN STREAM b ON a.i = b.i", "LEFT JOIN of two streams needs a watermark"),
-        ("SELECT a.k FROM STREAM a JOIN STREAM b", "a join of two streams needs an equality"),
-        ("SELECT a.k FROM STREAM a JOIN STREAM b ON a.i = b.i OR a.j = b.j", "a join of two streams needs an equality"),
-        ("SELECT a.k FROM STREAM a JOIN STREAM b ON a.i = 1", "a join of two streams needs an equality"),
-        ("SELECT a.k FROM STREAM a LEFT ANTI JOIN STREAM b ON a.i = b.i", "an anti join of two streams is refused"),
+        ("SELECT a.k FROM STREAM a JOIN STREAM b", "a join of two streams needs an equality condition"),
+        (
+            "SELECT a.k FROM STREAM a JOIN STREAM b ON a.i = b.i OR a.j = b.j",
+            "a join of two streams needs an equality condition",
+        ),
+        ("SELECT a.k FROM STREAM a JOIN STREAM b ON a.i = 1", "a join of two streams needs an equality condition"),
+        ("SELECT a.k FROM STREAM a LEFT ANTI JOIN STREAM b ON a.i = b.i", "Spark rejects an anti join of two streams"),
         (f"SELECT a.k FROM STREAM a {AGED} LEFT JOIN STREAM b ON a.i = b.i", "LEFT JOIN of two streams needs a cond"),
-        ("SELECT a.k FROM STREAM a JOIN a AS b ON a.i = b.i", "a is read as a stream and as a table"),
+        ("SELECT a.k FROM STREAM a JOIN a AS b ON a.i = b.i", "a is read both as a stream and as a table"),
         ("SELECT * FROM STREAM a PIVOT (sum(v) FOR k IN ('x'))", "PIVOT over a stream needs a watermark"),
         ("SELECT k FROM STREAM a WITH (maxFilePerTrigger=1)", "maxFilePerTrigger is not an option of a streaming read"),
-        ("SELECT k FROM STREAM d.a", "a table's name cannot have a database or catalog before it"),
+        ("SELECT k FROM STREAM d.a", "the table name cannot be qualified with a database or catalog"),
         ("SELECT k FROM STREAM a__v1", "'a__v1' is not a table name"),
         ("SELECT k FROM STREAM `a-b`", "'a-b' is not a table name"),
-        ("WITH c AS (SELECT * FROM a) SELECT * FROM STREAM c", "STREAM c names a part of WITH"),
+        ("WITH c AS (SELECT * FROM a) SELECT * FROM STREAM c", "STREAM c names a WITH query"),
         ("SELECT k FROM stream AS a", "Spark reads the word stream here as the keyword STREAM"),
-        ("SELECT k FROM STREAM a WATERMARK ts DELAY OF INTERVAL", "this delay cannot be read"),
-        ("SELECT k FROM STREAM a |> WHERE k = 1", "the pipe syntax |> is not read here"),
-        ("SELECT k FORM STREAM a", "the SQL cannot be read"),
-        ("SELECT k FROM STREAM a.b.c.d", "a table's name has at most three parts"),
-        ("SELECT k FROM STREAM a..b", "a part of a table's name is missing"),
+        ("SELECT k FROM STREAM a WATERMARK ts DELAY OF INTERVAL", "this delay cannot be parsed"),
+        ("SELECT k FROM STREAM a |> WHERE k = 1", "the pipe syntax |> is not supported"),
+        ("SELECT k FORM STREAM a", "the SQL cannot be parsed"),
+        ("SELECT k FROM STREAM a.b.c.d", "a table name has at most three parts"),
+        ("SELECT k FROM STREAM a..b", "a part of a table name is missing"),
         ("SELECT k FROM STREAM a JOIN IDENTIFIER('b') b ON a.i = b.i", "IDENTIFIER(…) hides a name"),
-        ("SELECT k FROM STREAM a JOIN f(1) b ON a.i = b.i", "f is not one of Spark's own table functions"),
-        ("SELECT :x AS x FROM STREAM a", "a parameter stands here, and nothing gives it a value"),
-        ("SELECT ${x} AS x FROM STREAM a", "Spark puts the value of a setting, or nothing, in"),
-        ("SELECT k FROM STREAM a IDENTIFIED BY 'x'", "a source's name is no string"),
+        ("SELECT k FROM STREAM a JOIN f(1) b ON a.i = b.i", "f is not a built-in table function"),
+        ("SELECT :x AS x FROM STREAM a", "a parameter is used here, and nothing gives it a value"),
+        ("SELECT ${x} AS x FROM STREAM a", "Spark replaces ${x} with the value of a setting"),
+        ("SELECT k FROM STREAM a IDENTIFIED BY 'x'", "a source name is an identifier, not a string"),
         ("SELECT k FROM STREAM a IDENTIFIED BY x UNION ALL SELECT k FROM STREAM b IDENTIFIED BY x", "two sources are"),
         ("SELECT k FROM STREAM a WATERMARK date(ts) DELAY OF INTERVAL 1 DAY", "the watermark's expression has no name"),
-        ("SELECT t FROM STREAM a, LATERAL TABLE(split(k)) AS x(t)", "LATERAL TABLE is not SQL of Spark"),
-        ("SELECT k FROM STREAM a GROUP BY TUMBLE(ts, INTERVAL '1' DAY)", "TUMBLE is not SQL of Spark"),
+        ("SELECT t FROM STREAM a, LATERAL TABLE(split(k)) AS x(t)", "LATERAL TABLE is not Spark SQL"),
+        ("SELECT k FROM STREAM a GROUP BY TUMBLE(ts, INTERVAL '1' DAY)", "TUMBLE is not Spark SQL"),
         ("SELECT k FROM STREAM a JOIN b FOR SYSTEM_TIME AS OF a.ts ON a.i = b.i", "FOR SYSTEM_TIME AS OF cannot be"),
-        ("SELECT k FROM STREAM a MATCH_RECOGNIZE (PATTERN (A))", "MATCH_RECOGNIZE is not SQL of Spark"),
+        ("SELECT k FROM STREAM a MATCH_RECOGNIZE (PATTERN (A))", "MATCH_RECOGNIZE is not Spark SQL"),
         ("VALUES (1)", "SELECT is missing after INSERT INTO"),
-        ("(a, b) SELECT a, c FROM STREAM x", "the column list differs from the names that the SELECT gives"),
-        ("PARTITION (d = 1) SELECT a FROM STREAM x", "PARTITION cannot stand after INSERT INTO t"),
+        ("(a, b) SELECT a, c FROM STREAM x", "the column list differs from the output names of the SELECT"),
+        ("PARTITION (d = 1) SELECT a FROM STREAM x", "PARTITION is not allowed after INSERT INTO t"),
     ],
 )
 def test_what_spark_would_refuse_is_a_problem(select: str, summary: str) -> None:
@@ -205,10 +211,10 @@ def test_what_spark_would_refuse_is_a_problem(select: str, summary: str) -> None
     [
         ("INSERT OVERWRITE t SELECT 1", "INSERT OVERWRITE is not a streaming statement"),
         ("MERGE INTO t USING s ON t.i = s.i WHEN MATCHED THEN DELETE", "MERGE is not a streaming statement"),
-        ("SELECT 1", "a dml file holds INSERT INTO … SELECT, not SELECT"),
-        ("SET x = 1", "a dml file holds INSERT INTO … SELECT, not SET"),
-        ("-- nothing", "the file holds no statement"),
-        ("INSERT INTO d.t SELECT i FROM STREAM s", "a table's name cannot have a database or catalog before it"),
+        ("SELECT 1", "a dml file contains INSERT INTO … SELECT, not SELECT"),
+        ("SET x = 1", "a dml file contains INSERT INTO … SELECT, not SET"),
+        ("-- nothing", "the file contains no statement"),
+        ("INSERT INTO d.t SELECT i FROM STREAM s", "the table name cannot be qualified with a database or catalog"),
     ],
 )
 def test_other_statements_are_problems(text: str, summary: str) -> None:
@@ -269,7 +275,7 @@ def test_a_refusal_names_sparks_error_class(select: str, condition: str) -> None
 @pytest.mark.parametrize("text", ["EXECUTE STATEMENT SET BEGIN", "BEGIN STATEMENT SET;"])
 def test_a_statement_set_of_another_engine_is_one_problem(text: str) -> None:
     parsed, (problem,) = read_statements(f"{text} INSERT INTO t SELECT i FROM a; END", "q.sql")
-    assert parsed == () and "STATEMENT SET is not SQL of Spark" in problem.summary
+    assert parsed == () and "STATEMENT SET is not Spark SQL" in problem.summary
 
 
 def test_a_problem_quotes_the_text_around_its_place() -> None:
@@ -312,5 +318,5 @@ def test_deep_nesting_ends_in_a_result_or_a_problem(shape: str) -> None:
 
 def test_select_into_is_refused_where_it_stands() -> None:
     found, (problem,) = read_statements("INSERT INTO t SELECT id INTO k FROM STREAM a", "f.sql")
-    assert found == () and problem.summary == "SELECT … INTO is not SQL of Spark"
+    assert found == () and problem.summary == "SELECT … INTO is not Spark SQL"
     assert problem.where and problem.where.column == 30

@@ -22,7 +22,7 @@ OTHER = Pool("big", "sc://host:15002/;token=hunter2", 16, "8g", (("spark.sql.ans
 
 @pytest.fixture
 def pending(world: AgentContext) -> Deployment:
-    """A version that was never started."""
+    """A version that has never been started."""
     found = deployment_row(stateful=True, state="pending")
     world.ledger.put_deployment(found)
     world.files.prepare("/c/a__v1", {})

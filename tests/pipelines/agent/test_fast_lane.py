@@ -111,7 +111,7 @@ def test_a_stop_that_no_disk_takes_is_called_and_said_not_to_be_recorded(
     world: AgentContext, pool: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, acts: FastLane
 ) -> None:
     def full(*_: Any, **__: Any) -> None:
-        raise LedgerUnavailable("the ledger cannot grow: the disk is full")
+        raise LedgerUnavailable("the ledger cannot be extended: the disk is full")
 
     for name in ("update_deployment", "add_event"):
         monkeypatch.setattr(type(world.ledger), name, full)

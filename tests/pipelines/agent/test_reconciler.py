@@ -161,7 +161,7 @@ def test_a_statement_that_went_silent_is_degraded_until_it_moves_and_never_resta
         "running", "degraded", "degraded",
     ]  # fmt: skip
     found = world.deployment(A, 1)
-    assert found is not None and found.error == "no progress for 31 s, and no batch is under way"
+    assert found is not None and found.error == "no progress for 31 s, and no batch is running"
     assert rounds_of(reconciler, pool, {"heard_s": 0.1}) == ["running"]
     found = world.deployment(A, 1)
     assert found is not None and found.error == "" and found.restarts == 0
@@ -176,7 +176,7 @@ def test_a_batch_under_way_is_late_after_ten_of_the_usual_ones(
     heard = [{"heard_s": seconds} for seconds in (29.0, 31.0)]
     assert rounds_of(reconciler, pool, *heard) == ["running", "degraded"]
     found = world.deployment(A, 1)
-    assert found is not None and found.error == "a batch has been under way for 31 s, 1.0 s is usual"
+    assert found is not None and found.error == "a batch has been running for 31 s, 1.0 s is usual"
     assert pool.looks == []
     burst = [SampleRow(world.clock() - 20, 5000, 90, 50_000, 10.0, 10.0, 1000, 9000, 2450)]
     world.ledger.add_samples([(A, 1, sample) for sample in burst])

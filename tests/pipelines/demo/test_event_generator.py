@@ -101,7 +101,7 @@ def test_it_stops_after_two_hours_and_says_so(folder: DemoDataFolder) -> None:
 def test_it_stops_when_the_disk_runs_full_and_lands_nothing_more(folder: DemoDataFolder) -> None:
     free = iter([ROOMY, ROOMY, 5 * 10**9, 5 * 10**9 - 1])
     status = run(folder, Clock(100), free_bytes=lambda _: next(free))
-    assert status["stopped_because"] == "less than 5 GB of disk are free"
+    assert status["stopped_because"] == "less than 5 GB of disk space is free"
     assert len(folder.landed("orders")) == 3
     assert "5 GB" in log(folder)
 

@@ -78,7 +78,7 @@ def test_feeds_after_a_settling_go_on_in_event_time_beyond_its_closing_events(fo
 
 
 def test_closing_is_refused_while_the_feeds_run(folder: DemoDataFolder) -> None:
-    with exclusive_lock(folder), pytest.raises(Refused, match="lands events"):
+    with exclusive_lock(folder), pytest.raises(Refused, match="is already writing events"):
         land_closing(folder)
 
 

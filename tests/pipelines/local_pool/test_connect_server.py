@@ -174,7 +174,7 @@ def test_a_server_that_cannot_start_says_its_last_words(tmp_path: Path) -> None:
     pool = LocalPool(tmp_path, Pool(conf=(("spark.driver.extraJavaOptions", "-Xss1k"),)))
     pool.start()
     try:
-        with pytest.raises(PoolUnreachable, match="ended while it started"):
+        with pytest.raises(PoolUnreachable, match="exited during startup"):
             pool.ready(60)
     finally:
         pool.end()

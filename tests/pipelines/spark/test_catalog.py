@@ -37,7 +37,7 @@ def test_forgetting_a_table_keeps_its_files_and_refuses_one_that_lies_with_spark
     with pytest.raises(EngineRefused, match="no LOCATION"):
         ground.tables.create(managed, f"CREATE TABLE {managed} (a INT) USING parquet")
     ground.session.spark.sql(f"CREATE TABLE {managed} (a INT) USING parquet")
-    with pytest.raises(EngineRefused, match="would delete files"):
+    with pytest.raises(EngineRefused, match="would delete its files"):
         ground.tables.forget(managed)
 
 

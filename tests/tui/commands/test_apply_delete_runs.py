@@ -85,7 +85,7 @@ def test_a_run_is_followed_no_longer_than_somebody_drives_it(
     monkeypatch.setattr("tui.commands.runs.AGENT_GONE_S", 0.0)
     assert exit_codes.run_command_line(["runs", "7f3a-1", "--follow"]) == 4
     said = capsys.readouterr().err
-    assert "the agent ended, and run 7f3a-1 with it: 0 of 1 steps, start a why" in said
+    assert "the agent stopped during run 7f3a-1: 0 of 1 steps, start a why" in said
     assert "headgate up, then headgate runs 7f3a-1 --follow" in said
 
 
@@ -108,9 +108,9 @@ def test_a_followed_run_whose_agent_answers_again_is_followed_on(
 @pytest.mark.parametrize(
     ("words", "begun", "goes_on"),
     [
-        ("runs 7f3a-1 --follow", "run 7f3a-1", "headgate runs 7f3a-1 --follow comes back to it"),
-        ("apply {hash} --confirm 2", "run 7f3a-1", "headgate runs 7f3a-1 --follow comes back to it"),
-        ("wait --timeout 300", "1 of 1 statement", "headgate ls shows how it is"),
+        ("runs 7f3a-1 --follow", "run 7f3a-1", "headgate runs 7f3a-1 --follow follows it"),
+        ("apply {hash} --confirm 2", "run 7f3a-1", "headgate runs 7f3a-1 --follow follows it"),
+        ("wait --timeout 300", "1 of 1 statement", "headgate ls shows the current state"),
         ("up", "pool", "headgate up waits for them again"),
     ],
 )

@@ -193,5 +193,5 @@ def test_a_ledger_that_was_cut_off_is_told_the_same_everywhere_and_never_made_an
     ledger.parent.mkdir(parents=True)
     ledger.touch()
     assert exit_codes.run_command_line(words.split()) == 4
-    assert f"the ledger {ledger} is empty: it was cut off" in capsys.readouterr().err
+    assert f"the ledger {ledger} is empty: it was truncated" in capsys.readouterr().err
     assert ledger.stat().st_size == 0

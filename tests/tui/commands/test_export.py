@@ -107,8 +107,8 @@ def test_a_file_is_replaced_whole_or_stays_as_it_was(
 @pytest.mark.parametrize(
     ("words", "said", "code"),
     [
-        (["observed", "-o", "out.txt"], "'out.txt' says no form", 2),
-        (["observed", "-o", ""], "'' says no form", 2),
+        (["observed", "-o", "out.txt"], "the ending of 'out.txt' does not tell the format", 2),
+        (["observed", "-o", ""], "the ending of '' does not tell the format", 2),
         (["observed", "-o", "nowhere/out.yml"], "cannot be written: No such file or directory", 2),
         (["everything"], "WHAT: 'everything' is not one of observed", 2),
     ],
@@ -124,7 +124,7 @@ def test_an_environment_that_was_never_started_has_nothing_to_export(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert exit_codes.run_command_line(["export", "observed", "-o", "out.yml"]) == 4
-    assert not (folder / "out.yml").exists() and "never started" in capsys.readouterr().err
+    assert not (folder / "out.yml").exists() and "never been started" in capsys.readouterr().err
 
 
 def test_an_export_of_another_environment_is_refused(
@@ -132,7 +132,7 @@ def test_an_export_of_another_environment_is_refused(
 ) -> None:
     assert exit_codes.run_command_line(["export", "observed", "-o", "out.yml"]) == 0
     assert exit_codes.run_command_line(["plan", "--all", "--env", "prod", "--observed", "out.yml"]) == 2
-    assert "it was observed in dev, and the plan is for prod" in capsys.readouterr().err
+    assert "it was observed in dev, but the plan is for prod" in capsys.readouterr().err
 
 
 def test_a_token_of_a_pool_is_in_no_export(

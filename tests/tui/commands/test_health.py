@@ -78,7 +78,7 @@ def test_an_unknown_product_and_an_environment_that_never_began_are_told(
     shop: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     error = written(["health", "pp"], capsys, 2)["error"]
-    assert (error["summary"], error["remedy"]) == ("nothing of a product pp is deployed here", "did you mean p?")
+    assert (error["summary"], error["remedy"]) == ("no table of product pp is deployed here", "did you mean p?")
     assert written(["health", "--env", "prod"], capsys, 4)["error"]["class"] == "LedgerUnavailable"
 
 

@@ -82,7 +82,7 @@ def test_a_column_names_the_lines_that_use_it(folder: Path, capsys: pytest.Captu
 
 
 PEOPLE = """\
-a is not deployed: as if all that is declared ran.
+a is not deployed: assuming that everything declared is running.
 
 IF a WERE REBUILT: 1 rebuilt
   headgate plan deploy a --rebuild …
@@ -90,7 +90,7 @@ IF a WERE REBUILT: 1 rebuilt
   rebuilt  b       p        1      a
       a parent is re-created; its positions mean nothing in the new table
 
-IF a WERE DROPPED: a plan is refused; 1 refused
+IF a WERE DROPPED: a plan would be refused; 1 refused
   refused: a is read by b (p); delete them together: headgate plan delete a b
   EFFECT   READER  PRODUCT  OWNER  DEPTH  THROUGH  KIND       WHY
   refused  b       p               1      a        stateless  reads a
@@ -125,7 +125,11 @@ def test_a_wide_terminal_has_the_why_on_the_line(
         ("aa", "aa is not declared in this project", "did you mean a?"),
         ("a.kid", "a has no column kid", "did you mean kind?"),
         ("a --children q", "there is no product q", "products: p"),
-        ("a --children all,p", "--children all stands alone", "give one word, or products only"),
+        (
+            "a --children all,p",
+            "--children all cannot be combined with other values",
+            "give that word alone, or only product names",
+        ),
     ],
 )
 def test_a_mistake_is_a_wrong_command(

@@ -16,7 +16,7 @@ def test_a_column_is_a_tree_down_to_what_landed(folder: Path, capsys: pytest.Cap
         ["COLUMN", "TYPE", "FILE", "EXPRESSION"],
         ["b.kind", "string", "dml.b.sql:1", "kind"],
         ["a.kind", "string", "dml.a.sql:1", "kind"],
-        ["landed.kind", "string", "landed:", "json", "in"],
+        ["landed.kind", "string", "external", "input:", "json", "in"],
     ]
 
 
@@ -59,8 +59,8 @@ def test_what_cannot_be_followed_is_listed(folder: Path, capsys: pytest.CaptureF
     script.write_text("INSERT INTO b SELECT id, lost AS kind FROM STREAM a;")
     assert exit_codes.run_command_line(["lineage", "b.kind"]) == 0
     said = capsys.readouterr()
-    assert "b.kind: lost is not followed: no source has such a column  (dml.b.sql:1)" in said.out
-    assert "1 name could not be followed" in said.err
+    assert "b.kind: lost cannot be traced: no source has such a column  (dml.b.sql:1)" in said.out
+    assert "1 name could not be traced" in said.err
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_a_viewer_draws_what_is_printed(
 ) -> None:
     assert exit_codes.run_command_line(["lineage", "b.kind", "--format", form]) == 0
     said = capsys.readouterr()
-    assert said.out.startswith(first) and "landed (landed: json in)" in said.out and said.err == ""
+    assert said.out.startswith(first) and "landed (external input: json in)" in said.out and said.err == ""
     assert exit_codes.run_command_line(["lineage", "b.kind", "--format", form]) == 0
     assert capsys.readouterr().out == said.out
     assert exit_codes.run_command_line(["lineage", "b.kind", "--format", form, "--json"]) == 2

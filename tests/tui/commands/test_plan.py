@@ -120,7 +120,7 @@ def test_a_plan_is_handed_to_an_agent_with_the_texts_that_it_was_computed_from(
 
 
 @pytest.mark.parametrize(
-    ("words", "said"), [(["--from", "now"], "seeded of b is"), (["--strategy", "b=seeded@now"], "seeded of b is")]
+    ("words", "said"), [(["--from", "now"], "seeded for b"), (["--strategy", "b=seeded@now"], "seeded for b")]
 )
 def test_what_no_agent_carries_out_yet_is_refused_before_anything_is_asked_of_the_agent(
     words: list[str], said: str, ledger: Any, agent: Any, deployed: Callable[..., Any], capsys: Any
@@ -128,7 +128,7 @@ def test_what_no_agent_carries_out_yet_is_refused_before_anything_is_asked_of_th
     agent.script["submit_plan"] = {"confirm": "2"}
     ledger.put_deployment(deployed("a"))
     assert exit_codes.run_command_line(["plan", "b", *words]) == 3
-    assert f"not executable yet: {said} planned, this version does not carry it out" in capsys.readouterr().err
+    assert f"the plan uses {said}, which this version cannot execute yet" in capsys.readouterr().err
     assert agent.heard == []
 
 
@@ -148,7 +148,7 @@ def test_offline_it_is_planned_and_the_plan_says_so(
 
 
 def test_a_plan_that_the_agent_finds_stale_is_computed_again(ledger: Any, agent: Any) -> None:
-    answers = iter([Stale("the world changed"), {"confirm": "2"}])
+    answers = iter([Stale("the environment changed"), {"confirm": "2"}])
     agent.script["submit_plan"] = lambda request: next(answers)
     assert exit_codes.run_command_line(["plan", "b"]) == 0
     assert [heard["op"] for heard in agent.heard] == ["opinion", "submit_plan", "submit_plan"]

@@ -106,7 +106,7 @@ def test_a_table_that_is_gone_is_told_with_how_to_delete_it(
     found = written(["plan", "--changed-since", "main", "--observed", str(observed)], capsys)
     assert found["request"]["gone"] == ["b"] and found["steps"] == []
     assert found["warnings"] == [
-        {"table": "b", "summary": "was declared at main and is no longer: to delete it, headgate plan delete b"}
+        {"table": "b", "summary": "was declared at main and no longer is: to delete it, headgate plan delete b"}
     ]
 
 
@@ -184,8 +184,8 @@ def test_an_older_text_that_cannot_be_read_is_another_text(cloned: Path, capsys:
         ("nope", "git knows no commit 'nope' here"),
         ("main..main", "git knows no commit 'main..main' here"),
         ("main:shop", "git knows no commit 'main:shop' here"),
-        ("", "'' is no git reference"),
-        ("--all", "'--all' is no git reference"),
+        ("", "'' is not a git reference"),
+        ("--all", "'--all' is not a git reference"),
     ],
 )
 def test_a_reference_that_is_none_is_a_bad_command(
@@ -200,7 +200,7 @@ def test_without_a_repository_or_without_git_it_is_said(
 ) -> None:
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path))
     assert exit_codes.run_command_line(["plan", "--changed-since", "main"]) == 2
-    assert "is in no git repository" in capsys.readouterr().err
+    assert "is not in a git repository" in capsys.readouterr().err
     monkeypatch.setenv("PATH", str(tmp_path))
     assert exit_codes.run_command_line(["plan", "--changed-since", "main"]) == 2
     assert "git is not installed" in capsys.readouterr().err
@@ -239,7 +239,9 @@ def test_a_deployed_table_that_the_commit_does_not_have_is_not_classified(
     assert [(n["row"], n["classified"]) for n in found["nodes"] if n["table"] == "neu"] == [("6a", False)]
 
 
-@pytest.mark.parametrize(("state", "code", "said"), [("running", 10, "to delete it"), ("absent", 0, "is no longer")])
+@pytest.mark.parametrize(
+    ("state", "code", "said"), [("running", 10, "to delete it"), ("absent", 0, "no longer is; it is not deployed")]
+)
 def test_a_table_that_is_gone_and_still_runs_is_a_change(
     state: str, code: int, said: str, cloned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -260,9 +262,9 @@ def test_a_changed_pool_or_policy_is_told_since_no_plan_carries_it(
     edit(cloned / "headgate.yml", "  dev:\n", f"  dev:\n{rules}")
     found = written(["plan", "--changed-since", "main"], capsys)
     assert [(w["table"], w["summary"]) for w in found["warnings"]] == [
-        ("headgate.yml", "the policy of dev changed since main: freeze: this plan does not carry it: record it "
+        ("headgate.yml", "the policy of dev changed since main: freeze: not part of this plan: record it "
                          "(headgate policy apply)"),
-        ("headgate.yml", "the pool of dev changed since main: conf.spark.x.token: this plan does not carry it: "
+        ("headgate.yml", "the pool of dev changed since main: conf.spark.x.token: not part of this plan: "
                          "restart the agent (headgate down, headgate up)"),
     ]  # fmt: skip
     assert "hidden" not in json.dumps(found)

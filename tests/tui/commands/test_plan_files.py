@@ -48,12 +48,12 @@ def test_what_is_refused_is_not_saved_and_what_cannot_be_written_is_said(
 ) -> None:
     assert exit_codes.run_command_line(["plan", "b", "--exclude", "a", "--offline", "--save", "b.json"]) == 3
     assert not (folder / "b.json").exists()
-    assert "not saved: the plan is refused, and b.json is as it was" in capsys.readouterr().err
+    assert "not saved: the plan is refused, and b.json was not changed" in capsys.readouterr().err
     assert exit_codes.run_command_line(["plan", "b", "--offline", "--save", "no/b.json"]) == 2
     assert "no/b.json cannot be written" in capsys.readouterr().err
     (folder / "headgate.yml").write_text((folder / "headgate.yml").read_text() + "# url: sc://h/;token=abc\n")
     assert exit_codes.run_command_line(["plan", "b", "--offline", "--save", "b.json"]) == 3
-    assert "headgate.yml:9 holds what looks like a secret" in capsys.readouterr().err
+    assert "headgate.yml:9 contains what looks like a secret" in capsys.readouterr().err
     assert not (folder / "b.json").exists()
 
 
@@ -120,11 +120,11 @@ def test_a_file_of_another_environment_or_project_is_refused_before_anything_is_
     saved: Any, agent: Any, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert exit_codes.run_command_line(["apply", "b.json", "--env", "prod"]) == 3
-    assert "b.json was planned for dev, this is prod" in capsys.readouterr().err
+    assert "b.json was planned for dev, but the environment is prod" in capsys.readouterr().err
     manifest = (folder / "headgate.yml").read_text()
     (folder / "headgate.yml").write_text(re.sub("5b0e4a52", "11111111", manifest, count=1))
     assert exit_codes.run_command_line(["apply", "b.json"]) == 3
-    assert "a plan of another project than shop" in capsys.readouterr().err
+    assert "a plan of a project other than shop" in capsys.readouterr().err
     assert agent.heard == []
 
 
@@ -138,7 +138,7 @@ def test_approve_is_confirmed_with_the_start_of_the_hash(
 ) -> None:
     agent.script["approve"] = {"approved": 1, "approvals": 2}
     assert exit_codes.run_command_line(["approve", "b.json"]) == 3
-    assert "is not with the agent yet" in capsys.readouterr().err
+    assert "has not been submitted to the agent yet" in capsys.readouterr().err
     plan_hash = keep(ledger, saved)
     assert exit_codes.run_command_line(["approve", plan_hash[:6]]) == 3
     assert agent.heard == []

@@ -127,7 +127,7 @@ def test_a_saved_plan_is_refused_when_the_world_changes_inside_of_it_and_says_wh
     plan = written(["plan", "a", "--rebuild", "--offline", "--save", "a.json"], capsys)
     serving.move("b", checkpoint_id="new")
     assert applied("a.json", plan) == 3
-    assert "the plan is stale: b: checkpoint_id was b, is new" in capsys.readouterr().err
+    assert "the plan is stale: b: checkpoint_id was b, now new" in capsys.readouterr().err
     assert serving.runs.driven == []
 
 
@@ -154,7 +154,7 @@ def test_a_plan_with_edited_verdicts_is_refused_by_the_agent(
     forged = replace(forged, hash=plan_hash(forged))
     (folder / "a.json").write_text(saved_as_text(replace(saved, plan=forged)))
     assert exit_codes.run_command_line(["apply", "a.json", "--confirm", f"dev {forged.hash[:4]}", "--detach"]) == 3
-    assert re.search(r"not what this agent plans: verdict \w+: ok → \w+", capsys.readouterr().err)
+    assert re.search(r"differs from what this agent plans: verdict \w+: ok → \w+", capsys.readouterr().err)
 
 
 def test_another_login_approves_before_a_plan_is_applied(serving: Agent, capsys: pytest.CaptureFixture[str]) -> None:
@@ -208,4 +208,4 @@ def test_a_plan_says_that_nothing_is_applied_now(serving: Agent, capsys: pytest.
     policy = Policy(freeze=("Mon - Sun", "Sun - Mon"))
     serving.world.ledger.put_policy(PolicyRow(0, 1.0, "ana", 1, policy.digest, policy_as_json(policy), IN_FORCE))
     assert exit_codes.run_command_line(["plan", "a", "--rebuild"]) == 0
-    assert re.search(r"dev is frozen until .* UTC \(.*\): nothing is applied until then", capsys.readouterr().err)
+    assert re.search(r"dev is frozen until .* UTC \(.*\): no plan is applied until then", capsys.readouterr().err)

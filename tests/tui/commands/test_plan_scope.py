@@ -78,8 +78,8 @@ def test_a_name_that_stands_twice_in_a_list_is_told(folder: Path, capsys: pytest
     (folder / "tables.txt").write_text("b\na\nB\n")
     assert exit_codes.run_command_line(["plan", "a", "--list", "tables.txt", "--offline"]) == 0
     told = capsys.readouterr().err
-    assert "tables.txt:3: b is named already, by tables.txt:1" in told
-    assert "tables.txt:2: a is named already, by the command line" in told
+    assert "tables.txt:3: b was already named by tables.txt:1" in told
+    assert "tables.txt:2: a was already named by the command line" in told
 
 
 def test_unknown_names_of_a_list_are_all_told_with_their_lines(
@@ -116,7 +116,7 @@ def test_of_many_mistakes_the_first_are_told_and_the_rest_are_counted(
     (folder / "tables.txt").write_text("".join(f"none_{n}\n" for n in range(500)))
     assert exit_codes.run_command_line(["plan", "--list", "tables.txt"]) == 2
     told = capsys.readouterr().err
-    assert told.count("there is no table none_") == 20 and "; and 480 more mistakes" in told
+    assert told.count("there is no table none_") == 20 and "; and 480 more problems" in told
 
 
 # Folders
@@ -145,11 +145,11 @@ def test_a_folder_is_found_from_here_or_from_the_project(
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ("..", "is outside of the project"),
-        ("/", "is outside of the project"),
-        ("pipelines/fact", "is no folder of the project"),
-        ("headgate.yml", "is no folder of the project"),
-        ("", "is no folder of the project"),
+        ("..", "is outside the project"),
+        ("/", "is outside the project"),
+        ("pipelines/fact", "is not a folder of the project"),
+        ("headgate.yml", "is not a folder of the project"),
+        ("", "is not a folder of the project"),
         ("empty", "there is no table in empty"),
     ],
 )
@@ -168,16 +168,16 @@ def test_a_folder_that_is_none_of_the_project_is_a_bad_command(
         (["--layer", "view"], "there is no table of layer view"),
         (["--product", ""], "--product is empty"),
         (["a", "--children", "slaes"], "there is no product slaes"),
-        (["a", "--children", "none,p"], "--children none stands alone"),
+        (["a", "--children", "none,p"], "--children none cannot be combined with other values"),
         (["a", "--from", "erliest"], "did you mean earliest?"),
         (["a", "--strategy", "a=seem"], "did you mean seam?"),
-        (["a", "--strategy", "b"], "'b' is no choice of a strategy"),
+        (["a", "--strategy", "b"], "'b' is not a valid --strategy"),
         (["a", "--strategy", "zz=seam"], "there is no table zz"),
-        (["a", "--rebuild", "--keep-table"], "a rebuild makes a new table"),
-        (["--pipeline", "b"], "only a delete takes a pipeline"),
-        (["delete", "a", "--rebuild"], "--rebuild says nothing about a delete"),
-        (["delete"], "nothing is asked for"),
-        (["--exclude", "a"], "nothing is asked for"),
+        (["a", "--rebuild", "--keep-table"], "a rebuild creates a new table"),
+        (["--pipeline", "b"], "--pipeline is only for a delete"),
+        (["delete", "a", "--rebuild"], "--rebuild does not apply to a delete"),
+        (["delete"], "the request is empty"),
+        (["--exclude", "a"], "the request is empty"),
     ],
 )
 def test_what_means_nothing_is_a_bad_command(

@@ -102,7 +102,7 @@ def test_a_wrong_rule_is_told_with_its_line(
 
 def test_what_waits_is_approved_by_its_own_digest(ledger: Any, agent: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_codes.run_command_line(["policy", "approve", "--confirm", "x"]) == 3
-    assert "no policy waits" in capsys.readouterr().err
+    assert "no policy is waiting" in capsys.readouterr().err
     waiting = Policy(max_statements=9)
     ledger.put_policy(row(Policy(protected=True)))
     ledger.put_policy(row(waiting, WAITING, "bob"))

@@ -28,7 +28,7 @@ def pizzeria(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 TREE = """\
 TABLE                PRODUCT  LAYER         KIND       VER  STATE  LAG
 int_order_items      sales    intermediate  stateless
-stands on
+upstream
   src_orders         sales    source        stateful
     orders           sales    source        external
 feeds
@@ -41,7 +41,7 @@ feeds
 NARROW = """\
 TABLE                    KIND       VER  STATE  LAG
 int_priced_items         stateless
-stands on
+upstream
   int_order_items        stateless
     src_orders (1 more)  stateful
   pizzas (static)        external
@@ -90,7 +90,7 @@ def test_a_deployed_statement_that_reads_what_is_gone_shows_it(
     ledger.put_deployment(deployed("old", reads="vanished"))
     assert exit_codes.run_command_line(["report", "old"]) == 0
     assert [line.split() for line in capsys.readouterr().out.splitlines()[1:4]] == [
-        ["old", "p", "fact", "stateless", "v1", "running"], ["stands", "on"], ["vanished", "gone"],
+        ["old", "p", "fact", "stateless", "v1", "running"], ["upstream"], ["vanished", "gone"],
     ]  # fmt: skip
     (gone,) = written(["report", "old"], capsys)["parents"]
     assert gone == {"table": "vanished", "declared": False, "state": None, "streamed": True, "parents": []}
@@ -134,7 +134,7 @@ def test_a_picture_has_each_table_once_and_a_line_for_each_reading(
         ("report pizza", "pizza is neither declared nor deployed"),
         ("report ` --up", "a table without a name is neither declared nor deployed"),
         ("report pizzas --depth 0", "argument --depth: '0' is not a whole number from 1 to 1000000"),
-        ("report pizzas --yaml", "--json and --yaml are two forms of the same data"),
+        ("report pizzas --yaml", "--json and --yaml cannot be combined"),
         ("report pizzas --svg no/such/r.svg", "cannot be written: No such file or directory"),
     ],
 )

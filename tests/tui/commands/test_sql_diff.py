@@ -106,13 +106,13 @@ def test_a_fingerprint_of_what_lies_beside_is_there(here: Path, capsys: pytest.C
         (ROWS, "0", "keep", []),
         (f"{ROWS} -- all", "1", "record", ["the text changed"]),
         (f"{ROWS} WHERE v > 1", "3", "restart", ["filter added: 1 < v"]),
-        (ROWS.replace("id, v", "id"), "5", "rebuild", ["column v is gone", "column removed: v"]),
+        (ROWS.replace("id, v", "id"), "5", "rebuild", ["column v was removed", "column removed: v"]),
         (
             ROWS.replace("id, v", "id, CAST(v AS STRING) AS v"),
             "5",
             "rebuild",
             [
-                "column v: string is written, and what the table has is not known",
+                "column v: string is written, and the type of the table's column is unknown",
                 "column v: v → CAST(v AS STRING)",
             ],
         ),

@@ -53,4 +53,4 @@ def test_a_stop_that_is_not_recorded_says_so_and_is_no_success(
     agent.script["stop"] = {"statements": [{"table": "a", "version": 1, "outcome": outcome, "took_ms": 12}]}
     assert exit_codes.run_command_line(["stop", "a", "--yes"]) == 4
     said = capsys.readouterr()
-    assert f"a v1: {outcome}" in said.out and "an agent that ends now forgets it" in said.err
+    assert f"a v1: {outcome}" in said.out and "the change is lost if the agent stops now" in said.err

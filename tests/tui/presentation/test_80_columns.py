@@ -77,7 +77,7 @@ def test_the_question_on_leaving_is_readable_at_80_columns() -> None:
         console.app.offer_down = True
         await console.press("q")
         said = " ".join(row.strip("│ ") for row in console.dialog().splitlines())
-        assert "statements, agent and the feeds of the demo go on; `headgate` opens the console again" in said
+        assert "statements, agent and the demo's generator keep running; `headgate` opens the console again" in said
         assert "Enter alone, esc" not in said.replace("Enter alone, esc: leave it running", "")
 
     in_console(scenario)
@@ -89,7 +89,7 @@ def test_an_unknown_command_lists_all_there_are() -> None:
         await console.type("nonsense")
         await console.press("enter")
         said = " ".join(console.flash().split())
-        assert ":nonsense is no command here" in said
+        assert ":nonsense is not a command here" in said
         assert said.endswith("unstage")
 
     in_console(scenario)

@@ -268,7 +268,7 @@ def test_only_the_whole_text_and_enter_say_yes() -> None:
 
 
 def test_a_burst_never_confirms_and_a_second_enter_does() -> None:
-    assert "burst" in answered("y", "e", "s", "enter", gap=0.001).note
+    assert "all at once" in answered("y", "e", "s", "enter", gap=0.001).note
     state = answered("y", "e", "s", "enter", gap=0.001)
     assert answer_key(state, "enter", None, 5.0).outcome == "yes"
 

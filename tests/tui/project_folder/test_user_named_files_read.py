@@ -36,10 +36,10 @@ def test_a_socket_or_a_folder_is_refused_and_never_opened(tmp_path: Path, make: 
     make(tmp_path / "real")
     (tmp_path / "link").symlink_to("real")
     name = "link" if linked else "real"
-    with pytest.raises(UsageError, match=f"{name} cannot be read: it is no regular file") as refused:
+    with pytest.raises(UsageError, match=f"{name} cannot be read: it is not a regular file") as refused:
         read_lists((name,), str(tmp_path))
     assert refused.value.exit_code == 2 and refused.value.remedy
-    with pytest.raises(UsageError, match=f"{name} cannot be read: it is no regular file"):
+    with pytest.raises(UsageError, match=f"{name} cannot be read: it is not a regular file"):
         planner_input_from_file(str(tmp_path / name), "dev")
 
 
@@ -75,4 +75,4 @@ def test_a_long_line_that_is_no_name_is_cut_and_of_many_the_first_are_told(tmp_p
         read_lists(("tables",), str(tmp_path))
     told = refused.value.summary.split("; ")
     assert told[0] == f"tables:1: '{'x' * 79}…' is not a table name"
-    assert (len(told), told[-1]) == (21, "and 30 more mistakes")
+    assert (len(told), told[-1]) == (21, "and 30 more problems")

@@ -45,7 +45,7 @@ def test_what_is_no_regular_file_is_refused_and_stays(tmp_path: Path, kind: int,
         (tmp_path / "link").symlink_to(there)
     path = str(tmp_path / "link") if linked else str(there)
     before = sorted(each.name for each in tmp_path.iterdir())
-    with pytest.raises(UsageError, match="is there and is no regular file"):
+    with pytest.raises(UsageError, match="exists and is not a regular file"):
         write_whole(path, "new")
     assert stat.S_IFMT(there.stat().st_mode) == kind
     assert sorted(each.name for each in tmp_path.iterdir()) == before

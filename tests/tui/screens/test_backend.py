@@ -77,7 +77,7 @@ def test_the_first_glance_has_what_the_whole_reading_shows_in_lists(answers: Con
 def test_without_a_ledger_it_says_what_to_do_and_raises_nothing(tmp_path: Path) -> None:
     answers = ConsoleBackend(EnvironmentService(place_of(tmp_path / "nothing"), {}))
     for snapshot in (answers.glance(), answers.snapshot(None)):
-        assert "never started" in snapshot.problem
+        assert "never been started" in snapshot.problem
         assert "headgate up" in snapshot.remedy
         assert freshness(snapshot, 0.0).words == "NO LEDGER"
 

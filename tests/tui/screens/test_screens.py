@@ -18,7 +18,7 @@ def test_stop_is_sent_after_yes_and_enter_and_names_what_is_below() -> None:
         await find(console, "order_items")
         await console.press("T")
         assert "STOP order_items in pizzeria dev" in console.dialog()
-        assert "below: 3 statements will get no new rows" in console.dialog()
+        assert "downstream: 3 statements will get no new rows" in console.dialog()
         assert "headgate stop order_items --env dev" in console.dialog()
         await console.type("yes")
         await console.press("enter")
@@ -58,7 +58,7 @@ def test_enter_in_the_same_burst_as_the_text_does_not_confirm() -> None:
         await console.press("T")
         console.pass_time(1.0)
         await console.pilot.press("y", "e", "s", "enter")
-        assert "one burst" in console.dialog()
+        assert "all at once" in console.dialog()
         assert console.operations.calls == []
 
     in_console(scenario)
@@ -87,7 +87,7 @@ def test_a_vanished_statement_leaves_a_ghost_on_which_no_key_acts() -> None:
         assert "till" in console.text()
         await console.press("T")
         assert console.page.answering is None
-        assert "gone" in console.flash()
+        assert "was deleted" in console.flash()
         console.pass_time(6.0)
         await console.world()
         assert "till" not in console.page.table.ids
@@ -249,7 +249,7 @@ def test_a_plan_is_executed_after_environment_and_hash_were_typed() -> None:
         await console.until(lambda: "PLAN 7f3a" in console.text(), "the review")
         await console.press("E")
         said = " ".join(word.strip("│ ") for word in console.dialog().splitlines())
-        assert "LOST" in said and "for good" not in said
+        assert "LOST" in said and "permanent" not in said
         assert "files and checkpoint are kept until 7 days after the run" in said
         await console.type("dev 7f3a")
         await console.press("enter")
@@ -266,7 +266,7 @@ def test_leaving_a_run_sends_nothing() -> None:
         await console.press("enter")
         await console.until(lambda: "RUN 9f2c" in console.text(), "the run")
         await console.press("ctrl+c")
-        assert "runs and statements go on" in console.flash()
+        assert "runs and statements continue" in console.flash()
         await console.press("q")
         assert console.page.page_name == "home"
         assert console.operations.calls == []
@@ -355,12 +355,12 @@ def test_a_terminal_that_is_too_small_is_told_what_is_needed(size: tuple[int, in
 def test_a_console_without_a_ledger_says_what_to_do() -> None:
     operations = FakeOperations()
     operations.current = type(operations.current)(
-        read_at=0.0, problem="pizzeria dev was never started on this machine", remedy="start it: headgate up"
+        read_at=0.0, problem="pizzeria dev has never been started on this machine", remedy="start it: headgate up"
     )
 
     async def scenario(console: Console) -> None:
         assert "NO LEDGER" in console.text()
-        assert "never started" in console.text()
+        assert "never been started" in console.text()
         assert "headgate up" in console.text()
 
     in_console(scenario, operations=operations)

@@ -67,7 +67,7 @@ def test_a_second_version_that_goes_leaves_a_ghost_too() -> None:
         await console.world()
         assert "till@v2" in console.page.table.ids
         await console.press("D")
-        assert "gone" in console.flash()
+        assert "was deleted" in console.flash()
         assert console.operations.calls == []
 
     in_console(scenario, operations=operations)
@@ -179,7 +179,7 @@ def test_what_was_staged_is_told_in_the_log_as_what_is_typed() -> None:
     async def scenario(console: Console) -> None:
         await console.press("m")
         await console.until(lambda: ":deploy till" in console.text(), "the log")
-        assert "`headgate plan deploy till` plans the same without it" in " ".join(console.text().split())
+        assert "`headgate plan deploy till` plans the same directly" in " ".join(console.text().split())
 
     in_console(scenario, operations=operations)
 
@@ -212,7 +212,7 @@ def test_files_that_cannot_be_read_are_not_said_to_be_what_is_deployed() -> None
     async def scenario(console: Console) -> None:
         await console.press("p")
         await console.until(lambda: "the project has 1 problem" in console.text(), "the changes")
-        assert "the files are what is deployed" not in console.text()
+        assert "the files match what is deployed" not in console.text()
         assert "not compared" in console.text()
 
     in_console(scenario, operations=Unreadable())

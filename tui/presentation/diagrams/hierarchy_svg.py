@@ -34,7 +34,7 @@ def hierarchy_svg(trees: Sequence[tuple[str, Sequence[HierarchyRow]]]) -> str:
     texts = {name: _texts(branch) for name, branch in boxes.items()}
     ways = {way: streamed for direction, branches in trees for way, streamed in _ways(direction, branches)}
     layers = lay_out_boxes({name: _size(name, texts[name]) for name in boxes}, ways, BETWEEN)
-    title = f"{root}: " + " and ".join("what it stands on" if way == UPSTREAM else "what it feeds" for way, _ in trees)
+    title = f"{root}: " + " and ".join("upstream" if way == UPSTREAM else "downstream" for way, _ in trees)
     width = max(layers.left[-1] + layers.widths[-1], len(title) * 8.5, 420.0) + 2 * MARGIN
     height = TITLE + layers.height + 34 + 2 * MARGIN
     parts = [
@@ -71,7 +71,7 @@ def _texts(branch: HierarchyRow) -> tuple[str, ...]:
         return ("neither declared nor deployed",)
     serves = [kind_of(entry), version_of(entry), state_of(entry)]
     lag = lag_of(entry)
-    more = f"{branch.hidden} more beside it" if branch.hidden else ""
+    more = f"{branch.hidden} more at this level" if branch.hidden else ""
     texts = (
         " ".join(filter(None, (entry.product, entry.layer))),
         " ".join(filter(None, [*serves, f"lag {lag}" if lag else ""])),

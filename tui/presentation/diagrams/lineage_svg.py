@@ -71,7 +71,7 @@ def lineage_svg(found: "ColumnLineage") -> str:
     ways = [(str(edge.source.table), str(edge.target.table)) for edge in found.edges]
     layers = lay_out_boxes(sizes, ways, BETWEEN)
     notes = [gap_line(gap) for gap in found.gaps]
-    title = f"{_root_name(found)}: what it {'stands on' if found.direction == 'up' else 'feeds'}"
+    title = f"{_root_name(found)}: {'upstream' if found.direction == 'up' else 'downstream'}"
     width = max(layers.left[-1] + layers.widths[-1], len(title) * 8.5, 420.0, *(len(note) * SMALL for note in notes))
     height = TITLE + layers.height + 34 + LINE * len(notes)
     parts = [

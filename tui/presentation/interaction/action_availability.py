@@ -63,22 +63,22 @@ def action_context_of(
 def _run(now: ActionContext, states: tuple[str, ...]) -> str:
     if now.run_state in states:
         return ""
-    return f"the run is {now.run_state}" if now.run_state else "no run on screen"
+    return f"the run is {now.run_state}" if now.run_state else "no run is shown"
 
 
 _AGAINST: Mapping[ActionRequirement, Callable[[ActionContext], str]] = {
     ActionRequirement.TARGET: lambda now: "" if now.targets else "no statement under the cursor",
     ActionRequirement.ONE: lambda now: "" if len(now.looked) == 1 else "put the cursor on one statement",
     ActionRequirement.OURS: lambda now: (
-        f"{', '.join(now.external)} is external: others fill it" if now.external else ""
+        f"{', '.join(now.external)} is external: Headgate only reads it" if now.external else ""
     ),
     ActionRequirement.LIVE: lambda now: now.stale,
-    ActionRequirement.IDLE: lambda now: "it runs already; R restarts it" if now.running else "",
+    ActionRequirement.IDLE: lambda now: "it is already running; R restarts it" if now.running else "",
     ActionRequirement.UNREAD: lambda now: now.kept,
-    ActionRequirement.MINE: lambda now: "" if now.mine else "you have staged nothing of it",
+    ActionRequirement.MINE: lambda now: "" if now.mine else "you have not staged it",
     ActionRequirement.STAGED: lambda now: "" if now.staged else "nothing is staged: D stages a deploy, X a delete",
-    ActionRequirement.PLAN: lambda now: now.plan_open if now.has_plan else "no plan on screen",
-    ActionRequirement.APPROVAL: lambda now: now.unapprovable if now.has_plan else "no plan on screen",
+    ActionRequirement.PLAN: lambda now: now.plan_open if now.has_plan else "no plan is shown",
+    ActionRequirement.APPROVAL: lambda now: now.unapprovable if now.has_plan else "no plan is shown",
     ActionRequirement.RUN: lambda now: _run(now, ("running", "paused", "failed")),
     ActionRequirement.GOING: lambda now: _run(now, ("running", "paused")),
     ActionRequirement.BROKEN: lambda now: (
@@ -91,9 +91,9 @@ _OF_ROWS = frozenset({ActionRequirement.TARGET, ActionRequirement.ONE})
 
 
 def why_not_possible(action: ConsoleAction, now: ActionContext) -> str:
-    """Say in one sentence why an action is not possible now; empty when it is."""
+    """Return, in one sentence, why an action is not possible now; empty if it is."""
     if now.ghost and action.needs & _OF_ROWS:
-        return "this statement is gone; its row stays for five seconds so that no key hits another one"
+        return "this statement was deleted; its row stays for five seconds so that no key acts on another row"
     if now.read_only and action.level is not ConfirmationLevel.LOOK and action.id not in ("stop", "cancel"):
         return now.read_only
     reasons = (against(now) for need, against in _AGAINST.items() if need in action.needs)
@@ -101,5 +101,5 @@ def why_not_possible(action: ConsoleAction, now: ActionContext) -> str:
 
 
 def action_label(action: ConsoleAction, now: ActionContext) -> str:
-    """Name what a key does now: the key that pauses a run lets a paused one go on."""
+    """Return the label of a key's current action: the key that pauses a run also resumes a paused one."""
     return "go on" if action.id == "pause" and now.run_state == "paused" else action.label

@@ -19,14 +19,12 @@ class ColonCommand:
 COMMANDS: tuple[ColonCommand, ...] = (
     ColonCommand("home", ":home", "The tree"),
     ColonCommand("st", ":st [filter]", "All statements as a list"),
-    ColonCommand("audit", ":audit", "Who did what, when, confirmed by what"),
-    ColonCommand(
-        "events", ":events [TABLE…]", "What happened, newest first: to all tables, or to those that are named"
-    ),
+    ColonCommand("audit", ":audit", "Audit log: who did what, when, and what they typed to confirm"),
+    ColonCommand("events", ":events [TABLE…]", "Events, newest first: of all tables, or of those named"),
     ColonCommand("runs", ":runs", "All runs"),
-    ColonCommand("run", ":run [id]", "A run; without an id the open or the last one"),
-    ColonCommand("plan", ":plan HASH", "A plan that was submitted"),
-    ColonCommand("env", ":env NAME", "Another environment of the project; marks are dropped"),
+    ColonCommand("run", ":run [id]", "A run; by default the open or the last one"),
+    ColonCommand("plan", ":plan HASH", "A submitted plan"),
+    ColonCommand("env", ":env NAME", "Switch to another environment of the project; clears marks"),
     ColonCommand("quit", ":quit", "Leave the console"),
 )
 

@@ -72,13 +72,13 @@ def _answer_enter(state: OpenDialog, now: float) -> OpenDialog:
     if typed != state.question.expected:
         return replace(state, note=f"not `{state.question.expected}`: nothing was done")
     if now - state.typed_at < BURST_S:
-        return replace(state, note="that came as one burst: press Enter once more")
+        return replace(state, note="these characters arrived all at once: press Enter again")
     return replace(state, outcome="yes")
 
 
 def answer_paste(state: OpenDialog) -> OpenDialog:
     """Refuse pasted text: it never confirms."""
-    return replace(state, note="pasted text is not taken: type it")
+    return replace(state, note="pasted text is not accepted: type it")
 
 
 def dialog_lines(state: OpenDialog, width: int, glyphs: Glyphs) -> tuple[Line, ...]:
@@ -143,8 +143,8 @@ class ActionSummary:
 
 _EFFECTS = {
     "stop": ("will get no new rows", "keep running"),
-    "start": ("will get rows again", "leave it"),
-    "restart": ("wait until it is back", "leave it running"),
+    "start": ("will get rows again", "leave it stopped"),
+    "restart": ("get no rows until it is back", "leave it running"),
 }
 
 
@@ -164,9 +164,16 @@ def dialog_for_statements(facts: ActionSummary) -> ConfirmationDialog:
         body.append(line(("hidden by your filter", Tone.CHANGING)))
     if facts.downstream:
         names = ", ".join(facts.downstream[:4]) + (" …" if len(facts.downstream) > 4 else "")
-        body.append(line(f"below: {counted(len(facts.downstream), 'statement')} {effect}: {names}"))
+        body.append(line(f"downstream: {counted(len(facts.downstream), 'statement')} {effect}: {names}"))
     else:
-        body.append(line(("below: no statement reads it" if one else "below: no other statement reads them", Tone.DIM)))
+        body.append(
+            line(
+                (
+                    "downstream: no statement reads it" if one else ("downstream: no other statement reads them"),
+                    Tone.DIM,
+                )
+            )
+        )
     body.append(line((f"same as: {facts.command}", Tone.DIM)))
     body.append(line((f"{facts.data}, checked again when sent", Tone.DIM)))
     return ConfirmationDialog(title, tuple(body), facts.expected, facts.verb, safe, facts.targets)
@@ -187,7 +194,7 @@ def dialog_for_plan(
         body.append(line(("LOST", Tone.BAD)))
         body.extend(line((f"  {loss}", Tone.BAD)) for loss in losses[:8])
         if len(losses) > 8:
-            body.append(line((f"  and {len(losses) - 8} more: esc, and read the plan", Tone.BAD)))
+            body.append(line((f"  and {len(losses) - 8} more: press esc and read the plan", Tone.BAD)))
     else:
         body.append(line(("nothing is lost", Tone.GOOD)))
     body.append(line((f"same as: {command}", Tone.DIM)))
@@ -200,7 +207,7 @@ def dialog_for_approval(
     *, hash4: str, author: str, summary: str, losses: Sequence[str], environment: str, command: str, expected: str
 ) -> ConfirmationDialog:
     """Ask about approving another's plan."""
-    body = [line(summary), line(f"by {author}, who can execute it then")]
+    body = [line(summary), line(f"by {author}, who can then execute it")]
     body += [line((f"LOSES {loss}", Tone.BAD)) for loss in losses[:8]]
     body.append(line((f"same as: {command}", Tone.DIM)))
     return ConfirmationDialog(
@@ -213,4 +220,6 @@ def dialog_for_run(
 ) -> ConfirmationDialog:
     """Ask about pausing, cancelling, retrying or skipping in a run."""
     body = (line(effect), line((f"same as: {command}", Tone.DIM)))
-    return ConfirmationDialog(f"{verb.upper()} run {run[:10]} in {environment}", body, expected, verb, "let it go on")
+    return ConfirmationDialog(
+        f"{verb.upper()} run {run[:10]} in {environment}", body, expected, verb, "let it continue"
+    )

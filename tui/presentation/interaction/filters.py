@@ -49,7 +49,7 @@ def parse_filter(text: str) -> Filter:
 def _parse_word(word: str) -> Match | str:
     if word.startswith("!"):
         if len(word) == 1:
-            return "! needs what to leave out: !crm"
+            return "! needs a term to exclude: !crm"
         inner = _parse_word(word[1:])
         return inner if isinstance(inner, str) else lambda statement: not inner(statement)
     found = _TERM.match(word)
@@ -76,7 +76,7 @@ def _parse_term(field: str, op: str, value: str) -> Match | str:
     known: tuple[str, ...] = tuple(State) if field == "state" else tuple(Trend) if field == "trend" else ()
     wanted = frozenset(value.lower().split(","))
     if known and not wanted <= set(known):
-        return f"{value} is no {field}: {', '.join(known)}"
+        return f"{value} is not a {field}: {', '.join(known)}"
     same = op == "="
     return lambda statement: bool(_words(statement, field) & wanted) == same
 

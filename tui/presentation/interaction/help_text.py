@@ -5,7 +5,7 @@ from tui.presentation.interaction.colon_completion import names
 from tui.presentation.interaction.keymap import ConfirmationLevel, actions_on_screen, key_names
 from tui.presentation.styling.styled_text import EMPTY, Line, Tone, left, line, wrap
 
-GROUPS = (("ACTS: upper case, or typed", True), ("LOOKS: they never change anything", False))
+GROUPS = (("ACTIONS: upper case, or typed", True), ("VIEWS: they never change anything", False))
 
 
 def help_lines(screen: str, now: ActionContext, width: int) -> tuple[Line, ...]:
@@ -33,14 +33,14 @@ def help_lines(screen: str, now: ActionContext, width: int) -> tuple[Line, ...]:
                 words = words.replace("{tables}", "TABLE…").replace("{hash}", "PLAN").replace("{run}", "RUN")
                 lines.append(line((" " * 29 + f"same as: {words}", Tone.GHOST)))
         lines.append(EMPTY)
-    lines.append(line((" COMMANDS: type : first, tab completes", Tone.DIM)))
+    lines.append(line((" COMMANDS: type : first; tab completes", Tone.DIM)))
     lines.extend(line((f"   :{left(name, 13)}", Tone.KEY), (summary, Tone.DIM)) for name, summary in names(screen))
     lines.append(EMPTY)
     lines.append(line((" CONFIRMING", Tone.DIM)))
     lines.extend(
         wrap(
-            "A dialog wants a typed text and Enter. Enter alone and esc are always safe. "
-            "It takes keys after 0.4 s, and pasted text never.",
+            "A dialog asks for a typed text and Enter. Enter alone and esc are always safe. It accepts keys "
+            "after 0.4 s, and never pasted text.",
             width - 3,
             Tone.PLAIN,
             "   ",

@@ -90,21 +90,21 @@ def row_conditions(found: "ColumnLineage") -> tuple[RowCondition, ...]:
 def gap_line(gap: "LineageGap") -> str:
     """Describe what could not be followed."""
     at = name_of(gap.at)
-    return f"{at}: {gap.name} is not followed: {gap.reason}  ({file_of(gap.path, gap.line)})"
+    return f"{at}: {gap.name} cannot be traced: {gap.reason}  ({file_of(gap.path, gap.line)})"
 
 
 def external_source_of(node: "LineageNode") -> str:
     """Return where what others fill comes from."""
-    return f"landed: {node.format} {node.location}".rstrip(" :")
+    return f"external input: {node.format} {node.location}".rstrip(" :")
 
 
 def name_of(at: ColumnOrigin) -> str:
-    """Name a node as a person would."""
+    """Return the display name of a node."""
     return f"{at.table}.{at.column}" if at.column else f"rows of {at.table}"
 
 
 def file_of(path: str, line: int) -> str:
-    """Name a place by its file alone."""
+    """Return the file name of a place, without its folder."""
     return f"{path.rpartition('/')[2]}:{line}"
 
 

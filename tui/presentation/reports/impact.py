@@ -27,10 +27,10 @@ TITLES = {
 def about(found: "Impact") -> str:
     """Describe what the answers are about, in one line."""
     table = found.root.table
-    whose = f"{table} is external: its maker rebuilds and drops it. " if found.external else ""
+    whose = f"{table} is external: whoever writes it rebuilds and drops it. " if found.external else ""
     if found.deployed:
-        return f"{whose}As {table} and its readers are deployed."
-    return f"{whose}{table} is not deployed: as if all that is declared ran."
+        return f"{whose}Based on what is deployed of {table} and its readers."
+    return f"{whose}{table} is not deployed: assuming that everything declared is running."
 
 
 def lines(answer: "ImpactAnswer", found: "Impact", width: int, command: str) -> list[str]:
@@ -40,7 +40,7 @@ def lines(answer: "ImpactAnswer", found: "Impact", width: int, command: str) -> 
     for one in answer.reached:
         counts[one.effect] = counts.get(one.effect, 0) + 1
     summary = ", ".join(f"{count} {effect}" for effect, count in counts.items()) or "nothing reads it"
-    verdict = "a plan is refused; " if answer.refused else ""
+    verdict = "a plan would be refused; " if answer.refused else ""
     written = textwrap.wrap(f"{TITLES[answer.event].format(name)}: {verdict}{summary}", max(width, 40))
     if command and not answer.refused:
         written.append(f"  {command}")
@@ -48,9 +48,9 @@ def lines(answer: "ImpactAnswer", found: "Impact", width: int, command: str) -> 
         written += _folded(f"refused: {refusal.summary}; {refusal.remedy}", width, "  ")
     written += _readers(answer.reached, width)
     for outside in answer.outside:
-        after = f"{outside.before} becomes {outside.after}" if outside.after else f"{outside.before} goes"
+        after = f"{outside.before} becomes {outside.after}" if outside.after else f"{outside.before} is dropped"
         owner = f" ({outside.owner})" if outside.owner else ""
-        written.append(f"  told outside: {outside.reader}{owner}, reads {outside.table}: {after}")
+        written.append(f"  outside reader: {outside.reader}{owner}, reads {outside.table}: {after}")
     return written
 
 
@@ -157,7 +157,9 @@ def _beside(line: str, why: str, room: int) -> list[str]:
 def _cells(one: "ReachedTable") -> tuple[str, ...]:
     first, *more = one.through or (None,)
     through = "" if first is None else first.table + ("" if first.streamed else " (static)")
-    why = one.why + (f"; reads what is made from it at {one.place}" if one.place and one.place not in one.why else "")
+    why = one.why + (
+        (f"; reads what is derived from it at {one.place}") if one.place and one.place not in one.why else ""
+    )
     return (
         str(one.effect),
         str(one.table),

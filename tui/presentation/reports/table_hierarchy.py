@@ -7,7 +7,7 @@ from core.reports.hierarchy import UPSTREAM, HierarchyRow
 from core.reports.inventory import InventoryEntry
 from tui.presentation.styling.value_formatting import short_number
 
-CAPTIONS = {"up": "stands on", "down": "feeds"}
+CAPTIONS = {"up": "upstream", "down": "feeds"}
 
 HEAD = ("TABLE", "PRODUCT", "LAYER", "KIND", "VER", "STATE", "LAG")
 _LEFT_OUT = ((), ("LAYER",), ("LAYER", "PRODUCT"))

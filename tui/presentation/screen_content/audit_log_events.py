@@ -74,7 +74,7 @@ def command_text(one: CommandRow, width: int) -> tuple[Line, ...]:
     lines = list(wrap(one.line or f"{one.op} {one.subject}", width - 4, Tone.PLAIN, "   "))
     if one.op == "stage":
         words = (
-            f"the stage is the console's own; `headgate plan {one.line.removeprefix(':')}` plans the same without it"
+            f"staging exists only in the console; `headgate plan {one.line.removeprefix(':')}` plans the same directly"
         )
         lines.extend(wrap(words, width - 4, Tone.DIM, "   "))
     if one.detail:

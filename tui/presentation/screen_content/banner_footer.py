@@ -119,7 +119,7 @@ def nothing_lines(world: LedgerView, place: ConsoleIdentity, filter_text: str, w
     """Explain why no statement is shown, and what to do."""
     snapshot = world.snapshot
     if world.statements:
-        words = f"no statement matches /{filter_text}" if filter_text else "everything is well: f shows all again"
+        words = f"no statement matches /{filter_text}" if filter_text else "everything is healthy: f shows all again"
         return (EMPTY, *wrap(words, width - 2, Tone.DIM, "  "))
     if snapshot.problem:
         return (
@@ -130,7 +130,7 @@ def nothing_lines(world: LedgerView, place: ConsoleIdentity, filter_text: str, w
     if snapshot.facts is None:
         return (EMPTY, *wrap("reading the ledger", width - 2, Tone.DIM, "  "))
     words = f"nothing is deployed in {place.environment} yet"
-    todo = "p lists what the files declare; there D stages, enter plans and reviews, E executes"
+    todo = "p lists what the files declare; there, D stages, enter plans and reviews, E executes"
     return (EMPTY, *wrap(words, width - 2, Tone.PLAIN, "  "), *wrap(todo, width - 2, Tone.DIM, "  "))
 
 

@@ -57,7 +57,7 @@ def row(one: ChangeRow, width: int, user: str) -> Line:
     """Write a row; what others staged is named with them."""
     name, change, would, staged = widths(width)
     marks = ", ".join(f"{'X' if mark.verb == 'delete' else 'D'} by {mark.actor}" for mark in one.staged)
-    same = "the files are what is deployed" if one.compared else "not compared"
+    same = "the files match what is deployed" if one.compared else "not compared"
     tone = Tone.MARK if any(mark.actor == user for mark in one.staged) else Tone.DIM
     return (
         Span("  "),

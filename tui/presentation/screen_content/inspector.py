@@ -29,7 +29,7 @@ def inspector_lines(
     glyphs = look.glyphs
     lines: list[Line] = [line((f" {statement.table}", Tone.TITLE), (f"  v{statement.version}", Tone.DIM)), EMPTY]
     if statement.external:
-        lines.append(line((" external: filled by others, never touched here", Tone.DIM)))
+        lines.append(line((" external input: Headgate only reads it", Tone.DIM)))
     else:
         state = f" {glyphs.states[statement.state]} {statement.state} {long_duration(look.now - statement.since)}"
         lines.append(line((state, STATE_TONES[statement.state]), (f"   restarts {row.restarts}", Tone.DIM)))
@@ -82,7 +82,7 @@ def branch_lines(entry: TreeRow, world: LedgerView, look: RowContext, width: int
     ]
     faults = [found for name in tables_of(entry, world) if (found := world.statements[name]).faulty]
     if not faults:
-        return (*lines, line((" all is well", Tone.GOOD)))
+        return (*lines, line((" all healthy", Tone.GOOD)))
     for found in faults:
         lines.append(line((f" {look.glyphs.states[found.state]} {found.table}", STATE_TONES[found.state])))
         words, tone = advise(found, found.measurement, world, look)

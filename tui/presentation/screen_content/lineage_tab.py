@@ -32,7 +32,7 @@ def column_lines(facts: ColumnDetails | None, width: int) -> tuple[Line, ...]:
     """Write the columns, and the lineage of the chosen one; `facts` is None until the files are read."""
     head = line((HEADING, Tone.DIM), ("   h and l choose another", Tone.DIM))
     if facts is None:
-        return (EMPTY, head, line(("   the files are being read", Tone.DIM)))
+        return (EMPTY, head, line(("   reading the files", Tone.DIM)))
     if facts.up is None or facts.down is None:
         return (EMPTY, head, *wrap(facts.missing, width - 1, Tone.CHANGING, "   "))
     decided = [
@@ -49,7 +49,7 @@ def column_lines(facts: ColumnDetails | None, width: int) -> tuple[Line, ...]:
         *_way(facts.down, "FEEDS", width),
         *((EMPTY, line((" ROWS DECIDED BY", Tone.DIM))) if decided else ()),
         *decided,
-        *((EMPTY, line((" NOT FOLLOWED", Tone.CHANGING))) if gaps else ()),
+        *((EMPTY, line((" NOT TRACED", Tone.CHANGING))) if gaps else ()),
         *(each for gap in gaps for each in wrap(gap, width - 1, Tone.CHANGING, "   ")),
     )
 

@@ -68,7 +68,7 @@ def heading(
 
 
 def approved_by(row: PlanRow, approvals: Sequence[ApprovalRow]) -> tuple[str, ...]:
-    """Name the others than its author who have approved a plan."""
+    """Return the logins other than its author that have approved a plan."""
     return tuple(one.login for one in approvals if one.uid != row.author_uid)
 
 
@@ -77,7 +77,7 @@ def state_of_plan(plan: Plan, row: PlanRow, now: float) -> str:
     if plan.refusals:
         return f"refused: {plan.refusals[0].summary}"
     if any(guard.verdict == "deny" for guard in plan.guards):
-        return "a check denies it"
+        return "a guard denies it"
     if row.status == "applied":
         return f"already applied, run {row.run_id[:10]}" if row.run_id else "already applied"
     if row.status != "open":
@@ -94,7 +94,9 @@ def waits_for(plan: Plan, row: PlanRow, approvals: Sequence[ApprovalRow]) -> str
     approved = len(approved_by(row, approvals))
     if approved >= plan.approvals:
         return ""
-    return f"approvals {approved} of {plan.approvals}: A as another login, or headgate approve {plan.hash[:4]}"
+    return (
+        f"approvals {approved} of {plan.approvals}: press A as another login, or run headgate approve {plan.hash[:4]}"
+    )
 
 
 def not_approvable(plan: Plan, row: PlanRow, approvals: Sequence[ApprovalRow], *, user: str, now: float) -> str:
@@ -104,8 +106,8 @@ def not_approvable(plan: Plan, row: PlanRow, approvals: Sequence[ApprovalRow], *
     if not plan.approvals:
         return "it needs no approval"
     if row.author == user:
-        return "its author cannot approve it: another login does"
-    return "you have approved it" if user in approved_by(row, approvals) else ""
+        return "its author cannot approve it; another login must"
+    return "you have already approved it" if user in approved_by(row, approvals) else ""
 
 
 def columns(widths: ColumnWidths) -> Line:
@@ -139,19 +141,21 @@ def why(node: PlanNode, width: int, glyphs: Glyphs, *, full: bool) -> tuple[Line
     for evidence in node.evidence:
         lines.extend(wrap(evidence, width - 4, Tone.DIM, "   "))
     if not node.classified:
-        lines.append(line(("   the change is not understood in full: it takes the safe way", Tone.CHANGING)))
+        lines.append(
+            line(("   the change could not be classified completely, so the plan is conservative", Tone.CHANGING))
+        )
     if words := spark_words(node):
         lines.append(line((f"   {words}", Tone.BAD if node.confirmed_by_spark is False else Tone.DIM)))
     for old, new in ((node.old.dml, node.texts.dml), (node.old.ddl, node.texts.ddl), (node.old.yml, node.texts.yml)):
         if old and new:
             lines.extend(difference(old, new, 50) if full else head_of_difference(old, new, 10))
     if node.lowered:
-        lines.append(line(("   less severe than the default: it needs an approval", Tone.CHANGING)))
+        lines.append(line(("   less severe than the default; needs an approval", Tone.CHANGING)))
     if node.loses:
         lines.extend(wrap(f"LOSES {loss_words(node)}", width - 4, Tone.BAD, "   "))
     offers = offer_lines(node, every=full)
     for offer in offers if full else offers[:1]:
-        lines.extend(wrap(f"OFFER {offer}", width - 4, Tone.PLAIN if "(chosen" in offer else Tone.DIM, "   "))
+        lines.extend(wrap(f"OPTION {offer}", width - 4, Tone.PLAIN if "(chosen" in offer else Tone.DIM, "   "))
     if words := "" if full else _more_offers(node, len(offers)):
         # In 24 lines they would stand before what is left behind and the verdicts.
         lines.append(line((f"   {words}: enter", Tone.DIM)))
@@ -164,8 +168,8 @@ def why(node: PlanNode, width: int, glyphs: Glyphs, *, full: bool) -> tuple[Line
 def _more_offers(node: PlanNode, executable: int) -> str:
     """Count the offers besides the first, those that no agent carries out yet apart."""
     more, later = executable - 1, len(node.offers) - executable
-    words = [counted(more, "more offer")] if more > 0 else []
-    words += [f"{counted(later, 'offer')} not executable yet"] if later else []
+    words = [counted(more, "more option")] if more > 0 else []
+    words += [f"{counted(later, 'option')} not executable yet"] if later else []
     return ", ".join(words)
 
 

@@ -31,7 +31,7 @@ def heading(run: RunRow, environment: str, now: float, width: int, glyphs: Glyph
         (run.state, RUN_TONES.get(run.state, Tone.PLAIN)),
         (f"   {done} of {counted(len(run.steps), 'step')}   {lasted}   by {run.actor}", Tone.DIM),
     )
-    words = "runs on without this screen (q leaves)" if run.state in ("running", "paused") else ending(run)
+    words = "continues without this screen (q leaves)" if run.state in ("running", "paused") else ending(run)
     room = max(width - len(words) - 4, 10)
     second = line(
         (f" {bar(done / (len(run.steps) or 1), room, glyphs)}  ", RUN_TONES.get(run.state, Tone.DIM)), (words, Tone.DIM)
@@ -43,11 +43,11 @@ def ending(run: RunRow) -> str:
     """Describe how a run ended and what can be done."""
     match run.state:
         case "failed" if run.continued_by:
-            return f"failed: run {run.continued_by[:10]} goes on from it"
+            return f"failed: continued by run {run.continued_by[:10]}"
         case "failed":
-            return "failed: :retry after mending, or :skip"
+            return "failed: fix the cause, then :retry, or :skip"
         case "cancelled":
-            return "cancelled: what was done stays"
+            return "cancelled: completed steps stay"
         case _:
             return "all steps are done"
 
@@ -162,9 +162,11 @@ def first_open(run: RunRow) -> StepRow | None:
 
 
 EFFECTS = {
-    "pause": "The step that runs is finished, then nothing more begins until you go on.",
-    "resume": "The next step begins.",
-    "cancel": "What has not begun will not begin. What is done stays as it is, and so does what the run started.",
-    "retry": "The failed steps and what they block are tried again.",
-    "skip": "The first failed step is left out; what needs it goes on as if it were done.",
+    "pause": "The current step finishes; no further step starts until you resume.",
+    "resume": "The next step starts.",
+    "cancel": (
+        "Steps that have not started are cancelled. Completed steps stay as they are, and so does what the run started."
+    ),
+    "retry": "The failed steps and those that depend on them are tried again.",
+    "skip": "The first failed step is skipped; steps that depend on it continue as if it were done.",
 }

@@ -12,7 +12,7 @@ from tui.presentation.view.ledger_view import LedgerView, StatementView
 def advise(
     statement: StatementView, figures: Measurement | None, world: LedgerView, look: RowContext
 ) -> tuple[str, Tone]:
-    """Say in a sentence or two how the statement is and what to do."""
+    """Return a sentence or two on the state of the statement and what to do."""
     bad = [
         f"{one.parent} is {parent.state}"
         for one in statement.parents
@@ -23,38 +23,48 @@ def advise(
     if str(statement.state) == "failed":
         return (
             f"It failed {long_duration(look.now - statement.since)} ago and does not run. "
-            "A cause outside the SQL: mend it, then R. A cause in the SQL: correct the file, then D and a new plan.",
+            "If the cause is outside the SQL, fix it, then press R. If it is in the SQL, correct the file, "
+            "stage it with D and make a new plan.",
             Tone.BAD,
         )
     if str(statement.state) == "stopped":
-        return "It is stopped, on purpose: table and checkpoint are kept. S starts it where it was.", Tone.PLAIN
+        return "It was stopped on purpose; table and checkpoint are kept. S starts it where it left off.", Tone.PLAIN
     if bad and statement.trend in (Trend.STARVED, Trend.STALLED, Trend.IDLE):
-        return f"It runs and gets nothing, because {' and '.join(bad)}.", Tone.BAD
+        return f"It is running but gets no rows, because {' and '.join(bad)}.", Tone.BAD
     match statement.trend:
         case Trend.DRAINING:
             eta = f": about {short_duration(figures.eta_s)} left" if figures and figures.eta_s is not None else ""
             return f"Behind, and catching up{eta}. Nothing to do.", Tone.PLAIN
         case Trend.GROWING:
             rows = f" by {short_number((figures.rate_rows_s or 0) * 60)} rows a minute" if figures else ""
-            return f"Its input comes faster than it writes: the lag grows{rows}.{_limit(statement, figures)}", Tone.BAD
+            return (
+                f"Input arrives faster than it is processed: the lag grows{rows}.{_limit(statement, figures)}",
+                Tone.BAD,
+            )
         case Trend.STALLED:
-            return "Its input moves, its output or watermark does not. Look at errors and at the last batch.", Tone.BAD
+            return (
+                "Input arrives, but its output or watermark does not advance. Look at its errors and its last batch.",
+                Tone.BAD,
+            )
         case Trend.STARVED:
-            return "A parent is gone, replaced or silent: it will get nothing until that is mended.", Tone.BAD
+            return (
+                "An upstream table was dropped, was replaced or is silent: no rows arrive until that is fixed.",
+                Tone.BAD,
+            )
         case Trend.STEADY if slow := _limit(statement, figures):
-            return f"The lag stays as it is.{slow}", Tone.PLAIN
+            return f"The lag is constant.{slow}", Tone.PLAIN
         case Trend.STEADY | Trend.IDLE:
             return "It keeps up with its input. Nothing to do.", Tone.GOOD
         case _:
-            return "Too few samples yet to say where it is going.", Tone.DIM
+            return "Too few samples yet for a trend.", Tone.DIM
 
 
 def _limit(statement: StatementView, figures: Measurement | None) -> str:
-    """Name what holds a statement back, where the figures show it; empty where they do not."""
+    """Return what limits a statement, if the measurements show it; empty if they do not."""
     trigger_ms = trigger_s(statement.deployment.trigger) * 1000
     if figures and figures.batch_ms and trigger_ms and figures.batch_ms > 1.5 * trigger_ms:
         took = f"{figures.batch_ms / 1000:.0f} s on a trigger of {statement.deployment.trigger}"
-        return f" Its batches take {took}: the statement is too heavy, or the pool is full."
+        return f" Its batches take {took}: the statement is too expensive, or the pool is saturated."
     limited = "maxfilespertrigger" in statement.deployment.compiled.lower()
     return " Its SQL limits it (maxFilesPerTrigger)." if limited and statement.trend is Trend.GROWING else ""
 

@@ -91,7 +91,7 @@ def overview_lines(
         for one in statement.parents
     )
     if statement.external:
-        lines.append(line((" external", Tone.DIM), "  others fill it; Headgate reads it and never touches it"))
+        lines.append(line((" external", Tone.DIM), "  an external input: Headgate only reads it"))
         lines.append(line((" format ", Tone.DIM), row.format, ("   folder ", Tone.DIM), row.folder))
         readers = ", ".join(statement.readers) or "nobody"
         return (*lines, *wrap(f"read by {readers}", width - 1, Tone.PLAIN, " "))
@@ -106,7 +106,7 @@ def overview_lines(
     )
     figures = facts.figures or statement.measurement
     rows = f", {short_number(figures.rows_total)} rows" if figures and figures.rows_total is not None else ""
-    pointer = f"pointer {statement.table} {look.glyphs.arrow} v{statement.version}" if row.active else "not served yet"
+    pointer = f"pointer {statement.table} {look.glyphs.arrow} v{statement.version}" if row.active else "not serving yet"
     lines.append(
         line(
             (" writes ", Tone.DIM),
@@ -263,7 +263,7 @@ def sources_lines(statement: StatementView, facts: StatementDetails, look: RowCo
                 right(str(source.get("files", "?")), 8),
                 right(short_size(_number(source.get("bytes"))), 10),
                 right(short_duration(_number(oldest)), 9),
-                ("   gone or replaced" if missing else "", Tone.BAD),
+                ("   dropped or replaced" if missing else "", Tone.BAD),
             )
         )
     if len(lines) == 1:
@@ -271,7 +271,7 @@ def sources_lines(statement: StatementView, facts: StatementDetails, look: RowCo
     static = [one.parent for one in statement.parents if not one.streamed]
     if static:
         lines.append(EMPTY)
-        lines.append(line((" static  ", Tone.DIM), ", ".join(static), ("   read anew by every batch", Tone.DIM)))
+        lines.append(line((" static  ", Tone.DIM), ", ".join(static), ("   read again by every batch", Tone.DIM)))
     return tuple(lines)
 
 
@@ -291,7 +291,7 @@ def sql_lines(statement: StatementView, facts: StatementDetails, look: RowContex
         if changes:
             lines.append(
                 line(
-                    (" FILES against what is deployed", Tone.CHANGING),
+                    (" FILES compared with what is deployed", Tone.CHANGING),
                     ("   p lists all changes, D stages this one", Tone.DIM),
                 )
             )
@@ -306,7 +306,7 @@ def sql_lines(statement: StatementView, facts: StatementDetails, look: RowContex
             lines.append(line((f" {look.glyphs.rule} {name} v{statement.version} ", Tone.DIM)))
             lines.extend(colour_sql(text))
     if not lines:
-        lines.append(line((" no text is known", Tone.DIM)))
+        lines.append(line((" the text is unknown", Tone.DIM)))
     return tuple(lines)
 
 
@@ -326,7 +326,7 @@ def error_lines(statement: StatementView, facts: StatementDetails, look: RowCont
         lines.extend(wrap(event.summary, width - 3, Tone.BAD, "  "))
         lines.extend(wrap(event.detail, width - 5, Tone.DIM, "    ")[:12] if event.detail else ())
         lines.append(EMPTY)
-    return tuple(lines) or (line((" no exception is on record", Tone.DIM)),)
+    return tuple(lines) or (line((" no exceptions recorded", Tone.DIM)),)
 
 
 def event_lines(facts: StatementDetails, look: RowContext) -> tuple[Line, ...]:
@@ -339,7 +339,7 @@ def event_lines(facts: StatementDetails, look: RowContext) -> tuple[Line, ...]:
         )
         for event in facts.events
     ]
-    return tuple(lines) or (line((" nothing has happened yet", Tone.DIM)),)
+    return tuple(lines) or (line((" no events yet", Tone.DIM)),)
 
 
 def version_lines(statement: StatementView, facts: StatementDetails, look: RowContext, width: int) -> tuple[Line, ...]:
@@ -353,7 +353,7 @@ def version_lines(statement: StatementView, facts: StatementDetails, look: RowCo
         elif row.active:
             kept = "serves"
         elif str(state) == "stopped":
-            kept = "kept: table and checkpoint are there"
+            kept = "kept: table and checkpoint exist"
         lines.append(
             line(
                 (f" v{row.version:<4}", Tone.TITLE),

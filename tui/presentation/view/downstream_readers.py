@@ -28,11 +28,11 @@ def why_not_deletable(world: LedgerView, targets: Sequence[str], user: str) -> s
     for name in targets:
         statement = world.statement(name)
         if statement is None:
-            return f"{name} is not deployed: there is nothing to delete"
+            return f"{name} is not deployed; there is nothing to delete"
         live = [reader for reader in statement.readers if reader not in going and _goes_on(world, reader)]
         if live:
             more = f" and {len(live) - NAMED} more" if len(live) > NAMED else ""
-            return f"{name} is read by {', '.join(live[:NAMED])}{more}: X on them first, or mark them all"
+            return f"{name} is read by {', '.join(live[:NAMED])}{more}: stage their delete first, or mark them all"
     return ""
 
 

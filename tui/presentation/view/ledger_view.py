@@ -195,17 +195,19 @@ def freshness(snapshot: LedgerSnapshot, now: float) -> Freshness:
         return Freshness(None, True, False, "NO LEDGER" if snapshot.problem else "reading", reason)
     seen = heartbeat_age_s(facts.agent_seen_at, now)
     if seen is None:
-        return Freshness(None, True, False, "NO AGENT", "no agent has written here yet: start it with `headgate up`")
+        return Freshness(None, True, False, "NO AGENT", "no agent has run here yet: start one with `headgate up`")
     if facts.agent_pid is None:
         return Freshness(seen, True, False, f"NO AGENT {_bucket(seen)}", _last_known(seen))
     if is_stale(seen, facts.agent_pid):
-        reason = f"the data is {_bucket(seen)} old: staging and executing need live data; stop and cancel do not"
+        reason = (
+            f"the data is {_bucket(seen)} old: staging and executing need live data; stopping and cancelling do not"
+        )
         return Freshness(seen, True, True, f"STALE {_bucket(seen)}", reason)
     return Freshness(seen, False, True, f"live {int(INTERVAL_S)}s", "")
 
 
 def _last_known(seen: float) -> str:
-    return f"no agent is running, this is the last known state, {_bucket(seen)} old: start one with `headgate up`"
+    return f"no agent is running; this is the last known state, {_bucket(seen)} old. Start one with `headgate up`"
 
 
 def _bucket(seconds: float) -> str:

@@ -57,12 +57,12 @@ def test_state_below_brackets_is_seen(select: str, kinds: list[str]) -> None:
     [
         ("SELECT x.k FROM ((SELECT DISTINCT k FROM STREAM a) x JOIN b USING (k))", "DISTINCT over a stream needs"),
         ("SELECT t.k FROM (b JOIN (SELECT k, max(i) FROM STREAM a GROUP BY k) c USING (k)) t", "an aggregate over"),
-        ("SELECT t.k FROM (STREAM a FULL JOIN b USING (k)) t", "FULL JOIN of a stream and a batch table"),
-        ("SELECT a.k FROM (STREAM a JOIN STREAM b ON a.i < b.i)", "a join of two streams needs an equality"),
-        ("SELECT a.k FROM (STREAM a JOIN b USING (k)) AS t", "a is hidden by the brackets around it"),
-        ("SELECT x.k FROM (((SELECT k FROM STREAM a) x) y)", "x is hidden by the brackets around it"),
-        ("SELECT p.k FROM ((SELECT k FROM STREAM a) JOIN (SELECT j FROM b)) AS p(q)", "1 names stand"),
-        ("SELECT k FROM STREAM a, VALUES (k) AS v(i)", "VALUES holds constants, no columns"),
+        ("SELECT t.k FROM (STREAM a FULL JOIN b USING (k)) t", "Spark rejects a FULL JOIN"),
+        ("SELECT a.k FROM (STREAM a JOIN STREAM b ON a.i < b.i)", "a join of two streams needs an equality condition"),
+        ("SELECT a.k FROM (STREAM a JOIN b USING (k)) AS t", "a is hidden by the parentheses around it"),
+        ("SELECT x.k FROM (((SELECT k FROM STREAM a) x) y)", "x is hidden by the parentheses around it"),
+        ("SELECT p.k FROM ((SELECT k FROM STREAM a) JOIN (SELECT j FROM b)) AS p(q)", "1 column aliases"),
+        ("SELECT k FROM STREAM a, VALUES (k) AS v(i)", "VALUES contains constants, not columns"),
         ("SELECT i, j FROM STREAM a UNION ALL SELECT i FROM STREAM b", "the sides of UNION have 2 and 1 columns"),
         (
             "SELECT i FROM STREAM a UNION ALL SELECT * FROM ((SELECT i FROM STREAM b) JOIN (SELECT j FROM c))",
@@ -70,12 +70,12 @@ def test_state_below_brackets_is_seen(select: str, kinds: list[str]) -> None:
         ),
         (
             "WITH p AS (SELECT k, count(*) AS n FROM STREAM a GROUP BY k) SELECT k FROM STREAM b",
-            "an aggregate over a stream needs a watermark in append mode, in p, a part of WITH that nothing reads: "
-            "Spark checks it all the same",
+            "an aggregate over a stream needs a watermark in append mode, in p, a WITH query that nothing reads: "
+            "Spark checks it anyway",
         ),
         (
             "WITH p AS (SELECT x.k FROM STREAM a AS x JOIN STREAM b AS y ON x.i > y.i) SELECT k FROM STREAM c",
-            "a join of two streams needs an equality, in p, a part of WITH that nothing reads",
+            "a join of two streams needs an equality condition, in p, a WITH query that nothing reads",
         ),
     ],
 )
@@ -88,7 +88,7 @@ def test_what_spark_refuses_is_refused_below_brackets(select: str, summary: str)
 def test_no_check_is_claimed_for_what_spark_finds_when_it_plans() -> None:
     select = "WITH p AS (SELECT x.k FROM STREAM a AS x JOIN STREAM b AS y ON x.i > y.i) SELECT k FROM STREAM c"
     _, (problem,) = read_statements(f"INSERT INTO t {select}", "dml.sql")
-    assert problem.summary.endswith("a part of WITH that nothing reads")
+    assert problem.summary.endswith("a WITH query that nothing reads")
 
 
 def test_what_the_parser_takes_for_a_table_and_nobody_reads_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,7 +38,7 @@ def test_what_spark_does_not_take_is_a_problem(text: str, summary: str) -> None:
 def test_what_spark_takes_is_no_problem_of_syntax(select: str) -> None:
     _, problems = read_any(select, "q.sql")
     summaries = [problem.summary for problem in problems if problem.severity is Severity.ERROR]
-    assert [each for each in summaries if "a parameter stands here" not in each] == []
+    assert [each for each in summaries if "a parameter is used here" not in each] == []
 
 
 @pytest.mark.spark

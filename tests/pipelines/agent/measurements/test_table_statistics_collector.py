@@ -165,7 +165,7 @@ def test_an_asker_gets_figures_at_once_and_hears_what_was_not_measured(
     assert ask(tables=["a", "b"]) == {"measured": ["a"], "unmeasured": ["b"]}
     assert world.ledger.figures()[A, 1].gone == 1
     assert ask(tables=["a"], seconds=0.0) == {"measured": [], "unmeasured": ["a"]}
-    with pytest.raises(UsageError, match="no number of seconds"):
+    with pytest.raises(UsageError, match="not a number of seconds"):
         ask(tables=["a"], seconds="soon")
 
 

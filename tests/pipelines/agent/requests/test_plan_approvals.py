@@ -21,7 +21,7 @@ def test_a_plan_waits_for_the_approval_of_another_login(guarded: Desk) -> None:
     with pytest.raises(Refused, match="approvals 0 of 1") as refused:
         guarded.apply(plan)
     assert refused.value.remedy == f"headgate approve {plan.hash[:4]} as another login"
-    with pytest.raises(Refused, match="by 70001: its author cannot approve it"):
+    with pytest.raises(Refused, match="by 70001; its author cannot approve it"):
         guarded.approve(plan, LEE)
     for _ in range(2):
         assert guarded.approve(plan) == {"hash": plan.hash, "approved": 1, "approvals": 1}
@@ -54,7 +54,7 @@ def test_what_needs_no_approval_or_can_no_longer_be_applied_is_not_approved(desk
     plan = desk.plan()
     desk.hand_over(plan)
     move(desk, "a", checkpoint_id="new")
-    with pytest.raises(Stale, match="checkpoint_id was a, is new"):
+    with pytest.raises(Stale, match="checkpoint_id was a, now new"):
         desk.approve(plan)
     desk.now += 86400.0
     with pytest.raises(Refused, match="has expired"):

@@ -145,7 +145,7 @@ def test_an_agent_does_not_begin_on_a_wrong_policy(tmp_path: Path) -> None:
         env={"HEADGATE_HOME": str(tmp_path / "home")}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 2 and done.stderr.count("\n") == 1
-    assert "environments.prod.policy.freeze: 'Fryday' is no day of the week; days: Mon, Tue" in done.stderr
+    assert "environments.prod.policy.freeze: 'Fryday' is not a day of the week; days: Mon, Tue" in done.stderr
 
 
 def test_an_open_environment_takes_a_policy_at_once(agent: Callable[[], CommandHandler], prod: AgentContext) -> None:
@@ -181,17 +181,17 @@ def test_in_a_protected_environment_a_policy_waits_for_another_login(
     files = texts("", a="protect: true\n")
     assert record(commands, ALICE, files, "prod") == {"policy": digest(files), "state": WAITING, "changed": True}
     assert prod.ground.environment.protected and prod.ledger.recorded_policy() == Policy(protected=True)
-    with pytest.raises(Refused, match=f"is by {ALICE.name}, who cannot approve it"):
+    with pytest.raises(Refused, match=f"was recorded by {ALICE.name}, who cannot approve it"):
         approve(commands, ALICE, digest(files))
     with pytest.raises(ConfirmationNeeded):
         approve(commands, BOB, digest(files), "prod")
-    with pytest.raises(Refused, match="no policy 0123 waits"):
+    with pytest.raises(Refused, match="no policy 0123 is waiting"):
         approve(commands, BOB, "0123")
     assert approve(commands, BOB, digest(files))["state"] == IN_FORCE
     assert not prod.ground.environment.protected and not prod.ledger.facts().protected
     row = prod.ledger.policy_in_force()
     assert row is not None and (row.actor, row.approver) == (ALICE.name, BOB.name)
-    with pytest.raises(Refused, match="no policy waits"):
+    with pytest.raises(Refused, match="no policy is waiting"):
         approve(commands, BOB, digest(files))
 
 
@@ -217,15 +217,15 @@ def test_what_is_no_policy_is_refused(agent: Callable[[], CommandHandler]) -> No
     commands, files = agent(), texts()
     with pytest.raises(UsageError, match="texts"):
         commands.handle(ALICE, {"op": "policy_apply", "args": {"id": "x"}, "confirm": "yes"})
-    with pytest.raises(Stale, match="changed while they were read"):
+    with pytest.raises(Stale, match="changed while they were being read"):
         commands.handle(ALICE, {"op": "policy_apply", "args": {"texts": files, "id": "x"}, "confirm": "yes"})
     with pytest.raises(InvalidProject, match="trigger must be an interval"):
         record(commands, ALICE, texts(a="trigger: soon\n"))
     other = texts(SHUT)
     other["headgate.yml"] = other["headgate.yml"].replace("5b0e4a52", "00000000")
-    with pytest.raises(Refused, match="of another project"):
+    with pytest.raises(Refused, match="to another project"):
         record(commands, ALICE, other)
-    with pytest.raises(Refused, match=f"takes operate from {ALICE.name}"):
+    with pytest.raises(Refused, match=f"takes operate away from {ALICE.name}"):
         record(commands, ALICE, texts("    policy: {roles: {operate: [nobody]}}\n"))
 
 
@@ -254,7 +254,7 @@ def refused_for_a_role(commands: CommandHandler, caller: Caller, op: str, args: 
     try:
         commands.handle(caller, {"op": op, "args": args, "confirm": ""})
     except Refused as error:
-        return "the policy gives" in error.summary
+        return "the policy grants" in error.summary
     except (UsageError, ConfirmationNeeded):
         return False
     return False
@@ -272,7 +272,7 @@ def test_a_command_is_refused_without_its_role(roles: CommandHandler, op: str) -
 def test_a_refusal_names_who_has_the_role_and_is_recorded(roles: CommandHandler, prod: AgentContext) -> None:
     with pytest.raises(Refused) as caught:
         roles.handle(Caller(1, 70004, None), {"op": "apply", "args": {"hash": "7f3a"}, "confirm": "dev 7f3a"})
-    assert caught.value.summary == "eve may not apply plans: the policy gives operate to @sre, alice"
+    assert caught.value.summary == "eve may not apply plans: the policy grants operate to @sre, alice"
     assert [(c.actor, c.op, c.outcome) for c in prod.ledger.commands(1)] == [("eve", "apply", "refused")]
 
 

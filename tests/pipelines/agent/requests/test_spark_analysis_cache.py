@@ -72,7 +72,7 @@ def test_slow_answer_ends_the_asking(world: AgentContext, pool: ScriptedPool) ->
 
 def test_asking_without_time_asks_nothing(world: AgentContext, pool: ScriptedPool) -> None:
     answers, why = SparkAnalysisCache(world).ask([ONE], 0.0)
-    assert answers == (None,) and "did not get to all" in why
+    assert answers == (None,) and "did not analyse all" in why
     assert pool.asked == []
 
 

@@ -75,12 +75,12 @@ OUTSIDE: dict[str, Callable[[Desk], None]] = {
 }
 INSIDE: dict[str, tuple[Callable[[Desk], None], str]] = {
     "it is restarted on another checkpoint": (
-        lambda desk: move(desk, "a", checkpoint_id="new"), "a: checkpoint_id was a, is new",
+        lambda desk: move(desk, "a", checkpoint_id="new"), "a: checkpoint_id was a, now new",
     ),
-    "a child is stopped": (lambda desk: move(desk, "b", wanted="stopped"), "b: wanted was running, is stopped"),
+    "a child is stopped": (lambda desk: move(desk, "b", wanted="stopped"), "b: wanted was running, now stopped"),
     "a reader comes": (
         lambda desk: desk.world.ledger.put_deployment(replace(desk.world.ledger.versions(T("b"))[0], table=T("z"))),
-        "a: its readers were b v1, c v1, are b v1, c v1, z v1",
+        "a: its readers were b v1, c v1, now b v1, c v1, z v1",
     ),
 }  # fmt: skip
 
@@ -134,10 +134,10 @@ def edited(plan: Plan, **parts: Any) -> Plan:
 def test_a_verdict_that_was_edited_is_refused_whether_its_hash_fits_or_not(desk: Desk) -> None:
     plan = desk.plan()
     others = tuple(replace(guard, verdict="warn") for guard in plan.guards[:1]) + plan.guards[1:]
-    with pytest.raises(Refused, match="the plan was edited: it is not the one that its hash names"):
+    with pytest.raises(Refused, match="the plan was edited: its hash does not match its content"):
         desk.hand_over_file(replace(plan, guards=others))
     name = plan.guards[0].name
-    with pytest.raises(Stale, match=f"not what this agent plans: verdict {name}: warn → ok"):
+    with pytest.raises(Stale, match=f"differs from what this agent plans: verdict {name}: warn → ok"):
         desk.hand_over_file(edited(plan, guards=others))
     with pytest.raises(Stale, match="approvals: 7 → 0"):
         desk.hand_over_file(edited(plan, approvals=7))
@@ -146,13 +146,15 @@ def test_a_verdict_that_was_edited_is_refused_whether_its_hash_fits_or_not(desk:
 
 def test_steps_that_were_edited_are_refused(desk: Desk) -> None:
     plan = desk.plan()
-    with pytest.raises(Stale, match="not what this agent plans: step"):
+    with pytest.raises(Stale, match="differs from what this agent plans: step"):
         desk.hand_over_file(edited(plan, steps=plan.steps[:-1]))
 
 
 def test_texts_that_were_edited_are_refused(desk: Desk) -> None:
     files = small_project.texts(a="SELECT id, kind FROM STREAM landed WHERE id > 1")
-    with pytest.raises(Stale, match=r"not what this agent plans: node a change: none \(0\) → filter or projection"):
+    with pytest.raises(
+        Stale, match=r"differs from what this agent plans: node a change: none \(0\) → filter or projection"
+    ):
         desk.hand_over_file(desk.plan(), texts=files)
 
 
@@ -160,20 +162,22 @@ def test_another_planner_is_named_with_this_one(desk: Desk) -> None:
     plan = desk.plan()
     old = edited(plan, planner="2")
     for hand_over in (desk.hand_over, desk.hand_over_file):
-        with pytest.raises(Refused, match=f"planned by 2, this agent is {plan.planner}") as refused:
+        with pytest.raises(
+            Refused, match=f"planned by planner version 2; this agent has version {plan.planner}"
+        ) as refused:
             hand_over(old)
         assert refused.value.remedy == "plan again"
     desk.world.ledger.put_plan(PlanRow(old.hash, canonical_text(plan_as_json(old)), "lee", NOW, 9e9, "open"))
-    with pytest.raises(Refused, match=f"planned by 2, this agent is {plan.planner}"):
+    with pytest.raises(Refused, match=f"planned by planner version 2; this agent has version {plan.planner}"):
         desk.apply(old)
 
 
 def test_a_plan_of_another_environment_or_project_is_refused(desk: Desk) -> None:
     plan = desk.plan()
-    with pytest.raises(Refused, match="made for prod, this agent serves dev"):
+    with pytest.raises(Refused, match="made for prod, but this agent serves dev"):
         desk.hand_over_file(edited(plan, environment="prod"))
     files = {**small_project.texts(), "headgate.yml": small_project.HEAD.replace("5b0e4a52", "00000000")}
-    with pytest.raises(Refused, match="of another project"):
+    with pytest.raises(Refused, match="to another project"):
         desk.hand_over_file(plan, texts=files)
 
 
@@ -192,7 +196,7 @@ def test_an_expired_plan_is_refused_also_from_a_file(desk: Desk) -> None:
         desk.apply(plan)
     with pytest.raises(Refused, match="has expired"):
         desk.hand_over_file(saved)
-    with pytest.raises(Refused, match="after now"):
+    with pytest.raises(Refused, match="in the future"):
         desk.hand_over_file(saved, made_at=desk.now + 3600.0)
 
 
@@ -221,9 +225,7 @@ def test_a_strategy_that_is_not_carried_out_is_refused_by_name(desk: Desk) -> No
     nodes = tuple(replace(node, strategy="carry_over") if node.table == "a" else node for node in plan.nodes)
     later = edited(plan, nodes=nodes)
     desk.world.ledger.put_plan(PlanRow(later.hash, canonical_text(plan_as_json(later)), "lee", NOW, 9e9, "open"))
-    with pytest.raises(
-        Refused, match="not executable yet: carry_over of a is planned, this version does not carry it out"
-    ):
+    with pytest.raises(Refused, match="the plan uses carry_over for a, which this version cannot execute yet"):
         desk.apply(later)
 
 
@@ -244,7 +246,7 @@ def test_an_actor_without_the_role_is_refused(desk: Desk) -> None:
     desk.rule(approve=("rebuild",), roles=(("approve", ("70009",)), ("operate", ("70001",))))
     commands = CommandHandler(desk.world, *desk.parts)
     for op, who, role in (("apply", BOB, "operate"), ("approve", BOB, "approve"), ("submit_plan", BOB, "operate")):
-        with pytest.raises(Refused, match=f"the policy gives {role} to"):
+        with pytest.raises(Refused, match=f"the policy grants {role} to"):
             commands.handle(who, {"op": op, "args": {"hash": plan.hash}, "confirm": plan.hash[:4]})
     assert desk.runs.driven == [] and desk.world.ledger.approvals(plan.hash) == ()
 
@@ -253,7 +255,7 @@ def test_a_row_that_is_not_what_its_hash_names_is_refused(desk: Desk) -> None:
     plan = desk.plan()
     body = json.loads(canonical_text(plan_as_json(replace(plan, guards=(Guard("pool", "ok", ""),)))))
     desk.world.ledger.put_plan(PlanRow(plan.hash, json.dumps(body), "lee", NOW, 9e9, "open"))
-    with pytest.raises(Refused, match="is not the one that its hash names"):
+    with pytest.raises(Refused, match="its hash does not match"):
         desk.apply(plan)
 
 

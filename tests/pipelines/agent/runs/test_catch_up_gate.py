@@ -81,7 +81,7 @@ class World:
 @pytest.fixture
 def world() -> World:
     made = World()
-    assert made.look() == GateReading(False, "waits for the first measurement")
+    assert made.look() == GateReading(False, "waiting for the first measurement")
     return made
 
 
@@ -89,7 +89,7 @@ BEHIND = {"lag_files": 40, "lag_rows": 90_000, "oldest_s": 900.0}
 
 
 def test_it_opens_with_as_many_good_measurements_in_a_row(world: World) -> None:
-    assert world.looks(POLLS - 1) == GateReading(False, f"lag 0 files, {POLLS - 1} of {POLLS} polls within the bound")
+    assert world.looks(POLLS - 1) == GateReading(False, f"lag 0 files, {POLLS - 1} of {POLLS} checks within the limit")
     assert world.looks(1) == GateReading(True, "caught up: lag 0 files")
 
 
@@ -296,4 +296,4 @@ def test_it_judges_its_own_version_alone(world: World) -> None:
     for _ in range(POLLS):
         world.wait(5)
         world.measure(1)
-        assert world.look().note == "waits for the first measurement"
+        assert world.look().note == "waiting for the first measurement"

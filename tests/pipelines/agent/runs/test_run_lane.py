@@ -366,4 +366,6 @@ def test_our_own_bug_fails_its_step_and_is_not_begun_for_ever(
     run_id = submit(world, plan(world, small_project.texts(), PlanRequest(tables=(TableName("b"),), rebuild=True)))
     assert drive(world, run_id) == "failed"
     row = world.ledger.run(run_id)
-    assert row is not None and any("the agent failed on this step (KeyError)" in step.note for step in row.steps)
+    assert row is not None and any(
+        "the agent failed unexpectedly on this step (KeyError)" in step.note for step in row.steps
+    )

@@ -61,7 +61,7 @@ def test_a_delete_under_readers_is_refused_at_the_key_with_their_names(screen: s
             await at(console, "order_items")
         await console.press("X")
         assert console.operations.calls == []
-        assert "order_items is read by menu_sales, oven_load, pizza_per_10s: X on them first" in said(console)
+        assert "order_items is read by menu_sales, oven_load, pizza_per_10s: stage their delete first" in said(console)
 
     in_console(scenario, operations=pizzeria(("bob", "order_items", "deploy")))
 
@@ -93,7 +93,7 @@ def test_unstage_on_a_branch_takes_what_was_staged_there_and_by_this_person() ->
         assert "2 off the stage" in said(console)
         await at(console, "product:crm")
         await console.press("U")
-        assert "you have staged nothing of it" in said(console)
+        assert "you have not staged it" in said(console)
         assert len(console.operations.calls) == 1
 
     marks = (
@@ -143,7 +143,7 @@ def test_start_is_offered_where_something_does_not_run() -> None:
         assert "(S start)" in console.lines(console.page.hint_line)
         await console.press("S")
         assert console.page.answering is None
-        assert "it runs already; R restarts it" in said(console)
+        assert "it is already running; R restarts it" in said(console)
         for table in ("orders_paid", "crm_orders"):
             console.app.go("detail", table=table)
             await console.pilot.pause()
@@ -265,7 +265,7 @@ def test_a_run_that_was_continued_offers_nothing_and_names_the_one_that_goes_on(
 
     async def scenario(console: Console) -> None:
         console.app.go("run", run_id="9f2c")
-        await console.until(lambda: "run 7f3a-01c2f goes on from it" in console.text(), "the run")
+        await console.until(lambda: "continued by run 7f3a-01c2f" in console.text(), "the run")
         await console.press("C")
         assert console.page.answering is None
         assert "the run is continued by 7f3a-01c2f" in said(console)

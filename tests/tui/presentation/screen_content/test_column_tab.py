@@ -31,7 +31,7 @@ def test_the_chosen_column_is_marked_and_followed_both_ways() -> None:
         "",
         "kind STANDS ON",
         "kept.kind = kind",
-        "landed.Kind landed: json in",
+        "landed.Kind external input: json in",
         "",
         "kind FEEDS",
         "kept.kind",
@@ -61,12 +61,12 @@ def test_no_line_is_wider_than_the_screen(width: int) -> None:
 
 def test_what_is_not_followed_is_said() -> None:
     found = texts(facts("kept", "kind", kept="INSERT INTO kept SELECT id, lost AS kind, amount FROM STREAM landed"))
-    assert " NOT FOLLOWED" in found
-    assert "   kept.kind: lost is not followed: no source has such a column" in found
+    assert " NOT TRACED" in found
+    assert "   kept.kind: lost cannot be traced: no source has such a column" in found
 
 
 def test_before_the_files_are_read_and_when_they_cannot_be_it_says_so() -> None:
-    assert texts(None)[-1] == "   the files are being read"
+    assert texts(None)[-1] == "   reading the files"
     assert texts(ColumnDetails(missing="the project has 2 problems"))[-1] == "   the project has 2 problems"
 
 
@@ -90,6 +90,6 @@ def test_on_another_pane_the_keys_say_where_columns_are() -> None:
         console.app.go("detail", table="oven_load")
         await console.until(lambda: "VERDICT" in console.text(), "the overview")
         await console.press("l")
-        await console.until(lambda: "columns are chosen on the lineage pane" in console.text(), "the sentence")
+        await console.until(lambda: "columns can be chosen on the lineage pane" in console.text(), "the sentence")
 
     in_console(scenario)

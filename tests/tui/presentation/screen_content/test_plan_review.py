@@ -23,7 +23,7 @@ from tui.screens.backend_protocol import PlanView
     [
         (True, "confirmed by Spark"),
         (None, "not confirmed by Spark"),
-        (False, "Spark reads it otherwise, so it is treated as the worst"),
+        (False, "Spark analyses it differently, so it is treated as the most severe change"),
     ],
 )
 def test_review_says_what_spark_makes_of_a_statement(confirmed: bool | None, words: str) -> None:
@@ -77,8 +77,8 @@ def test_review_counts_the_approvals_of_others(given: Sequence[ApprovalRow], hea
     ("plan", "row", "given", "user", "against"),
     [
         (waiting(), ROW, (), "bob", ""),
-        (waiting(), ROW, (), "lee", "its author cannot approve it: another login does"),
-        (waiting(), ROW, (BOB,), "bob", "you have approved it"),
+        (waiting(), ROW, (), "lee", "its author cannot approve it; another login must"),
+        (waiting(), ROW, (BOB,), "bob", "you have already approved it"),
         (waiting(2), ROW, (BOB,), "eve", ""),
         (waiting(0), ROW, (), "bob", "it needs no approval"),
         (waiting(), replace(ROW, status="applied", run_id="7f3a-1"), (), "bob", "already applied, run 7f3a-1"),
@@ -104,14 +104,14 @@ def test_review_shows_what_may_be_chosen_for_the_row_and_what_is_not_carried_out
     seen = replace(node, strategy="earliest", offers=offers, lowered=True)
     short = " ".join(plain(line).strip() for line in why(seen, 80, ASCII, full=False))
     assert (
-        "OFFER earliest (chosen)" in short
-        and "1 offer not executable yet: enter" in short
+        "OPTION earliest (chosen)" in short
+        and "1 option not executable yet: enter" in short
         and "carry_over" not in short
     )
     told = " ".join(plain(line).strip() for line in why(seen, 80, ASCII, full=True))
-    assert "OFFER earliest (chosen): replays 81 M rows; ETA 14 m" in told
-    assert "OFFER carry_over (not executable yet): replays ? rows" in told
-    assert "less severe than the default: it needs an approval" in told
+    assert "OPTION earliest (chosen): replays 81 M rows; ETA 14 m" in told
+    assert "OPTION carry_over (not executable yet): replays ? rows" in told
+    assert "less severe than the default; needs an approval" in told
 
 
 class Guarded(FakeOperations):
@@ -132,7 +132,7 @@ def test_a_plan_is_approved_by_its_key_and_executed_only_then() -> None:
         console.app.go("review", plan_hash="7f3a")
         await console.until(lambda: "approvals 0 of 1" in console.text(), "the review")
         await console.press("E")
-        assert "approvals 0 of 1: A as another login" in console.flash()
+        assert "approvals 0 of 1: press A as another login" in console.flash()
         await console.press("A")
         assert "APPROVE plan 7f3a" in console.dialog() and "by lee" in console.dialog()
         await console.press("enter")
@@ -146,6 +146,6 @@ def test_a_plan_is_approved_by_its_key_and_executed_only_then() -> None:
         await console.press("r")
         await console.until(lambda: "approvals 1 of 1 (alice)" in console.text(), "the header")
         now = console.page.circumstances()
-        assert (now.plan_open, now.unapprovable) == ("", "you have approved it")
+        assert (now.plan_open, now.unapprovable) == ("", "you have already approved it")
 
     in_console(scenario, operations=Guarded(), size=(100, 30))
