@@ -14,7 +14,7 @@ PACKAGES = ("core", "state", "pipelines")
 
 
 def main() -> int:
-    """Run the command of this process; returns its exit code (architecture.md §8)."""
+    """Run the command of this process; returns its exit code."""
     misplaced = find_misplaced()
     if misplaced:
         print(f"headgate: {misplaced}", file=sys.stderr)

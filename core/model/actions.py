@@ -46,7 +46,7 @@ class StepKind(StrEnum):
 
 
 class Strategy(StrEnum):
-    """How a statement comes to its new revision (planning.md §6)."""
+    """How a statement comes to its new revision."""
 
     FIRST = "first"
     """A first start, from the earliest row."""

@@ -31,7 +31,7 @@ from core.text.wording import did_you_mean
 
 OBSERVED_FORMAT = "headgate.observed/1"
 DOCUMENT_KEYS = ("tables", "format", "environment", "answers", "policy", "room")
-"""The first is the documented contract (planning.md §7); the others make a document as exact as the ledger."""
+"""The first is the documented contract; the others make a document as exact as the ledger."""
 
 _MOST_LEVELS = 100
 """How deep a document may be nested: it has 7 levels; libyaml ends the whole program at some 100,000."""

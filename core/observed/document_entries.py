@@ -17,7 +17,7 @@ from core.project.revision import RevisionTexts
 from core.text.wording import did_you_mean
 
 ENTRY_KEYS = tuple(field.name for field in fields(ObservedDeployment))
-"""The first four are the documented contract (planning.md §7); the others make a document as exact as the ledger."""
+"""The first four are the documented contract; the others make a document as exact as the ledger."""
 
 _MOST = 2**63
 """Above every number that is counted or measured; a longer one is no figure."""

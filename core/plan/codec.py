@@ -1,4 +1,4 @@
-"""Plan ↔ JSON (planning.md §7); the canonical text is what is hashed: sorted keys, no spaces, ASCII."""
+"""Plan ↔ JSON; the canonical text is what is hashed: sorted keys, no spaces, ASCII."""
 
 import hashlib
 import json

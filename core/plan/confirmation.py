@@ -1,4 +1,4 @@
-"""The text that an act must be confirmed with (console.md §2): the same for console, command line and agent.
+"""The text that an act must be confirmed with: the same for console, command line and agent.
 
 It imports no planner, because it is asked while a stop waits.
 """
@@ -11,7 +11,7 @@ from core.model.names import TableName
 from core.plan.model import Plan
 
 LARGEST_SET = 20
-"""Statements that may be acted on under one count (console.md §2)."""
+"""Statements that may be acted on under one count."""
 
 FREE = frozenset(("look", "mark", "stage", "unstage"))
 """Acts that change nothing but the actor's own list."""

@@ -1,4 +1,4 @@
-"""Which strategies of planning.md §6 may be had for a statement, with what to know of each before it is chosen."""
+"""Which strategies may be had for a statement, with what to know of each before it is chosen."""
 
 from collections.abc import Iterator, Mapping
 

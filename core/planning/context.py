@@ -77,7 +77,7 @@ class PlanningContext:
         return self.seen(table).state != State.ABSENT
 
     def is_running(self, table: TableName) -> bool:
-        """Return whether it really runs: degraded, pending and starting are not enough (planning.md §5)."""
+        """Return whether it really runs: degraded, pending and starting are not enough."""
         return self.seen(table).state == State.RUNNING
 
     def is_void(self, table: TableName) -> bool:

@@ -29,7 +29,7 @@ DEFAULT_STRATEGY = {
 
 
 class DownstreamOutcome(IntEnum):
-    """What a table's readers meet after the plan (planning.md §4), mildest first."""
+    """What a table's readers meet after the plan, mildest first."""
 
     KEPT = 0
     """The same table: kept, recorded, restarted in place."""

@@ -1,4 +1,4 @@
-"""Downwards from what is decided: each table meets the most severe outcome of its parents (planning.md §4).
+"""Downwards from what is decided: each table meets the most severe outcome of its parents.
 
 Breadth-first, and a table is visited again only for a more severe outcome, so that the cost is linear in the edges.
 """

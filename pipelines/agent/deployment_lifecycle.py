@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 def start(world: AgentContext, deployment: Deployment) -> ReportedQuery:
     """Start a deployment on its checkpoint, or find it running; raises Refused, EngineRefused or PoolUnreachable.
 
-    The owner file is read again before every start, because Spark fences nobody (architecture.md §2).
+    The owner file is read again before every start, because Spark fences nobody.
     """
     key = (deployment.table, deployment.version)
     with world.occupied(deployment):

@@ -119,7 +119,7 @@ class PoolSupervisor:
         try:
             session = self._attached(session_id or str(uuid.uuid4()))
         except SessionLost as error:
-            # Its id is refused for ever (spark.md §1).
+            # Its id is refused for ever.
             log.warning("session %s was lost; opening a new one: %s", session_id, error.summary)
             fresh = True
             session = self._attached(str(uuid.uuid4()))
@@ -147,7 +147,7 @@ class PoolSupervisor:
         return session
 
     def _warn_of_idle_limit(self, limit_s: float) -> None:
-        """A session that is idle for so long is closed with all its queries (spark.md §1); our rounds keep it alive."""
+        """A session that is idle for so long is closed with all its queries; our rounds keep it alive."""
         summary = (
             f"the pool closes sessions that are idle for {limit_s / 60:.0f} min, and stops every statement in them"
         )

@@ -53,7 +53,7 @@ class SparkTables:
     def point(self, view: str, target: str, columns: tuple[str, ...]) -> None:
         """Point the view at these columns of target: ALTER VIEW if it exists, else CREATE VIEW.
 
-        CREATE OR REPLACE drops first, and readers see that (planning.md §8: 207 errors in 965 swaps; with ALTER none).
+        CREATE OR REPLACE drops first, and readers see that (207 errors in 965 swaps; with ALTER none).
         """
         select = f"SELECT {', '.join(map(_quoted, columns))} FROM {_quoted(target)}"
         if self._describe(view) is None:

@@ -1,4 +1,4 @@
-"""How far the streamed sources of a query are ahead of it: files written minus files consumed (spark.md §5).
+"""How far the streamed sources of a query are ahead of it: files written minus files consumed.
 
 Consumed is what a committed batch has read; files of a batch that is under way count as lag.
 """

@@ -1,4 +1,4 @@
-"""Measures the commands of product.md, "Numbers to beat": `python -m tests.bench.command_latency [RUNS]`, minutes long.
+"""Measure the commands that operators wait for: `python -m tests.bench.command_latency [RUNS]`, minutes long.
 
 Each run is a process of its own over files that the system has in memory. Wall time is what the bounds are about; CPU
 time beside it says how much of that was waiting for other work on the machine.

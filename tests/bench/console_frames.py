@@ -1,6 +1,6 @@
 """Measures the console over a real ledger that is written: `python -m tests.bench.console_frames [STATEMENTS …]`.
 
-Figures of console.md §5: first content, bytes, CPU, memory, key to paint. Run it on a machine that does nothing else.
+First content, bytes, CPU, memory, key to paint. Run it on a machine that does nothing else.
 """
 
 import os

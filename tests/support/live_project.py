@@ -88,7 +88,7 @@ class Driven(ABC):
 
 
 def committed(folder: Path) -> list[Path]:
-    """List the files of a parquet table that its `_spark_metadata` names (spark.md §5)."""
+    """List the files of a parquet table that its `_spark_metadata` names."""
     log = folder / "_spark_metadata"
     names = [path.name for path in log.iterdir() if path.name[0].isdigit()] if log.exists() else []
     compacts = [int(name.split(".")[0]) for name in names if name.endswith(".compact")]

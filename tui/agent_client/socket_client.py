@@ -114,7 +114,7 @@ class AgentClient:
         return connection
 
     def _greet(self, connection: socket.socket, op: str) -> None:
-        """Compare versions (architecture.md §1) and refuse what cannot be understood alike."""
+        """Compare versions and refuse what cannot be understood alike."""
         theirs = self._exchange(connection)
         if theirs.ledger > self._ledger or theirs.protocol > framing.PROTOCOL:
             raise VersionMismatch(

@@ -1,4 +1,4 @@
-"""The command that proposes: plan. Offline it needs neither agent nor ledger (planning.md §7)."""
+"""The command that proposes: plan. Offline it needs neither agent nor ledger."""
 
 import os
 import time

@@ -142,7 +142,7 @@ class SocketServer:
                 self._answered.notify_all()
 
     def _greet(self, connection: socket.socket, message: dict[str, Any]) -> None:
-        """Exchange versions; the caller decides from our answer what it may do (architecture.md §1)."""
+        """Exchange versions; the caller decides from our answer what it may do."""
         if "hello" not in message:
             error = VersionMismatch("the first message was not a greeting", remedy="use the headgate program")
             send_frame(connection, {"id": 0, "ok": False, "error": error.as_json()})

@@ -49,7 +49,7 @@ class SubmittedPlans:
         self._facts = ParseCache()
 
     def submit(self, caller: Caller, args: Mapping[str, Any]) -> dict[str, Any]:
-        """Plan again from the texts with our own observation; only the same plan is accepted (architecture.md §7)."""
+        """Plan again from the texts with our own observation; only the same plan is accepted."""
         refuse_other_planner(str(args.get("planner", PLANNER_VERSION)))
         wanted = str(args.get("hash", ""))
         saved = self._saved(args, wanted)
@@ -248,7 +248,7 @@ class SubmittedPlans:
             raise Stale(f"the policy of {plan.environment} has changed since this plan was made", remedy="plan again")
 
     def _refuse_stale(self, plan: Plan) -> None:
-        """Compare what the plan was computed from with what is, inside the plan's own scope (planning.md §7)."""
+        """Compare what the plan was computed from with what is, inside the plan's own scope."""
         if found := moved_since(plan.preconditions, self._observed()):
             raise Stale(f"the plan is stale: {_first(found)}", remedy="plan again")
 

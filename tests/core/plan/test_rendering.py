@@ -182,7 +182,7 @@ def test_the_manifest_of_these_tests_is_read() -> None:
     assert read_project({"headgate.yml": MANIFEST})[1] == ()
 
 
-# The whole picture (planning.md §12): one plan with everything in it, at both widths.
+# The whole picture: one plan with everything in it, at both widths.
 
 
 def node(name: str, action: Action, **parts: Any) -> PlanNode:

@@ -1,4 +1,4 @@
-"""What a parent's outcome makes of its readers, on real SQL (planning.md §4)."""
+"""What a parent's outcome makes of its readers, on real SQL."""
 
 from dataclasses import replace
 

@@ -14,7 +14,7 @@ STATEMENT_SCREENS = LIST_SCREENS | {"detail"}
 
 
 class ConfirmationLevel(StrEnum):
-    """How an act is confirmed (console.md §2); a look needs nothing and is not an act."""
+    """How an act is confirmed; a look needs nothing and is not an act."""
 
     LOOK = "look"
     C0 = "C0"
