@@ -220,7 +220,7 @@ class Agent:
     def _start(self, step: Step) -> RunEvidence:
         row = self._deployed(step)
         if row.plan_hash == self.plan.hash and row.wanted == WantedState.STOPPED and row.started_at:
-            return StepFailed(step.n, "stopped by an operator while this run was going on")
+            return StepFailed(step.n, "stopped by an operator during this run")
         self._begin((step.table, step.version))
         return StepDone(step.n)
 
