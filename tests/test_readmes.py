@@ -10,7 +10,8 @@ from core.model.states import Trend
 from core.planning.decisions import DownstreamOutcome
 
 ROOT = Path(__file__).parents[1]
-READMES = sorted(path for room in ("core", "pipelines", "state", "tui") for path in (ROOT / room).rglob("README.md"))
+ROOMS = ("core", "pipelines", "state", "tui")
+READMES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("README.md"))
 
 
 def first_cells(path: Path) -> list[str]:
@@ -37,3 +38,8 @@ def test_what_a_page_names_is_there(page: Path) -> None:
     text = page.read_text()
     for name in {*re.findall(r"\]\(([^)#]+)\)", text), *re.findall(r"`([\w./]+\.(?:py|md|txt))`", text)}:
         assert (page.parent / name).exists() or (ROOT / name).exists(), name
+
+
+def test_the_map_links_every_page() -> None:
+    text = (ROOT / ".github/ARCHITECTURE.md").read_text()
+    assert all(f"(../{page.relative_to(ROOT)})" in text for page in READMES)
