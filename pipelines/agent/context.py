@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import ParamSpec, Protocol, TypeVar
 
 from core.ipc.environment_paths import EnvironmentPaths
 from core.model.names import TableName
@@ -18,6 +18,7 @@ from pipelines.agent.fault_points import FaultPoints
 from state.ledger import Ledger
 from state.row_types import AuditRow, Deployment, EventRow
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 WRITE_CALL_S = 20.0
@@ -27,19 +28,22 @@ READ_CALL_S = 5.0
 """Deadline of a call to the pool that only looks."""
 
 
-@dataclass(frozen=True, slots=True)
-class EnginePorts:
-    """One generation's ports to the pool."""
+class PoolConnection(Protocol):
+    """One generation's ports to the pool; each method of a port is called through `call`."""
 
     queries: Queries
     tables: Tables
     analysis: Analysis
 
+    def call(self, seconds: float, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Return what `fn` returns; raises PoolUnreachable where the pool does not answer within `seconds`."""
+
 
 class PoolClient(Protocol):
-    """The pool as the agent's rooms see it: a call with a deadline, or PoolUnreachable."""
+    """The pool as the agent's rooms see it."""
 
-    def call(self, seconds: float, act: Callable[[EnginePorts], T]) -> T: ...
+    def connection(self) -> PoolConnection:
+        """Return the connection of this moment, for one use; raises PoolUnreachable where there is none."""
 
 
 @dataclass(slots=True)

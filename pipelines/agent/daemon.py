@@ -14,13 +14,13 @@ from core.model.states import ALIVE, State
 from core.ports.spark import ReportedQuery
 from core.ports.storage import Checkpoints
 from core.project_files.manifest import Manifest
-from pipelines.agent.context import READ_CALL_S, AgentContext
+from pipelines.agent.context import READ_CALL_S, AgentContext, PoolConnection
 from pipelines.agent.deployment_compiler import EnvironmentLayout
 from pipelines.agent.fast_lane import FastLane
 from pipelines.agent.fault_points import FaultPoints
 from pipelines.agent.measurements.lag_collector import EVERY_S, EVERY_VARIABLE, LagCollector
 from pipelines.agent.measurements.table_statistics_collector import TICK_S, TableStatisticsCollector
-from pipelines.agent.pool_supervisor import PoolConnection, PoolSupervisor
+from pipelines.agent.pool_supervisor import PoolSupervisor
 from pipelines.agent.reconciler import BeforeRound, Reconciler
 from pipelines.agent.requests.command_handler import CommandHandler
 from pipelines.agent.requests.socket_server import SocketServer
@@ -169,9 +169,9 @@ class Agent:
         self._acts.remember(deployments)
         queries: tuple[ReportedQuery, ...] = ()
         try:
-            queries, ended = self._world.pool.call(
-                READ_CALL_S, lambda engine: (engine.queries.active(), engine.queries.ended())
-            )
+            pool = self._world.pool.connection()
+            queries = pool.call(READ_CALL_S, pool.queries.active)
+            ended = pool.call(READ_CALL_S, pool.queries.ended)
             self._keeper.heard(None)
             self._answered = time.monotonic()
             self._reconciler.round(before, queries, ended)

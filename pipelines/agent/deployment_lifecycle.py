@@ -1,7 +1,6 @@
 """Starting and stopping one deployment: the same way for a run's step, an operator's key and the reconciler."""
 
 import logging
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -26,7 +25,8 @@ def start(world: AgentContext, deployment: Deployment) -> ReportedQuery:
     with world.occupied(deployment):
         check_checkpoint(world, deployment)
         try:
-            query = world.pool.call(WRITE_CALL_S, lambda engine: engine.queries.start(_start_of(world, deployment)))
+            pool = world.pool.connection()
+            query = pool.call(WRITE_CALL_S, pool.queries.start, _start_of(world, deployment))
         except EngineRefused as error:
             fail(world, deployment, error.error_class, error.summary)
             raise
@@ -52,16 +52,11 @@ def stop(
     *,
     seconds: float = WRITE_CALL_S,
     calling: Callable[[], object] = unheard,
-) -> float:
-    """Stop a deployment's query and prove it gone; returns the milliseconds until Spark's stop had returned.
-
-    `calling` hears of each call of Spark's stop, just before it.
-    """
-    name = query_name(deployment.table, deployment.version)
-    began = time.monotonic()
+) -> None:
+    """Stop a deployment's query and prove it gone; `calling` hears of each call of Spark's stop, just before it."""
     with world.occupied(deployment):
-        world.pool.call(seconds, lambda engine: engine.queries.stop(name, calling))
-    return (time.monotonic() - began) * 1000
+        pool = world.pool.connection()
+        pool.call(seconds, pool.queries.stop, query_name(deployment.table, deployment.version), calling)
 
 
 def mark_stopped(world: AgentContext, deployment: Deployment) -> None:
@@ -122,7 +117,8 @@ def _runs_on(world: AgentContext, deployment: Deployment) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     with suppress(HeadgateError):
-        found["engine"] = world.pool.call(READ_CALL_S, lambda engine: engine.analysis.engine())
+        pool = world.pool.connection()
+        found["engine"] = pool.call(READ_CALL_S, pool.analysis.engine)
     if deployment.pool is not None or deployment.started_at is None:
         found["pool"] = pool_at_start(world.ground.environment.pool, deployment.pool)
     return found

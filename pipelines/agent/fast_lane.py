@@ -120,7 +120,7 @@ class FastLane:
         table, version = deployment.table, deployment.version
         write = self._world.ledger.update_deployment
         try:
-            call_deadlines.call(LEDGER_S, lambda: write(table, version, wanted=wanted, state=State.STOPPING))
+            call_deadlines.call(LEDGER_S, write, table, version, wanted=wanted, state=State.STOPPING)
         except (LedgerUnavailable, PoolUnreachable) as error:
             log.warning(
                 "the ledger did not record a stop in time; it is written to the emergency journal: %s", error.summary
@@ -146,10 +146,10 @@ class FastLane:
             return ActOutcome(deployment.table, deployment.version, said, called, _since(arrived))
         took = _since(arrived)
         try:
-            call_deadlines.call(LEDGER_S, lambda: mark_stopped(self._world, deployment))
+            call_deadlines.call(LEDGER_S, mark_stopped, self._world, deployment)
             recorded = True
             if deployment.state != State.STOPPED:
-                call_deadlines.call(LEDGER_S, lambda: self._tell(deployment, State.STOPPED, f"stopped by {by}"))
+                call_deadlines.call(LEDGER_S, self._tell, deployment, State.STOPPED, f"stopped by {by}")
         except (LedgerUnavailable, PoolUnreachable):
             log.warning("%s is stopped; the ledger will be updated later", name)
         said = "stopped" if recorded else f"stopped{NOT_RECORDED}"

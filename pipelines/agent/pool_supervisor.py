@@ -5,12 +5,12 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from typing import TypeVar
 
 from core.ipc.environment_paths import EnvironmentPaths
 from core.model.errors import HeadgateError, PoolUnreachable
+from core.ports.spark import Analysis, Queries, Tables
 from core.project.model import Pool
-from pipelines.agent.context import EnginePorts
+from pipelines.agent.context import PoolConnection
 from pipelines.local_pool.connect_server import LocalPool
 from pipelines.spark.catalog import SparkTables
 from pipelines.spark.error_translation import SessionLost
@@ -22,28 +22,23 @@ from state.row_types import EventRow
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
-
 START_S = 90.0
 """How long a local pool may take until it answers."""
 
 
-class PoolConnection:
-    """One session generation with its ports: what `call` goes through."""
+class SparkConnection:
+    """Implements `PoolConnection`: one session generation with its ports."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self._engine = EnginePorts(
-            SparkQueries(session), SparkTables(session, session.reader()), SparkAnalysis(session)
-        )
-
-    def call(self, seconds: float, act: Callable[[EnginePorts], T]) -> T:
-        """Call the pool under a deadline."""
-        return self.session.call(seconds, act, self._engine)
+        self.call = session.call
+        self.queries: Queries = SparkQueries(session)
+        self.tables: Tables = SparkTables(session, session.reader())
+        self.analysis: Analysis = SparkAnalysis(session)
 
 
 class PoolSupervisor:
-    """One pool; `call` is the only road to it, with a deadline and behind a circuit breaker."""
+    """One pool; its connection is the only road to it, with a deadline on each call and behind a circuit breaker."""
 
     def __init__(
         self, places: EnvironmentPaths, pool: Pool, ledger: Ledger, restore: Callable[[PoolConnection], None]
@@ -53,22 +48,18 @@ class PoolSupervisor:
         self._pool = pool
         self._ledger = ledger
         self._local = LocalPool(places.home, pool) if pool.url is None else None
-        self._open: PoolConnection | None = None
+        self._open: SparkConnection | None = None
         self._lock = threading.Lock()
         self._said = ("", "")
 
-    def call(self, seconds: float, act: Callable[[EnginePorts], T]) -> T:
-        """Call the pool; raises PoolUnreachable when it is not up or misses the deadline."""
+    def connection(self) -> PoolConnection:
+        """Return the open connection; raises PoolUnreachable when the pool is not up."""
         current = self._open
         if current is None:
             state = self._said[0] or "off"
             state = "being attached to again" if state in ("up", "silent") else state
             raise PoolUnreachable(f"the pool {self._pool.name} is {state}", remedy="headgate doctor")
-        try:
-            return current.call(seconds, act)
-        except SessionLost:
-            self._drop(current)
-            raise
+        return current
 
     def keep(self) -> None:
         """Start the pool and attach to it, unless that is done; raises PoolUnreachable if it is impossible now."""
@@ -78,7 +69,7 @@ class PoolSupervisor:
                 return
             if not lost:
                 log.warning("the pool %s died", self._pool.name)
-                self._drop(None)
+                self._drop()
                 self._say("down", "its process ended; it is being restarted")
             self._bring_up()
 
@@ -94,7 +85,7 @@ class PoolSupervisor:
 
     def end(self) -> None:
         """End a pool of ours, queries and all; their checkpoints stay. Nothing may keep the pool any more."""
-        self._drop(None)
+        self._drop()
         if self._local is not None:
             self._local.end()
         self._say("off", "")
@@ -128,7 +119,7 @@ class PoolSupervisor:
                 self._ledger.put_pool(session_id=session.session_id, pool_generation=facts.pool_generation + 1)
             if self._local is None and (limit := session.idle_limit_s()) is not None:
                 self._warn_of_idle_limit(limit)
-            attached = PoolConnection(session)
+            attached = SparkConnection(session)
             self._restore(attached)
         except BaseException:
             _close(session)
@@ -157,13 +148,13 @@ class PoolSupervisor:
 
     def _session(self, session_id: str) -> Session:
         if self._local is not None:
-            return Session(self._local.url, self._local.token, session_id)
-        return Session(str(self._pool.url), "", session_id)
+            return Session(self._local.url, self._local.token, session_id, lost=self._drop)
+        return Session(str(self._pool.url), "", session_id, lost=self._drop)
 
-    def _drop(self, attached: PoolConnection | None) -> None:
+    def _drop(self, session: Session | None = None) -> None:
         """Drop the session, or only this one: another thread may have opened a new one."""
         current = self._open
-        if current is not None and attached in (None, current):
+        if current is not None and session in (None, current.session):
             self._open = None
             _close(current.session)
 

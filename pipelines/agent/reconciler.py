@@ -2,7 +2,6 @@
 
 import logging
 from dataclasses import dataclass
-from functools import partial
 
 from core.lag.liveness import LivenessSigns, allowed_silence_s, is_catch_up_batch, usual_batch_s, why_not_live
 from core.lag.triggers import trigger_s
@@ -10,7 +9,7 @@ from core.model.errors import EngineRefused, HeadgateError, LedgerUnavailable, P
 from core.model.names import TableName, query_name, split_query
 from core.model.states import State, WantedState
 from core.ports.spark import ReportedQuery
-from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext, EnginePorts, PoolClient
+from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext, PoolConnection
 from pipelines.agent.deployment_lifecycle import fail, mark_stopped, start, stop
 from state.emergency_journal import EmergencyJournal
 from state.row_types import Deployment
@@ -37,17 +36,18 @@ class Reconciler:
     world: AgentContext
     emergency: EmergencyJournal
 
-    def restore(self, pool: PoolClient) -> None:
+    def restore(self, pool: PoolConnection) -> None:
         """Return the pool the catalog of the registry: tables, then pointers. Idempotent; what is there stays."""
         ground = self.world.ground
         for deployment in self.world.ledger.deployments():
             table, version = deployment.table, deployment.version
             if deployment.run_id:
-                pool.call(READ_CALL_S, partial(_expect, deployment))
+                known = (query_name(table, version), deployment.query_id, deployment.run_id)
+                pool.call(READ_CALL_S, pool.queries.expect, *known)
             name = ground.catalog_name(table, version)
-            pool.call(WRITE_CALL_S, partial(_create, name, deployment.compiled_ddl))
+            pool.call(WRITE_CALL_S, pool.tables.create, name, deployment.compiled_ddl)
             if deployment.active and not deployment.external:
-                pool.call(WRITE_CALL_S, partial(_point, ground.pointer_name(table), name, deployment.columns))
+                pool.call(WRITE_CALL_S, pool.tables.point, ground.pointer_name(table), name, deployment.columns)
 
     def apply_emergencies(self) -> None:
         """Apply the intents that the ledger could not record, before anything is reconciled."""
@@ -116,7 +116,8 @@ class Reconciler:
         in_batch = first or self._has_planned(deployment)
         if not in_batch:
             try:
-                query = self.world.pool.call(READ_CALL_S, lambda engine: engine.queries.look(query))
+                pool = self.world.pool.connection()
+                query = pool.call(READ_CALL_S, pool.queries.look, query)
             except EngineRefused:
                 return ""
             in_batch = query.trigger_active
@@ -202,19 +203,6 @@ class Reconciler:
     def _event(self, deployment: Deployment, state: State, detail: str) -> None:
         about = (deployment.table, deployment.version)
         self.world.event("state", f"{deployment.state} → {state}", about=about, detail=detail)
-
-
-def _expect(deployment: Deployment, engine: EnginePorts) -> None:
-    name = query_name(deployment.table, deployment.version)
-    engine.queries.expect(name, deployment.query_id, deployment.run_id)
-
-
-def _create(name: str, ddl: str, engine: EnginePorts) -> None:
-    engine.tables.create(name, ddl)
-
-
-def _point(pointer: str, target: str, columns: tuple[str, ...], engine: EnginePorts) -> None:
-    engine.tables.point(pointer, target, columns)
 
 
 def _waits(query: ReportedQuery) -> bool:

@@ -5,9 +5,11 @@ A caller never waits longer than it said, and while a pool does not answer only 
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
+from contextlib import contextmanager
 from enum import StrEnum
-from typing import Generic, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from core.model.errors import PoolUnreachable
 
@@ -27,42 +29,26 @@ def call(seconds: float, fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) 
     """
     left = remaining()
     seconds = seconds if left is None else min(seconds, left)
-    work: _Work[R] = _Work(lambda: fn(*args, **kwargs), time.monotonic() + seconds)
-    threading.Thread(target=work.run, name="deadline", daemon=True).start()
-    return work.result(seconds)
+    ends_at = time.monotonic() + seconds
+    work: Future[R] = Future()
+
+    def run() -> None:
+        _ends.at = ends_at
+        try:
+            work.set_result(fn(*args, **kwargs))
+        except BaseException as error:
+            work.set_exception(error)
+
+    threading.Thread(target=run, name="deadline", daemon=True).start()
+    if not wait((work,), seconds).done:
+        raise MissedDeadline(f"no answer within {seconds:.3g} s", remedy="the call is retried; see the pool's log")
+    return work.result()
 
 
 def remaining() -> float | None:
     """Return the seconds left to the call that runs in this thread, None when it has no deadline."""
     end = getattr(_ends, "at", None)
     return None if end is None else max(0.0, end - time.monotonic())
-
-
-class _Work(Generic[R]):
-    """One call in its thread, and where its outcome lands."""
-
-    def __init__(self, fn: Callable[[], R], ends_at: float) -> None:
-        self._fn = fn
-        self._ends_at = ends_at
-        self._done = threading.Event()
-        self._value: R
-        self._error: BaseException | None = None
-
-    def run(self) -> None:
-        _ends.at = self._ends_at
-        try:
-            self._value = self._fn()
-        except BaseException as error:
-            self._error = error
-        finally:
-            self._done.set()
-
-    def result(self, seconds: float) -> R:
-        if not self._done.wait(seconds):
-            raise MissedDeadline(f"no answer within {seconds:.3g} s", remedy="the call is retried; see the pool's log")
-        if self._error is not None:
-            raise self._error
-        return self._value
 
 
 class MissedDeadline(PoolUnreachable):
@@ -94,8 +80,9 @@ class CircuitBreaker:
         """Closed, open (between two probes) or half-open (a probe is in flight)."""
         return self._state
 
-    def call(self, seconds: float, fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run fn under a deadline; raises PoolUnreachable at once while the circuit is not closed."""
+    @contextmanager
+    def guard(self) -> Iterator[None]:
+        """Let one call through, and open on its MissedDeadline; raises PoolUnreachable at once unless closed."""
         if self._state != CircuitState.CLOSED:
             silent = time.monotonic() - self._opened_at
             raise PoolUnreachable(
@@ -103,7 +90,7 @@ class CircuitBreaker:
                 remedy="the agent checks it every second; wait, or restart it",
             )
         try:
-            return call(seconds, fn, *args, **kwargs)
+            yield
         except MissedDeadline:
             self._open()
             raise

@@ -19,8 +19,9 @@ from pyspark.sql.connect.client.retries import RetryPolicy
 from pyspark.sql.connect.session import SparkSession
 
 from core.model.errors import PoolUnreachable
+from pipelines.spark import call_deadlines
 from pipelines.spark.call_deadlines import CircuitBreaker, remaining
-from pipelines.spark.error_translation import translate_error
+from pipelines.spark.error_translation import SessionLost, translate_error
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -55,14 +56,26 @@ _endless = threading.local()
 class Session:
     """One session generation on one pool; a lost server needs a new one."""
 
-    def __init__(self, url: str, token: str, session_id: str, *, conf: Mapping[str, str] | None = None) -> None:
-        """Prepare a session; nothing is sent yet. `session_id` is a UUID, kept to attach to the same queries again."""
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        session_id: str,
+        *,
+        conf: Mapping[str, str] | None = None,
+        lost: "Callable[[Session], None] | None" = None,
+    ) -> None:
+        """Prepare a session; nothing is sent yet. `session_id` is a UUID, kept to attach to the same queries again.
+
+        `lost` hears of each call that finds the session gone from the server, before its caller does.
+        """
         self.url = url
         self.session_id = session_id
         self._token = token
         self._conf: dict[str, str | int | bool] = {**_CONF, **(conf or {})}
         self.spark = _connect(url, token, session_id)
         self.breaker = CircuitBreaker(self._ping)
+        self._lost = lost
 
     def attach(self) -> None:
         """Set the operating configuration; opens the session, or finds the one with this id and its queries."""
@@ -76,7 +89,13 @@ class Session:
 
     def call(self, seconds: float, fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Run fn under a deadline through this session's breaker, with Spark's errors translated."""
-        return self.breaker.call(seconds, lambda: _translated(fn, *args, **kwargs))
+        try:
+            with self.breaker.guard(), spark_errors():
+                return call_deadlines.call(seconds, fn, *args, **kwargs)
+        except SessionLost:
+            if self._lost is not None:
+                self._lost(self)
+            raise
 
     def reader(self) -> "Session":
         """Open a second session for batch reads, so that a heavy one cannot disturb the operating session."""
@@ -139,11 +158,6 @@ def probe(url: str, token: str) -> None:
             spark.client._analyze(method="spark_version")
     finally:
         spark.client.close()
-
-
-def _translated(fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    with spark_errors():
-        return fn(*args, **kwargs)
 
 
 def _seconds(text: str) -> float:

@@ -113,7 +113,8 @@ class TableStatisticsCollector:
         free, total = _disk(self._world.ground.data)
         engine = ""
         with suppress(HeadgateError):
-            engine = self._world.pool.call(READ_CALL_S, lambda engine: engine.analysis.engine())
+            connection = self._world.pool.connection()
+            engine = connection.call(READ_CALL_S, connection.analysis.engine)
         return Headroom(
             at=now,
             disk_free=free,

@@ -80,8 +80,8 @@ class CommandHandler:
             "start": partial(self._act_on_statements, "start", acts.start),
             "restart": partial(self._act_on_statements, "restart", acts.restart),
             "submit_plan": self._submit_plan,
-            "approve": self._approve,
-            "apply": self._apply,
+            "approve": self._plans.approve,
+            "apply": self._plans.apply,
             "run": self._run,
             "stage": self._stage,
             "unstage": self._unstage,
@@ -94,18 +94,16 @@ class CommandHandler:
         }
 
     def handle(self, caller: Caller, request: dict[str, Any]) -> dict[str, Any]:
-        """Answer one request; raises HeadgateError, whose class tells the caller what to do."""
+        """Answer one request; raises HeadgateError, whose class tells the caller what to do.
+
+        What does more than look is admitted, and recorded with its outcome.
+        """
         op, args = str(request.get("op", "")), request.get("args") or {}
         answer = self._answer_by_op.get(op)
         if answer is None:
             raise UsageError(f"the agent does not know the command {op!r}", remedy="restart the agent after an upgrade")
         if op in ("status", "peek", "opinion", "measure"):
             return answer(caller, args, "")
-        return self._recorded(caller, request, answer)
-
-    def _recorded(self, caller: Caller, request: dict[str, Any], answer: _Answer) -> dict[str, Any]:
-        """Admit a command, carry it out, and record it with its outcome; a ledger that is full never delays a stop."""
-        op, args = str(request.get("op", "")), request.get("args") or {}
         began = time.monotonic()
         outcome, detail = "failed", "the agent failed to execute it"
         try:
@@ -117,16 +115,13 @@ class CommandHandler:
             outcome, detail = ("refused" if isinstance(error, Refused) else "failed"), error.summary
             raise
         finally:
-            now = self._world.clock()
-            took_ms = int((time.monotonic() - began) * 1000)
-            line = str(request.get("line") or "")
-            self._note(
-                CommandRow(0, now, caller.name, _act(request), _subject(request), line, outcome, detail, now, took_ms),
-                request,
-            )
+            self._note(caller, request, outcome, detail, int((time.monotonic() - began) * 1000))
 
-    def _note(self, command: CommandRow, request: dict[str, Any]) -> None:
-        """Write one row of the command log and one of the audit, in a thread that a locked ledger may hold up."""
+    def _note(self, caller: Caller, request: dict[str, Any], outcome: str, detail: str, took_ms: int) -> None:
+        """Write a row of the command log and one of the audit; a ledger that is locked or full delays no stop by it."""
+        now, act, subject = self._world.clock(), _act(request), _subject(request)
+        line = str(request.get("line") or "")
+        command = CommandRow(0, now, caller.name, act, subject, line, outcome, detail, now, took_ms)
         plan_hash = str((request.get("args") or {}).get("hash", ""))
         confirmation = str(request.get("confirm") or "")
 
@@ -179,12 +174,6 @@ class CommandHandler:
     def _submit_plan(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
         return self._plans.submit(caller, args)
 
-    def _approve(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
-        return self._plans.approve(caller, args, confirm)
-
-    def _apply(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
-        return self._plans.apply(caller, args, confirm)
-
     def _run(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
         row = self._world.ledger.run(str(args.get("id", "")))
         act = str(args.get("act", ""))
@@ -233,9 +222,8 @@ class CommandHandler:
         version = int(args.get("version") or deployment.version)
         name = self._world.ground.catalog_name(table, version)
         limit = max(1, min(int(args.get("limit") or 20), PEEK_ROWS))
-        columns, rows = self._world.pool.call(
-            PEEK_S, lambda engine: engine.tables.read(f"SELECT * FROM `{name}`", limit)
-        )
+        pool = self._world.pool.connection()
+        columns, rows = pool.call(PEEK_S, pool.tables.read, f"SELECT * FROM `{name}`", limit)
         return {"table": name, "columns": list(columns), "rows": [[_plain(cell) for cell in row] for row in rows]}
 
     def _opinion(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:

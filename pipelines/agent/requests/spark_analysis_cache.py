@@ -41,7 +41,8 @@ class SparkAnalysisCache:
         found = {question.key: find_answer(known, question) for question in questions}
         why = ""
         try:
-            engine = self._world.pool.call(READ_CALL_S, lambda engine: engine.analysis.engine())
+            pool = self._world.pool.connection()
+            engine = pool.call(READ_CALL_S, pool.analysis.engine)
             unanswered = [q for q in questions if (answer := found[q.key]) is None or answer.engine != engine]
             for question in {question.key: question for question in unanswered}.values():
                 left = ends_at - time.monotonic()
@@ -60,7 +61,8 @@ class SparkAnalysisCache:
         return tuple(found[question.key] for question in questions), why
 
     def _put(self, question: AnalysisQuestion, seconds: float) -> AnalysisAnswer:
-        answer = self._world.pool.call(seconds, lambda engine: engine.analysis.ask(question))
+        pool = self._world.pool.connection()
+        answer = pool.call(seconds, pool.analysis.ask, question)
         packed = json.dumps(answer.as_json(), sort_keys=True)
         self._world.ledger.put_opinion(question.key, packed, at=self._world.clock())
         return answer
@@ -68,6 +70,7 @@ class SparkAnalysisCache:
     def _clear(self) -> None:
         """Drop the scratch tables; what cannot be dropped now is dropped before the next analysis."""
         try:
-            self._world.pool.call(WRITE_CALL_S, lambda engine: engine.analysis.clear())
+            pool = self._world.pool.connection()
+            pool.call(WRITE_CALL_S, pool.analysis.clear)
         except HeadgateError as error:
             log.info("the scratch tables of Spark analysis could not be dropped yet: %s", error.summary)

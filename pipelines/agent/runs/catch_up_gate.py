@@ -16,6 +16,9 @@ LAG_ROWS = 100
 SILENT_S = 600.0
 """A version with input that commits nothing for this long has not caught up: the gate fails."""
 
+UNKNOWN_S = 600.0
+"""A version whose lag nobody knows for this long cannot be judged: the gate fails."""
+
 
 @dataclass(frozen=True, slots=True)
 class GateReading:
@@ -30,7 +33,7 @@ class GateReading:
 class CatchUpGate:
     """Counts the measurements in a row that were within the bound, for one version.
 
-    Silence is timed on the monotonic clock, and measurements are told apart, never put in order: the wall clock jumps.
+    Waits are timed on the monotonic clock, and measurements are told apart, never put in order: the wall clock jumps.
     """
 
     opened_at: float
@@ -41,6 +44,8 @@ class CatchUpGate:
     """When the measurement that was judged last was taken, as it says itself."""
     batch: int | None = None
     moved_at: float = 0.0
+    known_at: float = 0.0
+    """When its lag was known last."""
 
     def look(self, world: AgentContext, deployment: Deployment) -> GateReading:
         """Judge the newest measurement; one that was judged before, or found at the first look, changes nothing."""
@@ -50,6 +55,11 @@ class CatchUpGate:
         measured = {(m.table, m.version): m for m in world.ledger.measurements()}
         mine = measured.get((deployment.table, deployment.version))
         before, self.looked = self.looked, True
+        if mine is not None and mine.lag_files is not None:
+            self.known_at = now
+        elif now - max(self.known_at, self.opened_at) > UNKNOWN_S:
+            summary = f"its lag could not be measured for {UNKNOWN_S:.0f} s; see headgate logs agent"
+            return GateReading(False, summary, failed=True)
         if mine is None:
             return GateReading(False, "waiting for the first measurement")
         blue = next((d for d in world.ledger.deployments() if d.table == deployment.table and d.active), None)
@@ -93,5 +103,5 @@ def _caught_up(mine: Measurement, theirs: Measurement | None, deployment: Deploy
 
 def _behind(measured: Measurement) -> str:
     if measured.lag_rows is None:
-        return f"lag {measured.lag_files or 0:,} files"
+        return "lag unknown" if measured.lag_files is None else f"lag {measured.lag_files:,} files"
     return f"lag {'' if measured.exact else '≈'}{measured.lag_rows:,} rows"

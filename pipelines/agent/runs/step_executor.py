@@ -104,7 +104,8 @@ class StepExecutor:
     def _register(self, step: Step) -> RunEvidence:
         built = self._built(step)
         name = self._world.ground.catalog_name(step.table, 0)
-        self._world.pool.call(WRITE_CALL_S, lambda engine: engine.tables.create(name, built.compiled_ddl))
+        pool = self._world.pool.connection()
+        pool.call(WRITE_CALL_S, pool.tables.create, name, built.compiled_ddl)
         running = replace(built, state=State.RUNNING)
         self._world.ledger.put_deployment(running)
         return StepDone(step.n)
@@ -115,7 +116,8 @@ class StepExecutor:
         self._world.files.prepare(built.folder, note)
         self._world.files.prepare(built.checkpoint, note)
         name = self._world.ground.catalog_name(step.table, step.version)
-        self._world.pool.call(WRITE_CALL_S, lambda engine: engine.tables.create(name, built.compiled_ddl))
+        pool = self._world.pool.connection()
+        pool.call(WRITE_CALL_S, pool.tables.create, name, built.compiled_ddl)
         if self._world.deployment(step.table, step.version) is None:
             self._world.ledger.put_deployment(built)
         return StepDone(step.n)
@@ -154,12 +156,9 @@ class StepExecutor:
         deployed = {d.table: d for d in self._world.ledger.deployments() if (d.table, d.version) in targets}
         for table, version in targets:
             pointer, target = self._world.ground.pointer_name(table), self._world.ground.catalog_name(table, version)
-            columns = deployed[table].columns
             self._world.faults.pass_by(f"swap {table}")
-            self._world.pool.call(
-                WRITE_CALL_S,
-                lambda engine, p=pointer, t=target, c=columns: engine.tables.point(p, t, c),  # type: ignore[misc]  # Bound per turn.
-            )
+            pool = self._world.pool.connection()
+            pool.call(WRITE_CALL_S, pool.tables.point, pointer, target, deployed[table].columns)
         self._world.faults.pass_by("swap commit")
         self._world.ledger.activate(dict(targets))
         return StepDone(step.n, ", ".join(f"{t} → {physical_name(t, v)}" for t, v in targets))
@@ -195,7 +194,8 @@ class StepExecutor:
         name = self._world.ground.catalog_name(step.table, step.version)
         columns = column_types(node.texts, step.table)
         built = self._built(step)
-        self._world.pool.call(WRITE_CALL_S, lambda engine: engine.tables.add_columns(name, columns))
+        pool = self._world.pool.connection()
+        pool.call(WRITE_CALL_S, pool.tables.add_columns, name, columns)
         self._world.files.note(built.folder, self._note(built))
         self._world.ledger.update_deployment(
             step.table, step.version, compiled_ddl=built.compiled_ddl, columns=built.columns
@@ -248,7 +248,8 @@ class StepExecutor:
 
     def _unpoint(self, step: Step) -> RunEvidence:
         pointer = self._world.ground.pointer_name(step.table)
-        self._world.pool.call(WRITE_CALL_S, lambda engine: engine.tables.unpoint(pointer))
+        pool = self._world.pool.connection()
+        pool.call(WRITE_CALL_S, pool.tables.unpoint, pointer)
         return StepDone(step.n)
 
     def _tombstone(self, step: Step) -> RunEvidence:
@@ -257,7 +258,8 @@ class StepExecutor:
             return StepFailed(step.n, "it keeps running because something reads it; plan again from the current state")
         ground, mark = self._world.ground, self._run_id
         name = ground.catalog_name(step.table, step.version)
-        self._world.pool.call(WRITE_CALL_S, lambda engine: engine.tables.forget(name))
+        pool = self._world.pool.connection()
+        pool.call(WRITE_CALL_S, pool.tables.forget, name)
         trash = ground.trash_folder(step.table, step.version, "tables", mark)
         self._world.files.set_aside(deployment.folder, trash)
         aside = ground.trash_folder(step.table, step.version, "checkpoints", mark)

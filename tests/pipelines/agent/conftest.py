@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import pytest
 from ledger_rows import environment_row
@@ -12,13 +12,16 @@ from core.changes.spark_analysis import AnalysisAnswer, AnalysisQuestion
 from core.ipc.environment_paths import EnvironmentPaths
 from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable, TryAgain
 from core.model.names import TableName
-from core.ports.spark import QueryStart, ReportedQuery, unheard
+from core.ports.spark import Analysis, Queries, QueryStart, ReportedQuery, Tables, unheard
 from core.ports.storage import CheckpointState, SourceLag
 from core.project.model import Environment
-from pipelines.agent.context import AgentContext, EnginePorts
+from pipelines.agent.context import AgentContext, PoolConnection
 from pipelines.agent.deployment_compiler import EnvironmentLayout
 from pipelines.agent.fault_points import FaultPoints
 from state.ledger import create_or_open
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass
@@ -41,10 +44,21 @@ class ScriptedPool:
     looks: list[str] = field(default_factory=list)
     reachable: bool = True
 
-    def call(self, seconds: float, act: Callable[[EnginePorts], Any]) -> Any:
-        if not self.reachable:
+    def connection(self) -> PoolConnection:
+        return _Connection(self)
+
+
+class _Connection:
+    def __init__(self, pool: ScriptedPool) -> None:
+        self._pool = pool
+        self.queries: Queries = _Queries(pool)
+        self.tables: Tables = _Tables(pool)
+        self.analysis: Analysis = _Analysis(pool)
+
+    def call(self, seconds: float, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        if not self._pool.reachable:
             raise PoolUnreachable("the pool is silent")
-        return act(EnginePorts(_Queries(self), _Tables(self), _Analysis(self)))
+        return fn(*args, **kwargs)
 
 
 @dataclass

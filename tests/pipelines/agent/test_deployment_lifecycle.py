@@ -32,7 +32,7 @@ def pending(world: AgentContext) -> Deployment:
 def started(world: AgentContext, pool: Pool) -> Deployment:
     """Stop it where it runs, and start it on a pool."""
     world.ground = EnvironmentLayout(world.ground.data, Environment("dev", pool=pool))
-    world.pool.call(1.0, lambda engine: engine.queries.stop("a@v1"))
+    world.pool.connection().queries.stop("a@v1")
     start(world, world.deployment(A, 1))  # type: ignore[arg-type]  # It is there.
     found = world.deployment(A, 1)
     assert found is not None

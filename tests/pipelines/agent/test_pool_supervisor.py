@@ -13,7 +13,9 @@ from core.model.errors import EngineRefused, HeadgateError, LedgerUnavailable, P
 from core.project.model import Pool
 from pipelines.agent import pool_supervisor
 from pipelines.agent.pool_supervisor import PoolSupervisor
+from pipelines.spark.call_deadlines import CircuitBreaker
 from pipelines.spark.error_translation import SessionLost
+from pipelines.spark.session import Session
 from state.ledger import Ledger, create_or_open
 from state.row_types import EnvironmentRow
 
@@ -60,23 +62,20 @@ class FakeProcess:
         self.machine.running = False
 
 
-@dataclass
-class FakeSession:
-    """What a Session is for its supervisor; an id that was refused once is refused for ever."""
+class FakeSession(Session):
+    """A Session without a server, which makes calls as every other; an id that was refused once is refused for ever."""
 
-    machine: Machine
-    url: str
-    session_id: str
+    def __init__(self, machine: Machine, session_id: str, lost: Callable[[Session], None]) -> None:
+        self.machine = machine
+        self.session_id = session_id
+        self.breaker = CircuitBreaker(lambda: None)
+        self._lost = lost
 
     def attach(self) -> None:
         self.machine.act("attach")
         if self.session_id in self.machine.tombstones:
             raise SessionLost("the session is closed")
         self.machine.opened.append(self.session_id)
-
-    def call(self, seconds: float, act: Callable[..., Any], *given: Any) -> Any:
-        self.machine.act("call")
-        return act(*given)
 
     def reader(self) -> "FakeSession":
         return self
@@ -106,7 +105,7 @@ def supervise(
 ) -> Callable[..., PoolSupervisor]:
     """Make a supervisor; a second one is a new agent."""
     monkeypatch.setattr(pool_supervisor, "LocalPool", lambda home, pool: FakeProcess(machine))
-    monkeypatch.setattr(pool_supervisor, "Session", lambda url, token, id: FakeSession(machine, url, id))
+    monkeypatch.setattr(pool_supervisor, "Session", lambda url, token, id, lost: FakeSession(machine, id, lost))
     for name in ("SparkQueries", "SparkTables", "SparkAnalysis"):
         monkeypatch.setattr(pool_supervisor, name, lambda *_: "a port")
     # A session is closed beside; here it is over when the act is.
@@ -128,9 +127,13 @@ class AtOnce:
         self.target()
 
 
+def called(keeper: PoolSupervisor, fn: Callable[..., Any], *args: Any) -> Any:
+    return keeper.connection().call(60.0, fn, *args)
+
+
 def answers(keeper: PoolSupervisor) -> bool:
     try:
-        return keeper.call(1.0, lambda engine: engine.queries) == "a port"
+        return called(keeper, lambda: "an answer") == "an answer"
     except PoolUnreachable:
         return False
 
@@ -201,10 +204,10 @@ def test_a_session_that_is_lost_in_a_call_is_attached_anew(supervise: Any, machi
     keeper.keep()
     machine.fails["call"] = SessionLost("the session is closed")
     with pytest.raises(SessionLost):
-        keeper.call(1.0, lambda engine: None)
+        called(keeper, machine.act, "call")
     assert not keeper.up and machine.closed == machine.opened
     with pytest.raises(PoolUnreachable) as refused:
-        keeper.call(1.0, lambda engine: None)
+        keeper.connection()
     assert "is up" not in refused.value.summary
     machine.fails.clear()
     machine.tombstones.update(machine.opened)
@@ -216,13 +219,13 @@ def test_a_late_loss_of_an_old_session_leaves_the_new_one(supervise: Any, machin
     keeper = supervise()
     keeper.keep()
 
-    def lost_while_another_was_opened(engine: Any) -> None:
+    def lost_while_another_was_opened() -> None:
         machine.running = False
         keeper.keep()
         raise SessionLost("the old one")
 
     with pytest.raises(SessionLost):
-        keeper.call(1.0, lost_while_another_was_opened)
+        called(keeper, lost_while_another_was_opened)
     assert keeper.up and machine.closed == machine.opened[:1]
 
 
@@ -232,7 +235,7 @@ def test_another_error_of_a_call_keeps_the_session(error: HeadgateError, supervi
     keeper.keep()
     machine.fails["call"] = error
     with pytest.raises(type(error)):
-        keeper.call(1.0, lambda engine: None)
+        called(keeper, machine.act, "call")
     assert keeper.up and not machine.closed
 
 

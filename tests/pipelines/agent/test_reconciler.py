@@ -36,7 +36,7 @@ def reconcile(
 ) -> str:
     world = reconciler.world
     before = BeforeRound(tuple(world.ledger.deployments()), busy)
-    queries = world.pool.call(1.0, lambda engine: engine.queries.active())
+    queries = world.pool.connection().queries.active()
     reconciler.round(before, queries, ended)
     found = world.deployment(A, 1)
     assert found is not None

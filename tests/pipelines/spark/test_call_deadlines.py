@@ -37,17 +37,19 @@ def test_after_one_missed_deadline_others_are_refused_at_once_until_a_probe_pass
         assert answers.wait(60)
 
     breaker = CircuitBreaker(probe, probe_s=60, every_s=0.01)
-    assert breaker.call(5, lambda: "fine") == "fine"
-    with pytest.raises(MissedDeadline):
-        breaker.call(0.05, threading.Event().wait)
+    with breaker.guard():
+        assert call(5, lambda: "fine") == "fine"
+    with pytest.raises(MissedDeadline), breaker.guard():
+        call(0.05, threading.Event().wait)
     ran: list[int] = []
     for _ in range(20):
-        with pytest.raises(PoolUnreachable, match="has not answered"):
-            breaker.call(5, ran.append, 1)
+        with pytest.raises(PoolUnreachable, match="has not answered"), breaker.guard():
+            ran.append(1)
     assert ran == [] and len(probes) <= 1
     answers.set()
     _until(lambda: breaker.state == CircuitState.CLOSED)
-    assert breaker.call(5, lambda: "again") == "again"
+    with breaker.guard():
+        assert call(5, lambda: "again") == "again"
     assert len(probes) == 1
 
 
@@ -65,8 +67,8 @@ def test_probes_that_miss_follow_each_other_one_at_a_time() -> None:
             raise MissedDeadline("still frozen")
 
     breaker = CircuitBreaker(probe, probe_s=5, every_s=0.01)
-    with pytest.raises(MissedDeadline):
-        breaker.call(0.01, threading.Event().wait)
+    with pytest.raises(MissedDeadline), breaker.guard():
+        call(0.01, threading.Event().wait)
     _until(lambda: len(most) >= 3)
     answers.set()
     _until(lambda: breaker.state == CircuitState.CLOSED)
@@ -75,8 +77,8 @@ def test_probes_that_miss_follow_each_other_one_at_a_time() -> None:
 
 def test_a_refusal_does_not_open_the_circuit() -> None:
     breaker = CircuitBreaker(lambda: None)
-    with pytest.raises(EngineRefused):
-        breaker.call(5, _raise, EngineRefused("no"))
+    with pytest.raises(EngineRefused), breaker.guard():
+        call(5, _raise, EngineRefused("no"))
     assert breaker.state == CircuitState.CLOSED
 
 

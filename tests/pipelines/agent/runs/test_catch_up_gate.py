@@ -9,7 +9,7 @@ from core.model.errors import LedgerUnavailable
 from core.model.names import TableName
 from core.model.states import State
 from core.project.revision import RevisionTexts
-from pipelines.agent.runs.catch_up_gate import LAG_ROWS, POLLS, SILENT_S, CatchUpGate, GateReading
+from pipelines.agent.runs.catch_up_gate import LAG_ROWS, POLLS, SILENT_S, UNKNOWN_S, CatchUpGate, GateReading
 from state.row_types import Deployment, Measurement
 
 T = TableName("orders")
@@ -217,13 +217,55 @@ def test_each_batch_begins_the_wait_again(world: World) -> None:
     assert world.looks(1, **BEHIND, batch=19).failed
 
 
-def test_silence_without_input_or_without_a_measurement_is_no_failure(world: World) -> None:
-    world.wait(10 * SILENT_S)
-    assert not world.look().failed
-    for figures in ({"lag_files": None}, {"batch": None, "lag_files": 0, "sources": ({"rows": None},)}):
+def test_silence_without_input_is_no_failure(world: World) -> None:
+    for figures in ({"lag_files": 0}, {"batch": None, "lag_files": 0, "sources": ({"rows": None},)}):
         world.looks(1, **figures)
         world.wait(10 * SILENT_S)
         assert not world.looks(1, **figures).failed
+
+
+UNMEASURED = GateReading(
+    False, f"its lag could not be measured for {UNKNOWN_S:.0f} s; see headgate logs agent", failed=True
+)
+
+
+def test_a_version_that_is_never_measured_fails_it_in_the_end_whatever_the_clock_says() -> None:
+    world = World()
+    for jump in (86400.0, -86400.0):
+        world.wall += jump
+        world.wait(UNKNOWN_S / 2)
+        assert not world.look().failed
+    world.wait(1)
+    assert world.look() == UNMEASURED
+
+
+def test_a_lag_that_stays_unknown_fails_it_also_while_batches_are_committed(world: World) -> None:
+    world.looks(1, **BEHIND)
+    known_at = world.passed
+    for batch in range(200):
+        reading = world.looks(1, lag_files=None, batch=batch)
+        if reading.failed:
+            break
+        assert reading.note.startswith("lag unknown")
+    assert reading == UNMEASURED
+    assert UNKNOWN_S < world.passed - known_at <= UNKNOWN_S + 5
+
+
+def test_a_lag_that_is_known_in_between_begins_the_wait_again(world: World) -> None:
+    for batch in range(4):
+        world.wait(UNKNOWN_S - 10)
+        assert not world.looks(1, **BEHIND, batch=batch).failed
+        assert not world.looks(1, lag_files=None, batch=batch).failed
+
+
+def test_a_gate_that_is_opened_again_waits_the_whole_time_for_a_measurement() -> None:
+    world = World()
+    world.wait(UNKNOWN_S)
+    world.gate = CatchUpGate(opened_at=world.passed)
+    world.wait(UNKNOWN_S)
+    assert not world.look().failed
+    world.wait(1)
+    assert world.look() == UNMEASURED
 
 
 @pytest.mark.parametrize("jump", [3600.0, -3600.0, 1e7, -1e7])
