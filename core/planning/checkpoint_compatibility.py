@@ -29,13 +29,13 @@ _HARMLESS = ("filter ", "HAVING ", "GROUP BY key changed: window(")
 """Edits below the state that leave what it holds in form."""
 
 
-def why_not_in_place(situation: PlanningContext, table: TableName, decision: TableDecision) -> str:
+def why_not_in_place(context: PlanningContext, table: TableName, decision: TableDecision) -> str:
     """Explain why a rebuild cannot be a restart instead; empty where it can."""
     if decision.reason in _BY_REASON:
         return _BY_REASON[decision.reason]
-    if not situation.seen(table).checkpoint_ok:
+    if not context.observed.deployment(table).checkpoint_ok:
         return str(Reason.CHECKPOINT_LOST)
-    pair = situation.pair(table)
+    pair = context.changes.compared(table)
     return why_state_not_taken(*pair) if pair is not None and decision.change.classified else "what changed is unknown"
 
 

@@ -20,58 +20,58 @@ class DeleteDecision:
     warnings: list[PlanWarning] = field(default_factory=list)
 
 
-def decide_delete(situation: PlanningContext, scope: PlanScope) -> DeleteDecision:
+def decide_delete(context: PlanningContext, scope: PlanScope) -> DeleteDecision:
     """Decide what goes; tables that were not named one by one stay where others read them, named ones refuse."""
     found = DeleteDecision()
     named = scope.named
     for table in scope.asked:
-        if situation.is_external(table):
+        if context.observed.is_external(table):
             if table in named:
                 found.refusals.append(
                     PlanRefusal(table, f"{table} is external: Headgate does not delete it", "leave it out")
                 )
             else:
                 found.warnings.append(PlanWarning(table, "is external and is not deleted"))
-        elif situation.is_deployed(table):
+        elif context.observed.is_deployed(table):
             found.tables.add(table)
         elif table in named:
             found.refusals.append(
                 PlanRefusal(table, f"{table} is not deployed; there is nothing to delete", "leave it out")
             )
-    _take_readers(situation, scope, found)
-    sets = _statement_sets(situation)
-    _keep_what_others_need(situation, named, sets, found)
+    _take_readers(context, scope, found)
+    sets = _statement_sets(context)
+    _keep_what_others_need(context, named, sets, found)
     for table in sorted(found.tables & named):
-        _refuse_under_readers(situation, table, found)
+        _refuse_under_readers(context, table, found)
         _refuse_half_a_set(table, sets.get(table, ()), found)
-    _refuse_under_pointers(situation, found)
+    _refuse_under_pointers(context, found)
     for table in sorted(found.tables):
-        _warn_of_ways_back(situation, table, found)
+        _warn_of_ways_back(context, table, found)
     return found
 
 
-def _take_readers(situation: PlanningContext, scope: PlanScope, found: DeleteDecision) -> None:
+def _take_readers(context: PlanningContext, scope: PlanScope, found: DeleteDecision) -> None:
     """Take along, down to the sinks, the readers that the request accepts."""
     waiting = sorted(found.tables - scope.above)
     while waiting:
-        for reader in situation.readers(waiting.pop()):
-            declared = situation.declared(reader)
+        for reader in context.bindings.readers(waiting.pop()):
+            declared = context.declared.table(reader)
             if reader not in found.tables and scope.may_touch(reader, declared.product if declared else ""):
                 found.tables.add(reader)
                 waiting.append(reader)
 
 
-def _statement_sets(situation: PlanningContext) -> dict[TableName, tuple[TableName, ...]]:
+def _statement_sets(context: PlanningContext) -> dict[TableName, tuple[TableName, ...]]:
     """Return each deployed table of a statement set the deployed tables of its set, itself among them."""
     by_folder: dict[str, list[TableName]] = {}
-    for name, table in situation.project.tables.items():
-        if not table.external and situation.is_deployed(name):
+    for name, table in context.declared.project.tables.items():
+        if not table.external and context.observed.is_deployed(name):
             by_folder.setdefault(table.folder, []).append(name)
     return {name: tuple(names) for names in by_folder.values() if len(names) > 1 for name in names}
 
 
 def _keep_what_others_need(
-    situation: PlanningContext,
+    context: PlanningContext,
     named: Set[TableName],
     sets: Mapping[TableName, tuple[TableName, ...]],
     found: DeleteDecision,
@@ -82,62 +82,62 @@ def _keep_what_others_need(
         table = waiting.popleft()
         if table not in found.tables:
             continue
-        readers = [reader for reader in situation.readers(table) if reader not in found.tables]
+        readers = [reader for reader in context.bindings.readers(table) if reader not in found.tables]
         rest = sorted(other for other in sets.get(table, ()) if other not in found.tables)
         if readers:
-            found.warnings.append(
-                PlanWarning(table, f"stays: {_with_products(situation, readers)} {_read(readers)} it")
-            )
+            found.warnings.append(PlanWarning(table, f"stays: {_with_products(context, readers)} {_read(readers)} it"))
         elif rest:
             found.warnings.append(PlanWarning(table, f"stays: it belongs to one statement set with {', '.join(rest)}"))
         else:
             continue
         found.tables.discard(table)
-        near = (*(binding.parent for binding in situation.bindings(table)), *sets.get(table, ()))
+        near = (*(binding.parent for binding in context.bindings.of(table)), *sets.get(table, ()))
         waiting.extend(other for other in near if other in found.tables and other not in named)
 
 
-def _refuse_under_readers(situation: PlanningContext, table: TableName, found: DeleteDecision) -> None:
+def _refuse_under_readers(context: PlanningContext, table: TableName, found: DeleteDecision) -> None:
     live: list[TableName] = []
     resting: list[TableName] = []
-    for reader in situation.readers(table):
+    for reader in context.bindings.readers(table):
         if reader in found.tables:
             continue
-        seen = situation.seen(reader)
+        seen = context.observed.deployment(reader)
         at_rest = stays_at_rest(seen.state, seen.wanted)
         (resting if at_rest else live).append(reader)
     if live:
-        below = _below(situation, table) | {table}
+        below = _below(context, table) | {table}
         found.refusals.append(
             PlanRefusal(
                 table,
-                f"{table} is read by {_with_products(situation, live)}",
+                f"{table} is read by {_with_products(context, live)}",
                 f"delete them together: headgate plan delete {' '.join(sorted(below | found.tables))}",
             )
         )
     for reader in resting:
-        words = f"is {situation.seen(reader).state} and reads {table}: it could not resume from its checkpoint"
+        words = (
+            f"is {context.observed.deployment(reader).state} and reads {table}: it could not resume from its checkpoint"
+        )
         found.warnings.append(PlanWarning(reader, words))
 
 
-def _refuse_under_pointers(situation: PlanningContext, found: DeleteDecision) -> None:
+def _refuse_under_pointers(context: PlanningContext, found: DeleteDecision) -> None:
     """Refuse what the pointer of a table that stays leads to."""
-    for other in situation.tables():
-        target = split_physical(situation.seen(other).pointer)
+    for other in context.observed.tables():
+        target = split_physical(context.observed.deployment(other).pointer)
         if target is None or target[0] not in found.tables or other in found.tables:
             continue
         found.refusals.append(
             PlanRefusal(
                 target[0],
-                f"{target[0]} is what the pointer {other} serves: {situation.seen(other).pointer}",
+                f"{target[0]} is what the pointer {other} serves: {context.observed.deployment(other).pointer}",
                 f"delete them together: headgate plan delete {target[0]} {other}",
             )
         )
 
 
-def _warn_of_ways_back(situation: PlanningContext, table: TableName, found: DeleteDecision) -> None:
+def _warn_of_ways_back(context: PlanningContext, table: TableName, found: DeleteDecision) -> None:
     """Return which older versions go with a table."""
-    seen = situation.seen(table)
+    seen = context.observed.deployment(table)
     never_served = {spare.version for spare in seen.spare}
     kept = [f"v{version}" for version in seen.kept if version not in never_served]
     if kept:
@@ -145,12 +145,12 @@ def _warn_of_ways_back(situation: PlanningContext, table: TableName, found: Dele
         found.warnings.append(PlanWarning(table, f"{', '.join(kept)} {goes} with it"))
 
 
-def _below(situation: PlanningContext, table: TableName) -> set[TableName]:
+def _below(context: PlanningContext, table: TableName) -> set[TableName]:
     """Return everything that is deployed below a table."""
     seen: set[TableName] = set()
     waiting = [table]
     while waiting:
-        for reader in situation.readers(waiting.pop()):
+        for reader in context.bindings.readers(waiting.pop()):
             if reader not in seen:
                 seen.add(reader)
                 waiting.append(reader)
@@ -173,9 +173,9 @@ def _read(readers: list[TableName]) -> str:
     return "reads" if len(readers) == 1 else "read"
 
 
-def _with_products(situation: PlanningContext, readers: list[TableName]) -> str:
+def _with_products(context: PlanningContext, readers: list[TableName]) -> str:
     words = []
     for reader in readers:
-        declared = situation.declared(reader)
+        declared = context.declared.table(reader)
         words.append(f"{reader} ({declared.product})" if declared is not None and declared.product else str(reader))
     return ", ".join(words)

@@ -7,7 +7,7 @@ from core.model.names import TableName, physical_name, split_physical
 from core.model.problems import Problem, Where, in_reading_order
 from core.model.states import State
 from core.observed.deployment import Binding, ObservedDeployment
-from core.planning.context import PlanningContext
+from core.planning.context import PlanningContext, planning_context
 from core.project.model import Environment, Project
 from core.project_files.parse_cache import ParseCache
 
@@ -28,11 +28,11 @@ def impossible_observations(
 
     A table that is not there is absent. What an agent can export is never among it.
     """
-    situation = PlanningContext(project, environment, observed, facts or ParseCache())
+    context = planning_context(project, environment, observed, facts or ParseCache())
     return tuple(
         Problem(f"{table} {summary}", remedy, None, table, key)
         for table in sorted(observed)
-        for key, summary, remedy in _wrong_with(situation, observed, table)
+        for key, summary, remedy in _wrong_with(context, observed, table)
     )
 
 
@@ -49,9 +49,7 @@ _Wrong = Iterator[tuple[str, str, str]]
 """The key that is wrong, what is wrong with the table, and what to do."""
 
 
-def _wrong_with(
-    situation: PlanningContext, observed: Mapping[TableName, ObservedDeployment], table: TableName
-) -> _Wrong:
+def _wrong_with(context: PlanningContext, observed: Mapping[TableName, ObservedDeployment], table: TableName) -> _Wrong:
     seen = observed[table]
     if seen.state == State.ABSENT:
         said = [key for key in _OF_A_VERSION if getattr(seen, key)]
@@ -65,8 +63,8 @@ def _wrong_with(
     for binding in dict.fromkeys(each for spare in seen.spare for each in spare.bindings):
         if binding not in seen.bindings:
             yield from (("spare", *words) for words in _wrong_binding(observed, table, binding, False))
-    if not seen.bindings and seen.state in _RUNS and _has_known_text(situation, table):
-        yield from _wrong_with_parents(situation, observed, table)
+    if not seen.bindings and seen.state in _RUNS and _has_known_text(context, table):
+        yield from _wrong_with_parents(context, observed, table)
 
 
 def _wrong_with_itself(table: TableName, seen: ObservedDeployment) -> _Wrong:
@@ -111,23 +109,23 @@ def _wrong_binding(
 
 
 def _wrong_with_parents(
-    situation: PlanningContext, observed: Mapping[TableName, ObservedDeployment], table: TableName
+    context: PlanningContext, observed: Mapping[TableName, ObservedDeployment], table: TableName
 ) -> _Wrong:
     """Judge what a statement that runs reads by its text; what nobody declares may be external."""
-    for parent in dict.fromkeys(binding.parent for binding in situation.bindings(table)):
-        declared = situation.declared(parent)
+    for parent in dict.fromkeys(binding.parent for binding in context.bindings.of(table)):
+        declared = context.declared.table(parent)
         never = not _highest(observed.get(parent, ObservedDeployment()))
         if never and declared is not None and not declared.external:
             words = f"is {observed[table].state} and reads {parent}, which was never deployed"
             yield "", words, _list_parent(parent, 1)
 
 
-def _has_known_text(situation: PlanningContext, table: TableName) -> bool:
+def _has_known_text(context: PlanningContext, table: TableName) -> bool:
     """Return whether it is known what text runs."""
-    seen, declared = situation.seen(table), situation.declared(table)
+    seen, declared = context.observed.deployment(table), context.declared.table(table)
     if seen.deployed is not None:
         return True
-    return declared is not None and seen.revision in ("", "same", situation.revision(table).hash)
+    return declared is not None and seen.revision in ("", "same", context.revisions.declared(table).hash)
 
 
 def _list_parent(parent: TableName, version: int) -> str:

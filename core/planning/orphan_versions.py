@@ -21,31 +21,31 @@ def without_orphans(observed: Mapping[TableName, ObservedDeployment]) -> dict[Ta
     }
 
 
-def usable_orphan(situation: PlanningContext, table: TableName, reads: Iterable[Binding]) -> OrphanVersion | None:
+def usable_orphan(context: PlanningContext, table: TableName, reads: Iterable[Binding]) -> OrphanVersion | None:
     """Find the newest spare version that has the declared texts and reads exactly `reads`; None when there is none."""
     wanted = sorted(reads, key=_key)
-    revision = situation.revision(table).hash
+    revision = context.revisions.declared(table).hash
     fitting = (
         spare
-        for spare in situation.seen(table).spare
+        for spare in context.observed.deployment(table).spare
         if spare.revision == revision and spare.checkpoint_ok and sorted(spare.bindings, key=_key) == wanted
     )
     return next(fitting, None)
 
 
-def upstream_first(situation: PlanningContext, tables: Iterable[TableName]) -> list[TableName]:
+def upstream_first(context: PlanningContext, tables: Iterable[TableName]) -> list[TableName]:
     """Sort declared tables so that each comes after what it reads."""
     wanted = set(tables)
     return [
         table
-        for generation in (situation.graph.generations() if wanted else ())
+        for generation in (context.declared.graph.generations() if wanted else ())
         for table in sorted(generation)
         if table in wanted
     ]
 
 
 def unused_orphans(
-    situation: PlanningContext,
+    context: PlanningContext,
     tables: Iterable[TableName],
     used: Mapping[TableName, OrphanVersion],
     fresh: Iterable[TableName],
@@ -59,34 +59,36 @@ def unused_orphans(
     anew = set(fresh)
     found: set[tuple[TableName, int]] = set()
     for table in tables:
-        seen, kept = situation.seen(table), used.get(table)
+        seen, kept = context.observed.deployment(table), used.get(table)
         found |= {(table, spare.version) for spare in seen.spare if kept is None or spare.version != kept.version}
-        if table in anew and situation.is_deployed(table):
+        if table in anew and context.observed.is_deployed(table):
             found.add((table, seen.version))
     bound = {
-        (table, spare.version): spare.bindings for table in situation.tables() for spare in situation.seen(table).spare
+        (table, spare.version): spare.bindings
+        for table in context.observed.tables()
+        for spare in context.observed.deployment(table).spare
     }
     while more := {key for key, reads in bound.items() if key not in found and _reads_any(reads, found)}:
         found |= more
     return tuple(
-        RetiredVersion(table, version, _readers(situation, (table, version), bindings_then))
-        for table in reversed(_ordered(situation, {table for table, _ in found}))
+        RetiredVersion(table, version, _readers(context, (table, version), bindings_then))
+        for table in reversed(_ordered(context, {table for table, _ in found}))
         for version in sorted((v for t, v in found if t == table), reverse=True)
     )
 
 
-def _ordered(situation: PlanningContext, tables: set[TableName]) -> list[TableName]:
-    declared = upstream_first(situation, tables)
+def _ordered(context: PlanningContext, tables: set[TableName]) -> list[TableName]:
+    declared = upstream_first(context, tables)
     return [*declared, *sorted(tables - set(declared))]
 
 
 def _readers(
-    situation: PlanningContext, version: tuple[TableName, int], bindings_then: Mapping[TableName, tuple[Binding, ...]]
+    context: PlanningContext, version: tuple[TableName, int], bindings_then: Mapping[TableName, tuple[Binding, ...]]
 ) -> tuple[TableName, ...]:
     return tuple(
         reader
-        for reader in situation.readers(version[0])
-        if _reads_any(bindings_then.get(reader, situation.bindings(reader)), {version})
+        for reader in context.bindings.readers(version[0])
+        if _reads_any(bindings_then.get(reader, context.bindings.of(reader)), {version})
     )
 
 

@@ -9,19 +9,17 @@ from core.plan.model import OutsideReader, PlanNode
 from core.planning.context import PlanningContext
 
 
-def outside_readers(situation: PlanningContext, nodes: Sequence[PlanNode]) -> tuple[OutsideReader, ...]:
+def outside_readers(context: PlanningContext, nodes: Sequence[PlanNode]) -> tuple[OutsideReader, ...]:
     """Return the declared readers of what is rebuilt, written again, altered or deleted, by table and name."""
-    return outside_readers_of(situation, {n.table: after for n in nodes if (after := _after(n)) is not None})
+    return outside_readers_of(context, {n.table: after for n in nodes if (after := _after(n)) is not None})
 
 
-def outside_readers_of(
-    situation: PlanningContext, after_by_table: Mapping[TableName, str]
-) -> tuple[OutsideReader, ...]:
+def outside_readers_of(context: PlanningContext, after_by_table: Mapping[TableName, str]) -> tuple[OutsideReader, ...]:
     """Return the declared readers of tables with what each pointer will serve, by table and name."""
     found = []
     for table, after in after_by_table.items():
-        declared = situation.declared(table)
-        before = _name(table, situation.seen(table).version)
+        declared = context.declared.table(table)
+        before = _name(table, context.observed.deployment(table).version)
         for name, owner in declared.settings.outside_readers if declared is not None else ():
             found.append(OutsideReader(name, table, before, after, owner))
     return tuple(sorted(found, key=lambda reader: (reader.table, reader.reader)))

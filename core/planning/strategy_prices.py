@@ -108,9 +108,9 @@ class StrategyPrices:
     """Prices the statements of one plan, which must come parents first."""
 
     def __init__(
-        self, situation: PlanningContext, scope: PlanScope, decisions: Mapping[TableName, TableDecision]
+        self, context: PlanningContext, scope: PlanScope, decisions: Mapping[TableName, TableDecision]
     ) -> None:
-        self._situation = situation
+        self._context = context
         self._scope = scope
         self._decisions = decisions
         self._eta: dict[TableName, float | None] = {}
@@ -118,12 +118,12 @@ class StrategyPrices:
         """Tables that will not hold what they hold now."""
         self._cut: set[TableName] = set()
         """Tables that lose rows from before: so does what is made anew from them."""
-        self._edited = _edited(situation, decisions)
+        self._edited = _edited(context, decisions)
 
     def of(self, table: TableName, bindings: tuple[Binding, ...]) -> PricedOffers | None:
         """Price every strategy that may be had for a table; None where nothing of it is begun, and outside of ours."""
         decision = self._decisions[table]
-        notes = strategies_of(self._situation, self._scope, self._decisions, table)
+        notes = strategies_of(self._context, self._scope, self._decisions, table)
         if decision.action not in _PRICED or not notes:
             return None
         statement = self._statement(table, decision, bindings)
@@ -140,7 +140,7 @@ class StrategyPrices:
         return PricedOffers(offers, self._retention(statement))
 
     def _statement(self, table: TableName, decision: TableDecision, bindings: tuple[Binding, ...]) -> _PricedStatement:
-        declared = self._situation.declared(table)
+        declared = self._context.declared.table(table)
         streamed = dict.fromkeys(binding.parent for binding in bindings if binding.streamed)
         known = [self._figures(parent) if parent not in self._other else _UNKNOWN for parent in streamed]
         waits = [self._eta[binding.parent] for binding in bindings if binding.parent in self._eta]
@@ -155,7 +155,7 @@ class StrategyPrices:
         )
 
     def _figures(self, table: TableName) -> TableStatistics:
-        return self._situation.seen(table).figures or _UNKNOWN
+        return self._context.observed.deployment(table).figures or _UNKNOWN
 
     def _offer(self, of: _PricedStatement, strategy: str, note: str) -> StrategyOffer:
         rows, size = self._to_read(of, strategy)
@@ -234,10 +234,10 @@ class StrategyPrices:
 
     def _is_new(self, parent: TableName) -> bool:
         known = self._decisions.get(parent)
-        return known is not None and known.makes_version and not self._situation.is_external(parent)
+        return known is not None and known.makes_version and not self._context.observed.is_external(parent)
 
 
-def _edited(situation: PlanningContext, decisions: Mapping[TableName, TableDecision]) -> frozenset[TableName]:
+def _edited(context: PlanningContext, decisions: Mapping[TableName, TableDecision]) -> frozenset[TableName]:
     """Return the tables with another text than before, and all that comes along because of them."""
     brought: dict[TableName, list[TableName]] = {}
     for table, decision in decisions.items():
@@ -246,9 +246,9 @@ def _edited(situation: PlanningContext, decisions: Mapping[TableName, TableDecis
     waiting = [
         table
         for table in decisions
-        if situation.declared(table) is not None
-        and situation.is_deployed(table)
-        and situation.change(table).kind is not ChangeKind.NONE
+        if context.declared.table(table) is not None
+        and context.observed.is_deployed(table)
+        and context.changes.of(table).kind is not ChangeKind.NONE
     ]
     found = set(waiting)
     while waiting:
