@@ -11,7 +11,9 @@ from core.planning.checkpoint_compatibility import why_not_in_place
 from core.planning.context import PlanningContext
 from core.planning.decisions import TableDecision
 from core.planning.event_time import event_time_of, is_time, partition_of
+from core.planning.observed_tables import ObservedTables
 from core.planning.scope import PlanScope
+from core.planning.table_changes import TableChanges
 from core.project.model import Table
 
 REBUILDS = frozenset(
@@ -37,7 +39,7 @@ def strategies_of(
         return {}
     match decision.action:
         case Action.START:
-            return {Strategy.FIRST: "", **dict(_begun_later(context, declared, decisions))}
+            return {Strategy.FIRST: "", **dict(_begun_later(context.declared.project.tables, declared, decisions))}
         case Action.RESTART:
             others = _instead_of_restart(context, declared, decision, decisions)
             return {decision.by: "", Strategy.EARLIEST: "", **dict(others)}
@@ -53,7 +55,7 @@ def strategies_of(
 def _instead_of_restart(
     context: PlanningContext, table: Table, decision: TableDecision, decisions: Mapping[TableName, TableDecision]
 ) -> Iterator[tuple[str, str]]:
-    yield from _begun_later(context, table, decisions)
+    yield from _begun_later(context.declared.project.tables, table, decisions)
     yield from _with_what_is_there(context, table, decision, decisions)
 
 
@@ -74,14 +76,14 @@ def _instead_of_earliest(
     decision: TableDecision,
     decisions: Mapping[TableName, TableDecision],
 ) -> Iterator[tuple[str, str]]:
-    yield from _begun_later(context, table, decisions)
+    yield from _begun_later(context.declared.project.tables, table, decisions)
     yield from _with_what_is_there(context, table, decision, decisions)
     stays = not recreated_parents(table, decisions)
     if not_chained(context, scope, table, decision) == "" and stays:
         yield Strategy.CHAIN, "the pointer becomes the union of both versions"
     if not_keyed(context, table, decision) == "":
         yield Strategy.KEYED, "until it has caught up, readers see old and new rows in any order"
-    if not_seamed(context, table, decision) == "":
+    if not_seamed(context.observed, context.changes, table, decision) == "":
         yield (
             Strategy.SEAM,
             "from the batch at which the new upstream version had read what the old one had, if there is one",
@@ -89,14 +91,14 @@ def _instead_of_earliest(
     if decision.reason is Reason.ASKED and context.changes.of(table.name).action is Action.RESTART and stays:
         if not scope.request.rebuild:
             yield Strategy.IN_PLACE, ""
-    elif not_in_place(context, decisions, table, decision) == "":
+    elif not_in_place(context.observed, context.changes, decisions, table, decision) == "":
         yield Strategy.IN_PLACE, "old rows and old state keep their old meaning and are mixed with new ones"
 
 
 def _begun_later(
-    context: PlanningContext, table: Table, decisions: Mapping[TableName, TableDecision]
+    tables: Mapping[TableName, Table], table: Table, decisions: Mapping[TableName, TableDecision]
 ) -> Iterator[tuple[str, str]]:
-    yield from _partial(context, table)
+    yield from _partial(tables, table)
     if not recreated_parents(table, decisions):
         note = (
             "windows that are open at that point lack their earlier rows"
@@ -106,21 +108,21 @@ def _begun_later(
         yield Strategy.SEEDED, note
 
 
-def _partial(context: PlanningContext, table: Table) -> Iterator[tuple[str, str]]:
-    event = event_time_of(table, context.declared.project.tables)
+def _partial(tables: Mapping[TableName, Table], table: Table) -> Iterator[tuple[str, str]]:
+    event = event_time_of(table, tables)
     if event is not None:
         where = f"by {', '.join(f'{parent}.{column}' for parent, column in event.columns)}"
         yield Strategy.PARTIAL, f"{where}, aligned to the start of a window" if event.every else where
-    elif partitions := partitions_of(context, table):
+    elif partitions := partitions_of(tables, table):
         yield Strategy.PARTIAL, f"by partition: {', '.join(partitions)}"
 
 
-def not_partial(context: PlanningContext, table: Table, at: str) -> str:
+def not_partial(tables: Mapping[TableName, Table], table: Table, at: str) -> str:
     """Explain why a statement cannot begin at a place; empty where it can."""
     if not at:
         return "it needs a time or a partition: partial@2026-01-02T03:04Z"
     if is_time(at):
-        found = event_time_of(table, context.declared.project.tables)
+        found = event_time_of(table, tables)
         return (
             ""
             if found is not None
@@ -129,13 +131,13 @@ def not_partial(context: PlanningContext, table: Table, at: str) -> str:
     pair = partition_of(at)
     if pair is None:
         return f"{at} is neither a time nor a partition, and table versions are not supported for this table format"
-    known = partitions_of(context, table)
+    known = partitions_of(tables, table)
     return "" if pair[0].lower() in known else f"none of the tables that it streams is partitioned by {pair[0]}"
 
 
-def partitions_of(context: PlanningContext, table: Table) -> tuple[str, ...]:
+def partitions_of(tables: Mapping[TableName, Table], table: Table) -> tuple[str, ...]:
     """Return the columns by which all tables that it streams are partitioned, in lower case."""
-    facts, tables = table.facts, context.declared.project.tables
+    facts = table.facts
     streamed = {read.table for read in facts.reads if read.streaming} if facts else set()
     found = [{c.lower() for c in tables[name].ddl_facts.partitioning} if name in tables else set() for name in streamed]
     return tuple(sorted(set.intersection(*found))) if found else ()
@@ -169,7 +171,7 @@ def carries_over(
 
 def not_chained(context: PlanningContext, scope: PlanScope, table: Table, decision: TableDecision) -> str:
     """Explain why a new version cannot take only what comes, beside the old one; empty where it can."""
-    edits = _kinds(context, table.name)
+    edits = _kinds(context.changes, table.name)
     if decision.change.kind is not ChangeKind.TABLE_FORMAT or any(k.facts.changes_inputs_or_key for k in edits):
         return "chain applies only when the format, partitioning or location of its table changes"
     if table.facts is None or table.facts.stateful:
@@ -192,7 +194,9 @@ def not_keyed(context: PlanningContext, table: Table, decision: TableDecision) -
     old = context.revisions.deployed(table.name)
     if old is None or (old.settings.mode, old.settings.key) != ("upsert", table.settings.key):
         return "its primary key changes"
-    if COMPATIBLE not in table.settings.tags or any(k.facts.needs_another_table for k in _kinds(context, table.name)):
+    if COMPATIBLE not in table.settings.tags or any(
+        k.facts.needs_another_table for k in _kinds(context.changes, table.name)
+    ):
         return f"its tags do not include {COMPATIBLE}"
     for reader in context.bindings.readers(table.name):
         declared = context.declared.table(reader)
@@ -202,15 +206,19 @@ def not_keyed(context: PlanningContext, table: Table, decision: TableDecision) -
 
 
 def not_in_place(
-    context: PlanningContext, decisions: Mapping[TableName, TableDecision], table: Table, decision: TableDecision
+    observed: ObservedTables,
+    changes: TableChanges,
+    decisions: Mapping[TableName, TableDecision],
+    table: Table,
+    decision: TableDecision,
 ) -> str:
     """Explain why it cannot go on from its checkpoint instead of a rebuild; empty where it can."""
     if recreated_parents(table, decisions):
         return "its offsets are meaningless in an upstream table that is re-created"
-    return why_not_in_place(context, table.name, decision)
+    return why_not_in_place(observed, changes, table.name, decision)
 
 
-def not_seamed(context: PlanningContext, table: Table, decision: TableDecision) -> str:
+def not_seamed(observed: ObservedTables, changes: TableChanges, table: Table, decision: TableDecision) -> str:
     """Explain why it cannot keep its table across a re-created parent; empty where it can."""
     if decision.reason is Reason.WITH_ITS_SET:
         return "its statement set is rebuilt with it"
@@ -218,9 +226,9 @@ def not_seamed(context: PlanningContext, table: Table, decision: TableDecision) 
         return "none of its upstream tables is re-created"
     if table.facts is None or table.facts.stateful:
         return "it keeps state"
-    if not context.changes.of(table.name).kind.facts.keeps_table_across_seam:
+    if not changes.of(table.name).kind.facts.keeps_table_across_seam:
         return "its own statement changes"
-    return "" if context.observed.deployment(table.name).checkpoint_ok else str(Reason.CHECKPOINT_LOST)
+    return "" if observed.deployment(table.name).checkpoint_ok else str(Reason.CHECKPOINT_LOST)
 
 
 def why_not(
@@ -245,9 +253,9 @@ def why_not(
         case Strategy.KEYED:
             return not_keyed(context, declared, decision)
         case Strategy.SEAM:
-            return not_seamed(context, declared, decision)
+            return not_seamed(context.observed, context.changes, declared, decision)
         case Strategy.IN_PLACE if decision.action is Action.REBUILD:
-            return not_in_place(context, decisions, declared, decision)
+            return not_in_place(context.observed, context.changes, decisions, declared, decision)
         case Strategy.CARRY_OVER:
             return "it keeps state, or its upstream tables change"
         case Strategy.FORK:
@@ -256,6 +264,6 @@ def why_not(
             return ""
 
 
-def _kinds(context: PlanningContext, table: TableName) -> frozenset[ChangeKind]:
-    pair = context.changes.compared(table) if context.observed.deployment(table).deployed is not None else None
-    return kinds_between(*pair) if pair is not None else frozenset()
+def _kinds(changes: TableChanges, table: TableName) -> frozenset[ChangeKind]:
+    compared = changes.compared(table)
+    return kinds_between(*compared) if compared is not None else frozenset()

@@ -8,7 +8,10 @@ from core.model.names import TableName, split_physical
 from core.model.states import stays_at_rest
 from core.plan.model import PlanRefusal, PlanWarning
 from core.planning.context import PlanningContext
+from core.planning.declared_tables import DeclaredTables
+from core.planning.observed_tables import ObservedTables
 from core.planning.scope import PlanScope
+from core.planning.table_bindings import TableBindings
 
 
 @dataclass(slots=True)
@@ -38,40 +41,41 @@ def decide_delete(context: PlanningContext, scope: PlanScope) -> DeleteDecision:
             found.refusals.append(
                 PlanRefusal(table, f"{table} is not deployed; there is nothing to delete", "leave it out")
             )
-    _take_readers(context, scope, found)
-    sets = _statement_sets(context)
-    _keep_what_others_need(context, named, sets, found)
+    _take_readers(context.declared, context.bindings, scope, found)
+    sets = _statement_sets(context.declared, context.observed)
+    _keep_what_others_need(context.declared, context.bindings, named, sets, found)
     for table in sorted(found.tables & named):
         _refuse_under_readers(context, table, found)
         _refuse_half_a_set(table, sets.get(table, ()), found)
-    _refuse_under_pointers(context, found)
+    _refuse_under_pointers(context.observed, found)
     for table in sorted(found.tables):
-        _warn_of_ways_back(context, table, found)
+        _warn_of_ways_back(context.observed, table, found)
     return found
 
 
-def _take_readers(context: PlanningContext, scope: PlanScope, found: DeleteDecision) -> None:
+def _take_readers(declared: DeclaredTables, bindings: TableBindings, scope: PlanScope, found: DeleteDecision) -> None:
     """Take along, down to the sinks, the readers that the request accepts."""
     waiting = sorted(found.tables - scope.above)
     while waiting:
-        for reader in context.bindings.readers(waiting.pop()):
-            declared = context.declared.table(reader)
-            if reader not in found.tables and scope.may_touch(reader, declared.product if declared else ""):
+        for reader in bindings.readers(waiting.pop()):
+            table = declared.table(reader)
+            if reader not in found.tables and scope.may_touch(reader, table.product if table else ""):
                 found.tables.add(reader)
                 waiting.append(reader)
 
 
-def _statement_sets(context: PlanningContext) -> dict[TableName, tuple[TableName, ...]]:
+def _statement_sets(declared: DeclaredTables, observed: ObservedTables) -> dict[TableName, tuple[TableName, ...]]:
     """Return each deployed table of a statement set the deployed tables of its set, itself among them."""
     by_folder: dict[str, list[TableName]] = {}
-    for name, table in context.declared.project.tables.items():
-        if not table.external and context.observed.is_deployed(name):
+    for name, table in declared.project.tables.items():
+        if not table.external and observed.is_deployed(name):
             by_folder.setdefault(table.folder, []).append(name)
     return {name: tuple(names) for names in by_folder.values() if len(names) > 1 for name in names}
 
 
 def _keep_what_others_need(
-    context: PlanningContext,
+    declared: DeclaredTables,
+    bindings: TableBindings,
     named: Set[TableName],
     sets: Mapping[TableName, tuple[TableName, ...]],
     found: DeleteDecision,
@@ -82,16 +86,16 @@ def _keep_what_others_need(
         table = waiting.popleft()
         if table not in found.tables:
             continue
-        readers = [reader for reader in context.bindings.readers(table) if reader not in found.tables]
+        readers = [reader for reader in bindings.readers(table) if reader not in found.tables]
         rest = sorted(other for other in sets.get(table, ()) if other not in found.tables)
         if readers:
-            found.warnings.append(PlanWarning(table, f"stays: {_with_products(context, readers)} {_read(readers)} it"))
+            found.warnings.append(PlanWarning(table, f"stays: {_with_products(declared, readers)} {_read(readers)} it"))
         elif rest:
             found.warnings.append(PlanWarning(table, f"stays: it belongs to one statement set with {', '.join(rest)}"))
         else:
             continue
         found.tables.discard(table)
-        near = (*(binding.parent for binding in context.bindings.of(table)), *sets.get(table, ()))
+        near = (*(binding.parent for binding in bindings.of(table)), *sets.get(table, ()))
         waiting.extend(other for other in near if other in found.tables and other not in named)
 
 
@@ -105,11 +109,11 @@ def _refuse_under_readers(context: PlanningContext, table: TableName, found: Del
         at_rest = stays_at_rest(seen.state, seen.wanted)
         (resting if at_rest else live).append(reader)
     if live:
-        below = _below(context, table) | {table}
+        below = _below(context.bindings, table) | {table}
         found.refusals.append(
             PlanRefusal(
                 table,
-                f"{table} is read by {_with_products(context, live)}",
+                f"{table} is read by {_with_products(context.declared, live)}",
                 f"delete them together: headgate plan delete {' '.join(sorted(below | found.tables))}",
             )
         )
@@ -120,24 +124,24 @@ def _refuse_under_readers(context: PlanningContext, table: TableName, found: Del
         found.warnings.append(PlanWarning(reader, words))
 
 
-def _refuse_under_pointers(context: PlanningContext, found: DeleteDecision) -> None:
+def _refuse_under_pointers(observed: ObservedTables, found: DeleteDecision) -> None:
     """Refuse what the pointer of a table that stays leads to."""
-    for other in context.observed.tables():
-        target = split_physical(context.observed.deployment(other).pointer)
+    for other in observed.tables():
+        target = split_physical(observed.deployment(other).pointer)
         if target is None or target[0] not in found.tables or other in found.tables:
             continue
         found.refusals.append(
             PlanRefusal(
                 target[0],
-                f"{target[0]} is what the pointer {other} serves: {context.observed.deployment(other).pointer}",
+                f"{target[0]} is what the pointer {other} serves: {observed.deployment(other).pointer}",
                 f"delete them together: headgate plan delete {target[0]} {other}",
             )
         )
 
 
-def _warn_of_ways_back(context: PlanningContext, table: TableName, found: DeleteDecision) -> None:
+def _warn_of_ways_back(observed: ObservedTables, table: TableName, found: DeleteDecision) -> None:
     """Return which older versions go with a table."""
-    seen = context.observed.deployment(table)
+    seen = observed.deployment(table)
     never_served = {spare.version for spare in seen.spare}
     kept = [f"v{version}" for version in seen.kept if version not in never_served]
     if kept:
@@ -145,12 +149,12 @@ def _warn_of_ways_back(context: PlanningContext, table: TableName, found: Delete
         found.warnings.append(PlanWarning(table, f"{', '.join(kept)} {goes} with it"))
 
 
-def _below(context: PlanningContext, table: TableName) -> set[TableName]:
+def _below(bindings: TableBindings, table: TableName) -> set[TableName]:
     """Return everything that is deployed below a table."""
     seen: set[TableName] = set()
     waiting = [table]
     while waiting:
-        for reader in context.bindings.readers(waiting.pop()):
+        for reader in bindings.readers(waiting.pop()):
             if reader not in seen:
                 seen.add(reader)
                 waiting.append(reader)
@@ -173,9 +177,9 @@ def _read(readers: list[TableName]) -> str:
     return "reads" if len(readers) == 1 else "read"
 
 
-def _with_products(context: PlanningContext, readers: list[TableName]) -> str:
+def _with_products(declared: DeclaredTables, readers: list[TableName]) -> str:
     words = []
     for reader in readers:
-        declared = context.declared.table(reader)
-        words.append(f"{reader} ({declared.product})" if declared is not None and declared.product else str(reader))
+        table = declared.table(reader)
+        words.append(f"{reader} ({table.product})" if table is not None and table.product else str(reader))
     return ", ".join(words)

@@ -9,7 +9,9 @@ from core.observed.deployment import Binding
 from core.plan.model import PlanNode
 from core.planning.context import PlanningContext
 from core.planning.decisions import NEEDS_TEXTS, TableDecision
+from core.planning.observed_tables import ObservedTables
 from core.planning.strategy_prices import PricedOffers
+from core.planning.table_revisions import TableRevisions
 from core.project.revision import RevisionTexts
 
 _REVERSIBLE = {
@@ -70,7 +72,7 @@ def changed_node(
         version=version,
         bindings=bindings,
         revision=revision.hash,
-        texts=_texts_then(context, table, decision),
+        texts=_texts_then(context.observed, context.revisions, table, decision),
         old=seen.deployed or RevisionTexts() if action is not Action.KEEP else RevisionTexts(),
         trigger=declared.settings.trigger,
         owner=declared.settings.owner,
@@ -78,13 +80,15 @@ def changed_node(
     )
 
 
-def _texts_then(context: PlanningContext, table: TableName, decision: TableDecision) -> RevisionTexts:
+def _texts_then(
+    observed: ObservedTables, revisions: TableRevisions, table: TableName, decision: TableDecision
+) -> RevisionTexts:
     """Return the texts that a declared table has after the plan; none where it is only looked at."""
     if decision.action is Action.KEEP:
         return RevisionTexts()
-    deployed = context.observed.deployment(table).deployed
+    deployed = observed.deployment(table).deployed
     if decision.action in NEEDS_TEXTS or decision.change.kind.facts.is_recorded or deployed is None:
-        return context.revisions.declared(table).texts
+        return revisions.declared(table).texts
     return deployed
 
 

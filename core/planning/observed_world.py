@@ -8,6 +8,8 @@ from core.model.problems import Problem, Where, in_reading_order
 from core.model.states import State
 from core.observed.deployment import Binding, ObservedDeployment
 from core.planning.context import PlanningContext, planning_context
+from core.planning.declared_tables import DeclaredTables
+from core.planning.table_bindings import TableBindings
 from core.project.model import Environment, Project
 from core.project_files.parse_cache import ParseCache
 
@@ -64,7 +66,7 @@ def _wrong_with(context: PlanningContext, observed: Mapping[TableName, ObservedD
         if binding not in seen.bindings:
             yield from (("spare", *words) for words in _wrong_binding(observed, table, binding, False))
     if not seen.bindings and seen.state in _RUNS and _has_known_text(context, table):
-        yield from _wrong_with_parents(context, observed, table)
+        yield from _wrong_with_parents(context.declared, context.bindings, observed, table)
 
 
 def _wrong_with_itself(table: TableName, seen: ObservedDeployment) -> _Wrong:
@@ -109,13 +111,16 @@ def _wrong_binding(
 
 
 def _wrong_with_parents(
-    context: PlanningContext, observed: Mapping[TableName, ObservedDeployment], table: TableName
+    declared: DeclaredTables,
+    bindings: TableBindings,
+    observed: Mapping[TableName, ObservedDeployment],
+    table: TableName,
 ) -> _Wrong:
     """Judge what a statement that runs reads by its text; what nobody declares may be external."""
-    for parent in dict.fromkeys(binding.parent for binding in context.bindings.of(table)):
-        declared = context.declared.table(parent)
+    for parent in dict.fromkeys(binding.parent for binding in bindings.of(table)):
+        source = declared.table(parent)
         never = not _highest(observed.get(parent, ObservedDeployment()))
-        if never and declared is not None and not declared.external:
+        if never and source is not None and not source.external:
             words = f"is {observed[table].state} and reads {parent}, which was never deployed"
             yield "", words, _list_parent(parent, 1)
 

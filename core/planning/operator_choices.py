@@ -55,9 +55,9 @@ def _restarted(walk: DeployWalk, table: TableName, decision: TableDecision, stra
     if declared is None:
         return decision
     if strategy == Strategy.SEAM:
-        wrong = not_seamed(walk.context, declared, decision)
+        wrong = not_seamed(walk.context.observed, walk.context.changes, declared, decision)
     else:
-        wrong = not_in_place(walk.context, walk.found.by_table, declared, decision)
+        wrong = not_in_place(walk.context.observed, walk.context.changes, walk.found.by_table, declared, decision)
     if wrong:
         return decision
     change = replace(decision.change, action=Action.RESTART)
@@ -114,7 +114,7 @@ def _placed(walk: DeployWalk, table: TableName, decision: TableDecision) -> Tabl
             ("starts with rows that arrive from now on") if decision.at == NOW else f"starts at position {decision.at}"
         )
         return _saying(decision, words)
-    if not_partial(walk.context, declared, decision.at):
+    if not_partial(walk.context.declared.project.tables, declared, decision.at):
         return decision
     event = event_time_of(declared, walk.context.declared.project.tables)
     if event is None or not is_time(decision.at):
@@ -152,7 +152,7 @@ def _refuse_unmet(walk: DeployWalk, table: TableName, decision: TableDecision, c
     had = strategies_of(context, walk.scope, walk.found.by_table, table)
     wrong = ""
     if choice.strategy == Strategy.PARTIAL and declared is not None and decision.by == Strategy.PARTIAL:
-        wrong = not_partial(context, declared, choice.at)
+        wrong = not_partial(context.declared.project.tables, declared, choice.at)
     elif choice.strategy == Strategy.SEEDED and choice.at != NOW and not choice.at.isdigit():
         wrong = "it needs a position: seeded@now, or the number of a batch"
     elif choice.at and choice.strategy not in (Strategy.PARTIAL, Strategy.SEEDED):
@@ -180,7 +180,7 @@ def _refuse_other_tables(walk: DeployWalk) -> None:
             # The parent is refused itself.
             continue
         if decision.makes_version and decision.action is Action.REBUILD:
-            why = why_not_in_place(walk.context, table, decision)
+            why = why_not_in_place(walk.context.observed, walk.context.changes, table, decision)
             walk.found.refuse(table, f"{table} cannot keep its table: {why}", "leave out --keep-table")
         elif decision.makes_version:
             walk.found.refuse(table, f"{table} has no table to keep: it would be created", "leave out --keep-table")

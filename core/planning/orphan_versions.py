@@ -10,7 +10,11 @@ from dataclasses import replace
 from core.model.names import TableName
 from core.observed.deployment import Binding, ObservedDeployment, OrphanVersion
 from core.planning.context import PlanningContext
+from core.planning.declared_tables import DeclaredTables
+from core.planning.observed_tables import ObservedTables
 from core.planning.retired_versions import RetiredVersion
+from core.planning.table_bindings import TableBindings
+from core.planning.table_revisions import TableRevisions
 
 
 def without_orphans(observed: Mapping[TableName, ObservedDeployment]) -> dict[TableName, ObservedDeployment]:
@@ -21,24 +25,26 @@ def without_orphans(observed: Mapping[TableName, ObservedDeployment]) -> dict[Ta
     }
 
 
-def usable_orphan(context: PlanningContext, table: TableName, reads: Iterable[Binding]) -> OrphanVersion | None:
+def usable_orphan(
+    observed: ObservedTables, revisions: TableRevisions, table: TableName, reads: Iterable[Binding]
+) -> OrphanVersion | None:
     """Find the newest spare version that has the declared texts and reads exactly `reads`; None when there is none."""
     wanted = sorted(reads, key=_key)
-    revision = context.revisions.declared(table).hash
+    revision = revisions.declared(table).hash
     fitting = (
         spare
-        for spare in context.observed.deployment(table).spare
+        for spare in observed.deployment(table).spare
         if spare.revision == revision and spare.checkpoint_ok and sorted(spare.bindings, key=_key) == wanted
     )
     return next(fitting, None)
 
 
-def upstream_first(context: PlanningContext, tables: Iterable[TableName]) -> list[TableName]:
+def upstream_first(declared: DeclaredTables, tables: Iterable[TableName]) -> list[TableName]:
     """Sort declared tables so that each comes after what it reads."""
     wanted = set(tables)
     return [
         table
-        for generation in (context.declared.graph.generations() if wanted else ())
+        for generation in (declared.graph.generations() if wanted else ())
         for table in sorted(generation)
         if table in wanted
     ]
@@ -71,24 +77,24 @@ def unused_orphans(
     while more := {key for key, reads in bound.items() if key not in found and _reads_any(reads, found)}:
         found |= more
     return tuple(
-        RetiredVersion(table, version, _readers(context, (table, version), bindings_then))
-        for table in reversed(_ordered(context, {table for table, _ in found}))
+        RetiredVersion(table, version, _readers(context.bindings, (table, version), bindings_then))
+        for table in reversed(_ordered(context.declared, {table for table, _ in found}))
         for version in sorted((v for t, v in found if t == table), reverse=True)
     )
 
 
-def _ordered(context: PlanningContext, tables: set[TableName]) -> list[TableName]:
-    declared = upstream_first(context, tables)
-    return [*declared, *sorted(tables - set(declared))]
+def _ordered(declared: DeclaredTables, tables: set[TableName]) -> list[TableName]:
+    upstream = upstream_first(declared, tables)
+    return [*upstream, *sorted(tables - set(upstream))]
 
 
 def _readers(
-    context: PlanningContext, version: tuple[TableName, int], bindings_then: Mapping[TableName, tuple[Binding, ...]]
+    bindings: TableBindings, version: tuple[TableName, int], bindings_then: Mapping[TableName, tuple[Binding, ...]]
 ) -> tuple[TableName, ...]:
     return tuple(
         reader
-        for reader in context.bindings.readers(version[0])
-        if _reads_any(bindings_then.get(reader, context.bindings.of(reader)), {version})
+        for reader in bindings.readers(version[0])
+        if _reads_any(bindings_then.get(reader, bindings.of(reader)), {version})
     )
 
 

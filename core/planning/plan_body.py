@@ -14,14 +14,17 @@ from core.observed.deployment import Binding, ObservedDeployment, OrphanVersion
 from core.plan.model import LeftBehind, PlanNode, PlanRefusal, PlanWarning, Step
 from core.planning.context import PlanningContext
 from core.planning.decisions import DeployDecisions, TableDecision
+from core.planning.declared_tables import DeclaredTables
 from core.planning.delete import decide_delete
 from core.planning.deploy import decide_deploy
 from core.planning.nodes import changed_node, deleted_node, kept_node
+from core.planning.observed_tables import ObservedTables
 from core.planning.orphan_versions import unused_orphans, upstream_first, usable_orphan
 from core.planning.retired_versions import RetiredVersion, retired_versions
 from core.planning.scope import PlanScope
 from core.planning.steps import StepBuilder
 from core.planning.strategy_prices import StrategyPrices
+from core.planning.table_bindings import TableBindings
 from core.text.wording import reader_phrase
 
 
@@ -51,17 +54,17 @@ def deploy_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
     moves = rebuilt or any(
         bindings[t] != context.bindings.of(t) for t, d in found.by_table.items() if d.change.kind is not ChangeKind.NONE
     )
-    every = retired_versions(context, rebuilt, frozenset(), bindings) if moves else ()
+    every = retired_versions(context.observed, context.bindings, rebuilt, frozenset(), bindings) if moves else ()
     old = tuple(version for version in every if version.version != versions.get(version.table))
     for version in old:
         if version.readers:
             # Of a table outside of the plan that is nobody's news, and must not make the plan another one.
             if version.table in found.by_table:
-                found.warn(version.table, _why_it_stays(context, version))
+                found.warn(version.table, _why_it_stays(context.observed, version))
         elif version.table not in found.by_table:
             _keep(context, version.table, found.by_table, versions, bindings)
     aside = _set_aside(context, scope, found, used, old=old, versions=versions, bindings=bindings)
-    levels = _levels(context, bindings, versions, every_version=False)
+    levels = _levels(context.declared, bindings, versions, every_version=False)
     prices = StrategyPrices(context, scope, found.by_table)
     nodes = tuple(
         changed_node(
@@ -88,9 +91,11 @@ def _use_spares(
     """Take for each rebuild the version that the failed run has made, where it is what this plan would make."""
     used: dict[TableName, OrphanVersion] = {}
     rebuilt = [t for t, d in decisions.items() if d.action is Action.REBUILD and d.by == Strategy.EARLIEST]
-    for table in upstream_first(context, rebuilt):
+    for table in upstream_first(context.declared, rebuilt):
         decision = decisions[table]
-        spare = usable_orphan(context, table, _bindings_then(context, table, decision, versions))
+        spare = usable_orphan(
+            context.observed, context.revisions, table, _bindings_then(context, table, decision, versions)
+        )
         if spare is not None:
             used[table], versions[table] = spare, spare.version
             words = f"{physical_name(table, spare.version)} of run {scope.request.continues} already exists"
@@ -132,9 +137,9 @@ def _set_aside(
     return tuple(aside)
 
 
-def _why_it_stays(context: PlanningContext, old: RetiredVersion) -> str:
+def _why_it_stays(observed: ObservedTables, old: RetiredVersion) -> str:
     """Return who keeps an old version, and whether that gives them anything."""
-    seen, readers = context.observed.deployment(old.table), reader_phrase(old.readers)
+    seen, readers = observed.deployment(old.table), reader_phrase(old.readers)
     if old.version == seen.version and seen.state in AT_REST:
         return f"v{old.version} stays {seen.state} and gets no new rows: {readers}"
     return f"v{old.version} keeps running: {readers}"
@@ -160,7 +165,7 @@ def _deploy_steps(
     aside: Sequence[RetiredVersion],
 ) -> list[Step]:
     steps = StepBuilder()
-    unread, read = _read_until_the_swap(context, aside)
+    unread, read = _read_until_the_swap(context.observed, context.bindings, aside)
     children = context.declared.graph.children if aside else None
     for version in unread:
         steps.stop(version, children(version.table) if children else (), (), why=_UNUSED)
@@ -185,19 +190,12 @@ _UNUSED = "it is an orphan version, and this plan does not use it"
 
 
 def _read_until_the_swap(
-    context: PlanningContext, aside: Sequence[RetiredVersion]
+    observed: ObservedTables, bindings: TableBindings, aside: Sequence[RetiredVersion]
 ) -> tuple[tuple[RetiredVersion, ...], tuple[RetiredVersion, ...]]:
     """Part versions that never served in those that nothing reads, and those that a serving one does, at any depth."""
-    reads = {
-        (v.table, spare.version): spare.bindings for v in aside for spare in context.observed.deployment(v.table).spare
-    }
-    readers = {reader for version in aside for reader in context.bindings.readers(version.table)}
-    waiting = [
-        b
-        for reader in sorted(readers)
-        for b in context.bindings.of(reader)
-        if context.observed.deployment(reader).begun
-    ]
+    reads = {(v.table, spare.version): spare.bindings for v in aside for spare in observed.deployment(v.table).spare}
+    readers = {reader for version in aside for reader in bindings.readers(version.table)}
+    waiting = [b for reader in sorted(readers) for b in bindings.of(reader) if observed.deployment(reader).begun]
     read: set[tuple[TableName, int]] = set()
     for binding in waiting:
         key = (binding.parent, binding.version)
@@ -214,9 +212,9 @@ def delete_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
     found = decide_delete(context, scope)
     versions = {table: context.observed.deployment(table).version for table in found.tables}
     bindings = {table: context.bindings.of(table) for table in found.tables}
-    levels = _levels(context, bindings, versions, every_version=True)
+    levels = _levels(context.declared, bindings, versions, every_version=True)
     order = sorted(found.tables, key=lambda table: (-levels[table], table))
-    old = retired_versions(context, frozenset(), found.tables, {}) if found.tables else ()
+    old = retired_versions(context.observed, context.bindings, frozenset(), found.tables, {}) if found.tables else ()
     nodes = tuple(deleted_node(context, table, levels[table]) for table in order)
     running = {table: _newest_first(context.observed.deployment(table), rest=()) for table in order}
     existing = {
@@ -257,7 +255,7 @@ def _bindings_then(
 
 
 def _levels(
-    context: PlanningContext,
+    declared: DeclaredTables,
     bindings: Mapping[TableName, tuple[Binding, ...]],
     versions: Mapping[TableName, int],
     *,
@@ -274,7 +272,7 @@ def _levels(
     }
     found = levels(parents)
     if found is None:
-        declared = context.declared.graph
-        found = levels({t: [e.parent for e in declared.parents(t) if e.parent in versions] for t in versions})
+        graph = declared.graph
+        found = levels({t: [e.parent for e in graph.parents(t) if e.parent in versions] for t in versions})
     assert found is not None
     return found

@@ -100,7 +100,7 @@ def _sealed(context: PlanningContext, scope: PlanScope, draft: PlanBody, policy:
         refusals=refusals,
         warnings=tuple(sorted(warnings, key=lambda w: (w.table, w.summary))),
         approvals=verdicts.approvals if steps else 0,
-        readers=outside_readers(context, draft.nodes),
+        readers=outside_readers(context.declared, context.observed, draft.nodes),
         policy=policy.digest,
         preconditions=preconditions(context.observed.deployments, context.bindings.readers, draft.nodes),
     )

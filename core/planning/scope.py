@@ -9,6 +9,9 @@ from core.model.names import TableName
 from core.plan.model import PlanRefusal, PlanWarning
 from core.plan.request import CHILDREN, PlanRequest
 from core.planning.context import PlanningContext
+from core.planning.declared_tables import DeclaredTables
+from core.planning.observed_tables import ObservedTables
+from core.planning.table_bindings import TableBindings
 from core.project.model import Layer, Project, Table
 from core.project_files.manifest import MANIFEST_PATH as MANIFEST
 from core.text.wording import did_you_mean
@@ -82,10 +85,10 @@ def resolve_scope(request: PlanRequest, context: PlanningContext) -> PlanScope:
     found = one_by_one | {name for name, table in tables.items() if _is_meant(table, request)}
     if request.everything:
         found |= set(tables if request.verb == "deploy" else known)
-    above = _above(request.pipelines, context) - found
+    above = _above(request.pipelines, context.observed, context.bindings) - found
     found |= above
     excluded = frozenset(request.exclude)
-    came_with = _statement_sets(found - excluded, context) if request.verb == "deploy" else {}
+    came_with = _statement_sets(found - excluded, context.declared) if request.verb == "deploy" else {}
     refusals += [
         PlanRefusal(
             name,
@@ -106,8 +109,8 @@ def resolve_scope(request: PlanRequest, context: PlanningContext) -> PlanScope:
         refusals=tuple(refusals),
         warnings=(
             *_warnings_of(request, found, context),
-            *_warnings_of_gone(request, context),
-            *_warnings_of_settings(request, context),
+            *_warnings_of_gone(request, context.declared, context.observed),
+            *_warnings_of_settings(request, context.declared.environment.name),
         ),
     )
 
@@ -187,28 +190,28 @@ def _is_below(table: Table, folder: str) -> bool:
     return f"{table.folder}/".startswith(f"{folder}/") or f"{folder}/".startswith(f"{table.folder}/")
 
 
-def _above(sinks: Iterable[TableName], context: PlanningContext) -> set[TableName]:
+def _above(sinks: Iterable[TableName], observed: ObservedTables, bindings: TableBindings) -> set[TableName]:
     """Return every deployed table that feeds one of the sinks."""
     found: set[TableName] = set()
     waiting = list(sinks)
     while waiting:
-        for binding in context.bindings.of(waiting.pop()):
-            if binding.parent not in found and context.observed.is_deployed(binding.parent):
+        for binding in bindings.of(waiting.pop()):
+            if binding.parent not in found and observed.is_deployed(binding.parent):
                 found.add(binding.parent)
                 waiting.append(binding.parent)
     return found
 
 
-def _statement_sets(named: set[TableName], context: PlanningContext) -> dict[TableName, TableName]:
+def _statement_sets(named: set[TableName], declared: DeclaredTables) -> dict[TableName, TableName]:
     """Find the statements that are deployed together with named ones: same folder, same unit."""
     named_by_folder: dict[str, TableName] = {}
     for name in sorted(named):
-        table = context.declared.table(name)
+        table = declared.table(name)
         if table is not None and not table.external:
             named_by_folder.setdefault(table.folder, name)
     return {
         name: named_by_folder[table.folder]
-        for name, table in context.declared.project.tables.items()
+        for name, table in declared.project.tables.items()
         if name not in named and not table.external and table.folder in named_by_folder
     }
 
@@ -246,20 +249,22 @@ def _graph(context: PlanningContext) -> TableGraph:
     return TableGraph((*declared, *deployed), context.observed.tables())
 
 
-def _warnings_of_gone(request: PlanRequest, context: PlanningContext) -> Iterator[PlanWarning]:
+def _warnings_of_gone(
+    request: PlanRequest, declared: DeclaredTables, observed: ObservedTables
+) -> Iterator[PlanWarning]:
     for name in request.gone:
-        if context.declared.table(name) is not None:
+        if declared.table(name) is not None:
             continue
         since = f"was declared at {request.changed_since} and no longer is"
-        if context.observed.is_deployed(name) and not context.observed.is_external(name):
+        if observed.is_deployed(name) and not observed.is_external(name):
             yield PlanWarning(name, f"{since}: to delete it, headgate plan delete {name}")
         else:
             yield PlanWarning(name, f"{since}; it is not deployed")
 
 
-def _warnings_of_settings(request: PlanRequest, context: PlanningContext) -> Iterator[PlanWarning]:
+def _warnings_of_settings(request: PlanRequest, environment: str) -> Iterator[PlanWarning]:
     """Describe what no plan carries: the agent reads it when it starts, or has it recorded."""
-    since = f"of {context.declared.environment.name} changed since {request.changed_since}"
+    since = f"of {environment} changed since {request.changed_since}"
     for part, remedy in (("pool", RESTART), ("policy", "record it (headgate policy apply)"), ("place", RESTART)):
         keys = [key.partition(".")[2] for key in request.settings if key.startswith(f"{part}.")]
         if keys:

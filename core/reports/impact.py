@@ -21,8 +21,10 @@ from core.plan.request import CHILDREN, PlanRequest
 from core.planning.context import PlanningContext, planning_context
 from core.planning.delete import decide_delete
 from core.planning.deploy import decide_deploy
+from core.planning.observed_tables import ObservedTables
 from core.planning.outside_readers import outside_readers_of
 from core.planning.scope import normal_request, resolve_scope
+from core.planning.table_bindings import TableBindings
 from core.project.model import Project
 from core.project_files.parse_cache import ParseCache
 from core.reports.impact_scope import DownstreamReach, affected_part, downstream_reach
@@ -149,7 +151,12 @@ def impact_of(
         known.answers,
         engine=known.room.engine if known.room is not None else "",
     )
-    asking = _Asking(context, root, _children(children, project, part), downstream_reach(context, tracer, root.table))
+    asking = _Asking(
+        context,
+        root,
+        _children(children, project, part),
+        downstream_reach(context.declared, context.bindings, tracer, root.table),
+    )
     found = (
         (_lost(asking, column_uses_downstream(tracer, root)),) if root.column else (_rebuilt(asking), _dropped(asking))
     )
@@ -267,9 +274,9 @@ def _dropped(asking: _Asking) -> ImpactAnswer:
     for name in sorted(asking.below.readers - effects.keys()):
         if (effect := _without(asking, name, gone)) is not None:
             effects[name] = effect
-    _starve(context, effects)
+    _starve(context.bindings, effects)
     refusals = _sorted((*scope.refusals, *found.refusals))
-    outside = outside_readers_of(context, dict.fromkeys(gone, ""))
+    outside = outside_readers_of(context.declared, context.observed, dict.fromkeys(gone, ""))
     return ImpactAnswer(ImpactEvent.DROPPED, request, refusals, _listed(asking, effects), outside)
 
 
@@ -284,24 +291,24 @@ def _without(asking: _Asking, name: TableName, gone: set[TableName]) -> tuple[Im
         if any(lost.values()):
             return ImpactEffect.STARVED, f"would read no more rows from {names}"
         return ImpactEffect.STRANDED, f"could not be restarted without {names}"
-    if _is_at_rest(context, name):
+    if _is_at_rest(context.observed, name):
         return ImpactEffect.STRANDED, f"is stopped and reads {names}; it could not resume from its checkpoint"
     return ImpactEffect.REFUSED, f"reads {names}"
 
 
-def _starve(context: PlanningContext, effects: dict[TableName, tuple[ImpactEffect, str]]) -> None:
+def _starve(bindings: TableBindings, effects: dict[TableName, tuple[ImpactEffect, str]]) -> None:
     """Return what streams a table that would write nothing more, at every depth."""
     waiting = [name for name, (effect, _) in sorted(effects.items()) if effect in _DRY]
     for parent in waiting:
-        for child in context.bindings.readers(parent):
-            streams = any(b.streamed for b in context.bindings.of(child) if b.parent == parent)
+        for child in bindings.readers(parent):
+            streams = any(b.streamed for b in bindings.of(child) if b.parent == parent)
             if streams and child not in effects:
                 effects[child] = (ImpactEffect.STARVED, f"would read no more rows from {parent}")
                 waiting.append(child)
 
 
-def _is_at_rest(context: PlanningContext, name: TableName) -> bool:
-    seen = context.observed.deployment(name)
+def _is_at_rest(observed: ObservedTables, name: TableName) -> bool:
+    seen = observed.deployment(name)
     return stays_at_rest(seen.state, seen.wanted)
 
 
@@ -348,7 +355,11 @@ def _told(asking: _Asking, effects: Mapping[TableName, tuple[ImpactEffect, str]]
     context = asking.context
     rebuilt = {name for name, (effect, _) in effects.items() if effect is ImpactEffect.REBUILT} | {asking.table}
     own = (name for name in rebuilt if not context.observed.is_external(name))
-    return outside_readers_of(context, {name: physical_name(name, context.observed.next_version(name)) for name in own})
+    return outside_readers_of(
+        context.declared,
+        context.observed,
+        {name: physical_name(name, context.observed.next_version(name)) for name in own},
+    )
 
 
 def _sorted(refusals: Iterable[PlanRefusal]) -> tuple[PlanRefusal, ...]:
