@@ -137,8 +137,7 @@ def not_partial(tables: Mapping[TableName, Table], table: Table, at: str) -> str
 
 def partitions_of(tables: Mapping[TableName, Table], table: Table) -> tuple[str, ...]:
     """Return the columns by which all tables that it streams are partitioned, in lower case."""
-    facts = table.facts
-    streamed = {read.table for read in facts.reads if read.streaming} if facts else set()
+    streamed = {read.table for read in table.facts.reads if read.streaming} if table.facts else set()
     found = [{c.lower() for c in tables[name].ddl_facts.partitioning} if name in tables else set() for name in streamed]
     return tuple(sorted(set.intersection(*found))) if found else ()
 

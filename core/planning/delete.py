@@ -142,7 +142,7 @@ def _refuse_under_pointers(observed: ObservedTables, found: DeleteDecision) -> N
 def _warn_of_ways_back(observed: ObservedTables, table: TableName, found: DeleteDecision) -> None:
     """Return which older versions go with a table."""
     seen = observed.deployment(table)
-    never_served = {spare.version for spare in seen.spare}
+    never_served = {orphan.version for orphan in seen.orphan_versions}
     kept = [f"v{version}" for version in seen.kept if version not in never_served]
     if kept:
         goes = "is an older version, and goes" if len(kept) == 1 else "are older versions, and go"

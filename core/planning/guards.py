@@ -41,10 +41,10 @@ def judge_plan(
     steps: Sequence[Step],
     *,
     policy: Policy,
-    room: Headroom,
+    headroom: Headroom,
 ) -> GuardVerdicts:
     """Judge a plan's nodes and steps under a policy; what is declared to be protected is so too."""
-    case = GuardInput(declared, observed, request, nodes, steps, _protecting(declared, policy), room)
+    case = GuardInput(declared, observed, request, nodes, steps, _protecting(declared, policy), headroom)
     found = (_checkpoints(case), _views(case), _readers(case), _rates(case), *_in_place(case))
     return GuardVerdicts((*found, *policy_guards(case)))
 

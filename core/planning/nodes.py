@@ -110,12 +110,12 @@ def kept_node(context: PlanningContext, table: TableName, level: int) -> PlanNod
     seen, declared = context.observed.deployment(table), context.declared.table(table)
     texts = seen.deployed or (context.revisions.declared(table).texts if declared else RevisionTexts())
     old = context.revisions.deployed(table) if declared is None else None
-    facts = declared.facts if declared else old.parsed if old else None
+    statement = declared.facts if declared else old.parsed if old else None
     return PlanNode(
         table=table,
         product=declared.product if declared else "",
         layer=declared.layer if declared else "",
-        stateful=facts is not None and facts.stateful,
+        stateful=statement is not None and statement.stateful,
         action=Action.KEEP,
         change=None,
         evidence=(),

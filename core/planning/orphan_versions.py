@@ -1,7 +1,7 @@
 """What a failed run left beside what serves, and what the plan that continues it does with that: use or set aside.
 
-Only versions that never served are judged here (`ObservedDeployment.spare`), and only of tables that the plan touches,
-with what reads them: a table that another open run holds cannot be in a plan that is applied.
+Only versions that never served are judged here (`ObservedDeployment.orphan_versions`), and only of tables that the plan
+touches, with what reads them: a table that another open run holds cannot be in a plan that is applied.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,9 +18,9 @@ from core.planning.table_revisions import TableRevisions
 
 
 def without_orphans(observed: Mapping[TableName, ObservedDeployment]) -> dict[TableName, ObservedDeployment]:
-    """Take spare versions from those that run for others: a plan that continues a run judges them here."""
+    """Take orphan versions from those that run for others: a plan that continues a run judges them here."""
     return {
-        table: replace(seen, retained=tuple(set(seen.retained) - {spare.version for spare in seen.spare}))
+        table: replace(seen, retained=tuple(set(seen.retained) - {orphan.version for orphan in seen.orphan_versions}))
         for table, seen in observed.items()
     }
 
@@ -28,13 +28,13 @@ def without_orphans(observed: Mapping[TableName, ObservedDeployment]) -> dict[Ta
 def usable_orphan(
     observed: ObservedTables, revisions: TableRevisions, table: TableName, reads: Iterable[Binding]
 ) -> OrphanVersion | None:
-    """Find the newest spare version that has the declared texts and reads exactly `reads`; None when there is none."""
+    """Find the newest orphan version that has the declared texts and reads exactly `reads`; None when there is none."""
     wanted = sorted(reads, key=_key)
     revision = revisions.declared(table).hash
     fitting = (
-        spare
-        for spare in observed.deployment(table).spare
-        if spare.revision == revision and spare.checkpoint_ok and sorted(spare.bindings, key=_key) == wanted
+        orphan
+        for orphan in observed.deployment(table).orphan_versions
+        if orphan.revision == revision and orphan.checkpoint_ok and sorted(orphan.bindings, key=_key) == wanted
     )
     return next(fitting, None)
 
@@ -57,22 +57,24 @@ def unused_orphans(
     fresh: Iterable[TableName],
     bindings_then: Mapping[TableName, tuple[Binding, ...]],
 ) -> tuple[RetiredVersion, ...]:
-    """List the spare versions of `tables` that the plan has no use for, sinks first, with who still reads each.
+    """List the orphan versions of `tables` that the plan has no use for, sinks first, with who still reads each.
 
-    For a table that starts anew (`fresh`), the version that never ran is one of them. A spare version that reads one of
-    them is one as well, whatever its table.
+    For a table that starts anew (`fresh`), the version that never ran is one of them. An orphan version that reads one
+    of them is one as well, whatever its table.
     """
     anew = set(fresh)
     found: set[tuple[TableName, int]] = set()
     for table in tables:
         seen, kept = context.observed.deployment(table), used.get(table)
-        found |= {(table, spare.version) for spare in seen.spare if kept is None or spare.version != kept.version}
+        found |= {
+            (table, orphan.version) for orphan in seen.orphan_versions if kept is None or orphan.version != kept.version
+        }
         if table in anew and context.observed.is_deployed(table):
             found.add((table, seen.version))
     bound = {
-        (table, spare.version): spare.bindings
+        (table, orphan.version): orphan.bindings
         for table in context.observed.tables()
-        for spare in context.observed.deployment(table).spare
+        for orphan in context.observed.deployment(table).orphan_versions
     }
     while more := {key for key, reads in bound.items() if key not in found and _reads_any(reads, found)}:
         found |= more

@@ -49,7 +49,7 @@ def deploy_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
         else context.observed.deployment(table).version
         for table, decision in found.by_table.items()
     }
-    used = _use_spares(context, scope, found.by_table, versions) if scope.request.continues else {}
+    used = _use_orphan_versions(context, scope, found.by_table, versions) if scope.request.continues else {}
     bindings = {table: _bindings_then(context, table, decision, versions) for table, decision in found.by_table.items()}
     moves = rebuilt or any(
         bindings[t] != context.bindings.of(t) for t, d in found.by_table.items() if d.change.kind is not ChangeKind.NONE
@@ -82,7 +82,7 @@ def deploy_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
     return PlanBody(nodes, steps, found.left_behind, found.refusals, found.warnings)
 
 
-def _use_spares(
+def _use_orphan_versions(
     context: PlanningContext,
     scope: PlanScope,
     decisions: dict[TableName, TableDecision],
@@ -93,12 +93,12 @@ def _use_spares(
     rebuilt = [t for t, d in decisions.items() if d.action is Action.REBUILD and d.by == Strategy.EARLIEST]
     for table in upstream_first(context.declared, rebuilt):
         decision = decisions[table]
-        spare = usable_orphan(
+        orphan = usable_orphan(
             context.observed, context.revisions, table, _bindings_then(context, table, decision, versions)
         )
-        if spare is not None:
-            used[table], versions[table] = spare, spare.version
-            words = f"{physical_name(table, spare.version)} of run {scope.request.continues} already exists"
+        if orphan is not None:
+            used[table], versions[table] = orphan, orphan.version
+            words = f"{physical_name(table, orphan.version)} of run {scope.request.continues} already exists"
             change = replace(decision.change, evidence=(*decision.change.evidence, words))
             decisions[table] = replace(decision, change=change)
     return used
@@ -126,7 +126,9 @@ def _set_aside(
             )
         if version.readers or (version.table, version.version) in stays:
             kept = (
-                s.bindings for s in context.observed.deployment(version.table).spare if s.version == version.version
+                s.bindings
+                for s in context.observed.deployment(version.table).orphan_versions
+                if s.version == version.version
             )
             stays |= {(binding.parent, binding.version) for bound in kept for binding in bound}
             continue
@@ -171,7 +173,7 @@ def _deploy_steps(
         steps.stop(version, children(version.table) if children else (), (), why=_UNUSED)
     for node in nodes:
         needs_pointer = node.version > 0 and not context.observed.deployment(node.table).pointer
-        steps.deploy(node, needs_pointer=needs_pointer, spare=used.get(node.table))
+        steps.deploy(node, needs_pointer=needs_pointer, orphan=used.get(node.table))
     swap = steps.swap(nodes)
     chained = {(node.table, node.from_version) for node in nodes if node.strategy == Strategy.CHAIN}
     after = (swap,) if swap else ()
@@ -193,7 +195,11 @@ def _read_until_the_swap(
     observed: ObservedTables, bindings: TableBindings, aside: Sequence[RetiredVersion]
 ) -> tuple[tuple[RetiredVersion, ...], tuple[RetiredVersion, ...]]:
     """Part versions that never served in those that nothing reads, and those that a serving one does, at any depth."""
-    reads = {(v.table, spare.version): spare.bindings for v in aside for spare in observed.deployment(v.table).spare}
+    reads = {
+        (v.table, orphan.version): orphan.bindings
+        for v in aside
+        for orphan in observed.deployment(v.table).orphan_versions
+    }
     readers = {reader for version in aside for reader in bindings.readers(version.table)}
     waiting = [b for reader in sorted(readers) for b in bindings.of(reader) if observed.deployment(reader).begun]
     read: set[tuple[TableName, int]] = set()

@@ -31,18 +31,18 @@ def make_plan(
     environment: str,
     observed: Mapping[TableName, ObservedDeployment],
     request: PlanRequest,
-    facts: ParseCache | None = None,
+    parse_cache: ParseCache | None = None,
     *,
     answers: Mapping[str, str] = MappingProxyType({}),
     policy: Policy | None = None,
-    room: Headroom | None = None,
+    headroom: Headroom | None = None,
 ) -> Plan:
     """Plan a request; what cannot be done stands in `refusals`, and then there are no steps.
 
-    Raises UsageError for an environment that the project does not have. `facts` only saves time: deployed texts that it
-    knows are not parsed again. `answers` are Spark's, packed, by the key of the question: observed values like the
-    others, which raise the severity of a change and never lower it. `policy` is the one in force, by default the
-    declared one; `room` is what was measured of disk and pool. Linear in tables and edges.
+    Raises UsageError for an environment that the project does not have. `parse_cache` only saves time: deployed texts
+    that it knows are not parsed again. `answers` are Spark's, packed, by the key of the question: observed values like
+    the others, which raise the severity of a change and never lower it. `policy` is the one in force, by default the
+    declared one; `headroom` is what was measured of disk and pool. Linear in tables and edges.
     """
     if environment not in project.environments:
         raise UsageError(
@@ -53,32 +53,40 @@ def make_plan(
     request = normal_request(request)
     if request.continues:
         observed = without_orphans(observed)
-    room = room or Headroom()
+    headroom = headroom or Headroom()
     context = planning_context(
-        project, project.environments[environment], observed, facts or ParseCache(), answers, engine=room.engine
+        project,
+        project.environments[environment],
+        observed,
+        parse_cache or ParseCache(),
+        answers,
+        engine=headroom.engine,
     )
     scope = resolve_scope(request, context)
     draft = delete_body(context, scope) if request.verb == "delete" else deploy_body(context, scope)
     declared = context.declared.environment.declared_policy(
         t for t, found in project.tables.items() if found.settings.protect
     )
-    return _sealed(context, scope, draft, policy or declared, room)
+    return _sealed(context, scope, draft, policy or declared, headroom)
 
 
 def questions_of(
-    plan: Plan, project: Project, observed: Mapping[TableName, ObservedDeployment], facts: ParseCache | None = None
+    plan: Plan,
+    project: Project,
+    observed: Mapping[TableName, ObservedDeployment],
+    parse_cache: ParseCache | None = None,
 ) -> tuple[AnalysisQuestion, ...]:
     """Return what Spark can be asked of the statements that a plan acts on, in the plan's order."""
-    context = planning_context(project, project.environments[plan.environment], observed, facts or ParseCache())
+    context = planning_context(project, project.environments[plan.environment], observed, parse_cache or ParseCache())
     found = (
         context.changes.question(node.table) for node in plan.nodes if node.for_spark and node.table in project.tables
     )
     return tuple(question for question in found if question is not None)
 
 
-def _sealed(context: PlanningContext, scope: PlanScope, draft: PlanBody, policy: Policy, room: Headroom) -> Plan:
+def _sealed(context: PlanningContext, scope: PlanScope, draft: PlanBody, policy: Policy, headroom: Headroom) -> Plan:
     verdicts = judge_plan(
-        context.declared, context.observed, scope.request, draft.nodes, draft.steps, policy=policy, room=room
+        context.declared, context.observed, scope.request, draft.nodes, draft.steps, policy=policy, headroom=headroom
     )
     found = {*scope.refusals, *draft.refusals, *verdicts.refusals}
     refusals = tuple(sorted(found, key=lambda r: (r.table, r.summary)))

@@ -32,7 +32,7 @@ class GuardInput:
     steps: Sequence[Step]
     policy: Policy
     """The rules in force, with everything that is protected by record or by declaration."""
-    room: Headroom
+    headroom: Headroom
 
     @cached_property
     def rebuilt(self) -> tuple[PlanNode, ...]:
@@ -133,7 +133,7 @@ def _disk(case: GuardInput) -> Guard:
     if not case.rebuilt:
         return Guard("disk", OK, "no table is stored twice")
     needed, unknown = _sum(case.rebuilt, _disk_bytes)
-    factor, free = case.policy.disk_factor or DISK_FACTOR, case.room.disk_free
+    factor, free = case.policy.disk_factor or DISK_FACTOR, case.headroom.disk_free
     words = f"{counted(len(case.rebuilt), 'table')} stored twice; "
     words += _known(short_size(needed), needed, unknown) if needed or not unknown else "size unknown"
     if needed:
@@ -157,7 +157,7 @@ def _pool(case: GuardInput) -> Guard:
     more = f"{counted(len(begun), 'additional statement')} on {name}"
     both = " while both versions run" if case.rebuilt else ""
     words = more + both
-    most, most_busy, busy = case.policy.max_statements, case.policy.max_busy_percent, case.room.busy
+    most, most_busy, busy = case.policy.max_statements, case.policy.max_busy_percent, case.headroom.busy
     after = len(case.running) + len(begun)
     if most is not None and after > most:
         remedy = "plan fewer tables at once, or stop what is not needed"

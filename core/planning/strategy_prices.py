@@ -142,20 +142,20 @@ class StrategyPrices:
     def _statement(self, table: TableName, decision: TableDecision, bindings: tuple[Binding, ...]) -> _PricedStatement:
         declared = self._context.declared.table(table)
         streamed = dict.fromkeys(binding.parent for binding in bindings if binding.streamed)
-        known = [self._figures(parent) if parent not in self._other else _UNKNOWN for parent in streamed]
+        known = [self._statistics(parent) if parent not in self._other else _UNKNOWN for parent in streamed]
         waits = [self._eta[binding.parent] for binding in bindings if binding.parent in self._eta]
         return _PricedStatement(
             table,
             decision,
             bindings,
             declared is not None and declared.facts is not None and declared.facts.stateful,
-            _sum(figures.rows for figures in known),
-            _sum(figures.bytes for figures in known),
+            _sum(statistics.rows for statistics in known),
+            _sum(statistics.bytes for statistics in known),
             None if None in waits else max((wait for wait in waits if wait is not None), default=0.0),
         )
 
-    def _figures(self, table: TableName) -> TableStatistics:
-        return self._context.observed.deployment(table).figures or _UNKNOWN
+    def _statistics(self, table: TableName) -> TableStatistics:
+        return self._context.observed.deployment(table).statistics or _UNKNOWN
 
     def _offer(self, of: _PricedStatement, strategy: str, note: str) -> StrategyOffer:
         rows, size = self._to_read(of, strategy)
@@ -200,18 +200,18 @@ class StrategyPrices:
         """Return the seconds until it has read what it replays; nothing is known of how long a restart takes."""
         if strategy in (Strategy.IN_PLACE, Strategy.SEAM) or rows is None or of.wait_s is None:
             return None
-        rate = self._figures(of.table).rate_rows_s
+        rate = self._statistics(of.table).rate_rows_s
         own = rows / rate if rate else 0.0 if rows == 0 else None
         return of.wait_s + own if own is not None else None
 
     def _disk(self, of: _PricedStatement, strategy: str) -> int | None:
-        figures = self._figures(of.table)
-        state = figures.state_bytes if of.stateful else 0
+        statistics = self._statistics(of.table)
+        state = statistics.state_bytes if of.stateful else 0
         if strategy in _NEW_ROWS_ONLY:
             return 0
         if strategy in (Strategy.FORK, Strategy.KEYED):
             return state
-        return _sum((figures.bytes, state)) if strategy == Strategy.EARLIEST else None
+        return _sum((statistics.bytes, state)) if strategy == Strategy.EARLIEST else None
 
     def _retention(self, of: _PricedStatement) -> str | None:
         """Judge whether what it reads again is still there: ok, short or unknown, then words after a colon."""
@@ -221,11 +221,11 @@ class StrategyPrices:
         sources = [binding.parent for binding in of.bindings if binding.streamed and not self._is_new(binding.parent)]
         if decision.action is Action.START or not sources or (decision.by, decision.at) == (Strategy.SEEDED, NOW):
             return "ok"
-        earliest = [self._figures(source).earliest for source in sources]
+        earliest = [self._statistics(source).earliest for source in sources]
         begins = epoch_of(decision.at)
         if begins is not None and all(each is not None and each <= begins for each in earliest):
             return "ok"
-        gone = self._figures(of.table).gone
+        gone = self._statistics(of.table).gone
         if not gone:
             return "ok" if gone == 0 else "unknown"
         known = [each for each in earliest if each is not None]

@@ -149,7 +149,7 @@ def impact_of(
         seen if deployed else as_if_running(part),
         facts or ParseCache(),
         known.answers,
-        engine=known.room.engine if known.room is not None else "",
+        engine=known.headroom.engine if known.headroom is not None else "",
     )
     asking = _Asking(
         context,

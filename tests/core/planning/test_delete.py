@@ -190,7 +190,7 @@ def test_a_table_that_another_pointer_serves_is_refused() -> None:
 
 def test_older_versions_that_go_with_a_table_are_told() -> None:
     sink = deployed(
-        SHOP.tables[T("sink")], version=4, kept=(2, 3, 5), spare=(OrphanVersion(5, "r"),), bindings={"b": 1}
+        SHOP.tables[T("sink")], version=4, kept=(2, 3, 5), orphan_versions=(OrphanVersion(5, "r"),), bindings={"b": 1}
     )
     found = delete("sink", observed=running(SHOP) | {T("sink"): sink})
     assert said(found) == ["sink v2, v3 are older versions, and go with it"]

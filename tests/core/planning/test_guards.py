@@ -45,7 +45,7 @@ def judged(
         changed,
         found.steps,
         policy=policy or Policy(),
-        room=room or Headroom(),
+        headroom=room or Headroom(),
     )
     for guard in verdicts.guards:
         assert bool(guard.remedy) is (guard.verdict == "deny"), guard
@@ -323,9 +323,9 @@ def test_files_add_protection_and_never_take_it_away() -> None:
 
 def test_verdicts_do_not_depend_on_what_is_outside_the_plan() -> None:
     other = project(src="", a="src", b="a", c="b", x="src", y="x")
-    one = make_plan(other, "dev", running(other), rebuild("c"), room=Headroom(busy=0.9))
+    one = make_plan(other, "dev", running(other), rebuild("c"), headroom=Headroom(busy=0.9))
     for changed in (running(other, x="failed", y="stopped"), running(other, "src", "a", "b", "c")):
-        found = make_plan(other, "dev", changed, rebuild("c"), room=Headroom(busy=0.2))
+        found = make_plan(other, "dev", changed, rebuild("c"), headroom=Headroom(busy=0.2))
         assert [(g.name, g.verdict) for g in found.guards] == [(g.name, g.verdict) for g in one.guards]
         assert found.hash == one.hash
 

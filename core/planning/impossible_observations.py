@@ -1,4 +1,4 @@
-"""Worlds that cannot be: what is observed of tables together, judged before anything is planned over a document."""
+"""Observations that contradict each other or the project, judged before anything is planned over a document."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -7,6 +7,7 @@ from core.model.names import TableName, physical_name, split_physical
 from core.model.problems import Problem, Where, in_reading_order
 from core.model.states import State
 from core.observed.deployment import Binding, ObservedDeployment
+from core.observed.document_entries import FIELD_BY_KEY
 from core.planning.context import PlanningContext, planning_context
 from core.planning.declared_tables import DeclaredTables
 from core.planning.table_bindings import TableBindings
@@ -24,13 +25,13 @@ def impossible_observations(
     project: Project,
     environment: Environment,
     observed: Mapping[TableName, ObservedDeployment],
-    facts: ParseCache | None = None,
+    parse_cache: ParseCache | None = None,
 ) -> tuple[Problem, ...]:
     """Return everything that no history of deploys, stops and deletes leads to, by table; `detail` is the key.
 
     A table that is not there is absent. What an agent can export is never among it.
     """
-    context = planning_context(project, environment, observed, facts or ParseCache())
+    context = planning_context(project, environment, observed, parse_cache or ParseCache())
     return tuple(
         Problem(f"{table} {summary}", remedy, None, table, key)
         for table in sorted(observed)
@@ -54,7 +55,7 @@ _Wrong = Iterator[tuple[str, str, str]]
 def _wrong_with(context: PlanningContext, observed: Mapping[TableName, ObservedDeployment], table: TableName) -> _Wrong:
     seen = observed[table]
     if seen.state == State.ABSENT:
-        said = [key for key in _OF_A_VERSION if getattr(seen, key)]
+        said = [key for key in _OF_A_VERSION if getattr(seen, FIELD_BY_KEY[key])]
         if said:
             remedy = "say its state; of a deleted table only highest_version is left"
             yield said[0], f"is absent and has {', '.join(said)}", remedy
@@ -62,7 +63,7 @@ def _wrong_with(context: PlanningContext, observed: Mapping[TableName, ObservedD
     yield from _wrong_with_itself(table, seen)
     for binding in seen.bindings:
         yield from (("bindings", *words) for words in _wrong_binding(observed, table, binding, seen.state in _RUNS))
-    for binding in dict.fromkeys(each for spare in seen.spare for each in spare.bindings):
+    for binding in dict.fromkeys(each for orphan in seen.orphan_versions for each in orphan.bindings):
         if binding not in seen.bindings:
             yield from (("spare", *words) for words in _wrong_binding(observed, table, binding, False))
     if not seen.bindings and seen.state in _RUNS and _has_known_text(context, table):
@@ -82,12 +83,12 @@ def _wrong_with_itself(table: TableName, seen: ObservedDeployment) -> _Wrong:
         yield "begun", f"is {seen.state} and was never begun", "leave begun out, or correct its state"
     elif not seen.begun and served is not None:
         yield "begun", "serves and was never begun", "leave begun or pointer out"
-    for spare in seen.spare:
-        if spare.version == (seen.version or 1):
-            words = f"has v{spare.version} as its version and among those that never served"
+    for orphan in seen.orphan_versions:
+        if orphan.version == (seen.version or 1):
+            words = f"has v{orphan.version} as its version and among those that never served"
             yield "spare", words, "take it out of spare, or correct its version"
-        if spare.running and not spare.begun:
-            words = f"has v{spare.version} running that was never begun"
+        if orphan.running and not orphan.begun:
+            words = f"has v{orphan.version} running that was never begun"
             yield "spare", words, "leave begun or running of it out"
 
 
@@ -141,8 +142,8 @@ def _existing(seen: ObservedDeployment) -> frozenset[int]:
     """Return the versions that are there; a table of which only the state is known has its first one."""
     if seen.state == State.ABSENT:
         return frozenset()
-    spares = (spare.version for spare in seen.spare)
-    return frozenset((seen.version or 1, *seen.kept, *seen.retained, *spares))
+    orphans = (orphan.version for orphan in seen.orphan_versions)
+    return frozenset((seen.version or 1, *seen.kept, *seen.retained, *orphans))
 
 
 def _highest(seen: ObservedDeployment) -> int:
