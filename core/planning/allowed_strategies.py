@@ -34,12 +34,12 @@ def strategies_of(
     context: PlanningContext, scope: PlanScope, decisions: Mapping[TableName, TableDecision], table: TableName
 ) -> dict[str, str]:
     """Return each strategy that may be had for a decided table, its note by its word; none for an external one."""
-    declared, decision = context.declared.table(table), decisions[table].default
+    declared, decision = context.declared.tables.get(table), decisions[table].default
     if declared is None or declared.facts is None:
         return {}
     match decision.action:
         case Action.START:
-            return {Strategy.FIRST: "", **dict(_begun_later(context.declared.project.tables, declared, decisions))}
+            return {Strategy.FIRST: "", **dict(_begun_later(context.declared.tables, declared, decisions))}
         case Action.RESTART:
             others = _instead_of_restart(context, declared, decision, decisions)
             return {decision.by: "", Strategy.EARLIEST: "", **dict(others)}
@@ -55,7 +55,7 @@ def strategies_of(
 def _instead_of_restart(
     context: PlanningContext, table: Table, decision: TableDecision, decisions: Mapping[TableName, TableDecision]
 ) -> Iterator[tuple[str, str]]:
-    yield from _begun_later(context.declared.project.tables, table, decisions)
+    yield from _begun_later(context.declared.tables, table, decisions)
     yield from _with_what_is_there(context, table, decision, decisions)
 
 
@@ -76,7 +76,7 @@ def _instead_of_earliest(
     decision: TableDecision,
     decisions: Mapping[TableName, TableDecision],
 ) -> Iterator[tuple[str, str]]:
-    yield from _begun_later(context.declared.project.tables, table, decisions)
+    yield from _begun_later(context.declared.tables, table, decisions)
     yield from _with_what_is_there(context, table, decision, decisions)
     stays = not recreated_parents(table, decisions)
     if not_chained(context, scope, table, decision) == "" and stays:
@@ -178,7 +178,7 @@ def not_chained(context: PlanningContext, scope: PlanScope, table: Table, decisi
     if table.settings.mode != "append":
         return "it does more than append rows"
     for reader in context.bindings.readers(table.name):
-        declared = context.declared.table(reader)
+        declared = context.declared.tables.get(reader)
         if declared is None or not scope.may_touch(reader, declared.product):
             return f"{reader} would be left behind on a version that receives no more rows"
         if any(b.parent == table.name and not b.streamed for b in context.bindings.of(reader)):
@@ -198,7 +198,7 @@ def not_keyed(context: PlanningContext, table: Table, decision: TableDecision) -
     ):
         return f"its tags do not include {COMPATIBLE}"
     for reader in context.bindings.readers(table.name):
-        declared = context.declared.table(reader)
+        declared = context.declared.tables.get(reader)
         if declared is None or TOLERANT not in declared.settings.tags:
             return f"the tags of {reader} do not include {TOLERANT}, and it would get rows again in any order"
     return "" if decision.reason not in _MOVED else "an upstream table is re-created"
@@ -238,7 +238,7 @@ def why_not(
     strategy: str,
 ) -> str:
     """Explain why a strategy may not be had for a decided table; empty where there is nothing special to say."""
-    declared, decision = context.declared.table(table), decisions[table].default
+    declared, decision = context.declared.tables.get(table), decisions[table].default
     if declared is None or declared.facts is None:
         return "it has no statement"
     if decision.action not in (Action.START, Action.RESTART, Action.REBUILD):

@@ -152,5 +152,5 @@ class DeployWalk:
 
     def may_touch(self, table: TableName) -> bool:
         """Return whether the walk down may change a table that nobody asked for."""
-        declared = self.context.declared.table(table)
+        declared = self.context.declared.tables.get(table)
         return declared is not None and not declared.external and self.scope.may_touch(table, declared.product)

@@ -58,7 +58,7 @@ def _take_readers(declared: DeclaredTables, bindings: TableBindings, scope: Plan
     waiting = sorted(found.tables - scope.above)
     while waiting:
         for reader in bindings.readers(waiting.pop()):
-            table = declared.table(reader)
+            table = declared.tables.get(reader)
             if reader not in found.tables and scope.may_touch(reader, table.product if table else ""):
                 found.tables.add(reader)
                 waiting.append(reader)
@@ -67,7 +67,7 @@ def _take_readers(declared: DeclaredTables, bindings: TableBindings, scope: Plan
 def _statement_sets(declared: DeclaredTables, observed: ObservedTables) -> dict[TableName, tuple[TableName, ...]]:
     """Return each deployed table of a statement set the deployed tables of its set, itself among them."""
     by_folder: dict[str, list[TableName]] = {}
-    for name, table in declared.project.tables.items():
+    for name, table in declared.tables.items():
         if not table.external and observed.is_deployed(name):
             by_folder.setdefault(table.folder, []).append(name)
     return {name: tuple(names) for names in by_folder.values() if len(names) > 1 for name in names}
@@ -180,6 +180,6 @@ def _read(readers: list[TableName]) -> str:
 def _with_products(declared: DeclaredTables, readers: list[TableName]) -> str:
     words = []
     for reader in readers:
-        table = declared.table(reader)
+        table = declared.tables.get(reader)
         words.append(f"{reader} ({table.product})" if table is not None and table.product else str(reader))
     return ", ".join(words)

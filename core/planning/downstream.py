@@ -64,7 +64,7 @@ def _of_child(
     walk: DeployWalk, child: TableName, parent: TableName, outcome: DownstreamOutcome
 ) -> tuple[TableDecision | None, str]:
     """Return what one parent's outcome asks of a reader, with what was seen there; None is nothing."""
-    declared = walk.context.declared.table(child)
+    declared = walk.context.declared.tables.get(child)
     assert declared is not None and declared.facts is not None
     stateful = declared.facts.stateful
     if outcome is DownstreamOutcome.GROWN:
@@ -119,7 +119,7 @@ def _of_grown(walk: DeployWalk, child: TableName, *, stateful: bool) -> TableDec
 
 def _use_of_added(walk: DeployWalk, child: TableName, parent: TableName) -> str:
     """Describe how a reader takes in a column that a parent gets; empty where it does not."""
-    declared = walk.context.declared.table(child)
+    declared = walk.context.declared.tables.get(child)
     assert declared is not None and declared.facts is not None
     added = walk.context.changes.added_columns(parent)
     if any(column.expression.endswith("*") for column in declared.facts.columns):
@@ -127,7 +127,7 @@ def _use_of_added(walk: DeployWalk, child: TableName, parent: TableName) -> str:
     for column in added:
         if not re.search(rf"\b{re.escape(column)}\b", declared.facts.select, re.I):
             continue
-        place = column_reference_lines(column, parent, declared, walk.context.declared.project.tables)
+        place = column_reference_lines(column, parent, declared, walk.context.declared.tables)
         if place:
             return f"reads the added column {parent}.{column} at {place}"
     return ""

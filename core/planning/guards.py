@@ -51,7 +51,7 @@ def judge_plan(
 
 def _protecting(declared: DeclaredTables, policy: Policy) -> Policy:
     """Add what the files protect to what is recorded: a file can add protection and never take it away."""
-    protected = {table for table, found in declared.project.tables.items() if found.settings.protect}
+    protected = {table for table, found in declared.tables.items() if found.settings.protect}
     return replace(
         policy,
         protected=policy.protected or declared.environment.protected,
@@ -107,7 +107,9 @@ def _rates(case: GuardInput) -> Guard:
 
     What goes on from a checkpoint, or begins, loses them only if much waits, which changes by the minute.
     """
-    limited = [node for node in case.nodes if node.action in _READING and _is_limited(case.declared.table(node.table))]
+    limited = [
+        node for node in case.nodes if node.action in _READING and _is_limited(case.declared.tables.get(node.table))
+    ]
     rebuilt = sorted(node.table for node in limited if node.action is Action.REBUILD)
     if rebuilt:
         words = f"{', '.join(rebuilt)}: with a rate limit below a watermark, a replay drops historical rows"

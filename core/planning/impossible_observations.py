@@ -119,7 +119,7 @@ def _wrong_with_parents(
 ) -> _Wrong:
     """Judge what a statement that runs reads by its text; what nobody declares may be external."""
     for parent in dict.fromkeys(binding.parent for binding in bindings.of(table)):
-        source = declared.table(parent)
+        source = declared.tables.get(parent)
         never = not _highest(observed.get(parent, ObservedDeployment()))
         if never and source is not None and not source.external:
             words = f"is {observed[table].state} and reads {parent}, which was never deployed"
@@ -128,7 +128,7 @@ def _wrong_with_parents(
 
 def _has_known_text(context: PlanningContext, table: TableName) -> bool:
     """Return whether it is known what text runs."""
-    seen, declared = context.observed.deployment(table), context.declared.table(table)
+    seen, declared = context.observed.deployment(table), context.declared.tables.get(table)
     if seen.deployed is not None:
         return True
     return declared is not None and seen.revision in ("", "same", context.revisions.declared(table).hash)

@@ -47,7 +47,7 @@ def _restarts_beside(walk: DeployWalk, known: TableDecision, child: TableName, p
 
 
 def _left(walk: DeployWalk, child: TableName, parent: TableName, depth: int) -> Iterator[LeftBehind]:
-    declared = walk.context.declared.table(child)
+    declared = walk.context.declared.tables.get(child)
     versions = {b.version for b in walk.context.bindings.of(child) if b.parent == parent}
     for version in sorted(versions):
         yield LeftBehind(
@@ -63,5 +63,5 @@ def _left(walk: DeployWalk, child: TableName, parent: TableName, depth: int) -> 
 def _warn(walk: DeployWalk, child: TableName, parent: TableName) -> None:
     if child in walk.scope.excluded:
         walk.found.warn(child, f"is excluded and stays on the old version of {parent}")
-    elif walk.context.declared.table(child) is None:
+    elif walk.context.declared.tables.get(child) is None:
         walk.found.warn(child, f"is no longer declared and stays on the old version of {parent}")

@@ -34,7 +34,7 @@ def changed_node(
 
     What it costs is the price of the chosen strategy, the first of its offers.
     """
-    seen, declared = context.observed.deployment(table), context.declared.table(table)
+    seen, declared = context.observed.deployment(table), context.declared.tables.get(table)
     action = decision.action
     if declared is None:
         return replace(
@@ -107,7 +107,7 @@ def deleted_node(context: PlanningContext, table: TableName, level: int) -> Plan
 
 def kept_node(context: PlanningContext, table: TableName, level: int) -> PlanNode:
     """Return a node that is kept, from what is deployed alone, with what the declaration adds where there is one."""
-    seen, declared = context.observed.deployment(table), context.declared.table(table)
+    seen, declared = context.observed.deployment(table), context.declared.tables.get(table)
     texts = seen.deployed or (context.revisions.declared(table).texts if declared else RevisionTexts())
     old = context.revisions.deployed(table) if declared is None else None
     statement = declared.facts if declared else old.parsed if old else None

@@ -20,7 +20,7 @@ class ObservedTables:
     def tables(self) -> tuple[TableName, ...]:
         """Return every table that is declared or deployed, sorted."""
         deployed = (table for table in self.deployments if self.is_deployed(table))
-        return tuple(sorted({*self._declared.project.tables, *deployed}))
+        return tuple(sorted({*self._declared.tables, *deployed}))
 
     def deployment(self, table: TableName) -> ObservedDeployment:
         """Return what was observed, versions filled in; absent when it was not."""
@@ -36,7 +36,7 @@ class ObservedTables:
 
     def is_external(self, table: TableName) -> bool:
         """Return whether it is filled by others; a table that is no longer declared is judged by its version."""
-        declared = self._declared.table(table)
+        declared = self._declared.tables.get(table)
         if declared is not None:
             return declared.external
         return self.is_deployed(table) and self.deployment(table).version == 0
@@ -52,7 +52,7 @@ class ObservedTables:
 
     def _complete(self, table: TableName, seen: ObservedDeployment) -> ObservedDeployment:
         """Assume version 1, pointed at, where a document names only the state."""
-        declared = self._declared.table(table)
+        declared = self._declared.tables.get(table)
         if seen.state == State.ABSENT or (declared is not None and declared.external) or seen.version:
             highest = max(seen.version, seen.highest_version)
             return seen if seen.highest_version == highest else replace(seen, highest_version=highest)

@@ -73,7 +73,7 @@ def _reads_then(walk: DeployWalk, table: TableName) -> tuple[TableName, ...]:
     """Return what a table reads after the plan: what is declared where its new text will run."""
     known = walk.found.by_table.get(table)
     begins = known is not None and known.action in (Action.START, Action.REBUILD, Action.RESTART)
-    declared = begins and walk.context.declared.table(table) is not None
+    declared = begins and walk.context.declared.tables.get(table) is not None
     bindings = (
         walk.context.bindings.bind(walk.context.revisions.declared(table))
         if declared

@@ -51,7 +51,7 @@ def _with(decision: TableDecision, choice: StrategyChoice) -> TableDecision:
 
 def _restarted(walk: DeployWalk, table: TableName, decision: TableDecision, strategy: str) -> TableDecision:
     """Restart instead of a rebuild, where the table stays right in form."""
-    declared = walk.context.declared.table(table)
+    declared = walk.context.declared.tables.get(table)
     if declared is None:
         return decision
     if strategy == Strategy.SEAM:
@@ -66,7 +66,7 @@ def _restarted(walk: DeployWalk, table: TableName, decision: TableDecision, stra
 
 def _may_make(walk: DeployWalk, table: TableName, decision: TableDecision, strategy: str) -> bool:
     """Return whether readers may rely on what the strategy makes; the others are judged once all is decided."""
-    declared = walk.context.declared.table(table)
+    declared = walk.context.declared.tables.get(table)
     if declared is None:
         return False
     if strategy == Strategy.CHAIN:
@@ -79,7 +79,7 @@ def apply_start(walk: DeployWalk) -> None:
     start = walk.scope.request.start
     _say_what_counts(walk, start)
     for table in walk.scope.asked if start not in ("", EARLIEST) else ():
-        decision, declared = walk.found.by_table.get(table), walk.context.declared.table(table)
+        decision, declared = walk.found.by_table.get(table), walk.context.declared.tables.get(table)
         if decision is None or declared is None or declared.external or table in walk.choices:
             continue
         if decision.action not in (Action.START, Action.REBUILD) or decision.instead is not None:
@@ -107,16 +107,16 @@ def _say_what_counts(walk: DeployWalk, start: str) -> None:
 
 def _placed(walk: DeployWalk, table: TableName, decision: TableDecision) -> TableDecision:
     """Return where a strategy begins: at the start of a window, with the filter that makes it so."""
-    declared = walk.context.declared.table(table)
+    declared = walk.context.declared.tables.get(table)
     assert declared is not None
     if decision.strategy == Strategy.SEEDED:
         words = (
             ("starts with rows that arrive from now on") if decision.at == NOW else f"starts at position {decision.at}"
         )
         return _saying(decision, words)
-    if not_partial(walk.context.declared.project.tables, declared, decision.at):
+    if not_partial(walk.context.declared.tables, declared, decision.at):
         return decision
-    event = event_time_of(declared, walk.context.declared.project.tables)
+    event = event_time_of(declared, walk.context.declared.tables)
     if event is None or not is_time(decision.at):
         column, _, value = decision.at.partition("=")
         return _saying(decision, f"starts at partition {decision.at}: WHERE {column} >= '{value}'")
@@ -148,11 +148,11 @@ def refuse_unmet_choices(walk: DeployWalk) -> None:
 
 
 def _refuse_unmet(walk: DeployWalk, table: TableName, decision: TableDecision, choice: StrategyChoice) -> None:
-    context, declared = walk.context, walk.context.declared.table(table)
+    context, declared = walk.context, walk.context.declared.tables.get(table)
     had = strategies_of(context, walk.scope, walk.found.by_table, table)
     wrong = ""
     if choice.strategy == Strategy.PARTIAL and declared is not None and decision.by == Strategy.PARTIAL:
-        wrong = not_partial(context.declared.project.tables, declared, choice.at)
+        wrong = not_partial(context.declared.tables, declared, choice.at)
     elif choice.strategy == Strategy.SEEDED and choice.at != NOW and not choice.at.isdigit():
         wrong = "it needs a position: seeded@now, or the number of a batch"
     elif choice.at and choice.strategy not in (Strategy.PARTIAL, Strategy.SEEDED):

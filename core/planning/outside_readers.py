@@ -23,7 +23,7 @@ def outside_readers_of(
     """Return the declared readers of tables with what each pointer will serve, by table and name."""
     found = []
     for table, after in after_by_table.items():
-        made = declared.table(table)
+        made = declared.tables.get(table)
         before = _name(table, observed.deployment(table).version)
         for name, owner in made.settings.outside_readers if made is not None else ():
             found.append(OutsideReader(name, table, before, after, owner))

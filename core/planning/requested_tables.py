@@ -19,7 +19,7 @@ from core.planning.table_bindings import TableBindings
 def decide_table(walk: DeployWalk, table: TableName, because_of: tuple[TableName, ...] = ()) -> TableDecision | None:
     """Decide a table that is asked for, or whose own change is taken along; None where that is refused."""
     context = walk.context
-    if context.declared.table(table) is None:
+    if context.declared.tables.get(table) is None:
         walk.found.refuse(table, f"{table} is deployed but no longer declared", "restore its files, or delete it")
         return None
     if context.observed.is_external(table):

@@ -79,7 +79,7 @@ def normal_request(request: PlanRequest) -> PlanRequest:
 
 def resolve_scope(request: PlanRequest, context: PlanningContext) -> PlanScope:
     """Resolve a normal request; what it names and nothing has is refused with the nearest known name."""
-    tables, known = context.declared.project.tables, frozenset(context.observed.tables())
+    tables, known = context.declared.tables, frozenset(context.observed.tables())
     refusals = list(request_mistakes(request, context.declared.project, known))
     one_by_one = {name for name in (*request.tables, *request.pipelines) if name in known}
     found = one_by_one | {name for name, table in tables.items() if _is_meant(table, request)}
@@ -206,12 +206,12 @@ def _statement_sets(named: set[TableName], declared: DeclaredTables) -> dict[Tab
     """Find the statements that are deployed together with named ones: same folder, same unit."""
     named_by_folder: dict[str, TableName] = {}
     for name in sorted(named):
-        table = declared.table(name)
+        table = declared.tables.get(name)
         if table is not None and not table.external:
             named_by_folder.setdefault(table.folder, name)
     return {
         name: named_by_folder[table.folder]
-        for name, table in declared.project.tables.items()
+        for name, table in declared.tables.items()
         if name not in named and not table.external and table.folder in named_by_folder
     }
 
@@ -234,13 +234,13 @@ def _warnings_of(request: PlanRequest, found: set[TableName], context: PlanningC
     for name in request.exclude:
         if name in request.tables:
             yield PlanWarning(name, "is both named and excluded; it is left out")
-        elif name not in near and (context.declared.table(name) is not None or context.observed.is_deployed(name)):
+        elif name not in near and (context.declared.tables.get(name) is not None or context.observed.is_deployed(name)):
             yield PlanWarning(name, "is excluded, but nothing in the request involves it")
 
 
 def _graph(context: PlanningContext) -> TableGraph:
     """Return who reads whom, as declared and as deployed."""
-    declared = (edge for table in context.declared.project.tables.values() for edge in edges_of(table))
+    declared = (edge for table in context.declared.tables.values() for edge in edges_of(table))
     deployed = (
         TableEdge(binding.parent, table, binding.streamed)
         for table in context.observed.tables()
@@ -253,7 +253,7 @@ def _warnings_of_gone(
     request: PlanRequest, declared: DeclaredTables, observed: ObservedTables
 ) -> Iterator[PlanWarning]:
     for name in request.gone:
-        if declared.table(name) is not None:
+        if declared.tables.get(name) is not None:
             continue
         since = f"was declared at {request.changed_since} and no longer is"
         if observed.is_deployed(name) and not observed.is_external(name):

@@ -140,7 +140,7 @@ class StrategyPrices:
         return PricedOffers(offers, self._retention(statement))
 
     def _statement(self, table: TableName, decision: TableDecision, bindings: tuple[Binding, ...]) -> _PricedStatement:
-        declared = self._context.declared.table(table)
+        declared = self._context.declared.tables.get(table)
         streamed = dict.fromkeys(binding.parent for binding in bindings if binding.streamed)
         known = [self._statistics(parent) if parent not in self._other else _UNKNOWN for parent in streamed]
         waits = [self._eta[binding.parent] for binding in bindings if binding.parent in self._eta]
@@ -248,7 +248,7 @@ def _edited(context: PlanningContext, decisions: Mapping[TableName, TableDecisio
     waiting = [
         table
         for table in decisions
-        if context.declared.table(table) is not None
+        if context.declared.tables.get(table) is not None
         and context.observed.is_deployed(table)
         and context.changes.of(table).kind is not ChangeKind.NONE
     ]

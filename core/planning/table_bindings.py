@@ -42,7 +42,7 @@ class TableBindings:
         return tuple(sorted(found, key=_by_parent))
 
     def _find(self, table: TableName) -> tuple[Binding, ...]:
-        seen, declared = self._observed.deployment(table), self._declared.table(table) is not None
+        seen, declared = self._observed.deployment(table), self._declared.tables.get(table) is not None
         if seen.state == State.ABSENT or seen.bindings:
             return tuple(sorted(seen.bindings, key=_by_parent))
         other_text = seen.deployed is not None and declared and not self._changes.of(table).kind.facts.same_statement

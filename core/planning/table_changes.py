@@ -123,7 +123,7 @@ class TableChanges:
         found = {}
         for table in {read.table for read in revision.parsed.reads} if revision.parsed is not None else ():
             known = deployed and self._observed.deployment(table).deployed is not None
-            old, declared = self._revisions.deployed(table) if known else None, self._declared.table(table)
+            old, declared = self._revisions.deployed(table) if known else None, self._declared.tables.get(table)
             ddl = old.ddl if old is not None else declared.ddl_facts if declared is not None else None
             if ddl is not None:
                 found[table] = tuple(column.name.lower() for column in ddl.columns)
@@ -136,7 +136,7 @@ class TableChanges:
         return cross_checked(change, answer, new=self._revisions.declared(table), old=self._revisions.deployed(table))
 
     def _declared_ddl(self, table: TableName) -> str:
-        declared = self._declared.table(table)
+        declared = self._declared.tables.get(table)
         return declared.ddl.text if declared is not None else ""
 
     def _deployed_ddl(self, table: TableName) -> str:

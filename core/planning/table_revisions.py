@@ -23,7 +23,7 @@ class TableRevisions:
     def declared(self, table: TableName) -> Revision:
         """Return the revision of a declared table."""
         if table not in self._declared:
-            self._declared[table] = revision_of(self._declared_tables.project.tables[table])
+            self._declared[table] = revision_of(self._declared_tables.tables[table])
         return self._declared[table]
 
     def deployed(self, table: TableName) -> Revision | None:
@@ -33,7 +33,7 @@ class TableRevisions:
         return self._deployed[table]
 
     def _read_deployed(self, table: TableName) -> Revision | None:
-        texts, declared = self._observed.deployment(table).deployed, self._declared_tables.table(table)
+        texts, declared = self._observed.deployment(table).deployed, self._declared_tables.tables.get(table)
         if texts is None:
             return None
         if declared is not None and texts == self.declared(table).texts:

@@ -71,7 +71,7 @@ def _meet(walk: DeployWalk, parent: TableName, child: TableName) -> bool:
     if context.observed.is_external(parent):
         found.put(parent, decide_external(walk, parent, (child,)))
         return False
-    declared = context.declared.table(parent)
+    declared = context.declared.tables.get(parent)
     if not context.observed.is_deployed(parent):
         if declared is None:
             found.refuse(child, f"{child} reads {parent}, which is neither declared nor deployed", f"declare {parent}")

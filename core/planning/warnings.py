@@ -37,7 +37,7 @@ def add_warnings(walk: DeployWalk, table: TableName) -> None:
         found.warn(table, "keeps windows that its old watermark closed, and drops rows that arrive for them")
     if decision.lowered:
         found.warn(table, "keeps the rows and state produced by the old text, and adds those of the new text to them")
-    declared = walk.context.declared.table(table)
+    declared = walk.context.declared.tables.get(table)
     stateful = declared is not None and declared.facts is not None and declared.facts.stateful
     if decision.action is Action.RESTART and decision.change.kind is ChangeKind.STATIC_SIDE and stateful:
         found.warn(table, "keeps state that was built from the old static side")
@@ -64,7 +64,7 @@ def _what_becomes(decision: TableDecision, state: str) -> str:
 
 
 def _check_readers(walk: DeployWalk, table: TableName, decision: TableDecision) -> None:
-    tables = walk.context.declared.project.tables
+    tables = walk.context.declared.tables
     for column in walk.context.changes.removed_columns(table):
         for name in walk.context.declared.graph.children(table):
             place = column_reference_lines(column, table, tables[name], tables)
@@ -80,7 +80,7 @@ def _check_readers(walk: DeployWalk, table: TableName, decision: TableDecision) 
 
 
 def _flag_reader(walk: DeployWalk, reader: TableName, table: TableName, kind: ChangeKind) -> None:
-    declared = walk.context.declared.table(reader)
+    declared = walk.context.declared.tables.get(reader)
     if declared is None or declared.facts is None:
         return
     if kind.facts.leaves_seam and declared.facts.stateful:

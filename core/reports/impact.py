@@ -211,7 +211,7 @@ def _rebuilt(asking: _Asking) -> ImpactAnswer:
     asked: tuple[TableName, ...] = (asking.table,)
     if context.observed.is_external(asking.table):
         asked = tuple(
-            name for name in context.bindings.readers(asking.table) if context.declared.table(name) is not None
+            name for name in context.bindings.readers(asking.table) if context.declared.tables.get(name) is not None
         )
     request, refusals, effects = _rebuilding(asking, asked)
     if asking.table not in asked:
@@ -323,7 +323,7 @@ def _listed(
 ) -> tuple[ReachedTable, ...]:
     context, found = asking.context, []
     for name, depth in asking.below.depth.items():
-        declared, use = context.declared.table(name), uses.get(name)
+        declared, use = context.declared.tables.get(name), uses.get(name)
         effect, why = effects.get(name, _NOTHING if context.observed.is_deployed(name) else _ABSENT)
         if name == asking.table or (name not in asking.below.readers and effect is ImpactEffect.UNAFFECTED):
             continue
