@@ -49,7 +49,7 @@ def _observe(every: list[Deployment], figures: Mapping[tuple[TableName, int], Ta
         wanted=serving.wanted,
         kept=tuple(sorted(d.version for d in others)),
         retained=tuple(sorted(d.version for d in others if d.wanted == WantedState.RUNNING)),
-        spare=tuple(
+        orphan_versions=tuple(
             _spare(d)
             for d in sorted(others, key=lambda d: -d.version)
             if not serving.active or d.version > serving.version
@@ -57,7 +57,7 @@ def _observe(every: list[Deployment], figures: Mapping[tuple[TableName, int], Ta
         begun=serving.active or serving.started_at is not None,
         pool=serving.pool,
         engine=serving.engine,
-        figures=figures.get((serving.table, serving.version)),
+        statistics=figures.get((serving.table, serving.version)),
     )
 
 

@@ -11,7 +11,7 @@ from core.planning.decisions import DownstreamOutcome
 
 ROOT = Path(__file__).parents[1]
 ROOMS = ("core", "pipelines", "state", "tui")
-READMES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("README.md"))
+READMES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("README.md") if "samples" not in path.parts)
 
 
 def first_cells(path: Path) -> list[str]:

@@ -55,7 +55,7 @@ class ObservedDeployment:
     """Older versions whose query still runs because something is bound to them."""
     kept: tuple[int, ...] = ()
     """Every other version that exists, running or not: a delete sets all of them aside."""
-    spare: tuple[OrphanVersion, ...] = ()
+    orphan_versions: tuple[OrphanVersion, ...] = ()
     """Other versions that never served, newest first."""
     begun: bool = True
     """Whether the query of `version` was ever started, or it serves."""
@@ -64,5 +64,5 @@ class ObservedDeployment:
     pinned settings of its first start; None where that is not known."""
     engine: str = ""
     """Version of Spark that it was started on last; empty where it is not known."""
-    figures: TableStatistics | None = None
+    statistics: TableStatistics | None = None
     """What was measured of it; None where nothing was. Prices come from it, and nothing else does."""

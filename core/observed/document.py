@@ -122,8 +122,8 @@ def _pairs(node: Any, only: str = "") -> list[tuple[Any, Any]]:
 def planner_input_as_document(known: PlannerInput, environment: str) -> dict[str, Any]:
     """Write what `planner_input_from_document` reads as the same value."""
     document: dict[str, Any] = {"format": OBSERVED_FORMAT, "environment": environment}
-    if known.room is not None:
-        document["room"] = known_fields(known.room)
+    if known.headroom is not None:
+        document["room"] = known_fields(known.headroom)
     if known.policy is not None:
         document["policy"] = plain_value(policy_as_json(known.policy))
     if known.answers:

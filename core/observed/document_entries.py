@@ -16,8 +16,12 @@ from core.project.model import Pool
 from core.project.revision import RevisionTexts
 from core.text.wording import did_you_mean
 
-ENTRY_KEYS = tuple(field.name for field in fields(ObservedDeployment))
-"""The first four are the documented contract; the others make a document as exact as the ledger."""
+_KEYS = {"orphan_versions": "spare", "statistics": "figures"}
+"""Keys of a document that are not named like their fields."""
+
+FIELD_BY_KEY = {_KEYS.get(field.name, field.name): field.name for field in fields(ObservedDeployment)}
+"""In the order of a document. The first four keys are the documented contract; the others make a
+document as exact as the ledger."""
 
 _MOST = 2**63
 """Above every number that is counted or measured; a longer one is no figure."""
@@ -144,7 +148,7 @@ def read_entry(table: TableName, entry: Any, problems: list[Problem]) -> Observe
         problems.append(Problem(f"{table} must be a mapping", f"write {table}: {{state: running}}", None, table))
         return ObservedDeployment()
     given = EntryReader(table, table, entry, problems)
-    given.only(ENTRY_KEYS)
+    given.only(tuple(FIELD_BY_KEY))
     return ObservedDeployment(
         state=given.word("state", tuple(State), State.ABSENT),
         revision=given.text("revision"),
@@ -160,26 +164,26 @@ def read_entry(table: TableName, entry: Any, problems: list[Problem]) -> Observe
         wanted=given.word("wanted", tuple(WantedState), WantedState.RUNNING),
         retained=given.wholes("retained"),
         kept=given.wholes("kept"),
-        spare=_spares(given),
+        orphan_versions=_orphan_versions(given),
         begun=given.flag("begun"),
         pool=_pool(given),
         engine=given.text("engine"),
-        figures=_figures(given),
+        statistics=_statistics(given),
     )
 
 
 def entry_as_json(seen: ObservedDeployment) -> dict[str, Any]:
     """Write what `read_entry` reads as the same value, without what is not known or as usual."""
-    entry = {key: getattr(seen, key) for key in ENTRY_KEYS}
+    entry = {key: getattr(seen, field) for key, field in FIELD_BY_KEY.items()}
     if seen.deployed is not None:
         entry["deployed"] = {key: text for key, text in asdict(seen.deployed).items() if text}
     entry["bindings"] = [asdict(binding) for binding in seen.bindings]
-    entry["spare"] = [asdict(spare) for spare in seen.spare]
+    entry["spare"] = [asdict(orphan) for orphan in seen.orphan_versions]
     entry["retained"], entry["kept"] = list(seen.retained), list(seen.kept)
     entry["pool"] = {**asdict(seen.pool), "conf": dict(seen.pool.conf)} if seen.pool is not None else None
-    entry["figures"] = known_fields(seen.figures) if seen.figures is not None else None
+    entry["figures"] = known_fields(seen.statistics) if seen.statistics is not None else None
     usual = {
-        **{key: getattr(_USUAL, key) for key in ENTRY_KEYS},
+        **{key: getattr(_USUAL, field) for key, field in FIELD_BY_KEY.items()},
         "bindings": [],
         "spare": [],
         "retained": [],
@@ -197,10 +201,10 @@ def plain_value(value: Any) -> Any:
     return str(value) if isinstance(value, str) else value
 
 
-def known_fields(figures: TableStatistics | Headroom) -> dict[str, Any]:
+def known_fields(measured: TableStatistics | Headroom) -> dict[str, Any]:
     """Return what differs from nothing known."""
-    nothing = asdict(type(figures)())
-    return {key: value for key, value in asdict(figures).items() if value != nothing[key]}
+    nothing = asdict(type(measured)())
+    return {key: value for key, value in asdict(measured).items() if value != nothing[key]}
 
 
 def read_headroom(given: EntryReader) -> Headroom | None:
@@ -293,7 +297,7 @@ def _bindings(given: EntryReader) -> tuple[Binding, ...]:
     return tuple(sorted(found, key=lambda b: (b.parent, b.version, not b.streamed)))
 
 
-def _spares(given: EntryReader) -> tuple[OrphanVersion, ...]:
+def _orphan_versions(given: EntryReader) -> tuple[OrphanVersion, ...]:
     value = given.values.get("spare")
     if value is None:
         return ()
@@ -314,7 +318,7 @@ def _spares(given: EntryReader) -> tuple[OrphanVersion, ...]:
                 begun=part.flag("begun"),
             )
         )
-    return tuple(sorted(found, key=lambda spare: -spare.version))
+    return tuple(sorted(found, key=lambda orphan: -orphan.version))
 
 
 def _pool(given: EntryReader) -> Pool | None:
@@ -336,7 +340,7 @@ def _pool(given: EntryReader) -> Pool | None:
     )
 
 
-def _figures(given: EntryReader) -> TableStatistics | None:
+def _statistics(given: EntryReader) -> TableStatistics | None:
     part = given.part("figures", "a mapping of numbers")
     return TableStatistics(**_numbers(part, TableStatistics)) if part is not None else None
 

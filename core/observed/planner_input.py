@@ -17,6 +17,6 @@ class PlannerInput:
     """A table that is not there is absent."""
     answers: Mapping[str, str] = field(default_factory=dict)
     """Spark's, to the questions of earlier plans."""
-    room: Headroom | None = None
+    headroom: Headroom | None = None
     policy: Policy | None = None
     """What is recorded to be in force; None is what the project declares."""

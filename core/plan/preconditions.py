@@ -1,7 +1,6 @@
 """What must still be true when a plan is applied, inside its own scope alone; positions are not part of it."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from core.model.actions import Action
 from core.model.names import TableName
@@ -15,26 +14,24 @@ WATCHED = ("revision", "version", "highest_version", "checkpoint_id", "pointer",
 READERS = "readers"
 """Of a table that is acted on: who is bound to which version of it. A reader that came meanwhile is in the way."""
 
-
-class Deployments(Protocol):
-    """What a situation knows of deployments."""
-
-    def seen(self, table: TableName) -> ObservedDeployment: ...
-    def readers(self, table: TableName) -> tuple[TableName, ...]: ...
+_ABSENT = ObservedDeployment()
 
 
-def preconditions(situation: Deployments, nodes: Sequence[PlanNode]) -> dict[TableName, dict[str, str]]:
+def preconditions(
+    observed: Mapping[TableName, ObservedDeployment],
+    readers_of: Callable[[TableName], Sequence[TableName]],
+    nodes: Iterable[PlanNode],
+) -> dict[TableName, dict[str, str]]:
     """Return the values that a plan was computed from, for each of its tables; what is left behind is out of its scope.
 
     A reader that is left behind is watched by what it reads: among the readers of the table that moves on.
     """
     found = {}
     for node in sorted(nodes, key=lambda node: node.table):
-        seen = situation.seen(node.table)
+        seen = observed.get(node.table, _ABSENT)
         values = {name: str(getattr(seen, name)) for name in WATCHED}
         if node.action is not Action.KEEP:
-            readers = situation.readers(node.table)
-            values[READERS] = _readers(node.table, ((name, situation.seen(name)) for name in readers))
+            values[READERS] = _readers(node.table, ((name, observed[name]) for name in readers_of(node.table)))
         found[node.table] = values
     return found
 
@@ -52,7 +49,7 @@ def moved_since(
             readers.setdefault(parent, []).append((name, seen))
     found = []
     for table in sorted(before):
-        now = observed.get(table, ObservedDeployment())
+        now = observed.get(table, _ABSENT)
         for key, value in before[table].items():
             actual = _readers(table, readers.get(table, ())) if key == READERS else str(getattr(now, key, ""))
             if value != actual and not (key == "state" and is_there(value) == is_there(actual)):

@@ -11,7 +11,9 @@ from core.planning.checkpoint_compatibility import why_not_in_place
 from core.planning.context import PlanningContext
 from core.planning.decisions import TableDecision
 from core.planning.event_time import event_time_of, is_time, partition_of
+from core.planning.observed_tables import ObservedTables
 from core.planning.scope import PlanScope
+from core.planning.table_changes import TableChanges
 from core.project.model import Table
 
 REBUILDS = frozenset(
@@ -29,74 +31,74 @@ _MOVED = frozenset({Reason.PARENT_REBUILT, Reason.READS_OLD_VERSION})
 
 
 def strategies_of(
-    situation: PlanningContext, scope: PlanScope, decisions: Mapping[TableName, TableDecision], table: TableName
+    context: PlanningContext, scope: PlanScope, decisions: Mapping[TableName, TableDecision], table: TableName
 ) -> dict[str, str]:
     """Return each strategy that may be had for a decided table, its note by its word; none for an external one."""
-    declared, decision = situation.declared(table), decisions[table].default
+    declared, decision = context.declared.tables.get(table), decisions[table].default
     if declared is None or declared.facts is None:
         return {}
     match decision.action:
         case Action.START:
-            return {Strategy.FIRST: "", **dict(_begun_later(situation, declared, decisions))}
+            return {Strategy.FIRST: "", **dict(_begun_later(context.declared.tables, declared, decisions))}
         case Action.RESTART:
-            others = _instead_of_restart(situation, declared, decision, decisions)
+            others = _instead_of_restart(context, declared, decision, decisions)
             return {decision.by: "", Strategy.EARLIEST: "", **dict(others)}
         case Action.REBUILD:
             return {
                 Strategy.EARLIEST: "",
-                **dict(_instead_of_earliest(situation, scope, declared, decision, decisions)),
+                **dict(_instead_of_earliest(context, scope, declared, decision, decisions)),
             }
         case _:
             return {}
 
 
 def _instead_of_restart(
-    situation: PlanningContext, table: Table, decision: TableDecision, decisions: Mapping[TableName, TableDecision]
+    context: PlanningContext, table: Table, decision: TableDecision, decisions: Mapping[TableName, TableDecision]
 ) -> Iterator[tuple[str, str]]:
-    yield from _begun_later(situation, table, decisions)
-    yield from _with_what_is_there(situation, table, decision, decisions)
+    yield from _begun_later(context.declared.tables, table, decisions)
+    yield from _with_what_is_there(context, table, decision, decisions)
 
 
 def _with_what_is_there(
-    situation: PlanningContext, table: Table, decision: TableDecision, decisions: Mapping[TableName, TableDecision]
+    context: PlanningContext, table: Table, decision: TableDecision, decisions: Mapping[TableName, TableDecision]
 ) -> Iterator[tuple[str, str]]:
     """Return the new versions that go on with the old one's state or positions."""
     if decision.change.kind.facts.state_may_be_copied and not recreated_parents(table, decisions):
         yield Strategy.FORK, "checkpoint and state are copied; the old version is kept as a fallback"
-    if carries_over(situation, table, decision, decisions):
+    if carries_over(context, table, decision, decisions):
         yield Strategy.CARRY_OVER, "has no rows from before the start"
 
 
 def _instead_of_earliest(
-    situation: PlanningContext,
+    context: PlanningContext,
     scope: PlanScope,
     table: Table,
     decision: TableDecision,
     decisions: Mapping[TableName, TableDecision],
 ) -> Iterator[tuple[str, str]]:
-    yield from _begun_later(situation, table, decisions)
-    yield from _with_what_is_there(situation, table, decision, decisions)
+    yield from _begun_later(context.declared.tables, table, decisions)
+    yield from _with_what_is_there(context, table, decision, decisions)
     stays = not recreated_parents(table, decisions)
-    if not_chained(situation, scope, table, decision) == "" and stays:
+    if not_chained(context, scope, table, decision) == "" and stays:
         yield Strategy.CHAIN, "the pointer becomes the union of both versions"
-    if not_keyed(situation, table, decision) == "":
+    if not_keyed(context, table, decision) == "":
         yield Strategy.KEYED, "until it has caught up, readers see old and new rows in any order"
-    if not_seamed(situation, table, decision) == "":
+    if not_seamed(context.observed, context.changes, table, decision) == "":
         yield (
             Strategy.SEAM,
             "from the batch at which the new upstream version had read what the old one had, if there is one",
         )
-    if decision.reason is Reason.ASKED and situation.change(table.name).action is Action.RESTART and stays:
+    if decision.reason is Reason.ASKED and context.changes.of(table.name).action is Action.RESTART and stays:
         if not scope.request.rebuild:
             yield Strategy.IN_PLACE, ""
-    elif not_in_place(situation, decisions, table, decision) == "":
+    elif not_in_place(context.observed, context.changes, decisions, table, decision) == "":
         yield Strategy.IN_PLACE, "old rows and old state keep their old meaning and are mixed with new ones"
 
 
 def _begun_later(
-    situation: PlanningContext, table: Table, decisions: Mapping[TableName, TableDecision]
+    tables: Mapping[TableName, Table], table: Table, decisions: Mapping[TableName, TableDecision]
 ) -> Iterator[tuple[str, str]]:
-    yield from _partial(situation, table)
+    yield from _partial(tables, table)
     if not recreated_parents(table, decisions):
         note = (
             "windows that are open at that point lack their earlier rows"
@@ -106,21 +108,21 @@ def _begun_later(
         yield Strategy.SEEDED, note
 
 
-def _partial(situation: PlanningContext, table: Table) -> Iterator[tuple[str, str]]:
-    event = event_time_of(table, situation.project.tables)
+def _partial(tables: Mapping[TableName, Table], table: Table) -> Iterator[tuple[str, str]]:
+    event = event_time_of(table, tables)
     if event is not None:
         where = f"by {', '.join(f'{parent}.{column}' for parent, column in event.columns)}"
         yield Strategy.PARTIAL, f"{where}, aligned to the start of a window" if event.every else where
-    elif partitions := partitions_of(situation, table):
+    elif partitions := partitions_of(tables, table):
         yield Strategy.PARTIAL, f"by partition: {', '.join(partitions)}"
 
 
-def not_partial(situation: PlanningContext, table: Table, at: str) -> str:
+def not_partial(tables: Mapping[TableName, Table], table: Table, at: str) -> str:
     """Explain why a statement cannot begin at a place; empty where it can."""
     if not at:
         return "it needs a time or a partition: partial@2026-01-02T03:04Z"
     if is_time(at):
-        found = event_time_of(table, situation.project.tables)
+        found = event_time_of(table, tables)
         return (
             ""
             if found is not None
@@ -129,14 +131,13 @@ def not_partial(situation: PlanningContext, table: Table, at: str) -> str:
     pair = partition_of(at)
     if pair is None:
         return f"{at} is neither a time nor a partition, and table versions are not supported for this table format"
-    known = partitions_of(situation, table)
+    known = partitions_of(tables, table)
     return "" if pair[0].lower() in known else f"none of the tables that it streams is partitioned by {pair[0]}"
 
 
-def partitions_of(situation: PlanningContext, table: Table) -> tuple[str, ...]:
+def partitions_of(tables: Mapping[TableName, Table], table: Table) -> tuple[str, ...]:
     """Return the columns by which all tables that it streams are partitioned, in lower case."""
-    facts, tables = table.facts, situation.project.tables
-    streamed = {read.table for read in facts.reads if read.streaming} if facts else set()
+    streamed = {read.table for read in table.facts.reads if read.streaming} if table.facts else set()
     found = [{c.lower() for c in tables[name].ddl_facts.partitioning} if name in tables else set() for name in streamed]
     return tuple(sorted(set.intersection(*found))) if found else ()
 
@@ -149,66 +150,74 @@ def recreated_parents(table: Table, decisions: Mapping[TableName, TableDecision]
 
 
 def carries_over(
-    situation: PlanningContext, table: Table, decision: TableDecision, decisions: Mapping[TableName, TableDecision]
+    context: PlanningContext, table: Table, decision: TableDecision, decisions: Mapping[TableName, TableDecision]
 ) -> bool:
     """Return whether the new version may begin where the old one has read to: stateless,
     with the same streamed parents.
     """
     if table.facts is None or table.facts.stateful or decision.reason in _MOVED or recreated_parents(table, decisions):
         return False
-    before = {(b.parent, b.version) for b in situation.bindings(table.name) if b.streamed}
-    declared = {(b.parent, b.version) for b in situation.bind(situation.revision(table.name)) if b.streamed}
+    before = {(b.parent, b.version) for b in context.bindings.of(table.name) if b.streamed}
+    declared = {
+        (b.parent, b.version) for b in context.bindings.bind(context.revisions.declared(table.name)) if b.streamed
+    }
     return (
         before == declared
-        and situation.seen(table.name).checkpoint_ok
+        and context.observed.deployment(table.name).checkpoint_ok
         and decision.change.kind is not ChangeKind.SOURCE_REPLACED
     )
 
 
-def not_chained(situation: PlanningContext, scope: PlanScope, table: Table, decision: TableDecision) -> str:
+def not_chained(context: PlanningContext, scope: PlanScope, table: Table, decision: TableDecision) -> str:
     """Explain why a new version cannot take only what comes, beside the old one; empty where it can."""
-    edits = _kinds(situation, table.name)
+    edits = _kinds(context.changes, table.name)
     if decision.change.kind is not ChangeKind.TABLE_FORMAT or any(k.facts.changes_inputs_or_key for k in edits):
         return "chain applies only when the format, partitioning or location of its table changes"
     if table.facts is None or table.facts.stateful:
         return "it keeps state"
     if table.settings.mode != "append":
         return "it does more than append rows"
-    for reader in situation.readers(table.name):
-        declared = situation.declared(reader)
+    for reader in context.bindings.readers(table.name):
+        declared = context.declared.tables.get(reader)
         if declared is None or not scope.may_touch(reader, declared.product):
             return f"{reader} would be left behind on a version that receives no more rows"
-        if any(b.parent == table.name and not b.streamed for b in situation.bindings(reader)):
+        if any(b.parent == table.name and not b.streamed for b in context.bindings.of(reader)):
             return f"{reader} reads it as a static side, which would lack the old rows"
     return ""
 
 
-def not_keyed(situation: PlanningContext, table: Table, decision: TableDecision) -> str:
+def not_keyed(context: PlanningContext, table: Table, decision: TableDecision) -> str:
     """Explain why its rows cannot be upserted again into the same table; empty where they can."""
     if table.settings.mode != "upsert" or not table.settings.key:
         return "its table is not upserted by a key"
-    old = situation.old_revision(table.name)
+    old = context.revisions.deployed(table.name)
     if old is None or (old.settings.mode, old.settings.key) != ("upsert", table.settings.key):
         return "its primary key changes"
-    if COMPATIBLE not in table.settings.tags or any(k.facts.needs_another_table for k in _kinds(situation, table.name)):
+    if COMPATIBLE not in table.settings.tags or any(
+        k.facts.needs_another_table for k in _kinds(context.changes, table.name)
+    ):
         return f"its tags do not include {COMPATIBLE}"
-    for reader in situation.readers(table.name):
-        declared = situation.declared(reader)
+    for reader in context.bindings.readers(table.name):
+        declared = context.declared.tables.get(reader)
         if declared is None or TOLERANT not in declared.settings.tags:
             return f"the tags of {reader} do not include {TOLERANT}, and it would get rows again in any order"
     return "" if decision.reason not in _MOVED else "an upstream table is re-created"
 
 
 def not_in_place(
-    situation: PlanningContext, decisions: Mapping[TableName, TableDecision], table: Table, decision: TableDecision
+    observed: ObservedTables,
+    changes: TableChanges,
+    decisions: Mapping[TableName, TableDecision],
+    table: Table,
+    decision: TableDecision,
 ) -> str:
     """Explain why it cannot go on from its checkpoint instead of a rebuild; empty where it can."""
     if recreated_parents(table, decisions):
         return "its offsets are meaningless in an upstream table that is re-created"
-    return why_not_in_place(situation, table.name, decision)
+    return why_not_in_place(observed, changes, table.name, decision)
 
 
-def not_seamed(situation: PlanningContext, table: Table, decision: TableDecision) -> str:
+def not_seamed(observed: ObservedTables, changes: TableChanges, table: Table, decision: TableDecision) -> str:
     """Explain why it cannot keep its table across a re-created parent; empty where it can."""
     if decision.reason is Reason.WITH_ITS_SET:
         return "its statement set is rebuilt with it"
@@ -216,20 +225,20 @@ def not_seamed(situation: PlanningContext, table: Table, decision: TableDecision
         return "none of its upstream tables is re-created"
     if table.facts is None or table.facts.stateful:
         return "it keeps state"
-    if not situation.change(table.name).kind.facts.keeps_table_across_seam:
+    if not changes.of(table.name).kind.facts.keeps_table_across_seam:
         return "its own statement changes"
-    return "" if situation.seen(table.name).checkpoint_ok else str(Reason.CHECKPOINT_LOST)
+    return "" if observed.deployment(table.name).checkpoint_ok else str(Reason.CHECKPOINT_LOST)
 
 
 def why_not(
-    situation: PlanningContext,
+    context: PlanningContext,
     scope: PlanScope,
     decisions: Mapping[TableName, TableDecision],
     table: TableName,
     strategy: str,
 ) -> str:
     """Explain why a strategy may not be had for a decided table; empty where there is nothing special to say."""
-    declared, decision = situation.declared(table), decisions[table].default
+    declared, decision = context.declared.tables.get(table), decisions[table].default
     if declared is None or declared.facts is None:
         return "it has no statement"
     if decision.action not in (Action.START, Action.RESTART, Action.REBUILD):
@@ -239,13 +248,13 @@ def why_not(
         case Strategy.SEEDED | Strategy.CARRY_OVER | Strategy.FORK | Strategy.CHAIN if recreated:
             return f"current offsets are meaningless in {', '.join(recreated)}, which is re-created"
         case Strategy.CHAIN:
-            return not_chained(situation, scope, declared, decision)
+            return not_chained(context, scope, declared, decision)
         case Strategy.KEYED:
-            return not_keyed(situation, declared, decision)
+            return not_keyed(context, declared, decision)
         case Strategy.SEAM:
-            return not_seamed(situation, declared, decision)
+            return not_seamed(context.observed, context.changes, declared, decision)
         case Strategy.IN_PLACE if decision.action is Action.REBUILD:
-            return not_in_place(situation, decisions, declared, decision)
+            return not_in_place(context.observed, context.changes, decisions, declared, decision)
         case Strategy.CARRY_OVER:
             return "it keeps state, or its upstream tables change"
         case Strategy.FORK:
@@ -254,6 +263,6 @@ def why_not(
             return ""
 
 
-def _kinds(situation: PlanningContext, table: TableName) -> frozenset[ChangeKind]:
-    pair = situation.pair(table) if situation.seen(table).deployed is not None else None
-    return kinds_between(*pair) if pair is not None else frozenset()
+def _kinds(changes: TableChanges, table: TableName) -> frozenset[ChangeKind]:
+    compared = changes.compared(table)
+    return kinds_between(*compared) if compared is not None else frozenset()

@@ -10,8 +10,9 @@ from core.changes.classification import keeps_names, kinds_between
 from core.changes.kinds import CHANGE_KINDS, ChangeKind
 from core.model.names import TableName
 from core.model.reasons import Reason
-from core.planning.context import PlanningContext
 from core.planning.decisions import TableDecision
+from core.planning.observed_tables import ObservedTables
+from core.planning.table_changes import TableChanges
 from core.project.revision import Revision
 from core.sql.statement import Operator, ParsedStatement
 
@@ -29,13 +30,13 @@ _HARMLESS = ("filter ", "HAVING ", "GROUP BY key changed: window(")
 """Edits below the state that leave what it holds in form."""
 
 
-def why_not_in_place(situation: PlanningContext, table: TableName, decision: TableDecision) -> str:
+def why_not_in_place(observed: ObservedTables, changes: TableChanges, table: TableName, decision: TableDecision) -> str:
     """Explain why a rebuild cannot be a restart instead; empty where it can."""
     if decision.reason in _BY_REASON:
         return _BY_REASON[decision.reason]
-    if not situation.seen(table).checkpoint_ok:
+    if not observed.deployment(table).checkpoint_ok:
         return str(Reason.CHECKPOINT_LOST)
-    pair = situation.pair(table)
+    pair = changes.compared(table)
     return why_state_not_taken(*pair) if pair is not None and decision.change.classified else "what changed is unknown"
 
 

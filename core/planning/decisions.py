@@ -141,7 +141,7 @@ class DeployDecisions:
 class DeployWalk:
     """What every part of the walk looks at, and what it has decided."""
 
-    situation: PlanningContext
+    context: PlanningContext
     scope: PlanScope
     found: DeployDecisions = field(default_factory=DeployDecisions)
     choices: Mapping[TableName, StrategyChoice] = field(init=False)
@@ -152,5 +152,5 @@ class DeployWalk:
 
     def may_touch(self, table: TableName) -> bool:
         """Return whether the walk down may change a table that nobody asked for."""
-        declared = self.situation.declared(table)
+        declared = self.context.declared.tables.get(table)
         return declared is not None and not declared.external and self.scope.may_touch(table, declared.product)

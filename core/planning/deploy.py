@@ -12,9 +12,9 @@ from core.planning.upstream import decide_upstream
 from core.planning.warnings import add_warnings
 
 
-def decide_deploy(situation: PlanningContext, scope: PlanScope) -> DeployDecisions:
+def decide_deploy(context: PlanningContext, scope: PlanScope) -> DeployDecisions:
     """Decide what a deploy does to every table it meets."""
-    walk = DeployWalk(situation, scope)
+    walk = DeployWalk(context, scope)
     found = walk.found
     for table in scope.asked:
         came_with = scope.because_of.get(table)

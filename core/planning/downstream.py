@@ -32,7 +32,7 @@ def decide_downstream(walk: DeployWalk) -> None:
         if outcome <= told.get(table, DownstreamOutcome.KEPT):
             continue
         told[table] = outcome
-        for reader in walk.situation.readers(table):
+        for reader in walk.context.bindings.readers(table):
             if _reach(walk, reader, table, outcome):
                 waiting.append(reader)
                 waiting += _take_set(walk, reader)
@@ -64,7 +64,7 @@ def _of_child(
     walk: DeployWalk, child: TableName, parent: TableName, outcome: DownstreamOutcome
 ) -> tuple[TableDecision | None, str]:
     """Return what one parent's outcome asks of a reader, with what was seen there; None is nothing."""
-    declared = walk.situation.declared(child)
+    declared = walk.context.declared.tables.get(child)
     assert declared is not None and declared.facts is not None
     stateful = declared.facts.stateful
     if outcome is DownstreamOutcome.GROWN:
@@ -73,7 +73,7 @@ def _of_child(
     if outcome is DownstreamOutcome.REWRITTEN:
         words = f"upstream {parent} is rewritten"
         return _recreated(walk, child, Reason.PARENT_REWRITTEN) if stateful else None, words
-    if not any(b.parent == parent and b.streamed for b in walk.situation.bindings(child)):
+    if not any(b.parent == parent and b.streamed for b in walk.context.bindings.of(child)):
         return _restarted(walk, child, Reason.STATIC_PARENT_REBUILT), f"static side {parent} is re-created"
     named = all(read.source_name for read in declared.facts.reads if read.streaming)
     if outcome is DownstreamOutcome.CHAINED and (named or not stateful):
@@ -83,17 +83,17 @@ def _of_child(
 
 def _recreated(walk: DeployWalk, child: TableName, reason: Reason) -> TableDecision:
     """Rebuild a reader, for its own change where that asks for it as well."""
-    change = walk.situation.change(child)
+    change = walk.context.changes.of(child)
     own = change.action is Action.REBUILD and reason is Reason.PARENT_REBUILT
     return TableDecision(Action.REBUILD, rebuild_reason(change) if own else reason, change)
 
 
 def _restarted(walk: DeployWalk, child: TableName, reason: Reason) -> TableDecision:
     """Restart a reader on its checkpoint, or rebuild it where its own change or the checkpoint asks for that."""
-    change = walk.situation.change(child)
+    change = walk.context.changes.of(child)
     if change.action is Action.REBUILD:
         return TableDecision(Action.REBUILD, rebuild_reason(change), change)
-    if not walk.situation.seen(child).checkpoint_ok:
+    if not walk.context.observed.deployment(child).checkpoint_ok:
         return TableDecision(Action.REBUILD, Reason.CHECKPOINT_LOST, checkpoint_lost_change(change, Action.REBUILD))
     if change.action is not Action.RESTART:
         kind = ChangeKind.STATIC_SIDE if reason is Reason.STATIC_PARENT_REBUILT else ChangeKind.NONE
@@ -105,9 +105,9 @@ def _restarted(walk: DeployWalk, child: TableName, reason: Reason) -> TableDecis
 
 def _of_grown(walk: DeployWalk, child: TableName, *, stateful: bool) -> TableDecision | None:
     """Take along a reader that uses an added column: by its own change, else for what its star takes in."""
-    change = walk.situation.change(child)
+    change = walk.context.changes.of(child)
     if change.action in (Action.RESTART, Action.REBUILD):
-        safe = walk.situation.seen(child).checkpoint_ok
+        safe = walk.context.observed.deployment(child).checkpoint_ok
         return decide_table(walk, child) if safe else _restarted(walk, child, Reason.COLUMNS_ABOVE)
     if stateful:
         evidence = (*change.evidence, "the added column becomes part of its state")
@@ -119,15 +119,15 @@ def _of_grown(walk: DeployWalk, child: TableName, *, stateful: bool) -> TableDec
 
 def _use_of_added(walk: DeployWalk, child: TableName, parent: TableName) -> str:
     """Describe how a reader takes in a column that a parent gets; empty where it does not."""
-    declared = walk.situation.declared(child)
+    declared = walk.context.declared.tables.get(child)
     assert declared is not None and declared.facts is not None
-    added = walk.situation.added_columns(parent)
+    added = walk.context.changes.added_columns(parent)
     if any(column.expression.endswith("*") for column in declared.facts.columns):
         return f"selects * from {parent}, which gains {', '.join(added)}"
     for column in added:
         if not re.search(rf"\b{re.escape(column)}\b", declared.facts.select, re.I):
             continue
-        place = column_reference_lines(column, parent, declared, walk.situation.project.tables)
+        place = column_reference_lines(column, parent, declared, walk.context.declared.tables)
         if place:
             return f"reads the added column {parent}.{column} at {place}"
     return ""
@@ -139,9 +139,9 @@ def _take_set(walk: DeployWalk, table: TableName) -> list[TableName]:
     if decision.action is not Action.REBUILD:
         return []
     taken = []
-    for other in walk.situation.unit_of(table):
+    for other in walk.context.declared.statement_set(table):
         known = walk.found.by_table.get(other)
-        if other == table or not walk.situation.is_deployed(other):
+        if other == table or not walk.context.observed.is_deployed(other):
             continue
         if known is not None and known.action in (Action.REBUILD, Action.START):
             continue
@@ -155,7 +155,7 @@ def _take_set(walk: DeployWalk, table: TableName) -> list[TableName]:
 
 
 def _with_set(walk: DeployWalk, table: TableName, known: TableDecision | None) -> TableDecision:
-    change = walk.situation.change(table)
+    change = walk.context.changes.of(table)
     decision = TableDecision(Action.REBUILD, Reason.WITH_ITS_SET, change, known.because_of if known else ())
     found = with_chosen_strategy(walk, table, decision)
     return found if found.action is Action.REBUILD else decision

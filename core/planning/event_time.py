@@ -39,11 +39,11 @@ class EventTime:
 
 def event_time_of(table: Table, tables: Mapping[TableName, Table]) -> EventTime | None:
     """Find what tells the time: watermarks, else the window's column, else the one timestamp of the one parent."""
-    facts = table.facts
-    streamed = tuple(read for read in facts.reads if read.streaming) if facts else ()
-    if facts is None or not streamed:
+    statement = table.facts
+    streamed = tuple(read for read in statement.reads if read.streaming) if statement else ()
+    if statement is None or not streamed:
         return None
-    windows = [found for operator in facts.operators for key in operator.keys for found in _WINDOW.finditer(key)]
+    windows = [found for operator in statement.operators for key in operator.keys for found in _WINDOW.finditer(key)]
     every, offset = _steps(windows[0]) if windows else (timedelta(0), timedelta(0))
     if every is None:
         return None
@@ -56,7 +56,7 @@ def event_time_of(table: Table, tables: Mapping[TableName, Table]) -> EventTime 
         return EventTime(((parent, windows[0][1].rpartition(".")[2]),), every, offset)
     declared = tables[parent].ddl_facts.columns if parent in tables else ()
     times = [column.name for column in declared if column.type in ("timestamp", "timestamp_ntz", "timestamp_ltz")]
-    return EventTime(((parent, times[0]),)) if len(times) == 1 and not facts.stateful else None
+    return EventTime(((parent, times[0]),)) if len(times) == 1 and not statement.stateful else None
 
 
 def is_time(at: str) -> bool:

@@ -5,13 +5,15 @@ from dataclasses import dataclass, replace
 
 from core.changes.revision_diff import RATE_LIMITS
 from core.model.actions import Action, StepKind, Strategy
-from core.model.names import TableName, physical_name
+from core.model.names import physical_name
 from core.observed.table_statistics import Headroom
 from core.plan.model import Guard, PlanNode, PlanRefusal, Step
 from core.plan.request import PlanRequest
-from core.planning.context import PlanningContext
+from core.planning.declared_tables import DeclaredTables
+from core.planning.observed_tables import ObservedTables
 from core.planning.policy_guards import DENY, NEEDS_APPROVAL, OK, WARN, GuardInput, policy_guards
 from core.policy.model import Policy
+from core.project.model import Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,27 +34,28 @@ class GuardVerdicts:
 
 
 def judge_plan(
-    situation: PlanningContext,
+    declared: DeclaredTables,
+    observed: ObservedTables,
     request: PlanRequest,
     nodes: Sequence[PlanNode],
     steps: Sequence[Step],
     *,
     policy: Policy,
-    room: Headroom,
+    headroom: Headroom,
 ) -> GuardVerdicts:
     """Judge a plan's nodes and steps under a policy; what is declared to be protected is so too."""
-    case = GuardInput(situation, request, nodes, steps, _protecting(situation, policy), room)
+    case = GuardInput(declared, observed, request, nodes, steps, _protecting(declared, policy), headroom)
     found = (_checkpoints(case), _views(case), _readers(case), _rates(case), *_in_place(case))
     return GuardVerdicts((*found, *policy_guards(case)))
 
 
-def _protecting(situation: PlanningContext, policy: Policy) -> Policy:
+def _protecting(declared: DeclaredTables, policy: Policy) -> Policy:
     """Add what the files protect to what is recorded: a file can add protection and never take it away."""
-    declared = {table for table, found in situation.project.tables.items() if found.settings.protect}
+    protected = {table for table, found in declared.tables.items() if found.settings.protect}
     return replace(
         policy,
-        protected=policy.protected or situation.environment.protected,
-        protected_tables=tuple(sorted({*policy.protected_tables, *declared})),
+        protected=policy.protected or declared.environment.protected,
+        protected_tables=tuple(sorted({*policy.protected_tables, *protected})),
     )
 
 
@@ -78,7 +81,7 @@ def _views(case: GuardInput) -> Guard:
         f"{node.table} reads {binding.parent}"
         for node in case.nodes
         for binding in node.bindings
-        if not binding.version and not case.situation.is_external(binding.parent)
+        if not binding.version and not case.observed.is_external(binding.parent)
     )
     if wrong:
         words = f"a pointer cannot be streamed: {', '.join(wrong)}"
@@ -104,7 +107,9 @@ def _rates(case: GuardInput) -> Guard:
 
     What goes on from a checkpoint, or begins, loses them only if much waits, which changes by the minute.
     """
-    limited = [node for node in case.nodes if node.action in _READING and _is_limited(case.situation, node.table)]
+    limited = [
+        node for node in case.nodes if node.action in _READING and _is_limited(case.declared.tables.get(node.table))
+    ]
     rebuilt = sorted(node.table for node in limited if node.action is Action.REBUILD)
     if rebuilt:
         words = f"{', '.join(rebuilt)}: with a rate limit below a watermark, a replay drops historical rows"
@@ -119,11 +124,10 @@ def _rates(case: GuardInput) -> Guard:
 _READING = frozenset({Action.REBUILD, Action.START, Action.RESUME, Action.RESTART})
 
 
-def _is_limited(situation: PlanningContext, table: TableName) -> bool:
-    declared = situation.declared(table)
-    if declared is None or declared.facts is None:
+def _is_limited(table: Table | None) -> bool:
+    if table is None or table.facts is None:
         return False
-    reads = declared.facts.reads
+    reads = table.facts.reads
     has_rate = any(key.lower() in RATE_LIMITS for read in reads if read.streaming for key, _ in read.options)
     return has_rate and any(read.watermark for read in reads)
 

@@ -19,7 +19,7 @@ def find_left_behind(walk: DeployWalk) -> None:
     while level:
         following: dict[TableName, None] = {}
         for parent in level:
-            for child in walk.situation.readers(parent):
+            for child in walk.context.bindings.readers(parent):
                 if child not in done and not _goes_along(walk, child, parent, depth):
                     walk.found.left_behind.extend(_left(walk, child, parent, depth))
                     following[child] = None
@@ -42,13 +42,13 @@ def _goes_along(walk: DeployWalk, child: TableName, parent: TableName, depth: in
 
 def _restarts_beside(walk: DeployWalk, known: TableDecision, child: TableName, parent: TableName) -> bool:
     """Return whether it is restarted and the parent is a static side of it, which is bound anew at each start."""
-    streams = any(b.parent == parent and b.streamed for b in walk.situation.bindings(child))
+    streams = any(b.parent == parent and b.streamed for b in walk.context.bindings.of(child))
     return known.action is Action.RESTART and not streams
 
 
 def _left(walk: DeployWalk, child: TableName, parent: TableName, depth: int) -> Iterator[LeftBehind]:
-    declared = walk.situation.declared(child)
-    versions = {b.version for b in walk.situation.bindings(child) if b.parent == parent}
+    declared = walk.context.declared.tables.get(child)
+    versions = {b.version for b in walk.context.bindings.of(child) if b.parent == parent}
     for version in sorted(versions):
         yield LeftBehind(
             child,
@@ -63,5 +63,5 @@ def _left(walk: DeployWalk, child: TableName, parent: TableName, depth: int) -> 
 def _warn(walk: DeployWalk, child: TableName, parent: TableName) -> None:
     if child in walk.scope.excluded:
         walk.found.warn(child, f"is excluded and stays on the old version of {parent}")
-    elif walk.situation.declared(child) is None:
+    elif walk.context.declared.tables.get(child) is None:
         walk.found.warn(child, f"is no longer declared and stays on the old version of {parent}")

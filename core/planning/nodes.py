@@ -9,7 +9,9 @@ from core.observed.deployment import Binding
 from core.plan.model import PlanNode
 from core.planning.context import PlanningContext
 from core.planning.decisions import NEEDS_TEXTS, TableDecision
+from core.planning.observed_tables import ObservedTables
 from core.planning.strategy_prices import PricedOffers
+from core.planning.table_revisions import TableRevisions
 from core.project.revision import RevisionTexts
 
 _REVERSIBLE = {
@@ -19,7 +21,7 @@ _REVERSIBLE = {
 
 
 def changed_node(
-    situation: PlanningContext,
+    context: PlanningContext,
     table: TableName,
     decision: TableDecision,
     *,
@@ -32,17 +34,17 @@ def changed_node(
 
     What it costs is the price of the chosen strategy, the first of its offers.
     """
-    seen, declared = situation.seen(table), situation.declared(table)
+    seen, declared = context.observed.deployment(table), context.declared.tables.get(table)
     action = decision.action
     if declared is None:
         return replace(
-            kept_node(situation, table, level),
+            kept_node(context, table, level),
             action=action,
             reason=decision.reason,
             because_of=decision.because_of,
             strategy=decision.by,
         )
-    revision = situation.revision(table)
+    revision = context.revisions.declared(table)
     chosen = priced.offers[0] if priced else None
     return PlanNode(
         table=table,
@@ -70,7 +72,7 @@ def changed_node(
         version=version,
         bindings=bindings,
         revision=revision.hash,
-        texts=_texts_then(situation, table, decision),
+        texts=_texts_then(context.observed, context.revisions, table, decision),
         old=seen.deployed or RevisionTexts() if action is not Action.KEEP else RevisionTexts(),
         trigger=declared.settings.trigger,
         owner=declared.settings.owner,
@@ -78,40 +80,42 @@ def changed_node(
     )
 
 
-def _texts_then(situation: PlanningContext, table: TableName, decision: TableDecision) -> RevisionTexts:
+def _texts_then(
+    observed: ObservedTables, revisions: TableRevisions, table: TableName, decision: TableDecision
+) -> RevisionTexts:
     """Return the texts that a declared table has after the plan; none where it is only looked at."""
     if decision.action is Action.KEEP:
         return RevisionTexts()
-    deployed = situation.seen(table).deployed
+    deployed = observed.deployment(table).deployed
     if decision.action in NEEDS_TEXTS or decision.change.kind.facts.is_recorded or deployed is None:
-        return situation.revision(table).texts
+        return revisions.declared(table).texts
     return deployed
 
 
-def deleted_node(situation: PlanningContext, table: TableName, level: int) -> PlanNode:
+def deleted_node(context: PlanningContext, table: TableName, level: int) -> PlanNode:
     """Return what a delete does with a table, also with one that is no longer declared."""
-    node = kept_node(situation, table, level)
+    node = kept_node(context, table, level)
     loses = ("table data", "offsets", "state") if node.stateful else ("table data", "offsets")
     return replace(
         node,
         action=Action.DELETE,
         reason=Reason.DELETED,
         loses=loses,
-        reversible_until=f"{situation.environment.drop_after_d:g} days after the run",
+        reversible_until=f"{context.declared.environment.drop_after_d:g} days after the run",
     )
 
 
-def kept_node(situation: PlanningContext, table: TableName, level: int) -> PlanNode:
+def kept_node(context: PlanningContext, table: TableName, level: int) -> PlanNode:
     """Return a node that is kept, from what is deployed alone, with what the declaration adds where there is one."""
-    seen, declared = situation.seen(table), situation.declared(table)
-    texts = seen.deployed or (situation.revision(table).texts if declared else RevisionTexts())
-    old = situation.old_revision(table) if declared is None else None
-    facts = declared.facts if declared else old.parsed if old else None
+    seen, declared = context.observed.deployment(table), context.declared.tables.get(table)
+    texts = seen.deployed or (context.revisions.declared(table).texts if declared else RevisionTexts())
+    old = context.revisions.deployed(table) if declared is None else None
+    statement = declared.facts if declared else old.parsed if old else None
     return PlanNode(
         table=table,
         product=declared.product if declared else "",
         layer=declared.layer if declared else "",
-        stateful=facts is not None and facts.stateful,
+        stateful=statement is not None and statement.stateful,
         action=Action.KEEP,
         change=None,
         evidence=(),
@@ -123,7 +127,7 @@ def kept_node(situation: PlanningContext, table: TableName, level: int) -> PlanN
         loses=(),
         from_version=seen.version,
         version=seen.version,
-        bindings=situation.bindings(table),
+        bindings=context.bindings.of(table),
         revision=seen.revision,
         texts=texts,
         old=texts,

@@ -73,8 +73,12 @@ def _reads_then(walk: DeployWalk, table: TableName) -> tuple[TableName, ...]:
     """Return what a table reads after the plan: what is declared where its new text will run."""
     known = walk.found.by_table.get(table)
     begins = known is not None and known.action in (Action.START, Action.REBUILD, Action.RESTART)
-    declared = begins and walk.situation.declared(table) is not None
-    bindings = walk.situation.bind(walk.situation.revision(table)) if declared else walk.situation.bindings(table)
+    declared = begins and walk.context.declared.tables.get(table) is not None
+    bindings = (
+        walk.context.bindings.bind(walk.context.revisions.declared(table))
+        if declared
+        else walk.context.bindings.of(table)
+    )
     return tuple(dict.fromkeys(binding.parent for binding in bindings))
 
 
@@ -99,5 +103,5 @@ def _sees_new(walk: DeployWalk, child: TableName, parent: TableName) -> bool:
         return True
     if known is None:
         return False
-    static = any(read.parent == parent and not read.streamed for read in walk.situation.bindings(child))
+    static = any(read.parent == parent and not read.streamed for read in walk.context.bindings.of(child))
     return known.moves or (known.action is Action.RESTART and static)

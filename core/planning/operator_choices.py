@@ -32,7 +32,7 @@ def with_chosen_strategy(walk: DeployWalk, table: TableName, decision: TableDeci
     if choice is None:
         kept = walk.scope.request.keep_table and table in walk.scope.members and decision.action is Action.REBUILD
         return _restarted(walk, table, decision, Strategy.IN_PLACE) if kept else decision
-    if walk.situation.is_external(table):
+    if walk.context.observed.is_external(table):
         return decision
     if decision.action is Action.START:
         return decision if choice.strategy == EARLIEST else _with(decision, choice)
@@ -51,13 +51,13 @@ def _with(decision: TableDecision, choice: StrategyChoice) -> TableDecision:
 
 def _restarted(walk: DeployWalk, table: TableName, decision: TableDecision, strategy: str) -> TableDecision:
     """Restart instead of a rebuild, where the table stays right in form."""
-    declared = walk.situation.declared(table)
+    declared = walk.context.declared.tables.get(table)
     if declared is None:
         return decision
     if strategy == Strategy.SEAM:
-        wrong = not_seamed(walk.situation, declared, decision)
+        wrong = not_seamed(walk.context.observed, walk.context.changes, declared, decision)
     else:
-        wrong = not_in_place(walk.situation, walk.found.by_table, declared, decision)
+        wrong = not_in_place(walk.context.observed, walk.context.changes, walk.found.by_table, declared, decision)
     if wrong:
         return decision
     change = replace(decision.change, action=Action.RESTART)
@@ -66,12 +66,12 @@ def _restarted(walk: DeployWalk, table: TableName, decision: TableDecision, stra
 
 def _may_make(walk: DeployWalk, table: TableName, decision: TableDecision, strategy: str) -> bool:
     """Return whether readers may rely on what the strategy makes; the others are judged once all is decided."""
-    declared = walk.situation.declared(table)
+    declared = walk.context.declared.tables.get(table)
     if declared is None:
         return False
     if strategy == Strategy.CHAIN:
-        return not not_chained(walk.situation, walk.scope, declared, decision)
-    return strategy != Strategy.KEYED or not not_keyed(walk.situation, declared, decision)
+        return not not_chained(walk.context, walk.scope, declared, decision)
+    return strategy != Strategy.KEYED or not not_keyed(walk.context, declared, decision)
 
 
 def apply_start(walk: DeployWalk) -> None:
@@ -79,7 +79,7 @@ def apply_start(walk: DeployWalk) -> None:
     start = walk.scope.request.start
     _say_what_counts(walk, start)
     for table in walk.scope.asked if start not in ("", EARLIEST) else ():
-        decision, declared = walk.found.by_table.get(table), walk.situation.declared(table)
+        decision, declared = walk.found.by_table.get(table), walk.context.declared.tables.get(table)
         if decision is None or declared is None or declared.external or table in walk.choices:
             continue
         if decision.action not in (Action.START, Action.REBUILD) or decision.instead is not None:
@@ -107,16 +107,16 @@ def _say_what_counts(walk: DeployWalk, start: str) -> None:
 
 def _placed(walk: DeployWalk, table: TableName, decision: TableDecision) -> TableDecision:
     """Return where a strategy begins: at the start of a window, with the filter that makes it so."""
-    declared = walk.situation.declared(table)
+    declared = walk.context.declared.tables.get(table)
     assert declared is not None
     if decision.strategy == Strategy.SEEDED:
         words = (
             ("starts with rows that arrive from now on") if decision.at == NOW else f"starts at position {decision.at}"
         )
         return _saying(decision, words)
-    if not_partial(walk.situation, declared, decision.at):
+    if not_partial(walk.context.declared.tables, declared, decision.at):
         return decision
-    event = event_time_of(declared, walk.situation.project.tables)
+    event = event_time_of(declared, walk.context.declared.tables)
     if event is None or not is_time(decision.at):
         column, _, value = decision.at.partition("=")
         return _saying(decision, f"starts at partition {decision.at}: WHERE {column} >= '{value}'")
@@ -148,18 +148,18 @@ def refuse_unmet_choices(walk: DeployWalk) -> None:
 
 
 def _refuse_unmet(walk: DeployWalk, table: TableName, decision: TableDecision, choice: StrategyChoice) -> None:
-    situation, declared = walk.situation, walk.situation.declared(table)
-    had = strategies_of(situation, walk.scope, walk.found.by_table, table)
+    context, declared = walk.context, walk.context.declared.tables.get(table)
+    had = strategies_of(context, walk.scope, walk.found.by_table, table)
     wrong = ""
     if choice.strategy == Strategy.PARTIAL and declared is not None and decision.by == Strategy.PARTIAL:
-        wrong = not_partial(situation, declared, choice.at)
+        wrong = not_partial(context.declared.tables, declared, choice.at)
     elif choice.strategy == Strategy.SEEDED and choice.at != NOW and not choice.at.isdigit():
         wrong = "it needs a position: seeded@now, or the number of a batch"
     elif choice.at and choice.strategy not in (Strategy.PARTIAL, Strategy.SEEDED):
         wrong = f"it cannot start at {choice.at}"
     same = decision.by == choice.strategy or (choice.strategy == EARLIEST and decision.by == Strategy.FIRST)
     if not wrong and (not had or not same or (choice.strategy not in had and choice.strategy != EARLIEST)):
-        wrong = why_not(situation, walk.scope, walk.found.by_table, table, choice.strategy) or _NOT_HERE
+        wrong = why_not(context, walk.scope, walk.found.by_table, table, choice.strategy) or _NOT_HERE
     if wrong:
         words = ", ".join(word.replace("_", "-") for word in had if word in EXECUTABLE)
         walk.found.refuse(
@@ -174,13 +174,13 @@ def _refuse_other_tables(walk: DeployWalk) -> None:
     if walk.scope.request.rebuild:
         walk.found.refuse(TableName(""), "--keep-table and --rebuild contradict each other", "give one of them")
     for table, decision in walk.found.by_table.items():
-        if walk.situation.is_external(table):
+        if walk.context.observed.is_external(table):
             continue
         if decision.reason is Reason.PARENT_REBUILT:
             # The parent is refused itself.
             continue
         if decision.makes_version and decision.action is Action.REBUILD:
-            why = why_not_in_place(walk.situation, table, decision)
+            why = why_not_in_place(walk.context.observed, walk.context.changes, table, decision)
             walk.found.refuse(table, f"{table} cannot keep its table: {why}", "leave out --keep-table")
         elif decision.makes_version:
             walk.found.refuse(table, f"{table} has no table to keep: it would be created", "leave out --keep-table")

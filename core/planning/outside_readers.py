@@ -6,23 +6,26 @@ from core.changes.kinds import ChangeKind
 from core.model.actions import Action
 from core.model.names import TableName, physical_name
 from core.plan.model import OutsideReader, PlanNode
-from core.planning.context import PlanningContext
+from core.planning.declared_tables import DeclaredTables
+from core.planning.observed_tables import ObservedTables
 
 
-def outside_readers(situation: PlanningContext, nodes: Sequence[PlanNode]) -> tuple[OutsideReader, ...]:
+def outside_readers(
+    declared: DeclaredTables, observed: ObservedTables, nodes: Sequence[PlanNode]
+) -> tuple[OutsideReader, ...]:
     """Return the declared readers of what is rebuilt, written again, altered or deleted, by table and name."""
-    return outside_readers_of(situation, {n.table: after for n in nodes if (after := _after(n)) is not None})
+    return outside_readers_of(declared, observed, {n.table: after for n in nodes if (after := _after(n)) is not None})
 
 
 def outside_readers_of(
-    situation: PlanningContext, after_by_table: Mapping[TableName, str]
+    declared: DeclaredTables, observed: ObservedTables, after_by_table: Mapping[TableName, str]
 ) -> tuple[OutsideReader, ...]:
     """Return the declared readers of tables with what each pointer will serve, by table and name."""
     found = []
     for table, after in after_by_table.items():
-        declared = situation.declared(table)
-        before = _name(table, situation.seen(table).version)
-        for name, owner in declared.settings.outside_readers if declared is not None else ():
+        made = declared.tables.get(table)
+        before = _name(table, observed.deployment(table).version)
+        for name, owner in made.settings.outside_readers if made is not None else ():
             found.append(OutsideReader(name, table, before, after, owner))
     return tuple(sorted(found, key=lambda reader: (reader.table, reader.reader)))
 

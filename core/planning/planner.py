@@ -13,7 +13,7 @@ from core.plan.codec import plan_hash
 from core.plan.model import PLANNER_VERSION, Plan
 from core.plan.preconditions import preconditions
 from core.plan.request import PlanRequest
-from core.planning.context import PlanningContext
+from core.planning.context import PlanningContext, planning_context
 from core.planning.guards import judge_plan
 from core.planning.orphan_versions import without_orphans
 from core.planning.outside_readers import outside_readers
@@ -31,18 +31,18 @@ def make_plan(
     environment: str,
     observed: Mapping[TableName, ObservedDeployment],
     request: PlanRequest,
-    facts: ParseCache | None = None,
+    parse_cache: ParseCache | None = None,
     *,
     answers: Mapping[str, str] = MappingProxyType({}),
     policy: Policy | None = None,
-    room: Headroom | None = None,
+    headroom: Headroom | None = None,
 ) -> Plan:
     """Plan a request; what cannot be done stands in `refusals`, and then there are no steps.
 
-    Raises UsageError for an environment that the project does not have. `facts` only saves time: deployed texts that it
-    knows are not parsed again. `answers` are Spark's, packed, by the key of the question: observed values like the
-    others, which raise the severity of a change and never lower it. `policy` is the one in force, by default the
-    declared one; `room` is what was measured of disk and pool. Linear in tables and edges.
+    Raises UsageError for an environment that the project does not have. `parse_cache` only saves time: deployed texts
+    that it knows are not parsed again. `answers` are Spark's, packed, by the key of the question: observed values like
+    the others, which raise the severity of a change and never lower it. `policy` is the one in force, by default the
+    declared one; `headroom` is what was measured of disk and pool. Linear in tables and edges.
     """
     if environment not in project.environments:
         raise UsageError(
@@ -53,27 +53,41 @@ def make_plan(
     request = normal_request(request)
     if request.continues:
         observed = without_orphans(observed)
-    room = room or Headroom()
-    situation = PlanningContext(
-        project, project.environments[environment], observed, facts or ParseCache(), answers, engine=room.engine
+    headroom = headroom or Headroom()
+    context = planning_context(
+        project,
+        project.environments[environment],
+        observed,
+        parse_cache or ParseCache(),
+        answers,
+        engine=headroom.engine,
     )
-    scope = resolve_scope(request, situation)
-    draft = delete_body(situation, scope) if request.verb == "delete" else deploy_body(situation, scope)
-    declared = situation.environment.declared_policy(t for t, found in project.tables.items() if found.settings.protect)
-    return _sealed(situation, scope, draft, policy or declared, room)
+    scope = resolve_scope(request, context)
+    draft = delete_body(context, scope) if request.verb == "delete" else deploy_body(context, scope)
+    declared = context.declared.environment.declared_policy(
+        t for t, found in project.tables.items() if found.settings.protect
+    )
+    return _sealed(context, scope, draft, policy or declared, headroom)
 
 
 def questions_of(
-    plan: Plan, project: Project, observed: Mapping[TableName, ObservedDeployment], facts: ParseCache | None = None
+    plan: Plan,
+    project: Project,
+    observed: Mapping[TableName, ObservedDeployment],
+    parse_cache: ParseCache | None = None,
 ) -> tuple[AnalysisQuestion, ...]:
     """Return what Spark can be asked of the statements that a plan acts on, in the plan's order."""
-    situation = PlanningContext(project, project.environments[plan.environment], observed, facts or ParseCache())
-    found = (situation.question(node.table) for node in plan.nodes if node.for_spark and node.table in project.tables)
+    context = planning_context(project, project.environments[plan.environment], observed, parse_cache or ParseCache())
+    found = (
+        context.changes.question(node.table) for node in plan.nodes if node.for_spark and node.table in project.tables
+    )
     return tuple(question for question in found if question is not None)
 
 
-def _sealed(situation: PlanningContext, scope: PlanScope, draft: PlanBody, policy: Policy, room: Headroom) -> Plan:
-    verdicts = judge_plan(situation, scope.request, draft.nodes, draft.steps, policy=policy, room=room)
+def _sealed(context: PlanningContext, scope: PlanScope, draft: PlanBody, policy: Policy, headroom: Headroom) -> Plan:
+    verdicts = judge_plan(
+        context.declared, context.observed, scope.request, draft.nodes, draft.steps, policy=policy, headroom=headroom
+    )
     found = {*scope.refusals, *draft.refusals, *verdicts.refusals}
     refusals = tuple(sorted(found, key=lambda r: (r.table, r.summary)))
     steps = () if refusals else tuple(draft.steps)
@@ -81,9 +95,9 @@ def _sealed(situation: PlanningContext, scope: PlanScope, draft: PlanBody, polic
     behind = tuple(sorted(set(draft.left_behind), key=lambda left: (left.table, left.reads)))
     plan = Plan(
         hash="",
-        project_id=situation.project.id,
-        environment=situation.environment.name,
-        protected=situation.environment.protected or policy.protected,
+        project_id=context.declared.project.id,
+        environment=context.declared.environment.name,
+        protected=context.declared.environment.protected or policy.protected,
         planner=PLANNER_VERSION,
         request=scope.request,
         nodes=draft.nodes,
@@ -94,8 +108,8 @@ def _sealed(situation: PlanningContext, scope: PlanScope, draft: PlanBody, polic
         refusals=refusals,
         warnings=tuple(sorted(warnings, key=lambda w: (w.table, w.summary))),
         approvals=verdicts.approvals if steps else 0,
-        readers=outside_readers(situation, draft.nodes),
+        readers=outside_readers(context.declared, context.observed, draft.nodes),
         policy=policy.digest,
-        preconditions=preconditions(situation, draft.nodes),
+        preconditions=preconditions(context.observed.deployments, context.bindings.readers, draft.nodes),
     )
     return replace(plan, hash=plan_hash(plan))

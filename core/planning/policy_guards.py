@@ -6,11 +6,11 @@ from functools import cached_property
 
 from core.model.actions import Action, StepKind, Strategy
 from core.model.names import TableName
-from core.model.states import State
 from core.observed.table_statistics import Headroom
 from core.plan.model import Guard, PlanNode, Step
 from core.plan.request import EARLIEST, PlanRequest
-from core.planning.context import PlanningContext
+from core.planning.declared_tables import DeclaredTables
+from core.planning.observed_tables import ObservedTables
 from core.policy.model import DISK_FACTOR, Policy
 from core.text.units import long_duration, short_number, short_size
 from core.text.wording import counted
@@ -25,13 +25,14 @@ WHOLE_HISTORY = frozenset({"", Strategy.EARLIEST})
 class GuardInput:
     """What is judged: a plan's nodes and steps, and what is known of the environment around them."""
 
-    situation: PlanningContext
+    declared: DeclaredTables
+    observed: ObservedTables
     request: PlanRequest
     nodes: Sequence[PlanNode]
     steps: Sequence[Step]
     policy: Policy
     """The rules in force, with everything that is protected by record or by declaration."""
-    room: Headroom
+    headroom: Headroom
 
     @cached_property
     def rebuilt(self) -> tuple[PlanNode, ...]:
@@ -47,12 +48,8 @@ class GuardInput:
     @cached_property
     def running(self) -> frozenset[TableName]:
         """Statements that run now, in the whole environment."""
-        known = self.situation
-        return frozenset(
-            table
-            for table in known.tables()
-            if known.seen(table).state == State.RUNNING and not known.is_external(table)
-        )
+        observed = self.observed
+        return frozenset(t for t in observed.tables() if observed.is_running(t) and not observed.is_external(t))
 
     def protects(self, table: TableName) -> bool:
         """Return whether a table must not be changed in place."""
@@ -136,7 +133,7 @@ def _disk(case: GuardInput) -> Guard:
     if not case.rebuilt:
         return Guard("disk", OK, "no table is stored twice")
     needed, unknown = _sum(case.rebuilt, _disk_bytes)
-    factor, free = case.policy.disk_factor or DISK_FACTOR, case.room.disk_free
+    factor, free = case.policy.disk_factor or DISK_FACTOR, case.headroom.disk_free
     words = f"{counted(len(case.rebuilt), 'table')} stored twice; "
     words += _known(short_size(needed), needed, unknown) if needed or not unknown else "size unknown"
     if needed:
@@ -154,13 +151,13 @@ def _disk(case: GuardInput) -> Guard:
 def _pool(case: GuardInput) -> Guard:
     """Count what this plan adds: both versions of a rebuild run at once."""
     begun = [node for node in case.nodes if node.version and _begins(node, case.running)]
-    name = case.situation.environment.pool.name
+    name = case.declared.environment.pool.name
     if not begun:
         return Guard("pool", OK, f"no additional statements on {name}")
     more = f"{counted(len(begun), 'additional statement')} on {name}"
     both = " while both versions run" if case.rebuilt else ""
     words = more + both
-    most, most_busy, busy = case.policy.max_statements, case.policy.max_busy_percent, case.room.busy
+    most, most_busy, busy = case.policy.max_statements, case.policy.max_busy_percent, case.headroom.busy
     after = len(case.running) + len(begun)
     if most is not None and after > most:
         remedy = "plan fewer tables at once, or stop what is not needed"

@@ -12,42 +12,60 @@ from core.observed.deployment import Binding
 from core.planning.allowed_strategies import REBUILDS
 from core.planning.context import PlanningContext
 from core.planning.decisions import DeployWalk, TableDecision
+from core.planning.observed_tables import ObservedTables
+from core.planning.table_bindings import TableBindings
 
 
 def decide_table(walk: DeployWalk, table: TableName, because_of: tuple[TableName, ...] = ()) -> TableDecision | None:
     """Decide a table that is asked for, or whose own change is taken along; None where that is refused."""
-    situation = walk.situation
-    if situation.declared(table) is None:
+    context = walk.context
+    if context.declared.tables.get(table) is None:
         walk.found.refuse(table, f"{table} is deployed but no longer declared", "restore its files, or delete it")
         return None
-    if situation.is_external(table):
+    if context.observed.is_external(table):
         return decide_external(walk, table, because_of)
-    if not situation.is_deployed(table):
-        return TableDecision(Action.START, Reason.NEW, situation.beginning(table), because_of)
+    if not context.observed.is_deployed(table):
+        return TableDecision(Action.START, Reason.NEW, context.changes.first_start(table), because_of)
     decision = replace(_of_deployed(walk, table), because_of=because_of)
     if decision.action is Action.REBUILD and not decision.change.classified:
         walk.found.warn(table, decision.change.evidence[0])
     return decision
 
 
+def may_start_anew(context: PlanningContext, table: TableName) -> bool:
+    """Return whether all there is of a declared table is a version of other texts that never ran and nobody reads."""
+    if context.observed.deployment(table).begun or not context.observed.is_deployed(table):
+        return False
+    return not context.bindings.readers(table) and context.changes.of(table).action in (Action.RESTART, Action.REBUILD)
+
+
+def is_in_catalog(observed: ObservedTables, bindings: TableBindings, table: TableName) -> bool:
+    """Return whether an external table is in the catalog: seen there, or some deployment reads it."""
+    return observed.is_deployed(table) or bool(bindings.readers(table))
+
+
 def start_anew(
-    situation: PlanningContext, table: TableName, reason: Reason, because_of: tuple[TableName, ...]
+    observed: ObservedTables, table: TableName, reason: Reason, because_of: tuple[TableName, ...]
 ) -> TableDecision:
     """Start a table that has a version of other texts which never ran: there is nothing to keep of it."""
-    evidence = (f"v{situation.seen(table).version} never ran, and its texts have changed",)
+    evidence = (f"v{observed.deployment(table).version} never ran, and its texts have changed",)
     return TableDecision(Action.START, reason, Change(ChangeKind.NONE, Action.START, evidence), because_of)
 
 
 def is_at_rest(walk: DeployWalk, table: TableName) -> bool:
     """Return whether an operator stopped it and the request does not name it: it is started only where it is read."""
-    seen = walk.situation.seen(table)
+    seen = walk.context.observed.deployment(table)
     return seen.state == State.STOPPED and seen.wanted == WantedState.STOPPED and table not in walk.scope.named
 
 
 def resume_safely(walk: DeployWalk, table: TableName, decision: TableDecision) -> TableDecision:
     """Let a statement go on from its checkpoint only if that is still its own, and what it reads is there."""
-    deleted = [b for b in stale_bindings(walk.situation, table) if not walk.situation.is_deployed(b.parent)]
-    if walk.situation.seen(table).checkpoint_ok and not deleted:
+    deleted = [
+        b
+        for b in stale_bindings(walk.context.observed, walk.context.bindings, table)
+        if not walk.context.observed.is_deployed(b.parent)
+    ]
+    if walk.context.observed.deployment(table).checkpoint_ok and not deleted:
         return decision
     if deleted:
         names = ", ".join(physical_name(binding.parent, binding.version) for binding in deleted)
@@ -76,7 +94,7 @@ def rebuild_as_asked(
     walk: DeployWalk, table: TableName, change: Change, because_of: tuple[TableName, ...] = ()
 ) -> TableDecision:
     """Rebuild a deployed table because somebody says so, whatever changed."""
-    if walk.situation.seen(table).checkpoint_ok:
+    if walk.context.observed.deployment(table).checkpoint_ok:
         return TableDecision(Action.REBUILD, Reason.ASKED, change, because_of)
     return TableDecision(
         Action.REBUILD, Reason.CHECKPOINT_LOST, checkpoint_lost_change(change, Action.REBUILD), because_of
@@ -88,23 +106,19 @@ def rebuild_reason(change: Change) -> Reason:
     return change.kind.facts.reason if change.classified else Reason.UNPROVEN
 
 
-def stale_bindings(situation: PlanningContext, table: TableName) -> tuple[Binding, ...]:
+def stale_bindings(observed: ObservedTables, bindings: TableBindings, table: TableName) -> tuple[Binding, ...]:
     """Return what a table still reads of versions that are not the serving ones."""
     return tuple(
         binding
-        for binding in situation.bindings(table)
-        if binding.version and binding.version != _version_then(situation, binding.parent)
+        for binding in bindings.of(table)
+        if binding.version and binding.version != observed.serving_version(binding.parent)
     )
 
 
-def _version_then(situation: PlanningContext, parent: TableName) -> int:
-    return situation.seen(parent).version if situation.is_deployed(parent) else situation.next_version(parent)
-
-
 def _of_deployed(walk: DeployWalk, table: TableName) -> TableDecision:
-    situation, change = walk.situation, walk.situation.change(table)
-    if situation.is_void(table):
-        return start_anew(situation, table, Reason.NEW, ())
+    context, change = walk.context, walk.context.changes.of(table)
+    if may_start_anew(context, table):
+        return start_anew(context.observed, table, Reason.NEW, ())
     if change.action is Action.REBUILD:
         return TableDecision(Action.REBUILD, rebuild_reason(change), change)
     choice = walk.choices.get(table)
@@ -112,19 +126,19 @@ def _of_deployed(walk: DeployWalk, table: TableName) -> TableDecision:
         choice is not None and choice.strategy in REBUILDS
     ):
         return rebuild_as_asked(walk, table, change)
-    stale = stale_bindings(situation, table)
+    stale = stale_bindings(context.observed, context.bindings, table)
     if stale:
         return _of_stale(walk, table, change, stale)
     if change.action is Action.RESTART:
         return resume_safely(walk, table, TableDecision(Action.RESTART, change.kind.facts.reason, change))
     if is_at_rest(walk, table):
         return TableDecision(change.action, _reason(change, Reason.AT_REST), change)
-    if not situation.is_running(table):
+    if not context.observed.is_running(table):
         reason = _reason(change, Reason.DORMANT)
         return resume_safely(walk, table, TableDecision(Action.RESUME, reason, change))
     if change.action is Action.RECORD:
         return TableDecision(Action.RECORD, change.kind.facts.reason, change)
-    if not situation.seen(table).checkpoint_ok:
+    if not context.observed.deployment(table).checkpoint_ok:
         walk.found.warn(table, f"runs, but {Reason.CHECKPOINT_LOST}: it could not be restarted")
     return TableDecision(Action.KEEP, _reason(change, Reason.UNCHANGED), change)
 
@@ -135,14 +149,14 @@ def _reason(change: Change, unchanged: Reason) -> Reason:
 
 def _of_stale(walk: DeployWalk, table: TableName, change: Change, stale: tuple[Binding, ...]) -> TableDecision:
     """Take a table to the serving versions of its parents: static sides by a restart, streams by a rebuild."""
+    serving = walk.context.observed.serving_version
     evidence = tuple(
-        f"reads {physical_name(b.parent, b.version)}; {b.parent} is at v{_version_then(walk.situation, b.parent)}"
-        for b in stale
+        f"reads {physical_name(b.parent, b.version)}; {b.parent} is at v{serving(b.parent)}" for b in stale
     )
     seen = replace(change, evidence=(*change.evidence, *evidence))
     if any(binding.streamed for binding in stale):
         return TableDecision(Action.REBUILD, Reason.READS_OLD_VERSION, seen)
-    if not walk.situation.seen(table).checkpoint_ok:
+    if not walk.context.observed.deployment(table).checkpoint_ok:
         return TableDecision(Action.REBUILD, Reason.CHECKPOINT_LOST, checkpoint_lost_change(seen, Action.REBUILD))
     kind = change.kind if change.action is Action.RESTART else ChangeKind.STATIC_SIDE
     return TableDecision(Action.RESTART, Reason.READS_OLD_VERSION, replace(seen, kind=kind, action=Action.RESTART))
@@ -150,12 +164,12 @@ def _of_stale(walk: DeployWalk, table: TableName, change: Change, stale: tuple[B
 
 def decide_external(walk: DeployWalk, table: TableName, because_of: tuple[TableName, ...]) -> TableDecision:
     """Register an external table, or its added columns; any other change of it is not ours to make."""
-    situation = walk.situation
-    if not situation.is_deployed(table):
-        if situation.is_known(table):
+    context = walk.context
+    if not context.observed.is_deployed(table):
+        if is_in_catalog(context.observed, context.bindings, table):
             return TableDecision(Action.KEEP, Reason.LANDS, Change(ChangeKind.NONE, Action.KEEP), because_of)
         return TableDecision(Action.START, Reason.REGISTERED, Change(ChangeKind.NONE, Action.START), because_of)
-    change = situation.change(table)
+    change = context.changes.of(table)
     if change.kind.facts.same_statement:
         return TableDecision(change.action, _reason(change, Reason.LANDS), change, because_of)
     if change.kind is ChangeKind.COLUMN_ADDED:

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from core.model.names import TableName
 from core.observed.deployment import Binding
-from core.planning.context import PlanningContext
+from core.planning.observed_tables import ObservedTables
+from core.planning.table_bindings import TableBindings
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +20,8 @@ class RetiredVersion:
 
 
 def retired_versions(
-    situation: PlanningContext,
+    observed: ObservedTables,
+    bindings: TableBindings,
     rebuilt: Set[TableName],
     deleted: Set[TableName],
     bindings_then: Mapping[TableName, tuple[Binding, ...]],
@@ -30,19 +32,25 @@ def retired_versions(
     others read what they read now. What an older version reads is not observed: it is taken to read every old version
     of each of its parents.
     """
-    candidates = _candidates(situation, rebuilt, deleted)
-    moved = rebuilt | deleted | {t for t, found in bindings_then.items() if found != situation.bindings(t)}
+    candidates = _candidates(observed, bindings, rebuilt, deleted)
+    moved = rebuilt | deleted | {t for t, found in bindings_then.items() if found != bindings.of(t)}
     kept: dict[TableName, set[int]] = {}
     ended: dict[TableName, set[int]] = {}
     found = []
-    for table in _sinks_first(candidates, situation, inside={*rebuilt, *deleted, *bindings_then}):
+    for table in _sinks_first(candidates, bindings, inside={*rebuilt, *deleted, *bindings_then}):
         for version in candidates.get(table, ()):
             readers = _readers_then(
-                situation, (table, version), kept, rebuilt=rebuilt, deleted=deleted, bindings_then=bindings_then
+                observed,
+                bindings,
+                (table, version),
+                kept,
+                rebuilt=rebuilt,
+                deleted=deleted,
+                bindings_then=bindings_then,
             )
             if readers:
                 kept.setdefault(table, set()).add(version)
-            if readers or table in rebuilt or _is_released(situation, table, version, moved, ended):
+            if readers or table in rebuilt or _is_released(observed, bindings, (table, version), moved, ended):
                 found.append(RetiredVersion(table, version, readers))
                 if not readers:
                     ended.setdefault(table, set()).add(version)
@@ -50,15 +58,15 @@ def retired_versions(
 
 
 def _candidates(
-    situation: PlanningContext, rebuilt: Set[TableName], deleted: Set[TableName]
+    observed: ObservedTables, bindings: TableBindings, rebuilt: Set[TableName], deleted: Set[TableName]
 ) -> dict[TableName, tuple[int, ...]]:
     """Return the old versions by table; those of deleted tables go anyway and are not judged here."""
     candidates: dict[TableName, tuple[int, ...]] = {}
-    for table in situation.tables():
-        seen = situation.seen(table)
-        if table in deleted or not situation.is_deployed(table):
+    for table in observed.tables():
+        seen = observed.deployment(table)
+        if table in deleted or not observed.is_deployed(table):
             continue
-        bound = {b.version for r in situation.readers(table) for b in situation.bindings(r) if b.parent == table}
+        bound = {b.version for r in bindings.readers(table) for b in bindings.of(r) if b.parent == table}
         kept = bound.intersection(seen.kept)
         versions = {*seen.retained, *kept, *((seen.version,) if table in rebuilt else ())} - {0}
         versions -= {seen.version} if table not in rebuilt else set()
@@ -68,7 +76,7 @@ def _candidates(
 
 
 def _sinks_first(
-    candidates: Mapping[TableName, tuple[int, ...]], situation: PlanningContext, *, inside: Set[TableName]
+    candidates: Mapping[TableName, tuple[int, ...]], bindings: TableBindings, *, inside: Set[TableName]
 ) -> list[TableName]:
     """Put every reader before what it reads; readers without old versions are walked through.
 
@@ -85,12 +93,13 @@ def _sinks_first(
             elif table not in seen:
                 seen.add(table)
                 stack.append((table, True))
-                stack.extend((reader, False) for reader in reversed(situation.readers(table)))
+                stack.extend((reader, False) for reader in reversed(bindings.readers(table)))
     return done
 
 
 def _readers_then(
-    situation: PlanningContext,
+    observed: ObservedTables,
+    bindings: TableBindings,
     old: tuple[TableName, int],
     kept: Mapping[TableName, set[int]],
     *,
@@ -99,25 +108,25 @@ def _readers_then(
     bindings_then: Mapping[TableName, tuple[Binding, ...]],
 ) -> tuple[TableName, ...]:
     found = []
-    for reader in situation.readers(old[0]):
+    for reader in bindings.readers(old[0]):
         if reader in deleted:
             continue
         stays = kept.get(reader, set())
-        bound_now = _reads(situation.bindings(reader), old)
-        serving = situation.seen(reader).version
+        bound_now = _reads(bindings.of(reader), old)
+        serving = observed.deployment(reader).version
         if reader in rebuilt:
             is_bound = bound_now and serving in stays
         else:
-            is_bound = _reads(bindings_then.get(reader, situation.bindings(reader)), old)
+            is_bound = _reads(bindings_then.get(reader, bindings.of(reader)), old)
         if is_bound or stays - {serving}:
             found.append(reader)
     return tuple(found)
 
 
 def _is_released(
-    situation: PlanningContext,
-    table: TableName,
-    version: int,
+    observed: ObservedTables,
+    bindings: TableBindings,
+    of: tuple[TableName, int],
     moved: Set[TableName],
     ended: Mapping[TableName, set[int]],
 ) -> bool:
@@ -125,10 +134,10 @@ def _is_released(
 
     `ended` holds the versions that this plan stops: a reader's old version that nobody reads any more is not its doing.
     """
-    for reader in situation.readers(table):
-        if reader in moved and _reads(situation.bindings(reader), (table, version)):
+    for reader in bindings.readers(of[0]):
+        if reader in moved and _reads(bindings.of(reader), of):
             return True
-        if set(situation.seen(reader).retained) & ended.get(reader, set()):
+        if set(observed.deployment(reader).retained) & ended.get(reader, set()):
             return True
     return False
 

@@ -9,6 +9,9 @@ from core.model.names import TableName
 from core.plan.model import PlanRefusal, PlanWarning
 from core.plan.request import CHILDREN, PlanRequest
 from core.planning.context import PlanningContext
+from core.planning.declared_tables import DeclaredTables
+from core.planning.observed_tables import ObservedTables
+from core.planning.table_bindings import TableBindings
 from core.project.model import Layer, Project, Table
 from core.project_files.manifest import MANIFEST_PATH as MANIFEST
 from core.text.wording import did_you_mean
@@ -74,18 +77,18 @@ def normal_request(request: PlanRequest) -> PlanRequest:
     )
 
 
-def resolve_scope(request: PlanRequest, situation: PlanningContext) -> PlanScope:
+def resolve_scope(request: PlanRequest, context: PlanningContext) -> PlanScope:
     """Resolve a normal request; what it names and nothing has is refused with the nearest known name."""
-    tables, known = situation.project.tables, frozenset(situation.tables())
-    refusals = list(request_mistakes(request, situation.project, known))
+    tables, known = context.declared.tables, frozenset(context.observed.tables())
+    refusals = list(request_mistakes(request, context.declared.project, known))
     one_by_one = {name for name in (*request.tables, *request.pipelines) if name in known}
     found = one_by_one | {name for name, table in tables.items() if _is_meant(table, request)}
     if request.everything:
         found |= set(tables if request.verb == "deploy" else known)
-    above = _above(request.pipelines, situation) - found
+    above = _above(request.pipelines, context.observed, context.bindings) - found
     found |= above
     excluded = frozenset(request.exclude)
-    came_with = _statement_sets(found - excluded, situation) if request.verb == "deploy" else {}
+    came_with = _statement_sets(found - excluded, context.declared) if request.verb == "deploy" else {}
     refusals += [
         PlanRefusal(
             name,
@@ -105,9 +108,9 @@ def resolve_scope(request: PlanRequest, situation: PlanningContext) -> PlanScope
         products=_accepted(request, found - above - excluded, tables),
         refusals=tuple(refusals),
         warnings=(
-            *_warnings_of(request, found, situation),
-            *_warnings_of_gone(request, situation),
-            *_warnings_of_settings(request, situation),
+            *_warnings_of(request, found, context),
+            *_warnings_of_gone(request, context.declared, context.observed),
+            *_warnings_of_settings(request, context.declared.environment.name),
         ),
     )
 
@@ -187,28 +190,28 @@ def _is_below(table: Table, folder: str) -> bool:
     return f"{table.folder}/".startswith(f"{folder}/") or f"{folder}/".startswith(f"{table.folder}/")
 
 
-def _above(sinks: Iterable[TableName], situation: PlanningContext) -> set[TableName]:
+def _above(sinks: Iterable[TableName], observed: ObservedTables, bindings: TableBindings) -> set[TableName]:
     """Return every deployed table that feeds one of the sinks."""
     found: set[TableName] = set()
     waiting = list(sinks)
     while waiting:
-        for binding in situation.bindings(waiting.pop()):
-            if binding.parent not in found and situation.is_deployed(binding.parent):
+        for binding in bindings.of(waiting.pop()):
+            if binding.parent not in found and observed.is_deployed(binding.parent):
                 found.add(binding.parent)
                 waiting.append(binding.parent)
     return found
 
 
-def _statement_sets(named: set[TableName], situation: PlanningContext) -> dict[TableName, TableName]:
+def _statement_sets(named: set[TableName], declared: DeclaredTables) -> dict[TableName, TableName]:
     """Find the statements that are deployed together with named ones: same folder, same unit."""
     named_by_folder: dict[str, TableName] = {}
     for name in sorted(named):
-        table = situation.declared(name)
+        table = declared.tables.get(name)
         if table is not None and not table.external:
             named_by_folder.setdefault(table.folder, name)
     return {
         name: named_by_folder[table.folder]
-        for name, table in situation.project.tables.items()
+        for name, table in declared.tables.items()
         if name not in named and not table.external and table.folder in named_by_folder
     }
 
@@ -221,45 +224,47 @@ def _accepted(request: PlanRequest, named: set[TableName], tables: Mapping[Table
     return own if request.children in CHILDREN else own | frozenset(request.children.split(","))
 
 
-def _warnings_of(request: PlanRequest, found: set[TableName], situation: PlanningContext) -> Iterator[PlanWarning]:
+def _warnings_of(request: PlanRequest, found: set[TableName], context: PlanningContext) -> Iterator[PlanWarning]:
     """Say of what is excluded that it was asked for, or that nothing of the request would have touched it."""
     if not request.exclude:
         return
-    graph = _graph(situation)
+    graph = _graph(context)
     near = found | graph.ancestors(*found) | graph.descendants(*found)
     near |= graph.ancestors(*near)
     for name in request.exclude:
         if name in request.tables:
             yield PlanWarning(name, "is both named and excluded; it is left out")
-        elif name not in near and (situation.declared(name) is not None or situation.is_deployed(name)):
+        elif name not in near and (context.declared.tables.get(name) is not None or context.observed.is_deployed(name)):
             yield PlanWarning(name, "is excluded, but nothing in the request involves it")
 
 
-def _graph(situation: PlanningContext) -> TableGraph:
+def _graph(context: PlanningContext) -> TableGraph:
     """Return who reads whom, as declared and as deployed."""
-    declared = (edge for table in situation.project.tables.values() for edge in edges_of(table))
+    declared = (edge for table in context.declared.tables.values() for edge in edges_of(table))
     deployed = (
         TableEdge(binding.parent, table, binding.streamed)
-        for table in situation.tables()
-        for binding in situation.bindings(table)
+        for table in context.observed.tables()
+        for binding in context.bindings.of(table)
     )
-    return TableGraph((*declared, *deployed), situation.tables())
+    return TableGraph((*declared, *deployed), context.observed.tables())
 
 
-def _warnings_of_gone(request: PlanRequest, situation: PlanningContext) -> Iterator[PlanWarning]:
+def _warnings_of_gone(
+    request: PlanRequest, declared: DeclaredTables, observed: ObservedTables
+) -> Iterator[PlanWarning]:
     for name in request.gone:
-        if situation.declared(name) is not None:
+        if declared.tables.get(name) is not None:
             continue
         since = f"was declared at {request.changed_since} and no longer is"
-        if situation.is_deployed(name) and not situation.is_external(name):
+        if observed.is_deployed(name) and not observed.is_external(name):
             yield PlanWarning(name, f"{since}: to delete it, headgate plan delete {name}")
         else:
             yield PlanWarning(name, f"{since}; it is not deployed")
 
 
-def _warnings_of_settings(request: PlanRequest, situation: PlanningContext) -> Iterator[PlanWarning]:
+def _warnings_of_settings(request: PlanRequest, environment: str) -> Iterator[PlanWarning]:
     """Describe what no plan carries: the agent reads it when it starts, or has it recorded."""
-    since = f"of {situation.environment.name} changed since {request.changed_since}"
+    since = f"of {environment} changed since {request.changed_since}"
     for part, remedy in (("pool", RESTART), ("policy", "record it (headgate policy apply)"), ("place", RESTART)):
         keys = [key.partition(".")[2] for key in request.settings if key.startswith(f"{part}.")]
         if keys:

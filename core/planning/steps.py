@@ -41,10 +41,10 @@ class StepBuilder:
         self.all.append(Step(n, do, table, version, tuple(sorted(set(after))), why, undo, tables))
         return n
 
-    def deploy(self, node: PlanNode, *, needs_pointer: bool, spare: OrphanVersion | None = None) -> None:
+    def deploy(self, node: PlanNode, *, needs_pointer: bool, orphan: OrphanVersion | None = None) -> None:
         """Add what one node needs before the swap; nodes come in topological order.
 
-        `spare` is the version of a rebuild that a failed run has made already.
+        `orphan` is the version of a rebuild that a failed run has made already.
         """
         match node.action:
             case Action.START if not node.texts.dml:
@@ -53,8 +53,8 @@ class StepBuilder:
                 )
             case Action.START:
                 self._first(node)
-            case Action.REBUILD if spare is not None:
-                self._adopt(node, spare)
+            case Action.REBUILD if orphan is not None:
+                self._adopt(node, orphan)
             case Action.REBUILD if node.strategy == Strategy.KEYED:
                 self._rewrite(node)
             case Action.REBUILD if node.strategy == Strategy.CHAIN:
@@ -224,10 +224,10 @@ class StepBuilder:
         self._stopped.setdefault(node.table, []).append(n)
         return n
 
-    def _adopt(self, node: PlanNode, spare: OrphanVersion) -> None:
+    def _adopt(self, node: PlanNode, orphan: OrphanVersion) -> None:
         """Go on with the version that a failed run has made from the same texts and parents."""
         before = self._needs(node)
-        if not spare.running:
+        if not orphan.running:
             resume = self.add(
                 StepKind.RESUME,
                 node.table,

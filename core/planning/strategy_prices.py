@@ -108,9 +108,9 @@ class StrategyPrices:
     """Prices the statements of one plan, which must come parents first."""
 
     def __init__(
-        self, situation: PlanningContext, scope: PlanScope, decisions: Mapping[TableName, TableDecision]
+        self, context: PlanningContext, scope: PlanScope, decisions: Mapping[TableName, TableDecision]
     ) -> None:
-        self._situation = situation
+        self._context = context
         self._scope = scope
         self._decisions = decisions
         self._eta: dict[TableName, float | None] = {}
@@ -118,12 +118,12 @@ class StrategyPrices:
         """Tables that will not hold what they hold now."""
         self._cut: set[TableName] = set()
         """Tables that lose rows from before: so does what is made anew from them."""
-        self._edited = _edited(situation, decisions)
+        self._edited = _edited(context, decisions)
 
     def of(self, table: TableName, bindings: tuple[Binding, ...]) -> PricedOffers | None:
         """Price every strategy that may be had for a table; None where nothing of it is begun, and outside of ours."""
         decision = self._decisions[table]
-        notes = strategies_of(self._situation, self._scope, self._decisions, table)
+        notes = strategies_of(self._context, self._scope, self._decisions, table)
         if decision.action not in _PRICED or not notes:
             return None
         statement = self._statement(table, decision, bindings)
@@ -140,92 +140,94 @@ class StrategyPrices:
         return PricedOffers(offers, self._retention(statement))
 
     def _statement(self, table: TableName, decision: TableDecision, bindings: tuple[Binding, ...]) -> _PricedStatement:
-        declared = self._situation.declared(table)
+        declared = self._context.declared.tables.get(table)
         streamed = dict.fromkeys(binding.parent for binding in bindings if binding.streamed)
-        known = [self._figures(parent) if parent not in self._other else _UNKNOWN for parent in streamed]
+        known = [self._statistics(parent) if parent not in self._other else _UNKNOWN for parent in streamed]
         waits = [self._eta[binding.parent] for binding in bindings if binding.parent in self._eta]
         return _PricedStatement(
             table,
             decision,
             bindings,
             declared is not None and declared.facts is not None and declared.facts.stateful,
-            _sum(figures.rows for figures in known),
-            _sum(figures.bytes for figures in known),
+            _sum(statistics.rows for statistics in known),
+            _sum(statistics.bytes for statistics in known),
             None if None in waits else max((wait for wait in waits if wait is not None), default=0.0),
         )
 
-    def _figures(self, table: TableName) -> TableStatistics:
-        return self._situation.seen(table).figures or _UNKNOWN
+    def _statistics(self, table: TableName) -> TableStatistics:
+        return self._context.observed.deployment(table).statistics or _UNKNOWN
 
-    def _offer(self, of: _PricedStatement, strategy: str, note: str) -> StrategyOffer:
-        rows, size = self._to_read(of, strategy)
-        begins = of.decision.action is Action.START
-        loses = () if begins else self._loses(of, strategy)
-        undo, until = _UNDO[Strategy.FIRST] if begins else self._undo(of, strategy, loses)
+    def _offer(self, statement: _PricedStatement, strategy: str, note: str) -> StrategyOffer:
+        rows, size = self._to_read(statement, strategy)
+        begins = statement.decision.action is Action.START
+        loses = () if begins else self._loses(statement, strategy)
+        undo, until = _UNDO[Strategy.FIRST] if begins else self._undo(statement, strategy, loses)
         return StrategyOffer(
             str(strategy),
             replay_rows=rows,
-            eta_s=self._eta_of(of, strategy, rows),
+            eta_s=self._eta_of(statement, strategy, rows),
             replay_bytes=size,
-            disk_bytes=self._disk(of, strategy),
+            disk_bytes=self._disk(statement, strategy),
             loses=loses,
             undo=undo,
             reversible_until=until,
             note=note,
         )
 
-    def _undo(self, of: _PricedStatement, strategy: str, loses: tuple[str, ...]) -> tuple[str, str | None]:
+    def _undo(self, statement: _PricedStatement, strategy: str, loses: tuple[str, ...]) -> tuple[str, str | None]:
         """Return what an operator can do afterwards with a command that there is, and until when."""
         if strategy in _UNDO:
             undo, until = _UNDO[strategy]
-            added = strategy == Strategy.IN_PLACE and of.decision.change.kind is ChangeKind.COLUMN_ADDED
+            added = strategy == Strategy.IN_PLACE and statement.decision.change.kind is ChangeKind.COLUMN_ADDED
             return f"{undo}; an added column stays" if added else undo, until
-        if of.table in self._edited:
+        if statement.table in self._edited:
             return _OLD_TEXT
         return _FROM_EARLIEST if loses == _CUT else _SAME_TEXT
 
-    def _loses(self, of: _PricedStatement, strategy: str) -> tuple[str, ...]:
-        if strategy == Strategy.EARLIEST and not self._cut.isdisjoint(binding.parent for binding in of.bindings):
+    def _loses(self, statement: _PricedStatement, strategy: str) -> tuple[str, ...]:
+        if strategy == Strategy.EARLIEST and not self._cut.isdisjoint(binding.parent for binding in statement.bindings):
             return _CUT
         return _LOSES.get(strategy, ())
 
-    def _to_read(self, of: _PricedStatement, strategy: str) -> tuple[int | None, int | None]:
+    def _to_read(self, statement: _PricedStatement, strategy: str) -> tuple[int | None, int | None]:
         if strategy in _WHOLE:
-            return of.rows, of.bytes
-        if strategy in _READS_NOTHING or (strategy == Strategy.SEEDED and of.decision.at in ("", NOW)):
+            return statement.rows, statement.bytes
+        if strategy in _READS_NOTHING or (strategy == Strategy.SEEDED and statement.decision.at in ("", NOW)):
             return 0, 0
         return None, None
 
-    def _eta_of(self, of: _PricedStatement, strategy: str, rows: int | None) -> float | None:
+    def _eta_of(self, statement: _PricedStatement, strategy: str, rows: int | None) -> float | None:
         """Return the seconds until it has read what it replays; nothing is known of how long a restart takes."""
-        if strategy in (Strategy.IN_PLACE, Strategy.SEAM) or rows is None or of.wait_s is None:
+        if strategy in (Strategy.IN_PLACE, Strategy.SEAM) or rows is None or statement.wait_s is None:
             return None
-        rate = self._figures(of.table).rate_rows_s
+        rate = self._statistics(statement.table).rate_rows_s
         own = rows / rate if rate else 0.0 if rows == 0 else None
-        return of.wait_s + own if own is not None else None
+        return statement.wait_s + own if own is not None else None
 
-    def _disk(self, of: _PricedStatement, strategy: str) -> int | None:
-        figures = self._figures(of.table)
-        state = figures.state_bytes if of.stateful else 0
+    def _disk(self, statement: _PricedStatement, strategy: str) -> int | None:
+        statistics = self._statistics(statement.table)
+        state = statistics.state_bytes if statement.stateful else 0
         if strategy in _NEW_ROWS_ONLY:
             return 0
         if strategy in (Strategy.FORK, Strategy.KEYED):
             return state
-        return _sum((figures.bytes, state)) if strategy == Strategy.EARLIEST else None
+        return _sum((statistics.bytes, state)) if strategy == Strategy.EARLIEST else None
 
-    def _retention(self, of: _PricedStatement) -> str | None:
+    def _retention(self, statement: _PricedStatement) -> str | None:
         """Judge whether what it reads again is still there: ok, short or unknown, then words after a colon."""
-        decision = of.decision
+        decision = statement.decision
         if decision.by in _READS_NOTHING:
             return None
-        sources = [binding.parent for binding in of.bindings if binding.streamed and not self._is_new(binding.parent)]
+        sources = [
+            binding.parent for binding in statement.bindings if binding.streamed and not self._is_new(binding.parent)
+        ]
         if decision.action is Action.START or not sources or (decision.by, decision.at) == (Strategy.SEEDED, NOW):
             return "ok"
-        earliest = [self._figures(source).earliest for source in sources]
+        earliest = [self._statistics(source).earliest for source in sources]
         begins = epoch_of(decision.at)
         if begins is not None and all(each is not None and each <= begins for each in earliest):
             return "ok"
-        gone = self._figures(of.table).gone
+        gone = self._statistics(statement.table).gone
         if not gone:
             return "ok" if gone == 0 else "unknown"
         known = [each for each in earliest if each is not None]
@@ -234,10 +236,10 @@ class StrategyPrices:
 
     def _is_new(self, parent: TableName) -> bool:
         known = self._decisions.get(parent)
-        return known is not None and known.makes_version and not self._situation.is_external(parent)
+        return known is not None and known.makes_version and not self._context.observed.is_external(parent)
 
 
-def _edited(situation: PlanningContext, decisions: Mapping[TableName, TableDecision]) -> frozenset[TableName]:
+def _edited(context: PlanningContext, decisions: Mapping[TableName, TableDecision]) -> frozenset[TableName]:
     """Return the tables with another text than before, and all that comes along because of them."""
     brought: dict[TableName, list[TableName]] = {}
     for table, decision in decisions.items():
@@ -246,9 +248,9 @@ def _edited(situation: PlanningContext, decisions: Mapping[TableName, TableDecis
     waiting = [
         table
         for table in decisions
-        if situation.declared(table) is not None
-        and situation.is_deployed(table)
-        and situation.change(table).kind is not ChangeKind.NONE
+        if context.declared.tables.get(table) is not None
+        and context.observed.is_deployed(table)
+        and context.changes.of(table).kind is not ChangeKind.NONE
     ]
     found = set(waiting)
     while waiting:

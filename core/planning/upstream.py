@@ -7,7 +7,14 @@ from core.model.names import TableName
 from core.model.reasons import Reason
 from core.planning.decisions import BEGINS, DeployWalk, TableDecision
 from core.planning.operator_choices import with_chosen_strategy
-from core.planning.requested_tables import decide_external, is_at_rest, resume_safely, start_anew
+from core.planning.requested_tables import (
+    decide_external,
+    is_at_rest,
+    is_in_catalog,
+    may_start_anew,
+    resume_safely,
+    start_anew,
+)
 
 
 def decide_upstream(walk: DeployWalk, table: TableName) -> None:
@@ -29,10 +36,10 @@ def _parents(walk: DeployWalk, table: TableName) -> tuple[TableName, ...]:
     """Return the parents that matter after the plan: declared ones where the new texts will run."""
     action = walk.found.by_table[table].action
     if action in (Action.START, Action.REBUILD):
-        return tuple(edge.parent for edge in walk.situation.graph.parents(table))
-    names = {binding.parent for binding in walk.situation.bindings(table)}
+        return tuple(edge.parent for edge in walk.context.declared.graph.parents(table))
+    names = {binding.parent for binding in walk.context.bindings.of(table)}
     if action is Action.RESTART:
-        names |= {edge.parent for edge in walk.situation.graph.parents(table)}
+        names |= {edge.parent for edge in walk.context.declared.graph.parents(table)}
     return tuple(sorted(names))
 
 
@@ -42,7 +49,7 @@ def _wake(walk: DeployWalk, parent: TableName, child: TableName) -> bool:
     begins = walk.found.by_table[child].action in BEGINS
     if not begins or known.action not in (Action.KEEP, Action.RECORD) or not is_at_rest(walk, parent):
         return False
-    if not walk.situation.seen(parent).checkpoint_ok and known.change.kind is ChangeKind.CHECKPOINT_LOST:
+    if not walk.context.observed.deployment(parent).checkpoint_ok and known.change.kind is ChangeKind.CHECKPOINT_LOST:
         return False
     resumed = TableDecision(Action.RESUME, Reason.COLD_PARENT, known.change, (child,))
     walk.found.put(parent, resume_safely(walk, parent, resumed))
@@ -57,29 +64,29 @@ def _add_cause(walk: DeployWalk, parent: TableName, child: TableName) -> None:
 
 def _meet(walk: DeployWalk, parent: TableName, child: TableName) -> bool:
     """Decide a parent that nothing asked for; True when the walk goes on above it."""
-    situation, found = walk.situation, walk.found
+    context, found = walk.context, walk.found
     if parent in walk.scope.excluded:
         _meet_excluded(walk, parent, child)
         return False
-    if situation.is_external(parent):
+    if context.observed.is_external(parent):
         found.put(parent, decide_external(walk, parent, (child,)))
         return False
-    declared = situation.declared(parent)
-    if not situation.is_deployed(parent):
+    declared = context.declared.tables.get(parent)
+    if not context.observed.is_deployed(parent):
         if declared is None:
             found.refuse(child, f"{child} reads {parent}, which is neither declared nor deployed", f"declare {parent}")
             return False
-        begun = TableDecision(Action.START, Reason.COLD_PARENT, situation.beginning(parent), (child,))
+        begun = TableDecision(Action.START, Reason.COLD_PARENT, context.changes.first_start(parent), (child,))
         found.put(parent, with_chosen_strategy(walk, parent, begun))
         return True
-    if declared is not None and situation.is_void(parent):
-        found.put(parent, start_anew(situation, parent, Reason.COLD_PARENT, (child,)))
+    if declared is not None and may_start_anew(context, parent):
+        found.put(parent, start_anew(context.observed, parent, Reason.COLD_PARENT, (child,)))
         return True
-    change = situation.change(parent) if declared is not None else Change(ChangeKind.NONE, Action.KEEP)
+    change = context.changes.of(parent) if declared is not None else Change(ChangeKind.NONE, Action.KEEP)
     if change.action is not Action.KEEP:
         what = change.kind.facts.reason if change.kind.facts.is_of_the_environment else "changed on disk"
         found.warn(parent, f"{what} but is not part of the request: it stays on its deployed revision")
-    if situation.is_running(parent):
+    if context.observed.is_running(parent):
         found.put(parent, TableDecision(Action.KEEP, Reason.SERVES, Change(ChangeKind.NONE, Action.KEEP)))
         return False
     decision = TableDecision(Action.RESUME, Reason.COLD_PARENT, Change(ChangeKind.NONE, Action.RESUME), (child,))
@@ -88,11 +95,15 @@ def _meet(walk: DeployWalk, parent: TableName, child: TableName) -> bool:
 
 
 def _meet_excluded(walk: DeployWalk, parent: TableName, child: TableName) -> None:
-    situation = walk.situation
-    if situation.is_running(parent) or (situation.is_external(parent) and situation.is_known(parent)):
+    context = walk.context
+    if context.observed.is_running(parent) or (
+        context.observed.is_external(parent) and is_in_catalog(context.observed, context.bindings, parent)
+    ):
         return
-    if situation.is_deployed(parent):
-        walk.found.warn(child, f"lacks its upstream table: {parent} is excluded and {situation.seen(parent).state}")
+    if context.observed.is_deployed(parent):
+        walk.found.warn(
+            child, f"lacks its upstream table: {parent} is excluded and {context.observed.deployment(parent).state}"
+        )
         return
     walk.found.refuse(
         child,

@@ -13,13 +13,13 @@ _SHOWN = frozenset({State.FAILED, State.DEGRADED, State.UNKNOWN, State.COMPLETED
 
 def add_warnings(walk: DeployWalk, table: TableName) -> None:
     """Warn of states and seams, and refuse what would break a reader's text."""
-    found, seen = walk.found, walk.situation.seen(table)
+    found, seen = walk.found, walk.context.observed.deployment(table)
     decision = found.by_table[table]
     if decision.change.confirmed is False:
         found.warn(table, decision.change.evidence[0])
     if decision.change.kind is ChangeKind.PINNED_CONFIGURATION and decision.action is not Action.REBUILD:
         found.warn(table, f"{decision.change.evidence[0]}; a rebuild would apply it")
-    if decision.action in (Action.KEEP, Action.RECORD) or walk.situation.is_external(table):
+    if decision.action in (Action.KEEP, Action.RECORD) or walk.context.observed.is_external(table):
         if is_at_rest(walk, table):
             found.warn(table, "was stopped on purpose and stays stopped; name it to start it")
         return
@@ -31,13 +31,13 @@ def add_warnings(walk: DeployWalk, table: TableName) -> None:
     elif seen.state == State.STOPPED and seen.wanted == WantedState.STOPPED:
         found.warn(table, "was stopped on purpose; this plan starts it")
     if decision.action is Action.RESUME:
-        for binding in stale_bindings(walk.situation, table):
+        for binding in stale_bindings(walk.context.observed, walk.context.bindings, table):
             found.warn(table, f"keeps reading the old {physical_name(binding.parent, binding.version)}")
     if decision.action is Action.RESTART and decision.change.kind is ChangeKind.WATERMARK_DELAY:
         found.warn(table, "keeps windows that its old watermark closed, and drops rows that arrive for them")
     if decision.lowered:
         found.warn(table, "keeps the rows and state produced by the old text, and adds those of the new text to them")
-    declared = walk.situation.declared(table)
+    declared = walk.context.declared.tables.get(table)
     stateful = declared is not None and declared.facts is not None and declared.facts.stateful
     if decision.action is Action.RESTART and decision.change.kind is ChangeKind.STATIC_SIDE and stateful:
         found.warn(table, "keeps state that was built from the old static side")
@@ -47,9 +47,9 @@ def add_warnings(walk: DeployWalk, table: TableName) -> None:
 
 def _warn_of_the_deleted(walk: DeployWalk, table: TableName) -> None:
     """Warn of readers that are bound to a version of a table that is gone: it starts again as another one."""
-    for reader in () if walk.situation.is_deployed(table) else walk.situation.readers(table):
+    for reader in () if walk.context.observed.is_deployed(table) else walk.context.bindings.readers(table):
         known = walk.found.by_table.get(reader)
-        gone = [b for b in stale_bindings(walk.situation, reader) if b.parent == table]
+        gone = [b for b in stale_bindings(walk.context.observed, walk.context.bindings, reader) if b.parent == table]
         if gone and (known is None or not known.moves):
             names = ", ".join(physical_name(table, binding.version) for binding in gone)
             walk.found.warn(reader, f"reads {names}, which no longer exists: it gets no rows until it is rebuilt")
@@ -64,9 +64,9 @@ def _what_becomes(decision: TableDecision, state: str) -> str:
 
 
 def _check_readers(walk: DeployWalk, table: TableName, decision: TableDecision) -> None:
-    tables = walk.situation.project.tables
-    for column in walk.situation.removed_columns(table):
-        for name in walk.situation.graph.children(table):
+    tables = walk.context.declared.tables
+    for column in walk.context.changes.removed_columns(table):
+        for name in walk.context.declared.graph.children(table):
             place = column_reference_lines(column, table, tables[name], tables)
             if place:
                 walk.found.refuse(
@@ -75,12 +75,12 @@ def _check_readers(walk: DeployWalk, table: TableName, decision: TableDecision) 
                     f"change these lines of {name} in the same plan, or keep {column}",
                 )
     if decision.action is Action.RESTART:
-        for name in walk.situation.readers(table):
+        for name in walk.context.bindings.readers(table):
             _flag_reader(walk, name, table, decision.change.kind)
 
 
 def _flag_reader(walk: DeployWalk, reader: TableName, table: TableName, kind: ChangeKind) -> None:
-    declared = walk.situation.declared(reader)
+    declared = walk.context.declared.tables.get(reader)
     if declared is None or declared.facts is None:
         return
     if kind.facts.leaves_seam and declared.facts.stateful:

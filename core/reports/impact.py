@@ -18,11 +18,13 @@ from core.observed.deployment import Binding, ObservedDeployment
 from core.observed.planner_input import PlannerInput
 from core.plan.model import OutsideReader, PlanRefusal
 from core.plan.request import CHILDREN, PlanRequest
-from core.planning.context import PlanningContext
+from core.planning.context import PlanningContext, planning_context
 from core.planning.delete import decide_delete
 from core.planning.deploy import decide_deploy
+from core.planning.observed_tables import ObservedTables
 from core.planning.outside_readers import outside_readers_of
 from core.planning.scope import normal_request, resolve_scope
+from core.planning.table_bindings import TableBindings
 from core.project.model import Project
 from core.project_files.parse_cache import ParseCache
 from core.reports.impact_scope import DownstreamReach, affected_part, downstream_reach
@@ -141,22 +143,25 @@ def impact_of(
     """
     deployed = known.observed.get(root.table, ObservedDeployment()).state != State.ABSENT
     part, seen = affected_part(project, known.observed if deployed else {}, root.table)
-    situation = PlanningContext(
+    context = planning_context(
         part,
         project.environments[environment],
         seen if deployed else as_if_running(part),
         facts or ParseCache(),
         known.answers,
-        engine=known.room.engine if known.room is not None else "",
+        engine=known.headroom.engine if known.headroom is not None else "",
     )
     asking = _Asking(
-        situation, root, _children(children, project, part), downstream_reach(situation, tracer, root.table)
+        context,
+        root,
+        _children(children, project, part),
+        downstream_reach(context.declared, context.bindings, tracer, root.table),
     )
     found = (
         (_lost(asking, column_uses_downstream(tracer, root)),) if root.column else (_rebuilt(asking), _dropped(asking))
     )
     beside = column_uses_of_readers(tracer, root.table) if not root.column and root.table in project.tables else {}
-    return Impact(root, situation.is_external(root.table), deployed, found, beside)
+    return Impact(root, context.observed.is_external(root.table), deployed, found, beside)
 
 
 def _children(words: str, project: Project, part: Project) -> str:
@@ -190,7 +195,7 @@ def as_if_running(project: Project) -> dict[TableName, ObservedDeployment]:
 
 @dataclass(frozen=True, slots=True)
 class _Asking:
-    situation: PlanningContext
+    context: PlanningContext
     root: ColumnOrigin
     children: str
     below: DownstreamReach
@@ -202,10 +207,12 @@ class _Asking:
 
 def _rebuilt(asking: _Asking) -> ImpactAnswer:
     """Decide a rebuild of the table; of an external one, which its maker rebuilds, a rebuild of its readers."""
-    situation = asking.situation
+    context = asking.context
     asked: tuple[TableName, ...] = (asking.table,)
-    if situation.is_external(asking.table):
-        asked = tuple(name for name in situation.readers(asking.table) if situation.declared(name) is not None)
+    if context.observed.is_external(asking.table):
+        asked = tuple(
+            name for name in context.bindings.readers(asking.table) if context.declared.tables.get(name) is not None
+        )
     request, refusals, effects = _rebuilding(asking, asked)
     if asking.table not in asked:
         effects |= {name: (effects[name][0], f"reads {asking.table}") for name in asked if name in effects}
@@ -219,8 +226,8 @@ def _rebuilding(
     request = normal_request(PlanRequest(tables=asked, rebuild=True, children=asking.children or "product"))
     if not asked:
         return request, (), {}
-    scope = resolve_scope(request, asking.situation)
-    found = decide_deploy(asking.situation, scope)
+    scope = resolve_scope(request, asking.context)
+    found = decide_deploy(asking.context, scope)
     effects: dict[TableName, tuple[ImpactEffect, str]] = {}
     for left in found.left_behind:
         effects[left.table] = (ImpactEffect.LEFT_BEHIND, f"stays on {left.reads}")
@@ -242,7 +249,7 @@ def _lost(asking: _Asking, uses: Mapping[TableName, ColumnUse]) -> ImpactAnswer:
     """
     table, column = asking.table, f"{asking.table}.{asking.root.column}"
     direct = {name: use.direct for name, use in uses.items() if use.direct}
-    if asking.situation.is_external(table):
+    if asking.context.observed.is_external(table):
         _, _, effects = _rebuilding(asking, tuple(direct))
         remedy = "declare it under a new name and move its readers there"
         refusals: tuple[PlanRefusal, ...] = (
@@ -258,50 +265,50 @@ def _lost(asking: _Asking, uses: Mapping[TableName, ColumnUse]) -> ImpactAnswer:
 
 def _dropped(asking: _Asking) -> ImpactAnswer:
     """Decide a delete of the table, and what would become of those that stay if it were gone all the same."""
-    situation = asking.situation
+    context = asking.context
     request = normal_request(PlanRequest(verb="delete", tables=(asking.table,), children=asking.children))
-    scope = resolve_scope(request, situation)
-    found = decide_delete(situation, scope)
+    scope = resolve_scope(request, context)
+    found = decide_delete(context, scope)
     effects = {name: (ImpactEffect.DELETED, "is deleted with it") for name in found.tables if name != asking.table}
     gone = {asking.table, *found.tables}
     for name in sorted(asking.below.readers - effects.keys()):
         if (effect := _without(asking, name, gone)) is not None:
             effects[name] = effect
-    _starve(situation, effects)
+    _starve(context.bindings, effects)
     refusals = _sorted((*scope.refusals, *found.refusals))
-    outside = outside_readers_of(situation, dict.fromkeys(gone, ""))
+    outside = outside_readers_of(context.declared, context.observed, dict.fromkeys(gone, ""))
     return ImpactAnswer(ImpactEvent.DROPPED, request, refusals, _listed(asking, effects), outside)
 
 
 def _without(asking: _Asking, name: TableName, gone: set[TableName]) -> tuple[ImpactEffect, str] | None:
     """Describe what becomes of a table that stays while what it is bound to goes; None where that stays."""
-    situation = asking.situation
-    lost = {binding.parent: binding.streamed for binding in situation.bindings(name) if binding.parent in gone}
+    context = asking.context
+    lost = {binding.parent: binding.streamed for binding in context.bindings.of(name) if binding.parent in gone}
     names = ", ".join(sorted(lost))
     if not lost:
         return None
-    if situation.is_external(asking.table):
+    if context.observed.is_external(asking.table):
         if any(lost.values()):
             return ImpactEffect.STARVED, f"would read no more rows from {names}"
         return ImpactEffect.STRANDED, f"could not be restarted without {names}"
-    if _is_at_rest(situation, name):
+    if _is_at_rest(context.observed, name):
         return ImpactEffect.STRANDED, f"is stopped and reads {names}; it could not resume from its checkpoint"
     return ImpactEffect.REFUSED, f"reads {names}"
 
 
-def _starve(situation: PlanningContext, effects: dict[TableName, tuple[ImpactEffect, str]]) -> None:
+def _starve(bindings: TableBindings, effects: dict[TableName, tuple[ImpactEffect, str]]) -> None:
     """Return what streams a table that would write nothing more, at every depth."""
     waiting = [name for name, (effect, _) in sorted(effects.items()) if effect in _DRY]
     for parent in waiting:
-        for child in situation.readers(parent):
-            streams = any(b.streamed for b in situation.bindings(child) if b.parent == parent)
+        for child in bindings.readers(parent):
+            streams = any(b.streamed for b in bindings.of(child) if b.parent == parent)
             if streams and child not in effects:
                 effects[child] = (ImpactEffect.STARVED, f"would read no more rows from {parent}")
                 waiting.append(child)
 
 
-def _is_at_rest(situation: PlanningContext, name: TableName) -> bool:
-    seen = situation.seen(name)
+def _is_at_rest(observed: ObservedTables, name: TableName) -> bool:
+    seen = observed.deployment(name)
     return stays_at_rest(seen.state, seen.wanted)
 
 
@@ -314,10 +321,10 @@ def _listed(
     effects: Mapping[TableName, tuple[ImpactEffect, str]],
     uses: Mapping[TableName, ColumnUse] = MappingProxyType({}),
 ) -> tuple[ReachedTable, ...]:
-    situation, found = asking.situation, []
+    context, found = asking.context, []
     for name, depth in asking.below.depth.items():
-        declared, use = situation.declared(name), uses.get(name)
-        effect, why = effects.get(name, _NOTHING if situation.is_deployed(name) else _ABSENT)
+        declared, use = context.declared.tables.get(name), uses.get(name)
+        effect, why = effects.get(name, _NOTHING if context.observed.is_deployed(name) else _ABSENT)
         if name == asking.table or (name not in asking.below.readers and effect is ImpactEffect.UNAFFECTED):
             continue
         found.append(
@@ -329,7 +336,7 @@ def _listed(
                 depth=depth,
                 through=asking.below.through.get(name, ()),
                 stateful=declared.facts.stateful if declared and declared.facts else None,
-                state=str(situation.seen(name).state),
+                state=str(context.observed.deployment(name).state),
                 effect=effect,
                 why=why,
                 place=use.place if use else "",
@@ -345,10 +352,14 @@ _ABSENT = (ImpactEffect.UNAFFECTED, "is not deployed")
 
 def _told(asking: _Asking, effects: Mapping[TableName, tuple[ImpactEffect, str]]) -> tuple[OutsideReader, ...]:
     """Return who reads, outside, the table that is rebuilt or one that is rebuilt for it."""
-    situation = asking.situation
+    context = asking.context
     rebuilt = {name for name, (effect, _) in effects.items() if effect is ImpactEffect.REBUILT} | {asking.table}
-    own = (name for name in rebuilt if not situation.is_external(name))
-    return outside_readers_of(situation, {name: physical_name(name, situation.next_version(name)) for name in own})
+    own = (name for name in rebuilt if not context.observed.is_external(name))
+    return outside_readers_of(
+        context.declared,
+        context.observed,
+        {name: physical_name(name, context.observed.next_version(name)) for name in own},
+    )
 
 
 def _sorted(refusals: Iterable[PlanRefusal]) -> tuple[PlanRefusal, ...]:

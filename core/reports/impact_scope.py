@@ -12,7 +12,8 @@ from core.lineage.table_graph import distances, edges_of, reach
 from core.model.names import TableName, split_physical
 from core.model.states import State
 from core.observed.deployment import ObservedDeployment
-from core.planning.context import PlanningContext
+from core.planning.declared_tables import DeclaredTables
+from core.planning.table_bindings import TableBindings
 from core.project.model import Project
 from core.reports.inventory import InventoryReading
 
@@ -85,12 +86,14 @@ class DownstreamReach:
     """Those that readings alone lead to; others are reached where a statement set is rebuilt as one."""
 
 
-def downstream_reach(situation: PlanningContext, tracer: LineageTracer, root: TableName) -> DownstreamReach:
+def downstream_reach(
+    declared: DeclaredTables, bindings: TableBindings, tracer: LineageTracer, root: TableName
+) -> DownstreamReach:
     """Walk down breadth-first: first over readings alone, then with the statement sets. Linear in readings."""
     readers: dict[TableName, dict[TableName, bool]] = {}
 
     def step(table: TableName) -> dict[TableName, bool]:
-        readers[table] = _readers(situation, tracer, table)
+        readers[table] = _readers(bindings, tracer, table)
         return readers[table]
 
     depth = distances((root,), step)
@@ -99,10 +102,10 @@ def downstream_reach(situation: PlanningContext, tracer: LineageTracer, root: Ta
     through: dict[TableName, dict[TableName, bool]] = {}
     for table in waiting:
         if table not in readers:
-            readers[table] = _readers(situation, tracer, table)
+            readers[table] = _readers(bindings, tracer, table)
         for child, streamed in readers[table].items():
             through.setdefault(child, {})[table] = streamed
-        beside = dict.fromkeys(readers[table], 1) | dict.fromkeys(situation.unit_of(table), 0)
+        beside = dict.fromkeys(readers[table], 1) | dict.fromkeys(declared.statement_set(table), 0)
         for other, further in beside.items():
             if other not in depth:
                 depth[other] = depth[table] + further
@@ -114,13 +117,13 @@ def downstream_reach(situation: PlanningContext, tracer: LineageTracer, root: Ta
     return DownstreamReach(depth, listed, by_reading)
 
 
-def _readers(situation: PlanningContext, tracer: LineageTracer, parent: TableName) -> dict[TableName, bool]:
+def _readers(bindings: TableBindings, tracer: LineageTracer, parent: TableName) -> dict[TableName, bool]:
     """Return who reads a table, by its text or as it is bound, with whether it streams it."""
     found: dict[TableName, bool] = {}
     for reader in tracer.readers(parent):
         reads = reader.facts.reads if reader.facts is not None else ()
         found[reader.name] = any(read.streaming for read in reads if read.table == parent)
-    for name in situation.readers(parent):
-        bound = any(binding.streamed for binding in situation.bindings(name) if binding.parent == parent)
+    for name in bindings.readers(parent):
+        bound = any(binding.streamed for binding in bindings.of(name) if binding.parent == parent)
         found[name] = found.get(name, False) or bound
     return found

@@ -32,8 +32,8 @@ def test_figures_of_a_version_join_what_its_batches_have_shown(
     assert ledger.figures() == LedgerReader(path).figures() == expected
     assert ledger.figures(LANDED) == {(LANDED, 0): MEASURED}
     seen = observe(ledger.deployments(), ledger.figures())
-    assert (seen[ORDERS].figures, seen[LANDED].figures) == (whole, MEASURED)
-    assert observe(ledger.deployments())[ORDERS].figures is None
+    assert (seen[ORDERS].statistics, seen[LANDED].statistics) == (whole, MEASURED)
+    assert observe(ledger.deployments())[ORDERS].statistics is None
 
 
 def test_newer_figures_replace_the_older_and_a_deleted_version_has_none(

@@ -54,12 +54,12 @@ def declared(**edits: str | tuple[str, str]) -> Project:
 
 def observed(**known: dict[str, Any]) -> dict[T, ObservedDeployment]:
     """Observe everything as it was first declared, with its figures; `a={...}` differs."""
-    found = {T("src"): ObservedDeployment("running", figures=FIGURES["src"])}
+    found = {T("src"): ObservedDeployment("running", statistics=FIGURES["src"])}
     for name, (ddl, dml) in TEXTS.items():
         found[T(name)] = ObservedDeployment(
             "running",
             deployed=RevisionTexts(ddl, dml, "trigger: 10 seconds\n"),
-            figures=FIGURES[name],
+            statistics=FIGURES[name],
             pointer=f"{name}__v1",
         )
     return {name: replace(seen, **known.get(name, {})) for name, seen in found.items()}
@@ -67,7 +67,7 @@ def observed(**known: dict[str, Any]) -> dict[T, ObservedDeployment]:
 
 def measured(name: str, **figures: Any) -> dict[str, Any]:
     """Return figures that differ."""
-    return {"figures": replace(FIGURES[name], **figures)}
+    return {"statistics": replace(FIGURES[name], **figures)}
 
 
 def planned(

@@ -85,7 +85,7 @@ class World:
             else "-"
         )
         known = {
-            f.name: getattr(seen, f.name) for f in fields(seen) if f.name not in ("deployed", "figures", "revision")
+            f.name: getattr(seen, f.name) for f in fields(seen) if f.name not in ("deployed", "statistics", "revision")
         }
         plain = ObservedDeployment()
         shown = {key: value for key, value in known.items() if value != getattr(plain, key)}
@@ -306,24 +306,24 @@ def _observe(
         pointer=physical_name(before.name, version) if serves else "",
         wanted=wanted,
         begun=serves or chance.random() < 0.5,
-        figures=TableStatistics(at=1.0, rows=chance.randrange(10**6), rate_rows_s=float(chance.randrange(1, 10**4)))
+        statistics=TableStatistics(at=1.0, rows=chance.randrange(10**6), rate_rows_s=float(chance.randrange(1, 10**4)))
         if chance.random() < 0.5
         else None,
     )
     if serves and chance.random() < habits.old / 4:
-        _leave_spare(chance, before.name, observed)
+        _leave_orphan_version(chance, before.name, observed)
 
 
-def _leave_spare(chance: random.Random, name: T, observed: dict[T, ObservedDeployment]) -> None:
+def _leave_orphan_version(chance: random.Random, name: T, observed: dict[T, ObservedDeployment]) -> None:
     """Leave a version that a failed run has made and that never served."""
     seen = observed[name]
-    spare = OrphanVersion(seen.highest_version + 1, seen.revision, seen.bindings, running=chance.random() < 0.7)
-    running = (spare.version,) if spare.running else ()
+    orphan = OrphanVersion(seen.highest_version + 1, seen.revision, seen.bindings, running=chance.random() < 0.7)
+    running = (orphan.version,) if orphan.running else ()
     observed[name] = replace(
         seen,
-        highest_version=spare.version,
-        spare=(spare,),
-        kept=(*seen.kept, spare.version),
+        highest_version=orphan.version,
+        orphan_versions=(orphan,),
+        kept=(*seen.kept, orphan.version),
         retained=(*seen.retained, *running),
     )
 

@@ -58,7 +58,7 @@ class Desk:
         ledger = self.world.ledger
         seen = observe(ledger.deployments(include_deleted=True), ledger.figures())
         project = small_project.project(files or small_project.texts())
-        return make_plan(project, "dev", seen, request, policy=ledger.recorded_policy(), room=ledger.room())
+        return make_plan(project, "dev", seen, request, policy=ledger.recorded_policy(), headroom=ledger.room())
 
     def hand_over(self, made: Plan, caller: Caller = LEE, **more: Any) -> dict[str, Any]:
         args = {"texts": small_project.texts(), "request": plan_as_json(made)["request"], "hash": made.hash}

@@ -63,7 +63,7 @@ def compute(
         facts,
         answers=known.answers,
         policy=known.policy,
-        room=known.room,
+        headroom=known.headroom,
     )
 
 
@@ -172,7 +172,7 @@ def _moved(before: PlannerInput, now: PlannerInput) -> bool:
     """Return whether a plan may come out otherwise; how full disk and pool are drifts, and is in no hash."""
 
     def weighed(one: PlannerInput) -> tuple[object, ...]:
-        return one.observed, one.answers, one.policy, one.room.engine if one.room else ""
+        return one.observed, one.answers, one.policy, one.headroom.engine if one.headroom else ""
 
     return weighed(before) != weighed(now)
 

@@ -109,7 +109,7 @@ def refuse_impossible(
     `observed` is what the document says, with the texts that a git commit adds to it.
     """
     from core.observed.document import places_in_text
-    from core.planning.observed_world import impossible_observations, with_places
+    from core.planning.impossible_observations import impossible_observations, with_places
 
     found = impossible_observations(project, project.environments[environment], observed, facts)
     if found:

@@ -144,7 +144,7 @@ class SubmittedPlans:
             self._facts,
             answers=answers,
             policy=self._policy(),
-            room=self._world.ledger.room(),
+            headroom=self._world.ledger.room(),
         )
         self._facts.take_fresh()
         return plan

@@ -171,9 +171,11 @@ OUTSIDE: dict[str, Move] = {
     },
     "what is left behind gets a reader": lambda p, seen: {"y": deployed(project(table("y", "c")).tables[T("y")])},
     "figures are measured inside": lambda p, seen: {
-        "a": replace(seen[T("a")], figures=TableStatistics(1.0, 81, rate_rows_s=9.0))
+        "a": replace(seen[T("a")], statistics=TableStatistics(1.0, 81, rate_rows_s=9.0))
     },
-    "figures are measured outside": lambda p, seen: {"d": replace(seen[T("d")], figures=TableStatistics(1.0, 10**9))},
+    "figures are measured outside": lambda p, seen: {
+        "d": replace(seen[T("d")], statistics=TableStatistics(1.0, 10**9))
+    },
 }
 INSIDE: dict[str, Move] = {
     "it is rebuilt meanwhile": lambda p, seen: {"a": deployed(p.tables[T("a")], version=2)},
@@ -192,7 +194,7 @@ def after(move: Move | None) -> dict[T, ObservedDeployment]:
 
 
 def planned(move: Move | None = None, *, room: Headroom | None = None) -> Plan:
-    return make_plan(world()[0], "dev", after(move), PlanRequest(tables=(T("a"),), rebuild=True), room=room)
+    return make_plan(world()[0], "dev", after(move), PlanRequest(tables=(T("a"),), rebuild=True), headroom=room)
 
 
 @pytest.mark.parametrize("move", OUTSIDE.values(), ids=OUTSIDE)

@@ -11,7 +11,7 @@ from core.model.states import State
 from core.observed.deployment import ObservedDeployment, OrphanVersion
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
-from core.planning.context import PlanningContext
+from core.planning.context import PlanningContext, planning_context
 from core.planning.delete import decide_delete
 from core.planning.planner import make_plan
 from core.planning.scope import PlanScope, normal_request, resolve_scope
@@ -190,7 +190,7 @@ def test_a_table_that_another_pointer_serves_is_refused() -> None:
 
 def test_older_versions_that_go_with_a_table_are_told() -> None:
     sink = deployed(
-        SHOP.tables[T("sink")], version=4, kept=(2, 3, 5), spare=(OrphanVersion(5, "r"),), bindings={"b": 1}
+        SHOP.tables[T("sink")], version=4, kept=(2, 3, 5), orphan_versions=(OrphanVersion(5, "r"),), bindings={"b": 1}
     )
     found = delete("sink", observed=running(SHOP) | {T("sink"): sink})
     assert said(found) == ["sink v2, v3 are older versions, and go with it"]
@@ -238,7 +238,7 @@ def test_half_a_statement_set_is_refused_when_it_is_named() -> None:
 
 def test_a_delete_of_thousands_by_name_takes_no_time_for_each_pair() -> None:
     wide = project(table("src"), *(table(f"t{n}", "src") for n in range(2000)))
-    situation, scope, counted = *_resolved(wide, running(wide)), 0
+    context, scope, counted = *_resolved(wide, running(wide)), 0
 
     def count(*_: object) -> None:
         nonlocal counted
@@ -246,13 +246,13 @@ def test_a_delete_of_thousands_by_name_takes_no_time_for_each_pair() -> None:
 
     sys.setprofile(count)
     try:
-        decide_delete(situation, scope)
+        decide_delete(context, scope)
     finally:
         sys.setprofile(None)
     assert counted < 200 * len(wide.tables)
 
 
 def _resolved(declared: Project, observed: Mapping[TableName, ObservedDeployment]) -> tuple[PlanningContext, PlanScope]:
-    situation = PlanningContext(declared, declared.environments["dev"], observed, ParseCache())
+    context = planning_context(declared, declared.environments["dev"], observed, ParseCache())
     names = tuple(name for name in declared.tables if name != "src")
-    return situation, resolve_scope(normal_request(PlanRequest(verb="delete", tables=names)), situation)
+    return context, resolve_scope(normal_request(PlanRequest(verb="delete", tables=names)), context)

@@ -123,7 +123,7 @@ def on(pool: Pool | None = None, engine: str = "", *, now: str = "", b: Pair = C
         name: ObservedDeployment("running", deployed=revision_of(table).texts, pool=pool, engine=engine)
         for name, table in project.tables.items()
     }
-    return make_plan(project, "dev", observed, PlanRequest(tables=(T("b"),)), room=Headroom(engine=now))
+    return make_plan(project, "dev", observed, PlanRequest(tables=(T("b"),)), headroom=Headroom(engine=now))
 
 
 def test_what_is_not_known_of_pool_and_engine_is_no_change() -> None:

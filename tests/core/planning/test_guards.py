@@ -13,7 +13,7 @@ from core.observed.deployment import ObservedDeployment
 from core.observed.table_statistics import Headroom
 from core.plan.model import Guard, Plan, StrategyOffer
 from core.plan.request import PlanRequest
-from core.planning.context import PlanningContext
+from core.planning.context import planning_context
 from core.planning.guards import judge_plan
 from core.planning.planner import make_plan
 from core.policy.model import Policy
@@ -36,9 +36,17 @@ def judged(
     """Judge the plan of a request, its nodes changed by table, under a policy; returns the guards by name."""
     found = make_plan(declared, "dev", observed, replace(request, start=""))
     assert not found.refusals, found.refusals
-    situation = PlanningContext(declared, declared.environments["dev"], observed, ParseCache())
+    context = planning_context(declared, declared.environments["dev"], observed, ParseCache())
     changed = tuple(replace(node, **nodes.get(node.table, {})) for node in found.nodes)
-    verdicts = judge_plan(situation, request, changed, found.steps, policy=policy or Policy(), room=room or Headroom())
+    verdicts = judge_plan(
+        context.declared,
+        context.observed,
+        request,
+        changed,
+        found.steps,
+        policy=policy or Policy(),
+        headroom=room or Headroom(),
+    )
     for guard in verdicts.guards:
         assert bool(guard.remedy) is (guard.verdict == "deny"), guard
     return {guard.name: guard for guard in verdicts.guards}
@@ -315,9 +323,9 @@ def test_files_add_protection_and_never_take_it_away() -> None:
 
 def test_verdicts_do_not_depend_on_what_is_outside_the_plan() -> None:
     other = project(src="", a="src", b="a", c="b", x="src", y="x")
-    one = make_plan(other, "dev", running(other), rebuild("c"), room=Headroom(busy=0.9))
+    one = make_plan(other, "dev", running(other), rebuild("c"), headroom=Headroom(busy=0.9))
     for changed in (running(other, x="failed", y="stopped"), running(other, "src", "a", "b", "c")):
-        found = make_plan(other, "dev", changed, rebuild("c"), room=Headroom(busy=0.2))
+        found = make_plan(other, "dev", changed, rebuild("c"), headroom=Headroom(busy=0.2))
         assert [(g.name, g.verdict) for g in found.guards] == [(g.name, g.verdict) for g in one.guards]
         assert found.hash == one.hash
 

@@ -87,7 +87,7 @@ def _observed(
         whole = {
             field: value if field in ("rate_rows_s", "earliest") else int(value) for field, value in measured.items()
         }
-        base = replace(base, figures=TableStatistics(**whole))  # type: ignore[arg-type]  # by the names of its fields
+        base = replace(base, statistics=TableStatistics(**whole))  # type: ignore[arg-type]  # by the names of its fields
     return replace(base, **known)
 
 

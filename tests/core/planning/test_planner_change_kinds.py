@@ -190,7 +190,7 @@ def planned(edit: Edit, *, foreign: bool, state: State) -> Plan:
     seen = replace(observed[T("a")], state=state, wanted=stopped, **edit.known)  # type: ignore[arg-type]  # By name.
     observed[T("a")] = seen if state != State.ABSENT else ObservedDeployment(highest_version=1)
     request = PlanRequest(tables=(T(edit.named),), rebuild=edit.named != "a")
-    return make_plan(project, "dev", observed, request, FACTS, room=Headroom(engine=ENGINE))
+    return make_plan(project, "dev", observed, request, FACTS, headroom=Headroom(engine=ENGINE))
 
 
 def outcome(plan: Plan) -> str:

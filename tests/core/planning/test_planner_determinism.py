@@ -171,12 +171,12 @@ def test_the_hash_leaves_out_what_was_measured(drawn: tuple[World, PlanRequest],
     plan = world.plan(request)
     now = {
         name: replace(
-            seen, figures=TableStatistics(at=2.0, rows=chance.randrange(10**9), bytes=chance.randrange(10**12))
+            seen, statistics=TableStatistics(at=2.0, rows=chance.randrange(10**9), bytes=chance.randrange(10**12))
         )
         for name, seen in world.observed.items()
     }
     later = make_plan(
-        world.declared, "dev", now, request, world.facts, room=Headroom(at=2.0, disk_free=10**15, disk_total=10**16)
+        world.declared, "dev", now, request, world.facts, headroom=Headroom(at=2.0, disk_free=10**15, disk_total=10**16)
     )
     same = [(g.name, g.verdict) for g in plan.guards] == [(g.name, g.verdict) for g in later.guards]
     assert (plan.hash == later.hash) == same or verdicts_in_words(plan) != verdicts_in_words(later)

@@ -202,7 +202,7 @@ def destroys_nothing(case: Case) -> None:
     assert not set(case.does(StepKind.UNPOINT))
     for table_, version in case.does(StepKind.TOMBSTONE):
         seen = case.world.seen(table_)
-        assert version in {spare.version for spare in seen.spare} or not seen.begun
+        assert version in {orphan.version for orphan in seen.orphan_versions} or not seen.begun
 
 
 def does_not_touch_what_is_excluded(case: Case) -> None:

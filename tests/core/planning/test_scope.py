@@ -12,7 +12,7 @@ from core.observed.deployment import ObservedDeployment
 from core.plan.codec import canonical_text, plan_as_json, request_as_json, request_from_json
 from core.plan.rendering import request_words
 from core.plan.request import PlanRequest, StrategyChoice
-from core.planning.context import PlanningContext
+from core.planning.context import planning_context
 from core.planning.scope import PlanScope, normal_request, resolve_scope
 from core.project.model import Project
 from core.project_files.parse_cache import ParseCache
@@ -56,8 +56,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
 def resolved(
     request: PlanRequest, project: Project = SHOP, observed: Mapping[TableName, ObservedDeployment] | None = None
 ) -> PlanScope:
-    situation = PlanningContext(project, project.environments["dev"], observed or {}, ParseCache())
-    return resolve_scope(normal_request(request), situation)
+    context = planning_context(project, project.environments["dev"], observed or {}, ParseCache())
+    return resolve_scope(normal_request(request), context)
 
 
 def merged(*parts: dict[str, Any]) -> PlanRequest:

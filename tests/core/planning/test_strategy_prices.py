@@ -116,7 +116,7 @@ def test_one_figure_that_is_not_known_makes_the_price_unknown(of: str, unknown: 
 
 
 def test_without_any_figure_nothing_is_known_and_nothing_is_guessed() -> None:
-    world = {name: replace(seen, figures=None) for name, seen in observed().items()}
+    world = {name: replace(seen, statistics=None) for name, seen in observed().items()}
     node = node_of(planned(declared(), "a", rebuild=True, world=world), "a")
     assert (node.replay_rows, node.eta_s, node.replay_bytes, node.retention) == (None, None, None, "unknown")
 
@@ -226,7 +226,7 @@ def test_a_chained_version_takes_what_comes_and_its_readers_follow() -> None:
     below = ("CREATE TABLE d (k STRING) USING parquet", "INSERT INTO d SELECT k FROM STREAM c")
     made = declared(c=PARTITIONED, d=below)
     world = observed()
-    world[T("d")] = deployed(made.tables[T("d")], figures=TableStatistics())
+    world[T("d")] = deployed(made.tables[T("d")], statistics=TableStatistics())
     found = planned(made, "c", choose="c=chain", world=world)
     assert words(found) == []
     assert [(str(n.table), str(n.action), n.strategy) for n in found.nodes if n.action != "keep"] == [

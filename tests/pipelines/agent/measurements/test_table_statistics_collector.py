@@ -84,7 +84,7 @@ def test_a_round_measures_every_table_and_what_a_rebuild_would_miss(world: Agent
     again = take(world, measurer)
     assert (again[A].gone, again[A].rows) == (2, 70)
     assert (again[LANDED].files, again[LANDED].earliest, again[LANDED].gone) == (7, 102.0, None)
-    assert observe(world.ledger.deployments(), world.ledger.figures())[A].figures == again[A]
+    assert observe(world.ledger.deployments(), world.ledger.figures())[A].statistics == again[A]
 
 
 def test_a_new_table_is_looked_at_whenever_its_age_has_doubled(world: AgentContext, landed: Landed) -> None:

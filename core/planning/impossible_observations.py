@@ -1,4 +1,4 @@
-"""Worlds that cannot be: what is observed of tables together, judged before anything is planned over a document."""
+"""Observations that contradict each other or the project, judged before anything is planned over a document."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -7,7 +7,10 @@ from core.model.names import TableName, physical_name, split_physical
 from core.model.problems import Problem, Where, in_reading_order
 from core.model.states import State
 from core.observed.deployment import Binding, ObservedDeployment
-from core.planning.context import PlanningContext
+from core.observed.document_entries import FIELD_BY_KEY
+from core.planning.context import PlanningContext, planning_context
+from core.planning.declared_tables import DeclaredTables
+from core.planning.table_bindings import TableBindings
 from core.project.model import Environment, Project
 from core.project_files.parse_cache import ParseCache
 
@@ -22,17 +25,17 @@ def impossible_observations(
     project: Project,
     environment: Environment,
     observed: Mapping[TableName, ObservedDeployment],
-    facts: ParseCache | None = None,
+    parse_cache: ParseCache | None = None,
 ) -> tuple[Problem, ...]:
     """Return everything that no history of deploys, stops and deletes leads to, by table; `detail` is the key.
 
     A table that is not there is absent. What an agent can export is never among it.
     """
-    situation = PlanningContext(project, environment, observed, facts or ParseCache())
+    context = planning_context(project, environment, observed, parse_cache or ParseCache())
     return tuple(
         Problem(f"{table} {summary}", remedy, None, table, key)
         for table in sorted(observed)
-        for key, summary, remedy in _wrong_with(situation, observed, table)
+        for key, summary, remedy in _wrong_with(context, observed, table)
     )
 
 
@@ -49,12 +52,10 @@ _Wrong = Iterator[tuple[str, str, str]]
 """The key that is wrong, what is wrong with the table, and what to do."""
 
 
-def _wrong_with(
-    situation: PlanningContext, observed: Mapping[TableName, ObservedDeployment], table: TableName
-) -> _Wrong:
+def _wrong_with(context: PlanningContext, observed: Mapping[TableName, ObservedDeployment], table: TableName) -> _Wrong:
     seen = observed[table]
     if seen.state == State.ABSENT:
-        said = [key for key in _OF_A_VERSION if getattr(seen, key)]
+        said = [key for key in _OF_A_VERSION if getattr(seen, FIELD_BY_KEY[key])]
         if said:
             remedy = "say its state; of a deleted table only highest_version is left"
             yield said[0], f"is absent and has {', '.join(said)}", remedy
@@ -62,11 +63,11 @@ def _wrong_with(
     yield from _wrong_with_itself(table, seen)
     for binding in seen.bindings:
         yield from (("bindings", *words) for words in _wrong_binding(observed, table, binding, seen.state in _RUNS))
-    for binding in dict.fromkeys(each for spare in seen.spare for each in spare.bindings):
+    for binding in dict.fromkeys(each for orphan in seen.orphan_versions for each in orphan.bindings):
         if binding not in seen.bindings:
             yield from (("spare", *words) for words in _wrong_binding(observed, table, binding, False))
-    if not seen.bindings and seen.state in _RUNS and _has_known_text(situation, table):
-        yield from _wrong_with_parents(situation, observed, table)
+    if not seen.bindings and seen.state in _RUNS and _has_known_text(context, table):
+        yield from _wrong_with_parents(context.declared, context.bindings, observed, table)
 
 
 def _wrong_with_itself(table: TableName, seen: ObservedDeployment) -> _Wrong:
@@ -82,12 +83,12 @@ def _wrong_with_itself(table: TableName, seen: ObservedDeployment) -> _Wrong:
         yield "begun", f"is {seen.state} and was never begun", "leave begun out, or correct its state"
     elif not seen.begun and served is not None:
         yield "begun", "serves and was never begun", "leave begun or pointer out"
-    for spare in seen.spare:
-        if spare.version == (seen.version or 1):
-            words = f"has v{spare.version} as its version and among those that never served"
+    for orphan in seen.orphan_versions:
+        if orphan.version == (seen.version or 1):
+            words = f"has v{orphan.version} as its version and among those that never served"
             yield "spare", words, "take it out of spare, or correct its version"
-        if spare.running and not spare.begun:
-            words = f"has v{spare.version} running that was never begun"
+        if orphan.running and not orphan.begun:
+            words = f"has v{orphan.version} running that was never begun"
             yield "spare", words, "leave begun or running of it out"
 
 
@@ -111,23 +112,26 @@ def _wrong_binding(
 
 
 def _wrong_with_parents(
-    situation: PlanningContext, observed: Mapping[TableName, ObservedDeployment], table: TableName
+    declared: DeclaredTables,
+    bindings: TableBindings,
+    observed: Mapping[TableName, ObservedDeployment],
+    table: TableName,
 ) -> _Wrong:
     """Judge what a statement that runs reads by its text; what nobody declares may be external."""
-    for parent in dict.fromkeys(binding.parent for binding in situation.bindings(table)):
-        declared = situation.declared(parent)
+    for parent in dict.fromkeys(binding.parent for binding in bindings.of(table)):
+        source = declared.tables.get(parent)
         never = not _highest(observed.get(parent, ObservedDeployment()))
-        if never and declared is not None and not declared.external:
+        if never and source is not None and not source.external:
             words = f"is {observed[table].state} and reads {parent}, which was never deployed"
             yield "", words, _list_parent(parent, 1)
 
 
-def _has_known_text(situation: PlanningContext, table: TableName) -> bool:
+def _has_known_text(context: PlanningContext, table: TableName) -> bool:
     """Return whether it is known what text runs."""
-    seen, declared = situation.seen(table), situation.declared(table)
+    seen, declared = context.observed.deployment(table), context.declared.tables.get(table)
     if seen.deployed is not None:
         return True
-    return declared is not None and seen.revision in ("", "same", situation.revision(table).hash)
+    return declared is not None and seen.revision in ("", "same", context.revisions.declared(table).hash)
 
 
 def _list_parent(parent: TableName, version: int) -> str:
@@ -138,8 +142,8 @@ def _existing(seen: ObservedDeployment) -> frozenset[int]:
     """Return the versions that are there; a table of which only the state is known has its first one."""
     if seen.state == State.ABSENT:
         return frozenset()
-    spares = (spare.version for spare in seen.spare)
-    return frozenset((seen.version or 1, *seen.kept, *seen.retained, *spares))
+    orphans = (orphan.version for orphan in seen.orphan_versions)
+    return frozenset((seen.version or 1, *seen.kept, *seen.retained, *orphans))
 
 
 def _highest(seen: ObservedDeployment) -> int:

@@ -16,7 +16,7 @@ from core.observed.document import (
     planner_input_from_text,
 )
 from core.observed.planner_input import PlannerInput
-from core.planning.observed_world import impossible_observations, with_places
+from core.planning.impossible_observations import impossible_observations, with_places
 from core.project.model import Project
 from tests.core.planning.test_planner_simulated import Life, born
 from tests.support.domain_builders import project, running, table
@@ -131,7 +131,7 @@ def test_a_parent_that_is_taken_out_of_a_world_is_missed_by_each_reader_that_has
     assert {problem.subject for problem in found} == {
         str(name)
         for name, seen in without.items()
-        for bound in (seen.bindings, *(spare.bindings for spare in seen.spare))
+        for bound in (seen.bindings, *(orphan.bindings for orphan in seen.orphan_versions))
         if any(b.parent == lost and b.version for b in bound)
     }
 
