@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Protocol
 from core.model.problems import Problem
 from core.plan.model import Plan
 from core.project.revision import RevisionTexts
-from state.row_types import ApprovalRow, AuditRow, CommandRow, EventRow, Measurement, PlanRow, RunRow
-from tui.presentation.screen_content.statement_detail import StatementDetails
-from tui.presentation.view.ledger_view import LedgerSnapshot
+from state.ledger_snapshot import LedgerSnapshot, StatementDetails
+from state.row_types import ApprovalRow, AuditRow, CommandRow, EventRow, PlanRow, RunRow
+from tui.presentation.screen_content.statement_detail import DeclaredDetails
 
 if TYPE_CHECKING:
     from core.plan.confirmation import Confirmation
@@ -60,20 +60,14 @@ class ProjectView:
 class ConsoleBackendProtocol(Protocol):
     """Everything the console can ask; calls raise HeadgateErrors."""
 
-    def glance(self) -> LedgerSnapshot:
-        """Read what the first picture needs, as quickly as can be: texts and bindings may be missing. Never raises."""
-
     def snapshot(self, previous: LedgerSnapshot | None) -> LedgerSnapshot:
         """Read the ledger; the same object again when nothing changed. Never raises: `problem` says what is wrong."""
 
-    def detail(self, table: str, *, files: bool = False, column: str | None = None) -> StatementDetails:
-        """Read what the detail of a statement shows; equal values when nothing changed.
+    def detail(self, table: str) -> StatementDetails:
+        """Read what the ledger knows of one statement; equal values when nothing changed."""
 
-        Its files too if wished, and the lineage of a column: of the first one for an empty name.
-        """
-
-    def figures(self, table: str, version: int) -> Measurement | None:
-        """Read all latest figures of one version; the snapshot has those of lists alone."""
+    def declared(self, table: str, column: str | None = None) -> DeclaredDetails:
+        """Read the files of one statement; with a column its lineage too, of the first one for an empty name."""
 
     def environments(self) -> Sequence[str]:
         """List the project's environments that were started here; raises UsageError when its folder is gone."""
