@@ -113,8 +113,11 @@ class SnapshotCache:
                 # Another file may lie there now, with a count of changes of its own.
                 self._opened, self._change, self._lines, self._statements = reader.opened, 0, {}, ()
             facts = reader.facts()
-            self._change, changed = reader.changed_since(self._change)
-            if changed:
+            before = self._change
+            self._change, changed = reader.changed_since(before)
+            if not before:
+                self._statements = changed
+            elif changed:
                 self._take(changed)
             return LedgerSnapshot(
                 read_at=self._clock(),
@@ -128,6 +131,8 @@ class SnapshotCache:
             )
 
     def _take(self, changed: Iterable[StatementLine]) -> None:
+        # Made for the second reading: a command that reads once does without.
+        self._lines = self._lines or {(line.table, line.version): line for line in self._statements}
         for line in changed:
             if line.deleted:
                 self._lines.pop((line.table, line.version), None)

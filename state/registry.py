@@ -7,9 +7,8 @@ import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from core.model.names import TableName
 from core.observed.deployment import Binding
@@ -22,8 +21,7 @@ from state.transactions import NEWEST_CHANGE, LedgerReads, LedgerWrites, upsert
 _DEPLOYMENT = "SELECT deployment.*, revision.texts FROM deployment JOIN revision USING (revision)"
 
 
-@dataclass(frozen=True, slots=True)
-class StatementLine:
+class StatementLine(NamedTuple):
     """What a list shows of one version: the light join of deployment and measurement."""
 
     table: TableName
@@ -145,8 +143,9 @@ class RegistryReads(LedgerReads):
         with self._connected() as connection:
             # The number first: a change that is written between the two statements is then read twice, never missed.
             (newest,) = connection.execute(NEWEST_CHANGE).fetchone()
-            asked = (_CHANGED, (change,)) if change else (_NOT_DELETED, ())
-            found = connection.execute(*asked).fetchall() if newest > change else []
+            if not change:
+                return newest, self.statements()
+            found = connection.execute(_CHANGED, (change,)).fetchall() if newest > change else []
         return newest, tuple([_line(*values) for values in found])
 
     def staged(self) -> tuple[StagedRow, ...]:
@@ -299,7 +298,9 @@ class RegistryWrites(RegistryReads, LedgerWrites):
 
 def _line(*values: Any) -> StatementLine:
     *figures, exact, active, external, stateful, deleted, limited = values
-    return StatementLine(*(*figures, exact == 1, active == 1, external == 1, stateful == 1, deleted == 1, limited == 1))
+    return StatementLine._make(
+        (*figures, exact == 1, active == 1, external == 1, stateful == 1, deleted == 1, limited == 1)
+    )
 
 
 def _only(fields: Mapping[str, object], allowed: tuple[str, ...]) -> None:

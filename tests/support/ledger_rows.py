@@ -47,6 +47,6 @@ def statement_line(row: Deployment, figures: Measurement | None = None, **fields
     """Return what the lists of a ledger show of a version and its figures."""
     every: dict[str, Any] = {}
     for source in (figures, row):
-        every |= {name: getattr(source, name) for name in StatementLine.__slots__ if hasattr(source, name)}
+        every |= {name: getattr(source, name) for name in StatementLine._fields if hasattr(source, name)}
     bound = json.dumps([[one.parent, one.version, one.streamed] for one in row.bindings])
     return StatementLine(**(every | {"bound": bound} | fields))

@@ -83,7 +83,7 @@ class FakeOperations:
         self.current = replace(
             self.current,
             statements=tuple(
-                replace(one, **fields) if one.table == table else one  # type: ignore[arg-type]  # names checked by the caller
+                one._replace(**fields) if one.table == table else one  # type: ignore[arg-type]  # names checked by the caller
                 for one in self.current.statements
             ),
         )
@@ -249,8 +249,7 @@ class MovingOperations(FakeOperations):
         shift = now - self.now
         self.now = now
         lines = tuple(
-            replace(
-                line,
+            line._replace(
                 state_since=line.state_since + shift,
                 lag_rows=None if line.lag_rows is None else max(line.lag_rows + int(now * 7) % 5 - 2, 0),
             )

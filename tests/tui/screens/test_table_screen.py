@@ -56,7 +56,7 @@ def test_a_ghost_stays_as_long_as_a_dialog_is_open() -> None:
 def test_a_second_version_that_goes_leaves_a_ghost_too() -> None:
     operations = FakeOperations()
     row = next(one for one in operations.current.statements if one.table == "till")
-    beside = replace(row, version=2, active=False)
+    beside = row._replace(version=2, active=False)
     alone = operations.current
     operations.current = replace(alone, statements=(*alone.statements, beside))
 
