@@ -35,6 +35,7 @@ class FakeOperations:
         self.protected = protected
         self.now = now
         self.calls: list[tuple[object, ...]] = []
+        self.reader = self.agent = self
         self.staged_marks: tuple[StagedRow, ...] = (
             StagedRow("alice", "/p", TableName("oven_load"), "deploy", now - 60),
         )
@@ -176,8 +177,8 @@ class FakeOperations:
     def run(self, run_id: str) -> RunView | None:
         return RunView(sample_run(self.now), self.plan(""))
 
-    def events(self, tables: Sequence[str]) -> Sequence[EventRow]:
-        return tuple(one for one in self.current.events if not tables or one.table in tables)
+    def events(self, table: str | None = None, limit: int = 100) -> Sequence[EventRow]:
+        return tuple(one for one in self.current.events if table in (None, one.table))
 
     def audits(self) -> Sequence[AuditRow]:
         return (
@@ -188,7 +189,7 @@ class FakeOperations:
     def commands(self) -> Sequence[CommandRow]:
         return self.current.commands
 
-    def environments(self) -> Sequence[str]:
+    def started_environments(self) -> Sequence[str]:
         return ("dev", "prod")
 
     def confirmation(self, act: str, tables: Sequence[str]) -> Confirmation:
@@ -196,38 +197,36 @@ class FakeOperations:
             return Confirmation("C2", str(len(tables)))
         return Confirmation("C2", tables[0]) if self.protected else Confirmation("C1", "yes")
 
-    def act(self, act: str, tables: Sequence[str], confirm: str) -> str:
+    def act(self, act: str, tables: Sequence[str], *, confirm: str) -> tuple[dict[str, object], ...]:
         if confirm != self.confirmation(act, tables).text:
             raise ConfirmationNeeded(f"{act} needs its text", remedy="type it")
         self.calls.append((act, tuple(tables), confirm))
-        return f"{act} {', '.join(tables)}: done in 0.2 s"
+        return tuple({"table": table, "outcome": "done", "ms": 200} for table in tables)
 
-    def stage(self, tables: Sequence[str], verb: str) -> str:
+    def stage(self, tables: Sequence[str], *, verb: str) -> None:
         self.calls.append(("stage", tuple(tables), verb))
-        return f"staged {', '.join(tables)}: {verb}"
 
-    def unstage(self, tables: Sequence[str]) -> str:
+    def unstage(self, tables: Sequence[str]) -> tuple[str, ...]:
         self.calls.append(("unstage", tuple(tables)))
-        return f"{len(tables)} off the stage: {', '.join(tables)}"
+        return tuple(tables)
 
     def submit(self, actor: str) -> str:
         self.calls.append(("submit",))
         return "7f3a" * 16
 
-    def apply(self, plan_hash: str, confirm: str) -> str:
+    def apply(self, plan_hash: str, *, confirm: str) -> str:
         self.calls.append(("apply", plan_hash, confirm))
         return "9f2c" * 4
 
-    def approve(self, plan_hash: str, confirm: str) -> str:
+    def approve(self, plan_hash: str, *, confirm: str) -> tuple[int, int]:
         self.calls.append(("approve", plan_hash, confirm))
-        return f"plan {plan_hash[:4]}: approvals 1 of 1"
+        return 1, 1
 
     def continuation(self, run_id: str) -> str:
         return ""
 
-    def run_control(self, run_id: str, act: str, confirm: str) -> str:
-        self.calls.append((act, run_id, confirm))
-        return f"run {run_id[:4]}: {act}"
+    def run_control(self, run_id: str, verb: str, *, step: int, confirm: str) -> None:
+        self.calls.append((verb, run_id, confirm))
 
 
 class StillOperations(FakeOperations):

@@ -4,7 +4,7 @@ The ledger is read through the view that the command line has as well.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,29 +15,17 @@ from core.model.problems import Problem, Severity, Where
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
 from core.project.revision import RevisionTexts
-from core.text.wording import counted
 from state.ledger_snapshot import LedgerSnapshot, StatementDetails
-from state.row_types import AuditRow, CommandRow, EventRow, RunRow
 from tui.presentation.screen_content.lineage_tab import ColumnDetails
 from tui.presentation.screen_content.statement_detail import DeclaredDetails
 from tui.screens.backend_protocol import PlanView, ProjectView, RunView, TableDrift
 from tui.services.submitted_plans import find_plan_row, plan_of_row
 
 if TYPE_CHECKING:
-    from core.plan.confirmation import Confirmation
     from core.project.model import Project, Table
+    from state.ledger import LedgerReader
+    from tui.agent_client.agent_commands import AgentCommands
     from tui.services.environment_service import EnvironmentService
-
-EVENTS = 500
-"""Events of all tables that are looked through."""
-RUN_ACTS = {
-    "run_pause": "stop",
-    "run_resume": "start",
-    "run_retry": "restart",
-    "run_cancel": "cancel",
-    "run_skip": "skip",
-}
-"""Acts on a run by the act whose confirmation they take."""
 
 
 class ConsoleBackend:
@@ -48,6 +36,20 @@ class ConsoleBackend:
         self._clock = clock
         self._plans: dict[str, Plan] = {}
         self._drift: tuple[object, ProjectView] | None = None
+
+    @property
+    def reader(self) -> "LedgerReader":
+        """The ledger's reader, for what one screen alone shows."""
+        return self._bound.reader
+
+    @property
+    def agent(self) -> "AgentCommands":
+        """The agent, for acts."""
+        return self._bound.agent
+
+    def started_environments(self) -> tuple[str, ...]:
+        """List the environments of the project that have a ledger here."""
+        return self._bound.started_environments()
 
     # The ledger.
 
@@ -99,10 +101,6 @@ class ConsoleBackend:
             self._plans[row.hash] = plan_of_row(row)
         return PlanView(self._plans[row.hash], row, approvals=self._bound.reader.approvals(row.hash))
 
-    def runs(self) -> Sequence[RunRow]:
-        """List runs, newest first."""
-        return self._bound.reader.runs()
-
     def run(self, run_id: str) -> RunView | None:
         """Find a run with its plan."""
         try:
@@ -110,21 +108,6 @@ class ConsoleBackend:
         except UsageError:
             return None
         return RunView(row, self.plan(row.plan_hash))
-
-    def events(self, tables: Sequence[str]) -> Sequence[EventRow]:
-        """List the events of some tables, or of all, newest first."""
-        if len(tables) == 1:
-            return self._bound.reader.events(TableName(tables[0]))
-        found = self._bound.reader.events(limit=EVENTS)
-        return tuple(event for event in found if event.table in tables) if tables else found
-
-    def audits(self) -> Sequence[AuditRow]:
-        """List the audit, newest first."""
-        return self._bound.reader.audits()
-
-    def commands(self) -> Sequence[CommandRow]:
-        """List commands, newest first."""
-        return self._bound.reader.commands()
 
     # Files.
 
@@ -177,40 +160,7 @@ class ConsoleBackend:
             )
         return tuple(sorted(rows, key=lambda one: one.table))
 
-    # Acts.
-
-    def environments(self) -> Sequence[str]:
-        """List the environments of the project that have a ledger here."""
-        return self._bound.started_environments()
-
-    def confirmation(self, act: str, tables: Sequence[str]) -> "Confirmation":
-        """Describe what must be typed."""
-        return self._bound.agent.confirmation(RUN_ACTS.get(act, act), tables)
-
-    def act(self, verb: str, tables: Sequence[str], confirm: str) -> str:
-        """Stop, start or restart statements; returns one line on what happened."""
-        answers = self._bound.agent.act(verb, tables, confirm=confirm)
-        words = []
-        for answer in answers:
-            millis = answer.get("ms", answer.get("took_ms"))
-            took = f" in {millis / 1000:.1f} s" if isinstance(millis, int | float) else ""
-            words.append(f"{answer.get('table', '?')} {answer.get('outcome', 'sent')}{took}")
-        return f"{verb}: {', '.join(words) or 'sent'}"
-
-    def stage(self, tables: Sequence[str], verb: str) -> str:
-        """Stage tables."""
-        self._bound.agent.stage(tables, verb=verb)
-        return f"{verb} staged: {', '.join(tables)}; p shows the stage, enter there plans it"
-
-    def unstage(self, tables: Sequence[str]) -> str:
-        """Take tables off the stage."""
-        taken = self._bound.agent.unstage(tables)
-        words = f"{counted(len(taken), 'table')} off the stage"
-        return (
-            f"{words}: {', '.join(taken)}"
-            if taken
-            else f"{words}: nothing changed: it was staged from another project folder"
-        )
+    # Plans.
 
     def submit(self, actor: str) -> str:
         """Plan what the actor has staged in this folder."""
@@ -228,15 +178,6 @@ class ConsoleBackend:
         )
         return submitted.plan.hash
 
-    def apply(self, plan_hash: str, confirm: str) -> str:
-        """Execute a plan."""
-        return self._bound.agent.apply(plan_hash, confirm=confirm)
-
-    def approve(self, plan_hash: str, confirm: str) -> str:
-        """Approve another's plan."""
-        approved, needed = self._bound.agent.approve(plan_hash, confirm=confirm)
-        return f"plan {plan_hash[:4]}: approvals {approved} of {needed}"
-
     def continuation(self, run_id: str) -> str:
         """Submit the plan that goes on from a failed run; its hash, empty where no text has changed."""
         found = self._bound.continuation(run_id)
@@ -245,17 +186,6 @@ class ConsoleBackend:
         if found.submitted.plan.empty:
             raise Refused(f"run {run_id[:10]} has nothing left to do", remedy="what is declared is what is deployed")
         return found.submitted.plan.hash
-
-    def run_control(self, run_id: str, act: str, confirm: str) -> str:
-        """Control a run; skip is asked for the first failed step."""
-        step = 0
-        if act == "skip":
-            failed = [one.n for one in self._bound.run(run_id).steps if one.state == "failed"]
-            if not failed:
-                raise Refused("no step of this run has failed", remedy="only a failed step can be skipped")
-            step = failed[0]
-        self._bound.agent.run_control(run_id, act, step=step, confirm=confirm)
-        return f"run {run_id[:10]}: {act} sent"
 
 
 def _sentence(error: HeadgateError) -> str:

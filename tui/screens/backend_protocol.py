@@ -3,7 +3,6 @@
 None of it is called on the event loop, but for the one that says so.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -11,11 +10,12 @@ from core.model.problems import Problem
 from core.plan.model import Plan
 from core.project.revision import RevisionTexts
 from state.ledger_snapshot import LedgerSnapshot, StatementDetails
-from state.row_types import ApprovalRow, AuditRow, CommandRow, EventRow, PlanRow, RunRow
+from state.row_types import ApprovalRow, PlanRow, RunRow
 from tui.presentation.screen_content.statement_detail import DeclaredDetails
 
 if TYPE_CHECKING:
-    from core.plan.confirmation import Confirmation
+    from state.ledger import LedgerReader
+    from tui.agent_client.agent_commands import AgentCommands
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,37 +69,22 @@ class ConsoleBackendProtocol(Protocol):
     def declared(self, table: str, column: str | None = None) -> DeclaredDetails:
         """Read the files of one statement; with a column its lineage too, of the first one for an empty name."""
 
-    def environments(self) -> Sequence[str]:
+    @property
+    def reader(self) -> "LedgerReader":
+        """The ledger's reader, for what one screen alone shows."""
+
+    @property
+    def agent(self) -> "AgentCommands":
+        """The agent, for acts; `confirmation` is pure and quick, and is called on the loop."""
+
+    def started_environments(self) -> tuple[str, ...]:
         """List the project's environments that were started here; raises UsageError when its folder is gone."""
 
     def project(self) -> ProjectView: ...
     def plan(self, hash_prefix: str) -> PlanView | None: ...
-    def runs(self) -> Sequence[RunRow]: ...
     def run(self, run_id: str) -> RunView | None: ...
-    def events(self, tables: Sequence[str]) -> Sequence[EventRow]:
-        """List the events of some tables, or of all when none is named, newest first."""
-
-    def audits(self) -> Sequence[AuditRow]: ...
-    def commands(self) -> Sequence[CommandRow]: ...
-    def confirmation(self, act: str, tables: Sequence[str]) -> "Confirmation":
-        """Describe what must be typed; pure and quick, called on the loop."""
-
-    def act(self, verb: str, tables: Sequence[str], confirm: str) -> str:
-        """Stop, start or restart statements now; returns one line on what happened."""
-
-    def stage(self, tables: Sequence[str], verb: str) -> str: ...
-    def unstage(self, tables: Sequence[str]) -> str: ...
     def submit(self, actor: str) -> str:
         """Plan what the actor has staged in this folder and submit it; returns the plan's hash."""
 
-    def apply(self, plan_hash: str, confirm: str) -> str:
-        """Execute a plan; returns the id of the run."""
-
-    def approve(self, plan_hash: str, confirm: str) -> str:
-        """Approve another's plan; returns one line on how many approvals it has."""
-
     def continuation(self, run_id: str) -> str:
         """Submit the plan that goes on from a failed run with the texts of now; empty where they did not change."""
-
-    def run_control(self, run_id: str, act: str, confirm: str) -> str:
-        """pause, resume, cancel, retry or skip."""

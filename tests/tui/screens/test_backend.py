@@ -2,14 +2,19 @@
 
 import random
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from core.model.names import TableName
 from state.row_types import EventRow, StagedRow
 from tests.terminal.ledger_under_load import figures_of, make, name_of, place_of, row_of, write
+from tui.presentation.screen_content.agent_answers import act_answer, unstage_answer
 from tui.presentation.view.ledger_view import freshness, make_ledger_view
+from tui.screens.audit_log_events import EventsScreen
 from tui.screens.backend import ConsoleBackend
+from tui.screens.runs import CONFIRMED_AS
 from tui.services.environment_service import EnvironmentService
 
 
@@ -106,17 +111,32 @@ def test_detail_of_a_statement_is_equal_until_something_changes(answers: Console
 
 
 def test_what_is_asked_to_be_typed_is_the_agent_s_own_ladder(answers: ConsoleBackend) -> None:
-    assert answers.confirmation("stop", ["a"]).text == "yes"
-    assert answers.confirmation("stop", ["a", "b"]).text == "2"
-    assert answers.confirmation("run_cancel", ["7f3a-01c2f"]).text == "7f3a"
-    many = answers.confirmation("stop", [f"t{n}" for n in range(30)])
+    asked = answers.agent.confirmation
+    assert asked("stop", ["a"]).text == "yes"
+    assert asked("stop", ["a", "b"]).text == "2"
+    assert asked(CONFIRMED_AS["cancel"], ["7f3a-01c2f"]).text == "7f3a"
+    many = asked("stop", [f"t{n}" for n in range(30)])
     assert (many.level, many.text.split()[0]) == ("C3", "dev")
+
+
+def test_what_the_agent_answers_is_one_line() -> None:
+    done = ({"table": "a", "outcome": "done", "ms": 210}, {"table": "b"})
+    assert act_answer("stop", done) == "stop: a done in 0.2 s, b sent"
+    assert act_answer("stop", ()) == "stop: sent"
+    assert unstage_answer(("a", "b")) == "2 tables off the stage: a, b"
+    assert unstage_answer(()) == "0 tables off the stage: nothing changed: it was staged from another project folder"
 
 
 def test_events_are_those_of_the_tables_that_are_asked_for(answers: ConsoleBackend, ledger) -> None:
     for n, table in enumerate((name_of(1), name_of(2), name_of(3), "")):
         ledger.add_event(EventRow(0, float(n), table, 1, "state", f"event {n}"))
-    assert [event.summary for event in answers.events(())] == ["event 3", "event 2", "event 1", "event 0"]
-    assert [event.summary for event in answers.events((name_of(2),))] == ["event 1"]
-    assert [event.summary for event in answers.events((name_of(3), name_of(1)))] == ["event 2", "event 0"]
-    assert answers.snapshot(None).events == answers.events(())
+    desk = SimpleNamespace(operations=answers)
+
+    def shown(*tables: str) -> list[str]:
+        asked: Any = SimpleNamespace(desk=desk, tables=tables)
+        return [event.summary for event in EventsScreen.fetch(asked)]  # type: ignore[attr-defined]  # A tuple of events.
+
+    assert shown() == ["event 3", "event 2", "event 1", "event 0"]
+    assert shown(name_of(2)) == ["event 1"]
+    assert shown(name_of(3), name_of(1)) == ["event 2", "event 0"]
+    assert [event.summary for event in answers.snapshot(None).events] == shown()
