@@ -21,7 +21,7 @@ from state.migrations import APPLICATION_ID, SCHEMA_VERSION, migrate
 from state.network_file_systems import refuse_network
 from state.plans import PlanReads, PlanWrites
 from state.recorded_policy import PolicyReads, PolicyWrites
-from state.registry import InventoryReads, RegistryReads, RegistryWrites
+from state.registry import RegistryReads, RegistryWrites
 from state.row_mapping import values_by_column
 from state.row_types import EnvironmentRow
 from state.runs import RunReads, RunWrites
@@ -116,7 +116,6 @@ def create_or_open(path: Path, facts: EnvironmentRow, *, busy_s: float = 5.0) ->
 
 class LedgerReader(
     RegistryReads,
-    InventoryReads,
     MeasurementReads,
     TableStatisticsReads,
     PlanReads,
@@ -135,7 +134,8 @@ class LedgerReader(
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
         self._snapshot: LedgerCopy | None = None
-        self._opened = 0
+        self.opened = 0
+        """How often the file was opened: after each time another ledger may lie there."""
         self._file: tuple[int, int] | None = None
         with self._connected():
             pass
@@ -144,7 +144,7 @@ class LedgerReader(
         """Return a number that differs once anything was written; a few microseconds, to ask before each frame."""
         with self._connected() as connection:
             (version,) = connection.execute("PRAGMA data_version").fetchone()
-        return self._opened << 32 | int(version)
+        return self.opened << 32 | int(version)
 
     @contextmanager
     def frame(self) -> Iterator[Self]:
@@ -193,7 +193,7 @@ class LedgerReader(
             return self._connection
         self.close()
         self._file = file
-        self._opened += 1
+        self.opened += 1
         self._connection = self._open()
         return self._connection
 

@@ -1,14 +1,12 @@
 """The registry: which versions of which tables are deployed, and the environment's own facts.
 
-A deployment is never removed; once deleted it carries `drop_after`, once its files are gone `purged_at`. What serves
-now is also read table by table, in one light query each, for the inventory, the report and health by product.
+A deployment is never removed; once deleted it carries `drop_after`, once its files are gone `purged_at`.
 """
 
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -17,14 +15,13 @@ from core.observed.deployment import Binding
 from core.observed.serving import serving_versions
 from core.reports.inventory import ServingVersion
 from state.row_mapping import field_names, sqlite_value, values_by_column
-from state.row_types import Deployment, EnvironmentRow, StagedRow
+from state.row_types import Deployment, EnvironmentRow, Measurement, StagedRow
 from state.transactions import NEWEST_CHANGE, LedgerReads, LedgerWrites, upsert
 
 _DEPLOYMENT = "SELECT deployment.*, revision.texts FROM deployment JOIN revision USING (revision)"
 
 
-@dataclass(frozen=True, slots=True)
-class StatementLine:
+class StatementLine(NamedTuple):
     """What a list shows of one version: the light join of deployment and measurement."""
 
     table: TableName
@@ -33,39 +30,71 @@ class StatementLine:
     layer: str
     owner: str
     state: str
-    state_since: float
-    wanted: str
-    error_class: str
-    restarts: int
-    at: float | None
+    state_since: float = 0.0
+    wanted: str = ""
+    error_class: str = ""
+    error: str = ""
+    restarts: int = 0
+    revision: str = ""
+    """Hash of its texts."""
+    format: str = ""
+    trigger: str = ""
+    bound: str = "[]"
+    """What it reads, as the ledger stores it; `bindings` reads it."""
+    at: float | None = None
     """When it was measured; None before the first measurement."""
-    lag_rows: int | None
-    lag_files: int | None
-    lag_bytes: int | None
-    oldest_s: float | None
-    trend: str | None
-    rate_rows_s: float | None
-    eta_s: float | None
-    in_rows_s: float | None
-    out_rows_s: float | None
-    rows_total: int | None
-    batch: int | None
-    batch_ms: int | None
-    committed_at: float | None
-    started_at: float | None
+    lag_rows: int | None = None
+    lag_files: int | None = None
+    lag_bytes: int | None = None
+    oldest_s: float | None = None
+    trend: str | None = None
+    rate_rows_s: float | None = None
+    eta_s: float | None = None
+    in_rows_s: float | None = None
+    out_rows_s: float | None = None
+    rows_total: int | None = None
+    batch: int | None = None
+    batch_ms: int | None = None
+    committed_at: float | None = None
+    started_at: float | None = None
     """When its query was started last; None where it never was."""
-    exact: bool
-    active: bool
-    external: bool
-    deleted: bool
+    exact: bool = True
+    active: bool = False
+    external: bool = False
+    stateful: bool = False
+    deleted: bool = False
+    limited: bool = False
+    """Whether its lag grows while its SQL limits what a batch reads (maxFilesPerTrigger)."""
 
+    @property
+    def bindings(self) -> tuple[Binding, ...]:
+        """The versions that it reads; read anew at each call."""
+        return tuple([Binding(*item) for item in json.loads(self.bound)])
+
+    @property
+    def measurement(self) -> Measurement | None:
+        """Its latest figures, as far as a list has them; None before the first measurement."""
+        if self.at is None:
+            return None
+        figures = {name: getattr(self, name) for name in _FIGURES}
+        return Measurement(self.table, self.version, self.at, trend=self.trend or "unknown", **figures)
+
+
+_FIGURES = (
+    "lag_rows", "lag_files", "lag_bytes", "exact", "oldest_s", "rate_rows_s", "eta_s", "in_rows_s", "out_rows_s",
+    "rows_total", "batch", "batch_ms", "committed_at",
+)  # fmt: skip
 
 _LINE = """
-SELECT d."table", d.version, d.product, d.layer, d.owner, d.state, d.state_since, d.wanted, d.error_class, d.restarts,
-  m.at, m.lag_rows, m.lag_files, m.lag_bytes, m.oldest_s, m.trend, m.rate_rows_s, m.eta_s, m.in_rows_s, m.out_rows_s,
-  m.rows_total, m.batch, m.batch_ms, m.committed_at, d.started_at, m.exact IS NOT 0, d.active, d.external,
-  d.drop_after IS NOT NULL
+SELECT d."table", d.version, d.product, d.layer, d.owner, d.state, d.state_since, d.wanted, d.error_class, d.error,
+  d.restarts, d.revision, d.format, d."trigger", d.bindings, m.at, m.lag_rows, m.lag_files, m.lag_bytes, m.oldest_s,
+  m.trend, m.rate_rows_s, m.eta_s, m.in_rows_s, m.out_rows_s, m.rows_total, m.batch, m.batch_ms, m.committed_at,
+  d.started_at,
+  m.exact IS NOT 0, d.active, d.external, d.stateful, d.drop_after IS NOT NULL,
+  m.trend = 'growing' AND instr(lower(d.compiled), 'maxfilespertrigger') > 0
 FROM deployment d LEFT JOIN measurement m ON m.deployment = d.id"""
+
+_NOT_DELETED = f'{_LINE} WHERE d.drop_after IS NULL ORDER BY d."table", d.version'
 
 _CHANGED = f"""{_LINE} WHERE d.id IN (
   SELECT id FROM deployment WHERE changed > ?1 UNION SELECT deployment FROM measurement WHERE changed > ?1)"""
@@ -104,23 +133,47 @@ class RegistryReads(LedgerReads):
 
     def statements(self) -> tuple[StatementLine, ...]:
         """List what a screen shows of all versions that are not deleted, by table and version; 7 µs each."""
-        found = self._values(f'{_LINE} WHERE d.drop_after IS NULL ORDER BY d."table", d.version')
-        return tuple([_line(*values) for values in found])
+        return tuple([_line(*values) for values in self._values(_NOT_DELETED)])
 
     def changed_since(self, change: int) -> tuple[int, tuple[StatementLine, ...]]:
-        """List what changed after `change` (0: all, also deleted), and return the number to ask from next.
+        """List what changed after `change`, deleted ones included, and return the number to ask from next.
 
-        Costs by what changed, not by how many there are.
+        Costs by what changed, not by how many there are. After 0 it is what `statements` lists, in its order.
         """
         with self._connected() as connection:
             # The number first: a change that is written between the two statements is then read twice, never missed.
             (newest,) = connection.execute(NEWEST_CHANGE).fetchone()
+            if not change:
+                return newest, self.statements()
             found = connection.execute(_CHANGED, (change,)).fetchall() if newest > change else []
         return newest, tuple([_line(*values) for values in found])
 
     def staged(self) -> tuple[StagedRow, ...]:
         """List what all actors have staged, by actor, folder and table."""
         return self._rows(StagedRow, 'SELECT * FROM staged ORDER BY actor, folder, "table"')
+
+    def serving(self) -> Mapping[TableName, ServingVersion]:
+        """Return what serves of every table, by name; 10 µs each."""
+        lines = serving_versions(self.statements())
+        # One document of all bindings: a third of the time of one for each line.
+        bound = json.loads(f"[{','.join([line.bound for line in lines.values()])}]")
+        return {
+            table: ServingVersion(
+                version=line.version,
+                state=line.state,
+                product=line.product,
+                layer=line.layer,
+                owner=line.owner,
+                format=line.format,
+                external=line.external,
+                stateful=line.stateful,
+                reads=tuple([Binding(*item) for item in bindings]),
+                lag_rows=line.lag_rows,
+                exact=line.exact,
+                trend=line.trend,
+            )
+            for (table, line), bindings in zip(lines.items(), bound, strict=True)
+        }
 
 
 class RegistryWrites(RegistryReads, LedgerWrites):
@@ -244,73 +297,12 @@ class RegistryWrites(RegistryReads, LedgerWrites):
 
 
 def _line(*values: Any) -> StatementLine:
-    *figures, exact, active, external, deleted = values
-    return StatementLine(*(*figures, exact == 1, active == 1, external == 1, deleted == 1))
+    *figures, exact, active, external, stateful, deleted, limited = values
+    return StatementLine._make(
+        (*figures, exact == 1, active == 1, external == 1, stateful == 1, deleted == 1, limited == 1)
+    )
 
 
 def _only(fields: Mapping[str, object], allowed: tuple[str, ...]) -> None:
     unknown = sorted(set(fields) - set(allowed))
     assert fields and not unknown, f"not among {', '.join(allowed)}: {', '.join(unknown)}"
-
-
-_SERVING = """
-SELECT d."table", d.version, d.product, d.layer, d.owner, d.format, d.external, d.stateful, d.state, d.bindings,
-  m.lag_rows, m.exact, m.trend, d.active, d.drop_after IS NOT NULL, d.started_at
-FROM deployment d LEFT JOIN measurement m ON m.deployment = d.id WHERE d.drop_after IS NULL"""
-
-
-class _VersionRow(NamedTuple):
-    """A row of `_SERVING`; SQLite has 0 and 1 for the truth values."""
-
-    table: TableName
-    version: int
-    product: str
-    layer: str
-    owner: str
-    format: str
-    external: bool
-    stateful: bool
-    state: str
-    bindings: str
-    lag_rows: int | None
-    exact: bool | None
-    trend: str | None
-    active: bool
-    deleted: bool
-    started_at: float | None
-
-
-_FAILURES = """
-SELECT "table", version, error_class, error FROM deployment
-WHERE drop_after IS NULL AND error_class || error <> ''"""
-
-
-class InventoryReads(LedgerReads):
-    """Reads over all tables at once, without their texts."""
-
-    def serving(self) -> Mapping[TableName, ServingVersion]:
-        """Return what serves of every table, by name; 10 µs each."""
-        rows = list(serving_versions(_VersionRow._make(row) for row in self._values(_SERVING)).values())
-        # One document of all bindings: a third of the time of one for each row.
-        bound = json.loads(f"[{','.join([row.bindings for row in rows])}]")
-        return {
-            row.table: ServingVersion(
-                version=row.version,
-                state=row.state,
-                product=row.product,
-                layer=row.layer,
-                owner=row.owner,
-                format=row.format,
-                external=row.external == 1,
-                stateful=row.stateful == 1,
-                reads=tuple([Binding(*item) for item in bindings]),
-                lag_rows=row.lag_rows,
-                exact=row.exact != 0,
-                trend=row.trend,
-            )
-            for row, bindings in zip(rows, bound, strict=True)
-        }
-
-    def failures(self) -> Mapping[tuple[TableName, int], tuple[str, str]]:
-        """Return class and text of the last error, by table and version; versions without one are left out."""
-        return {(table, version): (kind, text) for table, version, kind, text in self._values(_FAILURES)}

@@ -24,10 +24,12 @@ from core.plan.request import PlanRequest
 from core.planning.planner import make_plan
 from core.project.model import Project
 from core.project_files.loader import read_project
+from state.ledger import LedgerReader
+from state.ledger_snapshot import SnapshotCache
 from tests.bench.generated_projects import project_texts, write
 from tests.terminal.ledger_under_load import make
 from tui.project_folder.environment_selection import select_environment
-from tui.services.deployed_statements import environment_status, open_reader
+from tui.services.deployed_statements import open_reader
 
 ROOT = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "tui.cli")
@@ -91,8 +93,8 @@ def _starts(folder: Path, runs: int) -> Iterator[str]:
     assert files
 
 
-def _of_product(reader: object) -> int:
-    lines = environment_status(reader).serving  # type: ignore[arg-type]  # The reader's class is not imported for a benchmark.
+def _of_product(reader: LedgerReader) -> int:
+    lines = SnapshotCache(reader).snapshot().serving
     return sum(line.product == "product_001" for line in lines)
 
 

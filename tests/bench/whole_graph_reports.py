@@ -27,12 +27,13 @@ from core.reports.impact import as_if_running, impact_of
 from core.reports.inventory import InventorySelection, inventory_of, select
 from core.sql.lineage.model import ColumnOrigin
 from state.ledger import LedgerReader, create_or_open
+from state.ledger_snapshot import SnapshotCache
 from state.row_types import Deployment, EnvironmentRow, Measurement
 from tests.bench.generated_projects import layered_texts, project_texts
 from tui.presentation.reports.product_health import health_by_product
 from tui.presentation.reports.table_hierarchy import rows
 from tui.project_folder.parsing_performance import rare_garbage_collection
-from tui.services import deployed_statements, planner_input
+from tui.services import planner_input
 
 TABLES = 3_000
 BOUND_MS = 50.0
@@ -70,8 +71,8 @@ def _over_the_ledger(folder: Path, project: Project, runs: int) -> Rows:
         yield _row(f"{size}: inventory", runs, lambda: inventory_of(project, reader.serving()))
 
         def health() -> object:
-            shown = deployed_statements.environment_status(reader)
-            return health_by_product(shown.serving, reader.failures(), frozenset())
+            shown = SnapshotCache(reader).snapshot()
+            return health_by_product(shown.serving, frozenset())
 
         yield _row(f"{size}: health of every product", runs, health)
         yield _row(

@@ -39,11 +39,4 @@ def test_deleted_versions_are_left_out(ledger: Ledger, path: Path, deployment: C
     ledger.put_deployment(deployment("gone", error_class="", error=""))
     ledger.tombstone("gone", 1, drop_after=9.0, trash="/t")  # type: ignore[arg-type]  # A test's own name.
     with LedgerReader(path) as reader:
-        assert (reader.serving(), reader.failures()) == ({}, {})
-
-
-def test_failures_are_those_with_an_error(ledger: Ledger, path: Path, deployment: Callable[..., Any]) -> None:
-    ledger.put_deployment(deployment("well", error_class="", error=""))
-    ledger.put_deployment(deployment("ill"))
-    with LedgerReader(path) as reader:
-        assert reader.failures() == {("ill", 1): ("DIVIDE_BY_ZERO", "by zero")}
+        assert reader.serving() == {}

@@ -1,11 +1,13 @@
 """Rows of a ledger in one line: each has every field, and a test names those that it is about."""
 
+import json
 from typing import Any
 
 from core.model.names import TableName
 from core.observed.deployment import Binding
 from core.project.revision import RevisionTexts
-from state.row_types import Deployment, EnvironmentRow
+from state.registry import StatementLine
+from state.row_types import Deployment, EnvironmentRow, Measurement
 
 LANDED = TableName("landed")
 
@@ -39,3 +41,12 @@ def external_row(table: str = "landed", **fields: Any) -> Deployment:
         checkpoint="", bindings=(), external=True,
     )  # fmt: skip
     return deployment_row(table, **(plain | fields))
+
+
+def statement_line(row: Deployment, figures: Measurement | None = None, **fields: Any) -> StatementLine:
+    """Return what the lists of a ledger show of a version and its figures."""
+    every: dict[str, Any] = {}
+    for source in (figures, row):
+        every |= {name: getattr(source, name) for name in StatementLine._fields if hasattr(source, name)}
+    bound = json.dumps([[one.parent, one.version, one.streamed] for one in row.bindings])
+    return StatementLine(**(every | {"bound": bound} | fields))

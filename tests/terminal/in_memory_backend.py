@@ -11,21 +11,20 @@ from core.model.names import TableName
 from core.plan.confirmation import Confirmation
 from core.project.revision import RevisionTexts
 from core.sql.lineage.model import ColumnOrigin, InputKind
+from state.ledger_snapshot import LedgerSnapshot, StatementDetails
 from state.row_types import (
     AuditRow,
     CommandRow,
     EventRow,
-    Measurement,
     PlanRow,
     RunRow,
     SampleRow,
     StagedRow,
 )
-from tests.support.ledger_rows import environment_row
+from tests.support.ledger_rows import environment_row, statement_line
 from tests.terminal.pizzeria_values import NOW, SQL, TABLES, deployment, measurement, sample_plan, sample_run
 from tui.presentation.screen_content.lineage_tab import ColumnDetails
-from tui.presentation.screen_content.statement_detail import StatementDetails
-from tui.presentation.view.ledger_view import LedgerSnapshot
+from tui.presentation.screen_content.statement_detail import DeclaredDetails
 from tui.screens.backend_protocol import PlanView, ProjectView, RunView, TableDrift
 
 
@@ -36,6 +35,7 @@ class FakeOperations:
         self.protected = protected
         self.now = now
         self.calls: list[tuple[object, ...]] = []
+        self.reader = self.agent = self
         self.staged_marks: tuple[StagedRow, ...] = (
             StagedRow("alice", "/p", TableName("oven_load"), "deploy", now - 60),
         )
@@ -50,10 +50,9 @@ class FakeOperations:
                 agent_started_at=now - 4000,
                 agent_seen_at=now - 1,
             ),
-            deployments=rows,
-            measurements={
-                (row.table, row.version): measurement(row.table, row.version) for row in rows if not row.external
-            },
+            statements=tuple(
+                statement_line(row, None if row.external else measurement(row.table, row.version)) for row in rows
+            ),
             staged=self.staged_marks,
             commands=(
                 CommandRow(
@@ -77,36 +76,29 @@ class FakeOperations:
             ),
         )
 
-    def glance(self) -> LedgerSnapshot:
-        return self.snapshot(None)
-
     def snapshot(self, previous: LedgerSnapshot | None) -> LedgerSnapshot:
         return self.current
 
-    def change(self, table: str, **figures: object) -> None:
-        """Change the figures of a table."""
-        row = next(row for row in self.current.deployments if row.table == table)
-        key = (row.table, row.version)
-        figure = replace(self.current.measurements[key], **figures)  # type: ignore[arg-type]  # names checked by the caller
-        self.current = replace(self.current, measurements={**self.current.measurements, key: figure})
+    def change(self, table: str, **fields: object) -> None:
+        """Change what the lists show of a table."""
+        self.current = replace(
+            self.current,
+            statements=tuple(
+                one._replace(**fields) if one.table == table else one  # type: ignore[arg-type]  # names checked by the caller
+                for one in self.current.statements
+            ),
+        )
 
     def rename(self, table: str, name: str) -> None:
         """Give a table another name."""
-        rows = tuple(
-            replace(row, table=TableName(name)) if row.table == table else row for row in self.current.deployments
-        )
-        figures = {
-            (TableName(name) if key[0] == table else key[0], key[1]): value
-            for key, value in self.current.measurements.items()
-        }
-        self.current = replace(self.current, deployments=rows, measurements=figures)
+        self.change(table, table=TableName(name))
 
     def drop(self, table: str) -> None:
         """Let a table vanish."""
-        rows = tuple(row for row in self.current.deployments if row.table != table)
-        self.current = replace(self.current, deployments=rows)
+        left = tuple(one for one in self.current.statements if one.table != table)
+        self.current = replace(self.current, statements=left)
 
-    def detail(self, table: str, *, files: bool = False, column: str | None = None) -> StatementDetails:
+    def detail(self, table: str) -> StatementDetails:
         lags = (200, 900, 2400, 5200, 9880, 9400, 8100, 6000, 5100, 4400, 3900, 3300, 2800, 2300, 1700, 1204)
         samples = tuple(
             SampleRow(self.now - 15 * (len(lags) - index), lag, 3, 1000, 200.0 + index, 218.0, 1400 - index)
@@ -127,11 +119,14 @@ class FakeOperations:
             ),
             EventRow(2, self.now - 700, table, 2, "state", "running -> failed"),
         )
-        rows = tuple(row for row in self.current.deployments if row.table == table)
-        figures = self.current.measurements.get((table, rows[0].version)) if rows else None
-        declared = rows[0].texts.dml.replace("10 seconds", "30 seconds") if table == "oven_load" and rows else None
-        found = StatementDetails(table, samples, events, figures, rows, declared_dml=declared)
-        return found if column is None else replace(found, columns=self.columns(table, column))
+        rows = tuple(deployment(*made) for made in TABLES if made[0] == table)
+        figures = next((measurement(table, row.version) for row in rows if not row.external), None)
+        return StatementDetails(TableName(table), rows, figures, samples=samples, events=events)
+
+    def declared(self, table: str, column: str | None = None) -> DeclaredDetails:
+        declared = SQL.format(table, "order_items").replace("10 seconds", "30 seconds")
+        columns = None if column is None else self.columns(table, column)
+        return DeclaredDetails(declared if table == "oven_load" else None, columns=columns)
 
     def columns(self, table: str, column: str) -> ColumnDetails:
         """Return each table two columns that stand on one that landed."""
@@ -182,8 +177,8 @@ class FakeOperations:
     def run(self, run_id: str) -> RunView | None:
         return RunView(sample_run(self.now), self.plan(""))
 
-    def events(self, tables: Sequence[str]) -> Sequence[EventRow]:
-        return tuple(one for one in self.current.events if not tables or one.table in tables)
+    def events(self, table: str | None = None, limit: int = 100) -> Sequence[EventRow]:
+        return tuple(one for one in self.current.events if table in (None, one.table))
 
     def audits(self) -> Sequence[AuditRow]:
         return (
@@ -194,7 +189,7 @@ class FakeOperations:
     def commands(self) -> Sequence[CommandRow]:
         return self.current.commands
 
-    def environments(self) -> Sequence[str]:
+    def started_environments(self) -> Sequence[str]:
         return ("dev", "prod")
 
     def confirmation(self, act: str, tables: Sequence[str]) -> Confirmation:
@@ -202,41 +197,36 @@ class FakeOperations:
             return Confirmation("C2", str(len(tables)))
         return Confirmation("C2", tables[0]) if self.protected else Confirmation("C1", "yes")
 
-    def act(self, act: str, tables: Sequence[str], confirm: str) -> str:
+    def act(self, act: str, tables: Sequence[str], *, confirm: str) -> tuple[dict[str, object], ...]:
         if confirm != self.confirmation(act, tables).text:
             raise ConfirmationNeeded(f"{act} needs its text", remedy="type it")
         self.calls.append((act, tuple(tables), confirm))
-        return f"{act} {', '.join(tables)}: done in 0.2 s"
+        return tuple({"table": table, "outcome": "done", "ms": 200} for table in tables)
 
-    def stage(self, tables: Sequence[str], verb: str) -> str:
+    def stage(self, tables: Sequence[str], *, verb: str) -> None:
         self.calls.append(("stage", tuple(tables), verb))
-        return f"staged {', '.join(tables)}: {verb}"
 
-    def unstage(self, tables: Sequence[str]) -> str:
+    def unstage(self, tables: Sequence[str]) -> tuple[str, ...]:
         self.calls.append(("unstage", tuple(tables)))
-        return f"{len(tables)} off the stage: {', '.join(tables)}"
-
-    def figures(self, table: str, version: int) -> Measurement | None:
-        return self.current.measurements.get((table, version))
+        return tuple(tables)
 
     def submit(self, actor: str) -> str:
         self.calls.append(("submit",))
         return "7f3a" * 16
 
-    def apply(self, plan_hash: str, confirm: str) -> str:
+    def apply(self, plan_hash: str, *, confirm: str) -> str:
         self.calls.append(("apply", plan_hash, confirm))
         return "9f2c" * 4
 
-    def approve(self, plan_hash: str, confirm: str) -> str:
+    def approve(self, plan_hash: str, *, confirm: str) -> tuple[int, int]:
         self.calls.append(("approve", plan_hash, confirm))
-        return f"plan {plan_hash[:4]}: approvals 1 of 1"
+        return 1, 1
 
     def continuation(self, run_id: str) -> str:
         return ""
 
-    def run_control(self, run_id: str, act: str, confirm: str) -> str:
-        self.calls.append((act, run_id, confirm))
-        return f"run {run_id[:4]}: {act}"
+    def run_control(self, run_id: str, verb: str, *, step: int, confirm: str) -> None:
+        self.calls.append((verb, run_id, confirm))
 
 
 class StillOperations(FakeOperations):
@@ -257,20 +247,19 @@ class MovingOperations(FakeOperations):
         assert facts is not None
         shift = now - self.now
         self.now = now
-        rows = tuple(replace(row, state_since=row.state_since + shift) for row in self.current.deployments)
-        figures = {
-            key: replace(
-                value, lag_rows=None if value.lag_rows is None else max(value.lag_rows + int(now * 7) % 5 - 2, 0)
+        lines = tuple(
+            line._replace(
+                state_since=line.state_since + shift,
+                lag_rows=None if line.lag_rows is None else max(line.lag_rows + int(now * 7) % 5 - 2, 0),
             )
-            for key, value in self.current.measurements.items()
-        }
+            for line in self.current.statements
+        )
         commands = tuple(replace(command, at=now - 30) for command in self.current.commands)
         self.current = replace(
             self.current,
             read_at=now,
             facts=replace(facts, agent_seen_at=now - 1),
-            deployments=rows,
-            measurements=figures,
+            statements=lines,
             commands=commands,
         )
         return self.current

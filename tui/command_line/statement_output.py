@@ -5,12 +5,12 @@ from typing import Any
 
 from core.model.states import State
 from core.text.wording import counted
+from state.ledger_snapshot import LedgerSnapshot
 from state.registry import StatementLine
 from state.row_types import EnvironmentRow
 from tui.command_line.context import CommandContext
 from tui.command_line.fail_on import matching_conditions
 from tui.presentation.styling.value_formatting import long_duration, short_number, trend_words
-from tui.services.deployed_statements import EnvironmentStatus
 
 RIGHT = ("VER", "LAG", "ROWS", "ERR", "AGE", "IN", "OUT", "FILES", "BYTES", "OLDEST")
 
@@ -71,9 +71,9 @@ def _trend(line: StatementLine) -> str:
     return text if text == str(trend) else f"{trend} {text}"
 
 
-def data_age_line(context: CommandContext, snapshot: EnvironmentStatus | None, lines: Sequence[StatementLine]) -> str:
+def data_age_line(context: CommandContext, snapshot: LedgerSnapshot, lines: Sequence[StatementLine]) -> str:
     """Describe how many of these statements run, on what, and how old that is."""
-    if snapshot is None:
+    if snapshot.facts is None:
         return f"{context.place.title}: {counted(len(lines), 'table')} declared, nothing deployed yet"
     age = snapshot.age_s
     if age is None:

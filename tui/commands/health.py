@@ -28,7 +28,7 @@ def health(context: CommandContext) -> int:
             )
     lines = [line for line in snapshot.serving if not args.products or line.product in args.products]
     staged = frozenset(str(mark.table) for mark in snapshot.staged)
-    found = health_by_product(lines, context.operations.reader.failures(), staged, args.products)
+    found = health_by_product(lines, staged, args.products)
     if voice.as_json:
         voice.data(
             {
@@ -36,13 +36,13 @@ def health(context: CommandContext) -> int:
                 "project": context.place.project,
                 "environment": context.place.environment,
                 "age_s": snapshot.age_s,
-                "pool_state": snapshot.facts.pool_state,
+                "pool_state": snapshot.pool_state,
                 "products": [as_json(product) for product in found],
             }
         )
     else:
         voice.print(format_table(HEAD, rows(found), right=RIGHT))
-        if failing := failing_rows(found, snapshot.at):
+        if failing := failing_rows(found, snapshot.read_at):
             voice.print(
                 ["", *format_table(("FAILING", "VER", "PRODUCT", "STATE", "LAST ERROR"), failing, right=("VER",))]
             )

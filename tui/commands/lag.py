@@ -17,7 +17,7 @@ def lag(context: CommandContext) -> int:
     snapshot = _snapshot(context)
     conditions = parse_conditions(context.args.fail_on)
     lines = [line for line in _chosen(context, snapshot) if not line.external]
-    measured = {(m.table, m.version): m for m in context.operations.reader.measurements()} if snapshot else {}
+    measured = {(m.table, m.version): m for m in context.operations.reader.measurements()} if snapshot.facts else {}
     if voice.as_json:
         found = []
         for line in lines:

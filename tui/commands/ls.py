@@ -1,7 +1,9 @@
 """The command `ls`: statements with state, version, lag and trend, and declared tables that were never deployed."""
 
 from core.model.errors import LedgerUnavailable, UsageError
+from core.model.names import TableName
 from core.model.states import State
+from state.ledger_snapshot import LedgerSnapshot
 from state.registry import StatementLine
 from tui.command_line.context import CommandContext
 from tui.command_line.fail_on import parse_conditions
@@ -18,7 +20,6 @@ from tui.command_line.statement_output import (
 from tui.presentation.styling.value_formatting import short_duration
 from tui.project_folder import project_reader
 from tui.services import deployed_statements
-from tui.services.deployed_statements import EnvironmentStatus
 
 
 def ls(context: CommandContext) -> int:
@@ -33,21 +34,20 @@ def ls(context: CommandContext) -> int:
                 "format": "headgate.ls/1",
                 "project": context.place.project,
                 "environment": context.place.environment,
-                "age_s": snapshot.age_s if snapshot else None,
-                "pool_state": snapshot.facts.pool_state if snapshot else None,
+                "age_s": snapshot.age_s,
+                "pool_state": snapshot.pool_state,
                 "statements": [statement_as_json(line) for line in lines],
             }
         )
     else:
-        now = snapshot.at if snapshot else 0.0
         head = ("TABLE", "PRODUCT", "STATE", "VER", "LAG", "TREND", "ROWS", "ERR", "AGE")
-        voice.print(format_table(head, [_row(line, now) for line in lines], right=RIGHT))
+        voice.print(format_table(head, [_row(line, snapshot.read_at) for line in lines], right=RIGHT))
         voice.say(data_age_line(context, snapshot, lines))
     return check_fail_on(context, conditions, lines)
 
 
-def _snapshot(context: CommandContext) -> EnvironmentStatus | None:
-    """Read the ledger; None when the environment was never started, which is no failure for a list."""
+def _snapshot(context: CommandContext) -> LedgerSnapshot:
+    """Read the ledger; nothing when the environment was never started, which is no failure for a list."""
     try:
         return context.operations.snapshot()
     except LedgerUnavailable as error:
@@ -56,15 +56,13 @@ def _snapshot(context: CommandContext) -> EnvironmentStatus | None:
         if os.path.exists(context.place.where.ledger):
             raise
         context.voice.say(f"{error.summary}; {error.remedy}")
-        return None
+        return LedgerSnapshot(read_at=0.0)
 
 
-def _chosen(context: CommandContext, snapshot: EnvironmentStatus | None) -> list[StatementLine]:
+def _chosen(context: CommandContext, snapshot: LedgerSnapshot) -> list[StatementLine]:
     """Return the lines that the arguments select, including declared tables that were never deployed."""
     args = context.args
-    lines: list[StatementLine] = []
-    if snapshot:
-        lines += snapshot.statements if args.versions else snapshot.serving
+    lines = list(snapshot.statements if args.versions else snapshot.serving)
     known = {line.table for line in lines}
     lines += [
         _absent(entry) for entry in project_reader.declared_tables(context.place.folder) if entry.table not in known
@@ -87,15 +85,9 @@ def _chosen(context: CommandContext, snapshot: EnvironmentStatus | None) -> list
 
 
 def _absent(entry: project_reader.DeclaredTable) -> StatementLine:
-    from core.model.names import TableName
-
     return StatementLine(
-        table=TableName(entry.table), version=0, product=entry.product, layer=str(entry.layer), owner="",
-        state=str(State.ABSENT), state_since=0.0, wanted="", error_class="", restarts=0, at=None, lag_rows=None,
-        lag_files=None, lag_bytes=None, oldest_s=None, trend=None, rate_rows_s=None, eta_s=None, in_rows_s=None,
-        out_rows_s=None, rows_total=None, batch=None, batch_ms=None, committed_at=None, started_at=None, exact=True,
-        active=False, external=entry.external, deleted=False,
-    )  # fmt: skip
+        TableName(entry.table), 0, entry.product, str(entry.layer), "", str(State.ABSENT), external=entry.external
+    )
 
 
 def _row(line: StatementLine, now: float) -> tuple[str, ...]:

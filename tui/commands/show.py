@@ -6,12 +6,12 @@ from typing import Any
 from core.model.states import State
 from core.observed.table_statistics import TableStatistics
 from core.text.wording import counted
+from state.ledger_snapshot import StatementDetails
 from state.row_types import Deployment, Measurement
 from tui.command_line.context import CommandContext
 from tui.command_line.fail_on import parse_conditions
 from tui.command_line.statement_output import check_fail_on, short_or_dash, statement_as_json
 from tui.presentation.styling.value_formatting import long_duration, rate, short_number, short_size
-from tui.services.deployed_statements import StatementVersions
 
 
 def show(context: CommandContext) -> int:
@@ -20,18 +20,20 @@ def show(context: CommandContext) -> int:
     conditions = parse_conditions(args.fail_on)
     found = context.operations.detail(args.table)
     serving = found.serving
+    assert serving is not None, "what was found has a version"
     if args.sql:
         voice.print((serving.texts.dml or serving.texts.ddl).replace("\r\n", "\n").split("\n"))
         return 0
     snapshot = context.operations.snapshot()
     lines = [line for line in snapshot.serving if line.table == found.table]
+    readers = snapshot.readers_of(found.table)
     if voice.as_json:
         line = statement_as_json(lines[0]) if lines else {"table": found.table, "state": str(State.ABSENT)}
-        voice.data({"format": "headgate.show/1", **line, **_detail_as_json(serving, found.measurement, found.readers),
-                    "figures": asdict(found.figures),
+        voice.data({"format": "headgate.show/1", **line, **_detail_as_json(serving, found.measurement, readers),
+                    "figures": asdict(found.statistics),
                     "versions": [_version_as_json(version) for version in found.versions]})  # fmt: skip
         return check_fail_on(context, conditions, lines)
-    voice.print(_sheet(found, snapshot.at))
+    voice.print(_sheet(found, serving, readers, snapshot.read_at))
     return check_fail_on(context, conditions, lines)
 
 
@@ -83,8 +85,8 @@ def _holds(figures: TableStatistics, now: float) -> str:
     return "  ".join(parts)
 
 
-def _sheet(found: StatementVersions, now: float) -> list[str]:
-    d, m = found.serving, found.measurement
+def _sheet(found: StatementDetails, d: Deployment, readers: tuple[tuple[str, int], ...], now: float) -> list[str]:
+    m = found.measurement
 
     def field(name: str, value: str) -> str:
         return f"{name:<12}{value}"
@@ -98,9 +100,9 @@ def _sheet(found: StatementVersions, now: float) -> list[str]:
         field("table", f"{d.table} v{d.version}  {d.state} {long_duration(now - d.state_since)}  wanted {d.wanted}"),
         field("product", f"{d.product}  {d.layer}" + (f"  owner {d.owner}" if d.owner else "")),
         field("reads", reads or "nothing"),
-        field("read by", ", ".join(f"{table}@v{version}" for table, version in found.readers) or "nothing here"),
+        field("read by", ", ".join(f"{table}@v{version}" for table, version in readers) or "nothing here"),
         field("writes", f"{d.folder}  ({d.format}, {d.mode})"),
-        field("holds", _holds(found.figures, now)),
+        field("holds", _holds(found.statistics, now)),
     ]
     if not d.external:
         lines.append(field("checkpoint", f"{d.checkpoint}  id {d.checkpoint_id or '-'}  trigger {d.trigger}"))

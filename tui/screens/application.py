@@ -21,7 +21,7 @@ from tui.presentation.screen_content.banner_footer import ConsoleIdentity
 from tui.presentation.styling.glyphs import choose_glyphs
 from tui.presentation.styling.palette import choose_palette
 from tui.presentation.styling.styled_text import Tone, line
-from tui.presentation.view.ledger_view import LedgerSnapshot, LedgerView, make_ledger_view
+from tui.presentation.view.ledger_view import LedgerView, make_ledger_view
 from tui.screens.backend_protocol import ConsoleBackendProtocol
 from tui.screens.console_screen import ConsoleScreen
 from tui.screens.console_state import ConsoleState
@@ -223,13 +223,12 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
         raise message.bug
 
     def _read_for_ever(self) -> None:
-        snapshot: LedgerSnapshot | None = None
-        world: LedgerView | None = None
+        world, shown = self.desk.world, False
         fetched: tuple[ConsoleScreen, object] | None = None
         while not self._over.is_set():
-            newer = self.operations.snapshot(snapshot)
-            if newer is not snapshot or world is None:
-                snapshot, world = newer, make_ledger_view(newer, world)
+            newer = make_ledger_view(self.operations.snapshot(world.snapshot), world)
+            if newer is not world or not shown:
+                world, shown = newer, True
                 self.post_message(LedgerRead(world))
             page = self._page
             if page is not None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from textual.widget import Widget
 
+from core.model.names import TableName
 from core.text.wording import counted
 from state.row_types import AuditRow, CommandRow, EventRow
 from tui.presentation.screen_content.audit_log_events import (
@@ -24,6 +25,8 @@ from tui.screens.table_screen import TableScreen
 from tui.widgets.line_widgets import ScrollingLines
 
 Record = AuditRow | CommandRow | EventRow
+EVENTS = 500
+"""Events of all tables that are looked through."""
 
 
 class RecordsScreen(TableScreen):
@@ -97,7 +100,7 @@ class AuditScreen(RecordsScreen):
     page_name = "audit"
 
     def fetch(self) -> object:
-        return tuple(self.desk.operations.audits())
+        return self.desk.operations.reader.audits()
 
     def head(self, width: int) -> Line:
         return audit_columns(width)
@@ -112,7 +115,7 @@ class LogScreen(RecordsScreen):
     page_name = "log"
 
     def fetch(self) -> object:
-        return tuple(self.desk.operations.commands())
+        return self.desk.operations.reader.commands()
 
     def head(self, width: int) -> Line:
         return command_columns(width)
@@ -132,7 +135,11 @@ class EventsScreen(RecordsScreen):
         self.tables = tables
 
     def fetch(self) -> object:
-        return tuple(self.desk.operations.events(self.tables))
+        reader = self.desk.operations.reader
+        if len(self.tables) == 1:
+            return reader.events(TableName(self.tables[0]))
+        found = reader.events(limit=EVENTS)
+        return tuple(event for event in found if event.table in self.tables) if self.tables else found
 
     def head(self, width: int) -> Line:
         return event_columns(width)

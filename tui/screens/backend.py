@@ -1,10 +1,10 @@
 """The console's questions answered by `tui.services`.
 
-What changed is read; what did not is kept as the same object.
+The ledger is read through the view that the command line has as well.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,36 +12,20 @@ from core.model.actions import Action
 from core.model.errors import HeadgateError, InvalidProject, Refused, UsageError
 from core.model.names import TableName
 from core.model.problems import Problem, Severity, Where
-from core.observed.serving import serving_version
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
 from core.project.revision import RevisionTexts
-from core.text.wording import counted
-from state.row_types import AuditRow, CommandRow, Deployment, EventRow, Measurement, RunRow
+from state.ledger_snapshot import LedgerSnapshot, StatementDetails
 from tui.presentation.screen_content.lineage_tab import ColumnDetails
-from tui.presentation.screen_content.statement_detail import StatementDetails
-from tui.presentation.view.ledger_view import LedgerSnapshot
+from tui.presentation.screen_content.statement_detail import DeclaredDetails
 from tui.screens.backend_protocol import PlanView, ProjectView, RunView, TableDrift
-from tui.screens.deployment_outline import deployment_outline, is_line_current, measurement_of_line
 from tui.services.submitted_plans import find_plan_row, plan_of_row
 
 if TYPE_CHECKING:
-    from core.plan.confirmation import Confirmation
-    from core.project.model import Project
-    from state.registry import StatementLine
+    from core.project.model import Project, Table
+    from state.ledger import LedgerReader
+    from tui.agent_client.agent_commands import AgentCommands
     from tui.services.environment_service import EnvironmentService
-
-SAMPLES_S = 900.0
-EVENTS = 500
-"""Events of all tables that are looked through."""
-RUN_ACTS = {
-    "run_pause": "stop",
-    "run_resume": "start",
-    "run_retry": "restart",
-    "run_cancel": "cancel",
-    "run_skip": "skip",
-}
-"""Acts on a run by the act whose confirmation they take."""
 
 
 class ConsoleBackend:
@@ -50,140 +34,62 @@ class ConsoleBackend:
     def __init__(self, operations: "EnvironmentService", *, clock: Callable[[], float] = time.time) -> None:
         self._bound = operations
         self._clock = clock
-        self._version: int | None = None
-        self._change = 0
-        self._rows: dict[tuple[str, int], Deployment] = {}
-        self._figures: dict[tuple[str, int], Measurement] = {}
-        self._ordered: tuple[Deployment, ...] = ()
         self._plans: dict[str, Plan] = {}
         self._drift: tuple[object, ProjectView] | None = None
 
-    # The ledger.
+    @property
+    def reader(self) -> "LedgerReader":
+        """The ledger's reader, for what one screen alone shows."""
+        return self._bound.reader
 
-    def glance(self) -> LedgerSnapshot:
-        """Read what the first picture needs: no texts, no bindings, a tenth of the time."""
-        try:
-            reader = self._bound.reader
-            with reader.frame():
-                lines = reader.statements()
-                return LedgerSnapshot(
-                    read_at=self._clock(),
-                    facts=reader.facts(),
-                    deployments=tuple(deployment_outline(line) for line in lines),
-                    measurements={
-                        (line.table, line.version): measurement_of_line(line) for line in lines if line.at is not None
-                    },
-                    staged=reader.staged(),
-                    open_runs=reader.open_runs(),
-                    commands=reader.commands(20),
-                    events=reader.events(limit=20),
-                )
-        except HeadgateError as error:
-            return LedgerSnapshot(read_at=self._clock(), problem=error.summary, remedy=error.remedy)
+    @property
+    def agent(self) -> "AgentCommands":
+        """The agent, for acts."""
+        return self._bound.agent
+
+    def started_environments(self) -> tuple[str, ...]:
+        """List the environments of the project that have a ledger here."""
+        return self._bound.started_environments()
+
+    # The ledger.
 
     def snapshot(self, previous: LedgerSnapshot | None) -> LedgerSnapshot:
         """Read the ledger, or say why it cannot be read over what was known last."""
         try:
-            version = self._bound.reader.data_version()
-            if previous is not None and not previous.problem and version == self._version:
-                return previous
-            snapshot = self._read()
-            self._version = version
-            return snapshot
+            return self._bound.snapshot()
         except HeadgateError as error:
+            self._bound.close()
             if previous is not None and previous.problem == error.summary:
                 return previous
-            self._forget()
             known = previous or LedgerSnapshot(read_at=self._clock())
             return replace(known, problem=error.summary, remedy=error.remedy)
 
-    def _forget(self) -> None:
-        self._bound.close()
-        self._version, self._change = None, 0
-        self._rows, self._figures, self._ordered = {}, {}, ()
-
-    def _read(self) -> LedgerSnapshot:
-        reader = self._bound.reader
-        with reader.frame():
-            facts = reader.facts()
-            self._change, lines = reader.changed_since(self._change)
-            structure = not self._rows
-            if structure:
-                self._rows = {(row.table, row.version): row for row in reader.deployments()}
-            for line in lines:
-                structure = self._take(line) or structure
-            if structure:
-                self._ordered = tuple(self._rows[key] for key in sorted(self._rows))
-            return LedgerSnapshot(
-                read_at=self._clock(),
-                facts=facts,
-                deployments=self._ordered,
-                measurements=dict(self._figures),
-                staged=reader.staged(),
-                open_runs=reader.open_runs(),
-                commands=reader.commands(20),
-                events=reader.events(limit=20),
-            )
-
-    def _take(self, line: "StatementLine") -> bool:
-        """Take one changed line; whether a deployment changed with it."""
-        key = (line.table, line.version)
-        if line.deleted:
-            self._figures.pop(key, None)
-            return self._rows.pop(key, None) is not None
-        if line.at is not None:
-            self._figures[key] = measurement_of_line(line)
-        known = self._rows.get(key)
-        if known is not None and is_line_current(line, known):
-            return False
-        row = self._bound.reader.deployment(line.table, line.version)
-        if row is None:
-            return False
-        self._rows[key] = row
-        return True
-
-    def detail(self, table: str, *, files: bool = False, column: str | None = None) -> StatementDetails:
-        """Read one statement; its files, and the lineage of a column, when they are looked at."""
-        reader, name = self._bound.reader, TableName(table)
-        versions = reader.versions(name)
-        shown = serving_version(versions)
-        if shown is None:
-            return StatementDetails(table)
-        facts = StatementDetails(
-            table,
-            samples=reader.samples(name, shown.version, self._clock() - SAMPLES_S),
-            events=reader.events(name, 50),
-            figures=reader.measurement(name, shown.version),
-            versions=versions,
-        )
-        if column is not None:
-            facts = replace(facts, columns=self._columns(name, column))
-        return self._with_files(facts, name) if files else facts
-
-    def _columns(self, name: TableName, column: str) -> ColumnDetails:
+    def detail(self, table: str) -> StatementDetails:
+        """Read one statement; without versions where it never was deployed."""
         try:
-            declared = self._bound.project().tables.get(name)
-            if declared is None:
-                return ColumnDetails(missing="the project no longer declares it")
-            names = tuple(each.name for each in declared.ddl_facts.columns)
-            chosen = column if column in names else names[0]
-            up, down = (self._bound.lineage(f"{name}.{chosen}", way) for way in ("up", "down"))
-            return ColumnDetails(names, chosen, up, down)
-        except HeadgateError as error:
-            return ColumnDetails(missing=f"{error.summary}. {error.remedy}".strip())
+            return self._bound.detail(table)
+        except UsageError:
+            return StatementDetails(TableName(table))
 
-    def _with_files(self, facts: StatementDetails, name: TableName) -> StatementDetails:
+    def declared(self, table: str, column: str | None = None) -> DeclaredDetails:
+        """Read the files of one statement, and the lineage of one of its columns."""
         try:
-            declared = self._bound.project().tables.get(name)
+            found = self._bound.project().tables.get(TableName(table))
         except HeadgateError as error:
-            return replace(facts, project_missing=f"{error.summary}. {error.remedy}".strip())
-        if declared is None:
-            return replace(facts, project_missing="the project no longer declares it")
-        return replace(facts, declared_dml=declared.dml.text if declared.dml else "", declared_ddl=declared.ddl.text)
+            return _undeclared(_sentence(error))
+        if found is None:
+            return _undeclared("the project no longer declares it")
+        texts = DeclaredDetails(found.dml.text if found.dml else "", found.ddl.text)
+        return texts if column is None else replace(texts, columns=self._columns(found, column))
 
-    def figures(self, table: str, version: int) -> Measurement | None:
-        """Read all latest figures of one version."""
-        return self._bound.reader.measurement(TableName(table), version)
+    def _columns(self, declared: "Table", column: str) -> ColumnDetails:
+        names = tuple(each.name for each in declared.ddl_facts.columns)
+        chosen = column if column in names else names[0]
+        try:
+            up, down = (self._bound.lineage(f"{declared.name}.{chosen}", way) for way in ("up", "down"))
+        except HeadgateError as error:
+            return ColumnDetails(missing=_sentence(error))
+        return ColumnDetails(names, chosen, up, down)
 
     def plan(self, hash_prefix: str) -> PlanView | None:
         """Find a plan; its body is read once."""
@@ -195,10 +101,6 @@ class ConsoleBackend:
             self._plans[row.hash] = plan_of_row(row)
         return PlanView(self._plans[row.hash], row, approvals=self._bound.reader.approvals(row.hash))
 
-    def runs(self) -> Sequence[RunRow]:
-        """List runs, newest first."""
-        return self._bound.reader.runs()
-
     def run(self, run_id: str) -> RunView | None:
         """Find a run with its plan."""
         try:
@@ -207,35 +109,21 @@ class ConsoleBackend:
             return None
         return RunView(row, self.plan(row.plan_hash))
 
-    def events(self, tables: Sequence[str]) -> Sequence[EventRow]:
-        """List the events of some tables, or of all, newest first."""
-        if len(tables) == 1:
-            return self._bound.reader.events(TableName(tables[0]))
-        found = self._bound.reader.events(limit=EVENTS)
-        return tuple(event for event in found if event.table in tables) if tables else found
-
-    def audits(self) -> Sequence[AuditRow]:
-        """List the audit, newest first."""
-        return self._bound.reader.audits()
-
-    def commands(self) -> Sequence[CommandRow]:
-        """List commands, newest first."""
-        return self._bound.reader.commands()
-
     # Files.
 
     def project(self) -> ProjectView:
         """Compare the files with what is deployed; computed again only when files or deployments changed."""
         try:
             project = self._bound.project()
-            key = (id(project), tuple((row.table, row.version, row.revision, row.state) for row in self._ordered))
+            lines = self._bound.snapshot().statements
+            key = (id(project), tuple((line.table, line.version, line.revision, line.state) for line in lines))
             if self._drift is None or self._drift[0] != key:
                 self._drift = (key, ProjectView(drift=self._compare(project)))
             return self._drift[1]
         except InvalidProject as error:
             return ProjectView(problems=tuple(_problem(one) for one in error.problems), missing=error.summary)
         except HeadgateError as error:
-            return ProjectView(missing=f"{error.summary}. {error.remedy}".strip())
+            return ProjectView(missing=_sentence(error))
 
     def _compare(self, project: "Project") -> tuple[TableDrift, ...]:
         from core.plan.descriptions import change_words
@@ -243,7 +131,7 @@ class ConsoleBackend:
         found = self._bound.drift()
         wanted = tuple(sorted({*found.changed, *found.new}))
         rows: list[TableDrift] = []
-        deployed = {row.table: row for row in self._ordered if row.active}
+        deployed = {row.table: row for row in self._bound.reader.deployments() if row.active}
         plan = self._bound.compute(PlanRequest(tables=wanted)) if wanted else None
         nodes = {node.table: node for node in plan.nodes} if plan else {}
         refused = {refusal.table: refusal for refusal in plan.refusals} if plan else {}
@@ -277,40 +165,7 @@ class ConsoleBackend:
             )
         return tuple(sorted(rows, key=lambda one: one.table))
 
-    # Acts.
-
-    def environments(self) -> Sequence[str]:
-        """List the environments of the project that have a ledger here."""
-        return self._bound.started_environments()
-
-    def confirmation(self, act: str, tables: Sequence[str]) -> "Confirmation":
-        """Describe what must be typed."""
-        return self._bound.agent.confirmation(RUN_ACTS.get(act, act), tables)
-
-    def act(self, verb: str, tables: Sequence[str], confirm: str) -> str:
-        """Stop, start or restart statements; returns one line on what happened."""
-        answers = self._bound.agent.act(verb, tables, confirm=confirm)
-        words = []
-        for answer in answers:
-            millis = answer.get("ms", answer.get("took_ms"))
-            took = f" in {millis / 1000:.1f} s" if isinstance(millis, int | float) else ""
-            words.append(f"{answer.get('table', '?')} {answer.get('outcome', 'sent')}{took}")
-        return f"{verb}: {', '.join(words) or 'sent'}"
-
-    def stage(self, tables: Sequence[str], verb: str) -> str:
-        """Stage tables."""
-        self._bound.agent.stage(tables, verb=verb)
-        return f"{verb} staged: {', '.join(tables)}; p shows the stage, enter there plans it"
-
-    def unstage(self, tables: Sequence[str]) -> str:
-        """Take tables off the stage."""
-        taken = self._bound.agent.unstage(tables)
-        words = f"{counted(len(taken), 'table')} off the stage"
-        return (
-            f"{words}: {', '.join(taken)}"
-            if taken
-            else f"{words}: nothing changed: it was staged from another project folder"
-        )
+    # Plans.
 
     def submit(self, actor: str) -> str:
         """Plan what the actor has staged in this folder."""
@@ -328,15 +183,6 @@ class ConsoleBackend:
         )
         return submitted.plan.hash
 
-    def apply(self, plan_hash: str, confirm: str) -> str:
-        """Execute a plan."""
-        return self._bound.agent.apply(plan_hash, confirm=confirm)
-
-    def approve(self, plan_hash: str, confirm: str) -> str:
-        """Approve another's plan."""
-        approved, needed = self._bound.agent.approve(plan_hash, confirm=confirm)
-        return f"plan {plan_hash[:4]}: approvals {approved} of {needed}"
-
     def continuation(self, run_id: str) -> str:
         """Submit the plan that goes on from a failed run; its hash, empty where no text has changed."""
         found = self._bound.continuation(run_id)
@@ -346,16 +192,13 @@ class ConsoleBackend:
             raise Refused(f"run {run_id[:10]} has nothing left to do", remedy="what is declared is what is deployed")
         return found.submitted.plan.hash
 
-    def run_control(self, run_id: str, act: str, confirm: str) -> str:
-        """Control a run; skip is asked for the first failed step."""
-        step = 0
-        if act == "skip":
-            failed = [one.n for one in self._bound.run(run_id).steps if one.state == "failed"]
-            if not failed:
-                raise Refused("no step of this run has failed", remedy="only a failed step can be skipped")
-            step = failed[0]
-        self._bound.agent.run_control(run_id, act, step=step, confirm=confirm)
-        return f"run {run_id[:10]}: {act} sent"
+
+def _sentence(error: HeadgateError) -> str:
+    return f"{error.summary}. {error.remedy}".strip()
+
+
+def _undeclared(why: str) -> DeclaredDetails:
+    return DeclaredDetails(missing=why, columns=ColumnDetails(missing=why))
 
 
 def _problem(one: dict[str, object]) -> Problem:

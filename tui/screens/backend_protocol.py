@@ -3,19 +3,19 @@
 None of it is called on the event loop, but for the one that says so.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from core.model.problems import Problem
 from core.plan.model import Plan
 from core.project.revision import RevisionTexts
-from state.row_types import ApprovalRow, AuditRow, CommandRow, EventRow, Measurement, PlanRow, RunRow
-from tui.presentation.screen_content.statement_detail import StatementDetails
-from tui.presentation.view.ledger_view import LedgerSnapshot
+from state.ledger_snapshot import LedgerSnapshot, StatementDetails
+from state.row_types import ApprovalRow, PlanRow, RunRow
+from tui.presentation.screen_content.statement_detail import DeclaredDetails
 
 if TYPE_CHECKING:
-    from core.plan.confirmation import Confirmation
+    from state.ledger import LedgerReader
+    from tui.agent_client.agent_commands import AgentCommands
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,52 +60,31 @@ class ProjectView:
 class ConsoleBackendProtocol(Protocol):
     """Everything the console can ask; calls raise HeadgateErrors."""
 
-    def glance(self) -> LedgerSnapshot:
-        """Read what the first picture needs, as quickly as can be: texts and bindings may be missing. Never raises."""
-
     def snapshot(self, previous: LedgerSnapshot | None) -> LedgerSnapshot:
         """Read the ledger; the same object again when nothing changed. Never raises: `problem` says what is wrong."""
 
-    def detail(self, table: str, *, files: bool = False, column: str | None = None) -> StatementDetails:
-        """Read what the detail of a statement shows; equal values when nothing changed.
+    def detail(self, table: str) -> StatementDetails:
+        """Read what the ledger knows of one statement; equal values when nothing changed."""
 
-        Its files too if wished, and the lineage of a column: of the first one for an empty name.
-        """
+    def declared(self, table: str, column: str | None = None) -> DeclaredDetails:
+        """Read the files of one statement; with a column its lineage too, of the first one for an empty name."""
 
-    def figures(self, table: str, version: int) -> Measurement | None:
-        """Read all latest figures of one version; the snapshot has those of lists alone."""
+    @property
+    def reader(self) -> "LedgerReader":
+        """The ledger's reader, for what one screen alone shows."""
 
-    def environments(self) -> Sequence[str]:
+    @property
+    def agent(self) -> "AgentCommands":
+        """The agent, for acts; `confirmation` is pure and quick, and is called on the loop."""
+
+    def started_environments(self) -> tuple[str, ...]:
         """List the project's environments that were started here; raises UsageError when its folder is gone."""
 
     def project(self) -> ProjectView: ...
     def plan(self, hash_prefix: str) -> PlanView | None: ...
-    def runs(self) -> Sequence[RunRow]: ...
     def run(self, run_id: str) -> RunView | None: ...
-    def events(self, tables: Sequence[str]) -> Sequence[EventRow]:
-        """List the events of some tables, or of all when none is named, newest first."""
-
-    def audits(self) -> Sequence[AuditRow]: ...
-    def commands(self) -> Sequence[CommandRow]: ...
-    def confirmation(self, act: str, tables: Sequence[str]) -> "Confirmation":
-        """Describe what must be typed; pure and quick, called on the loop."""
-
-    def act(self, verb: str, tables: Sequence[str], confirm: str) -> str:
-        """Stop, start or restart statements now; returns one line on what happened."""
-
-    def stage(self, tables: Sequence[str], verb: str) -> str: ...
-    def unstage(self, tables: Sequence[str]) -> str: ...
     def submit(self, actor: str) -> str:
         """Plan what the actor has staged in this folder and submit it; returns the plan's hash."""
 
-    def apply(self, plan_hash: str, confirm: str) -> str:
-        """Execute a plan; returns the id of the run."""
-
-    def approve(self, plan_hash: str, confirm: str) -> str:
-        """Approve another's plan; returns one line on how many approvals it has."""
-
     def continuation(self, run_id: str) -> str:
         """Submit the plan that goes on from a failed run with the texts of now; empty where they did not change."""
-
-    def run_control(self, run_id: str, act: str, confirm: str) -> str:
-        """pause, resume, cancel, retry or skip."""

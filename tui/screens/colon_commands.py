@@ -70,7 +70,7 @@ def _env(page: ConsoleScreen, rest: str) -> None:
             here = f"this is {desk.place.environment}; " if rest == desk.place.environment else ""
             desk.say(f"env: {here}started here: {', '.join(names)}", Tone.CHANGING)
 
-    desk.host.perform(desk.operations.environments, known)
+    desk.host.perform(desk.operations.started_environments, known)
 
 
 def _run(page: ConsoleScreen, rest: str) -> None:

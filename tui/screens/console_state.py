@@ -4,10 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from state.ledger_snapshot import LedgerSnapshot
 from tui.presentation.screen_content.banner_footer import ConsoleIdentity
 from tui.presentation.styling.glyphs import Glyphs
 from tui.presentation.styling.styled_text import Tone
-from tui.presentation.view.ledger_view import Freshness, LedgerSnapshot, LedgerView, freshness, make_ledger_view
+from tui.presentation.view.ledger_view import Freshness, LedgerView, freshness, make_ledger_view
 from tui.screens.backend_protocol import ConsoleBackendProtocol
 from tui.widgets.textual_strips import StripPainter
 

@@ -7,7 +7,7 @@ from textual.widget import Widget
 
 from core.model.names import TableName
 from core.text.wording import counted
-from state.row_types import Measurement
+from state.ledger_snapshot import StatementDetails
 from tui.presentation.interaction.filters import Filter, parse_filter
 from tui.presentation.screen_content.banner_footer import nothing_lines
 from tui.presentation.screen_content.statement_rows import (
@@ -59,7 +59,7 @@ class HomeScreen(TableScreen):
         self.branches: frozenset[str] = frozenset()
         """All branches of the tree by product, shown or not."""
         self.filter: Filter = parse_filter("")
-        self.figures: Measurement | None = None
+        self.details: StatementDetails | None = None
         self.list = RowTable(desk.painter, id="beside")
         self.list.active = False
         self.inspector = ScrollingLines(desk.painter, id="inspector")
@@ -76,11 +76,11 @@ class HomeScreen(TableScreen):
         entry = self.entry_of(self.table.cursor_id)
         if entry is None or entry.statement is None or not self.has_class("-wide"):
             return None
-        return self.desk.operations.figures(entry.statement.table, entry.statement.version)
+        return self.desk.operations.detail(entry.statement.table)
 
     def take(self, fetched: object) -> None:
-        if isinstance(fetched, Measurement):
-            self.figures = fetched
+        if isinstance(fetched, StatementDetails):
+            self.details = fetched
 
     def row_ids(self) -> Sequence[str]:
         world = self.desk.world
@@ -190,7 +190,7 @@ class HomeScreen(TableScreen):
         if statement is not None:
             self.list.choose(statement.table)
         if self.desk.tick() - self.key_at >= RESTS_S:
-            self.inspector.show(inspector_lines(entry, self.figures, world, look, self.inspector.size.width))
+            self.inspector.show(inspector_lines(entry, self.details, world, look, self.inspector.size.width))
         self.below_left.show(event_lines(world, look, self.below_left.size.width))
         self.below_right.show(changes_lines(world, look, self.below_right.size.width))
 

@@ -13,6 +13,7 @@ from core.text.wording import counted
 from tui.presentation.interaction.action_availability import ActionContext
 from tui.presentation.interaction.confirmation_dialogs import dialog_for_approval, dialog_for_plan
 from tui.presentation.interaction.keymap import command_of_action, find_action
+from tui.presentation.screen_content.agent_answers import approve_answer
 from tui.presentation.screen_content.plan_review import (
     columns,
     heading,
@@ -159,7 +160,7 @@ class ReviewScreen(TableScreen):
 
         def send(typed: str) -> None:
             desk.say(f"plan {plan.hash[:4]}: sent", Tone.CHANGING)
-            desk.host.perform(lambda: desk.operations.apply(plan.hash, typed), self._begun)
+            desk.host.perform(lambda: desk.operations.agent.apply(plan.hash, confirm=typed), self._begun)
 
         self.ask(question, send)
 
@@ -175,12 +176,13 @@ class ReviewScreen(TableScreen):
             losses=losses(plan),
             environment=place.title,
             command=command_of_action(action, plan=plan.hash, environment=place.environment),
-            expected=desk.operations.confirmation("approve", (plan.hash,)).text,
+            expected=desk.operations.agent.confirmation("approve", (plan.hash,)).text,
         )
 
         def send(typed: str) -> None:
             desk.say(f"plan {plan.hash[:4]}: sent", Tone.CHANGING)
-            desk.host.perform(lambda: desk.operations.approve(plan.hash, typed), self._said)
+            approve = desk.operations.agent.approve
+            desk.host.perform(lambda: approve_answer(plan.hash, *approve(plan.hash, confirm=typed)), self._said)
 
         self.ask(question, send)
 

@@ -26,6 +26,9 @@ from tui.screens.console_state import ConsoleState
 from tui.screens.table_screen import TableScreen
 from tui.widgets.line_widgets import GrowingLines, ScrollingLines
 
+CONFIRMED_AS = {"pause": "stop", "resume": "start", "retry": "restart", "cancel": "cancel", "skip": "skip"}
+"""The act on statements whose confirmation an act on a run takes."""
+
 
 class RunScreen(TableScreen):
     """One run."""
@@ -121,10 +124,11 @@ class RunScreen(TableScreen):
     def _ask_about_run(self, verb: str) -> None:
         assert self.view is not None
         run, desk, place = self.view.run, self.desk, self.desk.place
-        confirmation = desk.operations.confirmation(f"run_{verb}", (run.id,))
-        command = f"headgate runs {verb} {run.id}"
+        confirmation = desk.operations.agent.confirmation(CONFIRMED_AS[verb], (run.id,))
+        command, skipped = f"headgate runs {verb} {run.id}", 0
         if verb == "skip":
-            command += f" --step {next(step.n for step in run.steps if step.state == 'failed')}"
+            skipped = next(step.n for step in run.steps if step.state == "failed")
+            command += f" --step {skipped}"
         question = dialog_for_run(
             verb=verb,
             run=run.id,
@@ -133,10 +137,12 @@ class RunScreen(TableScreen):
             command=f"{command} --env {place.environment}",
             expected=confirmation.text,
         )
-        self.ask(
-            question,
-            lambda typed: desk.host.perform(lambda: desk.operations.run_control(run.id, verb, typed), self._said),
-        )
+
+        def control(typed: str) -> str:
+            desk.operations.agent.run_control(run.id, verb, step=skipped, confirm=typed)
+            return f"run {run.id[:10]}: {verb} sent"
+
+        self.ask(question, lambda typed: desk.host.perform(lambda: control(typed), self._said))
 
     def do_pause(self, key: str) -> None:
         paused = self.view is not None and self.view.run.state == "paused"
@@ -174,7 +180,7 @@ class RunsScreen(TableScreen):
         self.runs: dict[str, RunRow] = {}
 
     def fetch(self) -> object:
-        return tuple(self.desk.operations.runs())
+        return self.desk.operations.reader.runs()
 
     def take(self, fetched: object) -> None:
         if isinstance(fetched, tuple):

@@ -35,7 +35,7 @@ def run_console(
     from tui.presentation.view.ledger_view import make_ledger_view
     from tui.terminal.first_picture import FirstPicture
 
-    world = make_ledger_view(operations.glance())
+    world = make_ledger_view(operations.snapshot(None))
     with FirstPicture(environ) as opening:
         opening.draw(place, world)
         from tui.screens.application import STOP_ALL, ConsoleApp

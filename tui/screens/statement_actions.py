@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from core.model.names import TableName
 from tui.presentation.interaction.confirmation_dialogs import ActionSummary, dialog_for_statements
 from tui.presentation.interaction.keymap import command_of_action, find_action
+from tui.presentation.screen_content.agent_answers import act_answer, stage_answer, unstage_answer
 from tui.presentation.styling.styled_text import Tone
 from tui.presentation.styling.value_formatting import short_duration
 from tui.presentation.view.downstream_readers import downstream_of, staged_by_user
@@ -28,7 +29,7 @@ class StatementActionsScreen(ConsoleScreen):
     def _ask_for(self, verb: str) -> None:
         targets = self.acted_on()
         desk = self.desk
-        confirmation = desk.operations.confirmation(verb, targets)
+        confirmation = desk.operations.agent.confirmation(verb, targets)
         # Named after `:` it is asked for on any screen; the tree knows every act on statements.
         action = find_action(verb, "home")
         assert action is not None
@@ -47,7 +48,8 @@ class StatementActionsScreen(ConsoleScreen):
 
         def send(typed: str) -> None:
             desk.say(f"{verb} {', '.join(targets[:3])}{' …' if len(targets) > 3 else ''}: sent", Tone.CHANGING)
-            desk.host.perform(lambda: desk.operations.act(verb, targets, typed), self._said)
+            acted = desk.operations.agent.act
+            desk.host.perform(lambda: act_answer(verb, acted(verb, targets, confirm=typed)), self._said)
 
         self.ask(dialog_for_statements(facts), send)
 
@@ -65,16 +67,22 @@ class StatementActionsScreen(ConsoleScreen):
         self._ask_for("restart")
 
     def do_stage_deploy(self, key: str) -> None:
-        targets = self.subjects()
-        self.desk.host.perform(lambda: self.desk.operations.stage(targets, "deploy"), self._said)
+        self._stage(self.subjects(), "deploy")
 
     def do_stage_delete(self, key: str) -> None:
-        targets = self.acted_on()
-        self.desk.host.perform(lambda: self.desk.operations.stage(targets, "delete"), self._said)
+        self._stage(self.acted_on(), "delete")
+
+    def _stage(self, targets: Sequence[str], verb: str) -> None:
+        def work() -> str:
+            self.desk.operations.agent.stage(targets, verb=verb)
+            return stage_answer(verb, targets)
+
+        self.desk.host.perform(work, self._said)
 
     def do_unstage(self, key: str) -> None:
         targets = staged_by_user(self.desk.world, self.desk.place.user, self.subjects())
-        self.desk.host.perform(lambda: self.desk.operations.unstage(targets), self._said)
+        agent = self.desk.operations.agent
+        self.desk.host.perform(lambda: unstage_answer(agent.unstage(targets)), self._said)
 
     def do_detail(self, key: str) -> None:
         self.desk.host.go("detail", table=self.looked_at()[0])

@@ -3,10 +3,12 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from core.model.names import TableName
 from core.text.wording import counted
+from state.ledger_snapshot import StatementDetails
 from tui.presentation.interaction.action_availability import ActionContext
 from tui.presentation.screen_content.lineage_tab import HEADING
-from tui.presentation.screen_content.statement_detail import TABS, StatementDetails, tab_lines, tabs_line
+from tui.presentation.screen_content.statement_detail import TABS, DeclaredDetails, tab_lines, tabs_line
 from tui.presentation.screen_content.statement_rows import RowContext
 from tui.presentation.screen_content.vanished_rows import STAYS_S
 from tui.presentation.styling.styled_text import Line, Tone, line, plain
@@ -26,17 +28,21 @@ class DetailScreen(TextScreen):
         self.table_name = table
         self.tab = tab
         self.column = ""
-        self.facts = StatementDetails(table)
+        self.facts = StatementDetails(TableName(table))
+        self.declared = DeclaredDetails()
         self.statement: StatementView | None = desk.world.statement(table)
         self.gone_at: float | None = None
 
     def fetch(self) -> object:
+        asked = self.desk.operations
         column = self.column if self.tab == "lineage" else None
-        return self.desk.operations.detail(self.table_name, files=self.tab == "sql", column=column)
+        declared = asked.declared(self.table_name, column) if self.tab in ("sql", "lineage") else None
+        return asked.detail(self.table_name), declared
 
     def take(self, fetched: object) -> None:
-        if isinstance(fetched, StatementDetails):
-            self.facts = fetched
+        assert isinstance(fetched, tuple)
+        self.facts, declared = fetched
+        self.declared = declared or self.declared
 
     def refresh_body(self) -> None:
         found = self.desk.world.statement(self.table_name)
@@ -58,7 +64,11 @@ class DetailScreen(TextScreen):
             else ()
         )
         head = tabs_line(self.tab, width)
-        return (head, *gone, *tab_lines(self.tab, statement, self.facts, self.desk.world, look=look, width=width))
+        return (head, *gone, *self._tab(statement, look, width))
+
+    def _tab(self, statement: StatementView, look: RowContext, width: int) -> Sequence[Line]:
+        facts, declared = self.facts, self.declared
+        return tab_lines(self.tab, statement, facts, self.desk.world, declared=declared, look=look, width=width)
 
     def targets(self) -> tuple[str, ...]:
         return (self.table_name,)
@@ -94,7 +104,7 @@ class DetailScreen(TextScreen):
 
     def do_column(self, key: str) -> None:
         """Choose the next column, or the one before, and bring its lineage into view."""
-        known = self.facts.columns
+        known = self.declared.columns
         if self.tab != "lineage" or known is None or not known.names:
             self.desk.say("columns can be chosen on the lineage pane once the files have been read")
             return

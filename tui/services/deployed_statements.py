@@ -1,69 +1,24 @@
 """Statements as the ledger knows them: what is deployed, how it does, and how files differ from it."""
 
-import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.model.errors import LedgerUnavailable, UsageError
-from core.model.names import TableName, parse_table_name
-from core.observed.serving import heartbeat_age_s, is_stale, serving_version, serving_versions
+from core.model.names import TableName
+from core.observed.serving import serving_version
 from core.observed.table_statistics import TableStatistics
 from state.ledger import LedgerReader
-from state.registry import StatementLine
-from state.row_types import CommandRow, Deployment, EnvironmentRow, Measurement, RunRow, StagedRow
+from state.ledger_snapshot import StatementDetails
+from state.row_types import Deployment
 from tui.project_folder.environment_selection import SelectedEnvironment, has_ledger
 
 if TYPE_CHECKING:
     from core.project.model import Project
 
-
-@dataclass(frozen=True, slots=True)
-class EnvironmentStatus:
-    """One moment of an environment, for one frame."""
-
-    at: float
-    """When it was read, epoch seconds."""
-    version: int
-    """The ledger's data version: equal means nothing was written in between."""
-    facts: EnvironmentRow
-    statements: tuple[StatementLine, ...]
-    """Every version that is not deleted, by table and version."""
-    staged: tuple[StagedRow, ...]
-    open_runs: tuple[RunRow, ...]
-    commands: tuple[CommandRow, ...]
-    """The last ones, newest first."""
-
-    @property
-    def age_s(self) -> float | None:
-        """Age of the data: seconds since the agent's heartbeat; None when no agent ever wrote."""
-        return heartbeat_age_s(self.facts.agent_seen_at, self.at)
-
-    @property
-    def stale(self) -> bool:
-        """Return whether nobody keeps the data fresh."""
-        return is_stale(self.age_s, self.facts.agent_pid)
-
-    @property
-    def serving(self) -> tuple[StatementLine, ...]:
-        """One line a table, that of what serves; sorted by table."""
-        return tuple(serving_versions(self.statements).values())
-
-
-@dataclass(frozen=True, slots=True)
-class StatementVersions:
-    """One statement with all its versions, newest first."""
-
-    table: TableName
-    versions: tuple[Deployment, ...]
-    serving: Deployment
-    """What its name means; a deleted version where all are."""
-    measurement: Measurement | None
-    readers: tuple[tuple[str, int], ...]
-    """(table, version) of deployments bound to any version of it, sorted."""
-    figures: TableStatistics = field(default_factory=TableStatistics)
-    """What was measured of the serving version's table."""
+EVENTS = 50
+"""Events of one statement that are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,37 +45,21 @@ def open_reader(place: SelectedEnvironment) -> LedgerReader:
     return LedgerReader(Path(place.where.ledger))
 
 
-def environment_status(reader: LedgerReader, *, now: float | None = None, commands: int = 20) -> EnvironmentStatus:
-    """Read one moment of the environment."""
+def statement_details(reader: LedgerReader, table: TableName, *, since: float) -> StatementDetails:
+    """Read one statement, with samples from `since`, epoch seconds; without versions where it never was deployed."""
     with reader.frame():
-        return EnvironmentStatus(
-            at=time.time() if now is None else now,
-            version=reader.data_version(),
-            facts=reader.facts(),
-            statements=reader.statements(),
-            staged=reader.staged(),
-            open_runs=reader.open_runs(),
-            commands=reader.commands(commands),
-        )
-
-
-def statement_versions(reader: LedgerReader, table: str) -> StatementVersions:
-    """Read one statement; raises UsageError, with the nearest name, when it never was deployed."""
-    name = parse_table_name(table)
-    with reader.frame():
-        versions = reader.versions(name)
+        versions = reader.versions(table)
         shown = serving_version(versions)
         if shown is None:
-            raise not_deployed_error(table, [line.table for line in reader.statements()])
-        measured = reader.measurement(name, shown.version)
-        figures = reader.figures(name).get((name, shown.version), TableStatistics())
-        bound = {
-            (str(other.table), other.version)
-            for other in reader.deployments()
-            for binding in other.bindings
-            if binding.parent == name
-        }
-    return StatementVersions(name, versions, shown, measured, readers=tuple(sorted(bound)), figures=figures)
+            return StatementDetails(table)
+        return StatementDetails(
+            table,
+            versions,
+            measurement=reader.measurement(table, shown.version),
+            statistics=reader.figures(table).get((table, shown.version), TableStatistics()),
+            samples=reader.samples(table, shown.version, since),
+            events=reader.events(table, EVENTS),
+        )
 
 
 def not_deployed_error(table: str, known: Iterable[str]) -> UsageError:

@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from core.model.names import parse_table_name
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
 from state.ledger import LedgerReader
+from state.ledger_snapshot import LedgerSnapshot, SnapshotCache, StatementDetails
 from state.migrations import SCHEMA_VERSION
 from state.row_types import RunRow
 from tui.agent_client import agent_commands, agent_process
@@ -29,7 +31,7 @@ from tui.services import (
     submitted_plans,
 )
 from tui.services import plan_submission as planning
-from tui.services.deployed_statements import EnvironmentStatus, ProjectDrift, StatementVersions
+from tui.services.deployed_statements import ProjectDrift
 
 if TYPE_CHECKING:
     from core.lineage.column_lineage import ColumnLineage, LineageTracer
@@ -42,6 +44,9 @@ if TYPE_CHECKING:
     from tui.project_folder.project_reader import ProjectDeclaration
     from tui.services.planner_input import ObservedDocument
 
+SAMPLES_S = 900.0
+"""Age of the oldest sample of a statement that is read."""
+
 
 class EnvironmentService:
     """Reads the ledger, computes plans and sends commands, for one environment of one project."""
@@ -53,7 +58,7 @@ class EnvironmentService:
         self._environ = dict(environ)
         self._projects = ProjectReader(place, environ)
         self._lock = threading.Lock()
-        self._reader: LedgerReader | None = None
+        self._cache: tuple[LedgerReader, SnapshotCache] | None = None
         self._tracing = threading.Lock()
         self._tracer: tuple[Project, LineageTracer] | None = None
 
@@ -62,18 +67,27 @@ class EnvironmentService:
     @property
     def reader(self) -> LedgerReader:
         """The ledger's reader, opened on first use."""
+        return self._opened()[0]
+
+    def _opened(self) -> tuple[LedgerReader, SnapshotCache]:
         with self._lock:
-            if self._reader is None:
-                self._reader = deployed_statements.open_reader(self.place)
-            return self._reader
+            if self._cache is None:
+                reader = deployed_statements.open_reader(self.place)
+                self._cache = reader, SnapshotCache(reader)
+            return self._cache
 
-    def snapshot(self) -> EnvironmentStatus:
-        """Read one moment of the environment."""
-        return deployed_statements.environment_status(self.reader)
+    def snapshot(self) -> LedgerSnapshot:
+        """Read one moment of the environment; the same object again while nothing is written."""
+        return self._opened()[1].snapshot()
 
-    def detail(self, table: str) -> StatementVersions:
-        """Read one statement with its versions and readers; raises UsageError when it never was deployed."""
-        return deployed_statements.statement_versions(self.reader, table)
+    def detail(self, table: str) -> StatementDetails:
+        """Read one statement, with its last samples; raises UsageError when it never was deployed."""
+        found = deployed_statements.statement_details(
+            self.reader, parse_table_name(table), since=time.time() - SAMPLES_S
+        )
+        if not found.versions:
+            raise deployed_statements.not_deployed_error(table, [line.table for line in self.snapshot().statements])
+        return found
 
     def run(self, id_prefix: str) -> RunRow:
         """Find a run; raises UsageError."""
@@ -207,9 +221,9 @@ class EnvironmentService:
     def close(self) -> None:
         """Close the ledger."""
         with self._lock:
-            if self._reader is not None:
-                self._reader.close()
-                self._reader = None
+            if self._cache is not None:
+                self._cache[0].close()
+                self._cache = None
 
     def wait_for_change(self, version: int, seconds: float) -> int:
         """Return the data version once it differs from `version`, or after `seconds`."""

@@ -17,12 +17,13 @@ from core.project.revision import RevisionTexts
 from pipelines.agent.context import AgentContext
 from pipelines.agent.fast_lane import FastLane
 from state.ledger import LedgerReader, create_or_open
+from state.ledger_snapshot import SnapshotCache
 from state.planner_input import observe
 from state.row_types import Deployment, EnvironmentRow, Measurement
 from tests.terminal.ledger_under_load import place_of
 from tui.presentation.view.ledger_view import make_ledger_view
 from tui.screens.backend import ConsoleBackend
-from tui.services.deployed_statements import environment_status, statement_versions
+from tui.services.deployed_statements import statement_details
 from tui.services.environment_service import EnvironmentService
 
 FACTS = EnvironmentRow("l", "p", "shop", "dev", False, 1, 1.0, 1.0, "local", "up", "", 1, "s")
@@ -121,9 +122,9 @@ def test_what_the_planner_observes(reader: LedgerReader) -> None:
 
 def test_what_the_inventory_and_the_lists_of_the_command_line_show(reader: LedgerReader) -> None:
     assert {table: one.version for table, one in reader.serving().items()} == THERE
-    assert found(environment_status(reader).serving) == THERE
-    shown = {table: statement_versions(reader, table) for table in CASES}
-    assert {table: one.serving.version for table, one in shown.items()} == SERVING
+    assert found(SnapshotCache(reader).snapshot().serving) == THERE
+    shown = {table: statement_details(reader, table, since=0.0) for table in CASES}
+    assert {table: one.serving.version for table, one in shown.items() if one.serving} == SERVING
     assert {table: one.measurement.version for table, one in shown.items() if one.measurement} == SERVING
 
 
@@ -138,12 +139,11 @@ def test_what_the_agent_stops_and_peeks_at(reader: LedgerReader) -> None:
 
 
 def test_what_the_console_shows(console: ConsoleBackend) -> None:
-    for snapshot in (console.glance(), console.snapshot(None)):
-        world = make_ledger_view(snapshot)
-        assert found(world.statements.values()) == THERE
-        assert all(one.version != THERE[t] for t, others in world.others.items() for one in others)
+    world = make_ledger_view(console.snapshot(None))
+    assert found(world.statements.values()) == THERE
+    assert all(one.version != THERE[t] for t, others in world.others.items() for one in others)
     details = {table: console.detail(table) for table in CASES}
-    assert {table: one.figures.version for table, one in details.items() if one.figures} == SERVING
+    assert {table: one.measurement.version for table, one in details.items() if one.measurement} == SERVING
 
 
 def test_data_is_stale_after_three_intervals_or_when_nobody_writes() -> None:

@@ -177,5 +177,5 @@ def test_every_state_and_trend_can_be_failed_on(word: str, shop: Any) -> None:
 
 
 def _line(word: str) -> StatementLine:
-    fields = dict.fromkeys(StatementLine.__slots__)
+    fields = dict.fromkeys(StatementLine._fields)
     return StatementLine(**(fields | {"state": word, "trend": word}))  # type: ignore[arg-type]  # Only two are read.

@@ -7,6 +7,8 @@ import pytest
 
 from core.model.states import State, Trend
 from core.plan.rendering import column_widths, plan_lines
+from state.ledger_snapshot import LedgerSnapshot, StatementDetails
+from tests.support.ledger_rows import statement_line
 from tests.terminal.in_memory_backend import FakeOperations
 from tests.terminal.pizzeria_values import NOW, sample_plan, sample_run
 from tui.presentation.interaction import input_line as typing_line
@@ -18,7 +20,7 @@ from tui.presentation.screen_content.changes import merge, row, summary
 from tui.presentation.screen_content.first_picture import first_picture_lines
 from tui.presentation.screen_content.plan_review import columns, heading, losses, node_row, state_of_plan, summary_of
 from tui.presentation.screen_content.runs import step_row
-from tui.presentation.screen_content.statement_detail import TABS, StatementDetails, tab_lines
+from tui.presentation.screen_content.statement_detail import TABS, DeclaredDetails, tab_lines
 from tui.presentation.screen_content.statement_rows import (
     RowContext,
     columns_for,
@@ -42,7 +44,7 @@ from tui.presentation.styling.value_formatting import (
     took,
     trend_words,
 )
-from tui.presentation.view.ledger_view import LedgerSnapshot, freshness, make_ledger_view
+from tui.presentation.view.ledger_view import freshness, make_ledger_view
 from tui.presentation.view.statement_tree import by_lineage, by_product, health_of, initially_closed
 
 WORLD = make_ledger_view(FakeOperations().current)
@@ -116,8 +118,8 @@ def test_by_lineage_every_table_is_opened_once_and_named_below_each_other_parent
 def test_a_chain_longer_than_python_s_recursion_is_a_tree_too() -> None:
     from tests.terminal.ledger_under_load import name_of, row_of
 
-    rows = tuple(replace(row_of(index + 1, NOW), product="one") for index in range(39))
-    world = make_ledger_view(LedgerSnapshot(read_at=NOW, deployments=rows))
+    rows = tuple(statement_line(row_of(index + 1, NOW), product="one") for index in range(39))
+    world = make_ledger_view(LedgerSnapshot(read_at=NOW, statements=rows))
     assert [entry.depth for entry in by_lineage(world, frozenset(), ALL, force_open=True)] == list(range(39))
     assert world.statements[name_of(1)].readers == (name_of(2),)
 
@@ -125,7 +127,8 @@ def test_a_chain_longer_than_python_s_recursion_is_a_tree_too() -> None:
 def test_many_statements_begin_with_closed_products() -> None:
     from tests.terminal.ledger_under_load import row_of
 
-    world = make_ledger_view(LedgerSnapshot(read_at=NOW, deployments=tuple(row_of(index, NOW) for index in range(200))))
+    lines = tuple(statement_line(row_of(index, NOW)) for index in range(200))
+    world = make_ledger_view(LedgerSnapshot(read_at=NOW, statements=lines))
     assert len(by_product(world, initially_closed(world), ALL, force_open=False)) == 5
 
 
@@ -224,9 +227,10 @@ def test_the_banner_keeps_project_and_environment_at_any_width() -> None:
 def test_every_tab_of_the_detail_draws_for_every_kind_of_statement(tab: str, table: str) -> None:
     statement = WORLD.statement(table)
     assert statement is not None
-    full = FakeOperations().detail(table)
-    for facts in (full, StatementDetails(table)):
-        assert tab_lines(tab, statement, facts, WORLD, look=LOOK, width=80)
+    asked = FakeOperations()
+    for facts in (asked.detail(table), StatementDetails(statement.table)):
+        for declared in (asked.declared(table, ""), DeclaredDetails()):
+            assert tab_lines(tab, statement, facts, WORLD, declared=declared, look=LOOK, width=80)
 
 
 def test_what_is_stolen_from_a_terminal_s_own_language_is_drawn_as_blanks() -> None:

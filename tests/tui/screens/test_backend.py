@@ -2,14 +2,19 @@
 
 import random
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from core.model.names import TableName
 from state.row_types import EventRow, StagedRow
 from tests.terminal.ledger_under_load import figures_of, make, name_of, place_of, row_of, write
+from tui.presentation.screen_content.agent_answers import act_answer, unstage_answer
 from tui.presentation.view.ledger_view import freshness, make_ledger_view
+from tui.screens.audit_log_events import EventsScreen
 from tui.screens.backend import ConsoleBackend
+from tui.screens.runs import CONFIRMED_AS
 from tui.services.environment_service import EnvironmentService
 
 
@@ -31,13 +36,12 @@ def test_a_ledger_that_was_not_written_gives_the_same_object(answers: ConsoleBac
     assert answers.snapshot(first) is first
 
 
-def test_new_figures_leave_every_deployment_the_same_object(answers: ConsoleBackend, ledger) -> None:
+def test_new_figures_leave_every_other_line_the_same_object(answers: ConsoleBackend, ledger) -> None:
     first = answers.snapshot(None)
     ledger.put_measurements([figures_of(7, 5.0, 4321)])
     second = answers.snapshot(first)
-    assert second.deployments is first.deployments
-    assert second.measurements[(name_of(7), 1)].lag_rows == 4321
-    assert second.measurements[(name_of(8), 1)] is first.measurements[(name_of(8), 1)]
+    differ = [(old, new) for old, new in zip(first.statements, second.statements, strict=True) if old is not new]
+    assert [(old.table, new.table, new.lag_rows) for old, new in differ] == [(name_of(7), name_of(7), 4321)]
 
 
 def test_a_world_made_after_another_equals_one_made_anew(answers: ConsoleBackend, ledger) -> None:
@@ -53,7 +57,7 @@ def test_a_world_made_after_another_equals_one_made_anew(answers: ConsoleBackend
         snapshot = answers.snapshot(snapshot)
         world = make_ledger_view(snapshot, world)
         assert world == make_ledger_view(snapshot)
-    assert world.statements[name_of(4)].deployment.error == "it failed"
+    assert world.statements[name_of(4)].line.error == "it failed"
     assert world.statements[name_of(2)].staged
 
 
@@ -66,20 +70,13 @@ def test_a_new_version_and_a_delete_arrive(answers: ConsoleBackend, ledger) -> N
     assert name_of(5) not in world.statements
 
 
-def test_the_first_glance_has_what_the_whole_reading_shows_in_lists(answers: ConsoleBackend) -> None:
-    glance, whole = make_ledger_view(answers.glance()), make_ledger_view(answers.snapshot(None))
-    assert list(glance.statements) == list(whole.statements)
-    for name, statement in glance.statements.items():
-        full = whole.statements[name]
-        assert (statement.state, statement.lag_rows, statement.trend) == (full.state, full.lag_rows, full.trend)
-
-
 def test_without_a_ledger_it_says_what_to_do_and_raises_nothing(tmp_path: Path) -> None:
     answers = ConsoleBackend(EnvironmentService(place_of(tmp_path / "nothing"), {}))
-    for snapshot in (answers.glance(), answers.snapshot(None)):
-        assert "never been started" in snapshot.problem
-        assert "headgate up" in snapshot.remedy
-        assert freshness(snapshot, 0.0).words == "NO LEDGER"
+    snapshot = answers.snapshot(None)
+    assert "never been started" in snapshot.problem
+    assert "headgate up" in snapshot.remedy
+    assert freshness(snapshot, 0.0).words == "NO LEDGER"
+    assert answers.snapshot(snapshot) is snapshot
 
 
 def test_a_ledger_that_vanishes_leaves_what_was_known_and_comes_back(
@@ -90,14 +87,14 @@ def test_a_ledger_that_vanishes_leaves_what_was_known_and_comes_back(
     gone = answers.snapshot(first)
     if gone is not first:
         assert gone.problem
-        assert gone.deployments == first.deployments
+        assert gone.statements == first.statements
         again = answers.snapshot(gone)
         assert again.problem
-        assert again.deployments == first.deployments
+        assert again.statements == first.statements
     (tmp_path / "away.db").rename(tmp_path / "ledger.db")
     back = answers.snapshot(gone)
     assert not back.problem
-    assert {row.table for row in back.deployments} == {row.table for row in first.deployments}
+    assert back.statements == first.statements
 
 
 def test_a_plan_or_a_run_that_is_not_there_is_none(answers: ConsoleBackend) -> None:
@@ -114,17 +111,32 @@ def test_detail_of_a_statement_is_equal_until_something_changes(answers: Console
 
 
 def test_what_is_asked_to_be_typed_is_the_agent_s_own_ladder(answers: ConsoleBackend) -> None:
-    assert answers.confirmation("stop", ["a"]).text == "yes"
-    assert answers.confirmation("stop", ["a", "b"]).text == "2"
-    assert answers.confirmation("run_cancel", ["7f3a-01c2f"]).text == "7f3a"
-    many = answers.confirmation("stop", [f"t{n}" for n in range(30)])
+    asked = answers.agent.confirmation
+    assert asked("stop", ["a"]).text == "yes"
+    assert asked("stop", ["a", "b"]).text == "2"
+    assert asked(CONFIRMED_AS["cancel"], ["7f3a-01c2f"]).text == "7f3a"
+    many = asked("stop", [f"t{n}" for n in range(30)])
     assert (many.level, many.text.split()[0]) == ("C3", "dev")
+
+
+def test_what_the_agent_answers_is_one_line() -> None:
+    done = ({"table": "a", "outcome": "done", "ms": 210}, {"table": "b"})
+    assert act_answer("stop", done) == "stop: a done in 0.2 s, b sent"
+    assert act_answer("stop", ()) == "stop: sent"
+    assert unstage_answer(("a", "b")) == "2 tables off the stage: a, b"
+    assert unstage_answer(()) == "0 tables off the stage: nothing changed: it was staged from another project folder"
 
 
 def test_events_are_those_of_the_tables_that_are_asked_for(answers: ConsoleBackend, ledger) -> None:
     for n, table in enumerate((name_of(1), name_of(2), name_of(3), "")):
         ledger.add_event(EventRow(0, float(n), table, 1, "state", f"event {n}"))
-    assert [event.summary for event in answers.events(())] == ["event 3", "event 2", "event 1", "event 0"]
-    assert [event.summary for event in answers.events((name_of(2),))] == ["event 1"]
-    assert [event.summary for event in answers.events((name_of(3), name_of(1)))] == ["event 2", "event 0"]
-    assert answers.snapshot(None).events == answers.glance().events == answers.events(())
+    desk = SimpleNamespace(operations=answers)
+
+    def shown(*tables: str) -> list[str]:
+        asked: Any = SimpleNamespace(desk=desk, tables=tables)
+        return [event.summary for event in EventsScreen.fetch(asked)]  # type: ignore[attr-defined]  # A tuple of events.
+
+    assert shown() == ["event 3", "event 2", "event 1", "event 0"]
+    assert shown(name_of(2)) == ["event 1"]
+    assert shown(name_of(3), name_of(1)) == ["event 2", "event 0"]
+    assert [event.summary for event in answers.snapshot(None).events] == shown()

@@ -55,10 +55,10 @@ def test_a_ghost_stays_as_long_as_a_dialog_is_open() -> None:
 
 def test_a_second_version_that_goes_leaves_a_ghost_too() -> None:
     operations = FakeOperations()
-    row = next(one for one in operations.current.deployments if one.table == "till")
-    beside = replace(row, version=2, active=False)
+    row = next(one for one in operations.current.statements if one.table == "till")
+    beside = row._replace(version=2, active=False)
     alone = operations.current
-    operations.current = replace(alone, deployments=(*alone.deployments, beside))
+    operations.current = replace(alone, statements=(*alone.statements, beside))
 
     async def scenario(console: Console) -> None:
         assert console.page.table.choose("till@v2")
@@ -121,10 +121,10 @@ def test_a_frozen_screen_takes_nothing_until_it_is_let_go() -> None:
     class Failing(FakeOperations):
         words = ""
 
-        def detail(self, table: str, *, files: bool = False, column: str | None = None):
+        def detail(self, table: str):
             if self.words:
                 raise HeadgateError(self.words)
-            return super().detail(table, files=files, column=column)
+            return super().detail(table)
 
     async def scenario(console: Console) -> None:
         console.app.go("detail", table="till")

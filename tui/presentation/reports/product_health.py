@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from core.model.names import TableName
 from core.model.states import STATES_WORST_FIRST, State, Trend, worst_trend
 from core.project.model import layer_place
 from state.registry import StatementLine
@@ -17,18 +16,6 @@ LONGEST = 100
 
 HEAD = ("PRODUCT", "STATEMENTS", "STATE", "LAG", "TREND", "OLDEST", "STAGED")
 RIGHT = ("STATEMENTS", "LAG", "OLDEST", "STAGED")
-
-Errors = Mapping[tuple[TableName, int], tuple[str, str]]
-"""Class and text of the last error, by table and version."""
-
-
-@dataclass(frozen=True, slots=True)
-class UnhealthyStatement:
-    """A statement that is not well."""
-
-    line: StatementLine
-    error: str
-    """Empty where none was recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +37,14 @@ class ProductHealth:
     oldest_s: float | None
     """Age of the oldest input that waits for one of them, when it was measured."""
     staged: int
-    failing: tuple[UnhealthyStatement, ...]
+    failing: tuple[StatementLine, ...]
+    """Statements that are not well."""
     layers: "tuple[ProductHealth, ...]" = ()
     """Of a product, sources first; empty for a layer."""
 
 
 def health_by_product(
-    lines: Iterable[StatementLine], errors: Errors, staged: frozenset[str], products: Iterable[str] = ()
+    lines: Iterable[StatementLine], staged: frozenset[str], products: Iterable[str] = ()
 ) -> tuple[ProductHealth, ...]:
     """Sum up one line a table by product and layer, all products or those named, by name."""
     wanted = frozenset(products)
@@ -67,9 +55,9 @@ def health_by_product(
     summed = []
     for product in sorted(found):
         by_layer = sorted(found[product].items(), key=lambda item: layer_place(item[0]))
-        layers = tuple(_sum(layer, below, errors, staged) for layer, below in by_layer)
+        layers = tuple(_sum(layer, below, staged) for layer, below in by_layer)
         every = [line for _, below in by_layer for line in below]
-        summed.append(_sum(product, every, errors, staged, layers))
+        summed.append(_sum(product, every, staged, layers))
     return tuple(summed)
 
 
@@ -86,10 +74,10 @@ def failing_rows(found: Iterable[ProductHealth], now: float) -> list[tuple[str, 
     """Write a line for each statement that is not well: table, version, product, state and for how long, last error."""
     return [
         (
-            str(one.line.table),
-            f"v{one.line.version}",
+            str(one.table),
+            f"v{one.version}",
             product.name,
-            f"{one.line.state} {short_duration(now - one.line.state_since)}",
+            f"{one.state} {short_duration(now - one.state_since)}",
             _short(one),
         )
         for product in found
@@ -113,12 +101,12 @@ def as_json(health: ProductHealth) -> dict[str, Any]:
     if health.layers:
         found["failing"] = [
             {
-                "table": one.line.table,
-                "layer": one.line.layer,
-                "version": one.line.version,
-                "state": str(one.line.state),
-                "state_since": one.line.state_since,
-                "error_class": one.line.error_class,
+                "table": one.table,
+                "layer": one.layer,
+                "version": one.version,
+                "state": str(one.state),
+                "state_since": one.state_since,
+                "error_class": one.error_class,
                 "error": one.error,
             }
             for one in health.failing
@@ -130,7 +118,6 @@ def as_json(health: ProductHealth) -> dict[str, Any]:
 def _sum(
     name: str,
     lines: Iterable[StatementLine],
-    errors: Errors,
     staged: frozenset[str],
     layers: tuple[ProductHealth, ...] = (),
 ) -> ProductHealth:
@@ -154,7 +141,7 @@ def _sum(
             oldest = max(oldest or 0.0, line.oldest_s)
         trends.add(parse_trend(line.trend or ""))
         if state in FAILING:
-            failing.append(UnhealthyStatement(line, errors.get((line.table, line.version), ("", ""))[1]))
+            failing.append(line)
     count = sum(states.values())
     return ProductHealth(
         name=name,
@@ -186,6 +173,6 @@ def _row(health: ProductHealth, name: str) -> tuple[str, ...]:
     )
 
 
-def _short(failing: UnhealthyStatement) -> str:
-    said = ": ".join(filter(None, (failing.line.error_class, " ".join(failing.error.split()))))
+def _short(failing: StatementLine) -> str:
+    said = ": ".join(filter(None, (failing.error_class, " ".join(failing.error.split()))))
     return said if len(said) <= LONGEST else f"{said[: LONGEST - 1]}…"

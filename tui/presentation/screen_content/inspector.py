@@ -1,6 +1,7 @@
 """Panes beside and below the tree on a wide terminal: the statement under the cursor, commands, the stage."""
 
 from core.text.wording import counted
+from state.ledger_snapshot import StatementDetails
 from state.row_types import Measurement
 from tui.presentation.screen_content.audit_log_events import event_tone, event_words
 from tui.presentation.screen_content.statement_advice import advise, error_text
@@ -14,18 +15,17 @@ from tui.presentation.view.statement_tree import TreeRow, tables_of
 
 
 def inspector_lines(
-    entry: TreeRow | None, figures: Measurement | None, world: LedgerView, look: RowContext, width: int
+    entry: TreeRow | None, details: StatementDetails | None, world: LedgerView, look: RowContext, width: int
 ) -> tuple[Line, ...]:
-    """Write the inspector for the row under the cursor; `figures` are all of one statement, maybe of another."""
+    """Write the inspector for the row under the cursor; `details` are of one statement, maybe of another."""
     if entry is None:
         return ()
     if entry.statement is None:
         return branch_lines(entry, world, look, width)
     statement = entry.statement
-    known = statement.measurement
-    if figures is not None and (figures.table, figures.version) == (statement.table, statement.version):
-        known = figures
-    row = statement.deployment
+    row, deployed = statement.line, details.serving if details else None
+    read = deployed is not None and (deployed.table, deployed.version) == (row.table, row.version)
+    known = details.measurement if details and read else row.measurement
     glyphs = look.glyphs
     lines: list[Line] = [line((f" {statement.table}", Tone.TITLE), (f"  v{statement.version}", Tone.DIM)), EMPTY]
     if statement.external:
@@ -49,7 +49,7 @@ def inspector_lines(
     for reader in statement.readers:
         lines.append(line((" read by  ", Tone.DIM), reader))
     lines.append(EMPTY)
-    lines.extend(colour_sql(row.texts.dml, " ")[:16])
+    lines.extend(colour_sql(deployed.texts.dml, " ")[:16] if deployed and read else ())
     return tuple(lines)
 
 
@@ -61,7 +61,7 @@ def _figure_lines(statement: StatementView, figures: Measurement, look: RowConte
     lines = [
         line((" lag      ", Tone.DIM), f"{long_number(figures.lag_rows)} rows", (trend, TREND_TONES[statement.trend])),
         line((" in       ", Tone.DIM), rate(figures.in_rows_s), ("   out ", Tone.DIM), rate(figures.out_rows_s)),
-        line((" batch    ", Tone.DIM), batch, (f" of a {statement.deployment.trigger} trigger", Tone.DIM)),
+        line((" batch    ", Tone.DIM), batch, (f" of a {statement.line.trigger} trigger", Tone.DIM)),
         line(
             (" state    ", Tone.DIM),
             state,
@@ -85,7 +85,7 @@ def branch_lines(entry: TreeRow, world: LedgerView, look: RowContext, width: int
         return (*lines, line((" all healthy", Tone.GOOD)))
     for found in faults:
         lines.append(line((f" {look.glyphs.states[found.state]} {found.table}", STATE_TONES[found.state])))
-        words, tone = advise(found, found.measurement, world, look)
+        words, tone = advise(found, found.line.measurement, world, look)
         lines.extend(wrap(words, width - 4, tone, "   "))
     return tuple(lines)
 

@@ -2,7 +2,8 @@
 
 from core.lag.triggers import trigger_s
 from core.model.states import Trend
-from state.row_types import Deployment, Measurement
+from state.registry import StatementLine
+from state.row_types import Measurement
 from tui.presentation.screen_content.statement_rows import RowContext
 from tui.presentation.styling.styled_text import Tone
 from tui.presentation.styling.value_formatting import long_duration, short_duration, short_number
@@ -61,14 +62,13 @@ def advise(
 
 def _limit(statement: StatementView, figures: Measurement | None) -> str:
     """Return what limits a statement, if the measurements show it; empty if they do not."""
-    trigger_ms = trigger_s(statement.deployment.trigger) * 1000
+    trigger_ms = trigger_s(statement.line.trigger) * 1000
     if figures and figures.batch_ms and trigger_ms and figures.batch_ms > 1.5 * trigger_ms:
-        took = f"{figures.batch_ms / 1000:.0f} s on a trigger of {statement.deployment.trigger}"
+        took = f"{figures.batch_ms / 1000:.0f} s on a trigger of {statement.line.trigger}"
         return f" Its batches take {took}: the statement is too expensive, or the pool is saturated."
-    limited = "maxfilespertrigger" in statement.deployment.compiled.lower()
-    return " Its SQL limits it (maxFilesPerTrigger)." if limited and statement.trend is Trend.GROWING else ""
+    return " Its SQL limits it (maxFilesPerTrigger)." if statement.line.limited else ""
 
 
-def error_text(row: Deployment) -> str:
+def error_text(row: StatementLine) -> str:
     """Write an error with its class once: Spark's messages often begin with it."""
     return row.error if row.error_class in row.error else f"{row.error_class}  {row.error}"

@@ -6,7 +6,8 @@ Figures come from the newest batch, curves from the ring of samples.
 from dataclasses import dataclass
 
 from core.model.states import Trend
-from state.row_types import Deployment, EventRow, Measurement, SampleRow
+from state.ledger_snapshot import StatementDetails
+from state.row_types import Measurement
 from tui.presentation.screen_content.audit_log_events import event_tone, event_words
 from tui.presentation.screen_content.lineage_tab import ColumnDetails, column_lines, lineage_lines
 from tui.presentation.screen_content.statement_advice import advise, error_text
@@ -32,21 +33,19 @@ SPARK_WIDTH = 32
 
 
 @dataclass(frozen=True, slots=True)
-class StatementDetails:
-    """What was read for one statement besides the world."""
+class DeclaredDetails:
+    """What the files say of one statement."""
 
-    table: str
-    samples: tuple[SampleRow, ...] = ()
-    events: tuple[EventRow, ...] = ()
-    figures: Measurement | None = None
-    versions: tuple[Deployment, ...] = ()
-    """Newest first, deleted ones included."""
-    declared_dml: str | None = None
-    """The statement as its file says now; None while unknown or when there is no file."""
-    declared_ddl: str | None = None
-    project_missing: str = ""
+    dml: str | None = None
+    """The statement; None while unknown or when there is no file."""
+    ddl: str | None = None
+    missing: str = ""
+    """Why the files could not be read."""
     columns: ColumnDetails | None = None
     """The lineage of a column; None until it is looked at."""
+
+
+NOTHING_DECLARED = DeclaredDetails()
 
 
 def tabs_line(tab: str, width: int) -> Line:
@@ -60,22 +59,29 @@ def tabs_line(tab: str, width: int) -> Line:
 
 
 def tab_lines(
-    tab: str, statement: StatementView, facts: StatementDetails, world: LedgerView, *, look: RowContext, width: int
+    tab: str,
+    statement: StatementView,
+    facts: StatementDetails,
+    world: LedgerView,
+    *,
+    declared: DeclaredDetails = NOTHING_DECLARED,
+    look: RowContext,
+    width: int,
 ) -> tuple[Line, ...]:
-    """Write a tab."""
+    """Write a tab; `facts` may not have been read yet."""
     match tab:
         case "sources":
             return sources_lines(statement, facts, look, width)
         case "sql":
-            return sql_lines(statement, facts, look, width)
+            return sql_lines(statement, facts, declared, look)
         case "lineage":
-            return (*lineage_lines(statement, world, look), *column_lines(facts.columns, width))
+            return (*lineage_lines(statement, world, look), *column_lines(declared.columns, width))
         case "errors":
             return error_lines(statement, facts, look, width)
         case "events":
             return event_lines(facts, look)
         case "versions":
-            return version_lines(statement, facts, look, width)
+            return version_lines(facts, look)
         case _:
             return overview_lines(statement, facts, world, look, width)
 
@@ -84,7 +90,7 @@ def overview_lines(
     statement: StatementView, facts: StatementDetails, world: LedgerView, look: RowContext, width: int
 ) -> tuple[Line, ...]:
     """Write the first tab: is it well, is it behind, what is it bound by."""
-    row = statement.deployment
+    row, deployed = statement.line, facts.serving
     lines: list[Line] = []
     reads = ", ".join(
         f"{one.parent}{f'__v{one.version}' if one.version else ''} ({'stream' if one.streamed else 'static'})"
@@ -92,7 +98,9 @@ def overview_lines(
     )
     if statement.external:
         lines.append(line((" external", Tone.DIM), "  an external input: Headgate only reads it"))
-        lines.append(line((" format ", Tone.DIM), row.format, ("   folder ", Tone.DIM), row.folder))
+        lines.append(
+            line((" format ", Tone.DIM), row.format, ("   folder ", Tone.DIM), deployed.folder if deployed else "")
+        )
         readers = ", ".join(statement.readers) or "nobody"
         return (*lines, *wrap(f"read by {readers}", width - 1, Tone.PLAIN, " "))
     head = f" {look.glyphs.states[statement.state]} {statement.state} {long_duration(look.now - statement.since)}"
@@ -104,14 +112,14 @@ def overview_lines(
             reads,
         )
     )
-    figures = facts.figures or statement.measurement
+    figures = facts.measurement or statement.line.measurement
     rows = f", {short_number(figures.rows_total)} rows" if figures and figures.rows_total is not None else ""
     pointer = f"pointer {statement.table} {look.glyphs.arrow} v{statement.version}" if row.active else "not serving yet"
     lines.append(
         line(
             (" writes ", Tone.DIM),
             f"{statement.table}__v{statement.version}",
-            (f"  {row.format} {row.mode}{rows}", Tone.DIM),
+            (f"  {row.format} {deployed.mode if deployed else ''}{rows}", Tone.DIM),
             (f"   {pointer}", Tone.DIM),
         )
     )
@@ -185,7 +193,7 @@ def _figure_lines(
         line(
             (" checkpoint  ", Tone.DIM),
             f"batch {long_number(figures.batch)}  {clock(figures.committed_at)}",
-            (f"  id {statement.deployment.checkpoint_id[:8] or '-'}", Tone.DIM),
+            (f"  id {(facts.serving.checkpoint_id[:8] if facts.serving else '') or '-'}", Tone.DIM),
         )
     )
     return tuple(lines)
@@ -200,7 +208,7 @@ def _batch_line(
         (" batch  ", Tone.DIM),
         left(took, 7),
         (sparkline(batches, room - 8, look.glyphs.levels), Tone.ACCENT),
-        (f"  of a {statement.deployment.trigger} trigger", Tone.DIM),
+        (f"  of a {statement.line.trigger} trigger", Tone.DIM),
     )
 
 
@@ -210,7 +218,7 @@ def _state_line(statement: StatementView, figures: Measurement) -> Line:
     held = f"{long_number(figures.state_rows)} rows  {short_size(figures.state_bytes)}"
     return line(
         (" state  ", Tone.DIM),
-        held if figures.state_rows is not None or statement.deployment.stateful else "none, it is stateless",
+        held if figures.state_rows is not None or statement.line.stateful else "none, it is stateless",
         ("   watermark ", Tone.DIM),
         mark,
         ("   dropped rows ", Tone.DIM),
@@ -238,7 +246,7 @@ def _time_line(figures: Measurement) -> Line:
 
 def sources_lines(statement: StatementView, facts: StatementDetails, look: RowContext, width: int) -> tuple[Line, ...]:
     """Write lag by source."""
-    figures = facts.figures or statement.measurement
+    figures = facts.measurement or statement.line.measurement
     lines = [
         line(
             (
@@ -279,14 +287,18 @@ def _number(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
-def sql_lines(statement: StatementView, facts: StatementDetails, look: RowContext, width: int) -> tuple[Line, ...]:
+def sql_lines(
+    statement: StatementView, facts: StatementDetails, declared: DeclaredDetails, look: RowContext
+) -> tuple[Line, ...]:
     """Write the deployed SQL, and below it what the files say otherwise."""
-    deployed = statement.deployment.texts
+    if facts.serving is None:
+        return (line((" reading", Tone.DIM)),)
+    deployed = facts.serving.texts
     lines: list[Line] = []
-    if facts.declared_dml is not None or facts.declared_ddl is not None:
+    if declared.dml is not None or declared.ddl is not None:
         changes = (
-            *difference(deployed.dml, facts.declared_dml if facts.declared_dml is not None else deployed.dml),
-            *difference(deployed.ddl, facts.declared_ddl if facts.declared_ddl is not None else deployed.ddl),
+            *difference(deployed.dml, declared.dml if declared.dml is not None else deployed.dml),
+            *difference(deployed.ddl, declared.ddl if declared.ddl is not None else deployed.ddl),
         )
         if changes:
             lines.append(
@@ -299,8 +311,8 @@ def sql_lines(statement: StatementView, facts: StatementDetails, look: RowContex
             lines.append(EMPTY)
         else:
             lines.append(line((" the files are what is deployed", Tone.DIM)))
-    elif facts.project_missing:
-        lines.append(line((f" files: {facts.project_missing}", Tone.CHANGING)))
+    elif declared.missing:
+        lines.append(line((f" files: {declared.missing}", Tone.CHANGING)))
     for name, text in (("statement", deployed.dml), ("table", deployed.ddl), ("settings", deployed.yml)):
         if text.strip():
             lines.append(line((f" {look.glyphs.rule} {name} v{statement.version} ", Tone.DIM)))
@@ -313,7 +325,7 @@ def sql_lines(statement: StatementView, facts: StatementDetails, look: RowContex
 def error_lines(statement: StatementView, facts: StatementDetails, look: RowContext, width: int) -> tuple[Line, ...]:
     """Write exceptions, grouped, newest first."""
     lines: list[Line] = []
-    row = statement.deployment
+    row = statement.line
     if row.error:
         lines.append(line((f" NOW  {row.error_class}", Tone.BAD)))
         lines.extend(wrap(row.error, width - 3, Tone.PLAIN, "  "))
@@ -342,10 +354,10 @@ def event_lines(facts: StatementDetails, look: RowContext) -> tuple[Line, ...]:
     return tuple(lines) or (line((" no events yet", Tone.DIM)),)
 
 
-def version_lines(statement: StatementView, facts: StatementDetails, look: RowContext, width: int) -> tuple[Line, ...]:
+def version_lines(facts: StatementDetails, look: RowContext) -> tuple[Line, ...]:
     """Write all versions, newest first: which one serves, which are kept, until when."""
     lines: list[Line] = []
-    for row in facts.versions or (statement.deployment,):
+    for row in facts.versions:
         state = parse_state(row.state)
         kept = ""
         if row.drop_after is not None:
@@ -364,4 +376,4 @@ def version_lines(statement: StatementView, facts: StatementDetails, look: RowCo
         )
         plan = f"plan {row.plan_hash[:4]}   " if row.plan_hash else ""
         lines.append(line((f"      {plan}revision {row.revision[:8]}   {row.folder}", Tone.DIM)))
-    return tuple(lines)
+    return tuple(lines) or (line((" reading", Tone.DIM)),)

@@ -134,7 +134,6 @@ def _version_row(
     entry: TreeRow, columns: Sequence[TableColumn], width: int, look: RowContext, world: LedgerView
 ) -> Line:
     row = next((row for row in world.others.get(entry.tables[0], ()) if row.version == entry.version), None)
-    measurement = world.snapshot.measurements.get((entry.tables[0], entry.version))
     assert entry.statement is not None
     newer = entry.version > entry.statement.version
     state = parse_state(row.state) if row else State.ABSENT
@@ -149,9 +148,9 @@ def _version_row(
             case "version":
                 cells.append(Span(right(f"v{entry.version}", room), Tone.DIM))
             case "lag":
-                cells.append(Span(right(short_number(measurement.lag_rows) if measurement else "?", room), Tone.DIM))
+                cells.append(Span(right(short_number(row.lag_rows if row else None), room), Tone.DIM))
             case "trend":
-                trend = parse_trend(measurement.trend if measurement else "unknown")
+                trend = parse_trend(row.trend if row and row.trend else "unknown")
                 cells.append(Span(left(f"{look.glyphs.trends[trend]} {trend}", room), Tone.DIM))
             case _:
                 cells.append(Span(" " * room))
@@ -210,15 +209,14 @@ def _state(statement: StatementView, look: RowContext) -> tuple[str, Tone]:
 def _lag(statement: StatementView, _: RowContext) -> tuple[str, Tone]:
     if statement.external:
         return "", Tone.DIM
-    mark = "" if statement.measurement is None or statement.measurement.exact else "~"
+    mark = "" if statement.line.exact else "~"
     return mark + short_number(statement.lag_rows), Tone.PLAIN if statement.lag_rows else Tone.DIM
 
 
 def _trend(statement: StatementView, look: RowContext) -> tuple[str, Tone]:
     if statement.external:
         return "", Tone.DIM
-    figures = statement.measurement
-    words = trend_words(statement.trend, figures.rate_rows_s if figures else None, figures.eta_s if figures else None)
+    words = trend_words(statement.trend, statement.line.rate_rows_s, statement.line.eta_s)
     return f"{look.glyphs.trends[statement.trend]} {words}", TREND_TONES[statement.trend]
 
 
@@ -235,20 +233,20 @@ def _errors(statement: StatementView, _: RowContext) -> tuple[str, Tone]:
 
 
 def _batch(statement: StatementView, _: RowContext) -> tuple[str, Tone]:
-    millis = statement.measurement.batch_ms if statement.measurement else None
+    millis = statement.line.batch_ms
     return ("-" if millis is None else f"{millis / 1000:.1f} s"), Tone.PLAIN
 
 
 def _in(statement: StatementView, _: RowContext) -> tuple[str, Tone]:
-    return rate(statement.measurement.in_rows_s if statement.measurement else None, ""), Tone.PLAIN
+    return rate(statement.line.in_rows_s, ""), Tone.PLAIN
 
 
 def _out(statement: StatementView, _: RowContext) -> tuple[str, Tone]:
-    return rate(statement.measurement.out_rows_s if statement.measurement else None, ""), Tone.PLAIN
+    return rate(statement.line.out_rows_s, ""), Tone.PLAIN
 
 
 def _rows(statement: StatementView, _: RowContext) -> tuple[str, Tone]:
-    total = statement.measurement.rows_total if statement.measurement else None
+    total = statement.line.rows_total
     return ("-" if total is None else short_number(total)), Tone.DIM
 
 
@@ -266,7 +264,7 @@ CELLS: dict[str, Callable[[StatementView, RowContext], tuple[str, Tone]]] = {
     "product": lambda statement, _: (statement.product, Tone.DIM),
     "layer": lambda statement, _: (statement.layer, Tone.DIM),
     "owner": lambda statement, _: (statement.owner, Tone.DIM),
-    "trigger": lambda statement, _: (statement.deployment.trigger, Tone.DIM),
+    "trigger": lambda statement, _: (statement.line.trigger, Tone.DIM),
 }
 
 _STATE_ORDER = {

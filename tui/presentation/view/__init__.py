@@ -1,1 +1,1 @@
-"""The immutable view of the ledger that screens show: statements, tree, downstream readers, freshness."""
+"""What screens show of a snapshot of the ledger: statements, tree, downstream readers, freshness."""

@@ -45,4 +45,4 @@ def staged_by_user(world: LedgerView, user: str, tables: Sequence[str]) -> tuple
 
 def _goes_on(world: LedgerView, reader: TableName) -> bool:
     found = world.statements[reader]
-    return not stays_at_rest(found.state, found.deployment.wanted)
+    return not stays_at_rest(found.state, found.line.wanted)

@@ -1,33 +1,18 @@
-"""One reading of the ledger, and the world that the screens show: statements with figures, parents and readers."""
+"""The world that the screens show, made of a snapshot of the ledger: statements with parents and readers."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from operator import attrgetter
 
 from core.model.names import TableName
 from core.model.states import ALIVE, State, Trend
 from core.observed.deployment import Binding
 from core.observed.serving import INTERVAL_S, heartbeat_age_s, is_stale, serving_versions
 from core.project.model import layer_place
-from state.row_types import CommandRow, Deployment, EnvironmentRow, EventRow, Measurement, RunRow, StagedRow
+from state.ledger_snapshot import LedgerSnapshot
+from state.registry import StatementLine
+from state.row_types import StagedRow
 from tui.presentation.styling.glyphs import parse_state, parse_trend
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerSnapshot:
-    """What one reading of the ledger gave; `problem` is a sentence when it gave nothing or not all."""
-
-    read_at: float
-    facts: EnvironmentRow | None = None
-    deployments: tuple[Deployment, ...] = ()
-    measurements: Mapping[tuple[str, int], Measurement] = field(default_factory=dict)
-    staged: tuple[StagedRow, ...] = ()
-    open_runs: tuple[RunRow, ...] = ()
-    commands: tuple[CommandRow, ...] = ()
-    """Newest first."""
-    events: tuple[EventRow, ...] = ()
-    """Newest first."""
-    problem: str = ""
-    remedy: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +28,7 @@ class StatementView:
     since: float
     trend: Trend
     external: bool
-    deployment: Deployment
-    measurement: Measurement | None
+    line: StatementLine
     parents: tuple[Binding, ...]
     readers: tuple[TableName, ...]
     """Tables whose serving version reads this one, sorted."""
@@ -56,17 +40,17 @@ class StatementView:
         """Rows behind; None when it is not known, 0 for an external table."""
         if self.external:
             return 0
-        return self.measurement.lag_rows if self.measurement else None
+        return self.line.lag_rows
 
     @property
     def errors(self) -> int:
         """Restarts, and one more while it has failed."""
-        return self.deployment.restarts + (self.state is State.FAILED)
+        return self.line.restarts + (self.state is State.FAILED)
 
     @property
     def runs(self) -> bool:
         """Return whether it runs and is wanted to, as far as is known."""
-        return self.deployment.wanted == "running" and self.state in ALIVE
+        return self.line.wanted == "running" and self.state in ALIVE
 
     @property
     def faulty(self) -> bool:
@@ -85,7 +69,7 @@ class LedgerView:
     snapshot: LedgerSnapshot
     statements: Mapping[TableName, StatementView]
     """Sorted by name."""
-    others: Mapping[TableName, tuple[Deployment, ...]]
+    others: Mapping[TableName, tuple[StatementLine, ...]]
     """Versions that run or wait beside the one that serves, by table."""
     faults: int = 0
     """Statements that are not well."""
@@ -98,31 +82,48 @@ class LedgerView:
 
 
 def make_ledger_view(snapshot: LedgerSnapshot, previous: LedgerView | None = None) -> LedgerView:
-    """Join deployments, figures and staged marks; after `previous`, what did not change is taken from it."""
-    if (
-        previous is not None
-        and previous.snapshot.deployments is snapshot.deployments
-        and previous.snapshot.staged == snapshot.staged
-    ):
-        return _with_figures(snapshot, previous)
-    serving = serving_versions(snapshot.deployments)
-    others: dict[TableName, tuple[Deployment, ...]] = {}
-    for row in snapshot.deployments:
-        if row is not serving[row.table] and row.state not in ("stopped", "absent", "completed"):
-            others[row.table] = (*others.get(row.table, ()), row)
+    """Join lines with their readers and staged marks; after `previous`, what did not change is taken from it."""
+    if previous is not None:
+        if previous.snapshot is snapshot:
+            return previous
+        changed = _changed_figures(snapshot, previous.snapshot)
+        if changed is not None:
+            return _with_figures(snapshot, changed, previous)
+    serving = serving_versions(snapshot.statements)
+    others: dict[TableName, tuple[StatementLine, ...]] = {}
+    for line in snapshot.statements:
+        if line is not serving[line.table] and line.state not in ("stopped", "absent", "completed"):
+            others[line.table] = (*others.get(line.table, ()), line)
+    parents = {table: line.bindings for table, line in serving.items()}
     readers: dict[TableName, set[TableName]] = {}
-    for row in serving.values():
-        for binding in row.bindings:
-            readers.setdefault(binding.parent, set()).add(row.table)
+    for table, bindings in parents.items():
+        for binding in bindings:
+            readers.setdefault(binding.parent, set()).add(table)
     staged: dict[TableName, tuple[StagedRow, ...]] = {}
     for mark in snapshot.staged:
         staged[mark.table] = (*staged.get(mark.table, ()), mark)
-    statements = {
-        table: _statement(row, snapshot, readers.get(table, set()), serving, staged.get(table, ()))
-        for table, row in serving.items()
-    }
+    statements = {}
+    for table, line in serving.items():
+        reading = tuple(sorted(readers.get(table, ())))
+        products = len({serving[reader].product for reader in reading})
+        statements[table] = _statement(line, parents[table], reading, products, staged.get(table, ()))
     faults = sum(one.faulty for one in statements.values())
     return LedgerView(snapshot, statements, others, faults, _families(statements.values()))
+
+
+_STRUCTURE = attrgetter("table", "version", "product", "layer", "state", "active", "started_at", "bound")
+"""What decides which line serves, who reads whom, and where a statement stands in the tree."""
+
+
+def _changed_figures(
+    snapshot: LedgerSnapshot, previous: LedgerSnapshot
+) -> tuple[tuple[StatementLine, StatementLine], ...] | None:
+    """Return the lines that differ, old and new; None where more than what they say of themselves has changed."""
+    if len(previous.statements) != len(snapshot.statements) or previous.staged != snapshot.staged:
+        return None
+    pairs = zip(previous.statements, snapshot.statements, strict=True)
+    changed = tuple((old, new) for old, new in pairs if old is not new)
+    return changed if all(_STRUCTURE(old) == _STRUCTURE(new) for old, new in changed) else None
 
 
 def _families(statements: Iterable[StatementView]) -> Mapping[str, Mapping[str, tuple[TableName, ...]]]:
@@ -135,41 +136,43 @@ def _families(statements: Iterable[StatementView]) -> Mapping[str, Mapping[str, 
     }
 
 
-def _with_figures(snapshot: LedgerSnapshot, previous: LedgerView) -> LedgerView:
-    """Take new figures into a world whose deployments are the same."""
-    statements = dict(previous.statements)
+def _with_figures(
+    snapshot: LedgerSnapshot, changed: Iterable[tuple[StatementLine, StatementLine]], previous: LedgerView
+) -> LedgerView:
+    """Take new lines into a world of the same structure."""
+    statements, others = dict(previous.statements), dict(previous.others)
     faults = previous.faults
-    for table, old in previous.statements.items():
-        figures = snapshot.measurements.get((table, old.version))
-        if figures is not old.measurement and figures is not None:
-            new = statements[table] = replace(old, measurement=figures, trend=parse_trend(figures.trend))
+    for line, newer in changed:
+        old = statements[line.table]
+        if line is old.line:
+            new = statements[line.table] = _statement(newer, old.parents, old.readers, old.reader_products, old.staged)
             faults += new.faulty - old.faulty
-    return LedgerView(snapshot, statements, previous.others, faults, previous.families)
+        elif line.table in others:
+            others[line.table] = tuple(newer if one is line else one for one in others[line.table])
+    return LedgerView(snapshot, statements, others, faults, previous.families)
 
 
 def _statement(
-    row: Deployment,
-    snapshot: LedgerSnapshot,
-    readers: set[TableName],
-    serving: Mapping[TableName, Deployment],
+    line: StatementLine,
+    parents: tuple[Binding, ...],
+    readers: tuple[TableName, ...],
+    reader_products: int,
     staged: tuple[StagedRow, ...],
 ) -> StatementView:
-    measurement = snapshot.measurements.get((row.table, row.version))
     return StatementView(
-        table=row.table,
-        version=row.version,
-        product=row.product,
-        layer=row.layer,
-        owner=row.owner,
-        state=parse_state(row.state),
-        since=row.state_since,
-        trend=parse_trend(measurement.trend) if measurement else Trend.IDLE if row.external else Trend.UNKNOWN,
-        external=row.external,
-        deployment=row,
-        measurement=measurement,
-        parents=row.bindings,
-        readers=tuple(sorted(readers)),
-        reader_products=len({serving[reader].product for reader in readers}),
+        table=line.table,
+        version=line.version,
+        product=line.product,
+        layer=line.layer,
+        owner=line.owner,
+        state=parse_state(line.state),
+        since=line.state_since,
+        trend=Trend.IDLE if line.external and line.at is None else parse_trend(line.trend or "unknown"),
+        external=line.external,
+        line=line,
+        parents=parents,
+        readers=readers,
+        reader_products=reader_products,
         staged=staged,
     )
 

@@ -90,7 +90,7 @@ def test_unstage_on_a_branch_takes_what_was_staged_there_and_by_this_person() ->
         await console.press("U")
         await console.until(lambda: bool(console.operations.calls), "the unstage")
         assert console.operations.calls == [("unstage", ("oven_load", "src_orders"))]
-        assert "2 off the stage" in said(console)
+        assert "2 tables off the stage" in said(console)
         await at(console, "product:crm")
         await console.press("U")
         assert "you have not staged it" in said(console)

@@ -122,9 +122,9 @@ class Guarded(FakeOperations):
     def plan(self, hash_prefix: str) -> PlanView | None:
         return PlanView(waiting(), ROW, approvals=self.given)
 
-    def approve(self, plan_hash: str, confirm: str) -> str:
+    def approve(self, plan_hash: str, *, confirm: str) -> tuple[int, int]:
         self.given = (replace(BOB, login="alice"),)
-        return super().approve(plan_hash, confirm)
+        return super().approve(plan_hash, confirm=confirm)
 
 
 def test_a_plan_is_approved_by_its_key_and_executed_only_then() -> None:

@@ -1,0 +1,92 @@
+"""The cached view of the ledger: the same values while nothing is written, and nothing kept that another file says."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from core.model.names import TableName
+from core.observed.deployment import Binding
+from state.ledger import Ledger, LedgerReader, create_or_open
+from state.ledger_snapshot import LedgerSnapshot, SnapshotCache, StatementDetails
+from state.row_types import Deployment, Measurement
+from tests.support.ledger_rows import environment_row
+
+Made = Callable[..., Deployment]
+A, B, C = TableName("a"), TableName("b"), TableName("c")
+
+
+@pytest.fixture
+def cache(ledger: Ledger, path: Path, deployment: Made) -> Iterator[SnapshotCache]:
+    for table in (C, A):
+        ledger.put_deployment(deployment(table))
+    with LedgerReader(path) as reader:
+        yield SnapshotCache(reader, clock=lambda: 50.0)
+
+
+def shown(snapshot: LedgerSnapshot) -> list[tuple[str, int]]:
+    return [(line.table, line.version) for line in snapshot.statements]
+
+
+def test_a_ledger_that_was_not_written_gives_the_same_object(cache: SnapshotCache, ledger: Ledger) -> None:
+    first = cache.snapshot()
+    assert cache.snapshot() is first
+    ledger.heartbeat(41.0)
+    second = cache.snapshot()
+    assert second.version != first.version
+    assert second.statements is first.statements
+    assert (second.age_s, second.stale, second.pool_state) == (9.0, True, second.facts and second.facts.pool_state)
+
+
+def test_what_changed_is_read_and_stands_in_its_place(cache: SnapshotCache, ledger: Ledger, deployment: Made) -> None:
+    first = cache.snapshot()
+    ledger.put_measurements([Measurement(A, 1, at=9.0, lag_rows=7)])
+    second = cache.snapshot()
+    assert [old is new for old, new in zip(first.statements, second.statements, strict=True)] == [False, True]
+    assert second.statements[0].measurement == Measurement(A, 1, at=9.0, lag_rows=7)
+    ledger.put_deployment(deployment(B))
+    assert shown(cache.snapshot()) == [(A, 1), (B, 1), (C, 1)]
+    ledger.tombstone(A, 1, drop_after=9.0, trash="")
+    assert shown(cache.snapshot()) == [(B, 1), (C, 1)]
+
+
+def test_another_file_in_its_place_is_read_whole(tmp_path: Path, deployment: Made) -> None:
+    here, restored = tmp_path / "ledger.db", tmp_path / "restored.db"
+    for path, tables in ((here, (A, C)), (restored, (B,))):
+        with create_or_open(path, environment_row()) as ledger:
+            for table in tables:
+                ledger.put_deployment(deployment(table))
+    with LedgerReader(here) as reader:
+        cache = SnapshotCache(reader)
+        assert shown(cache.snapshot()) == [(A, 1), (C, 1)]
+        shutil.move(restored, here)
+        assert shown(cache.snapshot()) == [(B, 1)]
+
+
+def test_a_reader_is_who_is_bound_to_any_version(cache: SnapshotCache, ledger: Ledger, deployment: Made) -> None:
+    ledger.put_deployment(replace(deployment(B), bindings=(Binding(A, 3, True), Binding(C, 1, False))))
+    snapshot = cache.snapshot()
+    assert snapshot.readers_of(A) == snapshot.readers_of(C) == ((B, 1),)
+    assert snapshot.readers_of(TableName("aa")) == ()
+
+
+@pytest.mark.parametrize(("trend", "compiled", "limited"), [
+    ("growing", "SELECT * FROM STREAM a WITH (MaxFilesPerTrigger = 1)", True),
+    ("steady", "SELECT * FROM STREAM a WITH (MaxFilesPerTrigger = 1)", False),
+    ("growing", "SELECT 1", False),
+])  # fmt: skip
+def test_sql_limits_what_grows_while_it_says_so(
+    cache: SnapshotCache, ledger: Ledger, trend: str, compiled: str, limited: bool
+) -> None:
+    assert not cache.snapshot().statements[0].limited
+    ledger.update_deployment(A, 1, compiled=compiled)
+    ledger.put_measurements([Measurement(A, 1, at=9.0, trend=trend)])
+    assert cache.snapshot().statements[0].limited is limited
+
+
+def test_without_a_reading_nothing_is_fresh_and_nothing_serves() -> None:
+    nothing = LedgerSnapshot(read_at=0.0)
+    assert (nothing.age_s, nothing.stale, nothing.pool_state, nothing.serving) == (None, True, None, ())
+    assert StatementDetails(A).serving is None
