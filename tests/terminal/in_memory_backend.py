@@ -79,7 +79,7 @@ class FakeOperations:
     def snapshot(self, previous: LedgerSnapshot | None) -> LedgerSnapshot:
         return self.current
 
-    def change(self, table: str, **fields: object) -> None:
+    def change(self, table: str, /, **fields: object) -> None:
         """Change what the lists show of a table."""
         self.current = replace(
             self.current,
