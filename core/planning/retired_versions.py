@@ -50,7 +50,7 @@ def retired_versions(
             )
             if readers:
                 kept.setdefault(table, set()).add(version)
-            if readers or table in rebuilt or _is_released(observed, bindings, table, version, moved, ended):
+            if readers or table in rebuilt or _is_released(observed, bindings, (table, version), moved, ended):
                 found.append(RetiredVersion(table, version, readers))
                 if not readers:
                     ended.setdefault(table, set()).add(version)
@@ -126,8 +126,7 @@ def _readers_then(
 def _is_released(
     observed: ObservedTables,
     bindings: TableBindings,
-    table: TableName,
-    version: int,
+    old: tuple[TableName, int],
     moved: Set[TableName],
     ended: Mapping[TableName, set[int]],
 ) -> bool:
@@ -135,8 +134,8 @@ def _is_released(
 
     `ended` holds the versions that this plan stops: a reader's old version that nobody reads any more is not its doing.
     """
-    for reader in bindings.readers(table):
-        if reader in moved and _reads(bindings.of(reader), (table, version)):
+    for reader in bindings.readers(old[0]):
+        if reader in moved and _reads(bindings.of(reader), old):
             return True
         if set(observed.deployment(reader).retained) & ended.get(reader, set()):
             return True
