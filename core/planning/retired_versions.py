@@ -126,7 +126,7 @@ def _readers_then(
 def _is_released(
     observed: ObservedTables,
     bindings: TableBindings,
-    of: tuple[TableName, int],
+    old: tuple[TableName, int],
     moved: Set[TableName],
     ended: Mapping[TableName, set[int]],
 ) -> bool:
@@ -134,8 +134,8 @@ def _is_released(
 
     `ended` holds the versions that this plan stops: a reader's old version that nobody reads any more is not its doing.
     """
-    for reader in bindings.readers(of[0]):
-        if reader in moved and _reads(bindings.of(reader), of):
+    for reader in bindings.readers(old[0]):
+        if reader in moved and _reads(bindings.of(reader), old):
             return True
         if set(observed.deployment(reader).retained) & ended.get(reader, set()):
             return True
