@@ -1,4 +1,4 @@
-"""What every part of the agent works on: the ledger, the pool, the files and the ground they stand on."""
+"""What every part of the agent works on: the ledger, the pool, the files and the layout of the environment."""
 
 import threading
 import time
