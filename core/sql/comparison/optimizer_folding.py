@@ -198,7 +198,7 @@ def _is_leaf(node: Any) -> bool:
 
 
 def _reads(node: Any) -> bool:
-    return next(iter(_leaves(node)), None) is not None
+    return any(_is_leaf(each) for each in _walked(node))
 
 
 def _leaves(node: Any) -> Iterator[str]:

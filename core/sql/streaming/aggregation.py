@@ -21,6 +21,8 @@ from core.sql.streaming.relation_properties import (
 
 TIME_WINDOWS = {"window": "window", "session_window": "session_window"}
 """Function in GROUP BY to the kind of operator."""
+_WRAPPERS = (exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)
+_CALLS = (*_WRAPPERS, exp.Anonymous, exp.AggFunc)
 WATERMARK_REMEDY = (
     "write WATERMARK <time column> DELAY OF INTERVAL … after the STREAM and group by that column or a window over it"
 )
@@ -36,7 +38,7 @@ def aggregates_in(node: Any) -> list[Any]:
         each = waiting.pop()
         if isinstance(each, (exp.Query, exp.Window)):
             continue
-        if aggregate_function(each) is not None:
+        if isinstance(each, _CALLS) and aggregate_function(each) is not None:
             calls.append(each)
             continue
         waiting.extend(reversed(list(each.iter_expressions())))
@@ -45,7 +47,7 @@ def aggregates_in(node: Any) -> list[Any]:
 
 def aggregate_function(node: Any) -> Any:
     """Return the function of an aggregate call, without FILTER, IGNORE NULLS and WITHIN GROUP; None for others."""
-    while isinstance(node, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)):
+    while isinstance(node, _WRAPPERS):
         node = node.this
     return node if _is_aggregate(node) else None
 
