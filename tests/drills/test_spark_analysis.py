@@ -58,8 +58,8 @@ def test_disagreement_makes_the_statement_unknown_and_is_seen(tiny: Tiny) -> Non
     assert marked["evidence"][0].startswith(
         "Spark disagrees: it rejects the statement (UNRESOLVED_COLUMN.WITH_SUGGESTION): "
     )
-    shown = tiny.done("plan", "marked")
-    assert "Spark disagrees" in shown and "so it is treated as the worst: marked" in shown
+    shown = " ".join(tiny.done("plan", "marked").split())
+    assert "Spark disagrees" in shown and "so it is treated as the most severe change: marked" in shown
 
 
 def test_without_an_agent_what_was_asked_is_known_and_the_rest_is_not_confirmed(tiny: Tiny) -> None:
