@@ -31,7 +31,7 @@ text{font:12px ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',mon
 
 
 @dataclass(slots=True)
-class _Box:
+class _DrawnTable:
     """A table with the columns that are on the way."""
 
     table: str
@@ -106,11 +106,11 @@ def _root_name(found: "ColumnLineage") -> str:
     return name_of(found.root) if found.root.column else str(found.root.table)
 
 
-def _boxes(found: "ColumnLineage") -> dict[str, _Box]:
-    boxes: dict[str, _Box] = {}
+def _boxes(found: "ColumnLineage") -> dict[str, _DrawnTable]:
+    boxes: dict[str, _DrawnTable] = {}
     for node in found.nodes:
         box = boxes.setdefault(
-            str(node.at.table), _Box(str(node.at.table), external_source_of(node) if node.landed else "")
+            str(node.at.table), _DrawnTable(str(node.at.table), external_source_of(node) if node.landed else "")
         )
         if node.at.column:
             box.nodes.append(node)
@@ -124,7 +124,7 @@ def _boxes(found: "ColumnLineage") -> dict[str, _Box]:
     return boxes
 
 
-def _box(box: _Box, width: float, layers: BoxLayout, root: ColumnOrigin) -> Iterable[str]:
+def _box(box: _DrawnTable, width: float, layers: BoxLayout, root: ColumnOrigin) -> Iterable[str]:
     x, y = layers.left[layers.layer_of[box.table]], layers.top[(box.table,)]
     width = layers.widths[layers.layer_of[box.table]]
     height = box.size()[1]
@@ -156,7 +156,7 @@ def _box(box: _Box, width: float, layers: BoxLayout, root: ColumnOrigin) -> Iter
     yield "</g>"
 
 
-def _lines(edges: "Sequence[LineageEdge]", boxes: dict[str, _Box], layers: BoxLayout) -> Iterable[str]:
+def _lines(edges: "Sequence[LineageEdge]", boxes: dict[str, _DrawnTable], layers: BoxLayout) -> Iterable[str]:
     """Draw each pair of ends once, conditions first, so that values lie above them."""
     groups: dict[tuple[InputKind, ColumnOrigin, ColumnOrigin], list[str]] = {}
     for edge in sorted(edges, key=lambda edge: edge.kind is InputKind.VALUE):
@@ -173,7 +173,7 @@ def _lines(edges: "Sequence[LineageEdge]", boxes: dict[str, _Box], layers: BoxLa
         )
 
 
-def _way(source: ColumnOrigin, target: ColumnOrigin, boxes: dict[str, _Box], layers: BoxLayout) -> str:
+def _way(source: ColumnOrigin, target: ColumnOrigin, boxes: dict[str, _DrawnTable], layers: BoxLayout) -> str:
     left, right = str(source.table), str(target.table)
     layer = layers.layer_of[left]
     x, y = layers.left[layer] + layers.widths[layer], layers.top[(left,)] + boxes[left].middle_of(source.column)

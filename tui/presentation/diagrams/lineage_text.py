@@ -25,7 +25,7 @@ _MERMAID = {char: f"#{ord(char)};" for char in '"#&<>%`\\{}'}
 
 
 @dataclass(frozen=True, slots=True)
-class _Box:
+class _TableBox:
     """One table."""
 
     id: str
@@ -78,10 +78,10 @@ def _ids(found: "ColumnLineage") -> Mapping[ColumnOrigin, str]:
     return {at: f"c{number}" for number, at in enumerate(known)}
 
 
-def _boxes(found: "ColumnLineage", ids: Mapping[ColumnOrigin, str]) -> list[_Box]:
+def _boxes(found: "ColumnLineage", ids: Mapping[ColumnOrigin, str]) -> list[_TableBox]:
     landed = {node.at.table: f"{node.at.table} ({external_source_of(node)})" for node in found.nodes if node.landed}
     return [
-        _Box(f"t{number}", landed.get(table, table), tuple(columns), found.root == ColumnOrigin(table))
+        _TableBox(f"t{number}", landed.get(table, table), tuple(columns), found.root == ColumnOrigin(table))
         for number, (table, columns) in enumerate(groupby(ids, key=lambda at: at.table))
     ]
 
