@@ -74,6 +74,8 @@ class ChangesScreen(TableScreen):
         chosen = self.changes.get(self.table.cursor_id or "")
         if chosen is not None:
             lines.extend(detail(chosen, width, self.desk.glyphs, full=self.full))
+        elif not lines and self.filter_text and self.changes:
+            lines.append(line((" the filter hides every difference: esc ends it", Tone.DIM)))
         elif not lines:
             lines.append(line((" the files match what is deployed, and nothing is staged", Tone.DIM)))
         self.pane.show(lines)

@@ -358,7 +358,8 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
         text = self.copy_text()
         if text:
             self.desk.host.copy(text)
-            self.desk.say(f"copied: {text.splitlines()[0]}", Tone.DIM)
+            lines = text.splitlines()
+            self.desk.say(f"copied: {lines[0] if len(lines) == 1 else f'{len(lines)} lines'}", Tone.DIM)
 
     def do_copy_command(self, key: str) -> None:
         text = self.copy_line()
@@ -371,7 +372,7 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
 
     def copy_line(self) -> str:
         """Return the CLI line that shows what this screen shows."""
-        action = find_action("detail", self.page_name)
+        action = find_action("detail", "home")
         targets = self.looked_at()
         if action is None or not targets or not action.command:
             return f"headgate ls --env {self.desk.place.environment}"

@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 
+from core.model.errors import UsageError
 from core.model.names import TableName
+from core.text.wording import did_you_mean
 from tui.presentation.interaction.confirmation_dialogs import ActionSummary, dialog_for_statements
 from tui.presentation.interaction.keymap import command_of_action, find_action
 from tui.presentation.screen_content.agent_answers import act_answer, stage_answer, unstage_answer
@@ -73,11 +75,27 @@ class StatementActionsScreen(ConsoleScreen):
         self._stage(self.acted_on(), "delete")
 
     def _stage(self, targets: Sequence[str], verb: str) -> None:
+        undeployed = [name for name in targets if self.desk.world.statement(name) is None]
+
         def work() -> str:
+            if undeployed:
+                self._refuse_undeclared(undeployed)
             self.desk.operations.agent.stage(targets, verb=verb)
             return stage_answer(verb, targets)
 
         self.desk.host.perform(work, self._said)
+
+    def _refuse_undeclared(self, undeployed: Sequence[str]) -> None:
+        """Raise UsageError for a name that is neither deployed nor declared in the project folder."""
+        view = self.desk.operations.project()
+        declared = {one.table for one in view.drift}
+        unknown = [name for name in undeployed if name not in declared]
+        if unknown and not view.missing:
+            known = declared | set(self.desk.world.statements)
+            raise UsageError(
+                f"there is no table {unknown[0]}",
+                remedy=did_you_mean(unknown[0], known) or "press p for what is declared and not deployed",
+            )
 
     def do_unstage(self, key: str) -> None:
         targets = staged_by_user(self.desk.world, self.desk.place.user, self.subjects())

@@ -364,3 +364,25 @@ def test_a_console_without_a_ledger_says_what_to_do() -> None:
         assert "headgate up" in console.text()
 
     in_console(scenario, operations=operations)
+
+
+def test_a_table_that_is_neither_deployed_nor_declared_cannot_be_staged() -> None:
+    async def scenario(console: Console) -> None:
+        await console.pilot.press(*("space" if letter == " " else letter for letter in ":deploy oven_lod"))
+        console.pass_time(1.0)
+        await console.pilot.press("enter")
+        await console.until(lambda: "there is no table oven_lod" in console.text(), "the refusal")
+        assert console.operations.calls == []
+
+    in_console(scenario)
+
+
+def test_the_detail_copies_its_text_and_the_line_that_shows_the_statement() -> None:
+    async def scenario(console: Console) -> None:
+        await find(console, "order_items")
+        await console.press("d", "Y")
+        await console.until(lambda: "copied: headgate show order_items" in console.text(), "the line")
+        await console.press("y")
+        await console.until(lambda: "lines" in console.text() and "copied:" in console.text(), "the text")
+
+    in_console(scenario)
