@@ -215,7 +215,7 @@ def _source_findings(old: ParsedStatement, new: ParsedStatement, *, same: bool) 
 
 
 def _moved(before: Sequence[TableRead], after: Sequence[TableRead]) -> ChangeKind:
-    """Tell sources that came and went, unnamed or named, from one that took another's place.
+    """Return the kind: sources added or removed, unnamed or named, or one that took another's place.
 
     A name must stay with its table: Spark 4.2.0 goes on with another table's positions, or refuses (run).
     """

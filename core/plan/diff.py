@@ -92,7 +92,7 @@ def difference_as_json(first: Plan, second: Plan) -> dict[str, Any]:
 
 
 def difference_words(one: PlanDifference) -> str:
-    """Say one difference in a sentence without a verb: `verdict disk: ok → deny`."""
+    """Return one difference in a sentence without a verb: `verdict disk: ok → deny`."""
     subject = " ".join(word for word in (one.of, one.subject, one.part.replace("_", " ")) if word)
     if one.lines:
         return f"{subject} differs"

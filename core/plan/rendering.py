@@ -109,7 +109,7 @@ def head_parts(plan: Plan) -> list[str]:
 
 
 def request_words(plan: Plan) -> str:
-    """Say the request as on the command line, without its options' defaults."""
+    """Return the request as on the command line, without its options' defaults."""
     asked = plan.request
     words = command_words(asked)[1:]
     if asked.changed_since:
@@ -152,12 +152,12 @@ def table_row(cells: Sequence[str], widths: ColumnWidths, sign: str = " ") -> st
 
 
 def left_behind_sentences(plan: Plan) -> tuple[str, ...]:
-    """Say for each reader out of scope what it stays on, and what that keeps from being retired."""
+    """Describe for each reader out of scope what it stays on, and what that keeps from being retired."""
     return tuple(map(_left_behind, plan.left_behind))
 
 
 def reader_sentences(plan: Plan) -> tuple[str, ...]:
-    """Say for each reader outside of Headgate what changes under it."""
+    """Describe for each reader outside of Headgate what changes under it."""
     found = []
     for reader in plan.readers:
         whose = f" (owner {reader.owner})" if reader.owner else ""

@@ -133,7 +133,7 @@ class DeployDecisions:
         self.refusals.append(PlanRefusal(table, summary, remedy))
 
     def warn(self, table: TableName, summary: str) -> None:
-        """Say something of a table that the reviewer should know."""
+        """Add a warning about a table, for the reviewer."""
         self.warnings.append(PlanWarning(table, summary))
 
 

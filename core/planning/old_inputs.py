@@ -45,7 +45,7 @@ def warn_of_old_inputs(walk: DeployWalk) -> None:
 def _sentence(
     parent: TableName, by: Sequence[TableName], between: Sequence[TableName], versions: Mapping[TableName, str]
 ) -> str:
-    """Say whether the new table comes another way; `by` holds what it is read from then, itself or by way of others."""
+    """Describe what is seen of a re-created table; `by` holds what brings the new one, directly or through others."""
     stay = "stays" if len(between) == 1 else "stay"
     old = ", ".join(dict.fromkeys(versions[reader] for reader in between))
     if not by:

@@ -225,7 +225,7 @@ def _accepted(request: PlanRequest, named: set[TableName], tables: Mapping[Table
 
 
 def _warnings_of(request: PlanRequest, found: set[TableName], context: PlanningContext) -> Iterator[PlanWarning]:
-    """Say of what is excluded that it was asked for, or that nothing of the request would have touched it."""
+    """Warn where an excluded table was requested itself, or where the request would not touch it anyway."""
     if not request.exclude:
         return
     graph = _graph(context)

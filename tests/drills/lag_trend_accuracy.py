@@ -146,7 +146,7 @@ def changed(written: list[tuple[float, int]], began: float, old: float, new: flo
 
 
 def told(phase: Phase, seen: list[Seen], changed_s: float) -> str:
-    """Say when the word was right, for the first time and for good, how it went and how good the ETA was."""
+    """Report when the word was right, for the first time and for good, how it went and how good the ETA was."""
     after = [one for one in seen if one.at >= changed_s]
     right = [one.trend in phase.words for one in after]
     first = next((one.at for one, good in zip(after, right, strict=True) if good), None)

@@ -90,7 +90,7 @@ class FakeOperations:
         )
 
     def rename(self, table: str, name: str) -> None:
-        """Give a table another name."""
+        """Rename a table."""
         self.change(table, table=TableName(name))
 
     def drop(self, table: str) -> None:

@@ -99,7 +99,7 @@ def _outputs(join: Any, words: str, left: RelationProperties, right: RelationPro
 
 
 def _merged(words: str, using: tuple[str, ...], left: RelationProperties, right: RelationProperties) -> dict[str, bool]:
-    """Say of each column that USING or NATURAL makes of two whether it carries a watermark (4.2.0, run).
+    """Return for each column that USING or NATURAL makes of two whether it has a watermark (4.2.0, run).
 
     It is the left side's, the right side's in a RIGHT JOIN, a new one in a FULL JOIN. NATURAL merges what both sides
     have; where the columns of the kept side are not known, any event time of the other may be merged into one of them.

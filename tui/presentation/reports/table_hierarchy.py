@@ -15,7 +15,7 @@ _LEFT_OUT = ((), ("LAYER",), ("LAYER", "PRODUCT"))
 
 
 def kind_of(entry: InventoryEntry) -> str:
-    """Say in one word what a table keeps, or that others fill it."""
+    """Return in one word what a table keeps, or that others fill it."""
     return "external" if entry.external else "stateful" if entry.stateful else "stateless"
 
 

@@ -206,5 +206,5 @@ def hints(items: Sequence[KeyHint], width: int) -> Line:
 
 
 def too_small(width: int, height: int, need_width: int, need_height: int) -> Line:
-    """Say in one line what a small terminal needs."""
+    """Return in one line what a small terminal needs."""
     return line(f"needs {need_width}x{need_height}, this is {width}x{height}")
