@@ -5,14 +5,10 @@ from collections.abc import Mapping, Sequence, Set
 from core.lineage.table_graph import cycles
 from core.model.names import TableName
 from core.model.problems import Problem, Where
+from core.model.table_formats import EXTERNAL_INPUTS, WRITTEN, table_format
 from core.project.model import Table
 from core.sql.statement import Column, TableDdl, TableRead, line_of
 from core.text.wording import counted, did_you_mean
-
-WRITTEN = ("parquet",)
-"""Formats that this version writes."""
-EXTERNAL = ("parquet", "json", "csv", "orc", "text")
-"""Formats that this version reads from outside: Spark's file sources that streams can follow."""
 
 
 def check_tables(
@@ -38,12 +34,13 @@ def check_tables(
 
 def _check_sink(table: Table, problems: list[Problem]) -> None:
     ddl, where = table.ddl_facts, Where(table.ddl.path, table.ddl_facts.line)
+    format = table_format(ddl.format)
     if table.external:
-        if ddl.format not in EXTERNAL:
+        if not format.external_input:
             problems.append(
                 Problem(
                     f"{table.name} is {ddl.format or 'without a format'}, which this version cannot read",
-                    f"formats for external input: {', '.join(EXTERNAL)}",
+                    f"formats for external input: {', '.join(EXTERNAL_INPUTS)}",
                     where,
                     table.name,
                 )
@@ -58,11 +55,11 @@ def _check_sink(table: Table, problems: list[Problem]) -> None:
                 )
             )
         return
-    if ddl.format not in WRITTEN:
+    if not format.written:
         problems.append(
             Problem(
                 f"{table.name} is {ddl.format or 'without a format'}, which this version cannot write",
-                "write USING parquet",
+                f"write USING {' or '.join(WRITTEN)}",
                 where,
                 table.name,
             )

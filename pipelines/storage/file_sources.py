@@ -8,6 +8,7 @@ import stat
 from collections import deque
 from typing import Protocol
 
+from core.model.table_formats import TableFormat
 from pipelines.storage.file_stream_logs import LogRestarted, local_path, read_table_log
 from pipelines.storage.row_counting import RowCounter, SourceFile
 
@@ -29,7 +30,7 @@ class SourceGone(Exception):
 class FileSource:
     """One folder that is streamed from; refreshed at most once a round, read by any number of statements."""
 
-    def __init__(self, folder: str, format: str, counter: RowCounter) -> None:
+    def __init__(self, folder: str, format: TableFormat, counter: RowCounter) -> None:
         self.folder = folder
         self.format = format
         self.logged = os.path.isdir(f"{folder}/{TABLE_LOG_FOLDER}")

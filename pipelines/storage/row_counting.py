@@ -1,7 +1,7 @@
 """Counting rows within a budget: what a round cannot afford is counted in the next ones.
 
-Rows of Parquet files are exact, from their footers; rows of JSON, CSV and text files are always an estimate from their
-bytes, one row a line.
+The one place where formats are read in different ways: as the `row_counting` of a format says
+(`core.model.table_formats`).
 """
 
 import os
@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 import pyarrow.parquet
 
-LINE_FORMATS = frozenset({"json", "csv", "text"})
+from core.model.table_formats import RowCounting, TableFormat
 
 _SAMPLE_BYTES = 256 * 1024
 _FIRST_FILES = 8
 _EVERY_FILES = 50
-COMPRESSED_ENDINGS = (".gz", ".bz2", ".zst", ".xz", ".snappy", ".lz4", ".deflate")
+_COMPRESSED_ENDINGS = (".gz", ".bz2", ".zst", ".xz", ".snappy", ".lz4", ".deflate")
 
 
 class BytesPerLine:
@@ -29,7 +29,7 @@ class BytesPerLine:
 
     def rows_of(self, path: str, size: int) -> int | None:
         """Estimate the rows of a file; None for a compressed one and before anything was learned."""
-        if path.endswith(COMPRESSED_ENDINGS):
+        if path.endswith(_COMPRESSED_ENDINGS):
             return None
         self._seen += 1
         if self._seen <= _FIRST_FILES or self._seen % _EVERY_FILES == 0:
@@ -95,13 +95,13 @@ class RowCounter:
         self._footers: OrderedDict[tuple[str, int], int | None] = OrderedDict()
         self._learned: dict[str, BytesPerLine] = {}
 
-    def count(self, file: SourceFile, folder: str, format: str, *, history: bool = False) -> bool:
+    def count(self, file: SourceFile, folder: str, format: TableFormat, *, history: bool = False) -> bool:
         """Count a file's rows; returns False if the budget of this window is used up, earlier for `history`."""
         if file.counted:
             return True
-        if format == "parquet":
+        if format.counts_rows_exactly:
             return self._count_footer(file, self._budget_s * (_HISTORY_SHARE if history else 1.0))
-        if format in LINE_FORMATS:
+        if format.row_counting is RowCounting.LINES:
             file.rows = self._learned.setdefault(folder, BytesPerLine()).rows_of(file.path, file.size)
         file.counted = True
         return True
@@ -123,9 +123,69 @@ class RowCounter:
         return True
 
 
-def counts_rows_exactly(format: str) -> bool:
-    """Return whether rows of this format are counted, not estimated."""
-    return format == "parquet"
+DataFile = tuple[float, str, int]
+"""When a file was written, its path and its size."""
+
+_SAMPLED = 8
+"""Files of lines that are read to learn how long a row is."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableRows:
+    """Rows of a table as far as they were counted; who comes later counts only what is new."""
+
+    rows: int | None = None
+    """None where they cannot even be estimated."""
+    exact: bool = False
+    whole: bool = False
+    """Whether nothing was left to count."""
+    _files: int = 0
+    """The first files of the table, whose footers were read."""
+    _digest: int = 0
+    _footer_rows: int = 0
+    _footer_bytes: int = 0
+    """Of the files whose footers could be read."""
+
+    def counted(self, files: list[DataFile], format: TableFormat, seconds: float) -> "TableRows":
+        """Count the rows of all files of a table, footers for as long as `seconds`."""
+        size = sum(file[2] for file in files)
+        if format.counts_rows_exactly:
+            return self._with_footers(files, size, time.monotonic() + seconds)
+        rows = _rows_of_lines(files, size) if format.row_counting is RowCounting.LINES else None
+        return TableRows(rows, exact=not files, whole=True)
+
+    def _with_footers(self, files: list[DataFile], all_bytes: int, until: float) -> "TableRows":
+        """Read footers where this count has ended; from the start where the first files are others than before."""
+        done, rows, size = self._files, self._footer_rows, self._footer_bytes
+        if done > len(files) or _digest(files[:done]) != self._digest:
+            done, rows, size = 0, 0, 0
+        for _, path, length in files[done:]:
+            if time.monotonic() > until:
+                break
+            found = parquet_rows(path)
+            rows, size = rows + (found or 0), size + (length if found is not None else 0)
+            done += 1
+        return TableRows(
+            estimated_rows(rows, size, all_bytes),
+            not files or size == all_bytes,
+            done == len(files),
+            done, _digest(files[:done]), rows, size,
+        )  # fmt: skip
+
+
+def _rows_of_lines(files: list[DataFile], size: int) -> int | None:
+    """Estimate the rows of files of lines from some of them, spread evenly; None where one is compressed."""
+    if any(path.endswith(_COMPRESSED_ENDINGS) for _, path, _ in files):
+        return None
+    learned = BytesPerLine()
+    step = max(1, len(files) // _SAMPLED)
+    for _, path, length in files[::step][:_SAMPLED]:
+        learned.rows_of(path, length)
+    return learned.rows_of("", size)
+
+
+def _digest(files: list[DataFile]) -> int:
+    return hash(tuple(files))
 
 
 def estimated_rows(rows: int, known: int, size: int) -> int | None:

@@ -9,10 +9,11 @@ import time
 from collections.abc import Mapping
 
 from core.model.names import TableName
+from core.model.table_formats import TableFormat, table_format
 from core.ports.storage import SourceLag
 from pipelines.storage.file_sources import FileSource, SourceGone
 from pipelines.storage.file_stream_logs import local_path, read_source_log
-from pipelines.storage.row_counting import RowCounter, SourceFile, counts_rows_exactly, estimated_rows
+from pipelines.storage.row_counting import RowCounter, SourceFile, estimated_rows
 
 REFRESH_S = 0.5
 """A source that several statements read is looked at once within this time."""
@@ -25,8 +26,8 @@ class SourceLags:
         self._lock = threading.Lock()
         self._counter = counter or RowCounter()
         self._refresh_s = refresh_s
-        self._sources: dict[tuple[str, str], FileSource] = {}
-        self._refreshed: dict[tuple[str, str], float] = {}
+        self._sources: dict[tuple[str, TableFormat], FileSource] = {}
+        self._refreshed: dict[tuple[str, TableFormat], float] = {}
         self._readings: dict[tuple[str, int], SourceBacklog] = {}
 
     def measure(
@@ -51,7 +52,7 @@ class SourceLags:
             self._drop(key)
             reading = None
         try:
-            found = self._refreshed_source(folder, format)
+            found = self._refreshed_source(folder, table_format(format))
             if reading is None:
                 reading = SourceBacklog(f"{checkpoint}/sources/{ordinal}", found)
                 self._readings[key] = reading
@@ -62,7 +63,7 @@ class SourceLags:
             return _missing(table)
         return self._position(table, reading)
 
-    def _refreshed_source(self, folder: str, format: str) -> FileSource:
+    def _refreshed_source(self, folder: str, format: TableFormat) -> FileSource:
         key = (folder, format)
         now = time.monotonic()
         source = self._sources.get(key)
@@ -90,7 +91,7 @@ class SourceLags:
             if (file.counted or self._counter.count(file, source.folder, source.format)) and file.rows is not None:
                 rows += file.rows
                 known += file.size
-        exact = not reading.pending or (counts_rows_exactly(source.format) and known == size)
+        exact = not reading.pending or (source.format.counts_rows_exactly and known == size)
         lag = estimated_rows(rows, known, size)
         produced = source.produced_rows()
         now = time.time()
@@ -160,7 +161,7 @@ class SourceBacklog:
         self.pending = {path: file for path, file in files.items() if path not in consumed}
         # Lines that landed may be cleaned up behind a reader; the log of a table forgets nothing, and a late task of
         # a writer that was stopped makes the folder of a table that is gone once more, empty (seen on 4.2.0).
-        keeps_all = self.source.logged or self.source.is_table or self.source.format == "parquet"
+        keeps_all = self.source.logged or self.source.is_table or self.source.format.keeps_read_files
         self.replaced = bool(consumed) and keeps_all and consumed.isdisjoint(files)
 
 

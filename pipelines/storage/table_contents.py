@@ -10,34 +10,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from core.model.names import TableName
+from core.model.table_formats import TableFormat, table_format
 from core.ports.storage import FolderContents
-from pipelines.storage import row_counting
 from pipelines.storage.file_sources import TABLE_LOG_FOLDER, is_data, logged_file
 from pipelines.storage.file_stream_logs import local_path, read_source_log, read_table_log
-from pipelines.storage.row_counting import counts_rows_exactly, estimated_rows
+from pipelines.storage.row_counting import DataFile, TableRows
 
 COUNT_S = 2.0
 """How long the footers of one table are read in one look; a file takes about 0.1 ms, what is left the next look."""
 
-_SAMPLED = 8
-"""Files of lines that are read to learn how long a row is."""
-
 _SETTLED_S = 2.0
 """A folder that changed less than this before it was read may change again within the same tick of its clock."""
-
-DataFile = tuple[float, str, int]
-"""When a file was written, its path and its size."""
-
-
-@dataclass(frozen=True, slots=True)
-class _CountedRows:
-    """Rows of the first files of a table: who comes later counts only what is new."""
-
-    files: int
-    digest: int
-    rows: int
-    bytes: int
-    """Of the files whose footers could be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +31,7 @@ class _FolderScan:
     folders: Mapping[str, int]
     """When each folder of it changed, in nanoseconds."""
     at: float
-    counted: _CountedRows
-    whole: bool
-    """Whether nothing was left to count."""
+    rows: TableRows
 
 
 class TableFolders:
@@ -64,11 +45,11 @@ class TableFolders:
     def contents(self, folder: str, format: str) -> FolderContents | None:
         """Measure a table; None if its folder does not exist on this machine."""
         with self._lock:
-            return self._contents(local_path(folder.rstrip("/")), format)
+            return self._contents(local_path(folder.rstrip("/")), table_format(format))
 
-    def _contents(self, folder: str, format: str) -> FolderContents | None:
+    def _contents(self, folder: str, format: TableFormat) -> FolderContents | None:
         before = self._looks.get(folder)
-        if before is not None and before.whole and _is_unchanged(before):
+        if before is not None and before.rows.whole and _is_unchanged(before):
             return before.found
         at = time.time()
         folders: dict[str, int] = {}
@@ -79,46 +60,16 @@ class TableFolders:
         except (FileNotFoundError, NotADirectoryError):
             self._looks.pop(folder, None)
             return None
-        look = self._look(entries, format, before.counted if before else _CountedRows(0, 0, 0, 0), (folders, at))
-        self._looks[folder] = look
-        return look.found
-
-    def _look(
-        self, entries: list[DataFile], format: str, counted: _CountedRows, seen: tuple[Mapping[str, int], float]
-    ) -> _FolderScan:
-        size = sum(entry[2] for entry in entries)
-        rows: int | None = None
-        if counts_rows_exactly(format):
-            counted = self._count(entries, counted)
-            rows = estimated_rows(counted.rows, counted.bytes, size)
-        elif format in row_counting.LINE_FORMATS:
-            rows = _estimated(entries, size)
-        whole = not counts_rows_exactly(format) or counted.files == len(entries)
+        rows = (before.rows if before else TableRows()).counted(entries, format, self._count_s)
         found = FolderContents(
             files=len(entries),
-            bytes=size,
-            rows=rows,
-            exact=not entries or (counts_rows_exactly(format) and counted.bytes == size),
+            bytes=sum(entry[2] for entry in entries),
+            rows=rows.rows,
+            exact=rows.exact,
             earliest=min((entry[0] for entry in entries), default=None),
         )
-        return _FolderScan(found, *seen, counted, whole)
-
-    def _count(self, entries: list[DataFile], before: _CountedRows) -> _CountedRows:
-        """Read footers, for as long as one look may take; from the start where the first files are others than before.
-
-        Returns what was counted of the first files.
-        """
-        start, rows, size = before.files, before.rows, before.bytes
-        if start > len(entries) or _digest(entries[:start]) != before.digest:
-            start, rows, size = 0, 0, 0
-        until, done = time.monotonic() + self._count_s, start
-        for _, path, length in entries[start:]:
-            if time.monotonic() > until:
-                break
-            found = row_counting.parquet_rows(path)
-            rows, size = rows + (found or 0), size + (length if found is not None else 0)
-            done += 1
-        return _CountedRows(done, _digest(entries[:done]), rows, size)
+        self._looks[folder] = _FolderScan(found, folders, at, rows)
+        return found
 
 
 def missing_files(
@@ -194,18 +145,3 @@ def _is_unchanged(before: _FolderScan) -> bool:
         return all(os.stat(folder).st_mtime_ns == changed for folder, changed in before.folders.items())
     except FileNotFoundError:
         return False
-
-
-def _estimated(entries: list[DataFile], size: int) -> int | None:
-    """Estimate the rows of files of lines from some of them, spread evenly; None where one is compressed."""
-    if any(path.endswith(row_counting.COMPRESSED_ENDINGS) for _, path, _ in entries):
-        return None
-    learned = row_counting.BytesPerLine()
-    step = max(1, len(entries) // _SAMPLED)
-    for _, path, length in entries[::step][:_SAMPLED]:
-        learned.rows_of(path, length)
-    return learned.rows_of("", size)
-
-
-def _digest(entries: list[DataFile]) -> int:
-    return hash(tuple(entries))

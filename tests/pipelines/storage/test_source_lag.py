@@ -10,6 +10,7 @@ import pytest
 from spark_files import Consumer, WrittenTable
 
 from core.model.names import TableName
+from core.model.table_formats import TABLE_FORMATS, TableFormat
 from core.ports.storage import SourceLag
 from pipelines.storage.row_counting import RowCounter
 from pipelines.storage.source_lag import SourceLags
@@ -157,6 +158,16 @@ def test_a_landing_folder_is_listed_without_hidden_files_and_with_partitions(tmp
     assert (second.files, second.rows, second.produced_rows, second.consumed_rows) == (2, 18, 24, 6)
     (landing / "g.json").unlink()
     assert lags.measure(str(consumer.folder), {0: done}, source)[0].files == 1
+
+
+@pytest.mark.parametrize("format", TABLE_FORMATS.values(), ids=TABLE_FORMATS)
+def test_folder_without_what_was_read_is_another_one_where_files_are_kept(tmp_path: Path, format: TableFormat) -> None:
+    consumer, landing = Consumer(tmp_path / "c"), tmp_path / "landing"
+    landing.mkdir()
+    done = consumer.plan(f"file://{landing}/cleaned up")
+    source = ((0, T, str(landing), format.name),)
+    found = SourceLags(refresh_s=0).measure(str(consumer.folder), {0: done}, source)[0]
+    assert found.missing == format.keeps_read_files
 
 
 def test_rows_beyond_the_budget_are_estimated_and_said_to_be(tmp_path: Path) -> None:

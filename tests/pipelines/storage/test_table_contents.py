@@ -5,11 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow
+import pyarrow.orc
 import pyarrow.parquet
 import pytest
 from spark_files import Consumer, WrittenTable
 
 from core.model.names import TableName
+from core.model.table_formats import TABLE_FORMATS, RowCounting, TableFormat
 from core.ports.storage import FolderContents
 from pipelines.storage import row_counting, table_contents
 from pipelines.storage.table_contents import TableFolders
@@ -66,7 +68,7 @@ def test_rows_beyond_the_time_of_one_look_are_estimated_and_counted_by_the_next(
     for n in range(7):
         table.write(rows=10 + n)
     clock = iter(range(1000))
-    monkeypatch.setattr(table_contents.time, "monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr(row_counting.time, "monotonic", lambda: float(next(clock)))
     looks = [folders.contents(str(table.folder), "parquet") for _ in range(4)]
     assert [look and look.exact for look in looks] == [False, False, False, True]
     assert [look and look.rows for look in looks][-1] == 91
@@ -91,6 +93,29 @@ def test_landed_lines_are_estimated_and_hidden_files_left_out(tmp_path: Path) ->
     found = folders.contents(str(tmp_path), "json")
     assert found is not None and (found.files, found.rows) == (4, None)
     assert folders.contents(str(tmp_path), "orc") is not None
+
+
+def _parquet(path: Path) -> None:
+    pyarrow.parquet.write_table(pyarrow.table({"a": [1, 2, 3]}), path)
+
+
+def _orc(path: Path) -> None:
+    pyarrow.orc.write_table(pyarrow.table({"a": [1, 2, 3]}), path)
+
+
+def _lines(path: Path) -> None:
+    path.write_text("12345678\n" * 3)
+
+
+THREE_ROWS = {"parquet": _parquet, "json": _lines, "csv": _lines, "orc": _orc, "text": _lines}
+COUNTED = {RowCounting.FOOTERS: (3, True), RowCounting.LINES: (3, False), RowCounting.NONE: (None, False)}
+
+
+@pytest.mark.parametrize("format", TABLE_FORMATS.values(), ids=TABLE_FORMATS)
+def test_rows_of_every_format_are_known_as_its_row_says(tmp_path: Path, format: TableFormat) -> None:
+    THREE_ROWS[format.name](tmp_path / "part 0")
+    found = TableFolders().contents(str(tmp_path), format.name)
+    assert found is not None and (found.rows, found.exact) == COUNTED[format.row_counting]
 
 
 def test_empty_and_absent_folders_are_told_apart(tmp_path: Path) -> None:
