@@ -18,19 +18,21 @@ NOT_MEASURED: Mapping[tuple[TableName, int], TableStatistics] = MappingProxyType
 
 
 def observe(
-    deployments: Iterable[Deployment], figures: Mapping[tuple[TableName, int], TableStatistics] = NOT_MEASURED
+    deployments: Iterable[Deployment], statistics: Mapping[tuple[TableName, int], TableStatistics] = NOT_MEASURED
 ) -> dict[TableName, ObservedDeployment]:
     """Observe every table of the registry, deleted versions included: their numbers are never used again.
 
-    `figures` by table and version; no precondition of a plan is made from them.
+    `statistics` by table and version; no precondition of a plan is made from them.
     """
     versions_by_table: dict[TableName, list[Deployment]] = {}
     for deployment in deployments:
         versions_by_table.setdefault(deployment.table, []).append(deployment)
-    return {table: _observe(versions, figures) for table, versions in sorted(versions_by_table.items())}
+    return {table: _observe(versions, statistics) for table, versions in sorted(versions_by_table.items())}
 
 
-def _observe(every: list[Deployment], figures: Mapping[tuple[TableName, int], TableStatistics]) -> ObservedDeployment:
+def _observe(
+    every: list[Deployment], statistics: Mapping[tuple[TableName, int], TableStatistics]
+) -> ObservedDeployment:
     highest = max(d.version for d in every)
     serving = serving_version(every)
     if serving is None or serving.deleted:
@@ -57,7 +59,7 @@ def _observe(every: list[Deployment], figures: Mapping[tuple[TableName, int], Ta
         begun=serving.active or serving.started_at is not None,
         pool=serving.pool,
         engine=serving.engine,
-        statistics=figures.get((serving.table, serving.version)),
+        statistics=statistics.get((serving.table, serving.version)),
     )
 
 

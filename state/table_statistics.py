@@ -7,7 +7,7 @@ from core.observed.table_statistics import Headroom, TableStatistics
 from state.row_mapping import sqlite_value
 from state.transactions import LedgerReads, LedgerWrites, upsert
 
-_FIGURES = """
+_TABLE_STATISTICS = """
 SELECT d."table", d.version, f.at, f.rows, f.exact IS NOT 0, f.bytes, f.files, f.earliest, f.gone, m.fastest_rows_s,
   m.state_rows, m.state_bytes
 FROM deployment d LEFT JOIN figure f ON f.deployment = d.id LEFT JOIN measurement m ON m.deployment = d.id
@@ -22,41 +22,41 @@ ON CONFLICT (deployment) DO UPDATE SET at = excluded.at, rows = excluded.rows, e
 
 
 class TableStatisticsReads(LedgerReads):
-    """Reads of figures."""
+    """Reads of table statistics."""
 
-    def figures(self, of: TableName | None = None) -> dict[tuple[TableName, int], TableStatistics]:
+    def table_statistics(self, of: TableName | None = None) -> dict[tuple[TableName, int], TableStatistics]:
         """Return what is known of every version that is not deleted, by table and version; 0 is an external table.
 
         Of one table only, or of all; 3 µs each.
         """
         return {
             (table, version): TableStatistics(at, rows, exact == 1, *others)
-            for table, version, at, rows, exact, *others in self._values(_FIGURES, (of,))
+            for table, version, at, rows, exact, *others in self._values(_TABLE_STATISTICS, (of,))
         }
 
-    def room(self) -> Headroom:
-        """Read the room of the environment; empty before it was measured."""
+    def headroom(self) -> Headroom:
+        """Read the headroom of the environment; empty before it was measured."""
         found = self._values("SELECT at, disk_free, disk_total, cores, busy, engine FROM room")
         return Headroom(*found[0]) if found else Headroom()
 
 
 class TableStatisticsWrites(TableStatisticsReads, LedgerWrites):
-    """Writes of figures."""
+    """Writes of table statistics."""
 
-    def put_figures(self, figures: Mapping[tuple[TableName, int], TableStatistics]) -> None:
+    def put_table_statistics(self, measured: Mapping[tuple[TableName, int], TableStatistics]) -> None:
         """Write what was measured of tables; rate and state are a measurement's, and are not written here."""
         with self._transaction() as connection:
             connection.executemany(
                 _PUT,
                 [
                     (table, version, f.at, f.rows, f.exact, f.bytes, f.files, f.earliest, f.gone)
-                    for (table, version), f in figures.items()
+                    for (table, version), f in measured.items()
                 ],
             )
 
-    def put_room(self, room: Headroom) -> None:
-        """Write the room of the environment over what was there."""
+    def put_headroom(self, headroom: Headroom) -> None:
+        """Write the headroom of the environment over what was there."""
         names = ("at", "disk_free", "disk_total", "cores", "busy", "engine")
-        values = {name: sqlite_value(getattr(room, name)) for name in names}
+        values = {name: sqlite_value(getattr(headroom, name)) for name in names}
         with self._transaction() as connection:
             upsert(connection, "room", {"one": 1, **values}, key=("one",))

@@ -73,9 +73,9 @@ class Agent:
         self._runs = RunLane(self._world)
         self._reconciler = Reconciler(self._world, emergency)
         self._measurer = LagCollector(self._world)
-        self._figures = TableStatisticsCollector(self._world, self._measurer.load)
+        self._table_statistics = TableStatisticsCollector(self._world, self._measurer.load)
         self._commands = CommandHandler(
-            self._world, self._acts, self._runs, self._figures, lambda pool: self.end(pool=pool)
+            self._world, self._acts, self._runs, self._table_statistics, lambda pool: self.end(pool=pool)
         )
         self._end_pool = False
         self._answered = time.monotonic()
@@ -104,7 +104,7 @@ class Agent:
                 ("reconcile", ROUND_S, self._round),
                 # Apart from the reconciler, which waits for starts: a hole in the samples makes every lag unknown.
                 ("measure", self._every_s, self._measure),
-                ("figures", TICK_S, self._take_figures),
+                ("table statistics", TICK_S, self._measure_tables),
                 ("housekeeping", THIN_S, self._keep_house),
             )
         ]
@@ -185,8 +185,8 @@ class Agent:
     def _measure(self) -> None:
         self._measurer.round(tuple(self._ledger.deployments()), self._seen)
 
-    def _take_figures(self) -> None:
-        self._figures.round(tuple(self._ledger.deployments()))
+    def _measure_tables(self) -> None:
+        self._table_statistics.round(tuple(self._ledger.deployments()))
 
     def _restore(self, attached: PoolConnection) -> None:
         self._reconciler.restore(attached)

@@ -22,16 +22,16 @@ def test_figures_of_a_version_join_what_its_batches_have_shown(
     ledger.put_deployment(deployment("landed", 0, external=True))
     ledger.put_deployment(deployment("orders", 1, active=False))
     ledger.put_deployment(deployment("orders", 2))
-    ledger.put_figures({(LANDED, 0): MEASURED, (ORDERS, 2): MEASURED, (TableName("gone"), 1): MEASURED})
+    ledger.put_table_statistics({(LANDED, 0): MEASURED, (ORDERS, 2): MEASURED, (TableName("gone"), 1): MEASURED})
     ledger.put_measurements(
         [Measurement(ORDERS, 2, 90.0, state_rows=7, state_bytes=700, fastest_rows_s=1234.5), Measurement(ORDERS, 1, 90)]
     )
     whole = TableStatistics(100.0, 40, False, 4000, 4, 12.5, 2, 1234.5, 7, 700)
     with_none = TableStatistics()
     expected = {(LANDED, 0): MEASURED, (ORDERS, 1): with_none, (ORDERS, 2): whole}
-    assert ledger.figures() == LedgerReader(path).figures() == expected
-    assert ledger.figures(LANDED) == {(LANDED, 0): MEASURED}
-    seen = observe(ledger.deployments(), ledger.figures())
+    assert ledger.table_statistics() == LedgerReader(path).table_statistics() == expected
+    assert ledger.table_statistics(LANDED) == {(LANDED, 0): MEASURED}
+    seen = observe(ledger.deployments(), ledger.table_statistics())
     assert (seen[ORDERS].statistics, seen[LANDED].statistics) == (whole, MEASURED)
     assert observe(ledger.deployments())[ORDERS].statistics is None
 
@@ -40,19 +40,19 @@ def test_newer_figures_replace_the_older_and_a_deleted_version_has_none(
     ledger: Ledger, deployment: Callable[..., Deployment]
 ) -> None:
     ledger.put_deployment(deployment("orders", 1))
-    ledger.put_figures({(ORDERS, 1): MEASURED})
+    ledger.put_table_statistics({(ORDERS, 1): MEASURED})
     newer = TableStatistics(at=700.0, rows=None, bytes=None, files=None, gone=None)
-    ledger.put_figures({(ORDERS, 1): newer})
-    assert ledger.figures() == {(ORDERS, 1): newer}
+    ledger.put_table_statistics({(ORDERS, 1): newer})
+    assert ledger.table_statistics() == {(ORDERS, 1): newer}
     ledger.tombstone(ORDERS, 1, drop_after=1.0, trash="/t")
-    assert ledger.figures() == {}
+    assert ledger.table_statistics() == {}
 
 
 def test_room_is_the_last_that_was_written(ledger: Ledger, path: Path) -> None:
-    assert ledger.room() == Headroom()
+    assert ledger.headroom() == Headroom()
     for free in (5, 4):
-        ledger.put_room(Headroom(1.0, free, 10, 2, 0.5, "4.2.0"))
-    assert LedgerReader(path).room() == Headroom(1.0, 4, 10, 2, 0.5, "4.2.0")
+        ledger.put_headroom(Headroom(1.0, free, 10, 2, 0.5, "4.2.0"))
+    assert LedgerReader(path).headroom() == Headroom(1.0, 4, 10, 2, 0.5, "4.2.0")
 
 
 def test_pool_and_engine_of_a_version_are_kept_and_unknown_of_older_ones(

@@ -56,9 +56,9 @@ class Desk:
     def plan(self, request: PlanRequest = REBUILD_A, files: dict[str, str] | None = None) -> Plan:
         """Plan as a console does."""
         ledger = self.world.ledger
-        seen = observe(ledger.deployments(include_deleted=True), ledger.figures())
+        seen = observe(ledger.deployments(include_deleted=True), ledger.table_statistics())
         project = small_project.project(files or small_project.texts())
-        return make_plan(project, "dev", seen, request, policy=ledger.recorded_policy(), headroom=ledger.room())
+        return make_plan(project, "dev", seen, request, policy=ledger.recorded_policy(), headroom=ledger.headroom())
 
     def hand_over(self, made: Plan, caller: Caller = LEE, **more: Any) -> dict[str, Any]:
         args = {"texts": small_project.texts(), "request": plan_as_json(made)["request"], "hash": made.hash}

@@ -56,7 +56,7 @@ def statement_details(reader: LedgerReader, table: TableName, *, since: float) -
             table,
             versions,
             measurement=reader.measurement(table, shown.version),
-            statistics=reader.figures(table).get((table, shown.version), TableStatistics()),
+            statistics=reader.table_statistics(table).get((table, shown.version), TableStatistics()),
             samples=reader.samples(table, shown.version, since),
             events=reader.events(table, EVENTS),
         )

@@ -38,14 +38,14 @@ _MOST_OBSERVED_MB = 64
 
 def planner_input(reader: LedgerReader) -> PlannerInput:
     """Read from the ledger what an agent computes a plan from."""
-    return PlannerInput(observe(reader), reader.opinions(), reader.room(), reader.recorded_policy())
+    return PlannerInput(observe(reader), reader.opinions(), reader.headroom(), reader.recorded_policy())
 
 
 def observe(reader: LedgerReader) -> dict[TableName, ObservedDeployment]:
     """Observe the environment from its ledger by the same function as the agent."""
     from state.planner_input import observe as observe_deployments
 
-    return observe_deployments(reader.deployments(include_deleted=True), reader.figures())
+    return observe_deployments(reader.deployments(include_deleted=True), reader.table_statistics())
 
 
 def wait_until_statements_observed(

@@ -1,4 +1,4 @@
-"""Figures of tables and of the environment, from which plans are priced: seldom, and in a thread of their own."""
+"""Statistics of tables and headroom of the environment, for the prices of plans: seldom, in a thread of their own."""
 
 import logging
 import os
@@ -21,7 +21,7 @@ EVERY_S = 600.0
 """Between two looks at one table that nobody asks for; a new one is looked at whenever its age has doubled."""
 
 TICK_S = 15.0
-"""Between two questions whether a table is due: how long a new one goes without figures."""
+"""Between two questions whether a table is due: how long a new one goes without statistics."""
 
 _AT_ONCE = 50
 """Tables that are written in one transaction."""
@@ -35,18 +35,18 @@ class TableStatisticsCollector:
     def __init__(self, world: AgentContext, load: PoolUtilization) -> None:
         self._world = world
         self._load = load
-        self._looked = {key: figures.at or 0.0 for key, figures in world.ledger.figures().items()}
+        self._looked = {key: statistics.at or 0.0 for key, statistics in world.ledger.table_statistics().items()}
 
     def round(self, deployments: tuple[Deployment, ...]) -> None:
-        """Measure the room, then every table that is due, the longest unseen first."""
-        self._world.ledger.put_room(self._room())
+        """Measure the headroom, then every table that is due, the longest unseen first."""
+        self._world.ledger.put_headroom(self._headroom())
         by_version = {(d.table, d.version): d for d in deployments}
         now = self._world.clock()
         due = [key for key, deployment in by_version.items() if self._is_due(key, deployment.created_at, now)]
         found: dict[Key, TableStatistics] = {}
         for key in sorted(due, key=lambda key: (self._looked.get(key, 0.0), key)):
             began = time.monotonic()
-            found |= self._figures(key, by_version)
+            found |= self._statistics(key, by_version)
             if len(found) >= _AT_ONCE:
                 self._put(found)
                 found = {}
@@ -79,17 +79,17 @@ class TableStatisticsCollector:
         found: dict[Key, TableStatistics] = {}
         for key in by_version:
             if key[0] == table:
-                found |= self._figures(key, by_version)
+                found |= self._statistics(key, by_version)
         self._put(found)
         return bool(found)
 
     def _put(self, found: Mapping[Key, TableStatistics]) -> None:
-        """Write figures; what a ledger does not take is measured again at the next tick."""
+        """Write statistics; what a ledger does not take is measured again at the next tick."""
         if found:
-            self._world.ledger.put_figures(found)
-        self._looked |= {key: figures.at or 0.0 for key, figures in found.items()}
+            self._world.ledger.put_table_statistics(found)
+        self._looked |= {key: statistics.at or 0.0 for key, statistics in found.items()}
 
-    def _figures(self, key: Key, by_version: Mapping[Key, Deployment]) -> dict[Key, TableStatistics]:
+    def _statistics(self, key: Key, by_version: Mapping[Key, Deployment]) -> dict[Key, TableStatistics]:
         """Measure one table; empty if its location cannot be reached: the last statistics stay, with their age."""
         deployment, files = by_version[key], self._world.files
         now = self._world.clock()
@@ -107,7 +107,7 @@ class TableStatisticsCollector:
             return {key: TableStatistics(at=now, exact=False, gone=gone)}
         return {key: TableStatistics(now, held.rows, held.exact, held.bytes, held.files, held.earliest, gone)}
 
-    def _room(self) -> Headroom:
+    def _headroom(self) -> Headroom:
         pool, now = self._world.ground.environment.pool, self._world.clock()
         cores = pool.cores if pool.url is None else None
         free, total = _disk(self._world.ground.data)

@@ -64,11 +64,11 @@ class CommandHandler:
         world: AgentContext,
         acts: FastLane,
         runs: RunLane,
-        figures: TableStatisticsCollector,
+        table_statistics: TableStatisticsCollector,
         end: Callable[[bool], None],
     ) -> None:
         self._world = world
-        self._figures = figures
+        self._table_statistics = table_statistics
         self._runs = runs
         self._end = end
         self._policies = PolicyEnforcement(world)
@@ -235,7 +235,7 @@ class CommandHandler:
     def _measure(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
         """Measure tables now, within a bound; nothing of it is an act, so it is not recorded."""
         tables = [parse_table_name(str(table)) for table in args.get("tables") or ()]
-        measured, unmeasured = self._figures.measure(tables, _seconds(args, MEASURE_S))
+        measured, unmeasured = self._table_statistics.measure(tables, _seconds(args, MEASURE_S))
         return {"measured": measured, "unmeasured": unmeasured}
 
     def _exit(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:

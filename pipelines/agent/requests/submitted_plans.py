@@ -131,7 +131,7 @@ class SubmittedPlans:
         return self._world.ledger.recorded_policy()
 
     def _observed(self) -> dict[TableName, ObservedDeployment]:
-        return observe(self._world.ledger.deployments(include_deleted=True), self._world.ledger.figures())
+        return observe(self._world.ledger.deployments(include_deleted=True), self._world.ledger.table_statistics())
 
     def _plan(self, project: Project, observed: Mapping[TableName, ObservedDeployment], request: PlanRequest) -> Plan:
         environment = self._world.ground.environment.name
@@ -144,7 +144,7 @@ class SubmittedPlans:
             self._facts,
             answers=answers,
             policy=self._policy(),
-            headroom=self._world.ledger.room(),
+            headroom=self._world.ledger.headroom(),
         )
         self._facts.take_fresh()
         return plan

@@ -37,8 +37,10 @@ def world(ledger: Any, deployed: Callable[..., Any], folder: Path) -> Any:
     ledger.put_deployment(deployed("b", reads="a", wanted="stopped", state="stopped", started_at=1.0))
     ledger.put_deployment(deployed("b", reads="a", version=2, active=False, state="failed", checkpoint="/c2"))
     ledger.put_deployment(deployed("old", drop_after=1e12, active=False, state="stopped", checkpoint="/c3"))
-    ledger.put_figures({(A, 1): TableStatistics(at=5.0, rows=1_000_000, bytes=2**30, files=12, earliest=1.5, gone=0)})
-    ledger.put_room(Headroom(at=5.0, disk_free=2**34, disk_total=2**40, cores=2, busy=0.25, engine="4.2.0"))
+    ledger.put_table_statistics(
+        {(A, 1): TableStatistics(at=5.0, rows=1_000_000, bytes=2**30, files=12, earliest=1.5, gone=0)}
+    )
+    ledger.put_headroom(Headroom(at=5.0, disk_free=2**34, disk_total=2**40, cores=2, busy=0.25, engine="4.2.0"))
     ledger.put_opinion("key", '{"packed": "ä"}', at=5.0)
     shut = Policy(max_statements=1, approve=("all",), roles=(("operate", ("me", "@us")),))
     ledger.put_policy(PolicyRow(0, 1.0, "me", 7, shut.digest, policy_as_json(shut), IN_FORCE))

@@ -121,7 +121,7 @@ def test_show_names_parents_readers_and_versions(shop: Any, capsys: pytest.Captu
 
 def test_show_says_what_a_table_holds_and_what_is_gone(shop: Any, capsys: pytest.CaptureFixture[str]) -> None:
     measured = TableStatistics(at=1.0, rows=3639, bytes=474_649, files=207, earliest=time.time() - 480, gone=25)
-    shop.put_figures({(TableName("a"), 1): measured})
+    shop.put_table_statistics({(TableName("a"), 1): measured})
     assert told(["show", "a"], capsys)["figures"] == asdict(measured)
     assert exit_codes.run_command_line(["show", "a"]) == 0
     assert exit_codes.run_command_line(["show", "b"]) == 0

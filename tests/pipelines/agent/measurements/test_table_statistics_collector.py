@@ -68,7 +68,7 @@ def landed(world: AgentContext, tmp_path: Path) -> Landed:
 def take(world: AgentContext, measurer: TableStatisticsCollector) -> dict[TableName, TableStatistics]:
     """Return one round its turn; returns what the ledger holds then."""
     measurer.round(tuple(world.ledger.deployments()))
-    return {table: found for (table, _), found in world.ledger.figures().items()}
+    return {table: found for (table, _), found in world.ledger.table_statistics().items()}
 
 
 def test_a_round_measures_every_table_and_what_a_rebuild_would_miss(world: AgentContext, landed: Landed) -> None:
@@ -84,7 +84,7 @@ def test_a_round_measures_every_table_and_what_a_rebuild_would_miss(world: Agent
     again = take(world, measurer)
     assert (again[A].gone, again[A].rows) == (2, 70)
     assert (again[LANDED].files, again[LANDED].earliest, again[LANDED].gone) == (7, 102.0, None)
-    assert observe(world.ledger.deployments(), world.ledger.figures())[A].statistics == again[A]
+    assert observe(world.ledger.deployments(), world.ledger.table_statistics())[A].statistics == again[A]
 
 
 def test_a_new_table_is_looked_at_whenever_its_age_has_doubled(world: AgentContext, landed: Landed) -> None:
@@ -127,7 +127,7 @@ def test_what_the_ledger_did_not_take_is_measured_again_at_the_next_tick(
         raise LedgerUnavailable("the ledger is locked")
 
     with monkeypatch.context() as patched:
-        patched.setattr(world.ledger, "put_figures", locked)
+        patched.setattr(world.ledger, "put_table_statistics", locked)
         with pytest.raises(LedgerUnavailable):
             take(world, measurer)
     assert set(take(world, measurer)) == {A, LANDED}
@@ -163,7 +163,7 @@ def test_an_asker_gets_figures_at_once_and_hears_what_was_not_measured(
 
     (landed.landing / "3.json").unlink()
     assert ask(tables=["a", "b"]) == {"measured": ["a"], "unmeasured": ["b"]}
-    assert world.ledger.figures()[A, 1].gone == 1
+    assert world.ledger.table_statistics()[A, 1].gone == 1
     assert ask(tables=["a"], seconds=0.0) == {"measured": [], "unmeasured": ["a"]}
     with pytest.raises(UsageError, match="not a number of seconds"):
         ask(tables=["a"], seconds="soon")
@@ -177,13 +177,17 @@ def test_room_is_the_disk_below_the_data_and_the_pool_that_is_there(
     world.ground = EnvironmentLayout(str(tmp_path / "not" / "there"), Environment("dev", pool=Pool(cores=4)))
     measurer = TableStatisticsCollector(world, load)
     measurer.round(())
-    room, disk = world.ledger.room(), os.statvfs(tmp_path)
+    room, disk = world.ledger.headroom(), os.statvfs(tmp_path)
     assert (room.at, room.cores, room.busy, room.engine) == (1000.0, 4, None, "4.2.0")
     assert room.disk_total == disk.f_blocks * disk.f_frsize and 0 < (room.disk_free or 0) < room.disk_total
     pool.reachable = False
     world.ground = EnvironmentLayout(str(tmp_path), Environment("dev", pool=Pool(url="sc://host:15002")))
     measurer.round(())
-    assert (world.ledger.room().cores, world.ledger.room().busy, world.ledger.room().engine) == (None, None, "")
+    assert (world.ledger.headroom().cores, world.ledger.headroom().busy, world.ledger.headroom().engine) == (
+        None,
+        None,
+        "",
+    )
 
 
 def test_busy_is_the_seconds_of_batches_by_second_and_core() -> None:
@@ -221,5 +225,5 @@ def test_the_rate_and_the_state_of_the_last_batches_stay_when_the_statement_stop
         world.clock = partial(float, 10_000 + 5 * n)
         measurer.round(deployments, queries)
     LagCollector(world).round(deployments, ())
-    found = world.ledger.figures()[A, 1]
+    found = world.ledger.table_statistics()[A, 1]
     assert (found.rate_rows_s, found.state_rows, found.state_bytes) == (450.0, 5, 500)
