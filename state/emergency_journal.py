@@ -33,11 +33,6 @@ class EmergencyJournal:
                 return False
             return True
 
-    def drain(self) -> list[dict[str, Any]]:
-        """Return all entries, oldest first, and remove them."""
-        with self.taking() as entries:
-            return entries
-
     def waits(self) -> bool:
         """Return whether there may be entries to take; cheap enough for every round."""
         return bool(self._kept) or self._path.exists()

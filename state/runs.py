@@ -41,14 +41,6 @@ class RunReads(LedgerReads):
 class RunWrites(RunReads, LedgerWrites):
     """Writes of runs."""
 
-    def create_run(self, run: RunRow, tables: Iterable[TableName] = ()) -> None:
-        """Write a run with its steps; Refused when an open run touches one of its tables.
-
-        `tables` are those it touches beside the tables of its steps, as a swap does.
-        """
-        with self._transaction() as connection:
-            insert_run(connection, run, tables)
-
     def put_run_state(self, run_id: str, state: str, *, ended_at: float | None = None) -> None:
         """Set a run's state; with `ended_at` its tables are free, without it they are held again, Refused if taken."""
         with self._transaction() as connection:
@@ -67,6 +59,7 @@ class RunWrites(RunReads, LedgerWrites):
 def insert_run(connection: sqlite3.Connection, run: RunRow, tables: Iterable[TableName]) -> None:
     """Write a run with steps and tables inside the caller's transaction.
 
+    `tables` are those it touches beside the tables of its steps, as a swap does.
     Refused when another one holds a table, or when the run that it continues was continued already.
     """
     if run.continues:

@@ -13,8 +13,6 @@ LATE_MS_MAX = 5_000
 """An event lands at most this long after its event time …"""
 REPEAT_MS_MAX = 3_000
 """… and its duplicate at most this long after it."""
-LATENESS_S_MAX = 10
-"""The two together with a tick for each: every watermark delay of the sample is longer."""
 PAID_WITHIN_MS = 15_000
 """Longest time from an order to its payment."""
 

@@ -11,14 +11,6 @@ FOLDER = Path(__file__).parents[1] / "samples" / "pizzeria"
 FEEDS = ("orders", "payments", "table_assignments", "client_changes")
 """The feeds, in the order in which the files of one second land."""
 
-EVENT_TIME = {
-    "orders": "order_time",
-    "payments": "paid_at",
-    "table_assignments": "time_in",
-    "client_changes": "changed_at",
-}
-"""Feed to the field that holds its event time."""
-
 CLOSING = "closing"
 """Name, channel, status and method of closing events."""
 

@@ -74,18 +74,13 @@ class Session:
         self._token = token
         self._conf: dict[str, str | int | bool] = {**_CONF, **(conf or {})}
         self.spark = _connect(url, token, session_id)
-        self.breaker = CircuitBreaker(self._ping)
+        self.breaker = CircuitBreaker(self.ping)
         self._lost = lost
 
     def attach(self) -> None:
         """Set the operating configuration; opens the session, or finds the one with this id and its queries."""
         with spark_errors():
             self.spark.conf._set_all(configs=self._conf, silent=False)
-
-    def ping(self) -> None:
-        """Send the cheapest call there is; keeps the session alive where the server has an idle limit."""
-        with spark_errors():
-            self._ping()
 
     def call(self, seconds: float, fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Run fn under a deadline through this session's breaker, with Spark's errors translated."""
@@ -122,7 +117,8 @@ class Session:
             self.spark.client.release_session()
         self.close()
 
-    def _ping(self) -> None:
+    def ping(self) -> None:
+        """Send the cheapest call there is; the circuit breaker's probe."""
         # `SparkSession.version` asks once and remembers (PySpark 4.2.0).
         self.spark.client._analyze(method="spark_version")
 

@@ -14,9 +14,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
+from expected_results import ExpectedRules
 from pizzeria_demo import Pizzeria
-
-from pipelines.demo.expected_results import ExpectedRules
 
 CHANGED = ExpectedRules(void_is_baked=False, revenue_window_ms=120_000, pizza_column="menu_id")
 EXPECTED = {

@@ -17,10 +17,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 from exact_results import finish
+from expected_results import ExpectedRules
 from live_project import Impatient, alive, until
 from pizzeria_demo import Pizzeria
-
-from pipelines.demo.expected_results import ExpectedRules
 
 BACK_S = 240.0
 RATE = "4"

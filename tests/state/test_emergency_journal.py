@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,13 +11,19 @@ from state.emergency_journal import EmergencyJournal
 STOP = {"act": "stop", "table": "orders", "version": 2}
 
 
+def drained(journal: EmergencyJournal) -> list[dict[str, Any]]:
+    """Take all entries."""
+    with journal.taking() as entries:
+        return entries
+
+
 def test_entries_survive_the_process_and_are_drained_once(tmp_path: Path) -> None:
     journal = EmergencyJournal(tmp_path / "emergency.jsonl")
     journal.append(STOP)
     journal.append({"act": "stop", "table": "é\n", "version": 1})
     after = EmergencyJournal(tmp_path / "emergency.jsonl")
-    assert after.drain() == [STOP, {"act": "stop", "table": "é\n", "version": 1}]
-    assert after.drain() == []
+    assert drained(after) == [STOP, {"act": "stop", "table": "é\n", "version": 1}]
+    assert drained(after) == []
 
 
 def test_full_disk_keeps_the_entry_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,13 +34,13 @@ def test_full_disk_keeps_the_entry_in_memory(tmp_path: Path, monkeypatch: pytest
     assert journal.append(STOP)
     monkeypatch.setattr(os, "fsync", full)
     assert not journal.append({"n": 2})
-    assert journal.drain() == [STOP, {"n": 2}]
+    assert drained(journal) == [STOP, {"n": 2}]
 
 
 def test_folder_that_is_gone_keeps_the_entry_in_memory(tmp_path: Path) -> None:
     journal = EmergencyJournal(tmp_path / "gone" / "emergency.jsonl")
     journal.append(STOP)
-    assert journal.drain() == [STOP]
+    assert drained(journal) == [STOP]
 
 
 def test_torn_line_costs_only_itself(tmp_path: Path) -> None:
@@ -41,7 +48,7 @@ def test_torn_line_costs_only_itself(tmp_path: Path) -> None:
     path.write_bytes(b'{"act":"st')
     journal = EmergencyJournal(path)
     journal.append(STOP)
-    assert journal.drain() == [STOP]
+    assert drained(journal) == [STOP]
 
 
 def test_entries_stay_when_they_could_not_be_applied(tmp_path: Path) -> None:
@@ -50,7 +57,7 @@ def test_entries_stay_when_they_could_not_be_applied(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError), journal.taking() as entries:
         assert entries == [STOP]
         raise RuntimeError("the ledger is still locked")
-    assert EmergencyJournal(tmp_path / "emergency.jsonl").drain() == [STOP]
+    assert drained(EmergencyJournal(tmp_path / "emergency.jsonl")) == [STOP]
 
 
 def test_file_that_cannot_be_removed_gives_its_entries_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,6 +67,6 @@ def test_file_that_cannot_be_removed_gives_its_entries_once(tmp_path: Path, monk
     journal = EmergencyJournal(tmp_path / "emergency.jsonl")
     journal.append(STOP)
     monkeypatch.setattr(Path, "unlink", refuse)
-    assert (journal.drain(), journal.drain()) == ([STOP], [])
+    assert (drained(journal), drained(journal)) == ([STOP], [])
     journal.append({"n": 2})
-    assert journal.drain() == [{"n": 2}]
+    assert drained(journal) == [{"n": 2}]

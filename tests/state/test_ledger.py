@@ -210,10 +210,12 @@ import json, os, signal, sys
 from pathlib import Path
 from state.row_types import EnvironmentRow, RunRow, StepRow
 from state.ledger import create_or_open
+from state.runs import insert_run
 ledger = create_or_open(Path(sys.argv[1]), EnvironmentRow(**json.loads(sys.argv[2])))
 def write(n):
     steps = tuple(StepRow(i, "start", f"t{n}_{i}", 1, "pending") for i in range(1, 11))
-    ledger.create_run(RunRow(f"r{n}", "h", "ana", "running", n, None, steps))
+    with ledger._transaction() as connection:
+        insert_run(connection, RunRow(f"r{n}", "h", "ana", "running", n, None, steps), ())
 write(1)
 left = int(sys.argv[3])
 def count(sql):

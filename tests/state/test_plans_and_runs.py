@@ -4,6 +4,7 @@ import threading
 from dataclasses import replace
 
 import pytest
+from ledger_rows import create_run
 
 from core.model.errors import Refused
 from core.model.names import TableName
@@ -76,27 +77,27 @@ def test_applied_plan_stays_applied(ledger: Ledger) -> None:
 
 def test_open_run_holds_its_tables_and_a_plan_refused_for_it_stays_open(ledger: Ledger) -> None:
     ledger.put_plan(PLAN)
-    ledger.create_run(run_on("r0", "a"), [TableName("b")])
+    create_run(ledger, run_on("r0", "a"), [TableName("b")])
     with pytest.raises(Refused, match="b is being changed by run r0 of ana"):
         ledger.take_plan(PLAN.hash, run_on("r1", "b", "c"), now=10.0)
     assert ledger.plan(PLAN.hash) == PLAN
 
 
 def test_ended_run_frees_its_tables_and_takes_them_again_only_while_they_are_free(ledger: Ledger) -> None:
-    ledger.create_run(run_on("r0", "a"))
+    create_run(ledger, run_on("r0", "a"))
     ledger.put_run_state("r0", "failed", ended_at=20.0)
-    ledger.create_run(run_on("r1", "a"))
+    create_run(ledger, run_on("r1", "a"))
     with pytest.raises(Refused, match="run r1"):
         ledger.put_run_state("r0", "running")
     ledger.put_run_state("r1", "done", ended_at=30.0)
     ledger.put_run_state("r0", "running")
     with pytest.raises(Refused, match="run r0"):
-        ledger.create_run(run_on("r2", "a"))
+        create_run(ledger, run_on("r2", "a"))
 
 
 def test_plan_and_run_are_found_by_the_beginning_of_their_id_taken_literally(ledger: Ledger) -> None:
     ledger.put_plan(PLAN)
-    ledger.create_run(run_on("r%1", "a"))
+    create_run(ledger, run_on("r%1", "a"))
     assert (ledger.plan("abc"), ledger.plan("b"), ledger.plan("%")) == (PLAN, None, None)
     found = ledger.run("r%")
     assert (found and found.id, ledger.run("_")) == ("r%1", None)

@@ -5,6 +5,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
+from ledger_rows import create_run
 
 from core.model.names import TableName
 from state.ledger import Ledger, LedgerReader
@@ -79,7 +80,7 @@ def test_sample_comes_back_whole(ledger: Ledger, deployment: Callable[..., Deplo
 def test_plan_run_and_steps_come_back_whole(ledger: Ledger) -> None:
     plan = PlanRow("abcd1234", '{"hash":"abcd1234"}', "ana", 1.0, 9.0, "open", "", '{"a.sql":"SELECT 1"}')
     ledger.put_plan(plan)
-    ledger.create_run(RUN)
+    create_run(ledger, RUN)
     assert (ledger.plan("abcd"), ledger.plans()) == (plan, (plan,))
     assert (ledger.run("abcd"), ledger.runs(), ledger.open_runs()) == (RUN, (RUN,), (RUN,))
     ended = replace(STEPS[1], state="failed", tries=3, note="[NO_SUCH] it", evidence={"class": "NO_SUCH"})

@@ -12,9 +12,18 @@ from functools import cached_property
 from typing import Any
 
 from pipelines.demo.data_folder import DemoDataFolder
-from pipelines.demo.sample_reference_data import EVENT_TIME, FEEDS, dining_tables, menu
+from pipelines.demo.sample_reference_data import FEEDS, dining_tables, menu
 
 Row = tuple[object, ...]
+EVENT_TIME = {
+    "orders": "order_time",
+    "payments": "paid_at",
+    "table_assignments": "time_in",
+    "client_changes": "changed_at",
+}
+"""Feed to the field that holds its event time."""
+LATENESS_S_MAX = 10
+"""Latest arrival and duplicate with a tick for each: every watermark delay of the sample is longer."""
 PAID_BOUND_MS = 20_000
 """The join bound of int_paid_orders."""
 SEATED_BOUND_MS = 120_000

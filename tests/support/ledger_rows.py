@@ -1,13 +1,16 @@
 """Rows of a ledger in one line: each has every field, and a test names those that it is about."""
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from core.model.names import TableName
 from core.observed.deployment import Binding
 from core.project.revision import RevisionTexts
+from state.ledger import Ledger
 from state.registry import StatementLine
-from state.row_types import Deployment, EnvironmentRow, Measurement
+from state.row_types import Deployment, EnvironmentRow, Measurement, RunRow
+from state.runs import insert_run
 
 LANDED = TableName("landed")
 
@@ -41,6 +44,12 @@ def external_row(table: str = "landed", **fields: Any) -> Deployment:
         checkpoint="", bindings=(), external=True,
     )  # fmt: skip
     return deployment_row(table, **(plain | fields))
+
+
+def create_run(ledger: Ledger, run: RunRow, tables: Iterable[TableName] = ()) -> None:
+    """Write a run with its steps as applying a plan does, without the plan."""
+    with ledger._transaction() as connection:
+        insert_run(connection, run, tables)
 
 
 def statement_line(row: Deployment, figures: Measurement | None = None, **fields: Any) -> StatementLine:

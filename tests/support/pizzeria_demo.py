@@ -10,16 +10,16 @@ from typing import Any
 
 import pyarrow as arrow
 import pyarrow.parquet as parquet
-from live_project import Driven, committed
-
-from pipelines.demo.data_folder import DemoDataFolder
-from pipelines.demo.expected_results import (
+from expected_results import (
     EXPECTED_TABLES,
     ExpectedRules,
     expected_rows,
     landed_counts,
     real_rows_query,
 )
+from live_project import Driven, committed
+
+from pipelines.demo.data_folder import DemoDataFolder
 
 DISTINCT = {"src_orders": "orders", "src_payments": "payments", "dim_seatings": "table_assignments"}
 """Deduplicated tables that keep every event of a feed, by their feed."""
@@ -70,7 +70,7 @@ class Pizzeria(Driven):
         return all((row["measured_at"] or 0.0) > moment for row in rows)
 
     def rows(self, table: str, version: int, rules: ExpectedRules) -> Iterator[Row]:
-        """Read a version's real rows, as `pipelines.demo.expected_results` asks, from the files that its log names."""
+        """Read a version's real rows, as `expected_results` asks, from the files that its log names."""
         asked = _QUESTION.fullmatch(real_rows_query(table, rules=rules))
         assert asked, real_rows_query(table, rules=rules)
         columns, real, sign, bound = asked[1], asked[2], asked[3], asked[4].strip("'")

@@ -3,8 +3,9 @@
 import json
 from collections import Counter
 
+from expected_results import EVENT_TIME, LATENESS_S_MAX, PAID_BOUND_MS, event_ms
+
 from pipelines.demo.event_simulation import (
-    LATENESS_S_MAX,
     PAID_WITHIN_MS,
     GeneratorState,
     LinesByFeed,
@@ -13,8 +14,7 @@ from pipelines.demo.event_simulation import (
     simulate_second,
     take_pending,
 )
-from pipelines.demo.expected_results import PAID_BOUND_MS, event_ms
-from pipelines.demo.sample_reference_data import EVENT_TIME, FEEDS
+from pipelines.demo.sample_reference_data import FEEDS
 
 START_MS = 1_800_000_000_000
 

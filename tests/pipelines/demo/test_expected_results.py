@@ -5,15 +5,15 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-
-from pipelines.demo.data_folder import DemoDataFolder, open_folder
-from pipelines.demo.expected_results import (
+from expected_results import (
     EXPECTED_TABLES,
     ExpectedRules,
     expected_rows,
     landed_counts,
     real_rows_query,
 )
+
+from pipelines.demo.data_folder import DemoDataFolder, open_folder
 
 NOON = 1_800_000_000_000
 """The start of a minute."""

@@ -6,13 +6,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from expected_results import LATENESS_S_MAX, event_ms, expected_rows, landed_counts
 
 from core.model.errors import Refused, TryAgain
 from core.project_files.loader import read_project
 from pipelines.demo import window_settling
 from pipelines.demo.data_folder import DemoDataFolder, exclusive_lock, land, open_folder, read_generator_state
-from pipelines.demo.event_simulation import LATENESS_S_MAX, GeneratorState, simulate_second
-from pipelines.demo.expected_results import event_ms, expected_rows, landed_counts
+from pipelines.demo.event_simulation import GeneratorState, simulate_second
 from pipelines.demo.sample_reference_data import FEEDS, FOLDER
 from pipelines.demo.window_settling import ROUND_MS, ROUNDS, how_many_rounds, land_closing, land_rest, stop_feeds
 

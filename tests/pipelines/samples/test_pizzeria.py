@@ -3,13 +3,12 @@
 import re
 
 import pytest
+from expected_results import BUSY_FROM, EVENT_TIME, EXPECTED_TABLES, LATENESS_S_MAX, PAID_BOUND_MS, SEATED_BOUND_MS
 
 from core.model.names import TableName
 from core.project.model import Layer, Project
 from core.project_files.loader import read_project
-from pipelines.demo.event_simulation import LATENESS_S_MAX
-from pipelines.demo.expected_results import BUSY_FROM, EXPECTED_TABLES, PAID_BOUND_MS, SEATED_BOUND_MS
-from pipelines.demo.sample_reference_data import EVENT_TIME, FEEDS, FOLDER, dining_tables, menu
+from pipelines.demo.sample_reference_data import FEEDS, FOLDER, dining_tables, menu
 from pipelines.demo.window_settling import MARGIN_MS
 
 

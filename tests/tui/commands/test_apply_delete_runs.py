@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from command_line import written
+from ledger_rows import create_run
 
 from state.row_types import RunRow, StepRow
 from tui.command_line import exit_codes
@@ -43,7 +44,7 @@ def test_apply_waits_for_the_end_and_says_how_it_was(
     plan_hash = submitted(ledger, agent, capsys)
 
     def begin(request: dict[str, Any]) -> dict[str, Any]:
-        ledger.create_run(run_row(plan_hash, "running", "running"))
+        create_run(ledger, run_row(plan_hash, "running", "running"))
         threading.Thread(target=_end, args=(ledger, state, step)).start()
         return {"run": "7f3a-1"}
 
@@ -68,7 +69,7 @@ def test_detach_prints_the_run_and_leaves_it(ledger: Any, agent: Any, capsys: py
 def test_an_interrupt_while_a_run_is_followed_leaves_it_running(
     ledger: Any, agent: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ledger.create_run(run_row("7f3a", "running", "running"))
+    create_run(ledger, run_row("7f3a", "running", "running"))
 
     def interrupt(*_: object) -> int:
         raise KeyboardInterrupt
@@ -81,7 +82,7 @@ def test_an_interrupt_while_a_run_is_followed_leaves_it_running(
 def test_a_run_is_followed_no_longer_than_somebody_drives_it(
     ledger: Any, place: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ledger.create_run(run_row("7f3a", "running", "gate"))
+    create_run(ledger, run_row("7f3a", "running", "gate"))
     monkeypatch.setattr("tui.commands.runs.AGENT_GONE_S", 0.0)
     assert exit_codes.run_command_line(["runs", "7f3a-1", "--follow"]) == 4
     said = capsys.readouterr().err
@@ -92,7 +93,7 @@ def test_a_run_is_followed_no_longer_than_somebody_drives_it(
 def test_a_followed_run_whose_agent_answers_again_is_followed_on(
     ledger: Any, agent: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ledger.create_run(run_row("7f3a", "running", "running"))
+    create_run(ledger, run_row("7f3a", "running", "running"))
     answers = iter([False, False, True, False])
 
     def answer(_: object) -> bool:
@@ -120,7 +121,7 @@ def test_an_interrupt_says_in_one_line_what_goes_on(
 ) -> None:  # fmt: skip
     plan_hash = submitted(ledger, agent, capsys)
     ledger.put_deployment(deployed("a", state="starting"))
-    ledger.create_run(run_row(plan_hash, "running", "running"))
+    create_run(ledger, run_row(plan_hash, "running", "running"))
     ledger.put_pool(pool_state="starting")
     agent.script["apply"] = {"run": "7f3a-1"}
     child = subprocess.Popen(
@@ -175,7 +176,7 @@ def failed_run(ledger: Any, agent: Any, capsys: pytest.CaptureFixture[str]) -> s
     planned_steps = json.loads(ledger.plan(plan_hash).body)["steps"]
     number = next(step["n"] for step in planned_steps if (step["do"], step["table"]) == ("start", "b"))
     steps = (StepRow(n=number, do="start", table="b", version=1, state="failed", note="no such column: kind"),)
-    ledger.create_run(RunRow("7f3a-1", plan_hash, "ana", "failed", 1.0, 2.0, steps))
+    create_run(ledger, RunRow("7f3a-1", plan_hash, "ana", "failed", 1.0, 2.0, steps))
     return plan_hash
 
 
@@ -220,7 +221,7 @@ def test_an_edit_elsewhere_does_not_make_a_retry_another_plan(
 
 def test_a_run_that_was_continued_is_not_retried(ledger: Any, agent: Any, capsys: pytest.CaptureFixture[str]) -> None:
     plan_hash = failed_run(ledger, agent, capsys)
-    ledger.create_run(replace(run_row(plan_hash, "running"), id="91cc-2", continues="7f3a-1"))
+    create_run(ledger, replace(run_row(plan_hash, "running"), id="91cc-2", continues="7f3a-1"))
     assert exit_codes.run_command_line(["runs", "retry", "7f3a-1"]) == 3
     assert agent.heard == [] and "continued by run 91cc-2" in capsys.readouterr().err
     assert exit_codes.run_command_line(["runs"]) == 0
@@ -228,13 +229,13 @@ def test_a_run_that_was_continued_is_not_retried(ledger: Any, agent: Any, capsys
 
 
 def test_without_an_id_no_run_is_acted_on(ledger: Any, agent: Any) -> None:
-    ledger.create_run(run_row("7f3a", "running", "running"))
+    create_run(ledger, run_row("7f3a", "running", "running"))
     assert exit_codes.run_command_line(["runs", "pause", ""]) == 2
     assert agent.heard == []
 
 
 def test_a_run_is_cancelled_by_its_short_name(ledger: Any, agent: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    ledger.create_run(run_row("7f3a", "running", "running"))
+    create_run(ledger, run_row("7f3a", "running", "running"))
     assert exit_codes.run_command_line(["runs", "cancel", "7f3a-1"]) == 3
     assert exit_codes.run_command_line(["runs", "cancel", "7f3a-1", "--confirm", "7f3a"]) == 0
     (request,) = agent.heard

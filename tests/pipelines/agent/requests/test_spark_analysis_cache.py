@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import small_project
+from ledger_rows import create_run
 
 from core.changes.spark_analysis import AnalysedRevision, AnalysedStatement, AnalysisAnswer, AnalysisQuestion
 from core.model.errors import EngineRefused, Stale, TryAgain, UsageError
@@ -108,7 +109,7 @@ def test_agent_takes_the_plan_that_holds_what_its_ledger_says_and_no_other(
     project, request = small_project.project(small_project.texts()), PlanRequest(everything=True, children="all")
     failed = make_plan(project, "dev", {}, request)
     world.ledger.put_plan(PlanRow(failed.hash, canonical_text(plan_as_json(failed)), "alice", 1.0, 9e9, "applied"))
-    world.ledger.create_run(RunRow("7f3a-1", failed.hash, "alice", "failed", 1.0, 2.0, ()))
+    create_run(world.ledger, RunRow("7f3a-1", failed.hash, "alice", "failed", 1.0, 2.0, ()))
     request = replace(request, continues=continues)
     before = make_plan(project, "dev", {}, request)
     answers = {question.key: json.dumps(SAID.as_json()) for question in questions_of(before, project, {})}
