@@ -66,8 +66,11 @@ class FastLane:
     def stop(self, tables: tuple[TableName, ...], arrived: float, *, by: str) -> tuple[ActOutcome, ...]:
         """Stop statements, sinks first; intent first, in the emergency journal if the ledger cannot take it."""
         found = self._find(tables)
-        recorded = {(d.table, d.version): self._intend(d, WantedState.STOPPED) for d in found}
-        return tuple(self._stop_one(d, arrived, by, recorded=recorded[d.table, d.version]) for d in found)
+        recorded = [self._intend(deployment) for deployment in found]
+        outcomes = []
+        for deployment, is_recorded in zip(found, recorded, strict=True):
+            outcomes.append(self._stop_one(deployment, arrived, by, recorded=is_recorded))
+        return tuple(outcomes)
 
     def start(self, tables: tuple[TableName, ...], arrived: float, *, by: str) -> tuple[ActOutcome, ...]:
         """Start stopped or failed statements on their checkpoints, sources first."""
@@ -115,12 +118,12 @@ class FastLane:
         depth = depths((d.table, [b.parent for b in d.bindings]) for d in deployments)
         return tuple(sorted((serving[table] for table in tables), key=lambda d: (-depth[d.table], d.table)))
 
-    def _intend(self, deployment: Deployment, wanted: WantedState) -> bool:
-        """Write down what is wanted; returns whether it is on disk."""
+    def _intend(self, deployment: Deployment) -> bool:
+        """Write down that a stop is wanted; returns whether it is on disk."""
         table, version = deployment.table, deployment.version
         write = self._world.ledger.update_deployment
         try:
-            call_deadlines.call(LEDGER_S, write, table, version, wanted=wanted, state=State.STOPPING)
+            call_deadlines.call(LEDGER_S, write, table, version, wanted=WantedState.STOPPED, state=State.STOPPING)
         except (LedgerUnavailable, PoolUnreachable) as error:
             log.warning(
                 "the ledger did not record a stop in time; it is written to the emergency journal: %s", error.summary

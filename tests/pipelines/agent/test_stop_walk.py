@@ -1,0 +1,97 @@
+"""The walk of a stop through the agent, from its socket to Spark: each function on it is named here."""
+
+import socket
+import sys
+from pathlib import Path
+from types import FrameType, SimpleNamespace
+from typing import Any
+
+import pytest
+from ledger_rows import deployment_row
+
+import pipelines
+from core.ipc import framing
+from pipelines.agent import fast_lane
+from pipelines.agent.context import AgentContext
+from pipelines.agent.fast_lane import FastLane
+from pipelines.agent.requests.command_handler import CommandHandler
+from pipelines.agent.requests.socket_server import SocketServer, receive_frame, send_frame
+from pipelines.spark.call_deadlines import CircuitBreaker
+from pipelines.spark.session import Session
+from pipelines.spark.streaming_queries import SparkQueries
+from state.emergency_journal import EmergencyJournal
+
+PIPELINES = f"{Path(pipelines.__file__).parent}/"
+WALK = [
+    "SocketServer._serve",
+    "SocketServer._answer",
+    "CommandHandler.handle",
+    "CommandHandler._act_on_statements",
+    "FastLane.stop",
+    "FastLane._stop_one",
+    "stop",
+    "Session.call",
+    "call",
+    "call.<locals>.run",
+    "SparkQueries.stop",
+    "SparkQueries._end",
+]
+
+
+class SparkOfOneQuery:
+    """A Spark whose one query takes down who was on the way to its stop."""
+
+    def __init__(self) -> None:
+        self.active: list[Any] = [SimpleNamespace(name="a@v1", id="q", runId="r1", stop=self.stop)]
+        self.walk: list[str] = []
+
+    @property
+    def streams(self) -> "SparkOfOneQuery":
+        return self
+
+    def stop(self) -> None:
+        walks = [_ours(frame) for frame in sys._current_frames().values()]
+        # The thread of the connection waits in the call whose deadline the other thread has.
+        self.walk = [name for first in ("SocketServer._serve", "call.<locals>.run")
+                     for walk in walks if walk[:1] == [first] for name in walk]  # fmt: skip
+        self.active = []
+
+
+def _ours(frame: FrameType | None) -> list[str]:
+    """Return our functions on the stack of one thread, outermost first."""
+    found: list[str] = []
+    while frame is not None:
+        if PIPELINES in frame.f_code.co_filename:
+            found.insert(0, frame.f_code.co_qualname)
+        frame = frame.f_back
+    return found
+
+
+def test_stop_goes_from_the_socket_to_spark_by_these_functions_alone(
+    world: AgentContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # No thread of a write that took too long may be left over.
+    monkeypatch.setattr(fast_lane, "LEDGER_S", 60.0)
+    world.ledger.put_deployment(deployment_row(query_id="q", run_id="r1"))
+    spark = SparkOfOneQuery()
+    session: Any = object.__new__(Session)
+    session.spark, session.breaker, session._lost = spark, CircuitBreaker(lambda: None), None
+    connection = SimpleNamespace(call=session.call, queries=SparkQueries(session))
+    world.pool = SimpleNamespace(connection=lambda: connection)  # type: ignore[assignment]  # One port is enough.
+    acts = FastLane(world, EmergencyJournal(tmp_path / "emergency.jsonl"))
+    unused: Any = None
+    commands = CommandHandler(world, acts, unused, unused, unused)
+    server = SocketServer(str(tmp_path / "agent.sock"), {"protocol": framing.PROTOCOL}, commands.handle)
+    server.open()
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as caller:
+            caller.settimeout(60)
+            caller.connect(str(tmp_path / "agent.sock"))
+            send_frame(caller, {"hello": {}})
+            receive_frame(caller)
+            send_frame(caller, {"id": 1, "op": "stop", "args": {"tables": ["a"]}, "confirm": "yes"})
+            reply = receive_frame(caller)
+    finally:
+        server.close()
+    assert reply["ok"], reply
+    assert spark.walk == WALK
