@@ -16,6 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
+from drill_process import run_drill
 from tiny_project import DML, Impatient, Tiny, alive, until
 
 FAST = {"HEADGATE_MEASURE_S": "1"}
@@ -132,4 +133,4 @@ def gone(tiny: Tiny) -> str:
 
 if __name__ == "__main__":
     os.umask(0o022)
-    sys.exit(main())
+    run_drill(main)

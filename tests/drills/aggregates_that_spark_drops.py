@@ -16,11 +16,9 @@ from random import Random
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
+from drill_process import run_drill, spark_server
 from optimized_aggregates import OptimizedAggregates, judged
 from random_aggregate_conditions import pair
-
-from core.project.model import Pool
-from pipelines.local_pool.connect_server import LocalPool
 
 
 def main() -> int:
@@ -29,24 +27,21 @@ def main() -> int:
     words.add_argument("--count", type=int, default=2_000)
     asked = words.parse_args()
     began, outcomes = time.monotonic(), Counter[str]()
-    with tempfile.TemporaryDirectory(prefix="headgate-optimized-") as folder:
-        pool = LocalPool(Path(folder), Pool(cores=2, memory="1g"))
-        pool.start()
-        try:
-            pool.ready()
-            with OptimizedAggregates(pool) as spark:
-                for number in range(asked.count):
-                    old, new = pair(Random(f"{asked.seed}/{number}"))
-                    outcome = judged(spark, old, new)
-                    outcomes[outcome] += 1
-                    if outcome == "UNSAFE":
-                        print(f"UNSAFE {asked.seed}/{number}\n    {old}\n    {new}", flush=True)
-        finally:
-            pool.end()
+    with (
+        tempfile.TemporaryDirectory(prefix="headgate-optimized-") as folder,
+        spark_server(Path(folder), memory="1g") as pool,
+        OptimizedAggregates(pool) as spark,
+    ):
+        for number in range(asked.count):
+            old, new = pair(Random(f"{asked.seed}/{number}"))
+            outcome = judged(spark, old, new)
+            outcomes[outcome] += 1
+            if outcome == "UNSAFE":
+                print(f"UNSAFE {asked.seed}/{number}\n    {old}\n    {new}", flush=True)
     listed = ", ".join(f"{number:,} {outcome}" for outcome, number in outcomes.most_common())
     print(f"seed {asked.seed}: {asked.count:,} pairs: {listed}; {time.monotonic() - began:.0f} s")
     return int(outcomes["UNSAFE"] > 0)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_drill(main)

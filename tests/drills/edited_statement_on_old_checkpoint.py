@@ -17,11 +17,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 from checkpoint_trials import Trial, run, verdict
+from drill_process import run_drill, spark_server
 from revision_pairs import edits
 
 from core.changes.classification import classify
-from core.project.model import Pool
-from pipelines.local_pool.connect_server import LocalPool
 
 
 def main() -> int:
@@ -30,13 +29,8 @@ def main() -> int:
     words = sys.argv[2:]
     found = [e for e in edits("same_checkpoint.txt") if not words or any(word in e.name for word in words)]
     trials = [Trial(edit, number, classify(edit.old, edit.new)) for number, edit in enumerate(found)]
-    pool = LocalPool(root / "home", Pool(cores=2, memory="1g"))
-    pool.start()
-    try:
-        pool.ready()
+    with spark_server(root / "home", memory="1g") as pool:
         run(trials, pool, root)
-    finally:
-        pool.end()
     return report(trials)
 
 
@@ -59,4 +53,4 @@ def report(trials: Sequence[Trial]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_drill(main)

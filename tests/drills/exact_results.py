@@ -14,6 +14,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
+from drill_process import run_drill
 from expected_results import ExpectedRules
 from pizzeria_demo import Pizzeria
 
@@ -93,4 +94,4 @@ def finish(demo: Pizzeria, rules: ExpectedRules) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_drill(main)

@@ -22,6 +22,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 import pyarrow.parquet as parquet
+from drill_process import run_drill
 from live_project import committed
 from pizzeria_demo import Pizzeria
 
@@ -180,4 +181,4 @@ def eta(seen: list[Seen]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_drill(main)

@@ -18,12 +18,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
+from drill_process import run_drill, spark_server
 from random_trials import Run, drawn, small, tried
 
 from core.changes.kinds import ChangeKind
 from core.model.actions import Action
-from core.project.model import Pool
-from pipelines.local_pool.connect_server import LocalPool
 
 AT_ONCE = 75
 """Pairs for one server: it keeps the plans of all queries that it ran."""
@@ -61,17 +60,12 @@ def portion(seed: int, numbers: Sequence[int]) -> list[Run]:
     pairs = drawn(seed, numbers)
     with tempfile.TemporaryDirectory(prefix="headgate-pairs-") as name:
         folder = Path(name)
-        pool = LocalPool(folder / "home", Pool(cores=2, memory="2g"))
-        pool.start()
-        try:
-            pool.ready()
+        with spark_server(folder / "home", memory="2g") as pool:
             runs = tried(pool, folder / "pairs", pairs)
             for each in runs:
                 if each.unsafe:
                     tell(f"UNSAFE {seed}/{each.number}", each)
                     tell("  smaller", small(pool, folder / str(each.number), each))
-        finally:
-            pool.end()
     return runs
 
 
@@ -111,4 +105,4 @@ def report(seed: int, found: Sequence[Run], seconds: float) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_drill(main)

@@ -24,11 +24,11 @@ from random import Random
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
+from drill_process import run_drill, spark_server
 from random_sql import statement
 from spark_comparison import STRICTER, UNSAFE, Asked, Finding, Recorded, read, reason
 from sql_tree import Node, shrunk
 
-from core.project.model import Pool
 from pipelines.local_pool.connect_server import LocalPool
 from pipelines.spark.session import Session
 
@@ -110,10 +110,7 @@ class Server:
         """Open a session of its own."""
         with self._lock:
             if self._pool is None:
-                self._pool = LocalPool(self._folder, Pool(cores=2, memory="3g"))
-                self._stack.callback(self._pool.end)
-                self._pool.start()
-                self._pool.ready()
+                self._pool = self._stack.enter_context(spark_server(self._folder, memory="3g"))
             session = Session(self._pool.url, self._pool.token, str(uuid.uuid4()))
             session.attach()
             self._stack.callback(session.close)
@@ -126,4 +123,4 @@ def like(spark: Recorded, finding: Finding, *, start: bool) -> Callable[[Node], 
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_drill(main)

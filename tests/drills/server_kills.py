@@ -16,6 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
+from drill_process import run_drill
 from exact_results import finish
 from expected_results import ExpectedRules
 from live_project import Impatient, alive, until
@@ -86,4 +87,4 @@ def newest(folder: Path) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_drill(main)

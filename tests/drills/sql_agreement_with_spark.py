@@ -16,11 +16,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 from corpus_agreement import compiled, report
+from drill_process import run_drill, spark_server
 from spark_verdicts import Unanswered, prepare, verdict
 from sql_corpus import Case, Verdict, cases, load, save
 
-from core.project.model import Pool
-from pipelines.local_pool.connect_server import LocalPool
 from pipelines.spark.session import Session
 
 AT_ONCE = 250
@@ -40,10 +39,7 @@ def ask(asked: list[Case], found: list[Case], known: dict[str, list[Verdict]]) -
     """Ask a server of our own; each answer is saved as it comes."""
     with tempfile.TemporaryDirectory(prefix="headgate-agreement-") as folder:
         home = Path(folder)
-        pool = LocalPool(home, Pool(cores=2, memory="3g"))
-        pool.start()
-        try:
-            pool.ready()
+        with spark_server(home, memory="3g") as pool:
             session = Session(pool.url, pool.token, str(uuid.uuid4()))
             session.attach()
             try:
@@ -55,8 +51,6 @@ def ask(asked: list[Case], found: list[Case], known: dict[str, list[Verdict]]) -
                 print(f"Spark was asked about {len(asked)} cases in {time.monotonic() - began:.0f} s", flush=True)
             finally:
                 session.close()
-        finally:
-            pool.end()
 
 
 def answers(session: Session, asked: list[Case], home: Path) -> Iterator[tuple[Case, list[Verdict]]]:
@@ -81,4 +75,4 @@ def spark_texts(case: Case) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_drill(main)

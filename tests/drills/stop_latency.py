@@ -18,10 +18,12 @@ import uuid
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import NoReturn
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 import yaml
+from drill_process import run_drill
 from live_project import until
 from pizzeria_demo import Pizzeria
 
@@ -51,8 +53,6 @@ class Stop:
 
 
 def main() -> int:
-    if sys.argv[1:2] == ["load"]:
-        return load(*sys.argv[2:4])
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 50
     kept = len(sys.argv) > 2
     root = Path(sys.argv[2]).absolute() if kept else Path(tempfile.mkdtemp(prefix="headgate-drill-"))
@@ -110,7 +110,7 @@ def under_load(demo: Pizzeria, count: int, run: str) -> tuple[list[Stop], int]:
             child.terminate()
 
 
-def load(url: str, token: str) -> int:
+def load(url: str, token: str) -> NoReturn:
     """Run batch queries in a session of its own, for ever."""
     session = Session(url, token, str(uuid.uuid4()))
     session.attach()
@@ -211,4 +211,6 @@ def _ms(value: float | None) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    if sys.argv[1:2] == ["load"]:
+        load(*sys.argv[2:4])
+    run_drill(main)

@@ -18,6 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
+from drill_process import run_drill
 from tiny_project import Tiny, until
 
 FROZEN_S = 60.0
@@ -119,8 +120,8 @@ def with_tiny(tiny: Tiny, drill: Callable[[Tiny], None]) -> None:
     """Bring a tiny project up, let the drill at it, and end it."""
     tiny.write()
     tiny.land(50)
-    tiny.done("up")
     try:
+        tiny.done("up")
         assert tiny.apply(tiny.plan("--all")).returncode == 0
         until(lambda: len(tiny.ids("marked", 1)) == tiny.landed, 90, "all rows arrived")
         until(lambda: tiny.statements()["marked"]["state"] == "running", 30, "it runs")
@@ -196,4 +197,4 @@ def say(line: str) -> None:
 DRILLS: dict[str, Callable[[Path], None]] = {"frozen": frozen, "locked": locked, "full": full}
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_drill(main)

@@ -8,6 +8,7 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -82,9 +83,10 @@ class Driven(ABC):
     def down(self) -> None:
         """End everything; what does not answer is killed by its id."""
         if self.run("down", "--confirm", "").returncode != 0:
-            for pid in (self.agent_pid(), self.pool_pid()):
-                if alive(pid):
-                    os.kill(pid, signal.SIGKILL)
+            for pid_of in (self.agent_pid, self.pool_pid):
+                # Neither need have come so far as to write down its id.
+                with suppress(OSError, StopIteration, ValueError):
+                    os.kill(pid_of(), signal.SIGKILL)
 
 
 def committed(folder: Path) -> list[Path]:

@@ -1,0 +1,44 @@
+"""A drill that is told to end leaves nothing running."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SUPPORT = Path(__file__).parents[1] / "support"
+DRILL = """
+import subprocess, sys
+sys.path.insert(0, sys.argv[1])
+from drill_process import run_drill
+
+def main():
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        print("begun", flush=True)
+        child.wait()
+        return 0
+    finally:
+        print("ending", flush=True)
+        sys.stdin.readline()
+        child.kill()
+        print(f"ended {child.wait()}", flush=True)
+
+run_drill(main)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_drill_that_is_told_to_end_ends_what_it_started_also_when_told_twice(number: signal.Signals) -> None:
+    command = [sys.executable, "-c", DRILL, str(SUPPORT)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as drill:
+        assert drill.stdin and drill.stdout
+        assert drill.stdout.readline() == "begun\n"
+        drill.send_signal(number)
+        assert drill.stdout.readline() == "ending\n"
+        drill.send_signal(number)
+        drill.stdin.write("\n")
+        drill.stdin.flush()
+        assert drill.stdout.readline() == "ended -9\n"
+        assert drill.wait(60) == 128 + number

@@ -1,0 +1,43 @@
+"""The process of a drill: told to end, it ends what it has started before it goes."""
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NoReturn
+
+from core.project.model import Pool
+from pipelines.local_pool.connect_server import LocalPool
+
+_servers: list[LocalPool] = []
+
+
+def run_drill(main: Callable[[], int]) -> NoReturn:
+    """Run a drill and exit with its code; SIGTERM, SIGHUP and SIGINT leave by its `finally` clauses."""
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, _leave)
+    raise SystemExit(main())
+
+
+def _leave(number: int, _: object) -> NoReturn:
+    for again in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        # The clean-up takes seconds, and an impatient second signal must not cut it off.
+        signal.signal(again, signal.SIG_IGN)
+    # First of all: threads that wait for an answer of Spark would hold up the way out until they had it.
+    for server in _servers:
+        server.end()
+    raise SystemExit(128 + number)
+
+
+@contextmanager
+def spark_server(home: Path, *, memory: str) -> Iterator[LocalPool]:
+    """Start a Spark Connect server of our own on two cores, and end it with the block."""
+    server = LocalPool(home, Pool(cores=2, memory=memory))
+    _servers.append(server)
+    try:
+        server.start()
+        server.ready()
+        yield server
+    finally:
+        server.end()
+        _servers.remove(server)
