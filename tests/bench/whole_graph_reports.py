@@ -28,8 +28,9 @@ from core.reports.inventory import InventorySelection, inventory_of, select
 from core.sql.lineage.model import ColumnOrigin
 from state.ledger import LedgerReader, create_or_open
 from state.ledger_snapshot import SnapshotCache
-from state.row_types import Deployment, EnvironmentRow, Measurement
+from state.row_types import Deployment, Measurement
 from tests.bench.generated_projects import layered_texts, project_texts
+from tests.support.ledger_rows import environment_row
 from tui.presentation.reports.product_health import health_by_product
 from tui.presentation.reports.table_hierarchy import rows
 from tui.project_folder.parsing_performance import rare_garbage_collection
@@ -155,7 +156,7 @@ def _project(texts: dict[str, str]) -> Project:
 
 def _write(path: Path, project: Project) -> None:
     """Deploy every table in a ledger, with figures."""
-    facts = EnvironmentRow("l", project.id, project.name, "dev", False, None, None, None, "local", "up", "", 1, "s")
+    facts = environment_row(project_id=project.id, project=project.name)
     observed = as_if_running(project)
     with create_or_open(path, facts) as ledger:
         for name, table in project.tables.items():

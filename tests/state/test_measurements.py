@@ -5,6 +5,8 @@ from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
+from ledger_rows import sample_row
+
 from core.model.names import TableName
 from state.ledger import Ledger, LedgerReader
 from state.row_types import Deployment, EventRow, SampleRow
@@ -16,7 +18,10 @@ Made = Callable[..., Deployment]
 
 
 def sample(at: float) -> SampleRow:
-    return SampleRow(at, int(at - START), 1, 2, 3.0, 4.0, 5, 6, 7)
+    return sample_row(
+        at, lag_rows=int(at - START), lag_files=1, lag_bytes=2, in_rows_s=3.0, out_rows_s=4.0, batch_ms=5,
+        produced_rows=6, consumed_rows=7,
+    )  # fmt: skip
 
 
 def deployed(ledger: Ledger, made: Made, *tables: str) -> None:
@@ -47,7 +52,7 @@ def test_samples_are_read_by_version_and_time(ledger: Ledger, path: Path, deploy
 
 def test_second_sample_of_one_moment_replaces_the_first(ledger: Ledger, deployment: Made) -> None:
     deployed(ledger, deployment, "orders")
-    later = SampleRow(START, 99, None, None, None, None, None)
+    later = sample_row(START, lag_rows=99)
     ledger.add_samples([(ORDERS, 1, sample(START)), (ORDERS, 1, later)])
     assert ledger.samples(ORDERS, 1) == (later,)
 
@@ -68,7 +73,7 @@ def test_after_an_hour_one_a_minute_stays_and_thinning_again_changes_nothing(led
         old = [s.at - START for s in ledger.samples(table, 1) if s.at < now - HOUR]
         assert old == list(range(0, 2 * HOUR, 60))
     kept = ledger.samples(ORDERS, 1)
-    assert kept[0] == SampleRow(START, 0, 1, None, 3.0, 4.0, 5)
+    assert kept[0] == sample_row(START, lag_rows=0, lag_files=1, in_rows_s=3.0, out_rows_s=4.0, batch_ms=5)
     ledger.thin_samples(now)
     assert ledger.samples(ORDERS, 1) == kept
 
@@ -108,7 +113,10 @@ def test_ten_thousand_statements_and_a_week_of_samples_stay_under_one_gigabyte(
 
     def figures(at: float) -> SampleRow:
         big = dice.randrange(1 << 23, 1 << 31)
-        return SampleRow(at, big % (1 << 23), 900, big, big % 30_000 + 0.0, big % 30_000 + 0.0, 2500, big * 3, big * 2)
+        return sample_row(
+            at, lag_rows=big % (1 << 23), lag_files=900, lag_bytes=big, in_rows_s=big % 30_000 + 0.0,
+            out_rows_s=big % 30_000 + 0.0, batch_ms=2500, produced_rows=big * 3, consumed_rows=big * 2,
+        )  # fmt: skip
 
     spans = [(0, 6 * DAY, 900), (6 * DAY, 7 * DAY - HOUR, 60), (7 * DAY - HOUR, 7 * DAY, 5)]
     for first, last, every_s in spans:
@@ -124,7 +132,11 @@ def test_ten_thousand_statements_and_a_week_of_samples_stay_under_one_gigabyte(
 
 def test_exceptions_of_one_fingerprint_count_up_and_others_stand_alone(ledger: Ledger) -> None:
     def failed(at: float, table: str, fingerprint: str, kind: str = "exception") -> int:
-        return ledger.add_event(EventRow(0, at, table, 1, kind, "S", f"at {at}", fingerprint))
+        return ledger.add_event(
+            EventRow(
+                id=0, at=at, table=table, version=1, kind=kind, summary="S", detail=f"at {at}", fingerprint=fingerprint
+            )
+        )
 
     first = failed(1.0, "orders", "zero")
     assert failed(5.0, "orders", "zero") == first

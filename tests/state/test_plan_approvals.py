@@ -3,12 +3,15 @@
 from dataclasses import replace
 
 import pytest
+from ledger_rows import run_row
 
 from core.model.errors import Refused
 from state.ledger import Ledger, LedgerReader
-from state.row_types import ApprovalRow, PlanRow, RunRow
+from state.row_types import ApprovalRow, PlanRow
 
-PLAN = PlanRow("abcd1234", "{}", "lee", 1.0, 100.0, "open", author_uid=1001)
+PLAN = PlanRow(
+    hash="abcd1234", body="{}", author="lee", created_at=1.0, expires_at=100.0, status="open", author_uid=1001
+)
 BOB = ApprovalRow(PLAN.hash, 1002, "bob", 10.0)
 
 
@@ -58,5 +61,5 @@ def test_an_expired_plan_that_is_handed_over_again_is_a_new_one_without_approval
 def test_a_run_takes_a_plan_with_its_approvals(ledger: Ledger) -> None:
     ledger.put_plan(PLAN)
     ledger.approve(BOB)
-    ledger.take_plan(PLAN.hash, RunRow("r1", PLAN.hash, "lee", "running", 20.0, None), now=20.0)
+    ledger.take_plan(PLAN.hash, run_row(PLAN.hash, id="r1"), now=20.0)
     assert ledger.approvals(PLAN.hash) == (BOB,)

@@ -4,19 +4,21 @@ import threading
 from dataclasses import replace
 
 import pytest
-from ledger_rows import create_run
+from ledger_rows import create_run, run_row
 
 from core.model.errors import Refused
 from core.model.names import TableName
 from state.ledger import Ledger
 from state.row_types import PlanRow, RunRow, StepRow
 
-PLAN = PlanRow("abcd1234", "{}", "ana", 1.0, 100.0, "open")
+PLAN = PlanRow(hash="abcd1234", body="{}", author="ana", created_at=1.0, expires_at=100.0, status="open")
 
 
 def run_on(run_id: str, *tables: str, at: float = 10.0) -> RunRow:
-    steps = tuple(StepRow(n, "start", table, 1, "pending") for n, table in enumerate(tables, 1))
-    return RunRow(run_id, PLAN.hash, "ana", "running", at, None, steps)
+    steps = tuple(
+        StepRow(n=n, do="start", table=table, version=1, state="pending") for n, table in enumerate(tables, 1)
+    )
+    return run_row(PLAN.hash, id=run_id, started_at=at, steps=steps)
 
 
 def test_taking_a_plan_marks_it_and_writes_its_run(ledger: Ledger) -> None:

@@ -1,10 +1,11 @@
 """The recorded policy: one in force, one that waits, and protection that follows what is in force."""
 
 import pytest
+from ledger_rows import policy_row
 
 from core.model.errors import Refused
 from core.model.names import TableName
-from core.policy.model import Policy, policy_as_json
+from core.policy.model import Policy
 from state.ledger import Ledger, LedgerReader
 from state.recorded_policy import IN_FORCE, WAITING
 from state.row_types import PolicyRow
@@ -14,7 +15,7 @@ SHUT = Policy(protected=True, protected_tables=(TableName("a"),), roles=(("appro
 
 
 def row(policy: Policy, status: str, actor: str = "ana", at: float = 1.0) -> PolicyRow:
-    return PolicyRow(0, at, actor, 7, policy.digest, policy_as_json(policy), status)
+    return policy_row(policy, at=at, actor=actor, actor_uid=7, status=status)
 
 
 def test_nothing_is_recorded_at_first(ledger: Ledger) -> None:

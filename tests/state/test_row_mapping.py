@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
-from ledger_rows import create_run
+from ledger_rows import create_run, run_row, sample_row
 
 from core.model.names import TableName
 from state.ledger import Ledger, LedgerReader
@@ -17,7 +17,6 @@ from state.row_types import (
     EventRow,
     Measurement,
     PlanRow,
-    RunRow,
     SampleRow,
     StagedRow,
     StepRow,
@@ -25,14 +24,28 @@ from state.row_types import (
 
 ORDERS = TableName("orders")
 FULL = Measurement(
-    ORDERS, 1, 1.5, 10, 2, 300, False, 4.5, "draining", -2.5, 60.0, 1.25, 3.75, 900, 7, 120, {"addBatch": 90},
-    "2026-01-01T00:00:00Z", 5, 6, 1, 1.0, ({"table": "landing", "rows": 10, "missing": False},),
+    table=ORDERS, version=1, at=1.5, lag_rows=10, lag_files=2, lag_bytes=300, exact=False, oldest_s=4.5,
+    trend="draining", rate_rows_s=-2.5, eta_s=60.0, in_rows_s=1.25, out_rows_s=3.75, rows_total=900, batch=7,
+    batch_ms=120, durations={"addBatch": 90}, watermark="2026-01-01T00:00:00Z", state_rows=5, state_bytes=6,
+    dropped_by_watermark=1, committed_at=1.0, sources=({"table": "landing", "rows": 10, "missing": False},),
 )  # fmt: skip
 STEPS = (
-    StepRow(1, "create", "orders", 2, "done", 1, "made", 1.0, 2.0, 0.5, {"query": "q"}),
-    StepRow(2, "start", "orders", 2, "pending"),
+    StepRow(
+        n=1,
+        do="create",
+        table="orders",
+        version=2,
+        state="done",
+        tries=1,
+        note="made",
+        started_at=1.0,
+        ended_at=2.0,
+        intent_at=0.5,
+        evidence={"query": "q"},
+    ),
+    StepRow(n=2, do="start", table="orders", version=2, state="pending"),
 )
-RUN = RunRow("abcd-1", "h", "ana", "running", 1.0, None, STEPS)
+RUN = run_row(id="abcd-1", steps=STEPS)
 
 
 @pytest.mark.parametrize("changes", [{}, {"started_at": None, "bindings": (), "drop_after": 5.0, "active": False}])
@@ -68,9 +81,13 @@ def test_measurement_comes_back_whole(
         assert reader.measurement(ORDERS, 1) == row
 
 
-@pytest.mark.parametrize(
-    "row", [SampleRow(1.8e9 + 0.1, 1, 2, 3, 4.5, 5.5, 6, 7, 8), SampleRow(1.8e9, None, None, None, None, None, None)]
-)
+SAMPLE = SampleRow(
+    at=1.8e9 + 0.1, lag_rows=1, lag_files=2, lag_bytes=3, in_rows_s=4.5, out_rows_s=5.5, batch_ms=6, produced_rows=7,
+    consumed_rows=8,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("row", [SAMPLE, sample_row(1.8e9)])
 def test_sample_comes_back_whole(ledger: Ledger, deployment: Callable[..., Deployment], row: SampleRow) -> None:
     ledger.put_deployment(deployment("orders"))
     ledger.add_samples([(ORDERS, 1, row)])
@@ -78,7 +95,10 @@ def test_sample_comes_back_whole(ledger: Ledger, deployment: Callable[..., Deplo
 
 
 def test_plan_run_and_steps_come_back_whole(ledger: Ledger) -> None:
-    plan = PlanRow("abcd1234", '{"hash":"abcd1234"}', "ana", 1.0, 9.0, "open", "", '{"a.sql":"SELECT 1"}')
+    plan = PlanRow(
+        hash="abcd1234", body='{"hash":"abcd1234"}', author="ana", created_at=1.0, expires_at=9.0, status="open",
+        texts='{"a.sql":"SELECT 1"}',
+    )  # fmt: skip
     ledger.put_plan(plan)
     create_run(ledger, RUN)
     assert (ledger.plan("abcd"), ledger.plans()) == (plan, (plan,))
@@ -89,13 +109,19 @@ def test_plan_run_and_steps_come_back_whole(ledger: Ledger) -> None:
 
 
 def test_event_command_audit_and_staged_come_back_whole(ledger: Ledger) -> None:
-    event = EventRow(0, 1.0, "orders", 2, "state", "running", "d", "f")
+    event = EventRow(
+        id=0, at=1.0, table="orders", version=2, kind="state", summary="running", detail="d", fingerprint="f"
+    )
     number = ledger.add_event(event)
     assert ledger.events() == (replace(event, id=number, first_at=1.0),)
-    command = CommandRow(0, 1.0, "ana", "stop", "orders", "headgate stop orders", "accepted")
+    command = CommandRow(
+        id=0, at=1.0, actor="ana", op="stop", subject="orders", line="headgate stop orders", outcome="accepted"
+    )
     number = ledger.add_command(command)
     assert ledger.commands() == (replace(command, id=number),)
-    audit = AuditRow(0, 1.0, "ana", "stop", "orders", "hash", "yes", "done")
+    audit = AuditRow(
+        id=0, at=1.0, actor="ana", action="stop", subject="orders", plan_hash="hash", confirmation="yes", outcome="done"
+    )
     number = ledger.add_audit(audit)
     assert ledger.audits() == (replace(audit, id=number),)
     staged = StagedRow("ana", "/p", ORDERS, "deploy", 1.0)

@@ -6,10 +6,14 @@ from typing import Any
 
 from core.model.names import TableName
 from core.observed.deployment import Binding
+from core.plan.codec import canonical_text, plan_as_json
+from core.plan.model import Plan
+from core.policy.model import Policy, policy_as_json
 from core.project.revision import RevisionTexts
 from state.ledger import Ledger
+from state.recorded_policy import IN_FORCE
 from state.registry import StatementLine
-from state.row_types import Deployment, EnvironmentRow, Measurement, RunRow
+from state.row_types import Deployment, EnvironmentRow, Measurement, PlanRow, PolicyRow, RunRow, SampleRow
 from state.runs import insert_run
 
 LANDED = TableName("landed")
@@ -44,6 +48,37 @@ def external_row(table: str = "landed", **fields: Any) -> Deployment:
         checkpoint="", bindings=(), external=True,
     )  # fmt: skip
     return deployment_row(table, **(plain | fields))
+
+
+def plan_row(plan: Plan, **fields: Any) -> PlanRow:
+    """Return the row of a plan that ana submitted and nobody has applied."""
+    every: dict[str, Any] = dict(
+        hash=plan.hash, body=canonical_text(plan_as_json(plan)), author="ana", created_at=1.0, expires_at=9e9,
+        status="open",
+    )  # fmt: skip
+    return PlanRow(**(every | fields))
+
+
+def run_row(plan_hash: str = "h", **fields: Any) -> RunRow:
+    """Return the row of a run of ana's that is under way, without steps."""
+    every: dict[str, Any] = dict(id="7f3a-1", actor="ana", state="running", started_at=1.0, ended_at=None)
+    return RunRow(plan_hash=plan_hash, **(every | fields))
+
+
+def policy_row(policy: Policy, **fields: Any) -> PolicyRow:
+    """Return the row of a policy that ana recorded and that is in force."""
+    every: dict[str, Any] = dict(
+        id=0, at=1.0, actor="ana", actor_uid=1, digest=policy.digest, body=policy_as_json(policy), status=IN_FORCE
+    )
+    return PolicyRow(**(every | fields))
+
+
+def sample_row(at: float, **fields: Any) -> SampleRow:
+    """Return a sample of a moment at which nothing was known."""
+    every: dict[str, Any] = dict.fromkeys(
+        ("lag_rows", "lag_files", "lag_bytes", "in_rows_s", "out_rows_s", "batch_ms"), None
+    )
+    return SampleRow(at, **(every | fields))
 
 
 def create_run(ledger: Ledger, run: RunRow, tables: Iterable[TableName] = ()) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import small_project
+from ledger_rows import policy_row
 
 from core.model.names import TableName
 from core.observed.deployment import Binding
@@ -12,7 +13,7 @@ from core.plan.codec import plan_as_json
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
 from core.planning.planner import make_plan
-from core.policy.model import Policy, policy_as_json
+from core.policy.model import Policy
 from core.project_files.revision_reader import revision_of
 from pipelines.agent.context import AgentContext
 from pipelines.agent.fast_lane import FastLane
@@ -22,8 +23,7 @@ from pipelines.agent.requests.command_handler import CommandHandler
 from pipelines.agent.requests.socket_server import Caller
 from state.emergency_journal import EmergencyJournal
 from state.planner_input import observe
-from state.recorded_policy import IN_FORCE
-from state.row_types import Deployment, PolicyRow
+from state.row_types import Deployment
 
 NOW = 1_000_000.0
 T = TableName
@@ -78,7 +78,7 @@ class Desk:
     def rule(self, **rules: Any) -> None:
         """Put a policy in force."""
         policy = Policy(**rules)
-        self.world.ledger.put_policy(PolicyRow(0, NOW, "lee", 1, policy.digest, policy_as_json(policy), IN_FORCE))
+        self.world.ledger.put_policy(policy_row(policy, at=NOW, actor="lee"))
 
 
 def deployed(name: str, parent: str, revision: Any) -> Deployment:

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ledger_rows import environment_row
 
 from core.model.errors import UsageError
 from core.model.names import TableName
@@ -19,14 +20,14 @@ from pipelines.agent.fast_lane import FastLane
 from state.ledger import LedgerReader, create_or_open
 from state.ledger_snapshot import SnapshotCache
 from state.planner_input import observe
-from state.row_types import Deployment, EnvironmentRow, Measurement
+from state.row_types import Deployment, Measurement
 from tests.terminal.ledger_under_load import place_of
 from tui.presentation.view.ledger_view import make_ledger_view
 from tui.screens.backend import ConsoleBackend
 from tui.services.deployed_statements import statement_details
 from tui.services.environment_service import EnvironmentService
 
-FACTS = EnvironmentRow("l", "p", "shop", "dev", False, 1, 1.0, 1.0, "local", "up", "", 1, "s")
+FACTS = environment_row(project="shop", agent_pid=1, agent_started_at=1.0, agent_seen_at=1.0)
 
 
 @dataclass(frozen=True)

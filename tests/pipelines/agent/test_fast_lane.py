@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ledger_rows import create_run, deployment_row
+from ledger_rows import create_run, deployment_row, run_row
 
 from core.model.errors import ConfirmationNeeded, EngineRefused, LedgerUnavailable, Refused
 from core.model.names import TableName
@@ -18,7 +18,7 @@ from pipelines.agent.measurements.pool_utilization import PoolUtilization
 from pipelines.agent.measurements.table_statistics_collector import TableStatisticsCollector
 from pipelines.agent.requests.command_handler import CommandHandler
 from state.emergency_journal import EmergencyJournal
-from state.row_types import RunRow, StagedRow, StepRow
+from state.row_types import StagedRow, StepRow
 
 A, LANDED = TableName("a"), TableName("landed")
 ALICE: Any = SimpleNamespace(name="alice")
@@ -87,7 +87,7 @@ def test_a_start_that_spark_refuses_is_an_exception_and_the_state_failed(
 
 def test_a_retry_is_a_retry_in_the_audit_and_the_command_log(world: AgentContext, commands: CommandHandler) -> None:
     step = StepRow(n=1, do="start", table="a", version=1, state="failed")
-    create_run(world.ledger, RunRow("7f3a-1", "h" * 64, "bob", "running", 1.0, None, (step,)))
+    create_run(world.ledger, run_row(steps=(step,)))
     for act in ("pause", "retry"):
         commands.handle(ALICE, {"op": "run", "args": {"id": "7f3a-1", "act": act}, "confirm": ""})
     assert [(row.action, row.subject, row.actor) for row in world.ledger.audits()] == [

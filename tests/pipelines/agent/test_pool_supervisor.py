@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ledger_rows import environment_row
 
 from core.ipc.environment_paths import EnvironmentPaths
 from core.model.errors import EngineRefused, HeadgateError, LedgerUnavailable, PoolUnreachable
@@ -17,7 +18,6 @@ from pipelines.spark.call_deadlines import CircuitBreaker
 from pipelines.spark.error_translation import SessionLost
 from pipelines.spark.session import Session
 from state.ledger import Ledger, create_or_open
-from state.row_types import EnvironmentRow
 
 
 @dataclass
@@ -94,7 +94,7 @@ def machine() -> Machine:
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    facts = EnvironmentRow("l", "p-id", "p", "dev", False, None, None, None, "local", "off", "", 0, "")
+    facts = environment_row(pool_state="off", pool_generation=0, session_id="")
     with create_or_open(tmp_path / "home" / "ledger.db", facts) as opened:
         yield opened
 

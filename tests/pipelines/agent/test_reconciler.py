@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ledger_rows import deployment_row
+from ledger_rows import deployment_row, sample_row
 
 from core.model.names import TableName
 from core.ports.spark import QueryStart, ReportedQuery
 from pipelines.agent.context import AgentContext
 from pipelines.agent.reconciler import BeforeRound, Reconciler
 from state.emergency_journal import EmergencyJournal
-from state.row_types import Deployment, SampleRow
+from state.row_types import Deployment
 
 A = TableName("a")
 START = QueryStart("a@v1", "SELECT 1", "a__v1", "parquet", "/c/a__v1", "1 second")
@@ -143,12 +143,17 @@ def rounds_of(reconciler: Reconciler, pool: Any, *told: dict[str, Any]) -> list[
     return states
 
 
+batch_of_a_second = partial(sample_row, batch_ms=1000)
+
+
 @pytest.fixture
 def running(world: AgentContext, pool: Any) -> Deployment:
     """A running a@v1 whose batches take a second and read 50 rows between two samples."""
     found = deploy(world, run_id="run of a@v1")
     start = world.clock() - 300
-    samples = [SampleRow(start + 5 * n, 50, 1, 500, 10.0, 10.0, 1000, 50 * n, 50 * n) for n in range(50)]
+    samples = [
+        batch_of_a_second(start + 5 * n, lag_rows=50, consumed_rows=50 * n, produced_rows=50 * n) for n in range(50)
+    ]
     world.ledger.add_samples([(A, 1, sample) for sample in samples])
     pool.running["a@v1"] = START
     return found
@@ -178,7 +183,7 @@ def test_a_batch_under_way_is_late_after_ten_of_the_usual_ones(
     found = world.deployment(A, 1)
     assert found is not None and found.error == "a batch has been running for 31 s, 1.0 s is usual"
     assert pool.looks == []
-    burst = [SampleRow(world.clock() - 20, 5000, 90, 50_000, 10.0, 10.0, 1000, 9000, 2450)]
+    burst = [batch_of_a_second(world.clock() - 20, lag_rows=5000, produced_rows=9000, consumed_rows=2450)]
     world.ledger.add_samples([(A, 1, sample) for sample in burst])
     now = world.clock()
     for seconds, state in ((32.0, "running"), (599.0, "running"), (601.0, "degraded")):
@@ -219,7 +224,8 @@ def test_a_first_batch_after_a_restart_has_ten_of_the_usual_ones_where_they_are_
     world: AgentContext, pool: Any, reconciler: Reconciler
 ) -> None:
     deploy(world, state="starting", run_id="run of a@v1")
-    world.ledger.add_samples([(A, 1, SampleRow(world.clock() - 2500, 50, 1, 500, 10.0, 10.0, 200_000, 50, 50))])
+    before = sample_row(world.clock() - 2500, lag_rows=50, batch_ms=200_000, produced_rows=50, consumed_rows=50)
+    world.ledger.add_samples([(A, 1, before)])
     pool.running["a@v1"] = START
     first = {"progress": None, "message": "Processing new data", "trigger_active": True}
     assert rounds_of(reconciler, pool, first | {"heard_s": 1990.0}, first | {"heard_s": 2010.0}) == [

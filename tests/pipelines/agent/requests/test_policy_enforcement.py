@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import small_project
+from ledger_rows import policy_row
 
 from core.model.errors import ConfirmationNeeded, InvalidProject, Refused, Stale, UsageError
 from core.policy.model import Policy
@@ -122,10 +123,8 @@ def test_protection_that_a_file_adds_is_recorded_by_the_next_start_and_stays(
 
 
 def _row(policy: Policy) -> Any:
-    from core.policy.model import policy_as_json
-    from state.row_types import PolicyRow
 
-    return PolicyRow(0, 1.0, "alice", 1, policy.digest, policy_as_json(policy), IN_FORCE)
+    return policy_row(policy, actor="alice")
 
 
 def test_a_wrong_policy_is_not_recorded_by_the_first_start(world: AgentContext, tmp_path: Path) -> None:

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 import small_project
-from ledger_rows import create_run
+from ledger_rows import create_run, plan_row, run_row
 
 from core.changes.spark_analysis import AnalysedRevision, AnalysedStatement, AnalysisAnswer, AnalysisQuestion
 from core.model.errors import EngineRefused, Stale, TryAgain, UsageError
 from core.model.names import TableName
-from core.plan.codec import canonical_text, plan_as_json
+from core.plan.codec import plan_as_json
 from core.plan.request import PlanRequest
 from core.planning.planner import make_plan, questions_of
 from pipelines.agent.context import AgentContext
@@ -25,7 +25,6 @@ from pipelines.agent.requests.socket_server import Caller
 from pipelines.agent.requests.spark_analysis_cache import SparkAnalysisCache
 from pipelines.agent.runs.run_lane import RunLane
 from state.emergency_journal import EmergencyJournal
-from state.row_types import PlanRow, RunRow
 from tests.pipelines.agent.conftest import ScriptedPool
 
 ONE, TWO = (
@@ -108,8 +107,8 @@ def test_agent_takes_the_plan_that_holds_what_its_ledger_says_and_no_other(
 ) -> None:
     project, request = small_project.project(small_project.texts()), PlanRequest(everything=True, children="all")
     failed = make_plan(project, "dev", {}, request)
-    world.ledger.put_plan(PlanRow(failed.hash, canonical_text(plan_as_json(failed)), "alice", 1.0, 9e9, "applied"))
-    create_run(world.ledger, RunRow("7f3a-1", failed.hash, "alice", "failed", 1.0, 2.0, ()))
+    world.ledger.put_plan(plan_row(failed, status="applied"))
+    create_run(world.ledger, run_row(failed.hash, state="failed", ended_at=2.0))
     request = replace(request, continues=continues)
     before = make_plan(project, "dev", {}, request)
     answers = {question.key: json.dumps(SAID.as_json()) for question in questions_of(before, project, {})}

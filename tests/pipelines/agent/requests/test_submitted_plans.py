@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import small_project
+from ledger_rows import plan_row
 from submission_desk import BOB, NOW, REBUILD_A, Desk, T, move
 
 from core.model.errors import ConfirmationNeeded, Refused, Stale, UsageError
@@ -14,7 +15,6 @@ from core.plan.codec import canonical_text, plan_as_json, plan_from_json, plan_h
 from core.plan.model import Guard, Plan
 from core.plan.request import PlanRequest
 from pipelines.agent.requests.command_handler import CommandHandler
-from state.row_types import PlanRow
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_another_planner_is_named_with_this_one(desk: Desk) -> None:
         ) as refused:
             hand_over(old)
         assert refused.value.remedy == "plan again"
-    desk.world.ledger.put_plan(PlanRow(old.hash, canonical_text(plan_as_json(old)), "lee", NOW, 9e9, "open"))
+    desk.world.ledger.put_plan(plan_row(old, author="lee", created_at=NOW))
     with pytest.raises(Refused, match=f"planned by planner version 2; this agent has version {plan.planner}"):
         desk.apply(old)
 
@@ -224,7 +224,7 @@ def test_a_strategy_that_is_not_carried_out_is_refused_by_name(desk: Desk) -> No
     plan = desk.plan()
     nodes = tuple(replace(node, strategy="carry_over") if node.table == "a" else node for node in plan.nodes)
     later = edited(plan, nodes=nodes)
-    desk.world.ledger.put_plan(PlanRow(later.hash, canonical_text(plan_as_json(later)), "lee", NOW, 9e9, "open"))
+    desk.world.ledger.put_plan(plan_row(later, author="lee", created_at=NOW))
     with pytest.raises(Refused, match="the plan uses carry_over for a, which this version cannot execute yet"):
         desk.apply(later)
 
@@ -254,7 +254,7 @@ def test_an_actor_without_the_role_is_refused(desk: Desk) -> None:
 def test_a_row_that_is_not_what_its_hash_names_is_refused(desk: Desk) -> None:
     plan = desk.plan()
     body = json.loads(canonical_text(plan_as_json(replace(plan, guards=(Guard("pool", "ok", ""),)))))
-    desk.world.ledger.put_plan(PlanRow(plan.hash, json.dumps(body), "lee", NOW, 9e9, "open"))
+    desk.world.ledger.put_plan(plan_row(plan, body=json.dumps(body), author="lee", created_at=NOW))
     with pytest.raises(Refused, match="its hash does not match"):
         desk.apply(plan)
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 import small_project
+from ledger_rows import plan_row, run_row
 
 from core.model.errors import EngineRefused, LedgerUnavailable, Refused
 from core.model.names import TableName
-from core.plan.codec import canonical_text, plan_as_json
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
 from core.planning.planner import make_plan
@@ -21,7 +21,7 @@ from pipelines.agent.runs import run_lane, step_executor
 from pipelines.agent.runs.catch_up_gate import GateReading
 from pipelines.agent.runs.run_lane import RunDriver
 from state.planner_input import observe
-from state.row_types import PlanRow, RunRow, StepRow
+from state.row_types import StepRow
 
 EVERYTHING = PlanRequest(everything=True, children="all")
 
@@ -70,9 +70,9 @@ def plan(world: AgentContext, files: dict[str, str], request: PlanRequest) -> Pl
 
 def submit(world: AgentContext, made: Plan) -> str:
     run_id = f"run-{made.hash[:6]}"
-    world.ledger.put_plan(PlanRow(made.hash, canonical_text(plan_as_json(made)), "alice", 1.0, 9e9, "open"))
-    steps = tuple(StepRow(s.n, s.do.value, s.table, s.version, "waits") for s in made.steps)
-    run = RunRow(run_id, made.hash, "alice", "running", 1.0, None, steps, made.request.continues)
+    world.ledger.put_plan(plan_row(made))
+    steps = tuple(StepRow(n=s.n, do=s.do.value, table=s.table, version=s.version, state="waits") for s in made.steps)
+    run = run_row(made.hash, id=run_id, steps=steps, continues=made.request.continues)
     world.ledger.take_plan(made.hash, run, now=2.0)
     return run_id
 
