@@ -24,13 +24,8 @@ def main() -> int:
 def java() -> dict[str, Any]:
     """Judge the Java that a local pool would run on."""
     found = find_java()
-    return {
-        "name": "java",
-        "ok": found.works,
-        "summary": found.summary,
-        "remedy": found.remedy,
-        "facts": {"path": found.path, "home": found.home, "version": found.version, "oldest": OLDEST_JAVA},
-    }
+    facts = {"path": found.path, "home": found.home, "version": found.version, "oldest": OLDEST_JAVA}
+    return _verdict("java", found.summary, found.remedy, ok=found.works, **facts)
 
 
 def engine() -> dict[str, Any]:
@@ -43,13 +38,7 @@ def engine() -> dict[str, Any]:
         return _verdict(
             "spark", f"pyspark {installed} is installed, {ENGINE} is needed", f"pip install pyspark=={ENGINE}"
         )
-    return {
-        "name": "spark",
-        "ok": True,
-        "summary": f"pyspark {installed}",
-        "remedy": "",
-        "facts": {"version": installed},
-    }
+    return _verdict("spark", f"pyspark {installed}", ok=True, version=installed)
 
 
 def pool_program() -> dict[str, Any]:
@@ -59,17 +48,11 @@ def pool_program() -> dict[str, Any]:
         return _verdict(
             "connect", f"{', '.join(missing)} missing for Spark Connect", "pip install 'pyspark[connect]==4.2.0'"
         )
-    return {
-        "name": "connect",
-        "ok": True,
-        "summary": ("Spark Connect libraries are installed"),
-        "remedy": "",
-        "facts": {},
-    }
+    return _verdict("connect", "Spark Connect libraries are installed", ok=True)
 
 
-def _verdict(name: str, summary: str, remedy: str) -> dict[str, Any]:
-    return {"name": name, "ok": False, "summary": summary, "remedy": remedy, "facts": {}}
+def _verdict(name: str, summary: str, remedy: str = "", *, ok: bool = False, **facts: object) -> dict[str, Any]:
+    return {"name": name, "ok": ok, "summary": summary, "remedy": remedy, "facts": facts}
 
 
 if __name__ == "__main__":

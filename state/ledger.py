@@ -10,7 +10,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from core.model.errors import LedgerUnavailable, VersionMismatch
@@ -81,14 +80,6 @@ class Ledger(
                 pass
             finally:
                 self._connection.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def create_or_open(path: Path, facts: EnvironmentRow, *, busy_s: float = 5.0) -> Ledger:
@@ -168,14 +159,6 @@ class LedgerReader(
             if self._snapshot is not None:
                 self._snapshot.remove()
             self._connection = self._snapshot = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     @contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:

@@ -9,7 +9,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from state.row_mapping import Row, Value, row_from_values
 from state.sqlite_errors import sqlite_errors_translated
@@ -23,6 +24,18 @@ class LedgerReads(ABC):
     """Reading, over whatever connection a subclass has."""
 
     path: Path
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the use of the ledger."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     @abstractmethod
     def _connected(self) -> AbstractContextManager[sqlite3.Connection]:

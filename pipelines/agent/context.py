@@ -99,10 +99,6 @@ class AgentContext:
         """Record who did what; `more` are plan_hash, confirmation and outcome."""
         self.ledger.add_audit(AuditRow(0, self.clock(), actor, action, subject, **more))
 
-    def deployment(self, table: TableName, version: int) -> Deployment | None:
-        """Find one version in the ledger."""
-        return self.ledger.deployment(table, version)
-
     def serving(self, table: TableName) -> Deployment | None:
         """Find the version that an operator means by a table's name; None where the table is not deployed."""
         found = serving_version(self.ledger.versions(table))

@@ -4,7 +4,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
 from core.ipc import framing
@@ -117,20 +117,13 @@ class Agent:
         try:
             if self._end_pool:
                 self._keeper.end()
-                self._say_stopped()
+                # With the pool every query has ended; what is wanted running stays wanted, for the next agent.
+                self._set_state(self._ledger.deployments(), (*ALIVE, State.UNKNOWN), State.STOPPED)
             self._ledger.put_agent(None, None)
         except LedgerUnavailable as error:
             if self._ledger.is_in_place():
                 raise
             log.info("the shutdown could not be recorded: %s", error.summary)
-
-    def _say_stopped(self) -> None:
-        """With the pool every query has ended; what is wanted running stays wanted, for the next agent."""
-        for deployment in self._ledger.deployments():
-            if deployment.state in (*ALIVE, State.UNKNOWN) and not deployment.external:
-                self._ledger.update_deployment(
-                    deployment.table, deployment.version, state=State.STOPPED, state_since=self._world.clock()
-                )
 
     def end(self, *, pool: bool) -> None:
         """Stop the agent; with `pool`, also its local pool. What is wanted running stays wanted."""
@@ -179,7 +172,8 @@ class Agent:
         except PoolUnreachable as error:
             self._keeper.heard(error)
             if not self._keeper.up or time.monotonic() - self._answered > UNKNOWN_S:
-                self._lose_sight(deployments)
+                # Nothing is known of the statements of a pool that is gone or does not answer.
+                self._set_state(deployments, ALIVE, State.UNKNOWN)
         self._seen = queries
 
     def _measure(self) -> None:
@@ -191,10 +185,10 @@ class Agent:
     def _restore(self, attached: PoolConnection) -> None:
         self._reconciler.restore(attached)
 
-    def _lose_sight(self, deployments: tuple[Deployment, ...]) -> None:
-        """Nothing is known of the statements of a pool that is gone or does not answer."""
+    def _set_state(self, deployments: Iterable[Deployment], before: Collection[State], state: State) -> None:
+        """Record a state of all statements that had one of those before."""
         for deployment in deployments:
-            if deployment.state in ALIVE and not deployment.external:
+            if deployment.state in before and not deployment.external:
                 self._ledger.update_deployment(
-                    deployment.table, deployment.version, state=State.UNKNOWN, state_since=self._world.clock()
+                    deployment.table, deployment.version, state=state, state_since=self._world.clock()
                 )

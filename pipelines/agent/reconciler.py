@@ -58,7 +58,7 @@ class Reconciler:
         with self.emergency.taking() as entries:
             for entry in entries:
                 table, version = TableName(str(entry.get("table", ""))), entry.get("version")
-                if not isinstance(version, int) or self.world.deployment(table, version) is None:
+                if not isinstance(version, int) or self.world.ledger.deployment(table, version) is None:
                     # Of a ledger that was moved away: no round may fail on it for ever.
                     log.warning("the emergency journal names %s v%s, which is not in the ledger", table, version)
                     continue
@@ -77,7 +77,7 @@ class Reconciler:
             key = (deployment.table, deployment.version)
             if deployment.external or key in before.busy or key in self.world.busy():
                 continue
-            now = self.world.deployment(*key)
+            now = self.world.ledger.deployment(*key)
             if now is None or (now.run_id, now.wanted) != (deployment.run_id, deployment.wanted):
                 continue
             name = query_name(*key)

@@ -61,7 +61,7 @@ class StepExecutor:
         """Check whether a gate is open: a version has caught up, or a restarted one has committed a batch."""
         if step.do is StepKind.RESTART:
             return self._proven(step)
-        deployment = self._world.deployment(step.table, step.version)
+        deployment = self._world.ledger.deployment(step.table, step.version)
         if deployment is None:
             return StepFailed(step.n, f"{query_name(step.table, step.version)} is not in the registry")
         gate = self._gates.setdefault(step.n, CatchUpGate(opened_at=self._world.monotonic()))
@@ -73,7 +73,7 @@ class StepExecutor:
     def abort(self, versions: tuple[tuple[str, int], ...]) -> None:
         """Stop what the run started beside what serves; tables and checkpoints stay."""
         for table, version in reversed(versions):
-            deployment = self._world.deployment(TableName(table), version)
+            deployment = self._world.ledger.deployment(TableName(table), version)
             if deployment is not None and not deployment.active:
                 self._world.ledger.update_deployment(deployment.table, version, wanted=WantedState.STOPPED)
                 stop(self._world, deployment)
@@ -93,7 +93,7 @@ class StepExecutor:
         )
 
     def _deployed(self, step: Step) -> Deployment:
-        found = self._world.deployment(step.table, step.version)
+        found = self._world.ledger.deployment(step.table, step.version)
         if found is None:
             raise TryAgain(
                 f"{query_name(step.table, step.version)} is not in the registry",
@@ -118,7 +118,7 @@ class StepExecutor:
         name = self._world.ground.catalog_name(step.table, step.version)
         pool = self._world.pool.connection()
         pool.call(WRITE_CALL_S, pool.tables.create, name, built.compiled_ddl)
-        if self._world.deployment(step.table, step.version) is None:
+        if self._world.ledger.deployment(step.table, step.version) is None:
             self._world.ledger.put_deployment(built)
         return StepDone(step.n)
 

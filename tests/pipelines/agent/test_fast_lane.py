@@ -130,7 +130,7 @@ def test_a_start_that_is_refused_stays_stopped(world: AgentContext, pool: Any, a
     world.files.owner = "another ledger"  # type: ignore[attr-defined]  # Scripted.
     with pytest.raises(Refused, match="belongs to another ledger"):
         acts.start((A,), time.monotonic(), by="alice")
-    found = world.deployment(A, 1)
+    found = world.ledger.deployment(A, 1)
     assert found is not None and (found.wanted, found.state) == ("stopped", "stopped")
 
 

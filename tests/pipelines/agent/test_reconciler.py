@@ -38,7 +38,7 @@ def reconcile(
     before = BeforeRound(tuple(world.ledger.deployments()), busy)
     queries = world.pool.connection().queries.active()
     reconciler.round(before, queries, ended)
-    found = world.deployment(A, 1)
+    found = world.ledger.deployment(A, 1)
     assert found is not None
     return found.state
 
@@ -49,7 +49,7 @@ def test_a_query_lost_with_its_session_is_started_again_and_counted(
     deploy(world)
     assert reconcile(reconciler) == "starting"
     assert pool.starts == ["a@v1"]
-    found = world.deployment(A, 1)
+    found = world.ledger.deployment(A, 1)
     assert found is not None and found.restarts == 1
 
 
@@ -58,7 +58,7 @@ def test_a_version_that_is_being_started_is_left_to_the_next_round(
 ) -> None:
     deploy(world)
     assert reconcile(reconciler, busy=frozenset({("a", 1)})) == "running"
-    with world.occupied(world.deployment(A, 1) or deploy(world)):
+    with world.occupied(world.ledger.deployment(A, 1) or deploy(world)):
         assert reconcile(reconciler) == "running"
     assert pool.starts == []
 
@@ -121,7 +121,7 @@ def test_a_missing_checkpoint_of_a_stopped_statement_is_seen(world: AgentContext
     deploy(world, wanted="stopped", state="stopped")
     del world.files.folders["/c/a__v1"]  # type: ignore[attr-defined]  # Scripted.
     reconcile(reconciler)
-    found = world.deployment(A, 1)
+    found = world.ledger.deployment(A, 1)
     assert found is not None and not found.checkpoint_ok
 
 
@@ -165,10 +165,10 @@ def test_a_statement_that_went_silent_is_degraded_until_it_moves_and_never_resta
     assert rounds_of(reconciler, pool, {"heard_s": 29.0}, {"heard_s": 31.0}, {"heard_s": 95.0}) == [
         "running", "degraded", "degraded",
     ]  # fmt: skip
-    found = world.deployment(A, 1)
+    found = world.ledger.deployment(A, 1)
     assert found is not None and found.error == "no progress for 31 s, and no batch is running"
     assert rounds_of(reconciler, pool, {"heard_s": 0.1}) == ["running"]
-    found = world.deployment(A, 1)
+    found = world.ledger.deployment(A, 1)
     assert found is not None and found.error == "" and found.restarts == 0
     assert [event.summary for event in world.ledger.events()] == ["degraded → running", "running → degraded"]
     assert pool.starts == [] and pool.stops == []
@@ -180,7 +180,7 @@ def test_a_batch_under_way_is_late_after_ten_of_the_usual_ones(
     world.files.planned = 2  # type: ignore[attr-defined]  # Scripted.
     heard = [{"heard_s": seconds} for seconds in (29.0, 31.0)]
     assert rounds_of(reconciler, pool, *heard) == ["running", "degraded"]
-    found = world.deployment(A, 1)
+    found = world.ledger.deployment(A, 1)
     assert found is not None and found.error == "a batch has been running for 31 s, 1.0 s is usual"
     assert pool.looks == []
     burst = [batch_of_a_second(world.clock() - 20, lag_rows=5000, produced_rows=9000, consumed_rows=2450)]

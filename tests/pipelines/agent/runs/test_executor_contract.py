@@ -128,7 +128,7 @@ class Real:
         del self.pool.running[f"{table}@v{version}"]
 
     def lose_checkpoint(self, table: str, version: int) -> None:
-        found = self.world.deployment(T(table), version)
+        found = self.world.ledger.deployment(T(table), version)
         assert found is not None
         del self.world.files.folders[found.checkpoint]  # type: ignore[attr-defined]  # Scripted.
 

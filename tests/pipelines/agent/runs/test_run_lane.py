@@ -146,7 +146,7 @@ def test_a_stop_that_overtakes_a_start_wins(world: AgentContext, pool: Any) -> N
     real = world.files.read
 
     def stopped_meanwhile(folder: str) -> Any:
-        if world.deployment(TableName("b"), 1) and folder.endswith("b__v1"):
+        if world.ledger.deployment(TableName("b"), 1) and folder.endswith("b__v1"):
             world.ledger.update_deployment(TableName("b"), 1, wanted="stopped")
         return real(folder)
 
