@@ -58,10 +58,6 @@ class Ledger(
         except OSError:
             return True
 
-    def data_version(self) -> int:
-        """Return a number that grows with every change to deployments or measurements."""
-        return self._changed
-
     def close(self) -> None:
         """End the writer, leaving a file that readers without write access can read.
 

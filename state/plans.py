@@ -59,11 +59,6 @@ class PlanWrites(PlanReads, LedgerWrites):
                 (approval.plan_hash, approval.uid, approval.login, approval.at),
             )
 
-    def plan_status(self, plan_hash: str, status: str) -> None:
-        """Set a plan's status; an applied plan never becomes anything else."""
-        with self._transaction() as connection:
-            connection.execute("UPDATE plan SET status = ? WHERE hash = ? AND status <> 'applied'", (status, plan_hash))
-
     def take_plan(self, plan_hash: str, run: RunRow, tables: Iterable[TableName] = (), *, now: float) -> None:
         """Mark an open plan applied and write its run, both or neither.
 

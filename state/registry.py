@@ -122,15 +122,6 @@ class RegistryReads(LedgerReads):
         """List all versions of a table, newest first, deleted ones included."""
         return self._rows(Deployment, f'{_DEPLOYMENT} WHERE "table" = ? ORDER BY version DESC', (table,))
 
-    def active(self, table: TableName) -> Deployment | None:
-        """Read the version that the table's pointer serves; None when there is none."""
-        return self._row(Deployment, f'{_DEPLOYMENT} WHERE "table" = ? AND active', (table,))
-
-    def highest_version(self, table: TableName) -> int:
-        """Return the highest version number ever used, 0 when the table never was deployed."""
-        sql = 'SELECT coalesce(max(version), 0) FROM deployment WHERE "table" = ?'
-        return int(self._values(sql, (table,))[0][0])
-
     def statements(self) -> tuple[StatementLine, ...]:
         """List what a screen shows of all versions that are not deleted, by table and version; 7 µs each."""
         return tuple([_line(*values) for values in self._values(_NOT_DELETED)])
@@ -262,16 +253,12 @@ class RegistryWrites(RegistryReads, LedgerWrites):
         with self._transaction() as connection:
             upsert(connection, "staged", values_by_column(staged), key=("actor", "folder", "table"))
 
-    def unstage(self, actor: str, folder: str, tables: Iterable[TableName] | None = None) -> int:
-        """Remove tables from what an actor staged in a folder, None for all; returns how many were staged."""
+    def unstage(self, actor: str, folder: str, tables: Iterable[TableName]) -> None:
+        """Remove tables from what an actor staged in a folder."""
         with self._transaction() as connection:
-            if tables is None:
-                return connection.execute("DELETE FROM staged WHERE actor = ? AND folder = ?", (actor, folder)).rowcount
-            return sum(
-                connection.execute(
-                    'DELETE FROM staged WHERE actor = ? AND folder = ? AND "table" = ?', (actor, folder, table)
-                ).rowcount
-                for table in tables
+            connection.executemany(
+                'DELETE FROM staged WHERE actor = ? AND folder = ? AND "table" = ?',
+                [(actor, folder, table) for table in tables],
             )
 
     @contextmanager

@@ -86,12 +86,6 @@ class Tables(Protocol):
         """Point the view at these columns of target: ALTER VIEW if it exists, else CREATE VIEW."""
 
     def unpoint(self, view: str) -> None: ...
-    def pointer(self, view: str) -> str | None:
-        """The physical table a pointer reads, None when there is no such view."""
-
-    def names(self) -> frozenset[str]:
-        """Tables and views in the catalog."""
-
     def read(self, sql: str, limit: int) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
         """Column names and at most `limit` rows of a batch query, for `peek` and checks."""
 

@@ -80,9 +80,6 @@ class Checkpoints(Protocol):
     def lag(self, checkpoint: str, sources: tuple[tuple[int, TableName, str, str], ...]) -> tuple[SourceLag, ...]:
         """Measure sources given as (ordinal, table, folder, format); works for stopped statements."""
 
-    def head(self, folder: str) -> dict[str, Any]:
-        """Read `_headgate.json`; empty when absent."""
-
     def contents(self, folder: str, format: str) -> FolderContents | None:
         """Return size and range of all files of a table; slow for many files.
 

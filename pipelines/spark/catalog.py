@@ -13,7 +13,6 @@ from pipelines.spark.call_deadlines import MissedDeadline, remaining
 from pipelines.spark.session import UNTIMED_S, Session, spark_errors
 
 _ABSENT = ("TABLE_OR_VIEW_NOT_FOUND", "VIEW_NOT_FOUND", "TABLE_NOT_FOUND")
-_TARGET = re.compile(r"\bFROM\s+`?(?:[\w`]+\.)*`?(?P<table>\w+)`?\s*$", re.IGNORECASE)
 _WORD = re.compile(r"\w+")
 
 
@@ -65,20 +64,6 @@ class SparkTables:
         """Drop the view; nothing when it is gone already."""
         self._run(f"DROP VIEW IF EXISTS {_quoted(view)}")
 
-    def pointer(self, view: str) -> str | None:
-        """The physical table a pointer reads, None when there is no such view."""
-        about = self._describe(view)
-        if about is None or about.get("Type", "").upper() != "VIEW":
-            return None
-        found = _TARGET.search(about.get("View Text", ""))
-        return found["table"] if found else None
-
-    def names(self) -> frozenset[str]:
-        """Tables and views in the catalog."""
-        with spark_errors():
-            rows = self._session.spark.sql("SHOW TABLES").collect()
-        return frozenset(row["tableName"] for row in rows if not row["isTemporary"])
-
     def read(self, sql: str, limit: int) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
         """Column names and at most `limit` rows of a batch query.
 
@@ -100,9 +85,9 @@ class SparkTables:
         tag = f"headgate-{secrets.token_hex(8)}"
         try:
             with spark_errors():
-                for name in sorted(self.names()):
-                    if name.lower() in words:
-                        session.spark.sql(f"REFRESH TABLE {_quoted(name)}")
+                for row in self._session.spark.sql("SHOW TABLES").collect():
+                    if row["tableName"].lower() in words and not row["isTemporary"]:
+                        session.spark.sql(f"REFRESH TABLE {_quoted(row['tableName'])}")
                 session.spark.addTag(tag)
                 frame = session.spark.sql(sql).limit(limit)
                 rows = frame.collect()

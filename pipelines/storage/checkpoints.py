@@ -73,14 +73,6 @@ class FileCheckpoints:
         with _reachable(folder):
             _write(Path(folder) / TABLE_NOTE_FILE, note)
 
-    def head(self, folder: str) -> dict[str, Any]:
-        """Read `_headgate.json`; empty when absent or unreadable."""
-        with _reachable(folder):
-            try:
-                return _json_of(f"{folder}/{TABLE_NOTE_FILE}")
-            except ValueError:
-                return {}
-
     def set_aside(self, folder: str, into: str) -> None:
         """Rename a folder of ours into the trash; nothing when it is gone already.
 

@@ -72,7 +72,6 @@ def test_applied_plan_stays_applied(ledger: Ledger) -> None:
     ledger.put_plan(PLAN)
     ledger.take_plan(PLAN.hash, run_on("r1", "a"), now=10.0)
     ledger.put_plan(PLAN)
-    ledger.plan_status(PLAN.hash, "open")
     found = ledger.plan(PLAN.hash)
     assert found and (found.status, found.run_id) == ("applied", "r1")
 

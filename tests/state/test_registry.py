@@ -22,8 +22,6 @@ def test_exactly_one_version_of_a_table_serves(ledger: Ledger, deployment: Made)
     ledger.put_deployment(deployment("fct_orders", 2, active=False))
     ledger.activate({ORDERS: 2, FACTS_TABLE: 2})
     assert [(d.table, d.version) for d in ledger.deployments() if d.active] == [("fct_orders", 2), ("orders", 2)]
-    found = ledger.active(ORDERS)
-    assert found and found.version == 2
 
 
 def test_release_moves_all_pointers_or_none(ledger: Ledger, deployment: Made) -> None:
@@ -31,8 +29,7 @@ def test_release_moves_all_pointers_or_none(ledger: Ledger, deployment: Made) ->
     ledger.put_deployment(deployment("orders", 2, active=False))
     with pytest.raises(AssertionError, match="fct_orders v9"):
         ledger.activate({ORDERS: 2, FACTS_TABLE: 9})
-    found = ledger.active(ORDERS)
-    assert found and found.version == 1
+    assert [d.version for d in ledger.deployments() if d.active] == [1]
 
 
 def test_deleted_version_is_listed_only_when_asked_and_its_number_is_never_used_again(
@@ -45,7 +42,7 @@ def test_deleted_version_is_listed_only_when_asked_and_its_number_is_never_used_
     assert (deleted.state, deleted.wanted, deleted.active) == ("absent", "stopped", False)
     assert (deleted.drop_after, deleted.trash) == (99.0, "/data/trash/x")
     ledger.purged(ORDERS, 3, 100.0)
-    assert ledger.highest_version(ORDERS) == 3
+    assert [d.version for d in ledger.versions(ORDERS)] == [3]
 
 
 def test_console_is_given_what_changed_and_nothing_else(ledger: Ledger, path: Path, deployment: Made) -> None:
@@ -90,12 +87,10 @@ def test_unknown_field_or_version_is_a_bug_and_says_so(ledger: Ledger, deploymen
 def test_staged_tables_belong_to_their_actor_and_folder(ledger: Ledger) -> None:
     for actor, folder, table in (("ana", "/p", "a"), ("ana", "/p", "b"), ("bob", "/p", "a"), ("ana", "/q", "a")):
         ledger.stage(StagedRow(actor, folder, TableName(table), "deploy", 1.0))
-    assert ledger.unstage("ana", "/p", [TableName("a"), TableName("z")]) == 1
+    ledger.unstage("ana", "/p", [TableName("a"), TableName("z")])
     assert [(s.actor, s.folder, s.table) for s in ledger.staged()] == [
         ("ana", "/p", "b"), ("ana", "/q", "a"), ("bob", "/p", "a"),
     ]  # fmt: skip
-    assert ledger.unstage("ana", "/p") == 1
-    assert [(s.actor, s.folder) for s in ledger.staged()] == [("ana", "/q"), ("bob", "/p")]
 
 
 def test_reading_imports_neither_sqlite_utils_nor_the_parsers() -> None:

@@ -117,12 +117,6 @@ class _Tables:
     def unpoint(self, view: str) -> None:
         self.pool.views.pop(view, None)
 
-    def pointer(self, view: str) -> str | None:
-        return self.pool.views.get(view)
-
-    def names(self) -> frozenset[str]:
-        return frozenset(self.pool.tables) | frozenset(self.pool.views)
-
     def read(self, sql: str, limit: int) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
         return ("sql",), ((sql,),)
 
@@ -178,9 +172,6 @@ class ScriptedFiles:
 
     def lag(self, checkpoint: str, sources: tuple[tuple[int, TableName, str, str], ...]) -> tuple[SourceLag, ...]:
         return tuple(SourceLag(table, 0, 0, 0, True, None) for _, table, _, _ in sources)
-
-    def head(self, folder: str) -> dict[str, Any]:
-        return dict(self.folders.get(folder, {}))
 
 
 @pytest.fixture
