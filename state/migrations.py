@@ -129,6 +129,12 @@ CREATE TABLE policy (
 CREATE UNIQUE INDEX policy_that_counts ON policy (status) WHERE status <> 'replaced';
 """
 
+_EXCLUSION = """
+ALTER TABLE deployment ADD COLUMN stop_serial INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE run ADD COLUMN serial INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE run_table ADD COLUMN reads INTEGER NOT NULL DEFAULT 0;
+"""
+
 MIGRATIONS: tuple[str, ...] = (
     _REGISTRY + _MEASUREMENTS + _WORK + _AUDIT,
     _CONTINUED,
@@ -136,6 +142,7 @@ MIGRATIONS: tuple[str, ...] = (
     _FIGURES,
     _APPROVALS,
     _POLICY,
+    _EXCLUSION,
 )
 """Migration N takes a ledger from `user_version` N to N + 1."""
 

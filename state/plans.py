@@ -59,15 +59,23 @@ class PlanWrites(PlanReads, LedgerWrites):
                 (approval.plan_hash, approval.uid, approval.login, approval.at),
             )
 
-    def take_plan(self, plan_hash: str, run: RunRow, tables: Iterable[TableName] = (), *, now: float) -> None:
+    def take_plan(
+        self,
+        plan_hash: str,
+        run: RunRow,
+        tables: Iterable[TableName] = (),
+        reads: Iterable[TableName] = (),
+        *,
+        now: float,
+    ) -> None:
         """Mark an open plan applied and write its run, both or neither.
 
-        Refused when the plan is unknown, used, refused or expired; when an open run touches one of
-        the tables.
+        Refused when the plan is unknown, used, refused or expired; when an open run holds one of the tables that it
+        changes (`tables` and those of its steps) or only `reads`.
         """
         with self._transaction() as connection:
             _refuse_taken(connection, plan_hash, now)
-            insert_run(connection, run, tables)
+            insert_run(connection, run, tables, reads)
             connection.execute("UPDATE plan SET status = 'applied', run_id = ? WHERE hash = ?", (run.id, plan_hash))
 
 

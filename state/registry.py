@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from core.model.names import TableName
+from core.model.states import ALIVE, State
 from core.observed.deployment import Binding
 from core.observed.serving import serving_versions
 from core.reports.inventory import ServingVersion
@@ -85,6 +86,8 @@ _FIGURES = (
     "rows_total", "batch", "batch_ms", "committed_at",
 )  # fmt: skip
 
+_MAY_RUN = ", ".join(f"'{state}'" for state in sorted({*ALIVE, State.STOPPING, State.UNKNOWN}))
+
 _LINE = """
 SELECT d."table", d.version, d.product, d.layer, d.owner, d.state, d.state_since, d.wanted, d.error_class, d.error,
   d.restarts, d.revision, d.format, d."trigger", d.bindings, m.at, m.lag_rows, m.lag_files, m.lag_bytes, m.oldest_s,
@@ -121,6 +124,15 @@ class RegistryReads(LedgerReads):
     def versions(self, table: TableName) -> tuple[Deployment, ...]:
         """List all versions of a table, newest first, deleted ones included."""
         return self._rows(Deployment, f'{_DEPLOYMENT} WHERE "table" = ? ORDER BY version DESC', (table,))
+
+    def change_number(self) -> int:
+        """Return the number of the last change, from which a run counts what comes during it."""
+        return int(self._values(NEWEST_CHANGE)[0][0])
+
+    def stopped_during(self, run_id: str, table: TableName) -> bool:
+        """Return whether a stop by an operator holds that came after a run began or was retried."""
+        sql = 'SELECT count(*) FROM deployment d, run r WHERE r.id = ? AND d."table" = ? AND d.stop_serial > r.serial'
+        return bool(self._values(sql, (run_id, table))[0][0])
 
     def statements(self) -> tuple[StatementLine, ...]:
         """List what a screen shows of all versions that are not deleted, by table and version; 7 µs each."""
@@ -224,6 +236,31 @@ class RegistryWrites(RegistryReads, LedgerWrites):
                 (*values.values(), table, version),
             )
             assert done.rowcount == 1, f"{table} v{version} is not in the ledger"
+
+    def stop_statements(self, tables: Iterable[TableName]) -> None:
+        """Record an operator's stop of all versions of tables, in one transaction: wanted stopped, none to be started.
+
+        The stop holds against every run that was open then, until an operator starts the table.
+        """
+        with self._registering() as connection:
+            for table in tables:
+                change = self._next_change()
+                connection.execute(
+                    "UPDATE deployment SET wanted = 'stopped', stop_serial = ?1, changed = ?1, state = "
+                    f"CASE WHEN state IN ({_MAY_RUN}) THEN 'stopping' ELSE state END "
+                    'WHERE "table" = ?2 AND NOT external AND drop_after IS NULL',
+                    (change, table),
+                )
+
+    def want_running(self, table: TableName, version: int) -> None:
+        """Record that an operator wants a version running, which ends the stop of its table."""
+        with self._registering() as connection:
+            change = self._next_change()
+            connection.execute('UPDATE deployment SET stop_serial = 0 WHERE "table" = ?', (table,))
+            connection.execute(
+                "UPDATE deployment SET wanted = 'running', changed = ? WHERE \"table\" = ? AND version = ?",
+                (change, table, version),
+            )
 
     def activate(self, versions: Mapping[TableName, int]) -> None:
         """Move the pointers of a release, all or none."""

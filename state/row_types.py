@@ -215,6 +215,8 @@ class RunRow:
     """Id of the failed run that this one goes on from."""
     continued_by: str = ""
     """Id of the run that went on from this one."""
+    serial: int = 0
+    """The ledger's change number that it counts from: a stop by an operator with a higher one came during the run."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,14 @@
 """Runs and their steps; while a run is open (`ended_at` is None) it holds a lease on each table that it touches."""
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from core.model.errors import Refused
 from core.model.names import TableName
 from state.row_mapping import Value, values_by_column
 from state.row_types import RunRow, StepRow
-from state.transactions import LedgerReads, LedgerWrites, upsert
+from state.transactions import NEWEST_CHANGE, LedgerReads, LedgerWrites, upsert
 
 _CONTINUED_BY = "coalesce((SELECT next.id FROM run next WHERE next.continues = run.id), '')"
 
@@ -45,10 +45,18 @@ class RunWrites(RunReads, LedgerWrites):
         """Set a run's state; with `ended_at` its tables are free, without it they are held again, Refused if taken."""
         with self._transaction() as connection:
             if ended_at is None:
-                tables = connection.execute('SELECT "table" FROM run_table WHERE run_id = ?', (run_id,)).fetchall()
-                _refuse_held(connection, run_id, [table for (table,) in tables])
+                leases = connection.execute(
+                    'SELECT "table", reads FROM run_table WHERE run_id = ?', (run_id,)
+                ).fetchall()
+                _refuse_held(connection, run_id, dict(leases))
             done = connection.execute("UPDATE run SET state = ?, ended_at = ? WHERE id = ?", (state, ended_at, run_id))
             assert done.rowcount == 1, f"run {run_id} is not in the ledger"
+
+    def retry_run(self, run_id: str) -> None:
+        """Count a run's stops by operators from now on: an operator who retries it wants what it starts."""
+        with self._transaction() as connection:
+            (newest,) = connection.execute(NEWEST_CHANGE).fetchone()
+            connection.execute("UPDATE run SET serial = ? WHERE id = ?", (newest, run_id))
 
     def put_step(self, run_id: str, step: StepRow) -> None:
         """Write a step whole."""
@@ -56,19 +64,22 @@ class RunWrites(RunReads, LedgerWrites):
             upsert(connection, "step", {"run_id": run_id, **values_by_column(step)}, key=("run_id", "n"))
 
 
-def insert_run(connection: sqlite3.Connection, run: RunRow, tables: Iterable[TableName]) -> None:
-    """Write a run with steps and tables inside the caller's transaction.
+def insert_run(
+    connection: sqlite3.Connection, run: RunRow, tables: Iterable[TableName], reads: Iterable[TableName]
+) -> None:
+    """Write a run with steps and leases inside the caller's transaction.
 
-    `tables` are those it touches beside the tables of its steps, as a swap does.
-    Refused when another one holds a table, or when the run that it continues was continued already.
+    Refused when another run changes a table that this one changes or reads, or reads one that this one changes; also
+    when the run that it continues was continued already.
     """
     if run.continues:
         _refuse_continued(connection, run.continues)
-    touched = sorted({*tables, *(step.table for step in run.steps if step.table)})
-    _refuse_held(connection, run.id, touched)
+    touched = {*tables, *(step.table for step in run.steps if step.table)}
+    leases = {table: table not in touched for table in sorted({*touched, *reads})}
+    _refuse_held(connection, run.id, leases)
     upsert(connection, "run", values_by_column(run, without=("steps", "continued_by")), key=("id",))
-    for table in touched:
-        connection.execute("INSERT OR IGNORE INTO run_table VALUES (?, ?)", (run.id, table))
+    for table, only_reads in leases.items():
+        connection.execute("INSERT OR IGNORE INTO run_table VALUES (?, ?, ?)", (run.id, table, only_reads))
     for step in run.steps:
         upsert(connection, "step", {"run_id": run.id, **values_by_column(step)}, key=("run_id", "n"))
 
@@ -82,15 +93,16 @@ def _refuse_continued(connection: sqlite3.Connection, run_id: str) -> None:
         raise Refused(f"run {run_id} was continued by run {after[0]}", remedy=f"headgate runs {after[0]}")
 
 
-def _refuse_held(connection: sqlite3.Connection, run_id: str, tables: Iterable[str]) -> None:
-    for table in tables:
+def _refuse_held(connection: sqlite3.Connection, run_id: str, leases: Mapping[str, bool]) -> None:
+    """Refuse leases, whether they only read by table, that an open run's do not go together with."""
+    for table, only_reads in leases.items():
         held = connection.execute(
-            "SELECT run.id, run.actor FROM run_table t JOIN run ON run.id = t.run_id "
-            'WHERE t."table" = ? AND run.ended_at IS NULL AND run.id <> ?',
-            (table, run_id),
+            "SELECT run.id, run.actor, t.reads FROM run_table t JOIN run ON run.id = t.run_id "
+            'WHERE t."table" = ?1 AND run.ended_at IS NULL AND run.id <> ?2 AND NOT (t.reads AND ?3)',
+            (table, run_id, only_reads),
         ).fetchone()
         if held:
             raise Refused(
-                f"{table} is being changed by run {held[0]} of {held[1]}",
+                f"{table} is being {'read' if held[2] else 'changed'} by run {held[0]} of {held[1]}",
                 remedy=f"wait for run {held[0]} to end, or cancel it",
             )

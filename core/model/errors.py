@@ -54,6 +54,10 @@ class TryAgain(HeadgateError):
     exit_code = 4
 
 
+class Busy(TryAgain):
+    """Somebody else is acting on the same version of a statement right now."""
+
+
 class AgentUnreachable(TryAgain):
     """No agent answers on the environment's socket."""
 
@@ -89,6 +93,7 @@ ERROR_BY_NAME = {
         ConfirmationNeeded,
         Stale,
         TryAgain,
+        Busy,
         AgentUnreachable,
         PoolUnreachable,
         LedgerUnavailable,

@@ -76,7 +76,7 @@ class PollGate:
 
 @dataclass(frozen=True, slots=True)
 class AbortVersions:
-    """Stop what this run has started beside what serves; nothing of it was swapped."""
+    """Stop what this run has started beside what serves; what was swapped in is left."""
 
     versions: tuple[tuple[str, int], ...]
 
@@ -139,12 +139,25 @@ def _control(run: Run, control: OperatorControl) -> tuple[Run, tuple[RunIntent, 
             return _retry(run), ()
         case "skip":
             progress = run.step(control.n)
-            if progress.state in (StepState.GATE, StepState.FAILED, StepState.WAITS):
+            if not why_not_skipped(progress.step.do, progress.state):
                 run = run.put(progress.become(StepState.SKIPPED, "skipped by an operator"))
                 return _retry(run), ()
         case "cancel" if run.state not in (RunState.DONE, RunState.CANCELLED):
             return _cancel(run)
     return run, ()
+
+
+def why_not_skipped(do: StepKind, state: StepState) -> str:
+    """Return why a step cannot be skipped, empty where it can.
+
+    What comes after a step relies on its effect: skipping a swap would stop the version that serves, skipping a stop
+    would let two versions write. Only waiting can be skipped, and what leaves nothing but files behind.
+    """
+    if state not in (StepState.GATE, StepState.FAILED, StepState.WAITS):
+        return f"it is {state}"
+    if do in (StepKind.CATCH_UP, StepKind.TOMBSTONE) or (do is StepKind.RESTART and state is StepState.GATE):
+        return ""
+    return f"what follows relies on a {do} step"
 
 
 def _retry(run: Run) -> Run:
@@ -155,17 +168,25 @@ def _retry(run: Run) -> Run:
 
 
 def _cancel(run: Run) -> tuple[Run, tuple[RunIntent, ...]]:
-    swapped = any(p.step.do is StepKind.SWAP and p.state in SATISFIED for p in run.steps)
+    serving = {
+        table
+        for p in run.steps
+        if p.step.do is StepKind.SWAP and p.state is StepState.DONE
+        for table in (p.step.tables or (p.step.table,))
+    }
     begun = tuple(
         (str(p.step.table), p.step.version)
         for p in run.steps
-        if p.step.do is StepKind.START and p.state is not StepState.WAITS and _awaits_swap(run, p.step)
+        if p.step.do is StepKind.START
+        and p.state is not StepState.WAITS
+        and p.step.table not in serving
+        and _awaits_swap(run, p.step)
     )
     for progress in run.steps:
         if progress.state in (StepState.WAITS, StepState.GATE, StepState.FAILED, StepState.BLOCKED):
             run = run.put(progress.become(StepState.CANCELLED, "cancelled by an operator"))
     run = run.become(RunState.CANCELLED)
-    return run, () if swapped or not begun else (AbortVersions(begun),)
+    return run, (AbortVersions(begun),) if begun else ()
 
 
 def _awaits_swap(run: Run, start: Step) -> bool:

@@ -2,9 +2,7 @@
 
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ParamSpec, Protocol, TypeVar
 
@@ -15,6 +13,7 @@ from core.ports.spark import Analysis, Queries, Tables
 from core.ports.storage import Checkpoints
 from pipelines.agent.deployment_compiler import EnvironmentLayout
 from pipelines.agent.fault_points import FaultPoints
+from pipelines.agent.statement_locks import StatementLocks
 from state.ledger import Ledger
 from state.row_types import AuditRow, Deployment, EventRow
 
@@ -67,26 +66,8 @@ class AgentContext:
     """How long something took."""
     stopping: threading.Event = field(default_factory=threading.Event)
     """Set once, when the agent is to end; every loop waits on it instead of sleeping."""
-    _busy: Counter[tuple[str, int]] = field(default_factory=Counter)
-    _counting: threading.Lock = field(default_factory=threading.Lock)
-    """Acts, steps and the reconciler count at once: a count that is lost would keep a version from being reconciled."""
-
-    @contextmanager
-    def occupied(self, deployment: Deployment) -> Iterator[None]:
-        """Keep the reconciler from touching a version while it is being started or stopped; blocks may nest."""
-        key = (deployment.table, deployment.version)
-        with self._counting:
-            self._busy[key] += 1
-        try:
-            yield
-        finally:
-            with self._counting:
-                self._busy[key] -= 1
-
-    def busy(self) -> frozenset[tuple[str, int]]:
-        """Versions that a step or an act is starting or stopping right now."""
-        with self._counting:
-            return frozenset(key for key, count in self._busy.items() if count)
+    locks: StatementLocks = field(default_factory=StatementLocks)
+    """Who acts on which version; a step, an operator's act and the reconciler each hold what they act on."""
 
     def event(
         self, kind: str, summary: str, *, about: tuple[str, int] = ("", 0), detail: str = "", fingerprint: str = ""

@@ -157,8 +157,8 @@ class Agent:
     def _round(self) -> None:
         """One round: queries seen, registry reconciled."""
         self._reconciler.apply_emergencies()
-        deployments = tuple(self._ledger.deployments())
-        before = BeforeRound(deployments, self._world.busy())
+        before = BeforeRound.of(self._world)
+        deployments = before.deployments
         self._acts.remember(deployments)
         queries: tuple[ReportedQuery, ...] = ()
         try:

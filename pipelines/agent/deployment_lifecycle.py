@@ -16,13 +16,15 @@ from state.row_types import Deployment
 log = logging.getLogger(__name__)
 
 
-def start(world: AgentContext, deployment: Deployment) -> ReportedQuery:
+def start(world: AgentContext, deployment: Deployment, *, stops: int) -> ReportedQuery:
     """Start a deployment on its checkpoint, or find it running; raises Refused, EngineRefused or PoolUnreachable.
 
-    The owner file is read again before every start, because Spark fences nobody.
+    `stops` is `StatementLocks.stops` of its table as the caller knew it when it decided to start: an operator's stop
+    that came later wins. The owner file is read again before every start, because Spark fences nobody.
     """
     key = (deployment.table, deployment.version)
-    with world.occupied(deployment):
+    with world.locks.holding(key, by="a start"):
+        _refuse_stopped(world, deployment, stops)
         check_checkpoint(world, deployment)
         try:
             pool = world.pool.connection()
@@ -30,6 +32,10 @@ def start(world: AgentContext, deployment: Deployment) -> ReportedQuery:
         except EngineRefused as error:
             fail(world, deployment, error.error_class, error.summary)
             raise
+        if world.locks.stops(deployment.table) != stops:
+            stop(world, deployment)
+            mark_stopped(world, deployment)
+            _refuse_stopped(world, deployment, stops)
         found = world.files.read(deployment.checkpoint)
         world.ledger.update_deployment(
             *key,
@@ -53,10 +59,20 @@ def stop(
     seconds: float = WRITE_CALL_S,
     calling: Callable[[], object] = unheard,
 ) -> None:
-    """Stop a deployment's query and prove it gone; `calling` hears of each call of Spark's stop, just before it."""
-    with world.occupied(deployment):
-        pool = world.pool.connection()
-        pool.call(seconds, pool.queries.stop, query_name(deployment.table, deployment.version), calling)
+    """Stop a deployment's query and prove it gone; `calling` hears of each call of Spark's stop, just before it.
+
+    It waits for nobody: an operator's stop must not. Who starts a version looks for stops after it.
+    """
+    pool = world.pool.connection()
+    pool.call(seconds, pool.queries.stop, query_name(deployment.table, deployment.version), calling)
+
+
+def _refuse_stopped(world: AgentContext, deployment: Deployment, stops: int) -> None:
+    if world.locks.stops(deployment.table) != stops:
+        name = query_name(deployment.table, deployment.version)
+        raise Refused(
+            f"{name} was stopped by an operator while it was starting", remedy=f"headgate start {deployment.table}"
+        )
 
 
 def mark_stopped(world: AgentContext, deployment: Deployment) -> None:

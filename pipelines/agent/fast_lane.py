@@ -2,13 +2,18 @@
 
 import logging
 import time
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import partial
 from typing import Any
 
 from core.lineage.table_graph import depths
-from core.model.errors import LedgerUnavailable, PoolUnreachable, Refused, TryAgain, UsageError
+from core.model.errors import Busy, EngineRefused, LedgerUnavailable, PoolUnreachable, Refused, TryAgain, UsageError
 from core.model.names import TableName, physical_name, query_name
-from core.model.states import State, WantedState
+from core.model.states import AT_REST, State, WantedState
 from core.observed.serving import serving_versions
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_lifecycle import mark_stopped, start, stop
@@ -25,8 +30,28 @@ STOP_S = 8.0
 """Deadline of a stop; after it the stop is sent, not confirmed, and the reconciler goes on with it."""
 
 
+STOPS_AT_ONCE = 8
+"""Calls of Spark's stop at one time: forty statements stop within three seconds."""
+
+RECORD_S = 1.0
+"""How long a stop that has taken effect waits for the ledger to record it."""
+
+STOPPED, SENT, WAITS = "stopped", "sent, not confirmed", "not sent: the pool does not answer"
+"""What comes of a stop of one version."""
+
 NOT_RECORDED = ", not recorded"
 """Neither ledger nor emergency journal took the intent: an agent that ends forgets it, and the next one starts it."""
+
+
+class Recorded(Enum):
+    """Where the intent of a stop is on disk; false where it is nowhere."""
+
+    LEDGER = "ledger"
+    JOURNAL = "emergency journal"
+    NOWHERE = ""
+
+    def __bool__(self) -> bool:
+        return self is not Recorded.NOWHERE
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +61,7 @@ class ActOutcome:
     table: TableName
     version: int
     outcome: str
-    """stopped, started, restarted, or `sent, not confirmed`; with NOT_RECORDED where no disk took a stop."""
+    """started, restarted or what STOPPED, SENT and WAITS say; with NOT_RECORDED where no disk took a stop."""
     called_ms: float | None
     """From the command's arrival to Spark's stop being called; None when it was not."""
     took_ms: float
@@ -64,99 +89,144 @@ class FastLane:
         self._remembered = deployments
 
     def stop(self, tables: tuple[TableName, ...], arrived: float, *, by: str) -> tuple[ActOutcome, ...]:
-        """Stop statements, sinks first; intent first, in the emergency journal if the ledger cannot take it."""
-        found = self._find(tables)
-        recorded = [self._intend(deployment) for deployment in found]
-        outcomes = []
-        for deployment, is_recorded in zip(found, recorded, strict=True):
-            outcomes.append(self._stop_one(deployment, arrived, by, recorded=is_recorded))
-        return tuple(outcomes)
+        """Stop all versions of tables that may run, sinks first; one intent for all, before the first call of Spark."""
+        found = self._stoppable(tables)
+        self._world.locks.stop(tables)
+        recorded = self._intend(tables, by)
+        with ThreadPoolExecutor(STOPS_AT_ONCE, "stop") as threads:
+            outcomes = tuple(threads.map(partial(self._stop_one, arrived=arrived), found))
+        if recorded is Recorded.LEDGER:
+            self._record(found, outcomes, by)
+        return outcomes if recorded else tuple(replace(o, outcome=o.outcome + NOT_RECORDED) for o in outcomes)
 
     def start(self, tables: tuple[TableName, ...], arrived: float, *, by: str) -> tuple[ActOutcome, ...]:
         """Start stopped or failed statements on their checkpoints, sources first."""
-        outcomes = []
-        for deployment in reversed(self._find(tables)):
-            self._fail_without_parents(deployment)
-            key = (deployment.table, deployment.version)
-            self._world.ledger.update_deployment(*key, wanted=WantedState.RUNNING)
-            try:
-                start(self._world, deployment)
-            except (Refused, TryAgain):
-                # Refused is refused: it must not begin by itself once the pool is back.
-                self._world.ledger.update_deployment(*key, wanted=deployment.wanted)
-                raise
-            self._tell(deployment, State.STARTING, f"started by {by}")
-            outcomes.append(_outcome(deployment, "started", arrived))
-        return tuple(outcomes)
+        return tuple(self._start_one(d, arrived, by) for d in reversed(self._find(tables)))
 
     def restart(self, tables: tuple[TableName, ...], arrived: float, *, by: str) -> tuple[ActOutcome, ...]:
         """Stop and start statements on their checkpoints with the deployed revision."""
-        outcomes = []
-        for deployment in self._find(tables):
-            key = (deployment.table, deployment.version)
-            with self._world.occupied(deployment):
-                self._world.ledger.update_deployment(*key, wanted=WantedState.RUNNING, state=State.STOPPING)
-                stop(self._world, deployment)
-                start(self._world, deployment)
-            self._tell(deployment, State.STARTING, f"restarted by {by}")
-            outcomes.append(_outcome(deployment, "restarted", arrived))
-        return tuple(outcomes)
+        return tuple(self._restart_one(d, arrived, by) for d in self._find(tables))
+
+    def _start_one(self, found: Deployment, arrived: float, by: str) -> ActOutcome:
+        world = self._world
+        stops = world.locks.stops(found.table)
+        with self._held(found, f"the start by {by}") as deployment:
+            self._fail_without_parents(deployment)
+            world.ledger.want_running(deployment.table, deployment.version)
+            try:
+                start(world, deployment, stops=stops)
+            except (Refused, TryAgain):
+                # Refused is refused: it must not begin by itself once the pool is back.
+                world.ledger.update_deployment(deployment.table, deployment.version, wanted=deployment.wanted)
+                raise
+        self._tell(deployment, State.STARTING, f"started by {by}")
+        return _outcome(deployment, "started", arrived)
+
+    def _restart_one(self, found: Deployment, arrived: float, by: str) -> ActOutcome:
+        world = self._world
+        stops = world.locks.stops(found.table)
+        with self._held(found, f"the restart by {by}") as deployment:
+            world.ledger.want_running(deployment.table, deployment.version)
+            world.ledger.update_deployment(deployment.table, deployment.version, state=State.STOPPING)
+            stop(world, deployment)
+            start(world, deployment, stops=stops)
+        self._tell(deployment, State.STARTING, f"restarted by {by}")
+        return _outcome(deployment, "restarted", arrived)
+
+    @contextmanager
+    def _held(self, found: Deployment, by: str) -> Iterator[Deployment]:
+        """Hold a version and read it again: a run may have given it other texts, or deleted it, in the meantime."""
+        key = (found.table, found.version)
+        with self._world.locks.holding(key, by=by):
+            deployment = self._world.ledger.deployment(*key)
+            if deployment is None or deployment.deleted:
+                raise UsageError(
+                    f"{query_name(*key)} was deleted in the meantime", remedy="headgate ls shows what is deployed"
+                )
+            yield deployment
 
     def _find(self, tables: tuple[TableName, ...]) -> tuple[Deployment, ...]:
         """Find the serving versions, sinks before sources; raises UsageError naming what is not deployed."""
-        try:
-            deployments = tuple(self._world.ledger.deployments())
-        except LedgerUnavailable:
-            deployments = self._remembered
+        deployments = self._registry()
         serving = serving_versions(deployments)
-        for table in tables:
-            if table not in serving or serving[table].external:
-                why = (
-                    "is an external table: Headgate runs no statement for it" if table in serving else "is not deployed"
-                )
-                raise UsageError(f"{table} {why}", remedy="headgate ls shows what is deployed")
-        depth = depths((d.table, [b.parent for b in d.bindings]) for d in deployments)
-        return tuple(sorted((serving[table] for table in tables), key=lambda d: (-depth[d.table], d.table)))
+        _refuse_unknown(tables, serving)
+        return _sinks_first(deployments, [serving[table] for table in tables])
 
-    def _intend(self, deployment: Deployment) -> bool:
-        """Write down that a stop is wanted; returns whether it is on disk."""
-        table, version = deployment.table, deployment.version
-        write = self._world.ledger.update_deployment
+    def _stoppable(self, tables: tuple[TableName, ...]) -> tuple[Deployment, ...]:
+        """Find the serving versions and all others that may run, sinks before sources."""
+        deployments = self._registry()
+        serving = serving_versions(deployments)
+        _refuse_unknown(tables, serving)
+        others = [
+            d for d in deployments if d.table in tables and d is not serving[d.table] and not d.deleted and _may_run(d)
+        ]
+        return _sinks_first(deployments, [*(serving[table] for table in tables), *others])
+
+    def _registry(self) -> tuple[Deployment, ...]:
+        """Read the registry, or return it as it was last read while the ledger cannot be read in time."""
         try:
-            call_deadlines.call(LEDGER_S, write, table, version, wanted=WantedState.STOPPED, state=State.STOPPING)
+            return tuple(call_deadlines.call(LEDGER_S, self._world.ledger.deployments))
+        except (LedgerUnavailable, PoolUnreachable):
+            return self._remembered
+
+    def _intend(self, tables: tuple[TableName, ...], by: str) -> "Recorded":
+        """Write down that tables are wanted stopped, where it can be written."""
+        try:
+            call_deadlines.call(LEDGER_S, self._world.ledger.stop_statements, tables)
         except (LedgerUnavailable, PoolUnreachable) as error:
             log.warning(
                 "the ledger did not record a stop in time; it is written to the emergency journal: %s", error.summary
             )
-            entry = {"at": self._world.clock(), "act": "stop", "table": table, "version": version}
-            return self._emergency.append(entry)
-        return True
+            entry = {"at": self._world.clock(), "act": "stop", "by": by, "tables": list(tables)}
+            return Recorded.JOURNAL if self._emergency.append(entry) else Recorded.NOWHERE
+        self._world.locks.recorded(tables)
+        return Recorded.LEDGER
 
     def _tell(self, deployment: Deployment, state: State, how: str) -> None:
         """Record among the events what an operator did."""
         about = (deployment.table, deployment.version)
         self._world.event("state", f"{deployment.state} → {state}, {how}", about=about)
 
-    def _stop_one(self, deployment: Deployment, arrived: float, by: str, *, recorded: bool) -> ActOutcome:
+    def _stop_one(self, deployment: Deployment, arrived: float) -> ActOutcome:
+        """Stop one version at once; where somebody holds it, stop it once more after them, within the deadline."""
         calls: list[float] = []
-        name = query_name(deployment.table, deployment.version)
+        key, ends_at = (deployment.table, deployment.version), arrived + STOP_S
+
+        def called() -> None:
+            calls.append(_since(arrived))
+
         try:
-            stop(self._world, deployment, seconds=STOP_S, calling=lambda: calls.append(_since(arrived)))
-        except PoolUnreachable as error:
-            log.warning("stop of %s sent, not confirmed: %s", name, error.summary)
-            called = calls[0] if calls else None
-            said = "sent, not confirmed" + ("" if recorded else NOT_RECORDED)
-            return ActOutcome(deployment.table, deployment.version, said, called, _since(arrived))
-        took = _since(arrived)
+            held = key in self._world.locks.held()
+            stop(self._world, deployment, seconds=STOP_S, calling=called)
+            if held:
+                # Whoever starts it looks for stops after the start and ends it; only then is it gone for good.
+                with self._world.locks.holding(key, by="a stop", wait_s=max(0.0, ends_at - time.monotonic())):
+                    stop(self._world, deployment, seconds=STOP_S, calling=called)
+        except (PoolUnreachable, Busy) as error:
+            log.warning("stop of %s not confirmed: %s", query_name(*key), error.summary)
+            said = SENT if calls else WAITS
+            return ActOutcome(*key, said, calls[0] if calls else None, _since(arrived))
+        except EngineRefused as error:
+            log.warning("stop of %s refused: %s", query_name(*key), error.summary)
+            return ActOutcome(*key, f"not stopped: {error.summary}", calls[0] if calls else None, _since(arrived))
+        return ActOutcome(*key, STOPPED, calls[0] if calls else None, _since(arrived))
+
+    def _record(self, found: tuple[Deployment, ...], outcomes: tuple[ActOutcome, ...], by: str) -> None:
+        """Record what is stopped; what cannot be recorded in time the reconciler finds by itself."""
+
+        def write() -> None:
+            for deployment, outcome in zip(found, outcomes, strict=True):
+                now = self._world.ledger.deployment(deployment.table, deployment.version)
+                # A version that somebody has started since is theirs.
+                if outcome.outcome == STOPPED and now is not None and now.run_id == deployment.run_id:
+                    mark_stopped(self._world, deployment)
+                    if deployment.state != State.STOPPED:
+                        self._tell(deployment, State.STOPPED, f"stopped by {by}")
+
         try:
-            call_deadlines.call(LEDGER_S, mark_stopped, self._world, deployment)
-            recorded = True
-            if deployment.state != State.STOPPED:
-                call_deadlines.call(LEDGER_S, self._tell, deployment, State.STOPPED, f"stopped by {by}")
-        except (LedgerUnavailable, PoolUnreachable):
-            log.warning("%s is stopped; the ledger will be updated later", name)
-        said = "stopped" if recorded else f"stopped{NOT_RECORDED}"
-        return ActOutcome(deployment.table, deployment.version, said, calls[0] if calls else None, took)
+            call_deadlines.call(RECORD_S, write)
+        except (LedgerUnavailable, PoolUnreachable) as error:
+            log.warning("statements are stopped; the ledger will be updated later: %s", error.summary)
 
     def _fail_without_parents(self, deployment: Deployment) -> None:
         """Refuse to start a statement whose parent's version is gone: it would be active, silent and blind."""
@@ -171,6 +241,22 @@ class FastLane:
                 f"{deployment.table} reads {', '.join(gone)}, which does not exist",
                 remedy=f"headgate plan {deployment.table} --rebuild",
             )
+
+
+def _refuse_unknown(tables: tuple[TableName, ...], serving: Mapping[TableName, Deployment]) -> None:
+    for table in tables:
+        if table not in serving or serving[table].external:
+            why = "is an external table: Headgate runs no statement for it" if table in serving else "is not deployed"
+            raise UsageError(f"{table} {why}", remedy="headgate ls shows what is deployed")
+
+
+def _sinks_first(registry: tuple[Deployment, ...], found: list[Deployment]) -> tuple[Deployment, ...]:
+    depth = depths((d.table, [b.parent for b in d.bindings]) for d in registry)
+    return tuple(sorted(found, key=lambda d: (-depth[d.table], d.table, d.version)))
+
+
+def _may_run(deployment: Deployment) -> bool:
+    return deployment.wanted == WantedState.RUNNING or deployment.state not in AT_REST | {State.ABSENT, State.PENDING}
 
 
 def _outcome(deployment: Deployment, outcome: str, arrived: float) -> ActOutcome:

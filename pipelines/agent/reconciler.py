@@ -1,11 +1,13 @@
 """Wanted against actual: what ended is recorded, what was lost with its pool is started again, and nothing else."""
 
 import logging
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from core.lag.liveness import LivenessSigns, allowed_silence_s, is_catch_up_batch, usual_batch_s, why_not_live
 from core.lag.triggers import trigger_s
-from core.model.errors import EngineRefused, HeadgateError, LedgerUnavailable, PoolUnreachable, TryAgain
+from core.model.errors import Busy, EngineRefused, HeadgateError, LedgerUnavailable, PoolUnreachable, TryAgain
 from core.model.names import TableName, query_name, split_query
 from core.model.states import State, WantedState
 from core.ports.spark import ReportedQuery
@@ -25,8 +27,17 @@ class BeforeRound:
     """What was known when the pool was asked."""
 
     deployments: tuple[Deployment, ...]
-    busy: frozenset[tuple[str, int]]
-    """Versions that were being started or stopped."""
+    held: frozenset[tuple[TableName, int]]
+    """Versions that somebody was acting on."""
+    stops: Mapping[TableName, int]
+    """How often operators had stopped each table."""
+
+    @classmethod
+    def of(cls, world: AgentContext) -> "BeforeRound":
+        """Read what is known now. Locks come first: what is released meanwhile is in the registry that is read."""
+        held = world.locks.held()
+        stops = world.locks.all_stops()
+        return cls(tuple(world.ledger.deployments()), held, stops)
 
 
 @dataclass(slots=True)
@@ -57,13 +68,10 @@ class Reconciler:
         self.world.ledger.heartbeat(self.world.clock())
         with self.emergency.taking() as entries:
             for entry in entries:
-                table, version = TableName(str(entry.get("table", ""))), entry.get("version")
-                if not isinstance(version, int) or self.world.ledger.deployment(table, version) is None:
-                    # Of a ledger that was moved away: no round may fail on it for ever.
-                    log.warning("the emergency journal names %s v%s, which is not in the ledger", table, version)
-                    continue
-                self.world.ledger.update_deployment(table, version, wanted=WantedState.STOPPED)
-                log.info("applied the stop of %s from the emergency journal", query_name(table, version))
+                tables = [TableName(str(table)) for table in entry.get("tables") or ()]
+                self.world.ledger.stop_statements(tables)
+                self.world.locks.recorded(tables)
+                log.info("applied the stop of %s from the emergency journal", ", ".join(tables))
 
     def round(self, before: BeforeRound, queries: tuple[ReportedQuery, ...], ended: tuple[ReportedQuery, ...]) -> None:
         """Reconcile once: the registry as it was before the pool was asked, with what the pool answered.
@@ -75,16 +83,17 @@ class Reconciler:
         over = {query.name: query for query in ended}
         for deployment in deployments:
             key = (deployment.table, deployment.version)
-            if deployment.external or key in before.busy or key in self.world.busy():
-                continue
-            now = self.world.ledger.deployment(*key)
-            if now is None or (now.run_id, now.wanted) != (deployment.run_id, deployment.wanted):
+            if deployment.external or key in before.held:
                 continue
             name = query_name(*key)
-            if name in active:
-                self._running(deployment, active[name])
-            else:
-                self._absent(deployment, over.get(name))
+            with suppress(Busy), self.world.locks.holding(key, by="the reconciler", wait_s=0):
+                now = self.world.ledger.deployment(*key)
+                if now is None or (now.run_id, now.wanted) != (deployment.run_id, deployment.wanted):
+                    continue
+                if name in active:
+                    self._running(deployment, active[name])
+                else:
+                    self._absent(deployment, over.get(name), before.stops.get(key[0], 0))
         self._unknown(active, deployments)
 
     def _running(self, deployment: Deployment, query: ReportedQuery) -> None:
@@ -143,7 +152,7 @@ class Reconciler:
             return False
         return found is not None and found.planned is not None and found.planned != found.batch
 
-    def _absent(self, deployment: Deployment, over: ReportedQuery | None) -> None:
+    def _absent(self, deployment: Deployment, over: ReportedQuery | None, stops: int) -> None:
         """A query that should be there and is not: failed with its error, or lost with its session: started again."""
         if deployment.wanted == WantedState.STOPPED:
             if deployment.state in (State.STOPPING, State.RUNNING, State.DEGRADED, State.STARTING):
@@ -159,12 +168,12 @@ class Reconciler:
             fail(self.world, deployment, over.error_class, over.error)
             return
         if deployment.query_id:
-            self._start_again(deployment)
+            self._start_again(deployment, stops)
 
-    def _start_again(self, deployment: Deployment) -> None:
+    def _start_again(self, deployment: Deployment, stops: int) -> None:
         """Its session is gone: go on from the checkpoint."""
         try:
-            start(self.world, deployment)
+            start(self.world, deployment, stops=stops)
             self.world.ledger.update_deployment(deployment.table, deployment.version, restarts=deployment.restarts + 1)
             self._event(deployment, State.STARTING, "restarted from its checkpoint")
         except PoolUnreachable:

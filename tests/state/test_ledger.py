@@ -215,7 +215,7 @@ ledger = create_or_open(Path(sys.argv[1]), EnvironmentRow(**json.loads(sys.argv[
 def write(n):
     steps = tuple(StepRow(i, "start", f"t{n}_{i}", 1, "pending") for i in range(1, 11))
     with ledger._transaction() as connection:
-        insert_run(connection, RunRow(f"r{n}", "h", "ana", "running", n, None, steps), ())
+        insert_run(connection, RunRow(f"r{n}", "h", "ana", "running", n, None, steps), (), ())
 write(1)
 left = int(sys.argv[3])
 def count(sql):

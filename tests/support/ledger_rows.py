@@ -81,10 +81,10 @@ def sample_row(at: float, **fields: Any) -> SampleRow:
     return SampleRow(at, **(every | fields))
 
 
-def create_run(ledger: Ledger, run: RunRow, tables: Iterable[TableName] = ()) -> None:
+def create_run(ledger: Ledger, run: RunRow, tables: Iterable[TableName] = (), reads: Iterable[TableName] = ()) -> None:
     """Write a run with its steps as applying a plan does, without the plan."""
     with ledger._transaction() as connection:
-        insert_run(connection, run, tables)
+        insert_run(connection, run, tables, reads)
 
 
 def statement_line(row: Deployment, figures: Measurement | None = None, **fields: Any) -> StatementLine:

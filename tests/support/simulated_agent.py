@@ -60,6 +60,8 @@ class Simulated:
     """Statements that were started while a parent did not run, with that parent."""
     going: frozenset[T] = frozenset()
     """Tables whose delete is under way."""
+    stopped: set[T] = field(default_factory=set)
+    """Tables that an operator has stopped since the run began or was retried."""
 
     def copy(self) -> "Simulated":
         """Return the same things, apart from these."""
@@ -74,6 +76,7 @@ class Simulated:
             journal={run: dict(steps) for run, steps in self.journal.items()},
             runs=dict(self.runs),
             began_cold=list(self.began_cold),
+            stopped=set(self.stopped),
         )
 
     def things(self) -> list[object]:
@@ -102,6 +105,14 @@ class Simulated:
     def update(self, version: Version, **known: object) -> None:
         """Write into one row of the registry."""
         self.ledger[version] = replace(self.ledger[version], **known)  # type: ignore[arg-type]  # Fields by name.
+
+    def stop_by_operator(self, table: T) -> None:
+        """Stop all versions of a table at once, as `pipelines.agent.fast_lane.FastLane.stop` does."""
+        self.stopped.add(table)
+        for version in [version for version, row in self.ledger.items() if version[0] == table and not row.deleted]:
+            if self.queries.pop(version, None) is not None:
+                self.update(version, state=State.STOPPED)
+            self.update(version, wanted=WantedState.STOPPED)
 
     def settle(self) -> None:
         """Let what was started commit its first batch."""
@@ -133,6 +144,8 @@ class Agent:
             self.world.going |= {node.table for node in self.plan.nodes if node.action == "delete"}
         self._put(recover_run(self._run))
         evidence: list[RunEvidence] = list(words)
+        if any(word.act == "retry" for word in words):
+            self.world.stopped.clear()
         while True:
             run, intents = advance_run(self._run, evidence)
             self._put(run)
@@ -193,6 +206,8 @@ class Agent:
         if not progress.note:
             return GatePolled(step.n, "waits")
         self.world.settle()
+        if step.table in self.world.stopped:
+            return StepFailed(step.n, "stopped by an operator during this run")
         if (step.table, step.version) not in self.world.queries:
             return StepFailed(step.n, f"{step.table}@v{step.version} does not run")
         return StepDone(step.n)
@@ -205,6 +220,8 @@ class Agent:
         return StepDone(step.n)
 
     def _create(self, step: Step) -> RunEvidence:
+        if step.table in self.world.stopped:
+            return StepFailed(step.n, "stopped by an operator during this run")
         version = (step.table, step.version)
         row = self.world.ledger.get(version)
         assert row is None or row.drop_after is None, f"{version} was used before"
@@ -218,10 +235,13 @@ class Agent:
         return StepDone(step.n)
 
     def _start(self, step: Step) -> RunEvidence:
-        row = self._deployed(step)
-        if row.plan_hash == self.plan.hash and row.wanted == WantedState.STOPPED and row.started_at:
+        version = (step.table, step.version)
+        if step.table in self.world.stopped:
             return StepFailed(step.n, "stopped by an operator during this run")
-        self._begin((step.table, step.version))
+        if self._deployed(step).wanted != WantedState.RUNNING:
+            self.world.update(version, wanted=WantedState.RUNNING)
+            self.passes()
+        self._begin(version)
         return StepDone(step.n)
 
     def _deployed(self, step: Step) -> Deployment:
@@ -229,12 +249,6 @@ class Agent:
         if found is None:
             raise Refused(f"{step.table}@v{step.version} is not in the registry")
         return found
-
-    def _resume(self, step: Step) -> RunEvidence:
-        self.world.update((step.table, step.version), wanted=WantedState.RUNNING)
-        self.passes()
-        self._begin((step.table, step.version))
-        return StepDone(step.n)
 
     def _begin(self, version: Version) -> None:
         """Start a query, or find it running, as `pipelines.agent.deployment_lifecycle.start` does."""
@@ -260,6 +274,10 @@ class Agent:
 
     def _swap(self, step: Step) -> RunEvidence:
         targets = {table: self._nodes[table].version for table in (step.tables or (step.table,))}
+        gates = {(s.table, s.version) for s in self.plan.steps if s.do is StepKind.CATCH_UP}
+        for key in gates & targets.items():
+            if key[0] in self.world.stopped or key not in self.world.queries:
+                return StepFailed(step.n, f"{key} does not run")
         for table, version in targets.items():
             self.passes()
             self.world.pointers[table] = version
@@ -271,12 +289,14 @@ class Agent:
 
     def _restart(self, step: Step) -> RunEvidence:
         version, node = (step.table, step.version), self._nodes[step.table]
-        self.world.update(version, wanted=WantedState.RUNNING)
-        self.passes()
+        if step.table in self.world.stopped:
+            return StepFailed(step.n, "stopped by an operator during this run")
         self.world.queries.pop(version, None)
         self.passes()
         self.world.update(version, revision=node.revision, texts=node.texts, bindings=node.bindings)
         self.world.update(version, plan_hash=self.plan.hash)
+        self.passes()
+        self.world.update(version, wanted=WantedState.RUNNING)
         self.passes()
         self._begin(version)
         return GateOpened(step.n)
@@ -297,8 +317,8 @@ class Agent:
         ]
         if readers:
             return StepKept(step.n, f"{readers} read it")
-        if step.table not in self.world.going:
-            assert self.world.pointers.get(step.table) != step.version, f"{version} serves and is stopped"
+        if step.table not in self.world.going and self.world.ledger[version].active:
+            return StepKept(step.n, f"{version} serves")
         self._end(version)
         return StepDone(step.n)
 
@@ -338,7 +358,7 @@ class Agent:
             StepKind.REGISTER: Agent._register,
             StepKind.CREATE: Agent._create,
             StepKind.START: Agent._start,
-            StepKind.RESUME: Agent._resume,
+            StepKind.RESUME: Agent._start,
             StepKind.CATCH_UP: Agent._open,
             StepKind.SWAP: Agent._swap,
             StepKind.RESTART: Agent._restart,

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from core.changes.spark_analysis import question_from_json
+from core.model.actions import StepKind
 from core.model.errors import (
     HeadgateError,
     LedgerUnavailable,
@@ -17,7 +18,8 @@ from core.model.errors import (
 )
 from core.model.names import TableName, parse_table_name
 from core.plan.confirmation import OF_A_RUN, Confirmation, confirmation_for_act
-from core.run.state_machine import OperatorControl
+from core.run.model import StepState
+from core.run.state_machine import OperatorControl, why_not_skipped
 from pipelines.agent.context import AgentContext
 from pipelines.agent.fast_lane import ActOutcome, FastLane
 from pipelines.agent.measurements.table_statistics_collector import TableStatisticsCollector
@@ -27,7 +29,7 @@ from pipelines.agent.requests.spark_analysis_cache import SparkAnalysisCache
 from pipelines.agent.requests.submitted_plans import SubmittedPlans, refuse_continued
 from pipelines.agent.runs.run_lane import RunLane
 from pipelines.spark import call_deadlines
-from state.row_types import CommandRow, StagedRow
+from state.row_types import CommandRow, RunRow, StagedRow
 
 log = logging.getLogger(__name__)
 
@@ -184,14 +186,22 @@ class CommandHandler:
         if row.state in ("done", "cancelled"):
             raise Refused(f"run {row.id} is {row.state}", remedy="make a new plan")
         refuse_continued(row)
+        step = int(args.get("step") or 0)
+        if act == "skip" and (why := _why_not_skipped(row, step)):
+            raise Refused(
+                f"step {step} cannot be skipped: {why}",
+                remedy=f"headgate runs retry {row.id}, or headgate runs cancel {row.id}",
+            )
         if act in OF_A_RUN:
             require_confirmation(
                 confirmation_for_act(act, (row.id,), self._world.ground.environment.protected), confirm
             )
+        if act == "retry":
+            self._world.ledger.retry_run(row.id)
         if act in ("retry", "skip") and row.state == "failed":
             # At once, so that whoever follows the run does not read its old end; Refused where a table is taken.
             self._world.ledger.put_run_state(row.id, "running")
-        self._runs.tell(row.id, OperatorControl(act, int(args.get("step") or 0)))
+        self._runs.tell(row.id, OperatorControl(act, step))
         return {"run": row.id, "act": act}
 
     def _stage(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
@@ -251,6 +261,11 @@ def _seconds(args: dict[str, Any], default: float) -> float:
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
         raise UsageError(f"{seconds!r} is not a number of seconds", remedy="give seconds as a number")
     return float(seconds)
+
+
+def _why_not_skipped(run: RunRow, n: int) -> str:
+    step = next((step for step in run.steps if step.n == n), None)
+    return "there is no such step" if step is None else why_not_skipped(StepKind(step.do), StepState(step.state))
 
 
 def _act(request: dict[str, Any]) -> str:

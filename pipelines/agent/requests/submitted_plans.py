@@ -106,18 +106,23 @@ class SubmittedPlans:
             raise Refused(f"{plan.environment} is {until}: no plan is applied", remedy="apply it after that")
         refuse_not_executable(plan)
         self._refuse_unapproved(row, plan)
+        # Before anything is compared: a stop that comes from here on came during the run.
+        serial = self._world.ledger.change_number()
         self._refuse_stale(plan)
         require_confirmation(confirmation_for_plan(plan), confirm)
-        return self._begin(caller, plan, now)
+        return self._begin(caller, plan, now, serial)
 
-    def _begin(self, caller: Caller, plan: Plan, now: float) -> dict[str, Any]:
+    def _begin(self, caller: Caller, plan: Plan, now: float, serial: int) -> dict[str, Any]:
         run_id = f"{plan.hash[:4]}-{int(now * 1000) % 0xFFFFF:05x}"
         steps = tuple(
             StepRow(n=s.n, do=s.do.value, table=s.table, version=s.version, state="waits") for s in plan.steps
         )
-        run = RunRow(run_id, plan.hash, caller.name, "running", now, None, steps, plan.request.continues)
-        touched = {node.table for node in plan.nodes if node.action is not Action.KEEP}
-        self._world.ledger.take_plan(plan.hash, run, touched, now=now)
+        continues = plan.request.continues
+        run = RunRow(run_id, plan.hash, caller.name, "running", now, None, steps, continues, serial=serial)
+        changed = [node for node in plan.nodes if node.action is not Action.KEEP]
+        touched = {node.table for node in changed}
+        upstream = {binding.parent for node in changed for binding in node.bindings}
+        self._world.ledger.take_plan(plan.hash, run, touched, upstream, now=now)
         for staged in self._world.ledger.staged():
             if staged.actor == caller.name and staged.table in touched:
                 self._world.ledger.unstage(staged.actor, staged.folder, (staged.table,))

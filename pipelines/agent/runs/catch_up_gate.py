@@ -78,6 +78,19 @@ class CatchUpGate:
             return GateReading(False, f"no batch for {SILENT_S:.0f} s with {_behind(mine)} waiting", failed=True)
         return GateReading(False, f"{_behind(mine)}, {self.good} of {POLLS} checks within the limit")
 
+    @staticmethod
+    def why_closed(world: AgentContext, deployment: Deployment) -> str:
+        """Return why a version must not serve by its newest measurement, which is judged alone; empty where it may."""
+        measured = {(m.table, m.version): m for m in world.ledger.measurements()}
+        mine = measured.get((deployment.table, deployment.version))
+        blue = next((d for d in world.ledger.versions(deployment.table) if d.active), None)
+        theirs = measured.get((blue.table, blue.version)) if blue else None
+        if mine is None:
+            return "it has no measurement"
+        if deployment.state != State.RUNNING:
+            return f"it is {deployment.state}"
+        return _lost(mine, theirs) or ("" if _caught_up(mine, theirs, deployment) else _behind(mine))
+
 
 def _lost(mine: Measurement, theirs: Measurement | None) -> str:
     """Spark counts after partial aggregation, so this is a yes or no, beyond the serving version's own habit."""

@@ -6,9 +6,10 @@ import queue
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import assert_never
 
-from core.model.errors import HeadgateError, LedgerUnavailable, PoolUnreachable
+from core.model.errors import Busy, HeadgateError, LedgerUnavailable, PoolUnreachable
 from core.plan.codec import plan_from_json
 from core.plan.model import Plan, Step
 from core.run.model import Run, RunState, StepProgress, StepState
@@ -104,6 +105,10 @@ class RunDriver:
         while not self._world.stopping.is_set():
             evidence.extend(self._heard())
             run, intents = advance_run(self._run, evidence)
+            for intent in intents:
+                if isinstance(intent, AbortVersions):
+                    # Before the run is closed: an agent that dies in between leaves them to the reconciler.
+                    self._retrying(partial(self._executor.give_up, intent.versions))
             self._put(run)
             evidence = []
             for intent in intents:
@@ -113,7 +118,7 @@ class RunDriver:
                     case PollGate(step):
                         evidence.append(self._poll(step))
                     case AbortVersions(versions):
-                        self._abort(versions)
+                        self._executor.abort(versions)
                     case _:
                         assert_never(intent)
             if self._run.state in (RunState.DONE, RunState.FAILED, RunState.CANCELLED) and self._words.empty():
@@ -144,7 +149,7 @@ class RunDriver:
                 evidence = self._executor.perform(step)
                 self._world.faults.pass_by(f"evidence {step.n} {step.do}")
                 return evidence
-            except (PoolUnreachable, LedgerUnavailable) as error:
+            except (PoolUnreachable, LedgerUnavailable, Busy) as error:
                 if self._world.monotonic() > until or self._cancelled():
                     return StepFailed(step.n, error.summary)
                 log.info("step %s waits: %s", step.n, error.summary)
@@ -156,7 +161,7 @@ class RunDriver:
         """Check a gate; if something cannot be reached now, the gate is checked again and keeps its count so far."""
         try:
             return self._executor.poll(step)
-        except (PoolUnreachable, LedgerUnavailable) as error:
+        except (PoolUnreachable, LedgerUnavailable, Busy) as error:
             return GatePolled(step.n, f"waits: {error.summary}")
         except Exception as error:
             return _unforeseen(step, error)
@@ -166,13 +171,6 @@ class RunDriver:
         for word in words:
             self._words.put(word)
         return any(word.act == "cancel" for word in words) or self._world.stopping.is_set()
-
-    def _abort(self, versions: tuple[tuple[str, int], ...]) -> None:
-        try:
-            self._executor.abort(versions)
-        except PoolUnreachable as error:
-            # Wanted is recorded as stopped: the reconciler stops them once the pool answers.
-            log.warning("versions started by a cancelled run will be stopped later: %s", error.summary)
 
     def _put(self, run: Run) -> None:
         """Write every step that changed, before anything is done about it; waits while the ledger cannot take it."""
@@ -212,7 +210,7 @@ class RunDriver:
         self._retrying(lambda: self._world.ledger.put_step(self._run.id, row))
         self._rows[row.n] = row
 
-    def _retrying(self, write: Callable[[], None]) -> None:
+    def _retrying(self, write: Callable[[], object]) -> None:
         while True:
             try:
                 write()

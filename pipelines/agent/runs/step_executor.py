@@ -1,20 +1,26 @@
 """Performing the steps of a run: each probes whether its effect is there, so that doing it twice is doing it once."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from core.model.actions import StepKind
-from core.model.errors import EngineRefused, HeadgateError, LedgerUnavailable, PoolUnreachable, TryAgain
+from core.model.actions import StepKind, Strategy
+from core.model.errors import Busy, EngineRefused, HeadgateError, LedgerUnavailable, PoolUnreachable, TryAgain
 from core.model.names import TableName, physical_name, query_name
 from core.model.states import State, WantedState
 from core.plan.model import Plan, PlanNode, Step
+from core.run.model import StepState
 from core.run.state_machine import GateOpened, GatePolled, RunEvidence, StepDone, StepFailed, StepKept
 from pipelines.agent.context import WRITE_CALL_S, AgentContext
 from pipelines.agent.deployment_compiler import column_types, compile_deployment
 from pipelines.agent.deployment_lifecycle import mark_stopped, start, stop
 from pipelines.agent.runs.catch_up_gate import CatchUpGate
 from state.row_types import Deployment
+
+STOPPED_BY_OPERATOR = "an operator has stopped it during this run; headgate runs retry starts it all the same"
+
+log = logging.getLogger(__name__)
 
 PROOF_S = 120.0
 """How long a restarted statement may take until its first batch; it may have no input."""
@@ -34,7 +40,7 @@ class StepExecutor:
             StepKind.REGISTER: self._register,
             StepKind.CREATE: self._create,
             StepKind.START: self._start,
-            StepKind.RESUME: self._resume,
+            StepKind.RESUME: self._start,
             StepKind.CATCH_UP: self._open_gate,
             StepKind.SWAP: self._swap,
             StepKind.RESTART: self._restart,
@@ -51,33 +57,77 @@ class StepExecutor:
         Raises PoolUnreachable and LedgerUnavailable when it should simply be tried again.
         """
         try:
-            return self._act_by_do[step.do](step)
-        except (PoolUnreachable, LedgerUnavailable):
+            with self._world.locks.holding(*self._versions(step), by=f"run {self._run_id}", wait_s=0):
+                return self._act_by_do[step.do](step)
+        except (PoolUnreachable, LedgerUnavailable, Busy):
             raise
         except HeadgateError as error:
             return StepFailed(step.n, _one_line(error))
 
     def poll(self, step: Step) -> RunEvidence:
-        """Check whether a gate is open: a version has caught up, or a restarted one has committed a batch."""
-        if step.do is StepKind.RESTART:
-            return self._proven(step)
+        """Check whether a gate is open: a version has caught up or may be swapped in, a restarted one has a batch."""
+        match step.do:
+            case StepKind.RESTART:
+                return self._proven(step)
+            case StepKind.SWAP:
+                again = self.perform(step)
+                return GatePolled(step.n, again.note) if isinstance(again, GateOpened) else again
+            case _:
+                return self._caught_up(step)
+
+    def _caught_up(self, step: Step) -> RunEvidence:
         deployment = self._world.ledger.deployment(step.table, step.version)
         if deployment is None:
             return StepFailed(step.n, f"{query_name(step.table, step.version)} is not in the registry")
+        if self._stopped_by_operator(step.table):
+            return StepFailed(step.n, STOPPED_BY_OPERATOR)
         gate = self._gates.setdefault(step.n, CatchUpGate(opened_at=self._world.monotonic()))
         look = gate.look(self._world, deployment)
         if look.failed:
             return StepFailed(step.n, look.note)
         return StepDone(step.n, look.note) if look.open else GatePolled(step.n, look.note)
 
+    def _versions(self, step: Step) -> list[tuple[TableName, int]]:
+        """Return the versions that a step acts on."""
+        return [(table, self._nodes[table].version) for table in step.tables] or [(step.table, step.version)]
+
+    def _stopped_by_operator(self, table: TableName) -> bool:
+        """Return whether an operator has stopped a table since this run began: no step starts or serves it then."""
+        locks, ledger = self._world.locks, self._world.ledger
+        return locks.has_unrecorded_stop(table) or ledger.stopped_during(self._run_id, table)
+
+    def _start_unless_stopped(self, step: Step, before: Callable[[Deployment], None]) -> Deployment | StepFailed:
+        """Start the step's version after `before`; a stop by an operator during this run wins, whenever it comes."""
+        stops = self._world.locks.stops(step.table)
+        if self._stopped_by_operator(step.table):
+            return StepFailed(step.n, STOPPED_BY_OPERATOR)
+        before(self._deployed(step))
+        if self._deployed(step).wanted != WantedState.RUNNING:
+            self._world.ledger.update_deployment(step.table, step.version, wanted=WantedState.RUNNING)
+        start(self._world, self._deployed(step), stops=stops)
+        return self._deployed(step)
+
     def abort(self, versions: tuple[tuple[str, int], ...]) -> None:
-        """Stop what the run started beside what serves; tables and checkpoints stay."""
-        for table, version in reversed(versions):
-            deployment = self._world.ledger.deployment(TableName(table), version)
-            if deployment is not None and not deployment.active:
-                self._world.ledger.update_deployment(deployment.table, version, wanted=WantedState.STOPPED)
-                stop(self._world, deployment)
-                mark_stopped(self._world, deployment)
+        """Stop what the run started beside what serves; tables and checkpoints stay.
+
+        What cannot be stopped now is recorded as wanted stopped, and the reconciler stops it.
+        """
+        for deployment in self.give_up(versions):
+            key = (deployment.table, deployment.version)
+            try:
+                with self._world.locks.holding(key, by=f"run {self._run_id}"):
+                    stop(self._world, deployment)
+                    mark_stopped(self._world, deployment)
+            except HeadgateError as error:
+                log.warning("%s of a cancelled run will be stopped later: %s", query_name(*key), error.summary)
+
+    def give_up(self, versions: tuple[tuple[str, int], ...]) -> tuple[Deployment, ...]:
+        """Record that versions which do not serve are wanted stopped; returns them, those that read others first."""
+        found = [self._world.ledger.deployment(TableName(table), version) for table, version in reversed(versions)]
+        beside = tuple(deployment for deployment in found if deployment is not None and not deployment.active)
+        for deployment in beside:
+            self._world.ledger.update_deployment(deployment.table, deployment.version, wanted=WantedState.STOPPED)
+        return beside
 
     def _node(self, step: Step) -> PlanNode:
         return self._nodes[step.table]
@@ -111,6 +161,8 @@ class StepExecutor:
         return StepDone(step.n)
 
     def _create(self, step: Step) -> RunEvidence:
+        if self._stopped_by_operator(step.table):
+            return StepFailed(step.n, STOPPED_BY_OPERATOR)
         built = self._built(step)
         note = self._note(built)
         self._world.files.prepare(built.folder, note)
@@ -123,36 +175,16 @@ class StepExecutor:
         return StepDone(step.n)
 
     def _start(self, step: Step) -> RunEvidence:
-        deployment = self._deployed(step)
-        if (
-            deployment.plan_hash == self._plan.hash
-            and deployment.wanted == WantedState.STOPPED
-            and deployment.started_at
-        ):
-            return StepFailed(step.n, "stopped by an operator during this run")
-        start(self._world, deployment)
-        return self._still_wanted(step)
-
-    def _resume(self, step: Step) -> RunEvidence:
-        deployment = self._deployed(step)
-        self._world.ledger.update_deployment(step.table, step.version, wanted=WantedState.RUNNING)
-        start(self._world, deployment)
-        return self._still_wanted(step)
-
-    def _still_wanted(self, step: Step) -> RunEvidence:
-        """A stop that overtook this start wins: what was started is stopped again."""
-        deployment = self._deployed(step)
-        if deployment.wanted == WantedState.RUNNING:
-            return StepDone(step.n)
-        stop(self._world, deployment)
-        mark_stopped(self._world, deployment)
-        return StepFailed(step.n, "stopped by an operator while it was starting")
+        found = self._start_unless_stopped(step, lambda deployment: None)
+        return found if isinstance(found, StepFailed) else StepDone(step.n)
 
     def _open_gate(self, step: Step) -> RunEvidence:
         return GateOpened(step.n, "waiting for the first batch")
 
     def _swap(self, step: Step) -> RunEvidence:
-        targets = [(table, self._nodes[table].version) for table in (step.tables or (step.table,))]
+        targets = self._versions(step)
+        if (not_yet := self._not_servable(step, targets)) is not None:
+            return not_yet
         deployed = {d.table: d for d in self._world.ledger.deployments() if (d.table, d.version) in targets}
         for table, version in targets:
             pointer, target = self._world.ground.pointer_name(table), self._world.ground.catalog_name(table, version)
@@ -163,13 +195,37 @@ class StepExecutor:
         self._world.ledger.activate(dict(targets))
         return StepDone(step.n, ", ".join(f"{t} → {physical_name(t, v)}" for t, v in targets))
 
+    def _not_servable(self, step: Step, targets: list[tuple[TableName, int]]) -> RunEvidence | None:
+        """Say why pointers must not move now, None where they may: a gate that opened long ago is looked at again.
+
+        A gate that an operator skipped is not looked at; a version that failed or was stopped never serves.
+        """
+        gates = {(s.table, s.version): s.n for s in self._plan.steps if s.do is StepKind.CATCH_UP}
+        row = self._world.ledger.run(self._run_id)
+        skipped = {s.n for s in row.steps if s.state == StepState.SKIPPED} if row else set()
+        for table, version in targets:
+            if (table, version) not in gates:
+                continue
+            name, deployment = query_name(table, version), self._world.ledger.deployment(table, version)
+            if deployment is None:
+                return StepFailed(step.n, f"{name} is not in the registry")
+            if self._stopped_by_operator(table) or deployment.wanted != WantedState.RUNNING:
+                return StepFailed(step.n, f"{name} was stopped after it had caught up; no pointer has moved")
+            if deployment.state == State.FAILED:
+                why = f"{deployment.error_class} {deployment.error}".strip()
+                return StepFailed(step.n, f"{name} failed after it had caught up: {why}; no pointer has moved")
+            if gates[table, version] not in skipped and (behind := CatchUpGate.why_closed(self._world, deployment)):
+                return GateOpened(step.n, f"{name} is behind again: {behind}")
+        return None
+
     def _restart(self, step: Step) -> RunEvidence:
-        deployment = self._deployed(step)
-        self._world.ledger.update_deployment(step.table, step.version, wanted=WantedState.RUNNING)
-        with self._world.occupied(deployment):
+        def take_over(deployment: Deployment) -> None:
             stop(self._world, deployment)
             self._take_over_texts(step)
-            start(self._world, self._deployed(step))
+
+        deployment = self._start_unless_stopped(step, take_over)
+        if isinstance(deployment, StepFailed):
+            return deployment
         checkpoint = self._world.files.read(deployment.checkpoint)
         seam = f"seam after batch {checkpoint.batch}" if checkpoint and checkpoint.batch is not None else "no batch yet"
         self._restarted[step.n] = (self._world.monotonic(), seam)
@@ -183,8 +239,8 @@ class StepExecutor:
             return StepFailed(step.n, f"{deployment.error_class}: {deployment.error}")
         if deployment.state == State.RUNNING:
             return StepDone(step.n, seam)
-        if deployment.wanted != WantedState.RUNNING:
-            return StepFailed(step.n, "stopped by an operator while it was starting")
+        if self._stopped_by_operator(step.table):
+            return StepFailed(step.n, STOPPED_BY_OPERATOR)
         if self._world.monotonic() - since > PROOF_S:
             return StepDone(step.n, f"{seam}; no batch within {PROOF_S:.0f} s: not proven")
         return GatePolled(step.n, f"{seam}; waiting for the first batch of the new text")
@@ -218,21 +274,29 @@ class StepExecutor:
 
     def _stop(self, step: Step) -> RunEvidence:
         deployment = self._deployed(step)
-        readers = [
-            query_name(d.table, d.version)
-            for d in self._world.ledger.deployments()
-            if d.wanted == WantedState.RUNNING
-            and (d.table, d.version) != (step.table, step.version)
-            and any(b.parent == step.table and b.version == step.version for b in d.bindings)
-        ]
-        if readers:
-            return StepKept(step.n, f"keeps running: {', '.join(sorted(readers))} reads it")
+        if readers := self._running_readers(step):
+            return StepKept(step.n, f"keeps running: {readers} reads it")
+        starts_over = self._node(step).strategy in (Strategy.KEYED, Strategy.CHAIN)
+        if deployment.active and self._plan.request.verb != "delete" and not starts_over:
+            return StepKept(step.n, "keeps running: it serves")
         self._world.ledger.update_deployment(step.table, step.version, wanted=WantedState.STOPPED, state=State.STOPPING)
         stop(self._world, deployment)
         mark_stopped(self._world, deployment)
         about = (step.table, step.version)
         self._world.event("state", f"{deployment.state} → {State.STOPPED}, by run {self._run_id}", about=about)
         return StepDone(step.n)
+
+    def _running_readers(self, step: Step) -> str:
+        """Return the versions that are wanted running and read the step's version, in words; empty where none does."""
+        return ", ".join(
+            sorted(
+                query_name(d.table, d.version)
+                for d in self._world.ledger.deployments()
+                if d.wanted == WantedState.RUNNING
+                and (d.table, d.version) != (step.table, step.version)
+                and any(b.parent == step.table and b.version == step.version for b in d.bindings)
+            )
+        )
 
     def _record(self, step: Step) -> RunEvidence:
         node = self._node(step)
@@ -256,6 +320,8 @@ class StepExecutor:
         deployment = self._deployed(step)
         if deployment.wanted == WantedState.RUNNING and not deployment.external:
             return StepFailed(step.n, "it keeps running because something reads it; plan again from the current state")
+        if readers := self._running_readers(step):
+            return StepFailed(step.n, f"{readers} reads it again; stop the reader, or plan again")
         ground, mark = self._world.ground, self._run_id
         name = ground.catalog_name(step.table, step.version)
         pool = self._world.pool.connection()

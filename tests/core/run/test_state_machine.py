@@ -1,6 +1,7 @@
 """A run driven as values: order, failure passed down, an operator's words, and what a new agent finds."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
@@ -44,7 +45,7 @@ def rebuild() -> Run:
         step(4, StepKind.CREATE, "b", 1),
         step(5, StepKind.START, "b", 2, 4),
         step(6, StepKind.CATCH_UP, "b", 5),
-        step(7, StepKind.SWAP, "b", 3, 6),
+        replace(step(7, StepKind.SWAP, "b", 3, 6), tables=(TableName("a"), TableName("b"))),
         step(8, StepKind.STOP, "b", 7),
         step(9, StepKind.CREATE, "c"),
     )

@@ -113,7 +113,7 @@ def test_a_stop_that_no_disk_takes_is_called_and_said_not_to_be_recorded(
     def full(*_: Any, **__: Any) -> None:
         raise LedgerUnavailable("the ledger cannot be extended: the disk is full")
 
-    for name in ("update_deployment", "add_event"):
+    for name in ("stop_statements", "update_deployment", "add_event"):
         monkeypatch.setattr(type(world.ledger), name, full)
     gone = FastLane(world, EmergencyJournal(tmp_path / "gone" / "emergency.jsonl"))
     (lost,) = gone.stop((A,), time.monotonic(), by="alice")
@@ -122,7 +122,7 @@ def test_a_stop_that_no_disk_takes_is_called_and_said_not_to_be_recorded(
     assert kept.outcome == "stopped", "the emergency journal has it"
     pool.reachable = False
     (sent,) = gone.stop((A,), time.monotonic(), by="alice")
-    assert sent.outcome == "sent, not confirmed, not recorded"
+    assert sent.outcome == "not sent: the pool does not answer, not recorded"
 
 
 def test_a_start_that_is_refused_stays_stopped(world: AgentContext, pool: Any, acts: FastLane) -> None:
@@ -157,6 +157,6 @@ def test_a_stop_before_anything_serves_is_of_the_version_that_was_started(world:
     assert row is not None
     world.ledger.put_deployment(replace(row, active=False, started_at=1.0))
     world.ledger.put_deployment(replace(row, version=2, active=False, started_at=None, state="pending"))
-    (outcome,) = acts.stop((A,), time.monotonic(), by="alice")
-    assert (outcome.version, outcome.outcome) == (1, "stopped")
-    assert world.pool.stops == ["a@v1"]
+    outcomes = acts.stop((A,), time.monotonic(), by="alice")
+    assert {(outcome.version, outcome.outcome) for outcome in outcomes} == {(1, "stopped"), (2, "stopped")}
+    assert all(world.ledger.deployment(A, version).wanted == "stopped" for version in (1, 2))  # type: ignore[union-attr]

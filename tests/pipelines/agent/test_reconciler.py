@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from agent_world import held_elsewhere
 from ledger_rows import deployment_row, sample_row
 
 from core.model.names import TableName
@@ -32,10 +33,10 @@ def deploy(world: AgentContext, **changed: Any) -> Deployment:
 
 
 def reconcile(
-    reconciler: Reconciler, *, ended: tuple[ReportedQuery, ...] = (), busy: frozenset[tuple[str, int]] = frozenset()
+    reconciler: Reconciler, *, ended: tuple[ReportedQuery, ...] = (), before: BeforeRound | None = None
 ) -> str:
     world = reconciler.world
-    before = BeforeRound(tuple(world.ledger.deployments()), busy)
+    before = before or BeforeRound.of(world)
     queries = world.pool.connection().queries.active()
     reconciler.round(before, queries, ended)
     found = world.ledger.deployment(A, 1)
@@ -57,9 +58,10 @@ def test_a_version_that_is_being_started_is_left_to_the_next_round(
     world: AgentContext, pool: Any, reconciler: Reconciler
 ) -> None:
     deploy(world)
-    assert reconcile(reconciler, busy=frozenset({("a", 1)})) == "running"
-    with world.occupied(world.ledger.deployment(A, 1) or deploy(world)):
-        assert reconcile(reconciler) == "running"
+    with held_elsewhere(world, (A, 1)):
+        before = BeforeRound.of(world)
+        assert reconcile(reconciler) == "running", "it is held now"
+    assert reconcile(reconciler, before=before) == "running", "it was held when the pool was asked"
     assert pool.starts == []
 
 
@@ -67,7 +69,7 @@ def test_a_version_that_was_started_after_the_pool_was_asked_is_left_alone(
     world: AgentContext, pool: Any, reconciler: Reconciler
 ) -> None:
     deploy(world)
-    before = BeforeRound(tuple(world.ledger.deployments()), frozenset())
+    before = BeforeRound.of(world)
     world.ledger.update_deployment(A, 1, run_id="r2")
     reconciler.round(before, (), ())
     assert pool.starts == []
@@ -98,7 +100,7 @@ def test_a_query_that_is_wanted_stopped_is_stopped_again(
 
 def test_a_stop_in_the_emergency_journal_is_taken_first(world: AgentContext, pool: Any, reconciler: Reconciler) -> None:
     deploy(world)
-    reconciler.emergency.append({"at": 1.0, "act": "stop", "table": "a", "version": 1})
+    reconciler.emergency.append({"at": 1.0, "act": "stop", "by": "alice", "tables": ["a"]})
     reconciler.apply_emergencies()
     reconciler.apply_emergencies()
     assert reconcile(reconciler) == "stopped"
@@ -109,9 +111,9 @@ def test_a_stop_of_what_the_ledger_does_not_know_keeps_no_other_from_being_taken
     world: AgentContext, reconciler: Reconciler
 ) -> None:
     deploy(world)
-    for entry in ({"act": "stop", "table": "gone", "version": 7}, {"act": "stop"}, {"table": "a", "version": "x"}):
+    for entry in ({"act": "stop", "tables": ["gone"]}, {"act": "stop"}, {"tables": "x"}, {"tables": [7, None]}):
         reconciler.emergency.append(entry)
-    reconciler.emergency.append({"at": 1.0, "act": "stop", "table": "a", "version": 1})
+    reconciler.emergency.append({"at": 1.0, "act": "stop", "by": "alice", "tables": ["a"]})
     reconciler.apply_emergencies()
     assert reconcile(reconciler) == "stopped"
     assert not reconciler.emergency.waits()

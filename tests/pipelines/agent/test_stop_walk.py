@@ -51,8 +51,8 @@ class SparkOfOneQuery:
 
     def stop(self) -> None:
         walks = [_ours(frame) for frame in sys._current_frames().values()]
-        # The thread of the connection waits in the call whose deadline the other thread has.
-        self.walk = [name for first in ("SocketServer._serve", "call.<locals>.run")
+        # Each thread waits for the next: that of the connection, that of this stop, that of the call with its deadline.
+        self.walk = [name for first in ("SocketServer._serve", "FastLane._stop_one", "call.<locals>.run")
                      for walk in walks if walk[:1] == [first] for name in walk]  # fmt: skip
         self.active = []
 

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import pytest
 import small_project
+from ledger_rows import create_run, run_row
 
 from core.model.actions import StepKind
 from core.model.names import TableName as T
@@ -21,8 +22,10 @@ from core.plan.request import PlanRequest
 from core.planning.planner import make_plan
 from core.run.state_machine import OperatorControl, RunEvidence
 from pipelines.agent.context import AgentContext
+from pipelines.agent.fast_lane import FastLane
 from pipelines.agent.runs import run_lane, step_executor
 from pipelines.agent.runs.step_executor import StepExecutor
+from state.emergency_journal import EmergencyJournal
 from tests.pipelines.agent.runs import test_run_lane as lane
 from tests.support.simulated_agent import Agent, Simulated
 
@@ -42,6 +45,7 @@ class Side(Protocol):
     def steps(self, plan: Plan) -> list[str]: ...
     def update(self, table: str, version: int, **known: Any) -> None: ...
     def end_query(self, table: str, version: int) -> None: ...
+    def stop_by_operator(self, table: str) -> None: ...
     def lose_checkpoint(self, table: str, version: int) -> None: ...
     def picture(self) -> Picture: ...
 
@@ -73,6 +77,9 @@ class Simulation:
 
     def update(self, table: str, version: int, **known: Any) -> None:
         self.world.update((T(table), version), **known)
+
+    def stop_by_operator(self, table: str) -> None:
+        self.world.stop_by_operator(T(table))
 
     def end_query(self, table: str, version: int) -> None:
         self.world.queries.pop((T(table), version))
@@ -111,7 +118,13 @@ class Real:
         return state
 
     def perform(self, plan: Plan, step: Step) -> RunEvidence:
-        return StepExecutor(self.world, plan, "run").perform(step)
+        if plan.hash not in self.runs:
+            # Without steps it holds no lease: a script performs the steps of several plans.
+            ledger, run_id = self.world.ledger, f"run-{plan.hash[:6]}"
+            serial = ledger.change_number()
+            create_run(ledger, run_row(plan.hash, id=run_id, serial=serial))
+            self.runs[plan.hash] = run_id
+        return StepExecutor(self.world, plan, self.runs[plan.hash]).perform(step)
 
     def abort(self, plan: Plan, *versions: tuple[str, int]) -> None:
         StepExecutor(self.world, plan, "run").abort(versions)
@@ -123,6 +136,9 @@ class Real:
 
     def update(self, table: str, version: int, **known: Any) -> None:
         self.world.ledger.update_deployment(T(table), version, **known)
+
+    def stop_by_operator(self, table: str) -> None:
+        FastLane(self.world, EmergencyJournal(Path(self.world.folder, "e"))).stop((T(table),), 0.0, by="alice")
 
     def end_query(self, table: str, version: int) -> None:
         del self.pool.running[f"{table}@v{version}"]
@@ -215,9 +231,26 @@ def a_start_after_an_operators_stop(side: Side) -> list[Any]:
     start = step_of(plan, StepKind.START, "a")
     for step in plan.steps[: plan.steps.index(start) + 1]:
         side.perform(plan, step)
-    side.update("a", 1, wanted="stopped", state=State.STOPPED)
-    side.end_query("a", 1)
+    side.stop_by_operator("a")
     return [said(side.perform(plan, start)), side.picture()]
+
+
+def a_restart_after_an_operators_stop(side: Side) -> list[Any]:
+    deployed(side)
+    plan = side.plan(*CHANGES["a filter"])
+    side.perform(plan, plan.steps[0])
+    side.stop_by_operator("c")
+    return [[(step.do, said(side.perform(plan, step))) for step in plan.steps], side.picture()]
+
+
+def a_swap_after_an_operators_stop(side: Side) -> list[Any]:
+    deployed(side)
+    plan = side.plan(*CHANGES["a rebuild"])
+    swap, stop = (next(step for step in plan.steps if step.do is do) for do in (StepKind.SWAP, StepKind.STOP))
+    for step in plan.steps[: plan.steps.index(swap)]:
+        side.perform(plan, step)
+    side.stop_by_operator("a")
+    return [said(side.perform(plan, swap)), said(side.perform(plan, stop)), side.picture()]
 
 
 def a_start_on_a_lost_checkpoint(side: Side) -> list[Any]:
@@ -280,6 +313,8 @@ SCRIPTS: dict[str, Script] = {
         another_column,
         every_step_twice,
         a_start_after_an_operators_stop,
+        a_restart_after_an_operators_stop,
+        a_swap_after_an_operators_stop,
         a_start_on_a_lost_checkpoint,
         a_resumed_parent,
         a_stop_under_a_reader,

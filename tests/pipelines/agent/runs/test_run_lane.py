@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import small_project
+from agent_world import stop_by_operator
 from ledger_rows import plan_row, run_row
 
 from core.model.errors import EngineRefused, LedgerUnavailable, Refused
@@ -54,6 +55,10 @@ class OpenGate:
         self.looks += 1
         return GateReading(self.looks > 1, "lag 0")
 
+    @staticmethod
+    def why_closed(world: AgentContext, deployment: Any) -> str:
+        return ""
+
 
 @pytest.fixture(autouse=True)
 def fast_gates(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,12 +73,13 @@ def plan(world: AgentContext, files: dict[str, str], request: PlanRequest) -> Pl
     return made
 
 
-def submit(world: AgentContext, made: Plan) -> str:
+def submit(world: AgentContext, made: Plan, reads: tuple[TableName, ...] = ()) -> str:
     run_id = f"run-{made.hash[:6]}"
     world.ledger.put_plan(plan_row(made))
     steps = tuple(StepRow(n=s.n, do=s.do.value, table=s.table, version=s.version, state="waits") for s in made.steps)
-    run = run_row(made.hash, id=run_id, steps=steps, continues=made.request.continues)
-    world.ledger.take_plan(made.hash, run, now=2.0)
+    serial = world.ledger.change_number()
+    run = run_row(made.hash, id=run_id, steps=steps, continues=made.request.continues, serial=serial)
+    world.ledger.take_plan(made.hash, run, reads=reads, now=2.0)
     return run_id
 
 
@@ -147,7 +153,7 @@ def test_a_stop_that_overtakes_a_start_wins(world: AgentContext, pool: Any) -> N
 
     def stopped_meanwhile(folder: str) -> Any:
         if world.ledger.deployment(TableName("b"), 1) and folder.endswith("b__v1"):
-            world.ledger.update_deployment(TableName("b"), 1, wanted="stopped")
+            stop_by_operator(world, pool, "b")
         return real(folder)
 
     world.files.read = stopped_meanwhile  # type: ignore[method-assign]  # An operator's stop at the worst moment.

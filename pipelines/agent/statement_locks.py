@@ -1,0 +1,98 @@
+"""Exclusion per statement: one holder of each version at a time, and stops by operators, which nothing overtakes."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from core.model.errors import Busy
+from core.model.names import TableName, query_name
+
+Version = tuple[TableName, int]
+
+HOLD_S = 30.0
+"""How long an act waits for another one on the same version: longer than a start or a stop may take."""
+
+
+@dataclass(slots=True)
+class _Hold:
+    thread: int
+    by: str
+    depth: int = 1
+
+
+class StatementLocks:
+    """Who acts on which version, and how often operators have stopped each table since this agent started."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._holds: dict[Version, _Hold] = {}
+        self._stops: Counter[TableName] = Counter()
+        self._unrecorded: Counter[TableName] = Counter()
+
+    @contextmanager
+    def holding(self, *versions: Version, by: str, wait_s: float = HOLD_S) -> Iterator[None]:
+        """Hold versions for a block that starts, stops or moves them; a thread may hold one again inside.
+
+        Raises Busy, naming who holds the version, after `wait_s`. Versions are taken in order, so that two holders of
+        several never wait for each other.
+        """
+        with ExitStack() as held:
+            for version in sorted(set(versions)):
+                self._take(version, by, wait_s)
+                held.callback(self._release, version)
+            yield
+
+    def held(self) -> frozenset[Version]:
+        """Return the versions that somebody acts on right now."""
+        with self._changed:
+            return frozenset(self._holds)
+
+    def stop(self, tables: Iterable[TableName]) -> None:
+        """Announce an operator's stop, before anything is written: whoever starts a version looks here afterwards."""
+        with self._changed:
+            self._stops.update(tables)
+            self._unrecorded.update(tables)
+
+    def recorded(self, tables: Iterable[TableName]) -> None:
+        """Report that the ledger has an announced stop."""
+        with self._changed:
+            self._unrecorded.subtract(tables)
+
+    def stops(self, table: TableName) -> int:
+        """Return how often operators have stopped a table; an act compares it before and after its effect."""
+        with self._changed:
+            return self._stops[table]
+
+    def all_stops(self) -> dict[TableName, int]:
+        """Return `stops` of every table that was ever stopped."""
+        with self._changed:
+            return dict(self._stops)
+
+    def has_unrecorded_stop(self, table: TableName) -> bool:
+        """Return whether a stop was announced that the ledger does not have yet."""
+        with self._changed:
+            return self._unrecorded[table] > 0
+
+    def _take(self, version: Version, by: str, wait_s: float) -> None:
+        me, ends_at = threading.get_ident(), time.monotonic() + wait_s
+        with self._changed:
+            while (hold := self._holds.get(version)) is not None and hold.thread != me:
+                left = ends_at - time.monotonic()
+                if left <= 0:
+                    raise Busy(f"{query_name(*version)} is held by {hold.by}", remedy="try again in a moment")
+                self._changed.wait(left)
+            if hold is None:
+                self._holds[version] = _Hold(me, by)
+            else:
+                hold.depth += 1
+
+    def _release(self, version: Version) -> None:
+        with self._changed:
+            hold = self._holds[version]
+            hold.depth -= 1
+            if not hold.depth:
+                del self._holds[version]
+                self._changed.notify_all()

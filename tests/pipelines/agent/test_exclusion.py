@@ -1,0 +1,372 @@
+"""One hand on a statement at a time: an operator acts while a run goes on, and a stop always wins."""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from itertools import count
+from typing import Any
+
+import pytest
+import small_project
+from agent_world import fast_lane, held_elsewhere, in_a_thread, stop_by_operator, wait_until
+
+from core.model.actions import StepKind
+from core.model.errors import Busy, EngineRefused, LedgerUnavailable, Refused, UsageError
+from core.model.names import TableName
+from core.plan.model import Plan
+from core.plan.request import PlanRequest
+from core.run.state_machine import OperatorControl
+from pipelines.agent.context import AgentContext
+from pipelines.agent.fast_lane import FastLane
+from pipelines.agent.runs import run_lane, step_executor
+from pipelines.agent.runs.catch_up_gate import GateReading
+from state.row_types import Deployment
+from tests.pipelines.agent.runs.test_run_lane import (
+    EVERYTHING,
+    Killed,
+    OpenGate,
+    deploy,
+    drive,
+    fast_gates,  # noqa: F401  # A fixture of every test here.
+    plan,
+    settle,
+    submit,
+)
+
+A, B = TableName("a"), TableName("b")
+REBUILD = PlanRequest(tables=(A,), rebuild=True, children="all")
+UPPER = "SELECT id, upper(kind) AS kind FROM STREAM landed"
+FILTERED = "SELECT id, kind FROM STREAM a WHERE id > 1"
+
+
+@pytest.fixture
+def world(world: AgentContext) -> AgentContext:
+    """A world whose time passes quickly: nobody here reports a first batch, and the proof of a restart ends."""
+    return replace(world, monotonic=partial(next, count(0.0, 50.0)))
+
+
+class Meanwhile:
+    """Somebody acts once, just before the effect of one step; for `AgentContext.faults`."""
+
+    def __init__(self, label: str, act: Callable[[], object]) -> None:
+        self.label, self.act = label, act
+        self.acted = False
+
+    def pass_by(self, label: str) -> None:
+        if not self.acted and label.startswith(self.label):
+            self.acted = True
+            self.act()
+
+
+def drive_while(world: AgentContext, made: Plan, label: str, act: Callable[[], object]) -> tuple[str, str]:
+    """Drive a plan while somebody acts before one of its steps; returns the run and how it ended."""
+    meanwhile = Meanwhile(label, act)
+    run_id = submit(world, made)
+    state = drive(replace(world, faults=meanwhile), run_id)  # type: ignore[arg-type]  # A double.
+    assert meanwhile.acted
+    return run_id, state
+
+
+def notes(world: AgentContext, run_id: str, state: str) -> dict[str, str]:
+    row = world.ledger.run(run_id)
+    assert row is not None
+    return {f"{step.do} {step.table}": step.note for step in row.steps if step.state == state}
+
+
+def version(world: AgentContext, table: TableName, number: int) -> Deployment:
+    found = world.ledger.deployment(table, number)
+    assert found is not None
+    return found
+
+
+def stop(world: AgentContext, *tables: TableName) -> None:
+    fast_lane(world).stop(tables, time.monotonic(), by="bob")
+
+
+@pytest.mark.parametrize("before_step", ["create", "start", "swap"])
+def test_a_stop_during_a_rebuild_stops_all_versions_and_nothing_is_swapped_in(
+    before_step: str, world: AgentContext, pool: Any
+) -> None:
+    deploy(world, pool, small_project.texts())
+    before = dict(pool.views)
+    made = plan(world, small_project.texts(a=UPPER), REBUILD)
+    step = next(step for step in made.steps if step.do.value == before_step)
+    run_id, state = drive_while(world, made, f"effect {step.n} {before_step}", lambda: stop(world, A))
+    assert state == "failed"
+    (said,) = notes(world, run_id, "failed").values()
+    assert "an operator has stopped it" in said or "a@v2 was stopped after it had caught up" in said
+    assert not [name for name in pool.running if name.startswith("a@")]
+    assert pool.views == before, "what serves is as it was"
+    assert all(found.wanted == "stopped" for found in world.ledger.versions(A))
+
+
+def test_a_retry_is_the_later_word(world: AgentContext, pool: Any) -> None:
+    deploy(world, pool, small_project.texts())
+    made = plan(world, small_project.texts(a=UPPER), REBUILD)
+    run_id, state = drive_while(world, made, "effect 2 start", lambda: stop(world, A))
+    assert state == "failed"
+    world.ledger.retry_run(run_id)
+    assert drive(world, run_id, OperatorControl("retry")) == "done"
+    assert "a@v2" in pool.running and pool.views["a"] == "a__v2"
+
+
+def test_a_gate_ends_when_an_operator_stops_what_it_waits_for(
+    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deploy(world, pool, small_project.texts())
+    looks: list[int] = []
+
+    def never_open(*_: Any) -> GateReading:
+        looks.append(1)
+        if len(looks) == 3:
+            stop(world, B)
+        return GateReading(False, "lag 7 rows")
+
+    monkeypatch.setattr(OpenGate, "look", never_open)
+    changed = small_project.texts(b="SELECT id, upper(kind) AS kind FROM STREAM a")
+    run_id = submit(world, plan(world, changed, PlanRequest(tables=(B,), rebuild=True)))
+    assert drive(world, run_id) == "failed"
+    assert "an operator has stopped it" in notes(world, run_id, "failed")["catch_up b"]
+
+
+def test_a_restart_step_never_overwrites_a_stop(world: AgentContext, pool: Any) -> None:
+    deploy(world, pool, small_project.texts())
+    made = plan(world, small_project.texts(c=FILTERED), EVERYTHING)
+    (restart,) = [step for step in made.steps if step.do is StepKind.RESTART]
+    c = TableName("c")
+    run_id, state = drive_while(world, made, f"effect {restart.n} restart", lambda: stop(world, c))
+    assert state == "failed" and "an operator has stopped it" in notes(world, run_id, "failed")["restart c"]
+    found = version(world, c, 1)
+    assert (found.wanted, found.state, "c@v1" in pool.running) == ("stopped", "stopped", False)
+    assert "WHERE" not in found.texts.dml, "the text that never ran is not recorded"
+
+
+def test_a_stop_between_stop_and_start_of_a_restart_step_wins(
+    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deploy(world, pool, small_project.texts())
+    taken_over, waiting = step_executor.StepExecutor._take_over_texts, []
+
+    def overtaken(executor: Any, step: Any) -> None:
+        taken_over(executor, step)
+        waiting.append(stop_by_operator(world, pool, "c"))
+
+    monkeypatch.setattr(step_executor.StepExecutor, "_take_over_texts", overtaken)
+    run_id = submit(world, plan(world, small_project.texts(c=FILTERED), EVERYTHING))
+    assert drive(world, run_id) == "failed"
+    waiting[0].join(30)
+    assert "was stopped by an operator while it was starting" in notes(world, run_id, "failed")["restart c"]
+    assert "c@v1" not in pool.running
+    assert version(world, TableName("c"), 1).wanted == "stopped"
+
+
+def test_an_operators_restart_inside_a_restart_step_starts_the_new_text(
+    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deploy(world, pool, small_project.texts())
+    c, taken_over = TableName("c"), step_executor.StepExecutor._take_over_texts
+    restarts: list[threading.Thread] = []
+
+    def overtaken(executor: Any, step: Any) -> None:
+        acts = fast_lane(world)
+        restarts.append(in_a_thread(lambda: acts.restart((c,), time.monotonic(), by="bob")))
+        wait_until(lambda: len(threading.enumerate()) > 1)
+        taken_over(executor, step)
+
+    monkeypatch.setattr(step_executor.StepExecutor, "_take_over_texts", overtaken)
+    assert drive(world, submit(world, plan(world, small_project.texts(c=FILTERED), EVERYTHING))) == "done"
+    restarts[0].join(30)
+    recorded = version(world, c, 1)
+    assert "WHERE" in recorded.texts.dml
+    assert pool.running["c@v1"].select == recorded.compiled, "what runs is what is recorded"
+
+
+def test_a_version_that_failed_after_its_gate_is_not_swapped_in(world: AgentContext, pool: Any) -> None:
+    deploy(world, pool, small_project.texts())
+    before = dict(pool.views)
+    made = plan(world, small_project.texts(a=UPPER), REBUILD)
+    swap = next(step for step in made.steps if step.do is StepKind.SWAP)
+
+    def fail() -> None:
+        world.ledger.update_deployment(A, 2, state="failed", error_class="DIVIDE_BY_ZERO", error="Division by zero.")
+
+    run_id, state = drive_while(world, made, f"effect {swap.n} swap", fail)
+    assert state == "failed" and pool.views == before
+    assert "a@v2 failed after it had caught up: DIVIDE_BY_ZERO" in notes(world, run_id, "failed")[f"swap {swap.table}"]
+
+
+def test_a_version_that_falls_behind_after_its_gate_is_swapped_in_once_it_has_caught_up_again(
+    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deploy(world, pool, small_project.texts())
+    said = iter(["lag 90,000 rows", "lag 4,000 rows", "lag 200 rows"])
+    monkeypatch.setattr(OpenGate, "why_closed", staticmethod(lambda *_: next(said, "")))
+    assert drive(world, submit(world, plan(world, small_project.texts(a=UPPER), REBUILD))) == "done"
+    assert next(said, None) is None, "it was looked at until it had caught up"
+    assert pool.views["a"] == "a__v2"
+
+
+def failed_swap(world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[str, Plan]:
+    """Rebuild a and its readers until the swap, which Spark refuses."""
+    deploy(world, pool, small_project.texts())
+    made = plan(world, small_project.texts(a=UPPER), REBUILD)
+    real = world.ledger.activate
+
+    def refused(versions: Any) -> None:
+        raise EngineRefused("no permission on the view")
+
+    monkeypatch.setattr(world.ledger, "activate", refused)
+    run_id = submit(world, made)
+    assert drive(world, run_id) == "failed"
+    monkeypatch.setattr(world.ledger, "activate", real)
+    return run_id, made
+
+
+def test_a_failed_swap_is_not_skipped_and_what_serves_goes_on(
+    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id, made = failed_swap(world, pool, monkeypatch)
+    swap = next(step for step in made.steps if step.do is StepKind.SWAP)
+    assert drive(world, run_id, OperatorControl("skip", swap.n)) == "failed"
+    assert {"a@v1", "b@v1", "c@v1"} <= set(pool.running)
+    assert all(version(world, TableName(t), 1).active for t in "abc")
+
+
+def test_cancel_stops_what_the_run_has_started_whatever_else_was_swapped(
+    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id, _ = failed_swap(world, pool, monkeypatch)
+    assert drive(world, run_id, OperatorControl("cancel")) == "cancelled"
+    assert sorted(pool.running) == ["a@v1", "b@v1", "c@v1"]
+
+
+def test_an_agent_that_dies_after_a_cancel_leaves_nothing_wanted(
+    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id, _ = failed_swap(world, pool, monkeypatch)
+
+    def killed(*_: Any) -> None:
+        raise Killed
+
+    monkeypatch.setattr(step_executor.StepExecutor, "abort", killed)
+    with pytest.raises(Killed):
+        drive(world, run_id, OperatorControl("cancel"))
+    assert {(d.table, d.wanted) for d in world.ledger.deployments() if d.version == 2} == {
+        ("a", "stopped"), ("b", "stopped"), ("c", "stopped"),
+    }  # fmt: skip
+
+
+def test_a_delete_looks_for_readers_again_before_it_sets_files_aside(world: AgentContext, pool: Any) -> None:
+    deploy(world, pool, small_project.texts())
+    made = plan(world, small_project.texts(), PlanRequest(verb="delete", everything=True))
+    tombstone = next(step for step in made.steps if step.do is StepKind.TOMBSTONE and step.table == A)
+
+    late = replace(version(world, B, 1), table=TableName("late"), wanted="running")
+
+    def new_reader() -> None:
+        world.ledger.put_deployment(late)
+
+    run_id, state = drive_while(world, made, f"effect {tombstone.n} tombstone", new_reader)
+    assert state == "failed"
+    assert notes(world, run_id, "failed")["tombstone a"] == "late@v1 reads it again; stop the reader, or plan again"
+    assert "a__v1" in pool.tables
+
+
+def test_a_start_of_what_a_run_deletes_meanwhile_is_refused_in_words(
+    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deploy(world, pool, small_project.texts())
+    said: list[str] = []
+    found, find = threading.Event(), FastLane._find
+
+    def finding(lane: FastLane, tables: tuple[TableName, ...]) -> tuple[Deployment, ...]:
+        deployments = find(lane, tables)
+        found.set()
+        return deployments
+
+    monkeypatch.setattr(FastLane, "_find", finding)
+
+    def start() -> None:
+        try:
+            fast_lane(world).start((B,), time.monotonic(), by="bob")
+        except UsageError as error:
+            said.append(error.summary)
+
+    with held_elsewhere(world, (B, 1), by="run 7f3a"):
+        thread = in_a_thread(start)
+        assert found.wait(30)
+        world.ledger.tombstone(B, 1, drop_after=9e9, trash="")
+    thread.join(30)
+    assert said == ["b@v1 was deleted in the meantime"]
+
+
+def test_what_a_run_reads_is_not_changed_until_it_ends(world: AgentContext, pool: Any) -> None:
+    deploy(world, pool, small_project.texts())
+    child = plan(world, small_project.texts(b="SELECT id, upper(kind) AS kind FROM STREAM a"), EVERYTHING)
+    sibling = plan(world, small_project.texts(c=FILTERED), EVERYTHING)
+    parent = plan(world, small_project.texts(a=UPPER), PlanRequest(tables=(A,), rebuild=True))
+    run_id = submit(world, child, reads=(A,))
+    with pytest.raises(Refused, match=f"a is being read by run {run_id} of ana"):
+        submit(world, parent, reads=())
+    assert drive(world, submit(world, sibling, reads=(A,))) == "done", "two may read"
+    assert drive(world, run_id) == "done"
+
+
+def test_who_holds_a_version_is_named_after_the_wait(world: AgentContext) -> None:
+    with (
+        held_elsewhere(world, (A, 1), by="run 7f3a"),
+        pytest.raises(Busy, match="a@v1 is held by run 7f3a"),
+        world.locks.holding((A, 1), by="a start", wait_s=0.01),
+    ):
+        pytest.fail("it was held")
+
+
+def test_forty_stops_while_the_ledger_is_locked_are_one_entry_and_as_many_threads_as_before(
+    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deploy(world, pool, small_project.texts())
+    tables = tuple(TableName(f"t{n}") for n in range(40))
+    for table in tables:
+        world.ledger.put_deployment(replace(version(world, A, 1), table=table))
+    released, waiting = threading.Event(), []
+
+    def locked(*_: Any) -> None:
+        waiting.append(1)
+        released.wait(30)
+        raise LedgerUnavailable("the ledger is locked by another program")
+
+    monkeypatch.setattr(type(world.ledger), "stop_statements", locked)
+    lane = fast_lane(world)
+    before = threading.active_count()
+    outcomes = lane.stop(tables, time.monotonic(), by="bob")
+    assert [outcome.outcome for outcome in outcomes] == ["stopped"] * 40
+    assert len(waiting) == 1 and threading.active_count() <= before + 1
+    released.set()
+    with lane._emergency.taking() as entries:
+        assert [entry["tables"] for entry in entries] == [list(tables)]
+
+
+def test_a_stop_goes_on_although_a_run_holds_the_version(world: AgentContext, pool: Any) -> None:
+    deploy(world, pool, small_project.texts())
+    settle(world, pool)
+    with held_elsewhere(world, (A, 1)):
+        thread = stop_by_operator(world, pool, "a")
+        assert "a@v1" not in pool.running, "Spark's stop waits for nobody"
+    thread.join(30)
+    assert pool.stops.count("a@v1") == 2, "and is called once more after who held it"
+
+
+def test_a_run_whose_version_is_held_waits_and_goes_on(
+    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_lane, "POLL_S", 0.001)
+    made = plan(world, small_project.texts(), EVERYTHING)
+    run_id = submit(world, made)
+    done: list[str] = []
+    with held_elsewhere(world, (A, 1)):
+        thread = in_a_thread(lambda: done.append(drive(world, run_id)))
+        wait_until(lambda: any(step.state == "running" for step in (world.ledger.run(run_id) or pytest.fail()).steps))
+    thread.join(30)
+    assert done == ["done"]

@@ -1,0 +1,63 @@
+"""A second actor beside what a test does: who holds a version, an operator who acts in the middle of a step."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from core.model.names import TableName
+from pipelines.agent.context import AgentContext
+from pipelines.agent.fast_lane import FastLane
+from pipelines.agent.statement_locks import Version
+from state.emergency_journal import EmergencyJournal
+
+
+@contextmanager
+def held_elsewhere(world: AgentContext, *versions: Version, by: str = "run 7f3a") -> Iterator[None]:
+    """Have another thread hold versions for the block."""
+    taken, over = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with world.locks.holding(*versions, by=by):
+            taken.set()
+            over.wait(30)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert taken.wait(30)
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def fast_lane(world: AgentContext) -> FastLane:
+    """Return the acts of operators on a world."""
+    return FastLane(world, EmergencyJournal(Path(world.folder, "emergency.jsonl")))
+
+
+def in_a_thread(act: Callable[[], object]) -> threading.Thread:
+    """Begin an act of somebody else; a test that ends early does not wait for it."""
+    thread = threading.Thread(target=act, daemon=True)
+    thread.start()
+    return thread
+
+
+def stop_by_operator(world: AgentContext, pool: Any, *tables: str) -> threading.Thread:
+    """Begin an operator's stop, and return once Spark's stop was called; its confirmation may wait for who holds it."""
+    called = len(pool.stops)
+    acts, names = fast_lane(world), tuple(map(TableName, tables))
+    thread = in_a_thread(lambda: acts.stop(names, time.monotonic(), by="bob"))
+    wait_until(lambda: len(pool.stops) >= called + len(tables))
+    return thread
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+    """Return once a condition holds; fails after `seconds`."""
+    ends_at = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < ends_at, "the condition never held"
+        time.sleep(0.001)
