@@ -135,6 +135,15 @@ ALTER TABLE run ADD COLUMN serial INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE run_table ADD COLUMN reads INTEGER NOT NULL DEFAULT 0;
 """
 
+_IDENTITY = """
+ALTER TABLE deployment ADD COLUMN made_by TEXT NOT NULL DEFAULT '';
+ALTER TABLE facts ADD COLUMN epoch INTEGER NOT NULL DEFAULT 1;
+ALTER TABLE facts ADD COLUMN mark INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE facts ADD COLUMN doubt TEXT NOT NULL DEFAULT '';
+CREATE TABLE taken_version (
+  "table" TEXT NOT NULL, version INTEGER NOT NULL, PRIMARY KEY ("table", version)) WITHOUT ROWID;
+"""
+
 MIGRATIONS: tuple[str, ...] = (
     _REGISTRY + _MEASUREMENTS + _WORK + _AUDIT,
     _CONTINUED,
@@ -143,6 +152,7 @@ MIGRATIONS: tuple[str, ...] = (
     _APPROVALS,
     _POLICY,
     _EXCLUSION,
+    _IDENTITY,
 )
 """Migration N takes a ledger from `user_version` N to N + 1."""
 

@@ -125,6 +125,10 @@ class RegistryReads(LedgerReads):
         """List all versions of a table, newest first, deleted ones included."""
         return self._rows(Deployment, f'{_DEPLOYMENT} WHERE "table" = ? ORDER BY version DESC', (table,))
 
+    def taken_versions(self) -> dict[TableName, int]:
+        """Return the highest number of each table whose folder was found to be of another run; it is not used again."""
+        return dict(self._values('SELECT "table", max(version) FROM taken_version GROUP BY "table"'))
+
     def change_number(self) -> int:
         """Return the number of the last change, from which a run counts what comes during it."""
         return int(self._values(NEWEST_CHANGE)[0][0])
@@ -236,6 +240,11 @@ class RegistryWrites(RegistryReads, LedgerWrites):
                 (*values.values(), table, version),
             )
             assert done.rowcount == 1, f"{table} v{version} is not in the ledger"
+
+    def take_version(self, table: TableName, version: int) -> None:
+        """Record that a version's folder holds what no version of the registry has written."""
+        with self._transaction() as connection:
+            connection.execute("INSERT OR IGNORE INTO taken_version VALUES (?, ?)", (table, version))
 
     def stop_statements(self, tables: Iterable[TableName]) -> None:
         """Record an operator's stop of all versions of tables, in one transaction: wanted stopped, none to be started.

@@ -6,7 +6,6 @@ Spark fences nobody: a folder without our owner file, or with another's, is neve
 import json
 import os
 import secrets
-import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,9 +13,9 @@ from typing import Any
 
 from core.model.errors import Refused, TryAgain
 from core.model.names import TableName
-from core.ports.storage import CheckpointState, FolderContents, SourceLag
+from core.ports.storage import CheckpointState, FolderContents, FolderTaken, SourceLag
 from pipelines.storage import table_contents
-from pipelines.storage.file_sources import TABLE_NOTE_FILE
+from pipelines.storage.file_sources import TABLE_LOG_FOLDER, TABLE_NOTE_FILE
 from pipelines.storage.source_lag import SourceLags
 
 OWNER_FILE = "_headgate_owner"
@@ -25,27 +24,34 @@ OWNER_FILE = "_headgate_owner"
 class FileCheckpoints:
     """Implements `core.ports.storage.Checkpoints` for folders that this machine can reach; used by several threads."""
 
-    def __init__(self, ledger: str, *, host: str = "", epoch: int = 1) -> None:
-        """Act in the name of one ledger; `epoch` counts take-overs."""
-        self._owner = {"ledger": ledger, "host": host or socket.gethostname(), "epoch": epoch}
+    def __init__(self, ledger: str, *, machine: str = "", epoch: int = 1) -> None:
+        """Act in the name of one ledger, on one machine by its id; `epoch` counts adoptions."""
+        self.ledger, self.machine, self.epoch = ledger, machine, epoch
         self._lags = SourceLags()
         self._tables = table_contents.TableFolders()
         self._offsets: dict[str, tuple[int, Mapping[int, int]]] = {}
 
     def prepare(self, folder: str, note: Mapping[str, Any]) -> None:
-        """Create an empty folder with the owner file and note in one rename; a folder of this ledger is left as it is.
+        """Create an empty folder with the owner file and note in one rename; a folder of the same run is left as it is.
 
-        Raises Refused when somebody else's folder, or one without an owner, is in that place.
+        `note` names the run. A folder that another run has made and nobody has used is taken over. Raises FolderTaken
+        when it was used, and Refused when somebody else's folder, or one without an owner, is in that place.
         """
-        place = Path(folder)
+        place, run = Path(folder), str(note.get("run", ""))
         with _reachable(folder):
             if place.exists():
                 self._check_ours(place)
+                if (made_by := _made_by(place)) == run:
+                    return
+                if not _is_unused(place):
+                    raise FolderTaken(f"{place} holds what run {made_by or 'unknown'} has written, not this one")
+                _write(place / TABLE_NOTE_FILE, note)
+                _write(place / OWNER_FILE, self._owner(run))
                 return
             place.parent.mkdir(parents=True, exist_ok=True)
             temporary = place.parent / f".{place.name}.{secrets.token_hex(4)}"
             temporary.mkdir()
-            _write(temporary / OWNER_FILE, self._owner)
+            _write(temporary / OWNER_FILE, self._owner(run))
             _write(temporary / TABLE_NOTE_FILE, note)
             os.rename(temporary, place)
             _sync_folder(place.parent)
@@ -57,9 +63,13 @@ class FileCheckpoints:
                 return None
             batch, planned = _newest(f"{folder}/commits"), _newest(f"{folder}/offsets")
             try:
+                owner = _json_of(f"{folder}/{OWNER_FILE}")
                 return CheckpointState(
                     id=str(_json_of(f"{folder}/metadata").get("id", "")),
-                    owner=str(_json_of(f"{folder}/{OWNER_FILE}").get("ledger", "")),
+                    owner=str(owner.get("ledger", "")),
+                    epoch=int(owner.get("epoch") or 0),
+                    machine=str(owner.get("machine") or ""),
+                    run=str(owner.get("run") or ""),
                     batch=batch,
                     planned=planned,
                     committed_at=None if batch is None else os.stat(f"{folder}/commits/{batch}").st_mtime,
@@ -67,6 +77,18 @@ class FileCheckpoints:
                 )
             except (ValueError, FileNotFoundError):
                 return None
+
+    def sink_batch(self, folder: str) -> int | None:
+        """Return the newest batch in a table's own record of batches (`_spark_metadata`); None where it has none."""
+        with _reachable(folder):
+            return _newest(f"{folder}/{TABLE_LOG_FOLDER}")
+
+    def take_over(self, folder: str) -> None:
+        """Write epoch and machine of this ledger into the owner file of one of its folders; the run stays."""
+        place = Path(folder)
+        with _reachable(folder):
+            self._check_ours(place)
+            _write(place / OWNER_FILE, self._owner(_made_by(place)))
 
     def note(self, folder: str, note: Mapping[str, Any]) -> None:
         """Write `_headgate.json` of a table folder, whole or not at all."""
@@ -119,12 +141,15 @@ class FileCheckpoints:
             except (FileNotFoundError, ValueError):
                 return None
 
+    def _owner(self, run: str) -> dict[str, Any]:
+        return {"ledger": self.ledger, "machine": self.machine, "epoch": self.epoch, "run": run}
+
     def _check_ours(self, place: Path) -> None:
         try:
             owner = _json_of(str(place / OWNER_FILE)).get("ledger", "")
         except ValueError:
             owner = ""
-        if owner != self._owner["ledger"]:
+        if owner != self.ledger:
             raise Refused(
                 f"{place} belongs to another ledger" if owner else f"{place} exists and has no owner file",
                 remedy="move it away",
@@ -138,6 +163,16 @@ class FileCheckpoints:
         consumed = _log_offsets(Path(f"{folder}/offsets/{batch}").read_text("utf-8"))
         self._offsets[folder] = (batch, consumed)
         return consumed
+
+
+def _made_by(place: Path) -> str:
+    """Return the run that has made a folder of ours; before the owner file named it, the note did."""
+    return str(_json_of(f"{place}/{OWNER_FILE}").get("run") or _json_of(f"{place}/{TABLE_NOTE_FILE}").get("run") or "")
+
+
+def _is_unused(place: Path) -> bool:
+    """Return whether nothing but our own files lies in a folder."""
+    return all(path.name in (OWNER_FILE, TABLE_NOTE_FILE) for path in place.iterdir())
 
 
 def _log_offsets(text: str) -> Mapping[int, int]:
@@ -155,11 +190,13 @@ def _log_offsets(text: str) -> Mapping[int, int]:
 
 
 def _newest(folder: str) -> int | None:
+    """Return the highest number among the batches of a log, compacted ones included."""
     try:
         with os.scandir(folder) as entries:
-            return max((int(entry.name) for entry in entries if entry.name.isdigit()), default=None)
+            names = [entry.name.removesuffix(".compact") for entry in entries]
     except FileNotFoundError:
         return None
+    return max((int(name) for name in names if name.isdigit()), default=None)
 
 
 def _json_of(path: str) -> dict[str, Any]:

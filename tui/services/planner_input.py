@@ -45,7 +45,9 @@ def observe(reader: LedgerReader) -> dict[TableName, ObservedDeployment]:
     """Observe the environment from its ledger by the same function as the agent."""
     from state.planner_input import observe as observe_deployments
 
-    return observe_deployments(reader.deployments(include_deleted=True), reader.table_statistics())
+    return observe_deployments(
+        reader.deployments(include_deleted=True), reader.table_statistics(), reader.taken_versions()
+    )
 
 
 def wait_until_statements_observed(

@@ -136,7 +136,11 @@ class SubmittedPlans:
         return self._world.ledger.recorded_policy()
 
     def _observed(self) -> dict[TableName, ObservedDeployment]:
-        return observe(self._world.ledger.deployments(include_deleted=True), self._world.ledger.table_statistics())
+        return observe(
+            self._world.ledger.deployments(include_deleted=True),
+            self._world.ledger.table_statistics(),
+            self._world.ledger.taken_versions(),
+        )
 
     def _plan(self, project: Project, observed: Mapping[TableName, ObservedDeployment], request: PlanRequest) -> Plan:
         environment = self._world.ground.environment.name

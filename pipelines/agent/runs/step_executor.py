@@ -10,6 +10,7 @@ from core.model.errors import Busy, EngineRefused, HeadgateError, LedgerUnavaila
 from core.model.names import TableName, physical_name, query_name
 from core.model.states import State, WantedState
 from core.plan.model import Plan, PlanNode, Step
+from core.ports.storage import FolderTaken
 from core.run.model import StepState
 from core.run.state_machine import GateOpened, GatePolled, RunEvidence, StepDone, StepFailed, StepKept
 from pipelines.agent.context import WRITE_CALL_S, AgentContext
@@ -165,13 +166,17 @@ class StepExecutor:
             return StepFailed(step.n, STOPPED_BY_OPERATOR)
         built = self._built(step)
         note = self._note(built)
-        self._world.files.prepare(built.folder, note)
-        self._world.files.prepare(built.checkpoint, note)
+        try:
+            self._world.files.prepare(built.folder, note)
+            self._world.files.prepare(built.checkpoint, note)
+        except FolderTaken as error:
+            self._world.ledger.take_version(step.table, step.version)
+            return StepFailed(step.n, f"{error.summary}; nothing was written there: plan again, under the next number")
         name = self._world.ground.catalog_name(step.table, step.version)
         pool = self._world.pool.connection()
         pool.call(WRITE_CALL_S, pool.tables.create, name, built.compiled_ddl)
         if self._world.ledger.deployment(step.table, step.version) is None:
-            self._world.ledger.put_deployment(built)
+            self._world.ledger.put_deployment(replace(built, made_by=self._run_id))
         return StepDone(step.n)
 
     def _start(self, step: Step) -> RunEvidence:

@@ -13,7 +13,7 @@ from core.ipc.environment_paths import EnvironmentPaths
 from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable, TryAgain
 from core.model.names import TableName
 from core.ports.spark import Analysis, Queries, QueryStart, ReportedQuery, Tables, unheard
-from core.ports.storage import CheckpointState, SourceLag
+from core.ports.storage import CheckpointState, FolderTaken, SourceLag
 from core.project.model import Environment
 from pipelines.agent.context import AgentContext, PoolConnection
 from pipelines.agent.deployment_compiler import EnvironmentLayout
@@ -150,16 +150,29 @@ class ScriptedFiles:
     started: set[str] = field(default_factory=set)
     planned: int = 1
     """Batch 1 is committed everywhere."""
+    sink: int | None = 1
+    """The newest batch in the record of every table."""
+    told: dict[str, Any] = field(default_factory=dict)
+    """What every owner file says beyond its ledger."""
 
     def prepare(self, folder: str, note: Mapping[str, Any]) -> None:
-        self.folders.setdefault(folder, note)
+        before = self.folders.setdefault(folder, note)
+        if before.get("run") != note.get("run"):
+            raise FolderTaken(f"{folder} holds what run {before.get('run')} has written, not this one")
+
+    def sink_batch(self, folder: str) -> int | None:
+        return self.sink
 
     def read(self, folder: str) -> CheckpointState | None:
         if folder not in self.folders:
             return None
         self.started.update(start.checkpoint for start in self.pool.running.values())
         return CheckpointState(
-            id=f"id in {folder}" if folder in self.started else "", owner=self.owner, batch=1, planned=self.planned
+            id=f"id in {folder}" if folder in self.started else "",
+            owner=self.owner,
+            batch=1,
+            planned=self.planned,
+            **self.told,
         )
 
     def note(self, folder: str, note: Mapping[str, Any]) -> None:

@@ -67,7 +67,7 @@ def fast_gates(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def plan(world: AgentContext, files: dict[str, str], request: PlanRequest) -> Plan:
-    seen = observe(world.ledger.deployments(include_deleted=True))
+    seen = observe(world.ledger.deployments(include_deleted=True), taken=world.ledger.taken_versions())
     made = make_plan(small_project.project(files), "dev", seen, request)
     assert not made.refusals, made.refusals
     return made
