@@ -3,6 +3,7 @@
 It is ended by its own process id alone, and only while that id still is the process that was started.
 """
 
+import fcntl
 import json
 import os
 import secrets
@@ -12,6 +13,8 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -106,7 +109,8 @@ class LocalPool:
     def start(self) -> bool:
         """Start the server unless it lives; returns whether one was started. Returns before it is ready.
 
-        Raises PoolUnreachable when there is no usable Java.
+        The server holds the home's lock for its life, whatever `pool.json` says: two would write the same checkpoints.
+        Raises PoolUnreachable when another one holds it, or when there is no usable Java.
         """
         if self.alive():
             return False
@@ -114,6 +118,28 @@ class LocalPool:
         if not java.works:
             raise PoolUnreachable(java.summary, remedy=java.remedy)
         spark = _spark_home()
+        with self._locked() as lock:
+            self._start(spark, java, lock)
+        return True
+
+    @contextmanager
+    def _locked(self) -> Iterator[int]:
+        """Lend the home's lock, which a child that inherits it goes on to hold; its file names that child."""
+        descriptor = os.open(self._home / "pool.lock", os.O_RDWR | os.O_CREAT, 0o640)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield descriptor
+        except BlockingIOError as error:
+            pid = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
+            who = f"process {pid}" if pid else "a process"
+            raise PoolUnreachable(
+                f"{who} is a server of this home that pool.json does not name: it was restored or replaced",
+                remedy=f"kill {pid or 'it'}, if nothing needs it; the agent then starts a server",
+            ) from error
+        finally:
+            os.close(descriptor)
+
+    def _start(self, spark: Path, java: JavaCheck, lock: int) -> None:
         self._make_room()
         token = secrets.token_hex(24)
         server = ServerRecord(marker=secrets.token_hex(8), port=_free_port())
@@ -133,13 +159,15 @@ class LocalPool:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
                 umask=0o027,
+                pass_fds=(lock,),
             )
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, str(self._child.pid).encode("ascii"), 0)
         self._write(
             ServerRecord(
                 server.marker, server.port, self._child.pid, process_identity.process_start(self._child.pid) or ""
             )
         )
-        return True
 
     def alive(self) -> bool:
         """Return whether the process that was started here still runs; says nothing about whether it answers."""

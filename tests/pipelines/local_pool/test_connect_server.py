@@ -1,5 +1,6 @@
 """The local pool: start, adoption by a second agent, refusal without the token, end by its own process id."""
 
+import fcntl
 import json
 import os
 import shutil
@@ -9,14 +10,17 @@ import sys
 import threading
 import time
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from core.model.errors import EngineRefused, PoolUnreachable
 from core.project.model import Pool
-from pipelines.local_pool import process_identity
+from pipelines.local_pool import connect_server, process_identity
 from pipelines.local_pool.connect_server import LocalPool
+from pipelines.local_pool.java_check import JavaCheck
 from pipelines.spark.call_deadlines import CircuitState
 from pipelines.spark.session import Session, probe
 
@@ -97,6 +101,59 @@ def test_a_server_whose_record_is_gone_with_the_home_is_known_and_ended_and_anot
             child.wait()
 
 
+@pytest.fixture
+def sleeping(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Servers that only sleep, in place of Spark; what was started is ended with the test."""
+    monkeypatch.setattr(LocalPool, "check_java", lambda _: JavaCheck("/nowhere/bin/java", "/nowhere", 17, "Java 17"))
+    sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
+    monkeypatch.setattr(LocalPool, "_command", lambda _, spark, server: [*sleep, f"-Dheadgate.pool={server.marker}"])
+    started: list[subprocess.Popen[bytes]] = []
+    popen = subprocess.Popen
+
+    def noted(*args: Any, **kwargs: Any) -> subprocess.Popen[bytes]:
+        started.append(popen(*args, **kwargs))
+        return started[-1]
+
+    monkeypatch.setattr(connect_server.subprocess, "Popen", noted)
+    yield started
+    for child in started:
+        child.kill()
+        child.wait()
+
+
+@pytest.mark.parametrize("stale", ["older", "gone", "of another server"])
+def test_a_stale_pool_file_never_leads_to_a_second_server(
+    stale: str, tmp_path: Path, sleeping: list[subprocess.Popen[bytes]]
+) -> None:
+    record = tmp_path / "pool.json"
+    first = LocalPool(tmp_path, Pool())
+    assert first.start()
+    older = record.read_text()
+    first.end()
+    assert LocalPool(tmp_path, Pool()).start(), "the lock went with the first server"
+    match stale:
+        case "older":
+            record.write_text(older)
+        case "gone":
+            record.unlink()
+        case _:
+            record.write_text(json.dumps({"marker": "m", "port": 1, "pid": os.getpid(), "started": "another boot:1"}))
+    written = record.read_text() if record.exists() else None
+    with pytest.raises(PoolUnreachable, match=f"process {sleeping[1].pid} is a server of this home") as refused:
+        LocalPool(tmp_path, Pool()).start()
+    assert f"kill {sleeping[1].pid}" in refused.value.remedy
+    assert len(sleeping) == 2 and sleeping[1].poll() is None
+    assert (record.read_text() if record.exists() else None) == written, "nothing was written over it"
+
+
+def test_the_lock_is_the_servers_and_not_its_agents(tmp_path: Path, sleeping: list[subprocess.Popen[bytes]]) -> None:
+    assert LocalPool(tmp_path, Pool()).start()
+    (tmp_path / "pool.json").unlink()
+    sleeping[0].kill()
+    sleeping[0].wait()
+    assert LocalPool(tmp_path, Pool()).start()
+
+
 def test_a_dead_child_that_nobody_has_waited_for_is_no_process() -> None:
     child = subprocess.Popen([sys.executable, "-c", ""])
     _until(lambda: process_identity.process_start(child.pid) is None)
@@ -119,6 +176,12 @@ def test_the_token_is_random_secret_and_not_on_the_command_line(pool: LocalPool)
     assert pool.pid is not None
     assert pool.token not in process_identity.process_command_line(pool.pid)
     assert os.getsid(pool.pid) == pool.pid != os.getsid(0)
+
+
+@pytest.mark.spark
+def test_a_spark_server_holds_the_lock_of_its_home(pool: LocalPool) -> None:
+    with open(pool._home / "pool.lock") as lock, pytest.raises(BlockingIOError):
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 @pytest.mark.spark
