@@ -204,6 +204,21 @@ class RegistryWrites(RegistryReads, LedgerWrites):
         with self._transaction() as connection:
             connection.execute("UPDATE facts SET agent_seen_at = ?", (at,))
 
+    def put_mark(self, mark: int) -> None:
+        """Count on, before the mark in the data folder does."""
+        with self._transaction() as connection:
+            connection.execute("UPDATE facts SET mark = ?", (mark,))
+
+    def put_doubt(self, doubt: str) -> None:
+        """Record why this may not be the world that the ledger describes; empty where it is."""
+        with self._transaction() as connection:
+            connection.execute("UPDATE facts SET doubt = ?", (doubt,))
+
+    def adopt(self, *, epoch: int, mark: int) -> None:
+        """Begin a new epoch, which ends every doubt."""
+        with self._transaction() as connection:
+            connection.execute("UPDATE facts SET epoch = ?, mark = ?, doubt = ''", (epoch, mark))
+
     def put_agent(self, pid: int | None, started_at: float | None) -> None:
         """Return which process serves the environment; None when it ends."""
         with self._transaction() as connection:

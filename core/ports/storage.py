@@ -72,6 +72,13 @@ class FolderContents:
 class Checkpoints(Protocol):
     """Files of tables and checkpoints; raises TryAgain where the path cannot be reached."""
 
+    epoch: int
+    """World epoch that owner files are written with; moved by an adoption."""
+
+    @property
+    def machine(self) -> str:
+        """Id of this machine, empty where it has none."""
+
     def prepare(self, folder: str, note: Mapping[str, Any]) -> None:
         """Create an empty folder with the owner file and note, which names the run, in one rename.
 
@@ -84,6 +91,9 @@ class Checkpoints(Protocol):
 
     def sink_batch(self, folder: str) -> int | None:
         """Return the newest batch in a table's own record of batches; None where it has none."""
+
+    def take_over(self, folder: str) -> None:
+        """Write epoch and machine of now into the owner file of a folder of this ledger."""
 
     def note(self, folder: str, note: Mapping[str, Any]) -> None:
         """Write `_headgate.json` of a table folder, whole or not at all."""

@@ -45,6 +45,32 @@ class PoolClient(Protocol):
         """Return the connection of this moment, for one use; raises PoolUnreachable where there is none."""
 
 
+class Identity(Protocol):
+    """Whether this is the world that the ledger describes."""
+
+    @property
+    def doubt(self) -> str:
+        """Say why it may be another one; empty where it is not."""
+
+    def refuse_doubt(self) -> None:
+        """Raise Refused where something must be adopted before anything starts, Busy where nobody could compare yet."""
+
+    def adopt(self) -> int:
+        """Take what is there for the ledger's own; returns the new epoch."""
+
+
+class Undoubted:
+    """The identity of a world that nobody compares."""
+
+    doubt = ""
+
+    def refuse_doubt(self) -> None:
+        return
+
+    def adopt(self) -> int:
+        return 1
+
+
 @dataclass(slots=True)
 class AgentContext:
     """One environment at work. The clocks are here so that tests can set them."""
@@ -68,6 +94,8 @@ class AgentContext:
     """Set once, when the agent is to end; every loop waits on it instead of sleeping."""
     locks: StatementLocks = field(default_factory=StatementLocks)
     """Who acts on which version; a step, an operator's act and the reconciler each hold what they act on."""
+    identity: Identity = field(default_factory=Undoubted)
+    """Whether this is the world that the ledger describes; compared by the daemon."""
 
     def event(
         self, kind: str, summary: str, *, about: tuple[str, int] = ("", 0), detail: str = "", fingerprint: str = ""

@@ -5,6 +5,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from core.ipc import framing
@@ -26,6 +27,7 @@ from pipelines.agent.requests.command_handler import CommandHandler
 from pipelines.agent.requests.socket_server import SocketServer
 from pipelines.agent.runs.run_lane import RunLane
 from pipelines.agent.trash_purge import purge_trash
+from pipelines.agent.world_identity import MARK_S, WorldIdentity
 from state.emergency_journal import EmergencyJournal
 from state.ledger import Ledger
 from state.migrations import SCHEMA_VERSION
@@ -55,6 +57,9 @@ class Agent:
     ) -> None:
         self._places = places
         self._ledger = ledger
+        self._identity = WorldIdentity(
+            ledger, data=ground.data, home=places.home, machine=files.machine, clock=time.time
+        )
         self._keeper = PoolSupervisor(places, ground.environment.pool, ledger, self._restore)
         self._world = AgentContext(
             places=places,
@@ -67,6 +72,7 @@ class Agent:
             pool=self._keeper,
             files=files,
             faults=FaultPoints.from_environment(),
+            identity=self._identity,
         )
         emergency = EmergencyJournal(Path(places.emergency))
         self._acts = FastLane(self._world, emergency)
@@ -95,11 +101,16 @@ class Agent:
         # What an agent that was killed has said of the pool is not known to be true any more.
         self._ledger.put_pool(pool_state="starting", pool_detail="the agent looks for it")
         self._ledger.heartbeat(self._world.clock())
+        with suppress(HeadgateError):
+            # Before a pool is attached to; where the data folder is out of reach, the loop goes on with it.
+            self._identity.keep()
         server.open()
         loops = [
             threading.Thread(target=self._loop, args=(name, seconds, act), name=name, daemon=True)
             for name, seconds, act in (
                 ("beat", BEAT_S, self._beat),
+                # Apart from the beat, because the data folder may be a network's that hangs.
+                ("identity", MARK_S, self._identity.keep),
                 ("pool", ROUND_S, self._keeper.keep),
                 ("reconcile", ROUND_S, self._round),
                 # Apart from the reconciler, which waits for starts: a hole in the samples makes every lag unknown.
@@ -114,6 +125,8 @@ class Agent:
         server.close()
         for loop in loops:
             loop.join(timeout=2 * READ_CALL_S)
+        with suppress(HeadgateError):
+            self._identity.keep()
         try:
             if self._end_pool:
                 self._keeper.end()
@@ -152,6 +165,7 @@ class Agent:
 
     def _keep_house(self) -> None:
         self._ledger.thin_samples(self._world.clock())
+        self._world.identity.refuse_doubt()
         purge_trash(self._world)
 
     def _round(self) -> None:
@@ -164,9 +178,12 @@ class Agent:
         try:
             pool = self._world.pool.connection()
             queries = pool.call(READ_CALL_S, pool.queries.active)
-            ended = pool.call(READ_CALL_S, pool.queries.ended)
             self._keeper.heard(None)
             self._answered = time.monotonic()
+            self._seen = queries
+            # An older ledger would stop what runs, and start what was stopped.
+            self._world.identity.refuse_doubt()
+            ended = pool.call(READ_CALL_S, pool.queries.ended)
             self._reconciler.round(before, queries, ended)
             self._runs.resume_open()
         except PoolUnreachable as error:

@@ -25,6 +25,7 @@ def start(world: AgentContext, deployment: Deployment, *, stops: int) -> Reporte
     """
     key = (deployment.table, deployment.version)
     with world.locks.holding(key, by="a start"):
+        world.identity.refuse_doubt()
         _refuse_stopped(world, deployment, stops)
         check_checkpoint(world, deployment)
         try:
@@ -107,9 +108,16 @@ def fail(world: AgentContext, deployment: Deployment, error_class: str, error: s
 
 
 def check_checkpoint(world: AgentContext, deployment: Deployment) -> None:
-    """Refuse a start on a checkpoint that is not the one that this deployment had: Spark would begin anew.
+    """Refuse a start on a checkpoint that is not the one that this deployment had, or not of this world."""
+    refuse_other_checkpoint(world, deployment)
+    _refuse_other_world(world, deployment)
 
-    The sink's record is read before the checkpoint, because a query that runs already writes it second.
+
+def refuse_other_checkpoint(world: AgentContext, deployment: Deployment) -> int | None:
+    """Refuse a checkpoint that is not the one that this deployment had: Spark would begin anew.
+
+    Returns the batch that it has committed. The sink's record is read before the checkpoint, because a query that runs
+    already writes it second.
     """
     name = query_name(deployment.table, deployment.version)
     sink = world.files.sink_batch(deployment.folder)
@@ -132,6 +140,23 @@ def check_checkpoint(world: AgentContext, deployment: Deployment) -> None:
     if found.batch is not None and (sink is None or sink < found.batch):
         sink = world.files.sink_batch(deployment.folder)
     refuse_other_age(name, found.planned, found.batch, sink)
+    return found.batch
+
+
+def _refuse_other_world(world: AgentContext, deployment: Deployment) -> None:
+    """Refuse a checkpoint of another epoch or machine; one that says neither is of an earlier release."""
+    name, here = query_name(deployment.table, deployment.version), world.files
+    found = here.read(deployment.checkpoint)
+    if found is None:
+        return
+    if found.epoch and found.epoch != here.epoch:
+        summary = f"the checkpoint of {name} is of epoch {found.epoch}, and the ledger of epoch {here.epoch}"
+        raise Refused(f"{summary}: one of them is an older copy", remedy="headgate adopt")
+    if found.machine and here.machine and found.machine != here.machine:
+        raise Refused(
+            f"the checkpoint of {name} was written on machine {found.machine}, and this is machine {here.machine}",
+            remedy="headgate adopt, if nothing runs there any more",
+        )
 
 
 def _made_by_another(found: CheckpointState, deployment: Deployment) -> bool:

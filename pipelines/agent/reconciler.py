@@ -57,7 +57,8 @@ class Reconciler:
                 pool.call(READ_CALL_S, pool.queries.expect, *known)
             name = ground.catalog_name(table, version)
             pool.call(WRITE_CALL_S, pool.tables.create, name, deployment.compiled_ddl)
-            if deployment.active and not deployment.external:
+            # An older ledger would point readers of a pool that others use as well to an older version.
+            if deployment.active and not deployment.external and not self.world.identity.doubt:
                 pool.call(WRITE_CALL_S, pool.tables.point, ground.pointer_name(table), name, deployment.columns)
 
     def apply_emergencies(self) -> None:

@@ -6,8 +6,7 @@ Spark fences nobody: a folder without our owner file, or with another's, is neve
 import json
 import os
 import secrets
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from core.model.names import TableName
 from core.ports.storage import CheckpointState, FolderContents, FolderTaken, SourceLag
 from pipelines.storage import table_contents
 from pipelines.storage.file_sources import TABLE_LOG_FOLDER, TABLE_NOTE_FILE
+from pipelines.storage.json_files import reachable, read_json, sync_folder, write_json
 from pipelines.storage.source_lag import SourceLags
 
 OWNER_FILE = "_headgate_owner"
@@ -38,34 +38,34 @@ class FileCheckpoints:
         when it was used, and Refused when somebody else's folder, or one without an owner, is in that place.
         """
         place, run = Path(folder), str(note.get("run", ""))
-        with _reachable(folder):
+        with reachable(folder):
             if place.exists():
                 self._check_ours(place)
                 if (made_by := _made_by(place)) == run:
                     return
                 if not _is_unused(place):
                     raise FolderTaken(f"{place} holds what run {made_by or 'unknown'} has written, not this one")
-                _write(place / TABLE_NOTE_FILE, note)
-                _write(place / OWNER_FILE, self._owner(run))
+                write_json(place / TABLE_NOTE_FILE, note)
+                write_json(place / OWNER_FILE, self._owner(run))
                 return
             place.parent.mkdir(parents=True, exist_ok=True)
             temporary = place.parent / f".{place.name}.{secrets.token_hex(4)}"
             temporary.mkdir()
-            _write(temporary / OWNER_FILE, self._owner(run))
-            _write(temporary / TABLE_NOTE_FILE, note)
+            write_json(temporary / OWNER_FILE, self._owner(run))
+            write_json(temporary / TABLE_NOTE_FILE, note)
             os.rename(temporary, place)
-            _sync_folder(place.parent)
+            sync_folder(place.parent)
 
     def read(self, folder: str) -> CheckpointState | None:
         """None when there is no such folder or it cannot be read as a checkpoint."""
-        with _reachable(folder):
+        with reachable(folder):
             if not os.path.isdir(folder):
                 return None
             batch, planned = _newest(f"{folder}/commits"), _newest(f"{folder}/offsets")
             try:
-                owner = _json_of(f"{folder}/{OWNER_FILE}")
+                owner = read_json(f"{folder}/{OWNER_FILE}")
                 return CheckpointState(
-                    id=str(_json_of(f"{folder}/metadata").get("id", "")),
+                    id=str(read_json(f"{folder}/metadata").get("id", "")),
                     owner=str(owner.get("ledger", "")),
                     epoch=int(owner.get("epoch") or 0),
                     machine=str(owner.get("machine") or ""),
@@ -80,20 +80,20 @@ class FileCheckpoints:
 
     def sink_batch(self, folder: str) -> int | None:
         """Return the newest batch in a table's own record of batches (`_spark_metadata`); None where it has none."""
-        with _reachable(folder):
+        with reachable(folder):
             return _newest(f"{folder}/{TABLE_LOG_FOLDER}")
 
     def take_over(self, folder: str) -> None:
         """Write epoch and machine of this ledger into the owner file of one of its folders; the run stays."""
         place = Path(folder)
-        with _reachable(folder):
+        with reachable(folder):
             self._check_ours(place)
-            _write(place / OWNER_FILE, self._owner(_made_by(place)))
+            write_json(place / OWNER_FILE, self._owner(_made_by(place)))
 
     def note(self, folder: str, note: Mapping[str, Any]) -> None:
         """Write `_headgate.json` of a table folder, whole or not at all."""
-        with _reachable(folder):
-            _write(Path(folder) / TABLE_NOTE_FILE, note)
+        with reachable(folder):
+            write_json(Path(folder) / TABLE_NOTE_FILE, note)
 
     def set_aside(self, folder: str, into: str) -> None:
         """Rename a folder of ours into the trash; nothing when it is gone already.
@@ -101,7 +101,7 @@ class FileCheckpoints:
         `into` is the new path; when something lies there already, the folder is put beside it.
         """
         place, target = Path(folder), Path(into)
-        with _reachable(folder):
+        with reachable(folder):
             if not place.exists():
                 return
             self._check_ours(place)
@@ -109,13 +109,13 @@ class FileCheckpoints:
             if target.exists():
                 target = target.with_name(f"{target.name}.{secrets.token_hex(4)}")
             os.rename(place, target)
-            _sync_folder(place.parent)
+            sync_folder(place.parent)
 
     def lag(self, checkpoint: str, sources: tuple[tuple[int, TableName, str, str], ...]) -> tuple[SourceLag, ...]:
         """Measure sources given as (ordinal, table, folder, format); works for stopped statements."""
         found = self.read(checkpoint)
         consumed = found.consumed if found else {}
-        with _reachable(checkpoint):
+        with reachable(checkpoint):
             return self._lags.measure(checkpoint, consumed, sources)
 
     def contents(self, folder: str, format: str) -> FolderContents | None:
@@ -123,7 +123,7 @@ class FileCheckpoints:
 
         None if the folder does not exist on this machine.
         """
-        with _reachable(folder):
+        with reachable(folder):
             try:
                 return self._tables.contents(folder, format)
             except ValueError as error:
@@ -135,7 +135,7 @@ class FileCheckpoints:
         found = self.read(checkpoint)
         if found is None:
             return None
-        with _reachable(checkpoint):
+        with reachable(checkpoint):
             try:
                 return table_contents.missing_files(checkpoint, found.consumed, sources)
             except (FileNotFoundError, ValueError):
@@ -146,7 +146,7 @@ class FileCheckpoints:
 
     def _check_ours(self, place: Path) -> None:
         try:
-            owner = _json_of(str(place / OWNER_FILE)).get("ledger", "")
+            owner = read_json(str(place / OWNER_FILE)).get("ledger", "")
         except ValueError:
             owner = ""
         if owner != self.ledger:
@@ -167,7 +167,9 @@ class FileCheckpoints:
 
 def _made_by(place: Path) -> str:
     """Return the run that has made a folder of ours; before the owner file named it, the note did."""
-    return str(_json_of(f"{place}/{OWNER_FILE}").get("run") or _json_of(f"{place}/{TABLE_NOTE_FILE}").get("run") or "")
+    return str(
+        read_json(f"{place}/{OWNER_FILE}").get("run") or read_json(f"{place}/{TABLE_NOTE_FILE}").get("run") or ""
+    )
 
 
 def _is_unused(place: Path) -> bool:
@@ -197,43 +199,3 @@ def _newest(folder: str) -> int | None:
     except FileNotFoundError:
         return None
     return max((int(name) for name in names if name.isdigit()), default=None)
-
-
-def _json_of(path: str) -> dict[str, Any]:
-    """Read a JSON object; empty when there is no such file, ValueError when it holds something else."""
-    try:
-        text = Path(path).read_text("utf-8")
-    except (FileNotFoundError, NotADirectoryError):
-        return {}
-    value = json.loads(text)
-    if not isinstance(value, dict):
-        raise ValueError(f"{path} holds no JSON object")
-    return value
-
-
-def _write(path: Path, value: Mapping[str, Any]) -> None:
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    with open(temporary, "w", encoding="utf-8") as file:
-        json.dump(value, file, indent=1, sort_keys=True)
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-@contextmanager
-def _reachable(folder: str) -> Iterator[None]:
-    """Raise what the file system refuses as TryAgain: a stop, a start or a figure may work a moment later."""
-    try:
-        yield
-    except OSError as error:
-        summary = f"{folder} cannot be reached: {error.strerror or error}"
-        raise TryAgain(summary, remedy="mount it, or check its permissions") from error

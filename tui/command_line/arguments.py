@@ -31,7 +31,8 @@ def _tables(parser: CommandParser, *, many: str = "+", what: str = "tables") -> 
     parser.add_argument("tables", nargs=many, metavar="TABLE", help=what)
 
 
-def _confirm(parser: CommandParser) -> None:
+def confirm(parser: CommandParser) -> None:
+    """Take the text that an act is confirmed with."""
     parser.add_argument("--confirm", metavar="TEXT", help="the confirmation text, for use without a terminal")
 
 
@@ -99,7 +100,7 @@ def down(parser: CommandParser) -> None:
     parser.add_argument(
         "--purge", action="store_true", help="then list and delete everything that Headgate created here"
     )
-    _confirm(parser)
+    confirm(parser)
 
 
 def ls(parser: CommandParser) -> None:
@@ -279,13 +280,13 @@ def _markdown(parser: CommandParser) -> None:
 
 def approve(parser: CommandParser) -> None:
     parser.add_argument("plan", metavar="ID|FILE", help="start of a submitted plan's hash, or its file")
-    _confirm(parser)
+    confirm(parser)
 
 
 def apply(parser: CommandParser) -> None:
     parser.add_argument("plan", metavar="ID|FILE", help="start of a submitted plan's hash, or a plan file")
     parser.add_argument("--detach", action="store_true", help="print the run's id and return")
-    _confirm(parser)
+    confirm(parser)
 
 
 def runs(parser: CommandParser) -> None:
@@ -304,12 +305,12 @@ def run_continued(parser: CommandParser) -> None:
 
 def run_confirmed(parser: CommandParser) -> None:
     run_act(parser)
-    _confirm(parser)
+    confirm(parser)
 
 
 def run_retry(parser: CommandParser) -> None:
     run_continued(parser)
-    _confirm(parser)
+    confirm(parser)
 
 
 def run_skip(parser: CommandParser) -> None:
@@ -323,14 +324,14 @@ def _follow(parser: CommandParser) -> None:
 
 def act(parser: CommandParser) -> None:
     _tables(parser)
-    _confirm(parser)
+    confirm(parser)
     parser.add_argument("--yes", action="store_true", help="answer `yes` to the confirmation, where that is enough")
 
 
 def delete(parser: CommandParser) -> None:
     _scope(parser, children="none")
     parser.add_argument("--detach", action="store_true", help="print the run's id and return")
-    _confirm(parser)
+    confirm(parser)
 
 
 def wait(parser: CommandParser) -> None:
@@ -357,7 +358,7 @@ def audit(parser: CommandParser) -> None:
 
 
 def policy_act(parser: CommandParser) -> None:
-    _confirm(parser)
+    confirm(parser)
     parser.add_argument("--yes", action="store_true", help="answer `yes` to the confirmation, where that is enough")
 
 

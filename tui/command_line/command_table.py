@@ -164,6 +164,8 @@ COMMAND_SPECS = (
     CommandSpec("policy", HOUSE, "Show or record the policy of an environment.",
                 "headgate policy show --env prod\nheadgate policy apply --env prod\nheadgate policy approve --env prod",
                 "policy:policy", arguments.nothing, subcommands=POLICY_SUBCOMMANDS),
+    CommandSpec("adopt", HOUSE, "Take a restored, copied or moved environment for this ledger's own.",
+                "headgate adopt\nheadgate adopt --env prod --confirm 'prod adopt'", "adopt:adopt", arguments.confirm),
     CommandSpec("doctor", HOUSE, "Check Java, Python, home, disk, terminal, agent, pool and ledger.",
                 "headgate doctor --json", "doctor:doctor", arguments.doctor),
     CommandSpec("demo", HOUSE, "Run the sample project: a pizzeria.",

@@ -27,6 +27,7 @@ GOES_ON_BY_COMMAND = {
     "approve": "the approval may still have been recorded: headgate review ID shows it",
     "delete": "if the run has started, it continues: headgate runs shows it, headgate runs ID --follow follows it",
     "runs": "the run continues: headgate runs ID --follow follows it",
+    "adopt": "the adoption may still have been recorded: headgate adopt shows what is in doubt",
     "stop": "the command may still complete: headgate ls shows the result, headgate audit who asked",
     "start": "the command may still complete: headgate ls shows the result, headgate audit who asked",
     "restart": "the command may still complete: headgate ls shows the result, headgate audit who asked",

@@ -191,7 +191,7 @@ def check_pool(place: SelectedEnvironment) -> DoctorCheck:
 
 
 def check_ledger(place: SelectedEnvironment) -> DoctorCheck:
-    """Check that the ledger can be read."""
+    """Check that the ledger can be read, and that it describes this world."""
     path = Path(place.where.ledger)
     try:
         if not has_ledger(place):
@@ -202,7 +202,9 @@ def check_ledger(place: SelectedEnvironment) -> DoctorCheck:
 
     try:
         with LedgerReader(path) as reader:
-            count = len(reader.statements())
+            count, doubt = len(reader.statements()), reader.facts().doubt
+        if doubt:
+            return DoctorCheck("ledger", False, f"nothing is started: {doubt}", "headgate adopt")
         return DoctorCheck("ledger", True, f"{path}: {count} deployments, {path.stat().st_size / 1e6:.1f} MB")
     except (LedgerUnavailable, VersionMismatch) as error:
         return DoctorCheck("ledger", False, error.summary, error.remedy or "headgate logs agent")

@@ -23,6 +23,7 @@ from core.run.state_machine import OperatorControl, why_not_skipped
 from pipelines.agent.context import AgentContext
 from pipelines.agent.fast_lane import ActOutcome, FastLane
 from pipelines.agent.measurements.table_statistics_collector import TableStatisticsCollector
+from pipelines.agent.requests.adoption import Adoption
 from pipelines.agent.requests.policy_enforcement import PolicyEnforcement, require_confirmation
 from pipelines.agent.requests.socket_server import Caller
 from pipelines.agent.requests.spark_analysis_cache import SparkAnalysisCache
@@ -75,6 +76,7 @@ class CommandHandler:
         self._end = end
         self._policies = PolicyEnforcement(world)
         self._plans = SubmittedPlans(world, runs)
+        adoption = Adoption(world)
         self._opinions = SparkAnalysisCache(world)
         self._answer_by_op: dict[str, _Answer] = {
             "status": self._status,
@@ -92,6 +94,8 @@ class CommandHandler:
             "measure": self._measure,
             "policy_apply": self._policies.apply,
             "policy_approve": self._policies.approve,
+            "adoption": lambda caller, args, confirm: adoption.findings(),
+            "adopt": lambda caller, args, confirm: adoption.carry_out(confirm),
             "exit": self._exit,
         }
 
@@ -104,7 +108,7 @@ class CommandHandler:
         answer = self._answer_by_op.get(op)
         if answer is None:
             raise UsageError(f"the agent does not know the command {op!r}", remedy="restart the agent after an upgrade")
-        if op in ("status", "peek", "opinion", "measure"):
+        if op in ("status", "peek", "opinion", "measure", "adoption"):
             return answer(caller, args, "")
         began = time.monotonic()
         outcome, detail = "failed", "the agent failed to execute it"

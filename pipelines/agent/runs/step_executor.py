@@ -58,6 +58,7 @@ class StepExecutor:
         Raises PoolUnreachable and LedgerUnavailable when it should simply be tried again.
         """
         try:
+            self._world.identity.refuse_doubt()
             with self._world.locks.holding(*self._versions(step), by=f"run {self._run_id}", wait_s=0):
                 return self._act_by_do[step.do](step)
         except (PoolUnreachable, LedgerUnavailable, Busy):

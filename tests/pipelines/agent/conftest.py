@@ -154,11 +154,17 @@ class ScriptedFiles:
     """The newest batch in the record of every table."""
     told: dict[str, Any] = field(default_factory=dict)
     """What every owner file says beyond its ledger."""
+    epoch: int = 1
+    machine: str = ""
+    taken_over: list[str] = field(default_factory=list)
 
     def prepare(self, folder: str, note: Mapping[str, Any]) -> None:
         before = self.folders.setdefault(folder, note)
         if before.get("run") != note.get("run"):
             raise FolderTaken(f"{folder} holds what run {before.get('run')} has written, not this one")
+
+    def take_over(self, folder: str) -> None:
+        self.taken_over.append(folder)
 
     def sink_batch(self, folder: str) -> int | None:
         return self.sink

@@ -135,6 +135,13 @@ def test_doctor_fails_on_a_home_that_is_open_to_everybody(
     assert "chmod o-rwx" in capsys.readouterr().out
 
 
+def test_doctor_says_that_a_ledger_is_in_doubt(ledger: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    ledger.put_doubt("the ledger is an older copy")
+    assert exit_codes.run_command_line(["doctor"]) == 1
+    said = capsys.readouterr().out
+    assert "nothing is started: the ledger is an older copy" in said and "headgate adopt" in said
+
+
 def test_paths_name_the_ledger_and_the_socket(place: Any, capsys: pytest.CaptureFixture[str]) -> None:
     found = written(["doctor", "--paths"], capsys)
     assert (found["ledger"], found["socket"]) == (place.where.ledger, place.where.socket)

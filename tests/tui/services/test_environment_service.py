@@ -205,8 +205,10 @@ def test_purge_lists_and_deletes_what_carries_our_mark_and_nothing_else(place: S
         path.mkdir(parents=True)
     (ours / "_headgate.json").write_text("{}")
     (checkpoint / "_headgate_owner").write_text("{}")
+    mark = Path(place.data, "_headgate_world")
+    mark.write_text("{}")
     found = teardown.marked(place)
-    assert found == [str(ours), str(checkpoint)]
+    assert found == [str(ours), str(checkpoint), str(mark)]
     assert teardown.purge(place, found, lambda wait: None) == found
     assert foreign.exists() and not ours.exists() and not checkpoint.parent.exists()
 
