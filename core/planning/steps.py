@@ -21,6 +21,7 @@ class StepBuilder:
         self._ready: dict[tuple[TableName, int], int] = {}
         """Step after which a version may be read."""
         self._caught_up: dict[tuple[TableName, int], int] = {}
+        self._nodes: dict[tuple[TableName, int], PlanNode] = {}
         self._stopped: dict[TableName, list[int]] = {}
         self._restarted: dict[TableName, int] = {}
         """Step after which a table that keeps its version reads what it is to read."""
@@ -46,6 +47,7 @@ class StepBuilder:
 
         `orphan` is the version of a rebuild that a failed run has made already.
         """
+        self._nodes[node.table, node.version] = node
         match node.action:
             case Action.START if not node.texts.dml:
                 self._ready[node.table, 0] = self.add(
@@ -161,10 +163,28 @@ class StepBuilder:
         found = []
         for binding in node.bindings:
             key = (binding.parent, binding.version)
-            ready = self._ready.get(key) if binding.streamed else self._caught_up.get(key, self._ready.get(key))
+            ready = self._ready.get(key) if binding.streamed else self._complete(key)
             if ready is not None:
                 found.append(ready)
         return tuple(found)
+
+    def _complete(self, key: tuple[TableName, int]) -> int | None:
+        """Return the step after which a static side holds all its rows, with all that fills it; None where it does.
+
+        A table from outside holds what it holds; one that this plan does not touch was complete before.
+        """
+        ready, node = self._caught_up.get(key, self._ready.get(key)), self._nodes.get(key)
+        if ready is None or node is None or not node.version or key in self._caught_up:
+            return ready
+        above = [self._complete((b.parent, b.version)) for b in node.bindings if b.version]
+        self._caught_up[key] = self.add(
+            StepKind.CATCH_UP,
+            *key,
+            (ready, *(n for n in above if n is not None)),
+            why="a static side is read as it is when its reader starts: it must hold all its rows by then",
+            undo="none needed",
+        )
+        return self._caught_up[key]
 
     def _first(self, node: PlanNode) -> None:
         physical = physical_name(node.table, node.version)

@@ -56,8 +56,6 @@ class Settings:
     runbook: str = ""
     description: str = ""
     tags: tuple[str, ...] = ()
-    static_refresh: bool = False
-    """Whether a changing table may be this statement's static side (restart on change)."""
     reads: str = "batch"
     """`stream`: a table without STREAM is read as a stream too; `batch`: only STREAM is."""
     protect: bool = False

@@ -162,10 +162,10 @@ def _wrong_read(
     wrong = wrong_watermark(read, parent.ddl_facts) if parent is not None else None
     if wrong is not None:
         return wrong
-    if parent is not None and not read.streaming and not parent.external and not table.settings.static_refresh:
+    if parent is not None and not read.streaming and not parent.external:
         return (
             f"{table.name} reads {read.table} as a static side, but a statement keeps changing it",
-            f"write STREAM {read.table}, or static_refresh: true in {table.name}.yml to restart on each change",
+            f"write STREAM {read.table}: a static side is read as it is when the query starts, later rows never join",
         )
     return None
 

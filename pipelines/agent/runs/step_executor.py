@@ -35,6 +35,7 @@ class StepExecutor:
         self._plan = plan
         self._run_id = run_id
         self._nodes = {node.table: node for node in plan.nodes}
+        self._joined = joined_whole(plan)
         self._gates: dict[int, CatchUpGate] = {}
         self._restarted: dict[int, tuple[float, str]] = {}
         self._act_by_do: dict[StepKind, Callable[[Step], RunEvidence]] = {
@@ -83,7 +84,8 @@ class StepExecutor:
             return StepFailed(step.n, f"{query_name(step.table, step.version)} is not in the registry")
         if self._stopped_by_operator(step.table):
             return StepFailed(step.n, STOPPED_BY_OPERATOR)
-        gate = self._gates.setdefault(step.n, CatchUpGate(opened_at=self._world.monotonic()))
+        whole = (step.table, step.version) in self._joined
+        gate = self._gates.setdefault(step.n, CatchUpGate(opened_at=self._world.monotonic(), whole=whole))
         look = gate.look(self._world, deployment)
         if look.failed:
             return StepFailed(step.n, look.note)
@@ -353,6 +355,19 @@ class StepExecutor:
             "plan": self._plan.hash,
             "checkpoint": built.checkpoint,
         }
+
+
+def joined_whole(plan: Plan) -> frozenset[tuple[TableName, int]]:
+    """Return the versions that nodes of a plan join as static sides, and those that fill them."""
+    bindings = {(node.table, node.version): node.bindings for node in plan.nodes}
+    open_ = [(b.parent, b.version) for found in bindings.values() for b in found if not b.streamed]
+    joined: set[tuple[TableName, int]] = set()
+    while open_:
+        key = open_.pop()
+        if key not in joined:
+            joined.add(key)
+            open_ += [(b.parent, b.version) for b in bindings.get(key, ())]
+    return frozenset(joined)
 
 
 def _one_line(error: HeadgateError) -> str:

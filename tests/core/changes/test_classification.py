@@ -60,7 +60,6 @@ def test_the_most_severe_kind_wins_and_the_evidence_names_all() -> None:
         (Settings(tags=("x",)), ChangeKind.DESCRIPTION),
         (Settings(runbook="x"), ChangeKind.DESCRIPTION),
         (Settings(description="x"), ChangeKind.DESCRIPTION),
-        (Settings(static_refresh=True), ChangeKind.DESCRIPTION),
         (Settings(reads="stream"), ChangeKind.DESCRIPTION),
         (Settings(readers=("bi (me)",)), ChangeKind.DESCRIPTION),
         (Settings(key=("id",)), ChangeKind.OUTPUT_MODE_OR_KEY),

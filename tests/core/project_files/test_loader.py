@@ -196,7 +196,6 @@ def test_a_manifest_with_everything_is_read() -> None:
         ("\nowner: [x]\n", "a.yml:2: owner must be one value"),
         ("owner: 3\n", "a.yml:1: owner must be a string"),
         ("tags: {a: b}\n", "a.yml:1: tags must be a list of strings"),
-        ("static_refresh: 'yes'\n", "a.yml:1: static_refresh must be true or false"),
         ("reads: both\n", "a.yml:1: reads must be stream or batch"),
         ("trigger: 10\n", "a.yml:1: trigger must be a string"),
         ("trigger: 10 fortnights\n", "a.yml:1: trigger must be an interval"),
@@ -303,10 +302,16 @@ def test_a_stream_over_a_view_names_reader_and_view() -> None:
     ]
 
 
-def test_a_changing_table_is_no_static_side_unless_it_is_refreshed() -> None:
+def test_a_changing_table_is_no_static_side_and_no_setting_makes_it_one() -> None:
     found = texts(src="", d="SELECT id FROM STREAM src", a="SELECT s.id FROM STREAM src AS s JOIN d ON d.id = s.id")
-    assert problems(found) == [f"{SRC_A}/dml.a.sql:2: a reads d as a static side, but a statement keeps changing it"]
-    assert good(found | {"pipelines/facts/p/a/a.yml": "static_refresh: true\n"})
+    wrong = f"{SRC_A}/dml.a.sql:2: a reads d as a static side, but a statement keeps changing it"
+    assert problems(found) == [wrong]
+    _, reported = read_project(found)
+    assert all("static_refresh" not in problem.remedy for problem in reported)
+    with_setting = found | {"pipelines/facts/p/a/a.yml": "static_refresh: true\n"}
+    assert wrong in problems(with_setting)
+    _, reported = read_project(with_setting)
+    assert "static_refresh is not supported by this version yet" in [problem.summary for problem in reported]
 
 
 def test_an_external_table_may_be_a_static_side() -> None:
@@ -333,7 +338,7 @@ def test_defaults_stand_in_for_what_a_table_does_not_say() -> None:
     "settings",
     [
         Settings(), Settings(trigger="1 hour", owner='a "b" \\ c', description="two\nlines: # not a comment"),
-        Settings(tags=("yes", "x, y", "[z]"), key=("id", "No"), static_refresh=True, runbook="a/b.md"),
+        Settings(tags=("yes", "x, y", "[z]"), key=("id", "No"), runbook="a/b.md"),
         Settings(protect=True, readers=("audit", "finance report (bi team)")),
     ],
 )  # fmt: skip

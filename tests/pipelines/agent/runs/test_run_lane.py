@@ -49,6 +49,7 @@ class OpenGate:
     """A gate that opens at the second look."""
 
     opened_at: float
+    whole: bool = False
     looks: int = 0
 
     def look(self, world: AgentContext, deployment: Any) -> GateReading:
