@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from core.lag.liveness import LivenessSigns, allowed_silence_s, is_catch_up_batch, usual_batch_s, why_not_live
 from core.lag.triggers import trigger_s
-from core.model.errors import Busy, EngineRefused, HeadgateError, LedgerUnavailable, PoolUnreachable, TryAgain
+from core.model.errors import Busy, EngineRefused, HeadgateError, LedgerUnavailable, PoolUnreachable, Refused, TryAgain
 from core.model.names import TableName, query_name, split_query
 from core.model.states import State, WantedState
 from core.ports.spark import ReportedQuery
 from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext, PoolConnection
-from pipelines.agent.deployment_lifecycle import fail, mark_stopped, start, stop
+from pipelines.agent.deployment_lifecycle import fail, mark_stopped, refuse_other_checkpoint, start, stop
 from state.emergency_journal import EmergencyJournal
 from state.row_types import Deployment
 
@@ -193,12 +193,11 @@ class Reconciler:
         self._event(deployment, State.STOPPED, "stopped as wanted")
 
     def _look_at_checkpoint(self, deployment: Deployment) -> None:
-        found = self.world.files.read(deployment.checkpoint)
-        good = (
-            found is not None
-            and found.owner == self.world.ledger_id
-            and (not deployment.checkpoint_id or found.id == deployment.checkpoint_id)
-        )
+        try:
+            refuse_other_checkpoint(self.world, deployment)
+            good = True
+        except Refused:
+            good = False
         if good != deployment.checkpoint_ok:
             self.world.ledger.update_deployment(deployment.table, deployment.version, checkpoint_ok=good)
 

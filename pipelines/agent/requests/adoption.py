@@ -32,6 +32,7 @@ class Adoption:
                     f"version {folder.version} of {folder.table} is not used again"
                     for folder in self._unknown_folders()
                 ),
+                *(f"run {run.id} of {run.actor} is {run.state}: it goes on" for run in self._world.ledger.open_runs()),
                 *(
                     f"query {name} runs and is not in the registry: it is left alone"
                     for name in self._unknown_queries()

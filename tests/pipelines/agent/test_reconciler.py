@@ -127,6 +127,16 @@ def test_a_missing_checkpoint_of_a_stopped_statement_is_seen(world: AgentContext
     assert found is not None and not found.checkpoint_ok
 
 
+def test_a_checkpoint_that_is_behind_its_table_is_seen_before_anybody_starts_it(
+    world: AgentContext, reconciler: Reconciler
+) -> None:
+    deploy(world, wanted="stopped", state="stopped")
+    world.files.sink = 7  # type: ignore[attr-defined]  # Scripted.
+    reconcile(reconciler)
+    found = world.ledger.deployment(A, 1)
+    assert found is not None and not found.checkpoint_ok
+
+
 def test_a_checkpoint_of_somebody_else_is_never_started_on(
     world: AgentContext, pool: Any, reconciler: Reconciler
 ) -> None:

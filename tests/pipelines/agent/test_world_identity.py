@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import small_project
 from agent_world import fast_lane
-from ledger_rows import deployment_row, environment_row
+from ledger_rows import create_run, deployment_row, environment_row, run_row
 
 from core.model.errors import Busy, ConfirmationNeeded, Refused, TryAgain
 from core.model.names import TableName
@@ -203,12 +203,14 @@ def test_an_adoption_says_what_it_does_asks_and_begins_an_epoch(doubted: AgentCo
     theirs.mkdir(parents=True)
     (theirs / "_headgate.json").write_text(json.dumps({"table": "a", "version": 2, "run": "91bc"}))
     pool.running["late@v3"] = QueryStart("late@v3", "", "late__v3", "parquet", "/c/late__v3", "")
+    create_run(doubted.ledger, run_row("h", id="r-1", actor="ana"))
     adoption = Adoption(doubted)
     found = adoption.findings()
     assert found["doubt"] == "the ledger is an older copy: it stands at mark 0, and the data folder at 9"
     assert found["lines"] == [
         "a@v1: goes on after batch 1, wanted running",
         f"{theirs} of run 91bc is not in the registry: it stays as it is, and version 2 of a is not used again",
+        "run r-1 of ana is running: it goes on",
         "query late@v3 runs and is not in the registry: it is left alone",
     ]
     with pytest.raises(ConfirmationNeeded, match="dev adopt"):
