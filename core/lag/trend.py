@@ -80,8 +80,9 @@ def lag_trend(
     """Judge where a statement's lag is going, from samples about `interval_s` apart, oldest first.
 
     `previous` is the last word said of it: it takes more to leave `growing` or `draining` than to stay.
-    `commit_age_s` is since the newest commit, None when nothing was committed; `watermark_age_s` is since the watermark
-    last moved, None without one. `by_files` says that a batch is limited in files: then files tell how long it takes.
+    `commit_age_s` is since the newest commit or the start after it, None when nothing was committed;
+    `watermark_age_s` is since the watermark last moved, None without one. `by_files` says that a batch is limited in
+    files: then files tell how long it takes.
     """
     course = sample_series(samples, now, interval_s)
     if course is None:
