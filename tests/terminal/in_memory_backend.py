@@ -28,7 +28,7 @@ from tui.presentation.screen_content.statement_detail import DeclaredDetails
 from tui.screens.backend_protocol import PlanView, ProjectView, RunView, TableDrift
 
 
-class FakeOperations:
+class FakeBackend:
     """Answers at once from values that a test can change; acts are recorded in `calls`."""
 
     def __init__(self, *, protected: bool = False, now: float = NOW) -> None:
@@ -229,7 +229,7 @@ class FakeOperations:
         self.calls.append((verb, run_id, confirm))
 
 
-class StillOperations(FakeOperations):
+class StillBackend(FakeBackend):
     """The same with an agent that is alive and has nothing new to say."""
 
     def snapshot(self, previous: LedgerSnapshot | None) -> LedgerSnapshot:
@@ -238,7 +238,7 @@ class StillOperations(FakeOperations):
         return replace(self.current, facts=replace(facts, agent_seen_at=time.time() - 1))
 
 
-class MovingOperations(FakeOperations):
+class MovingBackend(FakeBackend):
     """The same with a clock: lags move at every reading, as they do with a real agent."""
 
     def snapshot(self, previous: LedgerSnapshot | None) -> LedgerSnapshot:
@@ -271,8 +271,8 @@ if __name__ == "__main__":
     from tui.screens.startup import run_console
 
     safe = "--protected" in sys.argv
-    kind = StillOperations if "--still" in sys.argv else MovingOperations
-    pizzeria = kind(protected=safe, now=time.time() if kind is StillOperations else NOW)
+    kind = StillBackend if "--still" in sys.argv else MovingBackend
+    pizzeria = kind(protected=safe, now=time.time() if kind is StillBackend else NOW)
     if "--clients" in sys.argv:
         pizzeria.rename("clients", sys.argv[sys.argv.index("--clients") + 1])
     environment = "prod" if safe else "dev"

@@ -1,4 +1,4 @@
-"""Whether an action is possible now, and if not, why: one sentence for the flash line and for the help."""
+"""Whether an action is possible now, and if not, why: one sentence for the status line and for the help."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,11 +13,12 @@ class ActionContext:
     """What decides whether an action is possible now."""
 
     targets: tuple[str, ...] = ()
-    looked: tuple[str, ...] = ()
+    viewed: tuple[str, ...] = ()
     """Statements under the cursor, whatever is marked."""
     external: tuple[str, ...] = ()
     """Those of the targets that are filled by others."""
-    ghost: bool = False
+    vanished: str = ""
+    """Why the row under the cursor is there no more; empty when it is."""
     stale: str = ""
     """Why the data is stale; empty when it is live."""
     running: bool = False
@@ -41,21 +42,21 @@ class ActionContext:
 
 
 def action_context_of(
-    world: LedgerView, targets: Sequence[str], *, looked: Sequence[str], user: str, stale: str, read_only: str = ""
+    view: LedgerView, targets: Sequence[str], *, viewed: Sequence[str], user: str, stale: str, read_only: str = ""
 ) -> ActionContext:
-    """Return what the world says of the targets of an act and of what is looked at; the rest is the screen's own."""
-    known = [found for name in targets if (found := world.statement(name)) is not None]
+    """Return what the view says of the targets of an act and of what is looked at; the rest is the screen's own."""
+    known = [found for name in targets if (found := view.statement(name)) is not None]
     external = tuple(str(found.table) for found in known if found.external)
     ours = [found for found in known if not found.external]
     return ActionContext(
         targets=tuple(targets),
-        looked=tuple(looked),
+        viewed=tuple(viewed),
         external=external if len(external) == len(targets) else (),
         stale=stale,
         running=bool(ours) and all(found.runs for found in ours),
-        kept=why_not_deletable(world, [name for name in targets if name not in external], user),
-        staged=len(world.snapshot.staged),
-        mine=len(staged_by_user(world, user, targets)),
+        kept=why_not_deletable(view, [name for name in targets if name not in external], user),
+        staged=len(view.snapshot.staged),
+        mine=len(staged_by_user(view, user, targets)),
         read_only=read_only,
     )
 
@@ -68,7 +69,7 @@ def _run(now: ActionContext, states: tuple[str, ...]) -> str:
 
 _AGAINST: Mapping[ActionRequirement, Callable[[ActionContext], str]] = {
     ActionRequirement.TARGET: lambda now: "" if now.targets else "no statement under the cursor",
-    ActionRequirement.ONE: lambda now: "" if len(now.looked) == 1 else "put the cursor on one statement",
+    ActionRequirement.ONE: lambda now: "" if len(now.viewed) == 1 else "put the cursor on one statement",
     ActionRequirement.OURS: lambda now: (
         f"{', '.join(now.external)} is external: Headgate only reads it" if now.external else ""
     ),
@@ -92,8 +93,8 @@ _OF_ROWS = frozenset({ActionRequirement.TARGET, ActionRequirement.ONE})
 
 def why_not_possible(action: ConsoleAction, now: ActionContext) -> str:
     """Return, in one sentence, why an action is not possible now; empty if it is."""
-    if now.ghost and action.needs & _OF_ROWS:
-        return "this statement was deleted; its row stays for five seconds so that no key acts on another row"
+    if now.vanished and action.needs & _OF_ROWS:
+        return f"{now.vanished}; its row stays for five seconds so that no key acts on another row"
     if now.read_only and action.level is not ConfirmationLevel.LOOK and action.id not in ("stop", "cancel"):
         return now.read_only
     reasons = (against(now) for need, against in _AGAINST.items() if need in action.needs)
