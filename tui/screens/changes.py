@@ -11,10 +11,11 @@ from tui.presentation.screen_content.changes import ChangeRow, detail, header, m
 from tui.presentation.styling.styled_text import Line, Tone, line
 from tui.screens.backend_protocol import ProjectView, TableDrift
 from tui.screens.console_state import ConsoleState
+from tui.screens.statement_table import StatementTableScreen
 from tui.screens.table_screen import SplitScreen
 
 
-class ChangesScreen(SplitScreen):
+class ChangesScreen(SplitScreen, StatementTableScreen):
     """Differences and the stage."""
 
     screen_name = "changes"
@@ -50,9 +51,6 @@ class ChangesScreen(SplitScreen):
 
     def picture(self, row_id: str, width: int) -> Line:
         return row(self.changes[row_id], width, self.state.identity.user)
-
-    def tables_of(self, row_id: str) -> tuple[str, ...]:
-        return (row_id,)
 
     def last_line(self, row_id: str) -> Line:
         return line(f"  {row_id}  has no difference and is not staged")

@@ -12,6 +12,7 @@ from tui.presentation.interaction.keymap import command_of_action, find_action
 from tui.presentation.screen_content.status_line import act_answer, stage_answer, unstage_answer
 from tui.presentation.styling.value_formatting import short_duration
 from tui.presentation.view.downstream_readers import downstream_of, staged_by_user
+from tui.screens.console_state import ConsoleState
 from tui.screens.shared_actions import SharedActionsScreen
 
 
@@ -118,23 +119,11 @@ class StatementActionsScreen(SharedActionsScreen):
 
         def work() -> str:
             if undeployed:
-                self._refuse_undeclared(undeployed)
+                refuse_undeclared(self.state, undeployed)
             self.state.backend.agent.stage(targets, verb=verb)
             return stage_answer(verb, targets, self.screen_name)
 
         self.state.host.run_in_thread(work, self.show_answer)
-
-    def _refuse_undeclared(self, undeployed: Sequence[str]) -> None:
-        """Raise UsageError for a name that is neither deployed nor declared in the project folder."""
-        project = self.state.backend.project()
-        declared = {one.table for one in project.drift}
-        unknown = [name for name in undeployed if name not in declared]
-        if unknown and not project.missing:
-            known = declared | set(self.state.view.statements)
-            raise UsageError(
-                f"there is no table {unknown[0]}",
-                remedy=did_you_mean(unknown[0], known) or ":changes lists what is declared and not deployed",
-            )
 
     def do_unstage(self, key: str) -> None:
         targets = staged_by_user(self.state.view, self.state.identity.user, self.action_targets())
@@ -170,3 +159,16 @@ class StatementActionsScreen(SharedActionsScreen):
             self.open_tab("events")
         else:
             self.state.host.open_screen("events", tables=targets)
+
+
+def refuse_undeclared(state: ConsoleState, undeployed: Sequence[str]) -> None:
+    """Raise UsageError for a name that is neither deployed nor declared in the project folder."""
+    project = state.backend.project()
+    declared = {one.table for one in project.drift}
+    unknown = [name for name in undeployed if name not in declared]
+    if unknown and not project.missing:
+        known = declared | set(state.view.statements)
+        raise UsageError(
+            f"there is no table {unknown[0]}",
+            remedy=did_you_mean(unknown[0], known) or ":changes lists what is declared and not deployed",
+        )

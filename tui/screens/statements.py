@@ -16,10 +16,10 @@ from tui.presentation.screen_content.statement_rows import (
 from tui.presentation.styling.styled_text import Line
 from tui.presentation.view.ledger_view import StatementView
 from tui.screens.console_state import ConsoleState
-from tui.screens.table_screen import TableScreen
+from tui.screens.statement_table import StatementTableScreen
 
 
-class StatementListScreen(TableScreen):
+class StatementListScreen(StatementTableScreen):
     """A screen of all statements that can be filtered; the tree and the flat list share filter and marks."""
 
     def __init__(self, state: ConsoleState) -> None:
@@ -91,9 +91,6 @@ class StatementsScreen(StatementListScreen):
         statement = self.state.view.statement(row)
         assert statement is not None
         return statement_row(statement, self.columns(width), width, self.row_context())
-
-    def tables_of(self, row: str) -> tuple[str, ...]:
-        return (row,)
 
     def is_gone(self, row: str) -> bool:
         return self.state.view.statement(row) is None
