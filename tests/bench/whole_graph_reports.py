@@ -19,6 +19,7 @@ from core.lineage.table_graph import edges_of, table_graph
 from core.model.names import TableName
 from core.model.states import State
 from core.observed.planner_input import PlannerInput
+from core.observed.serving import serving_versions
 from core.project.model import Project
 from core.project_files.loader import read_project
 from core.project_files.revision_reader import revision_of
@@ -69,7 +70,7 @@ def _over_the_ledger(folder: Path, project: Project, runs: int) -> Rows:
     _write(path, project)
     with LedgerReader(path) as reader:
         size = f"{TABLES:,} tables in the ledger"
-        yield _row(f"{size}: inventory", runs, lambda: inventory_of(project, reader.serving()))
+        yield _row(f"{size}: inventory", runs, lambda: inventory_of(project, serving_versions(reader.statements())))
 
         def health() -> object:
             shown = SnapshotCache(reader).snapshot()

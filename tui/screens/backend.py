@@ -66,10 +66,7 @@ class ConsoleBackend:
 
     def detail(self, table: str) -> StatementDetails:
         """Read one statement; without versions where it never was deployed."""
-        try:
-            return self._service.detail(table)
-        except UsageError:
-            return StatementDetails(TableName(table))
+        return self._service.detail(TableName(table))
 
     def declared(self, table: str, column: str | None = None) -> DeclaredDetails:
         """Read the files of one statement, and the lineage of one of its columns."""

@@ -10,7 +10,7 @@ from core.model.names import TableName
 from core.observed.serving import serving_version
 from core.observed.table_statistics import TableStatistics
 from state.ledger import LedgerReader
-from state.ledger_snapshot import StatementDetails
+from state.ledger_snapshot import LedgerSnapshot, StatementDetails
 from state.row_types import Deployment
 from tui.project_folder.environment_selection import SelectedEnvironment, has_ledger
 
@@ -48,18 +48,33 @@ def open_reader(place: SelectedEnvironment) -> LedgerReader:
 def statement_details(reader: LedgerReader, table: TableName, *, since: float) -> StatementDetails:
     """Read one statement, with samples from `since`, epoch seconds; without versions where it never was deployed."""
     with reader.frame():
-        versions = reader.versions(table)
-        shown = serving_version(versions)
-        if shown is None:
-            return StatementDetails(table)
-        return StatementDetails(
-            table,
-            versions,
-            measurement=reader.measurement(table, shown.version),
-            statistics=reader.table_statistics(table).get((table, shown.version), TableStatistics()),
-            samples=reader.samples(table, shown.version, since),
-            events=reader.events(table, EVENTS),
-        )
+        return _details(reader, table, since)
+
+
+def statement_among_all(
+    reader: LedgerReader, table: TableName, *, now: float
+) -> tuple[StatementDetails, LedgerSnapshot]:
+    """Read one statement and the lines of all in one moment; raises UsageError when it never was deployed."""
+    with reader.frame():
+        found, snapshot = _details(reader, table, now), LedgerSnapshot(read_at=now, statements=reader.statements())
+    if not found.versions:
+        raise not_deployed_error(table, [line.table for line in snapshot.statements])
+    return found, snapshot
+
+
+def _details(reader: LedgerReader, table: TableName, since: float) -> StatementDetails:
+    versions = reader.versions(table)
+    shown = serving_version(versions)
+    if shown is None:
+        return StatementDetails(table)
+    return StatementDetails(
+        table,
+        versions,
+        measurement=reader.measurement(table, shown.version),
+        statistics=reader.table_statistics(table).get((table, shown.version), TableStatistics()),
+        samples=reader.samples(table, shown.version, since),
+        events=reader.events(table, EVENTS),
+    )
 
 
 def not_deployed_error(table: str, known: Iterable[str]) -> UsageError:

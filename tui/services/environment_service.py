@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from core.model.names import parse_table_name
+from core.model.names import TableName, parse_table_name
+from core.observed.serving import serving_versions
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
 from state.ledger import LedgerReader
@@ -80,14 +81,13 @@ class EnvironmentService:
         """Read one moment of the environment; the same object again while nothing is written."""
         return self._opened()[1].snapshot()
 
-    def detail(self, table: str) -> StatementDetails:
-        """Read one statement, with its last samples; raises UsageError when it never was deployed."""
-        found = deployed_statements.statement_details(
-            self.reader, parse_table_name(table), since=time.time() - SAMPLES_S
-        )
-        if not found.versions:
-            raise deployed_statements.not_deployed_error(table, [line.table for line in self.snapshot().statements])
-        return found
+    def detail(self, table: TableName) -> StatementDetails:
+        """Read one statement, with its last samples; without versions where it never was deployed."""
+        return deployed_statements.statement_details(self.reader, table, since=time.time() - SAMPLES_S)
+
+    def statement(self, table: str) -> tuple[StatementDetails, LedgerSnapshot]:
+        """Read one statement and the lines of all, in one moment; raises UsageError when it never was deployed."""
+        return deployed_statements.statement_among_all(self.reader, parse_table_name(table), now=time.time())
 
     def run(self, id_prefix: str) -> RunRow:
         """Find a run; raises UsageError."""
@@ -103,8 +103,8 @@ class EnvironmentService:
         """List every table that is declared or deployed, by name; before the first start nothing is deployed."""
         from core.reports.inventory import inventory_of
 
-        serving = self.reader.serving() if environment_selection.has_ledger(self.place) else {}
-        return inventory_of(self.project(), serving)
+        deployed = self.snapshot().statements if environment_selection.has_ledger(self.place) else ()
+        return inventory_of(self.project(), serving_versions(deployed))
 
     def declared(self) -> "ProjectDeclaration":
         """Return the project with its texts and warnings."""

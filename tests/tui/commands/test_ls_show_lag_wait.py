@@ -14,8 +14,9 @@ from core.model.errors import UsageError
 from core.model.names import TableName
 from core.model.states import State, Trend
 from core.observed.table_statistics import TableStatistics
+from state.ledger import LedgerReader
 from state.registry import StatementLine
-from state.row_types import AuditRow, EventRow
+from state.row_types import AuditRow, Deployment, EventRow
 from tui.command_line import exit_codes
 from tui.command_line.fail_on import matching_conditions, parse_conditions, parse_count
 
@@ -117,6 +118,19 @@ def test_show_names_parents_readers_and_versions(shop: Any, capsys: pytest.Captu
     assert found["parents"] == [{"table": "landed", "version": 0, "streamed": True}]
     assert found["readers"] == [{"table": "b", "version": 1}]
     assert [version["version"] for version in found["versions"]] == [1]
+
+
+def test_show_is_of_one_moment(shop: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    read = LedgerReader.versions
+
+    def written_meanwhile(reader: LedgerReader, table: TableName) -> tuple[Deployment, ...]:
+        found = read(reader, table)
+        shop.update_deployment(table, 1, state="failed")
+        return found
+
+    monkeypatch.setattr(LedgerReader, "versions", written_meanwhile)
+    found = told(["show", "a"], capsys)
+    assert (found["state"], found["versions"][0]["state"]) == ("running", "running")
 
 
 def test_show_says_what_a_table_holds_and_what_is_gone(shop: Any, capsys: pytest.CaptureFixture[str]) -> None:
