@@ -6,12 +6,12 @@ from functools import partial, partialmethod
 from core.model.errors import UsageError
 from core.model.names import TableName
 from core.text.wording import did_you_mean
-from tui.presentation.interaction.action_availability import ActionContext, action_context_of
+from tui.presentation.interaction.action_availability import ActionContext, action_context_of, staged_by_user
 from tui.presentation.interaction.confirmation_dialogs import ActionSummary, dialog_for_statements
 from tui.presentation.interaction.keymap import command_of_action, find_action
 from tui.presentation.screen_content.status_line import act_answer, stage_answer, unstage_answer
 from tui.presentation.styling.value_formatting import short_duration
-from tui.presentation.view.downstream_readers import downstream_of, staged_by_user
+from tui.presentation.view.ledger_view import downstream_of
 from tui.screens.console_state import ConsoleState
 from tui.screens.shared_actions import SharedActionsScreen
 

@@ -10,12 +10,12 @@ from tui.presentation.interaction.action_availability import ActionContext
 from tui.presentation.screen_content.lineage_tab import HEADING
 from tui.presentation.screen_content.statement_detail import TABS, DeclaredDetails, tab_lines, tabs_line
 from tui.presentation.screen_content.statement_rows import RowContext
-from tui.presentation.screen_content.vanished_rows import STAYS_S
 from tui.presentation.styling.styled_text import Line, Tone, line, plain
 from tui.presentation.view.ledger_view import StatementView
 from tui.presentation.view.statement_tree import LAYER_NAMES
 from tui.screens.console_state import ConsoleState
 from tui.screens.text_screen import TextScreen
+from tui.widgets.row_table import STAYS_S
 
 
 class DetailScreen(TextScreen):

@@ -8,12 +8,11 @@ from collections.abc import Hashable, Sequence
 from textual.containers import Container
 from textual.widget import Widget
 
-from tui.presentation.screen_content.vanished_rows import VanishedRows
 from tui.presentation.styling.styled_text import EMPTY, Line, Tone, line
 from tui.screens.console_state import ConsoleState
 from tui.screens.statement_actions import StatementActionsScreen
 from tui.widgets.line_widgets import ScrollingLines
-from tui.widgets.row_table import RowTable, with_gutter
+from tui.widgets.row_table import RowTable, VanishedRows, with_gutter
 
 
 class TableScreen(StatementActionsScreen):

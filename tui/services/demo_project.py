@@ -61,18 +61,8 @@ def copy_sample(folder: str, environ: Mapping[str, str]) -> dict[str, Any]:
 
 def run_demo_child(words: list[str], environ: Mapping[str, str], *, seconds: float = CHILD_S) -> dict[str, Any]:
     """Run `pipelines.demo` and return its JSON; raises what it refused."""
-    command = os_processes.module_command(GENERATOR, *words)
     try:
-        done = subprocess.run(
-            command,
-            cwd="/",
-            env=os_processes.child_environment(environ),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=seconds,
-            check=False,
-        )
+        done = os_processes.run_module(GENERATOR, words, environ, seconds=seconds)
     except subprocess.TimeoutExpired as error:
         raise TryAgain(f"the demo did not answer within {seconds:.0f} s", remedy="try again") from error
     try:

@@ -3,9 +3,13 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from core.model.names import TableName
+from core.model.states import stays_at_rest
 from tui.presentation.interaction.keymap import ActionRequirement, ConfirmationLevel, ConsoleAction
-from tui.presentation.view.downstream_readers import staged_by_user, why_not_deletable
 from tui.presentation.view.ledger_view import LedgerView
+
+NAMED = 3
+"""Readers that a refusal names; the others are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,3 +108,32 @@ def why_not_possible(action: ConsoleAction, now: ActionContext) -> str:
 def action_label(action: ConsoleAction, now: ActionContext) -> str:
     """Return the label of a key's current action: the key that pauses a run also resumes a paused one."""
     return "go on" if action.id == "pause" and now.run_state == "paused" else action.label
+
+
+def why_not_deletable(view: LedgerView, targets: Sequence[str], user: str) -> str:
+    """Return who keeps the targets from being deleted, by the planner's own rule; empty when nobody does.
+
+    A reader that goes with them, or that this person has staged for a delete, does not count; nor does one at rest.
+    """
+    going = {*targets, *(mark.table for mark in view.snapshot.staged if (mark.actor, mark.verb) == (user, "delete"))}
+    for name in targets:
+        statement = view.statement(name)
+        if statement is None:
+            return f"{name} is not deployed; there is nothing to delete"
+        live = [reader for reader in statement.readers if reader not in going and _goes_on(view, reader)]
+        if live:
+            more = f" and {len(live) - NAMED} more" if len(live) > NAMED else ""
+            return f"{name} is read by {', '.join(live[:NAMED])}{more}: stage their delete first, or mark them all"
+    return ""
+
+
+def staged_by_user(view: LedgerView, user: str, tables: Sequence[str]) -> tuple[str, ...]:
+    """Return those of the tables that a person has staged, sorted."""
+    asked = frozenset(tables)
+    marks = view.snapshot.staged
+    return tuple(sorted({str(mark.table) for mark in marks if mark.actor == user and mark.table in asked}))
+
+
+def _goes_on(view: LedgerView, reader: TableName) -> bool:
+    found = view.statements[reader]
+    return not stays_at_rest(found.state, found.line.wanted)

@@ -20,7 +20,7 @@ from core.plan.rendering import (
 from core.text.wording import counted
 from state.row_types import ApprovalRow, PlanRow
 from tui.presentation.screen_content.changes import rule
-from tui.presentation.styling.diff_highlighting import difference, head_of_difference
+from tui.presentation.styling.diff_highlighting import difference
 from tui.presentation.styling.glyphs import Glyphs
 from tui.presentation.styling.styled_text import EMPTY, Line, Span, Tone, fold, left, line, wrap
 from tui.presentation.styling.value_formatting import long_duration, moment, short_duration
@@ -148,7 +148,7 @@ def why(node: PlanNode, width: int, glyphs: Glyphs, *, full: bool) -> tuple[Line
         lines.append(line((f"   {words}", Tone.BAD if node.confirmed_by_spark is False else Tone.DIM)))
     for old, new in ((node.old.dml, node.texts.dml), (node.old.ddl, node.texts.ddl), (node.old.yml, node.texts.yml)):
         if old and new:
-            lines.extend(difference(old, new, 50) if full else head_of_difference(old, new, 10))
+            lines.extend(difference(old, new, 50) if full else difference(old, new, 0)[:10])
     if node.lowered:
         lines.append(line(("   less severe than the default; needs an approval", Tone.CHANGING)))
     if node.loses:

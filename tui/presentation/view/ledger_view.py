@@ -1,10 +1,11 @@
 """The view that the screens show, made of a snapshot of the ledger: statements with parents and readers."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
 from core.lag.triggers import trigger_s
+from core.lineage.table_graph import distances
 from core.model.names import TableName
 from core.model.states import ALIVE, State, Trend
 from core.observed.deployment import Binding
@@ -87,6 +88,14 @@ class LedgerView:
     def statement(self, table: str) -> StatementView | None:
         """Find a table; None when it is not deployed."""
         return self.statements.get(TableName(table))
+
+
+def downstream_of(view: LedgerView, targets: Sequence[str]) -> tuple[str, ...]:
+    """List everything that reads from the targets, directly or not, without the targets, nearest first."""
+    below = distances(
+        map(TableName, targets), lambda name: view.statements[name].readers if view.statement(name) else ()
+    )
+    return tuple(name for name in below if name not in targets)
 
 
 def make_ledger_view(snapshot: LedgerSnapshot, previous: LedgerView | None = None) -> LedgerView:
