@@ -23,9 +23,10 @@ from state.row_types import (
 )
 from tests.support.ledger_rows import environment_row, statement_line
 from tests.terminal.pizzeria_values import NOW, SQL, TABLES, deployment, measurement, sample_plan, sample_run
+from tui.presentation.screen_content.changes import ChangeRow
 from tui.presentation.screen_content.lineage_tab import ColumnDetails
 from tui.presentation.screen_content.statement_detail import DeclaredDetails
-from tui.screens.backend_protocol import PlanView, ProjectView, RunView, TableDrift
+from tui.screens.backend import PlanView, ProjectView, RunView
 
 
 class FakeBackend:
@@ -146,7 +147,7 @@ class FakeBackend:
         old = SQL.format("oven_load", "order_items")
         return ProjectView(
             drift=(
-                TableDrift(
+                ChangeRow(
                     "oven_load",
                     "filter before an aggregate",
                     "rebuild + 1",
@@ -155,7 +156,7 @@ class FakeBackend:
                     RevisionTexts(dml=old.replace("10 seconds", "30 seconds")),
                     "pipelines/facts/kitchen/oven_load",
                 ),
-                TableDrift(
+                ChangeRow(
                     "menu_sales",
                     "comment",
                     "record",

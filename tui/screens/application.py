@@ -22,10 +22,9 @@ from tui.presentation.styling.glyphs import choose_glyphs
 from tui.presentation.styling.palette import choose_palette
 from tui.presentation.styling.styled_text import Tone, line
 from tui.presentation.view.ledger_view import LedgerView
-from tui.screens.backend_protocol import ConsoleBackendProtocol
+from tui.screens.backend import ConsoleBackend
 from tui.screens.console_screen import ConsoleScreen
-from tui.screens.console_state import ConsoleState
-from tui.screens.console_state import Message as StatusMessage
+from tui.screens.console_state import ConsoleState, StatusMessage
 from tui.screens.home import HomeScreen
 from tui.screens.poller import POLL_S, LedgerRead, Poller, ReadFailure, ReloadFinished, ScreenDataRead, WorkerCrashed
 from tui.screens.statement_actions import StatementActionsScreen
@@ -98,7 +97,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
 
     def __init__(
         self,
-        backend: ConsoleBackendProtocol,
+        backend: ConsoleBackend,
         identity: ConsoleIdentity,
         *,
         environ: Mapping[str, str],
@@ -182,14 +181,6 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
             ask_to_leave(self.screen, self.exit)
         else:
             self.exit(0)
-
-    def switch(self, environment: str) -> None:
-        """Leave for another environment of the project: what is returned is its name."""
-        self.exit(environment)
-
-    def copy(self, text: str) -> None:
-        """Hand text to the terminal's clipboard (OSC 52)."""
-        self.copy_to_clipboard(text)
 
     def resend_cells(self) -> None:
         """Send every cell again."""

@@ -1,11 +1,11 @@
-"""The console's questions answered by `tui.services`.
+"""What the console asks of `tui.services`: readings that may be slow, and acts; they raise HeadgateErrors.
 
-The ledger is read through the view that the command line has as well.
+None of it is called on the event loop. The ledger is read through the snapshot that the command line has as well.
 """
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from core.model.actions import Action
@@ -16,16 +16,42 @@ from core.plan.model import Plan
 from core.plan.request import PlanRequest
 from core.project.revision import RevisionTexts
 from state.ledger_snapshot import LedgerSnapshot, StatementDetails
+from state.row_types import ApprovalRow, PlanRow, RunRow
+from tui.presentation.screen_content.changes import ChangeRow
 from tui.presentation.screen_content.lineage_tab import ColumnDetails
 from tui.presentation.screen_content.statement_detail import DeclaredDetails
-from tui.screens.backend_protocol import PlanView, ProjectView, RunView, TableDrift
 from tui.services.submitted_plans import find_plan_row, plan_of_row
 
 if TYPE_CHECKING:
     from core.project.model import Project, Table
     from state.ledger import LedgerReader
-    from tui.agent_client.agent_commands import AgentCommands
     from tui.services.environment_service import EnvironmentService
+
+
+@dataclass(frozen=True, slots=True)
+class PlanView:
+    """A plan with its row of the ledger and its approvals."""
+
+    plan: Plan
+    row: PlanRow
+    approvals: tuple[ApprovalRow, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """A run with the plan that it executes."""
+
+    run: RunRow
+    plan: PlanView | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectView:
+    """The project folder as it is now; `missing` says why it could not be read."""
+
+    drift: tuple[ChangeRow, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    missing: str = ""
 
 
 class ConsoleBackend:
@@ -34,6 +60,9 @@ class ConsoleBackend:
     def __init__(self, service: "EnvironmentService", *, clock: Callable[[], float] = time.time) -> None:
         self._service = service
         self._clock = clock
+        self.agent = service.agent
+        """For acts; its `confirmation` is pure and quick, and is called on the loop."""
+        self.started_environments = service.started_environments
         self._plans: dict[str, Plan] = {}
         self._drift: tuple[object, ProjectView] | None = None
 
@@ -41,15 +70,6 @@ class ConsoleBackend:
     def reader(self) -> "LedgerReader":
         """The ledger's reader, for what one screen alone shows."""
         return self._service.reader
-
-    @property
-    def agent(self) -> "AgentCommands":
-        """The agent, for acts."""
-        return self._service.agent
-
-    def started_environments(self) -> tuple[str, ...]:
-        """List the environments of the project that have a ledger here."""
-        return self._service.started_environments()
 
     # The ledger.
 
@@ -122,12 +142,12 @@ class ConsoleBackend:
         except HeadgateError as error:
             return ProjectView(missing=_sentence(error))
 
-    def _compare(self, project: "Project") -> tuple[TableDrift, ...]:
+    def _compare(self, project: "Project") -> tuple[ChangeRow, ...]:
         from core.plan.descriptions import change_words
 
         found = self._service.drift()
         wanted = tuple(sorted({*found.changed, *found.new}))
-        rows: list[TableDrift] = []
+        rows: list[ChangeRow] = []
         deployed = {row.table: row for row in self._service.reader.deployments() if row.active}
         plan = self._service.compute(PlanRequest(tables=wanted)) if wanted else None
         nodes = {node.table: node for node in plan.nodes} if plan else {}
@@ -148,10 +168,10 @@ class ConsoleBackend:
                 # The planner's own texts: settings are compared as they are understood, not as they are written.
                 new = node.texts
                 change, reason = change_words(node), "; ".join(node.evidence) or node.reason
-            rows.append(TableDrift(name, change, would, reason, old, new, declared.folder))
+            rows.append(ChangeRow(name, change, would, reason, old, new, declared.folder))
         for name in found.gone:
             rows.append(
-                TableDrift(
+                ChangeRow(
                     name,
                     "its files no longer exist",
                     "keep",

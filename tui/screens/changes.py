@@ -9,7 +9,7 @@ from dataclasses import replace
 from tui.presentation.interaction.action_availability import ActionContext
 from tui.presentation.screen_content.changes import ChangeRow, detail, header, merge, problem_lines, row, summary
 from tui.presentation.styling.styled_text import Line, Tone, line
-from tui.screens.backend_protocol import ProjectView, TableDrift
+from tui.screens.backend import ProjectView
 from tui.screens.console_state import ConsoleState
 from tui.screens.statement_table import StatementTableScreen
 from tui.screens.table_screen import SplitScreen
@@ -19,7 +19,7 @@ class ChangesScreen(SplitScreen, StatementTableScreen):
     """Differences and the stage."""
 
     screen_name = "changes"
-    vanished_because = "it has no difference any more and is not staged"
+    vanished_because = "it is neither staged nor known to differ any more"
 
     def __init__(self, state: ConsoleState) -> None:
         super().__init__(state)
@@ -35,7 +35,7 @@ class ChangesScreen(SplitScreen, StatementTableScreen):
             self.project_view = fetched
 
     def row_ids(self) -> Sequence[str]:
-        drift = {one.table: change_row_of(one) for one in (self.project_view.drift if self.project_view else ())}
+        drift = {one.table: one for one in (self.project_view.drift if self.project_view else ())}
         compared = self.project_view is not None and not self.project_view.missing
         rows = merge(drift, self.state.view.snapshot.staged, compared=compared)
         self.changes = {one.table: one for one in rows}
@@ -53,7 +53,7 @@ class ChangesScreen(SplitScreen, StatementTableScreen):
         return row(self.changes[row_id], width, self.state.identity.user)
 
     def last_line(self, row_id: str) -> Line:
-        return line(f"  {row_id}  has no difference and is not staged")
+        return line(f"  {row_id}  neither staged nor known to differ any more")
 
     def is_gone(self, row_id: str) -> bool:
         return row_id not in self.changes
@@ -90,8 +90,3 @@ class ChangesScreen(SplitScreen, StatementTableScreen):
 
     def do_enter_row(self, key: str) -> None:
         self.plan_staged()
-
-
-def change_row_of(one: TableDrift) -> ChangeRow:
-    """Make a row of a difference; what is staged is joined later."""
-    return ChangeRow(one.table, one.change, one.would, one.reason, one.old, one.new, one.folder, ())

@@ -57,7 +57,7 @@ def _env(screen: StatementActionsScreen, rest: str) -> None:
 
     def known(names: tuple[str, ...]) -> None:
         if rest in names and rest != state.identity.environment:
-            state.host.switch(rest)
+            state.host.exit(rest)
         else:
             here = f"this is {state.identity.environment}; " if rest == state.identity.environment else ""
             state.notify(f"env: {here}started here: {', '.join(names)}", Tone.CHANGING)

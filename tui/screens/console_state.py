@@ -2,53 +2,21 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 from state.ledger_snapshot import LedgerSnapshot
 from tui.presentation.screen_content.banner_footer import ConsoleIdentity
 from tui.presentation.styling.glyphs import Glyphs
 from tui.presentation.styling.styled_text import Tone
 from tui.presentation.view.ledger_view import Freshness, LedgerView, freshness, make_ledger_view
-from tui.screens.backend_protocol import ConsoleBackendProtocol
+from tui.screens.backend import ConsoleBackend
 from tui.widgets.textual_strips import StripPainter
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from tui.screens.application import ConsoleApp
 
 
-class ScreenHost(Protocol):
-    """What the application does for its screens."""
-
-    def run_in_thread(self, work: Callable[[], T], then: Callable[[T], object], *, progress: str = "") -> None:
-        """Run work in a thread, then hand its result to `then` on the loop; an expected error becomes a message.
-
-        `progress` is shown in the status line until the work is over.
-        """
-
-    def open_screen(self, name: str, **arguments: object) -> None:
-        """Open a screen by name."""
-
-    def command(self, text: str) -> None:
-        """Run a `:` command on the screen in front."""
-
-    def go_home(self) -> None:
-        """Close every screen above the tree."""
-
-    def go_back(self) -> None:
-        """Go back one screen; on the first one, quit."""
-
-    def quit(self) -> None: ...
-    def switch(self, environment: str) -> None:
-        """Leave for another environment of the project."""
-
-    def read_now(self, *, progress: str = "") -> None:
-        """Read everything again now; `progress` is shown in the status line until that is done."""
-
-    def copy(self, text: str) -> None: ...
-    def resend_cells(self) -> None:
-        """Send every cell again."""
-
-
-class Message(NamedTuple):
+class StatusMessage(NamedTuple):
     """What the status line shows for a while."""
 
     text: str
@@ -61,7 +29,7 @@ class Message(NamedTuple):
 class ConsoleState:
     """Shared by reference; touched on the event loop only."""
 
-    backend: ConsoleBackendProtocol
+    backend: ConsoleBackend
     identity: ConsoleIdentity
     glyphs: Glyphs
     painter: StripPainter
@@ -69,11 +37,11 @@ class ConsoleState:
     """Epoch seconds."""
     monotonic: Callable[[], float]
     """Monotonic seconds."""
-    host: ScreenHost
+    host: "ConsoleApp"
     view: LedgerView = field(default_factory=lambda: make_ledger_view(LedgerSnapshot(read_at=0.0)))
     marks: set[str] = field(default_factory=set)
     """Tables that are marked in the tree and in the list of statements."""
-    message: Message | None = None
+    message: StatusMessage | None = None
     frozen: bool = False
     read_only: str = ""
     histories: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -89,12 +57,12 @@ class ConsoleState:
         self.marks -= {table for table in self.marks if self.view.statement(table) and not view.statement(table)}
         self.view = view
 
-    def notify(self, text: str, tone: Tone = Tone.PLAIN) -> Message:
+    def notify(self, text: str, tone: Tone = Tone.PLAIN) -> StatusMessage:
         """Show a sentence in the status line."""
-        self.message = Message(text, self.clock(), tone)
+        self.message = StatusMessage(text, self.clock(), tone)
         return self.message
 
-    def end_message(self, message: Message | None) -> None:
+    def end_message(self, message: StatusMessage | None) -> None:
         """Take a message away where it is still the one that is shown."""
         if message is not None and self.message is message:
             self.message = None

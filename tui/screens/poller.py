@@ -11,7 +11,7 @@ from textual.message import Message
 
 from core.model.errors import HeadgateError
 from tui.presentation.view.ledger_view import LedgerView, make_ledger_view
-from tui.screens.backend_protocol import ConsoleBackendProtocol
+from tui.screens.backend import ConsoleBackend
 from tui.screens.console_screen import ConsoleScreen
 
 POLL_S = 0.5
@@ -58,7 +58,7 @@ class WorkerCrashed(Message):
 class Poller:
     """Reads twice a second, and at once when it is asked to."""
 
-    def __init__(self, backend: ConsoleBackendProtocol, view: LedgerView, post: Callable[[Message], object]) -> None:
+    def __init__(self, backend: ConsoleBackend, view: LedgerView, post: Callable[[Message], object]) -> None:
         self.screen: ConsoleScreen | None = None
         """The screen in front, as the loop set it last."""
         self._backend = backend

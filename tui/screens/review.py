@@ -27,7 +27,7 @@ from tui.presentation.screen_content.plan_review import (
 )
 from tui.presentation.screen_content.status_line import approve_answer
 from tui.presentation.styling.styled_text import Line, Tone, line
-from tui.screens.backend_protocol import PlanView
+from tui.screens.backend import PlanView
 from tui.screens.console_state import ConsoleState
 from tui.screens.table_screen import SplitScreen
 from tui.widgets.line_widgets import GrowingLines
@@ -90,14 +90,10 @@ class ReviewScreen(SplitScreen):
             words = f" there is no plan {self.plan_hash[:12]}" if self.missing else " reading the plan"
             self.heading.show((line((words, Tone.CHANGING)),))
             return
-        plan = self.plan_view.plan
+        plan, row, approvals = self.plan_view.plan, self.plan_view.row, self.plan_view.approvals
         self.share(len(plan.nodes), max((self.size.height - 8) // 2, 4))
-        identity = self.state.identity
-        environment = identity.words
-        now = self.state.clock()
-        self.heading.show(
-            heading(plan, self.plan_view.row, environment, now, width, approvals=self.plan_view.approvals)
-        )
+        environment, now = self.state.identity.words, self.state.clock()
+        self.heading.show(heading(plan, row, environment, now, width, approvals=approvals))
         super().refresh_body()
         lines: list[Line] = []
         beside = self.pane.size.width or width
@@ -115,12 +111,8 @@ class ReviewScreen(SplitScreen):
         found = super().action_context()
         if self.plan_view is None:
             return found
-        plan, row, approvals, now = (
-            self.plan_view.plan,
-            self.plan_view.row,
-            self.plan_view.approvals,
-            self.state.clock(),
-        )
+        plan, row, approvals = self.plan_view.plan, self.plan_view.row, self.plan_view.approvals
+        now = self.state.clock()
         return replace(
             found,
             has_plan=True,

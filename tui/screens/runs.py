@@ -20,7 +20,7 @@ from tui.presentation.screen_content.runs import (
 )
 from tui.presentation.screen_content.statement_rows import RowContext
 from tui.presentation.styling.styled_text import Line, Tone, line
-from tui.screens.backend_protocol import RunView
+from tui.screens.backend import RunView
 from tui.screens.console_state import ConsoleState
 from tui.screens.table_screen import SplitScreen, TableScreen
 from tui.widgets.line_widgets import GrowingLines
@@ -77,9 +77,7 @@ class RunScreen(SplitScreen):
         run = self.run_view.run
         width = self.size.width
         self.share(len(run.steps), max(self.size.height - 12, 4))
-        identity = self.state.identity
-        environment = identity.words
-        self.heading.show(heading(run, environment, self.state.clock(), width, self.state.glyphs))
+        self.heading.show(heading(run, self.state.identity.words, self.state.clock(), width, self.state.glyphs))
         super().refresh_body()
         if self.following and (step := first_open(run)) is not None:
             self.table.choose(str(step.n))

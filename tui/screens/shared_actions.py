@@ -58,7 +58,7 @@ class SharedActionsScreen(ConsoleScreen):
         self._copy(self.copy_line(), self.copy_line())
 
     def _copy(self, text: str, words: str) -> None:
-        self.state.host.copy(text)
+        self.state.host.copy_to_clipboard(text)
         self.state.notify(f"copied: {words}", Tone.DIM)
 
     def copy_text(self) -> str:

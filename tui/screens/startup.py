@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from tui.presentation.screen_content.banner_footer import ConsoleIdentity
 
 if TYPE_CHECKING:
-    from tui.screens.backend_protocol import ConsoleBackendProtocol
+    from tui.screens.backend import ConsoleBackend
 
 
 def run_console(
-    backend: "ConsoleBackendProtocol",
+    backend: "ConsoleBackend",
     *,
     project: str,
     environment: str,

@@ -84,11 +84,6 @@ class ObservedDocument:
     known: PlannerInput
 
 
-def planner_input_from_file(path: str, environment: str) -> PlannerInput:
-    """Read an `--observed` file (YAML or JSON); raises UsageError, InvalidProject with all Problems."""
-    return read_observed(path, environment).known
-
-
 def read_observed(path: str, environment: str) -> ObservedDocument:
     """Read an `--observed` file with its text; raises UsageError, InvalidProject with all Problems."""
     from core.observed.document import planner_input_from_text

@@ -297,9 +297,7 @@ def test_typing_a_line() -> None:
 
 def test_changes_join_differences_and_what_is_staged() -> None:
     backend = FakeBackend()
-    from tui.screens.changes import change_row_of
-
-    drift = {one.table: change_row_of(one) for one in backend.project().drift}
+    drift = {one.table: one for one in backend.project().drift}
     changes = merge(drift, backend.staged_marks)
     assert [one.table for one in changes] == ["menu_sales", "oven_load"]
     assert summary(changes, "alice") == "2 differences   1 staged by you"

@@ -415,13 +415,13 @@ def test_what_was_unstaged_is_not_drawn_as_staged_any_more() -> None:
     async def scenario(console: Console) -> None:
         await console.press("p")
         await console.until(lambda: "rebuild + 1" in console.text(), "the changes")
-        for table, after in (("oven_load", "rebuild + 1"), ("till", "no difference")):
+        for table, after in (("oven_load", "rebuild + 1"), ("till", "neither staged nor known to differ")):
             assert console.screen.table.choose(table)
             await console.press("U")
             await console.until(lambda table=table: "alice" not in row_of(console, table), "the row that is not staged")
             assert after in row_of(console, table)
         await console.press("D")
-        assert "it has no difference any more and is not staged" in console.status()
+        assert "it is neither staged nor known to differ any more" in console.status()
 
     in_console(scenario, backend=backend)
 

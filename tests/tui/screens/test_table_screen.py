@@ -9,7 +9,7 @@ from core.model.errors import HeadgateError
 from tests.terminal.in_memory_backend import FakeBackend
 from tests.terminal.pizzeria_values import NOW
 from tests.tui.console_harness import Console, in_console
-from tui.screens.backend_protocol import ProjectView
+from tui.screens.backend import ProjectView
 
 
 async def filtered(console: Console, text: str) -> None:

@@ -12,7 +12,7 @@ from tui.command_line.parser import parse_line
 from tui.presentation.interaction.colon_completion import complete_command
 from tui.presentation.screen_content.banner_footer import KeyHint, hints
 from tui.presentation.styling.styled_text import plain
-from tui.screens.backend_protocol import RunView
+from tui.screens.backend import RunView
 
 
 class WithRun(FakeBackend):

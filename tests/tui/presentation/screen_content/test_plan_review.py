@@ -15,7 +15,7 @@ from tests.tui.console_harness import Console, in_console
 from tui.presentation.screen_content.plan_review import heading, node_row, not_approvable, rest, waits_for, why
 from tui.presentation.styling.glyphs import ASCII
 from tui.presentation.styling.styled_text import plain
-from tui.screens.backend_protocol import PlanView
+from tui.screens.backend import PlanView
 
 
 @pytest.mark.parametrize(
