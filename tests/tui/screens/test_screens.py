@@ -431,7 +431,7 @@ def test_the_footer_shows_the_keys_of_an_open_dialog_and_no_others() -> None:
         await find(console, "till")
         await console.press("T")
         footer = console.lines(console.screen.footer)
-        assert footer.split("  ") == [" yes enter stop", "enter, esc keep running", "ctrl+u clear"]
+        assert footer.split("  ") == [" enter, esc keep running", "ctrl+u clear", "yes enter stop"]
         await console.press("escape")
         assert "? keys" in console.lines(console.screen.footer)
 

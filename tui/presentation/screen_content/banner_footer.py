@@ -144,7 +144,7 @@ def dialog_keys(question: ConfirmationDialog) -> tuple[KeyHint, ...]:
     safe: tuple[KeyHint, ...] = (KeyHint("enter", question.safe), KeyHint("esc", question.escape))
     if not question.escape:
         safe = (KeyHint("enter, esc", question.safe),)
-    return (KeyHint(f"{question.expected} enter", question.verb), *safe, KeyHint("ctrl+u", "clear"))
+    return (*safe, KeyHint("ctrl+u", "clear"), KeyHint(f"{question.expected} enter", question.verb))
 
 
 def choices(words: Sequence[str], width: int, ellipsis: str) -> Line:
