@@ -24,9 +24,10 @@ from core.sql.parsing.table_names import NamedRead, TableNames, resolve_table_na
 from core.sql.statement import Column, ParsedStatement, TableRead, Verb, Watermark
 from core.sql.streaming.relation_properties import StreamFindings
 from core.sql.streaming.stateful_operators import relation_properties_of
+from core.sql.tokens.forbidden_functions import forbidden_calls
 from core.sql.tokens.lexer import SqlDiagnostic, SqlText, end_of, open_sql, statements_of, tokens_of
 from core.sql.tokens.other_dialects import statement_set
-from core.sql.tokens.spark_syntax import check_syntax, check_text
+from core.sql.tokens.spark_syntax import check_comments, check_syntax, check_text
 from core.sql.tokens.statement_header import HEADER_REMEDY, PLACED_HEADER, StatementHeader, header_of
 
 
@@ -89,6 +90,7 @@ def _readings(source: SqlText, *, every_table_streams: bool) -> Iterator[_Statem
     try:
         check_text(source)
         tokens = tokens_of(source)
+        check_comments(tokens, source)
     except SqlDiagnostic as failure:
         yield _StatementDraft(0, None, [failure])
         return
@@ -116,6 +118,7 @@ def _read(
     check_syntax(statement, source)
     header = header_of(statement)
     reading.rules += header.rules
+    reading.rules += forbidden_calls(header.query)
     marks = extract_stream_clauses(header.query)
     reading.rules += marks.misread
     query = parse_query(marks.tokens, source.text)
