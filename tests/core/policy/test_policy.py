@@ -157,6 +157,14 @@ def test_a_role_is_a_login_s_or_a_group_s(login: str, groups: tuple[str, ...], g
     assert policy.grants("approve", login, frozenset(groups))
 
 
+def test_whoever_acts_may_view_where_viewing_is_granted() -> None:
+    policy = Policy(roles=(("approve", ("bob",)), ("operate", ("@sre", "alice")), ("view", ("vera",))))
+    assert policy.holders("view") == ("@sre", "alice", "bob", "vera")
+    assert not policy.grants("view", "eve", frozenset())
+    assert not policy.grants("operate", "vera", frozenset())
+    assert Policy(roles=policy.roles[:2]).holders("view") is None
+
+
 def test_every_rule_is_in_the_digest() -> None:
     changed: dict[str, Any] = {
         "max_replay_rows": 1, "max_replay_h": 1.0, "disk_factor": 2.0, "max_statements": 3, "max_busy_percent": 4.0,
