@@ -354,6 +354,9 @@ def logs(parser: CommandParser) -> None:
 
 def audit(parser: CommandParser) -> None:
     parser.add_argument("-n", "--limit", type=_count, default=50, help="how many (50)")
+    parser.add_argument(
+        "--verify", action="store_true", help="check that no entry was changed, removed or inserted; exit code 1 if so"
+    )
 
 
 def policy_act(parser: CommandParser) -> None:

@@ -49,7 +49,9 @@ def logs(context: CommandContext) -> int:
 
 
 def audit(context: CommandContext) -> int:
-    """List who did what, newest last."""
+    """List who did what, newest last; with --verify check that the list is whole."""
+    if context.args.verify:
+        return _verify(context)
     found = tuple(reversed(context.operations.reader.audits(_limit(context.args.limit))))
     if context.voice.as_json:
         context.voice.data([_audit_as_json(row) for row in found])
@@ -61,6 +63,26 @@ def audit(context: CommandContext) -> int:
         for row in found
     )
     return 0
+
+
+def _verify(context: CommandContext) -> int:
+    head, breaks = context.operations.reader.audit_breaks()
+    if context.voice.as_json:
+        context.voice.data(
+            {
+                "whole": not breaks,
+                "newest": head.entry if head else None,
+                "hash": head.hash if head else None,
+                "breaks": [{"first": each.first, "last": each.last, "kind": each.kind} for each in breaks],
+            }
+        )
+    elif breaks:
+        context.voice.print(["the audit is not as it was written:", *(f"  {each.words}" for each in breaks)])
+    else:
+        context.voice.print(
+            [f"the audit is whole up to entry {head.entry}, {head.hash}" if head else "the audit is empty"]
+        )
+    return 1 if breaks else 0
 
 
 def _limit(value: int) -> int:
@@ -120,6 +142,7 @@ def _audit_as_json(row: AuditRow) -> dict[str, Any]:
         "plan": row.plan_hash,
         "confirmation": row.confirmation,
         "outcome": row.outcome,
+        "hash": row.hash,
     }
 
 

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import sqlite3
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -170,6 +171,25 @@ def test_events_and_audit_are_told_oldest_first(shop: Any, capsys: pytest.Captur
         shop.add_audit(AuditRow(id=0, at=at, actor="ana", action="stop", subject=f"a at {at}"))
     assert [event["at"] for event in told(["events", "a"], capsys)] == [1.0, 2.0]
     assert [row["subject"] for row in told(["audit"], capsys)] == ["a at 1.0", "a at 2.0"]
+
+
+def test_audit_is_verified_and_an_entry_that_was_changed_fails_it(
+    shop: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for subject in ("a", "b"):
+        shop.add_audit(AuditRow(id=0, at=1.0, actor="ana", action="stop", subject=subject))
+    newest = told(["audit"], capsys)[-1]["hash"]
+    assert told(["audit", "--verify"], capsys) == {"whole": True, "newest": 2, "hash": newest, "breaks": []}
+    assert exit_codes.run_command_line(["audit", "--verify"]) == 0
+    assert capsys.readouterr().out == f"the audit is whole up to entry 2, {newest}\n"
+    with sqlite3.connect(shop.path) as connection:
+        connection.execute("DROP TRIGGER audit_is_not_changed")
+        connection.execute("UPDATE audit SET actor = 'eve' WHERE id = 1")
+    connection.close()
+    found = told(["audit", "--verify"], capsys, code=1)
+    assert found["breaks"] == [{"first": 1, "last": 1, "kind": "changed"}]
+    assert exit_codes.run_command_line(["audit", "--verify"]) == 1
+    assert capsys.readouterr().out.splitlines() == ["the audit is not as it was written:", "  entry 1 was changed"]
 
 
 @pytest.mark.parametrize(
