@@ -3,7 +3,10 @@
 Never trusted by the agent: who calls comes from the kernel, and the confirmation's level is computed again over there.
 """
 
+import os
 import socket
+import stat
+import struct
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -46,8 +49,10 @@ class AgentVersions:
 class AgentClient:
     """Sends one command at a time to one environment's agent; safe to share between threads."""
 
-    def __init__(self, path: str, *, ledger: int, title: str = "") -> None:
+    def __init__(self, path: str, *, ledger: int, title: str = "", owner: int | None = None) -> None:
+        """Bind to a path; `owner` is the user id of the agent there, where it is not this user's."""
         self._path = path
+        self._owner = os.getuid() if owner is None else owner
         self._ledger = ledger
         self._title = title or path
 
@@ -101,7 +106,12 @@ class AgentClient:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         connection.settimeout(CONNECT_S)
         try:
+            self._refuse_squatted(os.lstat(os.path.dirname(self._path)))
             connection.connect(self._path)
+            self._refuse_stranger(connection)
+        except AgentUnreachable:
+            connection.close()
+            raise
         except PermissionError as error:
             connection.close()
             raise AgentUnreachable(
@@ -112,6 +122,29 @@ class AgentClient:
             connection.close()
             raise AgentUnreachable(f"no agent is running for {self._title}", remedy="start it: headgate up") from error
         return connection
+
+    def _refuse_squatted(self, folder: os.stat_result) -> None:
+        """Raise AgentUnreachable where somebody else has made the socket's folder, which anybody can in /tmp."""
+        path = os.path.dirname(self._path)
+        if not stat.S_ISDIR(folder.st_mode):
+            raise AgentUnreachable(
+                f"{path} is not a folder: another user may have put it there", remedy=f"remove {path}"
+            )
+        if folder.st_uid != self._owner:
+            raise AgentUnreachable(
+                f"{path} belongs to user {folder.st_uid}, the agent of {self._title} to user {self._owner}",
+                remedy=f"have that user, or root, remove {path}",
+            )
+
+    def _refuse_stranger(self, connection: socket.socket) -> None:
+        """Raise AgentUnreachable where another user listens; the kernel says who."""
+        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        _, uid, _ = struct.unpack("3i", credentials)
+        if uid != self._owner:
+            raise AgentUnreachable(
+                f"user {uid} listens at {self._path}, the agent of {self._title} belongs to user {self._owner}",
+                remedy="have that process ended, then headgate up",
+            )
 
     def _greet(self, connection: socket.socket, op: str) -> None:
         """Compare versions and refuse what cannot be understood alike."""

@@ -54,7 +54,8 @@ class EnvironmentService:
 
     def __init__(self, place: SelectedEnvironment, environ: Mapping[str, str]) -> None:
         self.place = place
-        self.client = AgentClient(place.where.socket, ledger=SCHEMA_VERSION, title=place.title)
+        where = place.where
+        self.client = AgentClient(where.socket, ledger=SCHEMA_VERSION, title=place.title, owner=where.owner)
         self.agent = AgentCommands(place, self.client)
         self._environ = dict(environ)
         self._projects = ProjectReader(place, environ)
