@@ -2,18 +2,16 @@
 
 from collections.abc import Iterator, Mapping
 
+from core.changes.checkpoint_compatibility import why_state_not_taken
 from core.changes.classification import kinds_between
 from core.changes.kinds import ChangeKind
 from core.model.actions import Action, Strategy
 from core.model.names import TableName
 from core.model.reasons import Reason
-from core.planning.checkpoint_compatibility import why_not_in_place
-from core.planning.context import PlanningContext
+from core.planning.context import ObservedTables, PlanningContext, TableChanges
 from core.planning.decisions import TableDecision
 from core.planning.event_time import event_time_of, is_time, partition_of
-from core.planning.observed_tables import ObservedTables
 from core.planning.scope import PlanScope
-from core.planning.table_changes import TableChanges
 from core.project.model import Table
 
 REBUILDS = frozenset(
@@ -27,6 +25,15 @@ REBUILDS = frozenset(
 COMPATIBLE, TOLERANT = "compatible", "tolerant"
 """Tags of a table whose rows may be upserted again in bulk, and of a reader that takes them in any order."""
 
+_NEVER_IN_PLACE = {
+    Reason.ASKED: "a rebuild was requested",
+    Reason.UNPROVEN: "what changed is unknown",
+    Reason.CHECKPOINT_LOST: str(Reason.CHECKPOINT_LOST),
+    Reason.PARENT_REBUILT: "its offsets are meaningless in an upstream table that is re-created",
+    Reason.READS_OLD_VERSION: "its offsets are meaningless in another version of an upstream table",
+    Reason.PARENT_REWRITTEN: "its state would double-count rows that an upstream table writes again",
+    Reason.WITH_ITS_SET: "its statement set is rebuilt with it",
+}
 _MOVED = frozenset({Reason.PARENT_REBUILT, Reason.READS_OLD_VERSION})
 
 
@@ -215,6 +222,16 @@ def not_in_place(
     if recreated_parents(table, decisions):
         return "its offsets are meaningless in an upstream table that is re-created"
     return why_not_in_place(observed, changes, table.name, decision)
+
+
+def why_not_in_place(observed: ObservedTables, changes: TableChanges, table: TableName, decision: TableDecision) -> str:
+    """Explain why a rebuild cannot be a restart instead; empty where it can."""
+    if decision.reason in _NEVER_IN_PLACE:
+        return _NEVER_IN_PLACE[decision.reason]
+    if not observed.deployment(table).checkpoint_ok:
+        return str(Reason.CHECKPOINT_LOST)
+    pair = changes.compared(table)
+    return why_state_not_taken(*pair) if pair is not None and decision.change.classified else "what changed is unknown"
 
 
 def not_seamed(observed: ObservedTables, changes: TableChanges, table: Table, decision: TableDecision) -> str:

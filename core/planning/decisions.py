@@ -98,13 +98,27 @@ _OUTCOMES = {str(Strategy.KEYED): DownstreamOutcome.REWRITTEN, str(Strategy.CHAI
 
 
 @dataclass(slots=True)
-class DeployDecisions:
+class PlanRemarks:
+    """What is refused while a plan is decided, and what its reviewer is told."""
+
+    refusals: list[PlanRefusal] = field(default_factory=list)
+    warnings: list[PlanWarning] = field(default_factory=list)
+
+    def refuse(self, table: TableName, summary: str, remedy: str) -> None:
+        """Refuse the request because of a table."""
+        self.refusals.append(PlanRefusal(table, summary, remedy))
+
+    def warn(self, table: TableName, summary: str) -> None:
+        """Add a warning about a table, for the reviewer."""
+        self.warnings.append(PlanWarning(table, summary))
+
+
+@dataclass(slots=True)
+class DeployDecisions(PlanRemarks):
     """A deploy as it is being decided."""
 
     by_table: dict[TableName, TableDecision] = field(default_factory=dict)
     left_behind: list[LeftBehind] = field(default_factory=list)
-    refusals: list[PlanRefusal] = field(default_factory=list)
-    warnings: list[PlanWarning] = field(default_factory=list)
     causes: dict[TableName, dict[TableName, str]] = field(default_factory=dict)
     """Tables that brought another one along, besides what its decision names, with the evidence of each."""
 
@@ -127,14 +141,6 @@ class DeployDecisions:
                 change=replace(known.change, evidence=tuple(evidence)),
             )
         self.causes.clear()
-
-    def refuse(self, table: TableName, summary: str, remedy: str) -> None:
-        """Refuse the request because of a table."""
-        self.refusals.append(PlanRefusal(table, summary, remedy))
-
-    def warn(self, table: TableName, summary: str) -> None:
-        """Add a warning about a table, for the reviewer."""
-        self.warnings.append(PlanWarning(table, summary))
 
 
 @dataclass(slots=True)

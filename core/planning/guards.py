@@ -9,8 +9,7 @@ from core.model.names import physical_name
 from core.observed.table_statistics import Headroom
 from core.plan.model import Guard, PlanNode, PlanRefusal, Step
 from core.plan.request import PlanRequest
-from core.planning.declared_tables import DeclaredTables
-from core.planning.observed_tables import ObservedTables
+from core.planning.context import DeclaredTables, ObservedTables
 from core.planning.policy_guards import DENY, NEEDS_APPROVAL, OK, WARN, GuardInput, policy_guards
 from core.policy.model import Policy
 from core.project.model import Table

@@ -1,23 +1,34 @@
-"""What a plan says of each table: one node, from what is declared, what was observed and what was decided."""
+"""What a plan says of each table: one node, from what is declared, observed and decided; and the order of nodes."""
 
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from core.lineage.table_graph import levels
 from core.model.actions import Action
 from core.model.names import TableName
 from core.model.reasons import Reason
 from core.observed.deployment import Binding
-from core.plan.model import PlanNode
-from core.planning.context import PlanningContext
+from core.plan.model import LeftBehind, PlanNode, PlanRefusal, PlanWarning, Step
+from core.planning.context import DeclaredTables, ObservedTables, PlanningContext, TableRevisions
 from core.planning.decisions import NEEDS_TEXTS, TableDecision
-from core.planning.observed_tables import ObservedTables
 from core.planning.strategy_prices import PricedOffers
-from core.planning.table_revisions import TableRevisions
 from core.project.revision import RevisionTexts
 
 _REVERSIBLE = {
     Action.RESTART: "any time",
     Action.RECORD: "any time",
 }
+
+
+@dataclass(slots=True)
+class PlanBody:
+    """A plan without guards, preconditions and hash."""
+
+    nodes: tuple[PlanNode, ...]
+    steps: Sequence[Step]
+    left_behind: Sequence[LeftBehind]
+    refusals: list[PlanRefusal]
+    warnings: list[PlanWarning]
 
 
 def changed_node(
@@ -134,3 +145,27 @@ def kept_node(context: PlanningContext, table: TableName, level: int) -> PlanNod
         trigger=declared.settings.trigger if declared else "",
         owner=declared.settings.owner if declared else "",
     )
+
+
+def plan_levels(
+    declared: DeclaredTables,
+    bindings: Mapping[TableName, tuple[Binding, ...]],
+    versions: Mapping[TableName, int],
+    *,
+    every_version: bool,
+) -> dict[TableName, int]:
+    """Return each table its topological generation among the tables of the plan.
+
+    A deploy orders by what will serve, a delete by every binding. Where old bindings and new ones contradict each
+    other, the declared order decides: it has no cycle.
+    """
+    parents = {
+        table: [b.parent for b in found if b.parent in versions and (every_version or b.version == versions[b.parent])]
+        for table, found in bindings.items()
+    }
+    found = levels(parents)
+    if found is None:
+        graph = declared.graph
+        found = levels({t: [e.parent for e in graph.parents(t) if e.parent in versions] for t in versions})
+    assert found is not None
+    return found

@@ -17,8 +17,8 @@ from core.planning.allowed_strategies import (
     recreated_parents,
     strategies_of,
     why_not,
+    why_not_in_place,
 )
-from core.planning.checkpoint_compatibility import why_not_in_place
 from core.planning.decisions import DeployWalk, TableDecision
 from core.planning.event_time import event_time_of, is_time
 from core.planning.requested_tables import rebuild_as_asked

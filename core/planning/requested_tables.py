@@ -10,10 +10,8 @@ from core.model.reasons import Reason
 from core.model.states import State, WantedState
 from core.observed.deployment import Binding
 from core.planning.allowed_strategies import REBUILDS
-from core.planning.context import PlanningContext
+from core.planning.context import ObservedTables, PlanningContext, TableBindings
 from core.planning.decisions import DeployWalk, TableDecision
-from core.planning.observed_tables import ObservedTables
-from core.planning.table_bindings import TableBindings
 
 
 def decide_table(walk: DeployWalk, table: TableName, because_of: tuple[TableName, ...] = ()) -> TableDecision | None:

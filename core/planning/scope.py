@@ -4,14 +4,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from core.lineage.table_graph import TableEdge, TableGraph, edges_of
+from core.lineage.table_graph import TableEdge, TableGraph, edges_of, reach
 from core.model.names import TableName
 from core.plan.model import PlanRefusal, PlanWarning
 from core.plan.request import CHILDREN, PlanRequest
-from core.planning.context import PlanningContext
-from core.planning.declared_tables import DeclaredTables
-from core.planning.observed_tables import ObservedTables
-from core.planning.table_bindings import TableBindings
+from core.planning.context import DeclaredTables, ObservedTables, PlanningContext, TableBindings
 from core.project.model import Layer, Project, Table
 from core.project_files.manifest import MANIFEST_PATH as MANIFEST
 from core.text.wording import did_you_mean
@@ -190,30 +187,19 @@ def _is_below(table: Table, folder: str) -> bool:
     return f"{table.folder}/".startswith(f"{folder}/") or f"{folder}/".startswith(f"{table.folder}/")
 
 
-def _above(sinks: Iterable[TableName], observed: ObservedTables, bindings: TableBindings) -> set[TableName]:
+def _above(sinks: Iterable[TableName], observed: ObservedTables, bindings: TableBindings) -> frozenset[TableName]:
     """Return every deployed table that feeds one of the sinks."""
-    found: set[TableName] = set()
-    waiting = list(sinks)
-    while waiting:
-        for binding in bindings.of(waiting.pop()):
-            if binding.parent not in found and observed.is_deployed(binding.parent):
-                found.add(binding.parent)
-                waiting.append(binding.parent)
-    return found
+    return reach(sinks, lambda t: (b.parent for b in bindings.of(t) if observed.is_deployed(b.parent)))
 
 
 def _statement_sets(named: set[TableName], declared: DeclaredTables) -> dict[TableName, TableName]:
-    """Find the statements that are deployed together with named ones: same folder, same unit."""
-    named_by_folder: dict[str, TableName] = {}
+    """Find the statements that are deployed together with named ones, each with the first of these by name."""
+    found: dict[TableName, TableName] = {}
     for name in sorted(named):
-        table = declared.tables.get(name)
-        if table is not None and not table.external:
-            named_by_folder.setdefault(table.folder, name)
-    return {
-        name: named_by_folder[table.folder]
-        for name, table in declared.tables.items()
-        if name not in named and not table.external and table.folder in named_by_folder
-    }
+        for other in declared.statement_set(name):
+            if other not in named:
+                found.setdefault(other, name)
+    return found
 
 
 def _accepted(request: PlanRequest, named: set[TableName], tables: Mapping[TableName, Table]) -> frozenset[str]:

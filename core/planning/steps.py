@@ -7,7 +7,7 @@ from core.model.actions import Action, StepKind, Strategy
 from core.model.names import TableName, physical_name
 from core.observed.deployment import OrphanVersion
 from core.plan.model import PlanNode, Step
-from core.planning.retired_versions import RetiredVersion
+from core.planning.retired_and_orphan_versions import RetiredVersion
 
 _UNREAD = "none needed: nothing reads it before the swap"
 _CANCEL = "headgate runs cancel, before the swap"

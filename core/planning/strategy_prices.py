@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from core.changes.kinds import ChangeKind
+from core.lineage.table_graph import reach
 from core.model.actions import EXECUTABLE, Action, Strategy
 from core.model.errors import Refused
 from core.model.names import TableName
@@ -245,19 +246,14 @@ def _edited(context: PlanningContext, decisions: Mapping[TableName, TableDecisio
     for table, decision in decisions.items():
         for cause in decision.because_of:
             brought.setdefault(cause, []).append(table)
-    waiting = [
+    changed = {
         table
         for table in decisions
         if context.declared.tables.get(table) is not None
         and context.observed.is_deployed(table)
         and context.changes.of(table).kind is not ChangeKind.NONE
-    ]
-    found = set(waiting)
-    while waiting:
-        new = [table for table in brought.get(waiting.pop(), ()) if table not in found]
-        found.update(new)
-        waiting.extend(new)
-    return frozenset(found)
+    }
+    return frozenset(changed | reach(changed, lambda table: brought.get(table, ())))
 
 
 def _sum(numbers: Iterable[int | None]) -> int | None:

@@ -18,13 +18,11 @@ from core.observed.deployment import Binding, ObservedDeployment
 from core.observed.planner_input import PlannerInput
 from core.plan.model import OutsideReader, PlanRefusal
 from core.plan.request import CHILDREN, PlanRequest
-from core.planning.context import PlanningContext, planning_context
+from core.planning.context import ObservedTables, PlanningContext, TableBindings, planning_context
 from core.planning.delete import decide_delete
 from core.planning.deploy import decide_deploy
-from core.planning.observed_tables import ObservedTables
-from core.planning.outside_readers import outside_readers_of
+from core.planning.left_behind import outside_readers_of
 from core.planning.scope import normal_request, resolve_scope
-from core.planning.table_bindings import TableBindings
 from core.project.model import Project
 from core.project_files.parse_cache import ParseCache
 from core.reports.impact_scope import DownstreamReach, affected_part, downstream_reach

@@ -12,8 +12,7 @@ from core.lineage.table_graph import distances, edges_of, reach
 from core.model.names import TableName, split_physical
 from core.model.states import State
 from core.observed.deployment import ObservedDeployment
-from core.planning.declared_tables import DeclaredTables
-from core.planning.table_bindings import TableBindings
+from core.planning.context import DeclaredTables, TableBindings
 from core.project.model import Project
 from core.reports.inventory import InventoryReading
 
