@@ -21,12 +21,12 @@ def why_state_not_taken(old: Revision, new: Revision) -> str:
     found = kinds_between(old, new)
     named = ChangeKind.NAMED_SOURCES_CHANGED in found and keeps_names(old)
     asked = found - {ChangeKind.NAMED_SOURCES_CHANGED} if named else found
-    wrong = (facts.why_not_from_checkpoint for facts in CHANGE_KINDS if facts.kind in asked)
+    wrong = (each.why_not_from_checkpoint for each in CHANGE_KINDS if each.kind in asked)
     if first := next(filter(None, wrong), ""):
         return first
     if old.parsed is None or new.parsed is None:
         return "a statement was added or removed"
-    if not any(kind.facts.judged_by_state for kind in found):
+    if not any(kind.definition.judged_by_state for kind in found):
         return ""
     if not same_state_schema(old.parsed, new.parsed):
         return "its state has different operators, keys or values, which Spark rejects or misreads as the old ones"

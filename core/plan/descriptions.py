@@ -55,7 +55,7 @@ def change_words(node: PlanNode) -> str:
     if node.confirmed_by_spark is False:
         return "Spark disagrees"
     if node.reason in (Reason.PARENT_REBUILT, Reason.STATIC_PARENT_REBUILT):
-        own = f", {kind.facts.label}" if kind is not None and not kind.facts.follows_from_parent else ""
+        own = f", {kind.definition.label}" if kind is not None and not kind.definition.follows_from_parent else ""
         return f"upstream re-created{own}"
     if node.reason in _CHANGE_BY_REASON:
         return _CHANGE_BY_REASON[Reason(node.reason)]
@@ -67,7 +67,7 @@ def change_words(node: PlanNode) -> str:
         return "not known"
     if kind is ChangeKind.NONE and node.action in (Action.RESUME, Action.REBUILD):
         return "does not run" if node.action is Action.RESUME else "rebuild requested"
-    return kind.facts.label if kind is not None else ""
+    return kind.definition.label if kind is not None else ""
 
 
 def action_words(node: PlanNode) -> str:

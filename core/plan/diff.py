@@ -181,7 +181,7 @@ def _words(value: object) -> str:
 
 _PARTS: dict[str, Callable[[PlanNode], str]] = {
     "action": action_words,
-    "change": lambda node: f"{node.change.facts.label} ({node.row})" if node.change is not None else "",
+    "change": lambda node: f"{node.change.definition.label} ({node.row})" if node.change is not None else "",
     "strategy": lambda node: node.strategy,
     "reason": lambda node: node.reason,
     "because_of": lambda node: ", ".join(node.because_of),

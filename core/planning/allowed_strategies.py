@@ -42,7 +42,7 @@ def strategies_of(
 ) -> dict[str, str]:
     """Return each strategy that may be had for a decided table, its note by its word; none for an external one."""
     declared, decision = context.declared.tables.get(table), decisions[table].default
-    if declared is None or declared.facts is None:
+    if declared is None or declared.parsed is None:
         return {}
     match decision.action:
         case Action.START:
@@ -70,7 +70,7 @@ def _with_what_is_there(
     context: PlanningContext, table: Table, decision: TableDecision, decisions: Mapping[TableName, TableDecision]
 ) -> Iterator[tuple[str, str]]:
     """Return the new versions that go on with the old one's state or positions."""
-    if decision.change.kind.facts.state_may_be_copied and not recreated_parents(table, decisions):
+    if decision.change.kind.definition.state_may_be_copied and not recreated_parents(table, decisions):
         yield Strategy.FORK, "checkpoint and state are copied; the old version is kept as a fallback"
     if carries_over(context, table, decision, decisions):
         yield Strategy.CARRY_OVER, "has no rows from before the start"
@@ -109,7 +109,7 @@ def _begun_later(
     if not recreated_parents(table, decisions):
         note = (
             "windows that are open at that point lack their earlier rows"
-            if table.facts and table.facts.stateful
+            if table.parsed and table.parsed.stateful
             else ""
         )
         yield Strategy.SEEDED, note
@@ -144,14 +144,16 @@ def not_partial(tables: Mapping[TableName, Table], table: Table, at: str) -> str
 
 def partitions_of(tables: Mapping[TableName, Table], table: Table) -> tuple[str, ...]:
     """Return the columns by which all tables that it streams are partitioned, in lower case."""
-    streamed = {read.table for read in table.facts.reads if read.streaming} if table.facts else set()
-    found = [{c.lower() for c in tables[name].ddl_facts.partitioning} if name in tables else set() for name in streamed]
+    streamed = {read.table for read in table.parsed.reads if read.streaming} if table.parsed else set()
+    found = [
+        {c.lower() for c in tables[name].parsed_ddl.partitioning} if name in tables else set() for name in streamed
+    ]
     return tuple(sorted(set.intersection(*found))) if found else ()
 
 
 def recreated_parents(table: Table, decisions: Mapping[TableName, TableDecision]) -> tuple[TableName, ...]:
     """Return what it streams that is made anew in the same plan: positions of now mean nothing there."""
-    streamed = dict.fromkeys(read.table for read in table.facts.reads if read.streaming) if table.facts else {}
+    streamed = dict.fromkeys(read.table for read in table.parsed.reads if read.streaming) if table.parsed else {}
     known = ((name, decisions[name]) for name in streamed if name in decisions)
     return tuple(name for name, found in known if found.makes_version and found.reason is not Reason.REGISTERED)
 
@@ -162,7 +164,12 @@ def carries_over(
     """Return whether the new version may begin where the old one has read to: stateless,
     with the same streamed parents.
     """
-    if table.facts is None or table.facts.stateful or decision.reason in _MOVED or recreated_parents(table, decisions):
+    if (
+        table.parsed is None
+        or table.parsed.stateful
+        or decision.reason in _MOVED
+        or recreated_parents(table, decisions)
+    ):
         return False
     before = {(b.parent, b.version) for b in context.bindings.of(table.name) if b.streamed}
     declared = {
@@ -178,9 +185,9 @@ def carries_over(
 def not_chained(context: PlanningContext, scope: PlanScope, table: Table, decision: TableDecision) -> str:
     """Explain why a new version cannot take only what comes, beside the old one; empty where it can."""
     edits = _kinds(context.changes, table.name)
-    if decision.change.kind is not ChangeKind.TABLE_FORMAT or any(k.facts.changes_inputs_or_key for k in edits):
+    if decision.change.kind is not ChangeKind.TABLE_FORMAT or any(k.definition.changes_inputs_or_key for k in edits):
         return "chain applies only when the format, partitioning or location of its table changes"
-    if table.facts is None or table.facts.stateful:
+    if table.parsed is None or table.parsed.stateful:
         return "it keeps state"
     if table.settings.mode != "append":
         return "it does more than append rows"
@@ -201,7 +208,7 @@ def not_keyed(context: PlanningContext, table: Table, decision: TableDecision) -
     if old is None or (old.settings.mode, old.settings.key) != ("upsert", table.settings.key):
         return "its primary key changes"
     if COMPATIBLE not in table.settings.tags or any(
-        k.facts.needs_another_table for k in _kinds(context.changes, table.name)
+        k.definition.needs_another_table for k in _kinds(context.changes, table.name)
     ):
         return f"its tags do not include {COMPATIBLE}"
     for reader in context.bindings.readers(table.name):
@@ -240,9 +247,9 @@ def not_seamed(observed: ObservedTables, changes: TableChanges, table: Table, de
         return "its statement set is rebuilt with it"
     if decision.reason not in _MOVED:
         return "none of its upstream tables is re-created"
-    if table.facts is None or table.facts.stateful:
+    if table.parsed is None or table.parsed.stateful:
         return "it keeps state"
-    if not changes.of(table.name).kind.facts.keeps_table_across_seam:
+    if not changes.of(table.name).kind.definition.keeps_table_across_seam:
         return "its own statement changes"
     return "" if observed.deployment(table.name).checkpoint_ok else str(Reason.CHECKPOINT_LOST)
 
@@ -256,7 +263,7 @@ def why_not(
 ) -> str:
     """Explain why a strategy may not be had for a decided table; empty where there is nothing special to say."""
     declared, decision = context.declared.tables.get(table), decisions[table].default
-    if declared is None or declared.facts is None:
+    if declared is None or declared.parsed is None:
         return "it has no statement"
     if decision.action not in (Action.START, Action.RESTART, Action.REBUILD):
         return "the plan does not start it"

@@ -248,7 +248,7 @@ class TableChanges:
         for table in {read.table for read in revision.parsed.reads} if revision.parsed is not None else ():
             known = deployed and self._observed.deployment(table).deployed is not None
             old, declared = self._revisions.deployed(table) if known else None, self._declared.tables.get(table)
-            ddl = old.ddl if old is not None else declared.ddl_facts if declared is not None else None
+            ddl = old.ddl if old is not None else declared.parsed_ddl if declared is not None else None
             if ddl is not None:
                 found[table] = tuple(column.name.lower() for column in ddl.columns)
         return found
@@ -303,7 +303,9 @@ class TableBindings:
         seen, declared = self._observed.deployment(table), self._declared.tables.get(table) is not None
         if seen.state == State.ABSENT or seen.bindings:
             return tuple(sorted(seen.bindings, key=by_parent))
-        other_text = seen.deployed is not None and declared and not self._changes.of(table).kind.facts.same_statement
+        other_text = (
+            seen.deployed is not None and declared and not self._changes.of(table).kind.definition.same_statement
+        )
         revision = self._revisions.deployed(table) if other_text or not declared else None
         if revision is None and declared:
             revision = self._revisions.declared(table)

@@ -39,7 +39,7 @@ class EventTime:
 
 def event_time_of(table: Table, tables: Mapping[TableName, Table]) -> EventTime | None:
     """Find what tells the time: watermarks, else the window's column, else the one timestamp of the one parent."""
-    statement = table.facts
+    statement = table.parsed
     streamed = tuple(read for read in statement.reads if read.streaming) if statement else ()
     if statement is None or not streamed:
         return None
@@ -54,7 +54,7 @@ def event_time_of(table: Table, tables: Mapping[TableName, Table]) -> EventTime 
     parent = streamed[0].table
     if windows:
         return EventTime(((parent, windows[0][1].rpartition(".")[2]),), every, offset)
-    declared = tables[parent].ddl_facts.columns if parent in tables else ()
+    declared = tables[parent].parsed_ddl.columns if parent in tables else ()
     times = [column.name for column in declared if column.type in ("timestamp", "timestamp_ntz", "timestamp_ltz")]
     return EventTime(((parent, times[0]),)) if len(times) == 1 and not statement.stateful else None
 

@@ -124,9 +124,9 @@ _READING = frozenset({Action.REBUILD, Action.START, Action.RESUME, Action.RESTAR
 
 
 def _is_limited(table: Table | None) -> bool:
-    if table is None or table.facts is None:
+    if table is None or table.parsed is None:
         return False
-    reads = table.facts.reads
+    reads = table.parsed.reads
     has_rate = any(key.lower() in RATE_LIMITS for read in reads if read.streaming for key, _ in read.options)
     return has_rate and any(read.watermark for read in reads)
 

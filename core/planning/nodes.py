@@ -61,7 +61,7 @@ def changed_node(
         table=table,
         product=declared.product,
         layer=declared.layer,
-        stateful=declared.facts is not None and declared.facts.stateful,
+        stateful=declared.parsed is not None and declared.parsed.stateful,
         action=action,
         change=decision.change.kind,
         evidence=decision.change.evidence,
@@ -98,7 +98,7 @@ def _texts_then(
     if decision.action is Action.KEEP:
         return RevisionTexts()
     deployed = observed.deployment(table).deployed
-    if decision.action in NEEDS_TEXTS or decision.change.kind.facts.is_recorded or deployed is None:
+    if decision.action in NEEDS_TEXTS or decision.change.kind.definition.is_recorded or deployed is None:
         return revisions.declared(table).texts
     return deployed
 
@@ -121,7 +121,7 @@ def kept_node(context: PlanningContext, table: TableName, level: int) -> PlanNod
     seen, declared = context.observed.deployment(table), context.declared.tables.get(table)
     texts = seen.deployed or (context.revisions.declared(table).texts if declared else RevisionTexts())
     old = context.revisions.deployed(table) if declared is None else None
-    statement = declared.facts if declared else old.parsed if old else None
+    statement = declared.parsed if declared else old.parsed if old else None
     return PlanNode(
         table=table,
         product=declared.product if declared else "",

@@ -84,7 +84,7 @@ def apply_start(walk: DeployWalk) -> None:
             continue
         if decision.action not in (Action.START, Action.REBUILD) or decision.instead is not None:
             continue
-        streamed = {read.table for read in declared.facts.reads if read.streaming} if declared.facts else set()
+        streamed = {read.table for read in declared.parsed.reads if read.streaming} if declared.parsed else set()
         if streamed == set(recreated_parents(declared, walk.found.by_table)):
             # What it reads is begun there itself, or has nothing of before.
             continue

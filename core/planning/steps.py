@@ -285,7 +285,7 @@ class StepBuilder:
 
     def _resume(self, node: PlanNode, *, needs_pointer: bool) -> None:
         before = self._needs(node)
-        if node.change is not None and node.change.facts.is_recorded:
+        if node.change is not None and node.change.definition.is_recorded:
             before = (*before, self._record(node))
         resume = self.add(
             StepKind.RESUME,

@@ -149,7 +149,7 @@ class StrategyPrices:
             table,
             decision,
             bindings,
-            declared is not None and declared.facts is not None and declared.facts.stateful,
+            declared is not None and declared.parsed is not None and declared.parsed.stateful,
             _sum(statistics.rows for statistics in known),
             _sum(statistics.bytes for statistics in known),
             None if None in waits else max((wait for wait in waits if wait is not None), default=0.0),

@@ -76,8 +76,8 @@ def _of_child(
 ) -> tuple[TableDecision | None, str]:
     """Return what one parent's outcome asks of a reader, with what was seen there; None is nothing."""
     declared = walk.context.declared.tables.get(child)
-    assert declared is not None and declared.facts is not None
-    stateful = declared.facts.stateful
+    assert declared is not None and declared.parsed is not None
+    stateful = declared.parsed.stateful
     if outcome is DownstreamOutcome.GROWN:
         words = "" if is_at_rest(walk, child) else _use_of_added(walk, child, parent)
         return _of_grown(walk, child, stateful=stateful) if words else None, words
@@ -86,7 +86,7 @@ def _of_child(
         return _recreated(walk, child, Reason.PARENT_REWRITTEN) if stateful else None, words
     if not any(b.parent == parent and b.streamed for b in walk.context.bindings.of(child)):
         return _restarted(walk, child, Reason.STATIC_PARENT_REBUILT), f"static side {parent} is re-created"
-    named = all(read.source_name for read in declared.facts.reads if read.streaming)
+    named = all(read.source_name for read in declared.parsed.reads if read.streaming)
     if outcome is DownstreamOutcome.CHAINED and (named or not stateful):
         return _restarted(walk, child, Reason.PARENT_CHAINED), f"upstream {parent} continues in a new version"
     return _recreated(walk, child, Reason.PARENT_REBUILT), f"upstream {parent} is re-created"
@@ -131,12 +131,12 @@ def _of_grown(walk: DeployWalk, child: TableName, *, stateful: bool) -> TableDec
 def _use_of_added(walk: DeployWalk, child: TableName, parent: TableName) -> str:
     """Describe how a reader takes in a column that a parent gets; empty where it does not."""
     declared = walk.context.declared.tables.get(child)
-    assert declared is not None and declared.facts is not None
+    assert declared is not None and declared.parsed is not None
     added = walk.context.changes.added_columns(parent)
-    if any(column.expression.endswith("*") for column in declared.facts.columns):
+    if any(column.expression.endswith("*") for column in declared.parsed.columns):
         return f"selects * from {parent}, which gains {', '.join(added)}"
     for column in added:
-        if not re.search(rf"\b{re.escape(column)}\b", declared.facts.select, re.I):
+        if not re.search(rf"\b{re.escape(column)}\b", declared.parsed.select, re.I):
             continue
         place = column_reference_lines(column, parent, declared, walk.context.declared.tables)
         if place:
@@ -239,7 +239,7 @@ def _meet(walk: DeployWalk, parent: TableName, child: TableName) -> bool:
         return True
     change = context.changes.of(parent) if declared is not None else Change(ChangeKind.NONE, Action.KEEP)
     if change.action is not Action.KEEP:
-        what = change.kind.facts.reason if change.kind.facts.is_of_the_environment else "changed on disk"
+        what = change.kind.definition.reason if change.kind.definition.is_of_the_environment else "changed on disk"
         found.warn(parent, f"{what} but is not part of the request: it stays on its deployed revision")
     if context.observed.is_running(parent):
         found.put(parent, TableDecision(Action.KEEP, Reason.SERVES, Change(ChangeKind.NONE, Action.KEEP)))

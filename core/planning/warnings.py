@@ -42,7 +42,7 @@ def add_warnings(walk: DeployWalk, table: TableName) -> None:
     if decision.lowered:
         found.warn(table, "keeps the rows and state produced by the old text, and adds those of the new text to them")
     declared = walk.context.declared.tables.get(table)
-    stateful = declared is not None and declared.facts is not None and declared.facts.stateful
+    stateful = declared is not None and declared.parsed is not None and declared.parsed.stateful
     if decision.action is Action.RESTART and decision.change.kind is ChangeKind.STATIC_SIDE and stateful:
         found.warn(table, "keeps state that was built from the old static side")
     if decision.action in (Action.REBUILD, Action.RESTART):
@@ -85,15 +85,15 @@ def _check_readers(walk: DeployWalk, table: TableName, decision: TableDecision) 
 
 def _flag_reader(walk: DeployWalk, reader: TableName, table: TableName, kind: ChangeKind) -> None:
     declared = walk.context.declared.tables.get(reader)
-    if declared is None or declared.facts is None:
+    if declared is None or declared.parsed is None:
         return
-    if kind.facts.leaves_seam and declared.facts.stateful:
+    if kind.definition.leaves_seam and declared.parsed.stateful:
         walk.found.warn(reader, f"keeps state, and aggregates across the point where {table} switches versions")
     known = walk.found.by_table.get(reader)
     begins = known is not None and known.action in (Action.START, Action.RESTART, Action.REBUILD)
     if (
         kind is ChangeKind.COLUMN_ADDED
-        and any(column.expression.endswith("*") for column in declared.facts.columns)
+        and any(column.expression.endswith("*") for column in declared.parsed.columns)
         and not begins
     ):
         walk.found.warn(reader, f"selects * and will write the new column of {table} after its next restart")

@@ -131,7 +131,7 @@ def impact_of(
     tracer: LineageTracer,
     *,
     children: str = "",
-    facts: ParseCache | None = None,
+    parse_cache: ParseCache | None = None,
 ) -> Impact:
     """Answer what happens below a table that is declared or deployed; a column of it must be declared.
 
@@ -145,7 +145,7 @@ def impact_of(
         part,
         project.environments[environment],
         seen if deployed else as_if_running(part),
-        facts or ParseCache(),
+        parse_cache or ParseCache(),
         known.answers,
         engine=known.headroom.engine if known.headroom is not None else "",
     )
@@ -181,7 +181,7 @@ def as_if_running(project: Project) -> dict[TableName, ObservedDeployment]:
     """Observe every declared table as if its declared text ran as version 1."""
     found = {}
     for name, table in project.tables.items():
-        reads = table.facts.reads if table.facts is not None else ()
+        reads = table.parsed.reads if table.parsed is not None else ()
         bound = {Binding(r.table, 0 if project.tables[r.table].external else 1, r.streaming) for r in reads}
         bindings = tuple(sorted(bound, key=lambda b: (b.parent, b.version, not b.streamed)))
         version = 0 if table.external else 1
@@ -333,7 +333,7 @@ def _listed(
                 owner=declared.settings.owner if declared else "",
                 depth=depth,
                 through=asking.below.through.get(name, ()),
-                stateful=declared.facts.stateful if declared and declared.facts else None,
+                stateful=declared.parsed.stateful if declared and declared.parsed else None,
                 state=str(context.observed.deployment(name).state),
                 effect=effect,
                 why=why,

@@ -140,7 +140,7 @@ def select(entries: Iterable[InventoryEntry], selection: InventorySelection) -> 
 def _declared_reads(table: Table) -> dict[TableName, bool]:
     """Return what a table's text reads, and whether it streams it; true where it reads it both ways."""
     found: dict[TableName, bool] = {}
-    for read in table.facts.reads if table.facts is not None else ():
+    for read in table.parsed.reads if table.parsed is not None else ():
         found[read.table] = read.streaming or found.get(read.table, False)
     return found
 
@@ -163,9 +163,9 @@ def _declared(
         table=table.name,
         product=table.product,
         layer=table.layer,
-        format=table.ddl_facts.format,
+        format=table.parsed_ddl.format,
         external=table.external,
-        stateful=table.facts is not None and table.facts.stateful,
+        stateful=table.parsed is not None and table.parsed.stateful,
         owner=table.settings.owner,
         folder=table.folder,
         files=(table.ddl.path, table.dml.path) if table.dml is not None else (table.ddl.path,),

@@ -23,7 +23,7 @@ def compile_select(parsed: ParsedStatement, physical: Mapping[TableName, str]) -
 
 
 def compile_ddl(ddl_text: str, ddl: TableDdl, physical: str, location: str) -> str:
-    """Write `CREATE TABLE IF NOT EXISTS` for one physical table at an absolute location, from the facts alone.
+    """Write `CREATE TABLE IF NOT EXISTS` for one physical table at an absolute location.
 
     Without a location the table's files are where Spark puts them, and go with it when it is dropped.
     """

@@ -166,9 +166,9 @@ def _write(path: Path, project: Project) -> None:
                 Deployment(
                     table=name, version=seen.version, product=table.product, layer=table.layer,
                     owner=table.settings.owner, revision=texts.hash, texts=texts.texts, compiled="SELECT …",
-                    compiled_ddl="CREATE …", columns=tuple(c.name for c in table.ddl_facts.columns), format="parquet",
+                    compiled_ddl="CREATE …", columns=tuple(c.name for c in table.parsed_ddl.columns), format="parquet",
                     folder=f"/data/{name}", checkpoint=f"/data/c/{name}", checkpoint_id=name, trigger="10 seconds",
-                    mode="append", stateful=table.facts is not None and table.facts.stateful, wanted="running",
+                    mode="append", stateful=table.parsed is not None and table.parsed.stateful, wanted="running",
                     state=State.RUNNING, state_since=1.0, active=True, bindings=seen.bindings, started_at=1.0,
                     external=table.external,
                 )

@@ -58,7 +58,7 @@ def diff(context: CommandContext) -> int:
     if voice.as_json:
         voice.data(
             {
-                "row": change.kind.facts.code,
+                "row": change.kind.definition.code,
                 "change": str(change.kind),
                 "action": str(change.action),
                 "evidence": list(change.evidence),
@@ -70,7 +70,7 @@ def diff(context: CommandContext) -> int:
         )
         return 0
     confirmed = {True: ", confirmed by Spark", False: ", Spark disagrees", None: ""}[change.confirmed]
-    facts = change.kind.facts
+    facts = change.kind.definition
     voice.print([f"{change.action}: {facts.label} ({facts.code}){confirmed}"])
     voice.print(f"  {words}" for words in change.evidence)
     voice.print(["", *lines] if lines else [])

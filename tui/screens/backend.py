@@ -100,7 +100,7 @@ class ConsoleBackend:
         return texts if column is None else replace(texts, columns=self._columns(found, column))
 
     def _columns(self, declared: "Table", column: str) -> ColumnDetails:
-        names = tuple(each.name for each in declared.ddl_facts.columns)
+        names = tuple(each.name for each in declared.parsed_ddl.columns)
         chosen = column if column in names else names[0]
         try:
             up, down = (self._service.lineage(f"{declared.name}.{chosen}", way) for way in ("up", "down"))

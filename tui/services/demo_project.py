@@ -136,11 +136,11 @@ def rounds_of(project: "Project") -> int:
     def measure(name: str) -> int:
         if name not in depth:
             table = project.tables.get(name)  # type: ignore[call-overload]  # A str that may not be a TableName.
-            facts = table.facts if table else None
+            parsed = table.parsed if table else None
             depth[name] = 0
-            if facts is not None:
-                parents = [measure(read.table) for read in facts.reads if read.streaming]
-                depth[name] = max(parents, default=0) + facts.stateful
+            if parsed is not None:
+                parents = [measure(read.table) for read in parsed.reads if read.streaming]
+                depth[name] = max(parents, default=0) + parsed.stateful
         return depth[name]
 
     return max((measure(name) for name in project.tables), default=0) + 1

@@ -131,7 +131,7 @@ class EnvironmentService:
         with self._traced() as (project, tracer):
             root = inventory_lineage.root_of(tracer, known.observed, words)
             facts = self._projects.facts
-            return impact_of(project, self.place.environment, known, root, tracer, children=children, facts=facts)
+            return impact_of(project, self.place.environment, known, root, tracer, children=children, parse_cache=facts)
 
     @contextmanager
     def _traced(self) -> "Iterator[tuple[Project, LineageTracer]]":

@@ -194,9 +194,9 @@ def test_a_rate_limit_under_a_watermark_is_not_rebuilt() -> None:
 
     limited = table("a", "src", stateful=True)
     read = replace(
-        limited.facts.reads[0], options=(("maxFilesPerTrigger", "1"),), watermark=Watermark("ts", "1 minute")
+        limited.parsed.reads[0], options=(("maxFilesPerTrigger", "1"),), watermark=Watermark("ts", "1 minute")
     )  # type: ignore[union-attr]  # a has a statement
-    limited = replace(limited, facts=replace(limited.facts, reads=(read,)))  # type: ignore[type-var]  # as above
+    limited = replace(limited, parsed=replace(limited.parsed, reads=(read,)))  # type: ignore[type-var]  # as above
     declared = project(table("src"), limited)
     found = plan(declared, running(declared), "a", rebuild=True)
     assert [guard.name for guard in found.guards if guard.verdict == "deny"] == ["rates"]

@@ -28,7 +28,7 @@ def asked(
     name, _, column = words.partition(".")
     root = ColumnOrigin(T(name), column)
     return impact_of(
-        declared, "dev", known or PlannerInput(), root, LineageTracer(declared), children=children, facts=facts
+        declared, "dev", known or PlannerInput(), root, LineageTracer(declared), children=children, parse_cache=facts
     )  # type: ignore[arg-type]  # Facts of a world.
 
 
@@ -110,16 +110,16 @@ def test_dropped_is_what_a_plan_of_a_delete_decides(question: tuple[World, str, 
 
 def every_column() -> list[str]:
     own = (made for made in sample().tables.values() if not made.external)
-    return [f"{made.name}.{column.name}" for made in own for column in made.ddl_facts.columns]
+    return [f"{made.name}.{column.name}" for made in own for column in made.parsed_ddl.columns]
 
 
 def without(made: Table, column: str) -> Table:
     """Take a column from a declared table, DDL and statement."""
-    ddl = replace(made.ddl_facts, columns=tuple(each for each in made.ddl_facts.columns if each.name != column))
-    assert made.facts is not None
-    facts = replace(made.facts, columns=tuple(each for each in made.facts.columns if each.name != column))
+    ddl = replace(made.parsed_ddl, columns=tuple(each for each in made.parsed_ddl.columns if each.name != column))
+    assert made.parsed is not None
+    facts = replace(made.parsed, columns=tuple(each for each in made.parsed.columns if each.name != column))
     return replace(
-        made, ddl=replace(made.ddl, text=f"{made.ddl.text}\n-- without {column}"), ddl_facts=ddl, facts=facts
+        made, ddl=replace(made.ddl, text=f"{made.ddl.text}\n-- without {column}"), parsed_ddl=ddl, parsed=facts
     )
 
 

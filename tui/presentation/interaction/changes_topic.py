@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Iterator
 
 from core.changes.kind_examples import KIND_EXAMPLES
-from core.changes.kinds import CHANGE_KINDS, ChangeKind, ChangeKindFacts
+from core.changes.kinds import CHANGE_KINDS, ChangeKind, ChangeKindDefinition
 from core.model.actions import EXECUTABLE
 
 WIDTH = 80
@@ -33,11 +33,11 @@ Ways behind "not yet" are not executable yet: `--offline` plans them, and an age
 def changes_topic() -> str:
     """Write the page: an introduction, and a block for each kind, the mildest first."""
     blocks = (_block(facts) for facts in sorted(CHANGE_KINDS, key=lambda facts: facts.severity))
-    introduction = _INTRODUCTION.format(worst=ChangeKind.STATE_CHANGED.facts.label)
+    introduction = _INTRODUCTION.format(worst=ChangeKind.STATE_CHANGED.definition.label)
     return "\n\n".join((introduction, *blocks)) + "\n"
 
 
-def _block(facts: ChangeKindFacts) -> str:
+def _block(facts: ChangeKindDefinition) -> str:
     rows = [f"{facts.label} ({facts.code})"]
     for name, words in _parts(facts):
         first, *others = textwrap.wrap(words, WIDTH - _INDENT - _NAMES - 2)
@@ -48,7 +48,7 @@ def _block(facts: ChangeKindFacts) -> str:
     return textwrap.indent("\n".join(rows), " " * _INDENT)
 
 
-def _parts(facts: ChangeKindFacts) -> Iterator[tuple[str, str]]:
+def _parts(facts: ChangeKindDefinition) -> Iterator[tuple[str, str]]:
     yield "by default", str(facts.action)
     yield "because", facts.why
     yield "loses", facts.loses
@@ -57,7 +57,7 @@ def _parts(facts: ChangeKindFacts) -> Iterator[tuple[str, str]]:
         yield "note", facts.note
 
 
-def _instead(facts: ChangeKindFacts) -> str:
+def _instead(facts: ChangeKindDefinition) -> str:
     """Name the strategies as they are typed, those that no agent carries out yet behind the others."""
     able, planned = (
         ", ".join(each.replace("_", "-") for each in facts.instead if (each in EXECUTABLE) is now)

@@ -134,7 +134,7 @@ def node_row(node: PlanNode, widths: ColumnWidths) -> Line:
 def why(node: PlanNode, width: int, glyphs: Glyphs, *, full: bool) -> tuple[Line, ...]:
     """Write why a row is done, what may be chosen instead, what it loses and what it reads afterwards."""
     lines: list[Line] = [rule(f"why {node.table}", width, glyphs)]
-    cause = f" ({node.change.facts.label}, {node.row})" if node.change is not None else ""
+    cause = f" ({node.change.definition.label}, {node.row})" if node.change is not None else ""
     lines.extend(wrap(f"{node.reason}{cause}", width - 4, Tone.PLAIN, "   "))
     if node.because_of:
         lines.extend(wrap(f"because of {', '.join(node.because_of)}", width - 4, Tone.DIM, "   "))
