@@ -41,7 +41,7 @@ class StepBuilder:
         self.all.append(Step(n, do, table, version, tuple(sorted(set(after))), why, undo, tables))
         return n
 
-    def deploy(self, node: PlanNode, *, needs_pointer: bool, orphan: OrphanVersion | None = None) -> None:
+    def deploy(self, node: PlanNode, *, needs_pointer: bool, orphan: OrphanVersion | None) -> None:
         """Add what one node needs before the swap; nodes come in topological order.
 
         `orphan` is the version of a rebuild that a failed run has made already.

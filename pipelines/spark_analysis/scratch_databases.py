@@ -146,7 +146,7 @@ class ScratchDatabases:
         if ddl is None:
             summary = problems[0].summary if problems else "it declares no table"
             raise EngineRefused(f"the declaration of {name} cannot be read: {summary}", remedy="correct it")
-        self._spark.sql(compile_ddl(text, ddl, str(name), ""))
+        self._spark.sql(compile_ddl(ddl, str(name), ""))
 
     def _folder(self, database: str) -> str:
         if database not in self._folder_by_database:

@@ -182,7 +182,7 @@ def _select(select: Any, ctes: dict[str, RelationProperties], found: StreamFindi
         flow = _source(from_.this, ctes, found)
     for join in select.args.get("joins") or []:
         flow = joined_relations(join, flow, _source(join.this, ctes, found), select, found)
-    _check_subqueries(select, flow, ctes, found)
+    _check_subqueries(select, ctes, found)
     if flow.streaming:
         _check_windows(select, found)
         check_laterals(select, found)
@@ -313,9 +313,7 @@ def _is_star(node: Any) -> bool:
     return isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star))
 
 
-def _check_subqueries(
-    select: Any, flow: RelationProperties, ctes: dict[str, RelationProperties], found: StreamFindings
-) -> None:
+def _check_subqueries(select: Any, ctes: dict[str, RelationProperties], found: StreamFindings) -> None:
     """Spark refuses a stream in any subquery of an expression, and a function that numbers rows."""
     waiting = [each for key, each in _clauses(select) if key not in ("from_", "with_")]
     while waiting:
