@@ -27,8 +27,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
-from core.lag.measurement import LagSample
-from core.lag.sample_series import SampleSeries, sample_series
+from core.lag.lag_samples import LagSample, SampleSeries, sample_series
 from core.model.names import TableName
 from core.model.states import ALIVE, State, Trend
 

@@ -12,7 +12,7 @@ import yaml
 from core.model.errors import InvalidProject, UsageError
 from core.model.names import TableName
 from core.model.problems import Problem, Where
-from core.observed.deployment import ObservedDeployment
+from core.observed.deployment import ObservedDeployment, PlannerInput
 from core.observed.document_entries import (
     EntryReader,
     cut,
@@ -25,7 +25,6 @@ from core.observed.document_entries import (
     read_name,
     read_policy,
 )
-from core.observed.planner_input import PlannerInput
 from core.policy.model import policy_as_json
 from core.text.wording import did_you_mean
 

@@ -14,8 +14,7 @@ from core.model.actions import Action
 from core.model.errors import UsageError
 from core.model.names import TableName, physical_name
 from core.model.states import State, stays_at_rest
-from core.observed.deployment import Binding, ObservedDeployment
-from core.observed.planner_input import PlannerInput
+from core.observed.deployment import Binding, ObservedDeployment, PlannerInput
 from core.plan.model import OutsideReader, PlanRefusal
 from core.plan.request import CHILDREN, PlanRequest
 from core.planning.context import ObservedTables, PlanningContext, TableBindings, planning_context

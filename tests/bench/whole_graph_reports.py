@@ -18,7 +18,7 @@ from core.lineage.column_lineage import LineageTracer
 from core.lineage.table_graph import edges_of, table_graph
 from core.model.names import TableName
 from core.model.states import State
-from core.observed.planner_input import PlannerInput
+from core.observed.deployment import PlannerInput
 from core.observed.serving import serving_versions
 from core.project.model import Project
 from core.project_files.loader import read_project

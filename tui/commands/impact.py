@@ -4,7 +4,7 @@ import os
 import shutil
 
 from core.model.errors import LedgerUnavailable
-from core.observed.planner_input import PlannerInput
+from core.observed.deployment import PlannerInput
 from core.plan.request import parse_children
 from tui.agent_client import agent_commands
 from tui.command_line.context import CommandContext

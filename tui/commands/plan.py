@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from core.model.errors import AgentUnreachable, LedgerUnavailable, TryAgain
 from core.model.problems import Problem
 from core.model.states import State
-from core.observed.planner_input import PlannerInput
+from core.observed.deployment import PlannerInput
 from core.plan.model import Plan
 from tui.agent_client import agent_process
 from tui.command_line.context import CommandContext

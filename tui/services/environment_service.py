@@ -36,7 +36,7 @@ from tui.services.deployed_statements import ProjectDrift
 
 if TYPE_CHECKING:
     from core.lineage.column_lineage import ColumnLineage, LineageTracer
-    from core.observed.planner_input import PlannerInput
+    from core.observed.deployment import PlannerInput
     from core.plan.file import SavedPlan
     from core.project.model import Project
     from core.project_files.git_comparison import GitComparison

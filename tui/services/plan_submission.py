@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from core.model.actions import Action
 from core.model.errors import AgentUnreachable, HeadgateError, Refused, Stale
 from core.model.names import TableName
-from core.observed.planner_input import PlannerInput
+from core.observed.deployment import PlannerInput
 from core.plan.model import PLANNER_VERSION, Plan
 from core.plan.request import PlanRequest
 from state.ledger import LedgerReader

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from core.model.errors import InvalidProject, TryAgain
 from core.model.names import TableName
 from core.model.states import State, WantedState
-from core.observed.deployment import ObservedDeployment
-from core.observed.planner_input import PlannerInput
+from core.observed.deployment import ObservedDeployment, PlannerInput
 from core.text.wording import counted
 from state.ledger import LedgerReader
 from tui.agent_client.agent_process import ProgressCallback, WaitProgress

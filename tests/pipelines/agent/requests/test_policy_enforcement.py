@@ -15,7 +15,7 @@ from ledger_rows import policy_row
 
 from core.model.errors import ConfirmationNeeded, InvalidProject, Refused, Stale, UsageError
 from core.policy.model import Policy
-from core.project_files.declared_policy import declared_policy
+from core.project_files.manifest import declared_policy
 from pipelines.agent.context import AgentContext
 from pipelines.agent.fast_lane import FastLane
 from pipelines.agent.measurements.pool_utilization import PoolUtilization
