@@ -64,7 +64,7 @@ class ColumnUse:
     """Where it names the column, or what is made from it: `dml.orders.sql:3,7`."""
     direct: str
     """Where it names the column itself; empty where it only reads what is made from it."""
-    makes: tuple[str, ...]
+    output_columns: tuple[str, ...]
     """Columns of its own that are made from it, as the DDL writes them; not those whose rows it only decides."""
 
 

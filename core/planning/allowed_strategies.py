@@ -49,7 +49,7 @@ def strategies_of(
             return {Strategy.FIRST: "", **dict(_begun_later(context.declared.tables, declared, decisions))}
         case Action.RESTART:
             others = _instead_of_restart(context, declared, decision, decisions)
-            return {decision.by: "", Strategy.EARLIEST: "", **dict(others)}
+            return {decision.strategy: "", Strategy.EARLIEST: "", **dict(others)}
         case Action.REBUILD:
             return {
                 Strategy.EARLIEST: "",
@@ -119,7 +119,7 @@ def _partial(tables: Mapping[TableName, Table], table: Table) -> Iterator[tuple[
     event = event_time_of(table, tables)
     if event is not None:
         where = f"by {', '.join(f'{parent}.{column}' for parent, column in event.columns)}"
-        yield Strategy.PARTIAL, f"{where}, aligned to the start of a window" if event.every else where
+        yield Strategy.PARTIAL, f"{where}, aligned to the start of a window" if event.slide else where
     elif partitions := partitions_of(tables, table):
         yield Strategy.PARTIAL, f"by partition: {', '.join(partitions)}"
 

@@ -51,21 +51,21 @@ class TableDecision:
     reason: Reason
     change: Change
     because_of: tuple[TableName, ...] = ()
-    strategy: str = ""
+    chosen_strategy: str = ""
     """Empty is the action's own one."""
     at: str = ""
-    instead: "TableDecision | None" = None
+    before_choice: "TableDecision | None" = None
     """What it would be by default, where the operator chose a strategy."""
 
     @property
-    def by(self) -> str:
+    def strategy(self) -> str:
         """Its strategy, the action's own one filled in; empty where nothing is started."""
-        return self.strategy or str(DEFAULT_STRATEGY.get(self.action, ""))
+        return self.chosen_strategy or str(DEFAULT_STRATEGY.get(self.action, ""))
 
     @property
     def default(self) -> "TableDecision":
         """What it is without the operator's choice."""
-        return self.instead or self
+        return self.before_choice or self
 
     @property
     def lowered(self) -> bool:
@@ -75,18 +75,18 @@ class TableDecision:
     @property
     def makes_version(self) -> bool:
         """Return whether a new physical table comes of it."""
-        return self.action in (Action.START, Action.REBUILD) and self.by != Strategy.KEYED
+        return self.action in (Action.START, Action.REBUILD) and self.strategy != Strategy.KEYED
 
     @property
     def moves(self) -> bool:
         """Return whether it reads the newest versions of its streamed parents afterwards."""
-        return self.action in (Action.START, Action.REBUILD) or self.by == Strategy.SEAM
+        return self.action in (Action.START, Action.REBUILD) or self.strategy == Strategy.SEAM
 
     @property
     def outcome(self) -> DownstreamOutcome:
         """What its readers meet."""
         if self.action is Action.REBUILD:
-            return _OUTCOMES.get(self.by, DownstreamOutcome.CREATED)
+            return _OUTCOMES.get(self.strategy, DownstreamOutcome.CREATED)
         return (
             DownstreamOutcome.GROWN
             if self.action is Action.RESTART and self.change.kind is ChangeKind.COLUMN_ADDED
@@ -126,7 +126,7 @@ class DeployDecisions(PlanRemarks):
         """Decide a table, or decide it again."""
         self.by_table[table] = decision
 
-    def blame(self, table: TableName, cause: TableName, evidence: str = "") -> None:
+    def add_cause(self, table: TableName, cause: TableName, evidence: str = "") -> None:
         """Add a table to those that brought another one along, with what was seen there."""
         self.causes.setdefault(table, {})[cause] = evidence
 

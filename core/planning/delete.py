@@ -56,7 +56,7 @@ def decide_delete(context: PlanningContext, scope: PlanScope) -> DeleteDecisions
     """Decide what goes; tables that were not named one by one stay where others read them, named ones refuse."""
     found = DeleteDecisions()
     named = scope.named
-    for table in scope.asked:
+    for table in scope.requested:
         if context.observed.is_external(table):
             if table in named:
                 found.refuse(table, f"{table} is external: Headgate does not delete it", "leave it out")
@@ -79,7 +79,7 @@ def decide_delete(context: PlanningContext, scope: PlanScope) -> DeleteDecisions
 
 def _take_readers(context: PlanningContext, scope: PlanScope, found: DeleteDecisions) -> None:
     """Take along, down to the sinks, the readers that the request accepts."""
-    waiting = sorted(found.tables - scope.above)
+    waiting = sorted(found.tables - scope.upstream)
     while waiting:
         for reader in context.bindings.readers(waiting.pop()):
             table = context.declared.tables.get(reader)

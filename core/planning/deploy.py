@@ -83,7 +83,7 @@ def _use_orphan_versions(
 ) -> dict[TableName, OrphanVersion]:
     """Take for each rebuild the version that the failed run has made, where it is what this plan would make."""
     used: dict[TableName, OrphanVersion] = {}
-    rebuilt = [t for t, d in decisions.items() if d.action is Action.REBUILD and d.by == Strategy.EARLIEST]
+    rebuilt = [t for t, d in decisions.items() if d.action is Action.REBUILD and d.strategy == Strategy.EARLIEST]
     for table in upstream_first(context.declared, rebuilt):
         decision = decisions[table]
         orphan = usable_orphan(
@@ -228,7 +228,7 @@ def decide_deploy(context: PlanningContext, scope: PlanScope) -> DeployDecisions
     """Decide what a deploy does to every table it meets."""
     walk = DeployWalk(context, scope)
     found = walk.found
-    for table in scope.asked:
+    for table in scope.requested:
         came_with = scope.because_of.get(table)
         decision = decide_table(walk, table, (came_with,) if came_with else ())
         if decision is not None:

@@ -19,7 +19,7 @@ class EventTime:
 
     columns: tuple[tuple[TableName, str], ...]
     """Streamed parents, each with its column."""
-    every: timedelta = timedelta(0)
+    slide: timedelta = timedelta(0)
     """How far the starts of its windows are apart; zero where it has none."""
     offset: timedelta = timedelta(0)
     """Of the first window's start, from midnight of 1970 in UTC, where Spark counts them from."""
@@ -27,10 +27,10 @@ class EventTime:
     def aligned(self, at: str) -> str:
         """Return the start of the earliest window that begins at or after a time: an earlier one would lack rows."""
         moment = _moment(at)
-        if moment is None or not self.every:
+        if moment is None or not self.slide:
             return at
-        behind = (moment - _EPOCH - self.offset) % self.every
-        return _written(moment + self.every - behind if behind else moment)
+        behind = (moment - _EPOCH - self.offset) % self.slide
+        return _written(moment + self.slide - behind if behind else moment)
 
     def filter(self, at: str) -> str:
         """Write the condition that leaves out what came before a time."""

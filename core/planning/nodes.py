@@ -53,7 +53,7 @@ def changed_node(
             action=action,
             reason=decision.reason,
             because_of=decision.because_of,
-            strategy=decision.by,
+            strategy=decision.strategy,
         )
     revision = context.revisions.declared(table)
     chosen = priced.offers[0] if priced else None
@@ -66,7 +66,7 @@ def changed_node(
         change=decision.change.kind,
         evidence=decision.change.evidence,
         classified=decision.change.classified,
-        strategy="" if declared.external else decision.by,
+        strategy="" if declared.external else decision.strategy,
         at=decision.at,
         lowered=decision.lowered,
         reason=decision.reason,

@@ -120,7 +120,7 @@ def _of_deployed(walk: DeployWalk, table: TableName) -> TableDecision:
     if change.action is Action.REBUILD:
         return TableDecision(Action.REBUILD, rebuild_reason(change), change)
     choice = walk.choices.get(table)
-    if (walk.scope.request.rebuild and table in walk.scope.members) or (
+    if (walk.scope.request.rebuild and table in walk.scope.requested) or (
         choice is not None and choice.strategy in REBUILDS
     ):
         return rebuild_as_asked(walk, table, change)
@@ -172,7 +172,7 @@ def decide_external(walk: DeployWalk, table: TableName, because_of: tuple[TableN
         return TableDecision(change.action, _reason(change, Reason.LANDS), change, because_of)
     if change.kind is ChangeKind.COLUMN_ADDED:
         return TableDecision(Action.RESTART, Reason.COLUMNS_ADDED, change, because_of)
-    if table in walk.scope.members:
+    if table in walk.scope.requested:
         walk.found.refuse(
             table,
             f"{table} is external and changed: {', '.join(change.evidence) or 'not known how'}",

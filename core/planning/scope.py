@@ -1,7 +1,7 @@
 """What a request means in this project: which tables are asked for, and which children may be touched."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from core.lineage.table_graph import TableEdge, TableGraph, edges_of, reach
@@ -29,12 +29,12 @@ class PlanScope:
     """A request resolved against the project."""
 
     request: PlanRequest
-    asked: Mapping[TableName, None]
+    requested: Mapping[TableName, None]
     """What was named, with the rest of their statement sets, without what is excluded: sorted, and quickly found."""
     named: frozenset[TableName]
     """What was asked for one by one, and is not excluded: these are started although they were stopped on purpose, and
     a delete that cannot take one is refused. Not what a product, a folder or a git reference found."""
-    above: frozenset[TableName]
+    upstream: frozenset[TableName]
     """What only feeds a pipeline: a delete takes it where nobody else needs it, and no reader for its sake."""
     because_of: dict[TableName, TableName]
     """For a table that came with its statement set: the one that was named."""
@@ -43,17 +43,12 @@ class PlanScope:
     """Products whose children may be rebuilt, or deleted."""
     refusals: tuple[PlanRefusal, ...]
     warnings: tuple[PlanWarning, ...]
-    members: frozenset[TableName] = field(init=False)
-    """`asked`, to look a table up."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "members", frozenset(self.asked))
 
     def may_touch(self, table: TableName, product: str) -> bool:
         """Return whether a child may be rebuilt: asked for, or within the accepted products, and not excluded."""
         if table in self.excluded:
             return False
-        return table in self.members or self.request.children == "all" or product in self.products
+        return table in self.requested or self.request.children == "all" or product in self.products
 
 
 def normal_request(request: PlanRequest) -> PlanRequest:
@@ -97,9 +92,9 @@ def resolve_scope(request: PlanRequest, context: PlanningContext) -> PlanScope:
     ]
     return PlanScope(
         request=request,
-        asked=dict.fromkeys(sorted((found | set(came_with)) - excluded)),
+        requested=dict.fromkeys(sorted((found | set(came_with)) - excluded)),
         named=frozenset(one_by_one - excluded) if not request.changed_since else frozenset(),
-        above=frozenset(above),
+        upstream=above,
         because_of={table: asked for table, asked in came_with.items() if table not in excluded},
         excluded=excluded,
         products=_accepted(request, found - above - excluded, tables),

@@ -129,10 +129,10 @@ class StrategyPrices:
             return None
         statement = self._statement(table, decision, bindings)
         if decision.action is not Action.RESTART and (
-            decision.by not in _COMPLETE or not self._other.isdisjoint(binding.parent for binding in bindings)
+            decision.strategy not in _COMPLETE or not self._other.isdisjoint(binding.parent for binding in bindings)
         ):
             self._other.add(table)
-        words = dict.fromkeys((decision.by, *notes))
+        words = dict.fromkeys((decision.strategy, *notes))
         offers = tuple(self._offer(statement, strategy, notes.get(strategy, "")) for strategy in words)
         if decision.action is not Action.RESTART:
             self._eta[table] = offers[0].eta_s
@@ -217,12 +217,12 @@ class StrategyPrices:
     def _retention(self, statement: _PricedStatement) -> str | None:
         """Judge whether what it reads again is still there: ok, short or unknown, then words after a colon."""
         decision = statement.decision
-        if decision.by in _READS_NOTHING:
+        if decision.strategy in _READS_NOTHING:
             return None
         sources = [
             binding.parent for binding in statement.bindings if binding.streamed and not self._is_new(binding.parent)
         ]
-        if decision.action is Action.START or not sources or (decision.by, decision.at) == (Strategy.SEEDED, NOW):
+        if decision.action is Action.START or not sources or (decision.strategy, decision.at) == (Strategy.SEEDED, NOW):
             return "ok"
         earliest = [self._statistics(source).earliest for source in sources]
         begins = epoch_of(decision.at)

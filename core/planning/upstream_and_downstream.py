@@ -58,12 +58,14 @@ def _reach(walk: DeployWalk, child: TableName, parent: TableName, outcome: Downs
     if wanted is None:
         return False
     before = known.outcome if known is not None else DownstreamOutcome.KEPT
-    stays = known is not None and known.lowered and known.by == Strategy.IN_PLACE and wanted.action is Action.REBUILD
+    stays = (
+        known is not None and known.lowered and known.strategy == Strategy.IN_PLACE and wanted.action is Action.REBUILD
+    )
     if known is None or stays or _severity(wanted) > _severity(known):
         walk.found.put(
             child, with_chosen_strategy(walk, child, replace(wanted, because_of=known.because_of if known else ()))
         )
-    walk.found.blame(child, parent, evidence)
+    walk.found.add_cause(child, parent, evidence)
     return walk.found.by_table[child].outcome > before
 
 
@@ -110,7 +112,7 @@ def _restarted(walk: DeployWalk, child: TableName, reason: Reason) -> TableDecis
         kind = ChangeKind.STATIC_SIDE if reason is Reason.STATIC_PARENT_REBUILT else ChangeKind.NONE
         change = replace(change, kind=kind, action=Action.RESTART)
     return TableDecision(
-        Action.RESTART, reason, change, strategy=Strategy.SEAM if reason is Reason.PARENT_CHAINED else ""
+        Action.RESTART, reason, change, chosen_strategy=Strategy.SEAM if reason is Reason.PARENT_CHAINED else ""
     )
 
 
@@ -160,7 +162,7 @@ def _take_set(walk: DeployWalk, table: TableName) -> list[TableName]:
             walk.found.refuse(other, f"{other} belongs to one statement set with {table}", "exclude both or neither")
             continue
         walk.found.put(other, _with_set(walk, other, known))
-        walk.found.blame(other, table, f"one statement set with {table}")
+        walk.found.add_cause(other, table, f"one statement set with {table}")
         taken.append(other)
     return taken
 
@@ -213,8 +215,8 @@ def _wake(walk: DeployWalk, parent: TableName, child: TableName) -> bool:
 
 def _add_cause(walk: DeployWalk, parent: TableName, child: TableName) -> None:
     known = walk.found.by_table[parent]
-    if known.reason in (Reason.COLD_PARENT, Reason.REGISTERED) and parent not in walk.scope.members:
-        walk.found.blame(parent, child)
+    if known.reason in (Reason.COLD_PARENT, Reason.REGISTERED) and parent not in walk.scope.requested:
+        walk.found.add_cause(parent, child)
 
 
 def _meet(walk: DeployWalk, parent: TableName, child: TableName) -> bool:

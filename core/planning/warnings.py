@@ -115,7 +115,7 @@ def warn_of_old_inputs(walk: DeployWalk) -> None:
         if left.depth == 1:
             stays.setdefault(TableName(left.through), {})[left.table] = left.reads
     decisions = walk.found.by_table
-    meant = {table for table, known in decisions.items() if known.moves or table in walk.scope.members}
+    meant = {table for table, known in decisions.items() if known.moves or table in walk.scope.requested}
     readers = _readers_above(walk, meant) if stays else {}
     words: dict[TableName, list[str]] = {}
     for parent, versions in sorted(stays.items()):

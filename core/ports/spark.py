@@ -41,7 +41,7 @@ class ReportedQuery:
     error_class: str = ""
     error: str = ""
     """Spark's message, first line; empty while it is healthy."""
-    heard_s: float | None = None
+    silent_s: float | None = None
     """Since its last progress or idle event, or since it was first seen; None where nobody listens."""
 
 

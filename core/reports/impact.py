@@ -86,7 +86,7 @@ class ReachedTable:
     why: str
     place: str = ""
     """Where it names the column, or what is made from it: `dml.orders.sql:3,7`."""
-    makes: tuple[str, ...] = ()
+    output_columns: tuple[str, ...] = ()
     """Its own columns that are made from the column."""
 
 
@@ -337,7 +337,7 @@ def _listed(
                 effect=effect,
                 why=why,
                 place=use.place if use else "",
-                makes=use.makes if use else (),
+                output_columns=use.output_columns if use else (),
             )
         )
     return tuple(sorted(found, key=lambda one: (_SEVERITY[one.effect], one.depth, one.table)))

@@ -50,7 +50,7 @@ def shown(answer: ImpactAnswer) -> list[str]:
         f"{one.effect} {one.depth} {one.table} < "
         + " ".join(f"{reading.table}{'' if reading.streamed else '!'}" for reading in one.through)
         + (f" @ {one.place}" if one.place else "")
-        + (f" -> {' '.join(one.makes)}" if one.makes else "")
+        + (f" -> {' '.join(one.output_columns)}" if one.output_columns else "")
         for one in answer.reached
     ]
 
@@ -173,9 +173,9 @@ def test_a_lost_column_is_followed_to_what_is_made_from_it() -> None:
 def test_a_column_that_only_decides_rows_or_groups_is_used_and_makes_nothing() -> None:
     declared = sample()
     where = of(asked(declared, "int_order_items.status"), ImpactEvent.COLUMN_LOST).reached[0]
-    assert (where.effect, where.place, where.makes) == (ImpactEffect.REFUSED, "dml.int_priced_items.sql:6", ())
+    assert (where.effect, where.place, where.output_columns) == (ImpactEffect.REFUSED, "dml.int_priced_items.sql:6", ())
     key = of(asked(declared, "int_priced_items.pizza_name"), ImpactEvent.COLUMN_LOST).reached[0]
-    assert (key.table, key.place, key.makes) == ("fct_revenue", "dml.fct_revenue.sql:2,5", ("pizza_name",))
+    assert (key.table, key.place, key.output_columns) == ("fct_revenue", "dml.fct_revenue.sql:2,5", ("pizza_name",))
     watermark = of(asked(declared, "int_paid_orders.paid_at"), ImpactEvent.COLUMN_LOST).reached[0]
     assert (watermark.effect, watermark.place) == (ImpactEffect.REFUSED, "dml.fct_takings.sql:5,6")
 
