@@ -44,10 +44,10 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def planner_input_from_text(text: str, path: str, environment: str = "") -> PlannerInput:
-    """Read a document as YAML, of which JSON is a part; raises UsageError naming `path` when it is neither.
+    """Read `tables: {name: {state, …}}` as YAML, of which JSON is a part; a table that is not listed is absent.
 
-    A document that says which environment it was observed in is refused for another `environment`. A key that is
-    written twice is a Problem of InvalidProject, as what `planner_input_from_document` finds.
+    Raises UsageError naming `path` when it is neither, InvalidProject with all Problems for what is wrong in it: a key
+    that is written twice as well, and another environment than `environment` where it says in which it was observed.
     """
     problems: list[Problem] = []
     try:
@@ -57,11 +57,6 @@ def planner_input_from_text(text: str, path: str, environment: str = "") -> Plan
         said = cut(" ".join(str(error).split()), _MOST_SAID)
         raise UsageError(f"{path} cannot be read: {said}", remedy="give a YAML or JSON file") from error
     return _known({} if document is None else document, environment, problems)
-
-
-def planner_input_from_document(document: Any, environment: str = "") -> PlannerInput:
-    """Read `tables: {name: {state, …}}`; raises InvalidProject with all Problems. A table not listed is absent."""
-    return _known(document, environment, [])
 
 
 def _known(document: Any, environment: str, problems: list[Problem]) -> PlannerInput:
@@ -119,7 +114,7 @@ def _pairs(node: Any, only: str = "") -> list[tuple[Any, Any]]:
 
 
 def planner_input_as_document(known: PlannerInput, environment: str) -> dict[str, Any]:
-    """Write what `planner_input_from_document` reads as the same value."""
+    """Write what `planner_input_from_text` reads as the same value."""
     document: dict[str, Any] = {"format": OBSERVED_FORMAT, "environment": environment}
     if known.headroom is not None:
         document["room"] = known_fields(known.headroom)

@@ -29,7 +29,7 @@ from state.row_types import PolicyRow
 from tests.pipelines.agent.conftest import ScriptedFiles, ScriptedPool
 from tests.support.submission_desk import Driven, deployed
 from tui.command_line import exit_codes
-from tui.project_folder.project_reader import read_texts
+from tui.project_folder.declaring_files import read_files
 
 OTHER = "pipelines/facts/q/z/sql-scripts"
 LEE, BOB = 70_001, 70_002
@@ -53,7 +53,7 @@ def serving(folder: Path, place: Any, ledger: Any, tmp_path: Path) -> Iterator[A
     (folder / OTHER).mkdir(parents=True)
     (folder / OTHER / "ddl.z.sql").write_text("CREATE TABLE z (id BIGINT, kind STRING) USING parquet;")
     (folder / OTHER / "dml.z.sql").write_text("INSERT INTO z SELECT id, kind FROM STREAM landed;")
-    project, problems = read_project(read_texts(str(folder)))
+    project, problems = read_project(read_files(str(folder)).texts)
     assert project is not None, problems
     for name, parent in (("landed", ""), ("a", "landed"), ("b", "a"), ("z", "landed")):
         ledger.put_deployment(deployed(name, parent, revision_of(project.tables[T(name)])))
