@@ -5,23 +5,12 @@ So silence alone says little: it counts against how long this statement's batche
 restart.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
 from core.lag.lag_samples import LagSample
-
-_UNIT_S = {"millisecond": 0.001, "second": 1.0, "minute": 60.0, "hour": 3600.0}
-_INTERVAL = re.compile(r"\s*(?:interval\s+)?(\d+)\s*(millisecond|second|minute|hour)s?\s*")
-
-
-def trigger_s(text: str) -> float:
-    """Read Spark's processing-time interval as seconds; 10 when it is written in a way that is not known here."""
-    found = _INTERVAL.fullmatch(text.lower())
-    return int(found[1]) * _UNIT_S[found[2]] if found else 10.0
-
 
 SILENT_S = 30.0
 """Silence that says nothing, or three triggers where they are longer."""

@@ -5,14 +5,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from core.lag.liveness import (
-    LivenessSigns,
-    allowed_silence_s,
-    is_catch_up_batch,
-    trigger_s,
-    usual_batch_s,
-    why_not_live,
-)
+from core.lag.liveness import LivenessSigns, allowed_silence_s, is_catch_up_batch, usual_batch_s, why_not_live
+from core.lag.triggers import trigger_s
 from core.model.errors import Busy, EngineRefused, HeadgateError, LedgerUnavailable, PoolUnreachable, TryAgain
 from core.model.names import TableName, query_name, split_query
 from core.model.states import State, WantedState

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from core.lag.liveness import trigger_s
+from core.lag.triggers import trigger_s
 from core.model.errors import HeadgateError, TryAgain, error_from_json
 from core.model.states import State, WantedState
 from state.registry import StatementLine

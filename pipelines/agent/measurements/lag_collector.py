@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from core.lag.lag_samples import total_lag
-from core.lag.liveness import trigger_s
 from core.lag.trend import LagTrend, UpstreamHealth, lag_trend
+from core.lag.triggers import trigger_s
 from core.model.names import TableName, query_name
 from core.model.states import State, WantedState
 from core.ports.spark import ReportedQuery

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from core.lag.liveness import trigger_s
+from core.lag.triggers import trigger_s
 from core.model.states import State
 from pipelines.agent.context import AgentContext
 from state.row_types import Deployment, Measurement

@@ -1,6 +1,6 @@
 """The verdict on a statement: one or two sentences on how it is and what to do."""
 
-from core.lag.liveness import trigger_s
+from core.lag.triggers import trigger_s
 from core.model.states import Trend
 from state.registry import StatementLine
 from state.row_types import Measurement
