@@ -91,7 +91,7 @@ class Tables(Protocol):
 
 
 class Analysis(Protocol):
-    """Spark's second opinion of statements, over empty tables of ours; nothing is started."""
+    """Spark's analysis of statements, over empty tables of ours; nothing is started."""
 
     def engine(self) -> str:
         """Spark's version; asked of the pool once for each session."""
