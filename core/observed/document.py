@@ -26,7 +26,7 @@ from core.observed.document_entries import (
     read_policy,
 )
 from core.policy.model import policy_as_json
-from core.text.wording import did_you_mean
+from core.text.wording import counted, did_you_mean
 
 OBSERVED_FORMAT = "headgate.observed/1"
 DOCUMENT_KEYS = ("tables", "format", "environment", "answers", "policy", "room")
@@ -85,8 +85,8 @@ def _known(document: Any, environment: str, problems: list[Problem]) -> PlannerI
         given.wrong(f"its format is not {OBSERVED_FORMAT}", "export it again with this version of Headgate")
     if problems:
         raise InvalidProject(
-            f"the observed document is invalid: {problems[0].summary}",
-            remedy=problems[0].remedy,
+            f"the observed document has {counted(len(problems), 'problem')}",
+            remedy="correct what is listed",
             problems=tuple(problem.as_json() for problem in problems),
         )
     return found

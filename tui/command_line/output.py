@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
@@ -94,17 +94,15 @@ class CommandOutput:
         return error.exit_code
 
 
-def problem_line(problem: dict[str, object]) -> str:
-    """Write a Problem as compilers do: place, severity, what, remedy."""
+def problem_line(problem: Mapping[str, object]) -> str:
+    """Write a Problem as compilers do: place, severity, what; below it the text around it and the remedy."""
     place = str(problem.get("file") or "")
     for part in ("line", "column"):
         if problem.get(part):
             place += f":{problem[part]}"
-    remedy = f"\n    {escape_control_characters(str(problem['remedy']))}" if problem.get("remedy") else ""
-    return (
-        escape_control_characters(f"{place}: {problem.get('severity')}: {problem.get('summary')}".removeprefix(": "))
-        + remedy
-    )
+    head = f"{place}: {problem.get('severity')}: {problem.get('summary')}".removeprefix(": ")
+    below = [line for part in ("detail", "remedy") for line in str(problem.get(part) or "").split("\n") if line]
+    return "\n".join([escape_control_characters(head), *(f"    {escape_control_characters(line)}" for line in below)])
 
 
 def format_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, right: Iterable[str] = ()) -> list[str]:

@@ -48,10 +48,9 @@ def _parse(folder: str, text: str) -> ManifestHead:
     problems: list[Problem] = []
     head = read_manifest_head(text, problems)
     if problems:
-        first = problems[0]
         raise InvalidProject(
-            f"{PROJECT_FILE} in {folder} has {counted(len(problems), 'problem')}, the first: {first.summary}",
-            remedy=first.remedy,
+            f"{PROJECT_FILE} in {folder} has {counted(len(problems), 'problem')}",
+            remedy="correct what is listed",
             problems=tuple(problem.as_json() for problem in problems),
         )
     return head

@@ -70,7 +70,7 @@ def _without_tables(folder: str) -> InvalidProject:
         FOLDER,
     )
     return InvalidProject(
-        f"the project {folder} has no folder {FOLDER}", remedy=problem.remedy, problems=(problem.as_json(),)
+        f"the project {folder} has 1 problem", remedy="correct what is listed", problems=(problem.as_json(),)
     )
 
 

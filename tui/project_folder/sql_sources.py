@@ -18,6 +18,7 @@ from core.project_files.table_settings import read_settings
 from core.sql.ddl_reader import read_ddl
 from core.sql.statement import Column, ParsedStatement, TableDdl
 from core.sql.statement_reader import read_any, read_statements
+from core.text.wording import counted
 from tui.project_folder.git_objects import run_git
 
 STDIN = "-"
@@ -134,8 +135,8 @@ def refuse_problems(name: str, problems: Sequence[Problem]) -> None:
     wrong = [problem for problem in problems if problem.severity is Severity.ERROR]
     if wrong:
         raise InvalidProject(
-            f"{name} cannot be read: {wrong[0].summary}",
-            remedy=wrong[0].remedy,
+            f"{name} has {counted(len(wrong), 'problem')}",
+            remedy="correct what is listed",
             problems=tuple(problem.as_json() for problem in problems),
         )
 

@@ -109,7 +109,7 @@ def refuse_impossible(
     if found:
         placed = with_places(found, places_in_text(said.text, said.path))
         raise InvalidProject(
-            f"the observed document describes what cannot be: {placed[0].summary}",
-            remedy=placed[0].remedy,
+            f"the observed document describes what cannot be: {counted(len(placed), 'problem')}",
+            remedy="correct what is listed",
             problems=tuple(problem.as_json() for problem in placed),
         )

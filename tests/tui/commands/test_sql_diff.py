@@ -92,6 +92,21 @@ def test_sql_that_cannot_be_read_is_a_problem_with_its_place(here: Path, capsys:
     assert (problem["file"], problem["line"]) == ("q.sql", 2)
 
 
+def test_a_text_that_cannot_be_parsed_is_told_once_with_its_line_and_what_to_do(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(here, old=ROWS, new=f"{ROWS}\nGRUOP BY id")
+    assert exit_codes.run_command_line(["diff", "old.sql", "new.sql"]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "new.sql:2:7: error: the SQL cannot be parsed: `BY` is not expected here",
+        "    GRUOP BY id",
+        "          ^",
+        "    did you mean GROUP?",
+        "headgate: new.sql has 1 problem",
+        "  correct what is listed",
+    ]
+
+
 def test_a_fingerprint_of_what_lies_beside_is_there(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(here / "t/sql-scripts", **{"dml.t": ROWS, "ddl.t": DDL})
     before = run(capsys, "sql", "t/sql-scripts/dml.t.sql")["fingerprints"]
