@@ -171,9 +171,12 @@ class Reconciler:
             self._start_again(deployment, stops)
 
     def _start_again(self, deployment: Deployment, stops: int) -> None:
-        """Its session is gone: go on from the checkpoint."""
+        """Its session is gone: go on from the checkpoint. One that ended with `headgate down` has lost nothing."""
         try:
             start(self.world, deployment, stops=stops)
+            if deployment.state == State.STOPPED:
+                self._event(deployment, State.STARTING, "resumed from its checkpoint: the environment is up again")
+                return
             self.world.ledger.update_deployment(deployment.table, deployment.version, restarts=deployment.restarts + 1)
             self._event(deployment, State.STARTING, "restarted from its checkpoint")
         except PoolUnreachable:

@@ -54,6 +54,18 @@ def test_a_query_lost_with_its_session_is_started_again_and_counted(
     assert found is not None and found.restarts == 1
 
 
+def test_a_query_that_ended_with_headgate_down_is_resumed_and_not_counted_as_an_error(
+    world: AgentContext, pool: Any, reconciler: Reconciler
+) -> None:
+    deploy(world, wanted="running", state="stopped")
+    assert reconcile(reconciler) == "starting"
+    assert pool.starts == ["a@v1"]
+    found = world.deployment(A, 1)
+    assert found is not None and found.restarts == 0
+    (event,) = world.ledger.events()
+    assert (event.summary, event.detail.partition(":")[0]) == ("stopped → starting", "resumed from its checkpoint")
+
+
 def test_a_version_that_is_being_started_is_left_to_the_next_round(
     world: AgentContext, pool: Any, reconciler: Reconciler
 ) -> None:

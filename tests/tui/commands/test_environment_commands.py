@@ -161,6 +161,17 @@ def test_up_finds_an_agent_that_answers(agent: Any, ledger: Any, capsys: pytest.
     assert (found["started"], found["pool_state"]) == (False, "up")
 
 
+def test_up_says_how_many_statements_are_resumed(
+    ledger: Any, deployed: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for table, wanted in (("a", "running"), ("b", "running"), ("c", "stopped")):
+        ledger.put_deployment(deployed(table, wanted=wanted, state="stopped"))
+    monkeypatch.setattr("tui.agent_client.agent_process.ensure_running", lambda *_, **__: True)
+    assert exit_codes.run_command_line(["up"]) == 0
+    assert "wanted running: 2 statements; each that is not running is resumed" in capsys.readouterr().err
+    assert written(["up"], capsys)["wanted_running"] == 2
+
+
 def test_down_says_when_nothing_was_running(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_codes.run_command_line(["down"]) == 0
     assert "nothing was running" in capsys.readouterr().err
