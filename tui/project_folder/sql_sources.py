@@ -100,11 +100,24 @@ def read_revisions(source: SqlSource, environment: str | None) -> tuple[dict[Tab
     return found, tuple(problems)
 
 
+def in_one_place(old: SqlSource, new: SqlSource) -> tuple[SqlSource, SqlSource, SqlSource | None]:
+    """Read what lies beside a text without a DDL where the other one lies; returns both, and which was without.
+
+    Such a text is a copy outside of a project: its settings are not removed, they are not known.
+    """
+    declared = [_has_ddl(source) for source in (old, new)]
+    if declared == [True, False]:
+        return old, replace(old, name=new.name, text=new.text), new
+    if declared == [False, True]:
+        return replace(new, name=old.name, text=old.text), new, old
+    return old, new, None
+
+
 def with_comparable_columns(
-    old: Mapping[TableName, Revision], new: Mapping[TableName, Revision]
+    old: Mapping[TableName, Revision], new: Mapping[TableName, Revision], *, declared: bool
 ) -> tuple[dict[TableName, Revision], dict[TableName, Revision]]:
-    """Take the columns of both sides from their SELECTs, where a side has no DDL beside it."""
-    if all(each.texts.ddl for each in (*old.values(), *new.values())):
+    """Take the columns of both sides from their SELECTs, unless both sides have a DDL of their own."""
+    if declared and all(each.texts.ddl for each in (*old.values(), *new.values())):
         return dict(old), dict(new)
     before, after = ({table: _implied(each) for table, each in side.items()} for side in (old, new))
     return before, after
@@ -145,6 +158,10 @@ def _first_settings(source: SqlSource, defaults: Settings) -> Settings:
     """Read the settings that say how a text is read, which must be known before it is."""
     written = next((parsed.writes for parsed in read_any(source.text, source.name)[0]), None)
     return read_settings(_texts(source, written).yml, "", defaults, []) if written else defaults
+
+
+def _has_ddl(source: SqlSource) -> bool:
+    return any(_texts(source, parsed.writes).ddl for parsed in read_any(source.text, source.name)[0])
 
 
 def _implied(revision: Revision) -> Revision:

@@ -156,6 +156,25 @@ def test_diff_takes_ddl_settings_and_pool_from_beside_the_texts(here: Path, caps
     assert "+trigger: 1 minute" in found["diff"]
 
 
+@pytest.mark.parametrize("edited", ["old", "new"])
+def test_a_copy_without_its_ddl_and_settings_is_compared_by_its_sql_alone(
+    edited: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = folder / "pipelines/facts/p/b/sql-scripts/dml.b.sql"
+    place.write_text("INSERT INTO b SELECT id, kind FROM a")
+    (place.parents[1] / "b.yml").write_text("reads: stream\ntrigger: 15 seconds\n")
+    write(tmp_path / "elsewhere", copy=place.read_text(), edit=f"{place.read_text()} WHERE id > 1")
+    copy, edit = (str(tmp_path / f"elsewhere/{name}.sql") for name in ("copy", "edit"))
+    sides = (str(place), copy) if edited == "new" else (copy, str(place))
+    found = run(capsys, "diff", *sides)
+    assert (found["row"], found["evidence"], found["diff"]) == ("0", [], [])
+    sides = (str(place), edit) if edited == "new" else (edit, str(place))
+    found = run(capsys, "diff", *sides)
+    assert (found["row"], found["evidence"]) == ("3", [f"filter {'added' if edited == 'new' else 'removed'}: 1 < id"])
+    assert exit_codes.run_command_line(["diff", *sides]) == 0
+    assert f"there is no DDL beside {edit}: settings and pool are those of {place}" in capsys.readouterr().err
+
+
 def test_diff_reads_a_text_of_another_revision_from_git(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def git(*words: str) -> None:
         subprocess.run(["git", "-c", "user.name=x", "-c", "user.email=x", *words], cwd=here, check=True)
