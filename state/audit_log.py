@@ -10,6 +10,22 @@ from state.row_mapping import field_names, row_from_values, values_by_column
 from state.row_types import AuditRow, CommandRow
 from state.transactions import LedgerReads, LedgerWrites, insert, upsert
 
+_WORDS = {
+    "submit_plan": "plan",
+    "run": "runs",
+    "opinion": "Spark analysis",
+    "measure": "measurement",
+    "policy_apply": "policy apply",
+    "policy_approve": "policy approve",
+    "exit": "down",
+}
+"""What people call an op whose name on the socket is no word of theirs."""
+
+
+def op_words(op: str) -> str:
+    """Return what people call a command of the socket, of the audit and of the command log."""
+    return _WORDS.get(op, op)
+
 
 class AuditReads(LedgerReads):
     """Reads of commands and of the audit."""

@@ -14,6 +14,7 @@ from typing import Any
 from core.ipc import framing
 from core.ipc.framing import PROGRAM_VERSION
 from core.model.errors import AgentUnreachable, HeadgateError, TryAgain, VersionMismatch, error_from_json
+from state.audit_log import op_words
 
 CONNECT_S = 2.0
 
@@ -31,7 +32,7 @@ DEADLINES_S = {
     "opinion": 60.0,
     "exit": 90.0,
 }
-"""Seconds that a call may take; an act that the agent went on with is found again in the ledger."""
+"""Seconds that a call may take, else 30; an act that the agent went on with is found again in the ledger."""
 
 WITH_AN_OLDER_AGENT = frozenset({"status", "stop", "exit"})
 """What a newer program may ask of an older agent: nothing that the two could understand differently."""
@@ -63,7 +64,8 @@ class AgentClient:
 
         `confirm` is the text that the act's confirmation level asks for; `line` the command that does the same.
         """
-        ends_at = time.monotonic() + DEADLINES_S.get(op, 30.0)
+        patience_s = DEADLINES_S.get(op, 30.0)
+        ends_at = time.monotonic() + patience_s
         with self._connect() as connection:
             try:
                 self._greet(connection, op)
@@ -72,13 +74,12 @@ class AgentClient:
                 answer = _receive(connection, ends_at)
             except TimeoutError as error:
                 raise TryAgain(
-                    f"the agent of {self._title} did not answer `{op}` within {DEADLINES_S.get(op, 30.0):.0f} s",
-                    remedy="the command may still complete: check `headgate ls` and `headgate "
-                    "audit` before trying again",
+                    f"the agent of {self._title} did not answer within {patience_s:.0f} s ({op_words(op)})",
+                    remedy="the command may still complete: check headgate ls and headgate audit before trying again",
                 ) from error
             except (EOFError, OSError) as error:
                 raise AgentUnreachable(
-                    f"the agent of {self._title} stopped during `{op}`",
+                    f"the agent of {self._title} stopped before it had answered ({op_words(op)})",
                     remedy="start it again: headgate up; it continues from its ledger",
                 ) from error
             except framing.BadFrame as error:

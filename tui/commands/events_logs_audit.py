@@ -7,6 +7,7 @@ from typing import Any
 
 from core.model.errors import UsageError
 from core.model.names import parse_table_name
+from state.audit_log import op_words
 from state.row_types import AuditRow, EventRow
 from tui.agent_client import agent_process
 from tui.command_line.context import CommandContext
@@ -57,7 +58,7 @@ def audit(context: CommandContext) -> int:
         context.voice.data([_audit_as_json(row) for row in found])
         return 0
     context.voice.print(
-        f"{_when(row.at)}  {row.actor:<12}{row.action:<15}{row.outcome:<10}{row.subject}"
+        f"{_when(row.at)}  {row.actor:<12}{op_words(row.action):<15}{row.outcome:<10}{row.subject}"
         + (f"  plan {row.plan_hash[:4]}" if row.plan_hash else "")
         + (f"  typed {row.confirmation!r}" if row.confirmation else "")
         for row in found

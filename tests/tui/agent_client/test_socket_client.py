@@ -81,11 +81,11 @@ def test_a_link_in_place_of_the_sockets_folder_is_not_followed(
 def test_an_agent_that_does_not_answer_is_left_after_the_deadline(
     client: AgentClient, agent: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    agent.silent = frozenset({"stop"})
-    monkeypatch.setitem(module.DEADLINES_S, "stop", 0.2)
+    agent.silent = frozenset({"submit_plan"})
+    monkeypatch.setitem(module.DEADLINES_S, "submit_plan", 0.2)
     with pytest.raises(TryAgain) as refused:
-        client.call("stop")
-    assert "did not answer `stop`" in refused.value.summary
+        client.call("submit_plan")
+    assert refused.value.summary.endswith("did not answer within 0 s (plan)")
 
 
 def test_a_newer_ledger_is_refused_and_both_versions_are_named(client: AgentClient, agent: Any) -> None:

@@ -192,6 +192,14 @@ def test_audit_is_verified_and_an_entry_that_was_changed_fails_it(
     assert capsys.readouterr().out.splitlines() == ["the audit is not as it was written:", "  entry 1 was changed"]
 
 
+def test_the_audit_names_acts_as_people_type_them(shop: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    for action in ("submit_plan", "policy_apply", "exit", "stop"):
+        shop.add_audit(AuditRow(id=0, at=1.0, actor="ana", action=action, subject="x"))
+    assert exit_codes.run_command_line(["audit"]) == 0
+    said = [line.split(" x")[0].split("ana")[1].strip() for line in capsys.readouterr().out.splitlines()]
+    assert said == ["plan", "policy apply", "down", "stop"]
+
+
 @pytest.mark.parametrize(
     ("text", "rows"), [("0", 0), ("250", 250), ("1k", 1000), ("1.5m", 1_500_000), ("2G", 2 * 10**9)]
 )

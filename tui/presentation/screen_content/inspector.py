@@ -1,6 +1,7 @@
 """Panes beside and below the tree on a wide terminal: the statement under the cursor, commands, the stage."""
 
 from core.text.wording import counted
+from state.audit_log import op_words
 from state.ledger_snapshot import StatementDetails
 from state.row_types import Measurement
 from tui.presentation.screen_content.audit_log_events import event_tone, event_words
@@ -95,7 +96,7 @@ def event_lines(view: LedgerView, look: RowContext, width: int) -> tuple[Line, .
     found: list[tuple[float, str, Tone]] = []
     for command in view.snapshot.commands:
         bad = command.outcome in ("refused", "failed")
-        words = f"{command.op} {command.subject}: {command.outcome} by {command.actor}"
+        words = f"{op_words(command.op)} {command.subject}: {command.outcome} by {command.actor}"
         found.append((command.at, f"{words}  {command.detail}" if bad else words, Tone.BAD if bad else Tone.PLAIN))
     for event in view.snapshot.events:
         about = f"{event.table} v{event.version}: " if event.table else ""

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from core.text.wording import counted
+from state.audit_log import op_words
 from tui.presentation.styling.styled_text import Line, Tone, fit, line, plain, shorten, wrap
 from tui.presentation.styling.value_formatting import clock
 from tui.presentation.view.ledger_view import Freshness, LedgerView
@@ -39,7 +40,7 @@ def standing_message(view: LedgerView, fresh: Freshness, now: float) -> tuple[st
     tone = Tone.BAD if command.outcome in ("refused", "failed") else Tone.PLAIN
     took = f" in {command.took_ms / 1000:.1f} s" if command.took_ms is not None else ""
     detail = f": {command.detail}" if command.detail and tone is Tone.BAD else ""
-    words = f"{command.op} {command.subject}".strip()
+    words = f"{op_words(command.op)} {command.subject}".strip()
     return f"{words}: {command.outcome}{took}, by {command.actor}{detail}", command.at, tone
 
 
