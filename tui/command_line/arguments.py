@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
+from core.model.actions import strategy_lines
 from core.model.errors import UsageError
 from core.text.wording import did_you_mean
 
@@ -214,13 +215,13 @@ def _only_deploys(parser: CommandParser, *, told: bool = True) -> None:
         ("--keep-table", "change only statements: no table is created, altered or swapped", {"action": "store_true"}),
         ("--from", "begin to read at earliest; not executable yet: now, a time (UTC) or a position",
          {"dest": "start", "metavar": "WHERE"}),
-        ("--strategy", "how one table comes to its new revision instead of the default: earliest or in-place; planned "
-         "with --offline and not executable yet: partial@TIME, fork, seeded@POSITION, carry-over, keyed, chain, seam; "
-         "may be repeated",
+        ("--strategy", "how one table comes to its new revision instead of the default; may be repeated",
          {"action": "append", "default": [], "metavar": "T=WORD[@AT]"}),
     )  # fmt: skip
     for option, what, settings in options:
         parser.add_argument(option, help=what if told else argparse.SUPPRESS, **settings)
+    if told:
+        parser.add_argument_group("strategies (T=WORD, with @ and where it begins)", "\n".join(strategy_lines(76)))
 
 
 def _planned(parser: CommandParser) -> None:

@@ -12,6 +12,7 @@ from core.model.actions import Action
 from core.model.errors import HeadgateError, InvalidProject, Refused, UsageError
 from core.model.names import TableName
 from core.model.problems import Problem, Severity, Where
+from core.model.reasons import reason_words
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
 from core.project.revision import RevisionTexts
@@ -167,7 +168,7 @@ class ConsoleBackend:
                 would = f"{node.action} + {below}" if below else str(node.action)
                 # The planner's own texts: settings are compared as they are understood, not as they are written.
                 new = node.texts
-                change, reason = change_words(node), "; ".join(node.evidence) or node.reason
+                change, reason = change_words(node), "; ".join(node.evidence) or reason_words(node.reason)
             rows.append(ChangeRow(name, change, would, reason, old, new, declared.folder))
         for name in found.gone:
             rows.append(

@@ -9,6 +9,7 @@ from core.model.actions import Action
 from core.model.errors import AgentUnreachable, HeadgateError, Refused, Stale
 from core.model.names import TableName
 from core.observed.deployment import PlannerInput
+from core.plan.descriptions import about
 from core.plan.model import PLANNER_VERSION, Plan
 from core.plan.request import PlanRequest
 from state.ledger import LedgerReader
@@ -72,7 +73,7 @@ def raise_refusals(plan: Plan) -> None:
     if plan.refusals:
         first = plan.refusals[0]
         more = f", and {len(plan.refusals) - 1} more" if len(plan.refusals) > 1 else ""
-        raise Refused(f"{first.table}: {first.summary}{more}" if first.table else first.summary, remedy=first.remedy)
+        raise Refused(f"{about(first.table, first.summary)}{more}", remedy=first.remedy)
 
 
 def with_nonce(request: PlanRequest) -> PlanRequest:

@@ -190,7 +190,7 @@ def test_two_plans_of_the_same_request_differ_in_nothing_until_something_changes
     third = written(["plan", "a", "--rebuild"], capsys)
     assert exit_codes.run_command_line(["plan", "diff", "1.json", third["hash"][:12]]) == 0
     said = capsys.readouterr().out
-    assert "~ node        b: texts.dml" in said and "+INSERT INTO b SELECT id, upper(kind)" in said
+    assert "~ node        b: new dml" in said and "+INSERT INTO b SELECT id, upper(kind)" in said
 
 
 def test_a_plan_that_needs_an_approval_has_the_exit_code_of_one_that_loses(

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from core.model.actions import Action
-from core.plan.descriptions import GLYPH_BY_ACTION, loss_words, offer_lines, spark_words
+from core.model.reasons import reason_words
+from core.plan.descriptions import GLYPH_BY_ACTION, about, loss_words, offer_lines, spark_words
 from core.plan.model import Plan, PlanNode
 from core.plan.rendering import (
     TITLES,
@@ -135,7 +136,7 @@ def why(node: PlanNode, width: int, glyphs: Glyphs, *, full: bool) -> tuple[Line
     """Write why a row is done, what may be chosen instead, what it loses and what it reads afterwards."""
     lines: list[Line] = [rule(f"why {node.table}", width, glyphs)]
     cause = f" ({node.change.definition.label}, {node.row})" if node.change is not None else ""
-    lines.extend(wrap(f"{node.reason}{cause}", width - 4, Tone.PLAIN, "   "))
+    lines.extend(wrap(f"{reason_words(node.reason)}{cause}", width - 4, Tone.PLAIN, "   "))
     if node.because_of:
         lines.extend(wrap(f"because of {', '.join(node.because_of)}", width - 4, Tone.DIM, "   "))
     for evidence in node.evidence:
@@ -177,12 +178,14 @@ def rest(plan: Plan, width: int, glyphs: Glyphs) -> tuple[Line, ...]:
     """Write what is left behind, refusals, warnings, checks and steps."""
     lines: list[Line] = [EMPTY]
     for refusal in plan.refusals:
-        lines.extend(wrap(f"REFUSED  {refusal.table}: {refusal.summary}. {refusal.remedy}", width - 2, Tone.BAD, " "))
+        lines.extend(
+            wrap(f"REFUSED  {about(refusal.table, refusal.summary)}. {refusal.remedy}", width - 2, Tone.BAD, " ")
+        )
     for title, sentences, tone in (
         ("LEFT BEHIND", left_behind_sentences(plan), Tone.CHANGING),
         ("READER", reader_sentences(plan), Tone.CHANGING),
         ("LOSES", loss_sentences(plan), Tone.BAD),
-        ("WARNING", (f"{warned.table}: {warned.summary}" for warned in plan.warnings), Tone.CHANGING),
+        ("WARNING", (about(warned.table, warned.summary) for warned in plan.warnings), Tone.CHANGING),
     ):
         for sentence in sentences:
             lines.extend(wrap(f"{title}  {sentence}", width - 2, tone, " "))
