@@ -386,8 +386,8 @@ def demo_change(parser: CommandParser) -> None:
 
 
 def _demo_folder(parser: CommandParser) -> None:
-    parser.add_argument("at", nargs="?", metavar="FOLDER", help="the demo's folder (./headgate-demo)")
-    parser.add_argument("--folder", metavar="DIR", help="the same")
+    what = "the demo's folder; default: the one that you are in, else headgate-demo here, or beside the clone inside it"
+    parser.add_argument("folder", nargs="?", metavar="FOLDER", help=what)
     parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="data on stdout as JSON")
 
 

@@ -5,9 +5,11 @@ import json
 import os
 import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import chain
 from typing import Any, TextIO
 
 from core.model.errors import HeadgateError, InvalidProject
@@ -32,11 +34,14 @@ class CommandOutput:
         self._said_at = 0.0
 
     def say(self, text: str) -> None:
-        """Narrate, on stderr: one line or several, without other control characters than tabs."""
+        """Narrate, on stderr: one line or several, without other control characters than tabs, folded on a terminal."""
         self.clear()
+        lines = list(map(escape_control_characters, text.split("\n")))
+        if sys.stderr.isatty():
+            lines = list(chain.from_iterable(_folded(line, shutil.get_terminal_size().columns) for line in lines))
         # A log on a full disk, or one that nobody reads any more, must not keep an act from being sent.
         with suppress(OSError):
-            print("\n".join(map(escape_control_characters, text.split("\n"))), file=sys.stderr, flush=True)
+            print("\n".join(lines), file=sys.stderr, flush=True)
 
     def print(self, lines: Iterable[str]) -> None:
         """Print data for people, on stdout: what is in one of `lines` stays on one line."""
@@ -92,6 +97,14 @@ class CommandOutput:
                 + (f"\n  {escape_control_characters(error.remedy)}" if error.remedy else "")
             )
         return error.exit_code
+
+
+def _folded(line: str, width: int) -> list[str]:
+    """Break a line that is too long between words; what follows is indented as far as it is."""
+    if len(line) <= width:
+        return [line]
+    indent = line[: len(line) - len(line.lstrip())]
+    return textwrap.wrap(line, width, subsequent_indent=f"{indent}  ", break_long_words=False, break_on_hyphens=False)
 
 
 def problem_line(problem: Mapping[str, object]) -> str:

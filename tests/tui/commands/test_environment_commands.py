@@ -118,12 +118,8 @@ def test_demo_takes_a_relative_folder_from_where_we_are(
     monkeypatch.setattr("tui.services.demo_project.copy_sample", copied)
     monkeypatch.setattr("tui.commands.demo._healthy", lambda *_, **__: True)
     monkeypatch.chdir(tmp_path)
-    assert (
-        exit_codes.run_command_line(["demo", "./mine", "--no-console"])
-        == exit_codes.run_command_line(["demo", "--folder", "mine", "--no-console"])
-        == 3
-    )
-    assert asked == [str(tmp_path / "mine")] * 2
+    assert exit_codes.run_command_line(["demo", "./mine", "--no-console"]) == 3
+    assert asked == [str(tmp_path / "mine")]
 
 
 def test_doctor_fails_on_a_home_that_is_open_to_everybody(
