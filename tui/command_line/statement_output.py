@@ -61,7 +61,8 @@ def short_or_dash(value: int | None) -> str:
     return "-" if value is None else short_number(value)
 
 
-def _trend(line: StatementLine) -> str:
+def trend_text(line: StatementLine) -> str:
+    """Write a trend with what it means in figures; empty for what is not deployed."""
     from core.model.states import Trend
 
     if line.state == State.ABSENT:

@@ -17,7 +17,7 @@ from tui.commands.doctor import check_lines
 from tui.commands.runs import follow_run
 from tui.presentation.styling.value_formatting import short_number
 from tui.services import demo_project, doctor_checks, teardown
-from tui.services.submitted_plans import find_plan_row, plan_of_row
+from tui.services.plan_submission import find_plan_row, plan_of_row
 
 ROWS_S = 900.0
 SETTLE_S = 600.0

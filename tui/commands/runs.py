@@ -73,6 +73,9 @@ def follow_run(context: CommandContext, run_id: str) -> int:
         return INTERRUPTED
 
 
+_STEP_FIELDS = ("n", "do", "table", "version", "state", "tries", "note", "started_at", "ended_at")
+
+
 def run_as_json(row: RunRow) -> dict[str, Any]:
     """Return a run as a JSON object."""
     return {
@@ -84,20 +87,7 @@ def run_as_json(row: RunRow) -> dict[str, Any]:
         "ended_at": row.ended_at,
         "continues": row.continues or None,
         "continued_by": row.continued_by or None,
-        "steps": [
-            {
-                "n": step.n,
-                "do": step.do,
-                "table": step.table,
-                "version": step.version,
-                "state": step.state,
-                "tries": step.tries,
-                "note": step.note,
-                "started_at": step.started_at,
-                "ended_at": step.ended_at,
-            }
-            for step in row.steps
-        ],
+        "steps": [{name: getattr(step, name) for name in _STEP_FIELDS} for step in row.steps],
     }
 
 

@@ -21,7 +21,7 @@ from state.row_types import ApprovalRow, PlanRow, RunRow
 from tui.presentation.screen_content.changes import ChangeRow
 from tui.presentation.screen_content.lineage_tab import ColumnDetails
 from tui.presentation.screen_content.statement_detail import DeclaredDetails
-from tui.services.submitted_plans import find_plan_row, plan_of_row
+from tui.services.plan_submission import find_plan_row, plan_of_row
 
 if TYPE_CHECKING:
     from core.project.model import Project, Table

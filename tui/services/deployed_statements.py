@@ -11,6 +11,7 @@ from core.observed.serving import serving_version
 from core.observed.table_statistics import TableStatistics
 from state.ledger import LedgerReader
 from state.ledger_snapshot import LedgerSnapshot, StatementDetails
+from state.registry import StatementLine
 from state.row_types import Deployment
 from tui.project_folder.environment_selection import SelectedEnvironment, has_ledger
 
@@ -79,11 +80,20 @@ def _details(reader: LedgerReader, table: TableName, since: float) -> StatementD
 
 def not_deployed_error(table: str, known: Iterable[str]) -> UsageError:
     """Report that a table is not deployed, with the nearest name that is."""
-    import difflib
+    from core.text.wording import did_you_mean
 
-    near = difflib.get_close_matches(table, list(known), n=1)
-    remedy = f"did you mean {near[0]}?" if near else "headgate ls lists what is deployed"
-    return UsageError(f"{table} is not deployed here", remedy=remedy)
+    return UsageError(
+        f"{table} is not deployed here", remedy=did_you_mean(table, known) or "headgate ls lists what is deployed"
+    )
+
+
+def named_lines(lines: Iterable[StatementLine], names: Iterable[str]) -> list[StatementLine]:
+    """Return the lines of the tables that are named, in any case; all without a name. Raises UsageError."""
+    found = list(lines)
+    wanted = {name.strip().strip("`").lower() for name in names}
+    if missing := sorted(wanted - {line.table for line in found}):
+        raise not_deployed_error(missing[0], [line.table for line in found])
+    return [line for line in found if not wanted or line.table in wanted]
 
 
 def project_drift(project: "Project", deployments: Iterable[Deployment]) -> ProjectDrift:

@@ -29,7 +29,6 @@ from tui.services import (
     plan_files,
     planner_input,
     run_continuation,
-    submitted_plans,
 )
 from tui.services import plan_submission as planning
 from tui.services.deployed_statements import ProjectDrift
@@ -144,9 +143,17 @@ class EnvironmentService:
                 self._tracer = (project, LineageTracer(project))
             yield self._tracer
 
+    def known(self) -> "PlannerInput":
+        """Return what plans are computed from; nothing before the first start."""
+        from core.observed.deployment import PlannerInput
+
+        return (
+            planner_input.planner_input(self.reader) if environment_selection.has_ledger(self.place) else PlannerInput()
+        )
+
     def compute(self, request: PlanRequest) -> Plan:
         """Compute a plan over the ledger's values, without the agent; refusals are in the plan."""
-        return self.compute_over(self.project(), planner_input.planner_input(self.reader), request)
+        return self.compute_over(self.project(), self.known(), request)
 
     def compute_over(self, project: "Project", known: "PlannerInput", request: PlanRequest) -> Plan:
         """Compute a plan over what is known from elsewhere, or over nothing; refusals are in the plan."""
@@ -198,8 +205,8 @@ class EnvironmentService:
         """
         run = self.run(run_id)
         run_continuation.refuse_running(run)
-        row = submitted_plans.find_plan_row(self.reader, run.plan_hash)
-        plan = submitted_plans.plan_of_row(row)
+        row = planning.find_plan_row(self.reader, run.plan_hash)
+        plan = planning.plan_of_row(row)
         if run.state != "failed" or plan.request.verb == "delete":
             return None
         if run_continuation.same_files(row, self._projects.texts()):

@@ -84,7 +84,7 @@ class ObservedDocument:
 
 
 def read_observed(path: str, environment: str) -> ObservedDocument:
-    """Read an `--observed` file with its text; raises UsageError, InvalidProject with all Problems."""
+    """Read an `--observed` file (YAML or JSON) with its text; raises UsageError, InvalidProject with all Problems."""
     from core.observed.document import planner_input_from_text
 
     text = read_text(path, path, most_mb=_MOST_OBSERVED_MB, remedy="give a YAML or JSON file")
