@@ -26,12 +26,16 @@ class CommandContext:
     @cached_property
     def place(self) -> SelectedEnvironment:
         """The environment that is meant; raises UsageError."""
-        return select_environment(
+        found = select_environment(
             self.environ,
             self.cwd,
             project=getattr(self.args, "project", None),
             environment=getattr(self.args, "env", None),
         )
+        if found.broken:
+            instead = f"the last text that could be read counts, and {found.environment} as protected"
+            self.voice.say(f"{found.broken}: until it is corrected, {instead}")
+        return found
 
     @cached_property
     def operations(self) -> EnvironmentService:
