@@ -4,6 +4,7 @@ import argparse
 import os
 from collections.abc import Mapping
 from functools import cached_property
+from typing import Any
 
 from core.model.errors import ConfirmationNeeded, UsageError
 from tui.command_line.output import CommandOutput
@@ -41,6 +42,10 @@ class CommandContext:
     def operations(self) -> EnvironmentService:
         """Everything that can be done there."""
         return EnvironmentService(self.place, self.environ)
+
+    def document(self, form: str, **parts: Any) -> None:
+        """Print data for programs under the name of its format, with the environment that it is about."""
+        self.voice.data({"format": form, "project": self.place.project, "environment": self.place.environment, **parts})
 
     def announce(self) -> None:
         """Return where the act happens, before it does."""

@@ -119,17 +119,8 @@ def _event_as_json(event: EventRow) -> dict[str, Any]:
 
 
 def _audit_as_json(row: AuditRow) -> dict[str, Any]:
-    return {
-        "id": row.id,
-        "at": row.at,
-        "actor": row.actor,
-        "action": row.action,
-        "subject": row.subject,
-        "plan": row.plan_hash,
-        "confirmation": row.confirmation,
-        "outcome": row.outcome,
-        "hash": row.hash,
-    }
+    names = ("id", "at", "actor", "action", "subject", "plan", "confirmation", "outcome")
+    return {name: row.plan_hash if name == "plan" else getattr(row, name) for name in names}
 
 
 def _when(at: float) -> str:

@@ -28,16 +28,8 @@ def health(context: CommandContext) -> int:
     staged = frozenset(str(mark.table) for mark in snapshot.staged)
     found = health_by_product(lines, staged, args.products)
     if voice.as_json:
-        voice.data(
-            {
-                "format": "headgate.health/1",
-                "project": context.place.project,
-                "environment": context.place.environment,
-                "age_s": snapshot.age_s,
-                "pool_state": snapshot.pool_state,
-                "products": [as_json(product) for product in found],
-            }
-        )
+        products = [as_json(product) for product in found]
+        context.document("headgate.health/1", age_s=snapshot.age_s, pool_state=snapshot.pool_state, products=products)
     else:
         voice.print(format_table(HEAD, rows(found), right=RIGHT))
         if failing := failing_rows(found, snapshot.read_at):

@@ -26,8 +26,7 @@ def impact(context: CommandContext) -> int:
         if answer.request is not None
     }
     if voice.as_json:
-        place = {"project": context.place.project, "environment": context.place.environment}
-        voice.data({"format": "headgate.impact/1", **place, **as_json(found, commands)})
+        context.document("headgate.impact/1", **as_json(found, commands))
         return 0
     width = shutil.get_terminal_size().columns
     written = [about(found)]

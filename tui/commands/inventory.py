@@ -28,14 +28,7 @@ def inventory(context: CommandContext) -> int:
     selection = InventorySelection(tuple(args.product), args.unused, args.single_reader, args.cross_product)
     found = select(every, selection)
     if voice.as_json:
-        voice.data(
-            {
-                "format": "headgate.inventory/1",
-                "project": context.place.project,
-                "environment": context.place.environment,
-                "tables": [as_json(entry) for entry in found],
-            }
-        )
+        context.document("headgate.inventory/1", tables=[as_json(entry) for entry in found])
         return 0
     head = ("TABLE", "PRODUCT", "LAYER", "FORMAT", "KIND", "VER", "STATE", "READS", "READ BY")
     voice.print(format_table(head, [_row(entry) for entry in found], right=("VER", "READS")))

@@ -30,7 +30,7 @@ def lag(context: CommandContext) -> int:
         for line in lines:
             figures = measured.get((line.table, line.version))
             found.append({**statement_as_json(line), "sources": list(figures.sources) if figures else []})
-        voice.data({"format": "headgate.lag/1", "environment": context.place.environment, "statements": found})
+        context.document("headgate.lag/1", statements=found)
         return check_fail_on(context, conditions, lines)
     rows = []
     for line in lines:

@@ -30,16 +30,8 @@ def ls(context: CommandContext) -> int:
     snapshot = read_snapshot(context)
     lines = chosen_lines(context, snapshot)
     if voice.as_json:
-        voice.data(
-            {
-                "format": "headgate.ls/1",
-                "project": context.place.project,
-                "environment": context.place.environment,
-                "age_s": snapshot.age_s,
-                "pool_state": snapshot.pool_state,
-                "statements": [statement_as_json(line) for line in lines],
-            }
-        )
+        found = [statement_as_json(line) for line in lines]
+        context.document("headgate.ls/1", age_s=snapshot.age_s, pool_state=snapshot.pool_state, statements=found)
     else:
         head = ("TABLE", "PRODUCT", "STATE", "VER", "LAG", "TREND", "ROWS", "ERR", "AGE")
         voice.print(format_table(head, [_row(line, snapshot.read_at) for line in lines], right=RIGHT))
