@@ -154,9 +154,10 @@ def _wrong_read(
             return f"{table.name} streams {read.table}, which is a view", "stream the tables that the view reads"
         return None
     if read.table not in declared:
+        near = did_you_mean(read.table, declared)
         return (
             f"{table.name} reads {read.table}, which no DDL declares",
-            did_you_mean(read.table, declared) or f"declare {read.table}: a folder with ddl.{read.table}.sql",
+            " If not, ".join(filter(None, (near, f"declare it: headgate init table {read.table}"))),
         )
     parent = tables.get(read.table)
     wrong = wrong_watermark(read, parent.parsed_ddl) if parent is not None else None

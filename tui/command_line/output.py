@@ -109,11 +109,14 @@ def _folded(line: str, width: int) -> list[str]:
 
 def problem_line(problem: Mapping[str, object]) -> str:
     """Write a Problem as compilers do: place, severity, what; below it the text around it and the remedy."""
-    place = str(problem.get("file") or "")
+    file = place = str(problem.get("file") or "")
     for part in ("line", "column"):
         if problem.get(part):
             place += f":{problem[part]}"
-    head = f"{place}: {problem.get('severity')}: {problem.get('summary')}".removeprefix(": ")
+    summary = str(problem.get("summary"))
+    if file and summary.startswith(f"{file} "):
+        summary = f"this file{summary.removeprefix(file)}"
+    head = f"{place}: {problem.get('severity')}: {summary}".removeprefix(": ")
     below = [line for part in ("detail", "remedy") for line in str(problem.get(part) or "").split("\n") if line]
     return "\n".join([escape_control_characters(head), *(f"    {escape_control_characters(line)}" for line in below)])
 

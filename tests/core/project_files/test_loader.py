@@ -117,7 +117,10 @@ def test_all_problems_come_at_once_with_file_and_line() -> None:
         "pipelines/facts/p/c/sql-scripts/dml.c.sql:1: these tables form a cycle: c → d → c",
     ]
     remedies = {p.subject: p.remedy for p in errors(found)}
-    assert remedies["triger"] == "did you mean trigger?" and remedies["sorc"] == "did you mean src?"
+    assert (
+        remedies["triger"] == "did you mean trigger?"
+        and remedies["sorc"] == "did you mean src? If not, declare it: headgate init table sorc"
+    )
 
 
 @pytest.mark.parametrize(
