@@ -119,7 +119,7 @@ def _event_as_json(event: EventRow) -> dict[str, Any]:
 
 
 def _audit_as_json(row: AuditRow) -> dict[str, Any]:
-    names = ("id", "at", "actor", "action", "subject", "plan", "confirmation", "outcome")
+    names = ("id", "at", "actor", "action", "subject", "plan", "confirmation", "outcome", "hash")
     return {name: row.plan_hash if name == "plan" else getattr(row, name) for name in names}
 
 

@@ -60,7 +60,7 @@ def test_a_query_that_ended_with_headgate_down_is_resumed_and_not_counted_as_an_
     deploy(world, wanted="running", state="stopped")
     assert reconcile(reconciler) == "starting"
     assert pool.starts == ["a@v1"]
-    found = world.deployment(A, 1)
+    found = world.ledger.deployment(A, 1)
     assert found is not None and found.restarts == 0
     (event,) = world.ledger.events()
     assert (event.summary, event.detail.partition(":")[0]) == ("stopped → starting", "resumed from its checkpoint")

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ledger_rows import create_run
 
 from state.row_types import EventRow, PlanRow, RunRow
 from tui.command_line import exit_codes
@@ -49,7 +50,7 @@ def test_what_needs_no_files_works_while_they_are_broken(
     ledger.put_deployment(deployed("a"))
     ledger.add_event(EventRow(id=0, at=1.0, table="a", version=1, kind="state", summary="started"))
     ledger.put_plan(PlanRow("7f3a" + "0" * 60, "{}", "ana", 1.0, 1e12, "applied"))
-    ledger.create_run(RunRow("7f3a-1", "7f3a" + "0" * 60, "ana", "running", 1.0, None, ()))
+    create_run(ledger, RunRow("7f3a-1", "7f3a" + "0" * 60, "ana", "running", 1.0, None, ()))
     agent.script["peek"] = {"columns": ["id"], "rows": [[1]]}
     Path(place.where.agent_log).write_text("hello\n")
     # While the head cannot be read, every environment counts as protected, and asks for more.
