@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 from state.ledger_snapshot import LedgerSnapshot
 from tui.presentation.screen_content.banner_footer import ConsoleIdentity
@@ -12,8 +12,22 @@ from tui.presentation.view.ledger_view import Freshness, LedgerView, freshness, 
 from tui.screens.backend import ConsoleBackend
 from tui.widgets.textual_strips import StripPainter
 
-if TYPE_CHECKING:
-    from tui.screens.application import ConsoleApp
+T = TypeVar("T")
+
+
+class ConsoleHost(Protocol):
+    """The application, as its screens ask it: it imports them, they know it by this alone."""
+
+    def open_screen(self, name: str, **arguments: object) -> None: ...
+    def go_back(self) -> None: ...
+    def go_home(self) -> None: ...
+    def quit(self) -> None: ...
+    def exit(self, result: int | str, /) -> None: ...
+    def command(self, text: str) -> None: ...
+    def read_now(self, *, progress: str = "") -> None: ...
+    def resend_cells(self) -> None: ...
+    def copy_to_clipboard(self, text: str) -> None: ...
+    def run_in_thread(self, work: Callable[[], T], then: Callable[[T], object], *, progress: str = "") -> None: ...
 
 
 class StatusMessage(NamedTuple):
@@ -37,7 +51,7 @@ class ConsoleState:
     """Epoch seconds."""
     monotonic: Callable[[], float]
     """Monotonic seconds."""
-    host: "ConsoleApp"
+    host: ConsoleHost
     view: LedgerView = field(default_factory=lambda: make_ledger_view(LedgerSnapshot(read_at=0.0)))
     marks: set[str] = field(default_factory=set)
     """Tables that are marked in the tree and in the list of statements."""
