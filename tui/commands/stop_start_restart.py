@@ -49,7 +49,7 @@ def _act(context: CommandContext, verb: str) -> int:
     if any(NOT_RECORDED in word for word in said):
         context.voice.say(
             "Spark was called, but neither ledger nor emergency journal could be written: the change is "
-            "lost if the agent stops now\n  free space for {context.place.where.home}, then {verb} again"
+            f"lost if the agent stops now\n  free space for {context.place.where.home}, then {verb} again"
         )
     # What is not proven or not recorded is no success for a script; the agent goes on with it while it lives.
     return TryAgain.exit_code if any(UNPROVEN in word or NOT_RECORDED in word for word in said) else 0
