@@ -36,6 +36,9 @@ log = logging.getLogger(__name__)
 BEAT_S = 2.0
 ROUND_S = 1.0
 THIN_S = 300.0
+LAST_ROUNDS_S = 0.5
+"""How long an agent that ends waits for its loops; what one was doing then, the next agent finds as after a kill."""
+
 UNKNOWN_S = 15.0
 """A pool that has not answered for this long leaves its statements' states unknown."""
 
@@ -112,8 +115,9 @@ class Agent:
             loop.start()
         self._world.stopping.wait()
         server.close()
+        ends_at = time.monotonic() + LAST_ROUNDS_S
         for loop in loops:
-            loop.join(timeout=2 * READ_CALL_S)
+            loop.join(max(0.0, ends_at - time.monotonic()))
         try:
             if self._end_pool:
                 self._keeper.end()

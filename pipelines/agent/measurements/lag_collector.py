@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from core.lag.measurement import total_lag
 from core.lag.trend import LagTrend, UpstreamHealth, lag_trend
 from core.lag.triggers import trigger_s
+from core.model.errors import LedgerUnavailable
 from core.model.names import TableName, query_name
 from core.model.states import State, WantedState
 from core.ports.spark import ReportedQuery
@@ -78,7 +79,14 @@ class LagCollector:
             if deployment.external or (not deployment.active and deployment.wanted == WantedState.STOPPED):
                 continue
             query = query_by_name.get(query_name(deployment.table, deployment.version))
-            measured = self._measure(deployment, by_version, query)
+            try:
+                measured = self._measure(deployment, by_version, query)
+            except LedgerUnavailable:
+                raise
+            except Exception as error:
+                log.info("%s was not measured: %r", query_name(deployment.table, deployment.version), error)
+                measurements.append(Measurement(deployment.table, deployment.version, self._world.clock()))
+                continue
             measurements.append(measured[0])
             samples.append((deployment.table, deployment.version, measured[1]))
         self._forget(by_version)

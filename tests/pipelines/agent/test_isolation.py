@@ -1,0 +1,224 @@
+"""Isolation: one bad statement or table harms nobody else; it is marked with its error and tried again."""
+
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agent_world import fast_lane, in_a_thread, wait_until
+from ledger_rows import deployment_row, external_row
+
+from core.model.errors import EngineRefused, TryAgain
+from core.model.names import TableName
+from core.ports.spark import QueryStart, ReportedQuery
+from core.project.revision import RevisionTexts
+from pipelines.agent import bounded_threads
+from pipelines.agent.context import AgentContext
+from pipelines.agent.measurements.lag_collector import LagCollector
+from pipelines.agent.reconciler import BeforeRound, Reconciler
+from state.emergency_journal import EmergencyJournal
+from state.row_types import Deployment
+
+BAD, GOOD = TableName("a"), TableName("b")
+
+
+@pytest.fixture
+def world(world: AgentContext) -> AgentContext:
+    """A world in which a minute passes with each look at the clock: whatever waits is due."""
+    return replace(world, monotonic=partial(next, count(0.0, 60.0)))
+
+
+@pytest.fixture
+def reconciler(world: AgentContext, tmp_path: Path) -> Reconciler:
+    return Reconciler(world, EmergencyJournal(tmp_path / "emergency.jsonl"))
+
+
+def deploy(world: AgentContext, *tables: str, **changed: Any) -> None:
+    for table in tables:
+        world.ledger.put_deployment(deployment_row(table, **({"query_id": "q", "run_id": "r"} | changed)))
+        world.files.prepare(f"/c/{table}__v1", {})
+
+
+def lost(pool: Any) -> None:
+    """Lose every query with its session."""
+    pool.running.clear()
+
+
+def reconcile(reconciler: Reconciler, *ended: ReportedQuery) -> None:
+    world = reconciler.world
+    before = BeforeRound.of(world)
+    reconciler.round(before, world.pool.connection().queries.active(), ended)
+
+
+def found(world: AgentContext, table: TableName) -> Deployment:
+    deployment = world.ledger.deployment(table, 1)
+    assert deployment is not None
+    return deployment
+
+
+def runs(pool: Any, table: str) -> None:
+    pool.running[f"{table}@v1"] = QueryStart(f"{table}@v1", "SELECT 1", "t", "parquet", f"/c/{table}__v1", "1 second")
+
+
+def test_a_file_system_hiccup_at_a_restart_is_said_and_tried_again(
+    world: AgentContext, pool: Any, reconciler: Reconciler
+) -> None:
+    deploy(world, "a", "b")
+    world.files.unreachable.add("/c/a__v1")  # type: ignore[attr-defined]  # Scripted.
+    reconcile(reconciler)
+    assert pool.starts == ["b@v1"]
+    assert (found(world, BAD).state, found(world, BAD).error) == (
+        "degraded", "/c/a__v1 cannot be reached: Input/output error",
+    )  # fmt: skip
+    reconcile(reconciler)
+    assert len([event for event in world.ledger.events() if "Input/output" in event.detail]) == 1, "said once"
+    world.files.unreachable.clear()  # type: ignore[attr-defined]  # Scripted.
+    reconcile(reconciler)
+    assert "a@v1" in pool.starts and found(world, BAD).error == ""
+
+
+@pytest.mark.parametrize("wanted", ["running", "stopped"])
+def test_a_checkpoint_that_cannot_be_read_ends_no_round(
+    wanted: str, world: AgentContext, pool: Any, reconciler: Reconciler
+) -> None:
+    deploy(world, "a", wanted=wanted, state=wanted)
+    deploy(world, "b")
+    if wanted == "running":
+        runs(pool, "a")
+    world.files.unreachable.add("/c/a__v1")  # type: ignore[attr-defined]  # Scripted.
+    reconcile(reconciler)
+    assert pool.starts == ["b@v1"]
+    assert found(world, BAD).state == wanted and found(world, BAD).checkpoint_ok
+    said = found(world, BAD).error
+    assert said == ("" if wanted == "running" else "/c/a__v1 cannot be reached: Input/output error")
+    world.files.unreachable.clear()  # type: ignore[attr-defined]  # Scripted.
+    reconcile(reconciler)
+    assert found(world, BAD).error == ""
+
+
+def test_a_stop_that_spark_refuses_is_said_and_tried_again(
+    world: AgentContext, pool: Any, reconciler: Reconciler
+) -> None:
+    deploy(world, "a", wanted="stopped", state="stopping")
+    deploy(world, "b")
+    runs(pool, "a")
+    pool.refuse_stop["a@v1"] = EngineRefused("it did not stop within 15 s", error_class="TIMEOUT")
+    reconcile(reconciler)
+    assert pool.starts == ["b@v1"]
+    assert (found(world, BAD).state, found(world, BAD).error) == ("stopping", "it did not stop within 15 s")
+    pool.refuse_stop.clear()
+    reconcile(reconciler)
+    assert (found(world, BAD).state, found(world, BAD).error, "a@v1" in pool.running) == ("stopped", "", False)
+
+
+def test_our_own_bug_on_a_statement_is_said_of_that_statement(
+    world: AgentContext, pool: Any, reconciler: Reconciler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deploy(world, "a", "b")
+    read = type(world.files).read
+
+    def broken(files: Any, folder: str) -> Any:
+        return 1 / 0 if folder == "/c/a__v1" else read(files, folder)
+
+    monkeypatch.setattr(type(world.files), "read", broken)
+    reconcile(reconciler)
+    assert pool.starts == ["b@v1"] and "ZeroDivisionError" in found(world, BAD).error
+
+
+def test_a_table_that_is_refused_keeps_no_other_from_the_catalog_and_comes_later(
+    world: AgentContext, pool: Any, reconciler: Reconciler
+) -> None:
+    world.ledger.put_deployment(external_row())
+    deploy(world, "a", "b")
+    pool.refuse_table["a__v1"] = EngineRefused("no permission on /t/a__v1", error_class="IO")
+    reconciler.restore(pool.connection())
+    assert set(pool.tables) == {"landed", "b__v1"} and set(pool.views) == {"b"}
+    assert found(world, BAD).error == "its table is not in the pool's catalog: no permission on /t/a__v1"
+    lost(pool)
+    reconcile(reconciler)
+    assert pool.starts == ["b@v1"] and found(world, BAD).state == "degraded"
+    pool.refuse_table.clear()
+    reconcile(reconciler)
+    assert "a__v1" in pool.tables and pool.views["a"] == "a__v1"
+    assert "a@v1" in pool.starts and found(world, BAD).error == ""
+
+
+def test_what_reads_a_table_that_is_refused_waits_for_it(
+    world: AgentContext, pool: Any, reconciler: Reconciler
+) -> None:
+    world.ledger.put_deployment(external_row())
+    deploy(world, "a")
+    pool.refuse_table["landed"] = EngineRefused("the format is not known", error_class="DATA_SOURCE_NOT_FOUND")
+    reconciler.restore(pool.connection())
+    reconcile(reconciler)
+    assert pool.starts == [] and found(world, BAD).state == "degraded"
+    assert "it waits for landed, which is not in the pool's catalog" in found(world, BAD).error
+
+
+def test_an_end_that_met_a_held_version_is_not_forgotten(
+    world: AgentContext, pool: Any, reconciler: Reconciler
+) -> None:
+    deploy(world, "a")
+    ended = ReportedQuery("a@v1", "q", "r", False, error_class="DIVIDE_BY_ZERO", error="Division by zero.")
+    with world.locks.holding((BAD, 1), by="a test"):
+        reconcile(reconciler, ended)
+    reconcile(reconciler)
+    assert (found(world, BAD).state, pool.starts) == ("failed", [])
+
+
+def test_a_stop_goes_through_while_the_catalog_is_being_filled(world: AgentContext, pool: Any) -> None:
+    deploy(world, "a")
+    runs(pool, "a")
+    pool.restored = False
+    (outcome,) = fast_lane(world).stop((BAD,), time.monotonic(), by="bob")
+    assert outcome.outcome == "stopped" and "a@v1" not in pool.running
+
+
+def test_measuring_goes_on_behind_a_statement_that_cannot_be_measured(world: AgentContext) -> None:
+    world.ledger.put_deployment(external_row())
+    ddl, dml = "CREATE TABLE {} (id BIGINT) USING parquet", "INSERT INTO {} SELECT id FROM STREAM landed"
+    for table in ("a", "b"):
+        deploy(world, table, revision=table, texts=RevisionTexts(ddl.format(table), dml.format(table), ""))
+    world.files.unreachable.add("/c/a__v1")  # type: ignore[attr-defined]  # Scripted.
+    LagCollector(world).round(world.ledger.deployments(), ())
+    good, bad = world.ledger.measurement(GOOD, 1), world.ledger.measurement(BAD, 1)
+    assert good is not None and good.lag_rows == 0
+    assert bad is not None and (bad.lag_rows, bad.trend) == (None, "unknown")
+
+
+@pytest.fixture
+def at_work() -> Iterator[threading.Event]:
+    released = threading.Event()
+    yield released
+    released.set()
+
+
+def test_an_act_for_each_of_many_is_bounded_and_fails_after_all_were_tried(at_work: threading.Event) -> None:
+    begun: list[int] = []
+
+    def act(item: int) -> int:
+        begun.append(item)
+        at_work.wait(30)
+        if item in (3, 5):
+            raise TryAgain(f"{item} failed")
+        return item * 2
+
+    raised: list[str] = []
+
+    def all_of_them() -> None:
+        try:
+            bounded_threads.in_threads(4, act, range(10))
+        except TryAgain as error:
+            raised.append(error.summary)
+
+    thread = in_a_thread(all_of_them)
+    wait_until(lambda: len(begun) == 4)
+    at_work.set()
+    thread.join(30)
+    assert raised == ["3 failed"] and sorted(begun) == list(range(10))
+    assert bounded_threads.in_threads(4, lambda item: item * 2, range(3)) == (0, 2, 4)
