@@ -92,6 +92,7 @@ class CommandHandler:
             "measure": self._measure,
             "policy_apply": self._policies.apply,
             "policy_approve": self._policies.approve,
+            "start_pool": self._start_pool,
             "exit": self._exit,
         }
 
@@ -247,6 +248,10 @@ class CommandHandler:
         tables = [parse_table_name(str(table)) for table in args.get("tables") or ()]
         measured, unmeasured = self._table_statistics.measure(tables, _seconds(args, MEASURE_S))
         return {"measured": measured, "unmeasured": unmeasured}
+
+    def _start_pool(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
+        """Have a pool started again that ended too often."""
+        return {"starting": self._world.pool.start_again()}
 
     def _exit(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
         here = self._world.ground.environment

@@ -27,7 +27,7 @@ _PEER_GROUPS = 59
 """SO_PEERGROUPS of Linux (`asm-generic/socket.h`), which Python 3.11 does not name."""
 _MOST_BYTES = 1024
 
-LAST_ANSWERS_S = 3.0
+LAST_ANSWERS_S = 1.0
 """How long closing waits for answers that are under way: that to `exit` is one of them."""
 
 
