@@ -153,6 +153,7 @@ class Agent:
 
     def _beat(self) -> None:
         self._ledger.heartbeat(self._world.clock())
+        self._commands.tell_refused()
 
     def _keep_house(self) -> None:
         self._ledger.thin_samples(self._world.clock())

@@ -13,6 +13,7 @@ from core.ipc.framing import PROGRAM_VERSION
 from core.model.errors import AgentUnreachable, HeadgateError, TryAgain, VersionMismatch, error_from_json
 
 CONNECT_S = 2.0
+CONNECT_AGAIN_S = 0.02
 
 DEADLINES_S = {
     "status": 3.0,
@@ -101,7 +102,10 @@ class AgentClient:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         connection.settimeout(CONNECT_S)
         try:
-            connection.connect(self._path)
+            self._reach(connection)
+        except TryAgain:
+            connection.close()
+            raise
         except PermissionError as error:
             connection.close()
             raise AgentUnreachable(
@@ -112,6 +116,19 @@ class AgentClient:
             connection.close()
             raise AgentUnreachable(f"no agent is running for {self._title}", remedy="start it: headgate up") from error
         return connection
+
+    def _reach(self, connection: socket.socket) -> None:
+        """Connect; where so many others do that the kernel turns callers away, again until it takes us."""
+        ends_at = time.monotonic() + CONNECT_S
+        while True:
+            try:
+                connection.connect(self._path)
+                return
+            except BlockingIOError as error:
+                if time.monotonic() > ends_at:
+                    summary = f"too many callers connect to the agent of {self._title}"
+                    raise TryAgain(summary, remedy="try again in a moment") from error
+                time.sleep(CONNECT_AGAIN_S)
 
     def _greet(self, connection: socket.socket, op: str) -> None:
         """Compare versions and refuse what cannot be understood alike."""
