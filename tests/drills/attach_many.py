@@ -105,7 +105,7 @@ def lose_the_pool(many: Many, count: int) -> int:
     killed = time.time()
     os.kill(many.pool_pid(), signal.SIGKILL)
     until(lambda: many.facts()[1].startswith("attached"), 120, "the pool is attached to")
-    attached = time.time()
+    attached, busy = time.time(), cpu_s(many.pool_pid())
     stop = subprocess.Popen(
         [str(Path(sys.executable).with_name("headgate")), "stop", "t0", "--confirm", "yes"],
         cwd=many.folder,
@@ -118,10 +118,11 @@ def lose_the_pool(many: Many, count: int) -> int:
     said = stop.communicate(timeout=60)[0].strip()
     stopped = time.time() - attached
     until(lambda: many.running(killed) >= count - 1, 600, "all but the stopped one run again")
-    restarted = time.time() - attached
+    restarted, busy = time.time() - attached, cpu_s(many.pool_pid()) - busy
     until(lambda: many.statements()["t0"]["state"] == "stopped", 30, "t0 is stopped")
     say(f"attached {attached - killed:.1f} s after the kill; catalog filled after {filled:.1f} s more, all started "
-        f"after {restarted:.1f} s; `{said}`, answered before {stopped:.1f} s")  # fmt: skip
+        f"after {restarted:.1f} s, in which the server used {busy:.1f} s of its two cores; `{said}`, answered "
+        f"before {stopped:.1f} s")  # fmt: skip
     say(f"threads and files of the agent: {before} before, {many.threads(), many.files()} after")
     return int(restarted > count * SECONDS_PER_STATEMENT or stop.returncode != 0)
 
@@ -150,6 +151,12 @@ def freeze_the_pool(many: Many, stops: int) -> int:
     finally:
         os.kill(pid, signal.SIGCONT)
     return int(said.returncode != 4 or most > before + FLAT_THREADS or ended > END_S)
+
+
+def cpu_s(pid: int) -> float:
+    """Return the CPU time that a process has used."""
+    used = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13]
+    return sum(map(int, used)) / os.sysconf("SC_CLK_TCK")
 
 
 def _is_zombie(pid: int) -> bool:

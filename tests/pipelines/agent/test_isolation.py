@@ -7,20 +7,26 @@ from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from agent_world import fast_lane, in_a_thread, wait_until
 from ledger_rows import deployment_row, external_row
 
-from core.model.errors import EngineRefused, TryAgain
+from core.model.errors import EngineRefused, PoolUnreachable, TryAgain
 from core.model.names import TableName
-from core.ports.spark import QueryStart, ReportedQuery
+from core.ports.spark import QueryStart, ReportedQuery, unheard
 from core.project.revision import RevisionTexts
-from pipelines.agent import bounded_threads
+from pipelines.agent import bounded_threads, deployment_lifecycle
+from pipelines.agent import fast_lane as fast_lane_module
 from pipelines.agent.context import AgentContext
+from pipelines.agent.fast_lane import SENT, WAITS
 from pipelines.agent.measurements.lag_collector import LagCollector
-from pipelines.agent.reconciler import BeforeRound, Reconciler
+from pipelines.agent.reconciler import ACTS_AT_ONCE, BeforeRound, Reconciler
+from pipelines.spark import call_deadlines
+from pipelines.spark.call_deadlines import CircuitBreaker, MissedDeadline
+from pipelines.spark.session import Session
 from state.emergency_journal import EmergencyJournal
 from state.row_types import Deployment
 
@@ -222,3 +228,65 @@ def test_an_act_for_each_of_many_is_bounded_and_fails_after_all_were_tried(at_wo
     thread.join(30)
     assert raised == ["3 failed"] and sorted(begun) == list(range(10))
     assert bounded_threads.in_threads(4, lambda item: item * 2, range(3)) == (0, 2, 4)
+
+
+def hang() -> None:
+    threading.Event().wait(call_deadlines.remaining())
+    raise MissedDeadline("no answer")
+
+
+class FrozenQueries:
+    """Queries of a server that takes calls and never answers; a call ends with its deadline, as gRPC's does."""
+
+    def __init__(self) -> None:
+        self.threads: list[int] = []
+
+    def stop(self, name: str, calling: Any = unheard) -> None:
+        calling()
+        self._hang()
+
+    def start(self, start: QueryStart) -> ReportedQuery:
+        return self._hang()
+
+    def _hang(self) -> Any:
+        self.threads.append(threading.active_count())
+        hang()
+
+
+class FrozenPool:
+    """A pool that was frozen after its catalog had been filled, behind a real breaker and real deadlines."""
+
+    def __init__(self) -> None:
+        session: Any = object.__new__(Session)
+        self.queries: Any = FrozenQueries()
+        session.breaker, session._lost = CircuitBreaker(hang, probe_s=0.01, every_s=0.01), None
+        self.breaker = session.breaker
+        self._connection = SimpleNamespace(call=session.call, queries=self.queries)
+
+    def connection(self) -> Any:
+        return self._connection
+
+    connection_for_stops = connection
+
+
+def test_a_frozen_pool_with_a_hundred_statements_costs_few_threads_and_nothing_is_called_stopped(
+    world: AgentContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fast_lane_module, "STOP_S", 0.2)
+    monkeypatch.setattr(deployment_lifecycle, "WRITE_CALL_S", 0.2)
+    tables = [f"t{n}" for n in range(100)]
+    deploy(world, *tables)
+    pool: Any = FrozenPool()
+    world = replace(world, pool=pool)
+    before = threading.active_count()
+    reconciler = Reconciler(world, EmergencyJournal(Path(world.folder, "e")))
+    for _ in range(5):
+        with pytest.raises(PoolUnreachable):
+            reconciler.round(BeforeRound.of(world), (), ())
+    outcomes = fast_lane(world).stop(tuple(map(TableName, tables)), time.monotonic(), by="bob")
+    assert len(outcomes) == 100 and {outcome.outcome for outcome in outcomes} <= {SENT, WAITS}
+    # Each act has a thread for itself and one for its call; two belong to the breaker.
+    assert max(pool.queries.threads) <= before + 2 * ACTS_AT_ONCE + 2
+    pool.breaker.close()
+    wait_until(lambda: threading.active_count() <= before + 1)
+    assert {d.state for d in world.ledger.deployments()} == {"stopping"}
