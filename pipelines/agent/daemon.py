@@ -135,6 +135,7 @@ class Agent:
         self._world.stopping.set()
 
     def _loop(self, name: str, seconds: float, act: Callable[[], None]) -> None:
+        said = ""
         while not self._world.stopping.is_set():
             if not self._ledger.is_in_place():
                 # With the ledger the session is lost, and whoever comes next cannot find what runs.
@@ -143,10 +144,11 @@ class Agent:
                 return
             try:
                 act()
-            except LedgerUnavailable as error:
-                log.warning("%s: %s", name, error.summary)
+                said = ""
             except HeadgateError as error:
-                log.info("%s: %s", name, error.summary)
+                if error.summary != said:
+                    log.warning("%s: %s", name, error.summary)
+                said = error.summary
             except Exception:
                 log.exception("%s failed; it continues with the next round", name)
             self._world.stopping.wait(seconds)

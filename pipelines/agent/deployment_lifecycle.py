@@ -149,4 +149,5 @@ def _start_of(world: AgentContext, deployment: Deployment) -> QueryStart:
         checkpoint=deployment.checkpoint,
         trigger=deployment.trigger,
         mode=deployment.mode,
+        partitioned="PARTITIONED BY" in deployment.compiled_ddl,
     )

@@ -312,8 +312,7 @@ class Reconciler:
         """Read a checkpoint; None also where its place cannot be reached now."""
         try:
             return self.world.files.read(deployment.checkpoint)
-        except TryAgain as error:
-            log.info("%s: %s", query_name(deployment.table, deployment.version), error.summary)
+        except TryAgain:
             return None
 
     def _unknown(self, active: dict[str, ReportedQuery], deployments: tuple[Deployment, ...]) -> None:

@@ -62,10 +62,11 @@ class SparkQueries:
             # Without a format a missing table is silently created as parquet (Spark 4.2.0): always say it.
             writer = frame.writeStream.format(start.format).queryName(start.name).outputMode(start.mode)
             writer = writer.option("checkpointLocation", start.checkpoint)
-            # `toTable` does not take the table's partitioning over (Spark 4.2.0): its files would lie flat.
-            columns = self._session.spark.catalog.listColumns(start.target)
-            if parts := [column.name for column in columns if column.isPartition]:
-                writer = writer.partitionBy(*parts)
+            if start.partitioned:
+                # `toTable` does not take the table's partitioning over (Spark 4.2.0): its files would lie flat.
+                columns = self._session.spark.catalog.listColumns(start.target)
+                if parts := [column.name for column in columns if column.isPartition]:
+                    writer = writer.partitionBy(*parts)
             query: StreamingQuery = _triggered(writer, start.trigger).toTable(start.target)
         return query
 
