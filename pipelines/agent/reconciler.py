@@ -58,6 +58,8 @@ class Reconciler:
     """Queries that have ended, until a round has acted on it: the pool reports each end once."""
     _unregistered: dict[tuple[TableName, int], str] = field(default_factory=dict)
     """Versions whose table the pool's catalog has refused, with the reason."""
+    _unpointed: set[tuple[TableName, int]] = field(default_factory=set)
+    """Versions whose pointer it has refused."""
     _register_at: float = 0.0
 
     def restore(self, pool: PoolConnection) -> None:
@@ -71,6 +73,7 @@ class Reconciler:
                 name = query_name(deployment.table, deployment.version)
                 pool.queries.expect(name, deployment.query_id, deployment.run_id)
         self._unregistered.clear()
+        self._unpointed.clear()
         in_threads(ACTS_AT_ONCE, partial(self._register, pool), deployments)
         in_threads(ACTS_AT_ONCE, partial(self._point, pool), deployments)
         self._register_at = self.world.monotonic() + REGISTER_EVERY_S
@@ -96,17 +99,31 @@ class Reconciler:
         try:
             pool.call(WRITE_CALL_S, pool.tables.point, pointer, target, deployment.columns)
         except EngineRefused as error:
+            self._unpointed.add(key)
             self._say_why(deployment, f"its pointer is not in the pool's catalog: {error.summary}")
+        else:
+            self._unpointed.discard(key)
 
     def _register_again(self, deployments: tuple[Deployment, ...]) -> None:
         """Try the tables once more that the catalog has refused."""
-        if not self._unregistered or self.world.monotonic() < self._register_at:
+        lacking = self._unpointed | self._unregistered.keys()
+        if not lacking or self.world.monotonic() < self._register_at:
             return
         self._register_at = self.world.monotonic() + REGISTER_EVERY_S
-        refused = [d for d in deployments if (d.table, d.version) in self._unregistered]
-        pool = self.world.pool.connection()
-        in_threads(ACTS_AT_ONCE, partial(self._register, pool), refused)
-        in_threads(ACTS_AT_ONCE, partial(self._point, pool), refused)
+        refused = [d for d in deployments if (d.table, d.version) in lacking]
+        in_threads(ACTS_AT_ONCE, partial(self._register_once_more, self.world.pool.connection()), refused)
+
+    def _register_once_more(self, pool: PoolConnection, deployment: Deployment) -> None:
+        """Try one table, unless somebody acts on any version of it: a swap moves the same pointer."""
+        versions = [(found.table, found.version) for found in self.world.ledger.versions(deployment.table)]
+        try:
+            with self.world.locks.holding(*versions, by="the reconciler", wait_s=0):
+                now = self.world.ledger.deployment(deployment.table, deployment.version)
+                if now is not None and not now.deleted:
+                    self._register(pool, now)
+                    self._point(pool, now)
+        except Busy:
+            return
 
     def apply_emergencies(self) -> None:
         """Apply the intents that the ledger could not record, before anything is reconciled."""
@@ -183,7 +200,8 @@ class Reconciler:
     def _say_why(self, deployment: Deployment, why: str) -> None:
         """Record why a statement is not as it is wanted; it is tried again."""
         key = (deployment.table, deployment.version)
-        lost = deployment.wanted == WantedState.RUNNING and deployment.state in ALIVE | {State.UNKNOWN}
+        wanted = deployment.wanted == WantedState.RUNNING and not deployment.external
+        lost = wanted and deployment.state in ALIVE | {State.UNKNOWN}
         state = State.DEGRADED if lost else State(deployment.state)
         if (deployment.state, deployment.error) == (state, why):
             return

@@ -127,6 +127,8 @@ class _Tables:
         self.pool.tables.pop(name, None)
 
     def point(self, view: str, target: str, columns: tuple[str, ...]) -> None:
+        if view in self.pool.refuse_table:
+            raise self.pool.refuse_table[view]
         assert target in self.pool.tables, f"{target} is not in the catalog"
         self.pool.views[view] = target
 

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from agent_world import fast_lane, in_a_thread, wait_until
+from agent_world import fast_lane, held_elsewhere, in_a_thread, wait_until
 from ledger_rows import deployment_row, external_row
 
 from core.model.errors import EngineRefused, PoolUnreachable, TryAgain
@@ -154,6 +154,38 @@ def test_a_table_that_is_refused_keeps_no_other_from_the_catalog_and_comes_later
     assert "a@v1" in pool.starts and found(world, BAD).error == ""
 
 
+def test_a_pointer_that_is_refused_keeps_nothing_from_running_and_comes_later(
+    world: AgentContext, pool: Any, reconciler: Reconciler
+) -> None:
+    deploy(world, "a", "b")
+    pool.refuse_table["a"] = EngineRefused("a is a table", error_class="EXPECT_VIEW_NOT_TABLE")
+    reconciler.restore(pool.connection())
+    assert pool.views == {"b": "b__v1"}
+    assert found(world, BAD).error == "its pointer is not in the pool's catalog: a is a table"
+    reconcile(reconciler)
+    assert sorted(pool.starts) == ["a@v1", "b@v1"]
+    pool.refuse_table.clear()
+    reconcile(reconciler)
+    assert pool.views == {"a": "a__v1", "b": "b__v1"}
+
+
+def test_a_table_is_not_tried_again_while_a_run_swaps_another_version_in(
+    world: AgentContext, pool: Any, reconciler: Reconciler
+) -> None:
+    deploy(world, "a")
+    world.ledger.put_deployment(deployment_row("a", version=2, active=False))
+    pool.refuse_table["a__v1"] = EngineRefused("no permission", error_class="IO")
+    reconciler.restore(pool.connection())
+    pool.refuse_table.clear()
+    with held_elsewhere(world, (BAD, 2)):
+        reconcile(reconciler)
+        assert pool.views == {}
+    world.ledger.activate({BAD: 2})
+    pool.views["a"] = "a__v2"
+    reconcile(reconciler)
+    assert "a__v1" in pool.tables and pool.views == {"a": "a__v2"}
+
+
 def test_what_reads_a_table_that_is_refused_waits_for_it(
     world: AgentContext, pool: Any, reconciler: Reconciler
 ) -> None:
@@ -161,6 +193,8 @@ def test_what_reads_a_table_that_is_refused_waits_for_it(
     deploy(world, "a")
     pool.refuse_table["landed"] = EngineRefused("the format is not known", error_class="DATA_SOURCE_NOT_FOUND")
     reconciler.restore(pool.connection())
+    external = world.ledger.deployment(TableName("landed"), 0)
+    assert external is not None and (external.state, external.error[:12]) == ("running", "its table is")
     reconcile(reconciler)
     assert pool.starts == [] and found(world, BAD).state == "degraded"
     assert "it waits for landed, which is not in the pool's catalog" in found(world, BAD).error
