@@ -13,8 +13,6 @@ from typing import Any, NamedTuple
 from core.model.names import TableName
 from core.model.states import ALIVE, State
 from core.observed.deployment import Binding
-from core.observed.serving import serving_versions
-from core.reports.inventory import ServingVersion
 from state.row_mapping import field_names, sqlite_value, values_by_column
 from state.row_types import Deployment, EnvironmentRow, Measurement, StagedRow
 from state.transactions import NEWEST_CHANGE, LedgerReads, LedgerWrites, upsert
@@ -154,29 +152,6 @@ class RegistryReads(LedgerReads):
     def staged(self) -> tuple[StagedRow, ...]:
         """List what all actors have staged, by actor, folder and table."""
         return self._rows(StagedRow, 'SELECT * FROM staged ORDER BY actor, folder, "table"')
-
-    def serving(self) -> Mapping[TableName, ServingVersion]:
-        """Return what serves of every table, by name; 10 µs each."""
-        lines = serving_versions(self.statements())
-        # One document of all bindings: a third of the time of one for each line.
-        bound = json.loads(f"[{','.join([line.bound for line in lines.values()])}]")
-        return {
-            table: ServingVersion(
-                version=line.version,
-                state=line.state,
-                product=line.product,
-                layer=line.layer,
-                owner=line.owner,
-                format=line.format,
-                external=line.external,
-                stateful=line.stateful,
-                reads=tuple([Binding(*item) for item in bindings]),
-                lag_rows=line.lag_rows,
-                exact=line.exact,
-                trend=line.trend,
-            )
-            for (table, line), bindings in zip(lines.items(), bound, strict=True)
-        }
 
 
 class RegistryWrites(RegistryReads, LedgerWrites):

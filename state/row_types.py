@@ -249,6 +249,9 @@ class AuditRow:
     plan_hash: str = ""
     confirmation: str = ""
     outcome: str = ""
+    previous: str = ""
+    """Hash of the entry before it; the ledger fills in both."""
+    hash: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from core.model.actions import Action, StepKind, Strategy
 from core.model.names import TableName, physical_name
 from core.observed.deployment import OrphanVersion
 from core.plan.model import PlanNode, Step
-from core.planning.retired_versions import RetiredVersion
+from core.planning.retired_and_orphan_versions import RetiredVersion
 
 _UNREAD = "none needed: nothing reads it before the swap"
 _CANCEL = "headgate runs cancel, before the swap"
@@ -41,7 +41,7 @@ class StepBuilder:
         self.all.append(Step(n, do, table, version, tuple(sorted(set(after))), why, undo, tables))
         return n
 
-    def deploy(self, node: PlanNode, *, needs_pointer: bool, orphan: OrphanVersion | None = None) -> None:
+    def deploy(self, node: PlanNode, *, needs_pointer: bool, orphan: OrphanVersion | None) -> None:
         """Add what one node needs before the swap; nodes come in topological order.
 
         `orphan` is the version of a rebuild that a failed run has made already.
@@ -285,7 +285,7 @@ class StepBuilder:
 
     def _resume(self, node: PlanNode, *, needs_pointer: bool) -> None:
         before = self._needs(node)
-        if node.change is not None and node.change.facts.is_recorded:
+        if node.change is not None and node.change.definition.is_recorded:
             before = (*before, self._record(node))
         resume = self.add(
             StepKind.RESUME,

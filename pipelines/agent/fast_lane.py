@@ -36,8 +36,9 @@ STOPS_AT_ONCE = 8
 RECORD_S = 1.0
 """How long a stop that has taken effect waits for the ledger to record it."""
 
+STARTED, RESTARTED = "started", "restarted"
 STOPPED, SENT, WAITS = "stopped", "sent, not confirmed", "not sent: the pool does not answer"
-"""What comes of a stop of one version."""
+"""What comes of an act on one version."""
 
 NOT_RECORDED = ", not recorded"
 """Neither ledger nor emergency journal took the intent: an agent that ends forgets it, and the next one starts it."""
@@ -61,7 +62,7 @@ class ActOutcome:
     table: TableName
     version: int
     outcome: str
-    """started, restarted or what STOPPED, SENT and WAITS say; with NOT_RECORDED where no disk took a stop."""
+    """One of STARTED to WAITS above, or why it was not stopped; with NOT_RECORDED where no disk took a stop."""
     called_ms: float | None
     """From the command's arrival to Spark's stop being called; None when it was not."""
     took_ms: float
@@ -100,37 +101,31 @@ class FastLane:
 
     def start(self, tables: tuple[TableName, ...], arrived: float, *, by: str) -> tuple[ActOutcome, ...]:
         """Start stopped or failed statements on their checkpoints, sources first."""
-        return tuple(self._start_one(d, arrived, by) for d in reversed(self._find(tables)))
+        return tuple(self._start_one(d, arrived, by, done=STARTED) for d in reversed(self._find(tables)))
 
     def restart(self, tables: tuple[TableName, ...], arrived: float, *, by: str) -> tuple[ActOutcome, ...]:
         """Stop and start statements on their checkpoints with the deployed revision."""
-        return tuple(self._restart_one(d, arrived, by) for d in self._find(tables))
+        return tuple(self._start_one(d, arrived, by, done=RESTARTED) for d in self._find(tables))
 
-    def _start_one(self, found: Deployment, arrived: float, by: str) -> ActOutcome:
-        world = self._world
+    def _start_one(self, found: Deployment, arrived: float, by: str, *, done: str) -> ActOutcome:
+        """Start one version, after a stop where it is `restarted`; the stop of its table ends with it."""
+        world, key = self._world, (found.table, found.version)
         stops = world.locks.stops(found.table)
-        with self._held(found, f"the start by {by}") as deployment:
-            self._fail_without_parents(deployment)
-            world.ledger.want_running(deployment.table, deployment.version)
+        with self._held(found, f"what {by} has {done}") as deployment:
+            world.ledger.want_running(*key)
             try:
+                self._fail_without_parents(deployment)
+                if done == RESTARTED:
+                    world.ledger.update_deployment(*key, state=State.STOPPING)
+                    stop(world, deployment)
                 start(world, deployment, stops=stops)
             except (Refused, TryAgain):
-                # Refused is refused: it must not begin by itself once the pool is back.
-                world.ledger.update_deployment(deployment.table, deployment.version, wanted=deployment.wanted)
+                if deployment.wanted == WantedState.STOPPED:
+                    # Refused is refused: it must not begin by itself once the pool is back.
+                    world.ledger.stop_statements((found.table,))
                 raise
-        self._tell(deployment, State.STARTING, f"started by {by}")
-        return _outcome(deployment, "started", arrived)
-
-    def _restart_one(self, found: Deployment, arrived: float, by: str) -> ActOutcome:
-        world = self._world
-        stops = world.locks.stops(found.table)
-        with self._held(found, f"the restart by {by}") as deployment:
-            world.ledger.want_running(deployment.table, deployment.version)
-            world.ledger.update_deployment(deployment.table, deployment.version, state=State.STOPPING)
-            stop(world, deployment)
-            start(world, deployment, stops=stops)
-        self._tell(deployment, State.STARTING, f"restarted by {by}")
-        return _outcome(deployment, "restarted", arrived)
+        self._tell(deployment, State.STARTING, f"{done} by {by}")
+        return _outcome(deployment, done, arrived)
 
     @contextmanager
     def _held(self, found: Deployment, by: str) -> Iterator[Deployment]:
@@ -233,7 +228,7 @@ class FastLane:
         gone = [
             physical_name(b.parent, b.version) if b.version else str(b.parent)
             for b in deployment.bindings
-            if (b.parent, b.version) not in versions
+            if (b.parent, b.version) not in versions or self._world.locks.is_being_deleted((b.parent, b.version))
         ]
         if gone:
             raise Refused(

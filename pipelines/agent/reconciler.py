@@ -230,7 +230,7 @@ class Reconciler:
     def _lateness(self, deployment: Deployment, query: ReportedQuery) -> str:
         """Explain why an active query is not running; one that was heard of lately is, and costs nothing to judge."""
         trigger = trigger_s(deployment.trigger)
-        if query.heard_s is None or query.heard_s <= allowed_silence_s(trigger):
+        if query.silent_s is None or query.silent_s <= allowed_silence_s(trigger):
             return ""
         first = query.progress is None
         in_batch = first or self._has_planned(deployment)
@@ -241,17 +241,17 @@ class Reconciler:
             except EngineRefused:
                 return ""
             in_batch = query.trigger_active
-        heard_s = query.heard_s or 0.0
+        silent_s = query.silent_s or 0.0
         now = self.world.clock()
-        samples = self.world.ledger.samples(deployment.table, deployment.version, since=now - heard_s - USUAL_S)
+        samples = self.world.ledger.samples(deployment.table, deployment.version, since=now - silent_s - USUAL_S)
         return why_not_live(
             LivenessSigns(
-                heard_s=heard_s,
+                silent_s=silent_s,
                 trigger_s=trigger,
                 in_batch=in_batch,
                 waits=_waits(query),
                 usual_s=usual_batch_s(samples),
-                patient=first or is_catch_up_batch(samples, now - heard_s),
+                patient=first or is_catch_up_batch(samples, now - silent_s),
             )
         )
 
@@ -279,10 +279,16 @@ class Reconciler:
             self._start_again(deployment, stops)
 
     def _start_again(self, deployment: Deployment, stops: int) -> None:
-        """Its session is gone: go on from the checkpoint. Raises TryAgain for what the next round may reach."""
+        """Its session is gone: go on from the checkpoint. One that ended with `headgate down` has lost nothing.
+
+        Raises TryAgain for what the next round may reach.
+        """
         self._refuse_without_tables(deployment)
         try:
             start(self.world, deployment, stops=stops)
+            if deployment.state == State.STOPPED:
+                self._event(deployment, State.STARTING, "resumed from its checkpoint: the environment is up again")
+                return
             self.world.ledger.update_deployment(deployment.table, deployment.version, restarts=deployment.restarts + 1)
             self._event(deployment, State.STARTING, "restarted from its checkpoint")
         except TryAgain:

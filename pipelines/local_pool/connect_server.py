@@ -38,6 +38,10 @@ _PROBE_S = 5.0
 # server in 9.0 s and used 47 s of CPU; the defaults took 26 s and 84 s, and 200 MB more.
 _JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xss1m")
 
+# An XML document may not name what the pool fetches: xpath() went to any address and file (run on 4.2.0). In a jar lie
+# the grammars of libraries.
+_XML = ("-Djavax.xml.accessExternalDTD=jar:file", "-Djavax.xml.accessExternalSchema=jar:file")
+
 _DEFAULTS = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.streaming.stopTimeout": "15s",
@@ -212,6 +216,7 @@ class LocalPool:
         options = " ".join(
             (
                 *_JVM,
+                *_XML,
                 f"-Dheadgate.pool={server.marker}",
                 f'-Djava.io.tmpdir="{self._work / "tmp"}"',
                 f'-Dlog4j2.configurationFile="{self._work / "log4j2.properties"}"',

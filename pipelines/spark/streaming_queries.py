@@ -115,7 +115,7 @@ class SparkQueries:
             progress=self._events.progress(query.run_id),
             message=str(status["message"]),
             trigger_active=bool(status["isTriggerActive"]),
-            heard_s=self._events.silence_s(query.run_id),
+            silent_s=self._events.silence_s(query.run_id),
         )
 
     def ended(self) -> tuple[ReportedQuery, ...]:
@@ -163,7 +163,7 @@ class SparkQueries:
             message=message,
             trigger_active=trigger_active,
             progress=progress,
-            heard_s=self._events.silence_s(query.runId),
+            silent_s=self._events.silence_s(query.runId),
         )
 
     def _due(self, run_id: str) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tui.command_line import arguments
-from tui.command_line.arguments import CommandParser
+from tui.command_line.argument_values import CommandParser
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,18 +54,8 @@ def check_machine(environ: Mapping[str, str], folder: str) -> tuple[DoctorCheck,
 
 def check_engine(environ: Mapping[str, str]) -> tuple[DoctorCheck, ...]:
     """Ask the Spark side, in a child process of its own, about Java and itself."""
-    command = os_processes.module_command("pipelines.doctor", "--json")
     try:
-        done = subprocess.run(
-            command,
-            cwd="/",
-            env=os_processes.child_environment(environ),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        done = os_processes.run_module("pipelines.doctor", ("--json",), environ, seconds=60)
         found = json.loads(done.stdout)["checks"]
         return tuple(
             DoctorCheck(str(c["name"]), bool(c["ok"]), str(c["summary"]), str(c["remedy"]), facts=dict(c["facts"]))

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from core.lag.measurement import total_lag
+from core.lag.lag_samples import total_lag
 from core.lag.trend import LagTrend, UpstreamHealth, lag_trend
 from core.lag.triggers import trigger_s
 from core.model.errors import LedgerUnavailable
@@ -220,7 +220,10 @@ class LagCollector:
             parents=tuple(parents),
             trigger_s=trigger_s(deployment.trigger),
             previous=history.previous,
-            commit_age_s=now - found.committed_at if found and found.committed_at else None,
+            # What a statement did not do while it was stopped says nothing of it: its start counts as a commit.
+            commit_age_s=now - max(found.committed_at, deployment.started_at or 0.0)
+            if found and found.committed_at
+            else None,
             watermark_age_s=now - history.watermark_at if history.watermark_at else None,
             by_files=any(_is_limited_in_files(read) for read in self._reads_of(deployment)),
         )

@@ -20,6 +20,7 @@ from core.model.names import TableName, parse_table_name
 from core.plan.confirmation import OF_A_RUN, Confirmation, confirmation_for_act
 from core.run.model import StepState
 from core.run.state_machine import OperatorControl, why_not_skipped
+from core.text.wording import counted
 from pipelines.agent.context import AgentContext
 from pipelines.agent.fast_lane import ActOutcome, FastLane
 from pipelines.agent.measurements.table_statistics_collector import TableStatisticsCollector
@@ -107,7 +108,7 @@ class CommandHandler:
     def handle(self, caller: Caller, request: dict[str, Any]) -> dict[str, Any]:
         """Answer one request; raises HeadgateError, whose class tells the caller what to do.
 
-        What does more than look is admitted, and recorded with its outcome.
+        All are admitted; what does more than look is recorded with its outcome.
         """
         op, args = str(request.get("op", "")), request.get("args") or {}
         answer = self._answer_by_op.get(op)
@@ -115,7 +116,8 @@ class CommandHandler:
             raise UsageError(
                 f"the agent does not know the command {cut(op, 40)!r}", remedy="restart the agent after an upgrade"
             )
-        if op in ("status", "peek", "opinion", "measure"):
+        if op in ("status", "peek", "measure"):
+            self._policies.admit(caller, op, args)
             return answer(caller, args, "")
         began = time.monotonic()
         outcome, detail = "failed", "the agent failed to execute it"
@@ -261,7 +263,7 @@ class CommandHandler:
         return {"table": name, "columns": list(columns), "rows": [[_plain(cell) for cell in row] for row in rows]}
 
     def _opinion(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
-        """Run Spark analysis of statements; it changes nothing, so it is not recorded."""
+        """Run Spark analysis of statements: whoever can have Spark read a text is an operator, and is recorded."""
         questions = [question_from_json(each) for each in args.get("questions") or ()]
         answers, why = self._opinions.ask(questions, _seconds(args, SPARK_ANALYSIS_S))
         return {"answers": [answer.as_json() if answer else None for answer in answers], "unanswered": why}
@@ -312,7 +314,9 @@ def _act(request: dict[str, Any]) -> str:
 
 def _subject(request: dict[str, Any]) -> str:
     args = request.get("args") or {}
-    tables = args.get("tables")
+    tables, questions = args.get("tables"), args.get("questions")
+    if isinstance(questions, list):
+        return counted(len(questions), "statement")
     return " ".join(str(table) for table in tables) if tables else str(args.get("hash") or args.get("id") or "")[:12]
 
 

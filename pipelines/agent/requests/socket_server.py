@@ -4,6 +4,7 @@ import grp
 import logging
 import os
 import pwd
+import select
 import socket
 import struct
 import threading
@@ -11,13 +12,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from core.ipc import framing
-from core.model.errors import HeadgateError, TryAgain, VersionMismatch
+from core.model.errors import HeadgateError, Refused, TryAgain, VersionMismatch
 from pipelines.agent.requests.connection_slots import ConnectionSlots, Slot
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 IDLE_S = 600.0
 """A connection that says nothing for this long is closed."""
@@ -42,6 +45,8 @@ WAITING = 1024
 
 _PEER_GROUPS = 59
 """SO_PEERGROUPS of Linux (`asm-generic/socket.h`), which Python 3.11 does not name."""
+_PEER_PIDFD = 77
+"""SO_PEERPIDFD of Linux 6.5, likewise."""
 _MOST_BYTES = 1024
 
 LAST_ANSWERS_S = 1.0
@@ -50,7 +55,11 @@ LAST_ANSWERS_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who is at the other end: `SO_PEERCRED` (unix(7)) and the kernel's login uid (proc(5), /proc/PID/loginuid)."""
+    """Who is at the other end: `SO_PEERCRED` (unix(7)) and the kernel's login uid (proc(5), /proc/PID/loginuid).
+
+    The login uid is known only where the kernel holds on to the process itself (`SO_PEERPIDFD`, Linux 6.5): elsewhere a
+    process id may be another's by now, and the uid alone counts.
+    """
 
     pid: int
     uid: int
@@ -96,12 +105,9 @@ class SocketServer:
         self._answered = threading.Condition()
 
     def open(self) -> None:
-        """Bind and listen; the directory is ours alone and the socket is for owner and group."""
-        folder = os.path.dirname(self._path)
-        os.makedirs(folder, mode=0o750, exist_ok=True)
-        if os.stat(folder).st_uid != os.getuid():
-            raise PermissionError(f"{folder} belongs to another user")
-        if os.path.exists(self._path):
+        """Bind and listen; raises Refused where the directory is not ours alone. The socket is for owner and group."""
+        _own_folder(os.path.dirname(self._path))
+        with suppress(FileNotFoundError):
             os.unlink(self._path)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listener.bind(self._path)
@@ -206,6 +212,22 @@ class SocketServer:
             return {"id": number, "ok": False, "error": failed.as_json()}
 
 
+def _own_folder(path: str) -> None:
+    """Create the socket's folder, or take the one that is there: a real folder of ours that nobody else can write."""
+    os.makedirs(path, mode=0o750, exist_ok=True)
+    try:
+        folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError as error:
+        raise Refused(f"{path} is a link, or another user's: {error.strerror}", remedy=f"remove {path}") from error
+    try:
+        found = os.fstat(folder)
+        if found.st_uid != os.getuid():
+            raise Refused(f"{path} belongs to user {found.st_uid}", remedy=f"have that user, or root, remove {path}")
+        os.fchmod(folder, found.st_mode & 0o7755)
+    finally:
+        os.close(folder)
+
+
 def send_frame(connection: socket.socket, message: dict[str, Any]) -> None:
     """Write one frame."""
     connection.sendall(framing.encode_frame(message))
@@ -256,7 +278,8 @@ def _credentials(connection: socket.socket) -> tuple[int, int, int]:
 
 def _caller(connection: socket.socket) -> Caller:
     pid, uid, gid = _credentials(connection)
-    return Caller(pid=pid, uid=uid, login_uid=_login_uid(pid), gids=(gid, *_supplementary_groups(connection, pid)))
+    login_uid = _while_it_lives(connection, pid, _login_uid)
+    return Caller(pid=pid, uid=uid, login_uid=login_uid, gids=(gid, *_supplementary_groups(connection, pid)))
 
 
 def _supplementary_groups(connection: socket.socket, pid: int) -> tuple[int, ...]:
@@ -265,15 +288,31 @@ def _supplementary_groups(connection: socket.socket, pid: int) -> tuple[int, ...
         found = connection.getsockopt(socket.SOL_SOCKET, _PEER_GROUPS, _MOST_BYTES)
         return struct.unpack(f"{len(found) // 4}I", found)
     except OSError:
-        return _groups_of_process(pid)
+        return _while_it_lives(connection, pid, _groups_of_process) or ()
 
 
-def _groups_of_process(pid: int) -> tuple[int, ...]:
+def _while_it_lives(connection: socket.socket, pid: int, read: Callable[[int], T | None]) -> T | None:
+    """Read from /proc about the process that connected; None unless it lives afterwards, so that the id is its own."""
+    try:
+        process = connection.getsockopt(socket.SOL_SOCKET, _PEER_PIDFD)
+    except OSError:
+        return None
+    try:
+        found = read(pid)
+        # The descriptor of a process that has ended can be read (pidfd_open(2)).
+        ended = select.poll()
+        ended.register(process, select.POLLIN)
+        return None if ended.poll(0) else found
+    finally:
+        os.close(process)
+
+
+def _groups_of_process(pid: int) -> tuple[int, ...] | None:
     try:
         with open(f"/proc/{pid}/status") as file:
             line = next(line for line in file if line.startswith("Groups:"))
     except (OSError, StopIteration):
-        return ()
+        return None
     return tuple(map(int, line.split()[1:]))
 
 

@@ -12,6 +12,7 @@ from core.model.problems import Severity
 from core.observed.deployment import ObservedDeployment
 from core.plan.codec import canonical_text, plan_as_json, plan_from_json, plan_hash, request_from_json
 from core.plan.confirmation import confirmation_for_act, confirmation_for_plan
+from core.plan.descriptions import about
 from core.plan.diff import compare_plans, difference_words
 from core.plan.model import PLANNER_VERSION, Plan
 from core.plan.preconditions import moved_since
@@ -68,7 +69,7 @@ class SubmittedPlans:
             )
         if plan.refusals:
             first = plan.refusals[0]
-            raise Refused(f"{first.table}: {first.summary}" if first.table else first.summary, remedy=first.remedy)
+            raise Refused(about(first.table, first.summary), remedy=first.remedy)
         refuse_not_executable(plan)
         return self._keep(caller, plan, args, made_at)
 

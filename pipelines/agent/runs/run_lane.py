@@ -11,6 +11,7 @@ from typing import assert_never
 
 from core.model.errors import Busy, HeadgateError, LedgerUnavailable, PoolUnreachable, UsageError
 from core.plan.codec import plan_from_json
+from core.plan.descriptions import act_words
 from core.plan.model import Plan, Step
 from core.run.model import Run, RunState, StepProgress, StepState
 from core.run.state_machine import (
@@ -234,7 +235,7 @@ class RunDriver:
     def _close(self) -> None:
         failed = [p for p in self._run.steps if p.state is StepState.FAILED]
         summary = f"run {self._run.id} {self._run.state}"
-        detail = "; ".join(f"{p.step.do} {p.step.table}: {p.note}" for p in failed)
+        detail = "; ".join(f"{act_words(p.step.do)} {p.step.table}: {p.note}" for p in failed)
         self._retrying(lambda: self._world.event("run", summary, detail=detail))
         actor, outcome = self._row.actor, self._run.state.value
         self._retrying(

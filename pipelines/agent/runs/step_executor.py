@@ -298,8 +298,12 @@ class StepExecutor:
         deployment = self._deployed(step)
         if deployment.wanted == WantedState.RUNNING and not deployment.external:
             return StepFailed(step.n, "it keeps running because something reads it; plan again from the current state")
-        if readers := self._running_readers(step):
-            return StepFailed(step.n, f"{readers} reads it again; stop the reader, or plan again")
+        with self._world.locks.deleting((step.table, step.version)):
+            if readers := self._running_readers(step):
+                return StepFailed(step.n, f"{readers} reads it again; stop the reader, or plan again")
+            return self._set_aside(step, deployment)
+
+    def _set_aside(self, step: Step, deployment: Deployment) -> RunEvidence:
         ground, mark = self._world.ground, self._run_id
         name = ground.catalog_name(step.table, step.version)
         pool = self._world.pool.connection()

@@ -22,7 +22,7 @@ FILTERED = "CREATE TABLE t (id BIGINT) USING parquet;", "INSERT INTO t SELECT id
 @pytest.mark.parametrize("edit", PAIRS, ids=lambda edit: edit.name)
 def test_a_change_has_its_kind_and_evidence(edit: Edit) -> None:
     found = classify(edit.old, edit.new)
-    assert [f"{found.kind.facts.code} {found.action}", *found.evidence] == list(edit.expected)
+    assert [f"{found.kind.definition.code} {found.action}", *found.evidence] == list(edit.expected)
     assert found.classified
 
 

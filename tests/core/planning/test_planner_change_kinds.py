@@ -172,10 +172,10 @@ def planned(edit: Edit, *, foreign: bool, state: State) -> Plan:
     observed: dict[T, ObservedDeployment] = {}
     for name, made in before.tables.items():
         texts = revision_of(made).texts
-        if made.facts is None:
+        if made.parsed is None:
             observed[name] = ObservedDeployment(State.RUNNING, deployed=texts)
             continue
-        bound = tuple(Binding(r.table, 0 if r.table in ("src", "other") else 1, r.streaming) for r in made.facts.reads)
+        bound = tuple(Binding(r.table, 0 if r.table in ("src", "other") else 1, r.streaming) for r in made.parsed.reads)
         observed[name] = ObservedDeployment(
             State.RUNNING,
             deployed=texts,
@@ -253,7 +253,7 @@ def test_a_plan_offers_what_the_table_of_kinds_says_may_be_chosen() -> None:
             if node.table == "a" and node.change is not None and node.classified and node.offers:
                 words = {offer.strategy for offer in node.offers} - {node.strategy, Strategy.PARTIAL}
                 offered.setdefault(node.change, set()).update(words)
-    assert offered == {kind: {*kind.facts.instead} - {Strategy.PARTIAL} for kind in offered}
+    assert offered == {kind: {*kind.definition.instead} - {Strategy.PARTIAL} for kind in offered}
     assert {*ChangeKind} - {*offered} == {
         ChangeKind.NONE, ChangeKind.CHECKPOINT_LOST, ChangeKind.COMMENT_OR_FORMAT, ChangeKind.DESCRIPTION,
         ChangeKind.PINNED_CONFIGURATION,

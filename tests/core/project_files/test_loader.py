@@ -117,7 +117,10 @@ def test_all_problems_come_at_once_with_file_and_line() -> None:
         "pipelines/facts/p/c/sql-scripts/dml.c.sql:1: these tables form a cycle: c → d → c",
     ]
     remedies = {p.subject: p.remedy for p in errors(found)}
-    assert remedies["triger"] == "did you mean trigger?" and remedies["sorc"] == "did you mean src?"
+    assert (
+        remedies["triger"] == "did you mean trigger?"
+        and remedies["sorc"] == "did you mean src? If not, declare it: headgate init table sorc"
+    )
 
 
 @pytest.mark.parametrize(
@@ -223,7 +226,7 @@ def test_readers_outside_are_declared_where_the_table_is() -> None:
 
 def test_a_project_or_a_table_can_read_every_table_as_a_stream() -> None:
     found = texts(src="", a="SELECT id FROM src") | {"headgate.yml": MANIFEST + "defaults: {reads: stream}\n"}
-    facts = good(found).tables[T("a")].facts
+    facts = good(found).tables[T("a")].parsed
     assert facts is not None and [(read.streaming, read.implied) for read in facts.reads] == [(True, True)]
     own = {"pipelines/facts/p/a/a.yml": "reads: batch\n"}
     assert problems(found | own) == ["pipelines/facts/p/a/sql-scripts/dml.a.sql:1:1: the statement reads no stream"]
@@ -320,7 +323,7 @@ def test_an_unreadable_statement_is_one_problem_and_not_a_second_about_its_table
 
 def test_names_compare_without_case() -> None:
     found = texts(src="", a="SELECT ID FROM STREAM SRC")
-    assert good(found).tables[T("a")].facts.reads[0].table == "src"  # type: ignore[union-attr]  # a has a statement
+    assert good(found).tables[T("a")].parsed.reads[0].table == "src"  # type: ignore[union-attr]  # a has a statement
 
 
 def test_defaults_stand_in_for_what_a_table_does_not_say() -> None:

@@ -1,5 +1,6 @@
 """A world without Spark: a scripted pool and scripted files around a real ledger."""
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -209,7 +210,7 @@ def pool() -> ScriptedPool:
 def world(tmp_path: Path, pool: ScriptedPool) -> AgentContext:
     ledger = create_or_open(tmp_path / "home" / "ledger.db", environment_row())
     return AgentContext(
-        places=EnvironmentPaths(str(tmp_path / "home"), str(tmp_path / "a.sock")),
+        places=EnvironmentPaths(str(tmp_path / "home"), str(tmp_path / "a.sock"), os.getuid()),
         folder=str(tmp_path),
         project_id="p-id",
         project="p",

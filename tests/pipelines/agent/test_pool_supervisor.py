@@ -1,5 +1,6 @@
 """The pool's supervisor over a process and sessions in memory: started, adopted, lost, died, silent, ended."""
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -119,7 +120,7 @@ def supervise(
     monkeypatch.setattr(
         pool_supervisor, "threading", SimpleNamespace(Lock=pool_supervisor.threading.Lock, Thread=AtOnce)
     )
-    places = EnvironmentPaths(str(tmp_path / "home"), str(tmp_path / "a.sock"))
+    places = EnvironmentPaths(str(tmp_path / "home"), str(tmp_path / "a.sock"), os.getuid())
 
     def supervisor(pool: Pool | None = None) -> PoolSupervisor:
         def restore(attached: object) -> None:

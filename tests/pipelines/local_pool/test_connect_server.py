@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -131,6 +132,21 @@ def test_a_connection_without_the_token_is_refused(pool: LocalPool, token: str) 
 
 @pytest.mark.spark
 @pytest.mark.drill
+def test_an_xml_document_makes_the_pool_fetch_nothing(session: Session) -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+    listener.setblocking(False)
+    address = f"http://127.0.0.1:{listener.getsockname()[1]}/x.dtd"
+    document = f'<?xml version="1.0"?><!DOCTYPE a SYSTEM "{address}"><a>1</a>'
+    try:
+        assert session.spark.sql("SELECT xpath_string('<a>1</a>', 'a')").collect() == [("1",)]
+        with pytest.raises(Exception, match="Error loading expression 'a'"):
+            session.spark.sql(f"SELECT xpath_string('{document}', 'a')").collect()
+        with pytest.raises(BlockingIOError):
+            listener.accept()
+    finally:
+        listener.close()
+
+
 def test_a_server_that_is_frozen_killed_and_started_again(tmp_path: Path) -> None:
     """One server for three failures, because each start costs ten seconds."""
     pool = LocalPool(tmp_path, Pool(cores=1, memory="600m"))

@@ -43,7 +43,7 @@ def supervise(pool: LocalPool, ledger: Ledger, tmp_path: Path, monkeypatch: pyte
         return Session(url, pool.token, session_id, lost=lost)
 
     def supervisor(url: str, restore: Callable[[PoolConnection], None]) -> PoolSupervisor:
-        places = EnvironmentPaths(str(tmp_path / "home"), str(tmp_path / "a.sock"))
+        places = EnvironmentPaths(str(tmp_path / "home"), str(tmp_path / "a.sock"), os.getuid())
         return PoolSupervisor(places, Pool(name="shared", url=url), ledger, restore)
 
     monkeypatch.setattr(pool_supervisor, "Session", session)

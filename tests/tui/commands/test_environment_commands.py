@@ -120,12 +120,8 @@ def test_demo_takes_a_relative_folder_from_where_we_are(
     monkeypatch.setattr("tui.services.demo_project.copy_sample", copied)
     monkeypatch.setattr("tui.commands.demo._healthy", lambda *_, **__: True)
     monkeypatch.chdir(tmp_path)
-    assert (
-        exit_codes.run_command_line(["demo", "./mine", "--no-console"])
-        == exit_codes.run_command_line(["demo", "--folder", "mine", "--no-console"])
-        == 3
-    )
-    assert asked == [str(tmp_path / "mine")] * 2
+    assert exit_codes.run_command_line(["demo", "./mine", "--no-console"]) == 3
+    assert asked == [str(tmp_path / "mine")]
 
 
 def test_doctor_fails_on_a_home_that_is_open_to_everybody(
@@ -182,6 +178,17 @@ def test_doctor_says_how_a_pool_that_was_given_up_is_started(
     ledger.put_pool(pool_state="failed", pool_detail="it ended each time; its log ends: OutOfMemoryError")
     check = doctor_checks.check_pool(place)
     assert not check.ok and "OutOfMemoryError" in check.summary and "headgate up" in check.remedy
+
+
+def test_up_says_how_many_statements_are_resumed(
+    ledger: Any, deployed: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for table, wanted in (("a", "running"), ("b", "running"), ("c", "stopped")):
+        ledger.put_deployment(deployed(table, wanted=wanted, state="stopped"))
+    monkeypatch.setattr("tui.agent_client.agent_process.ensure_running", lambda *_, **__: True)
+    assert exit_codes.run_command_line(["up"]) == 0
+    assert "wanted running: 2 statements; each that is not running is resumed" in capsys.readouterr().err
+    assert written(["up"], capsys)["wanted_running"] == 2
 
 
 def test_down_says_when_nothing_was_running(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

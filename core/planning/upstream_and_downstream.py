@@ -1,6 +1,7 @@
-"""Downwards from what is decided: each table meets the most severe outcome of its parents.
+"""What follows for the readers and the parents of decided tables.
 
-Breadth-first, and a table is visited again only for a more severe outcome, so that the cost is linear in the edges.
+Downwards breadth-first: each reader meets the most severe outcome of its parents, and is visited again only for a more
+severe one, so that the cost is linear in the edges. Upwards depth-first, to the first tables that really run.
 """
 
 import re
@@ -12,9 +13,19 @@ from core.lineage.column_usage import column_reference_lines
 from core.model.actions import Action, Strategy
 from core.model.names import TableName
 from core.model.reasons import Reason
-from core.planning.decisions import DeployWalk, DownstreamOutcome, TableDecision
+from core.planning.decisions import BEGINS, DeployWalk, DownstreamOutcome, TableDecision
 from core.planning.operator_choices import with_chosen_strategy
-from core.planning.requested_tables import checkpoint_lost_change, decide_table, is_at_rest, rebuild_reason
+from core.planning.requested_tables import (
+    checkpoint_lost_change,
+    decide_external,
+    decide_table,
+    is_at_rest,
+    is_in_catalog,
+    may_start_anew,
+    rebuild_reason,
+    resume_safely,
+    start_anew,
+)
 
 _SEVERITY = {Action.RESTART: 1, Action.REBUILD: 2, Action.START: 3}
 """How much is done to a table; one that starts reads the newest versions of all its parents anyway."""
@@ -47,12 +58,14 @@ def _reach(walk: DeployWalk, child: TableName, parent: TableName, outcome: Downs
     if wanted is None:
         return False
     before = known.outcome if known is not None else DownstreamOutcome.KEPT
-    stays = known is not None and known.lowered and known.by == Strategy.IN_PLACE and wanted.action is Action.REBUILD
+    stays = (
+        known is not None and known.lowered and known.strategy == Strategy.IN_PLACE and wanted.action is Action.REBUILD
+    )
     if known is None or stays or _severity(wanted) > _severity(known):
         walk.found.put(
             child, with_chosen_strategy(walk, child, replace(wanted, because_of=known.because_of if known else ()))
         )
-    walk.found.blame(child, parent, evidence)
+    walk.found.add_cause(child, parent, evidence)
     return walk.found.by_table[child].outcome > before
 
 
@@ -65,8 +78,8 @@ def _of_child(
 ) -> tuple[TableDecision | None, str]:
     """Return what one parent's outcome asks of a reader, with what was seen there; None is nothing."""
     declared = walk.context.declared.tables.get(child)
-    assert declared is not None and declared.facts is not None
-    stateful = declared.facts.stateful
+    assert declared is not None and declared.parsed is not None
+    stateful = declared.parsed.stateful
     if outcome is DownstreamOutcome.GROWN:
         words = "" if is_at_rest(walk, child) else _use_of_added(walk, child, parent)
         return _of_grown(walk, child, stateful=stateful) if words else None, words
@@ -75,7 +88,7 @@ def _of_child(
         return _recreated(walk, child, Reason.PARENT_REWRITTEN) if stateful else None, words
     if not any(b.parent == parent and b.streamed for b in walk.context.bindings.of(child)):
         return _restarted(walk, child, Reason.STATIC_PARENT_REBUILT), f"static side {parent} is re-created"
-    named = all(read.source_name for read in declared.facts.reads if read.streaming)
+    named = all(read.source_name for read in declared.parsed.reads if read.streaming)
     if outcome is DownstreamOutcome.CHAINED and (named or not stateful):
         return _restarted(walk, child, Reason.PARENT_CHAINED), f"upstream {parent} continues in a new version"
     return _recreated(walk, child, Reason.PARENT_REBUILT), f"upstream {parent} is re-created"
@@ -99,7 +112,7 @@ def _restarted(walk: DeployWalk, child: TableName, reason: Reason) -> TableDecis
         kind = ChangeKind.STATIC_SIDE if reason is Reason.STATIC_PARENT_REBUILT else ChangeKind.NONE
         change = replace(change, kind=kind, action=Action.RESTART)
     return TableDecision(
-        Action.RESTART, reason, change, strategy=Strategy.SEAM if reason is Reason.PARENT_CHAINED else ""
+        Action.RESTART, reason, change, chosen_strategy=Strategy.SEAM if reason is Reason.PARENT_CHAINED else ""
     )
 
 
@@ -120,12 +133,12 @@ def _of_grown(walk: DeployWalk, child: TableName, *, stateful: bool) -> TableDec
 def _use_of_added(walk: DeployWalk, child: TableName, parent: TableName) -> str:
     """Describe how a reader takes in a column that a parent gets; empty where it does not."""
     declared = walk.context.declared.tables.get(child)
-    assert declared is not None and declared.facts is not None
+    assert declared is not None and declared.parsed is not None
     added = walk.context.changes.added_columns(parent)
-    if any(column.expression.endswith("*") for column in declared.facts.columns):
+    if any(column.expression.endswith("*") for column in declared.parsed.columns):
         return f"selects * from {parent}, which gains {', '.join(added)}"
     for column in added:
-        if not re.search(rf"\b{re.escape(column)}\b", declared.facts.select, re.I):
+        if not re.search(rf"\b{re.escape(column)}\b", declared.parsed.select, re.I):
             continue
         place = column_reference_lines(column, parent, declared, walk.context.declared.tables)
         if place:
@@ -149,7 +162,7 @@ def _take_set(walk: DeployWalk, table: TableName) -> list[TableName]:
             walk.found.refuse(other, f"{other} belongs to one statement set with {table}", "exclude both or neither")
             continue
         walk.found.put(other, _with_set(walk, other, known))
-        walk.found.blame(other, table, f"one statement set with {table}")
+        walk.found.add_cause(other, table, f"one statement set with {table}")
         taken.append(other)
     return taken
 
@@ -159,3 +172,98 @@ def _with_set(walk: DeployWalk, table: TableName, known: TableDecision | None) -
     decision = TableDecision(Action.REBUILD, Reason.WITH_ITS_SET, change, known.because_of if known else ())
     found = with_chosen_strategy(walk, table, decision)
     return found if found.action is Action.REBUILD else decision
+
+
+def decide_upstream(walk: DeployWalk, table: TableName) -> None:
+    """Start what a decided table needs."""
+    found = walk.found
+    waiting = [table]
+    while waiting:
+        child = waiting.pop()
+        for parent in reversed(_parents(walk, child)):
+            if parent in found.by_table:
+                if _wake(walk, parent, child):
+                    waiting.append(parent)
+                _add_cause(walk, parent, child)
+            elif _meet(walk, parent, child):
+                waiting.append(parent)
+
+
+def _parents(walk: DeployWalk, table: TableName) -> tuple[TableName, ...]:
+    """Return the parents that matter after the plan: declared ones where the new texts will run."""
+    action = walk.found.by_table[table].action
+    if action in (Action.START, Action.REBUILD):
+        return tuple(edge.parent for edge in walk.context.declared.graph.parents(table))
+    names = {binding.parent for binding in walk.context.bindings.of(table)}
+    if action is Action.RESTART:
+        names |= {edge.parent for edge in walk.context.declared.graph.parents(table)}
+    return tuple(sorted(names))
+
+
+def _wake(walk: DeployWalk, parent: TableName, child: TableName) -> bool:
+    """Start a table that was at rest, because one that begins reads it."""
+    known = walk.found.by_table[parent]
+    begins = walk.found.by_table[child].action in BEGINS
+    if not begins or known.action not in (Action.KEEP, Action.RECORD) or not is_at_rest(walk, parent):
+        return False
+    if not walk.context.observed.deployment(parent).checkpoint_ok and known.change.kind is ChangeKind.CHECKPOINT_LOST:
+        return False
+    resumed = TableDecision(Action.RESUME, Reason.COLD_PARENT, known.change, (child,))
+    walk.found.put(parent, resume_safely(walk, parent, resumed))
+    return True
+
+
+def _add_cause(walk: DeployWalk, parent: TableName, child: TableName) -> None:
+    known = walk.found.by_table[parent]
+    if known.reason in (Reason.COLD_PARENT, Reason.REGISTERED) and parent not in walk.scope.requested:
+        walk.found.add_cause(parent, child)
+
+
+def _meet(walk: DeployWalk, parent: TableName, child: TableName) -> bool:
+    """Decide a parent that nothing asked for; True when the walk goes on above it."""
+    context, found = walk.context, walk.found
+    if parent in walk.scope.excluded:
+        _meet_excluded(walk, parent, child)
+        return False
+    if context.observed.is_external(parent):
+        found.put(parent, decide_external(walk, parent, (child,)))
+        return False
+    declared = context.declared.tables.get(parent)
+    if not context.observed.is_deployed(parent):
+        if declared is None:
+            found.refuse(child, f"{child} reads {parent}, which is neither declared nor deployed", f"declare {parent}")
+            return False
+        begun = TableDecision(Action.START, Reason.COLD_PARENT, context.changes.first_start(parent), (child,))
+        found.put(parent, with_chosen_strategy(walk, parent, begun))
+        return True
+    if declared is not None and may_start_anew(context, parent):
+        found.put(parent, start_anew(context.observed, parent, Reason.COLD_PARENT, (child,)))
+        return True
+    change = context.changes.of(parent) if declared is not None else Change(ChangeKind.NONE, Action.KEEP)
+    if change.action is not Action.KEEP:
+        what = change.kind.definition.reason if change.kind.definition.is_of_the_environment else "changed on disk"
+        found.warn(parent, f"{what} but is not part of the request: it stays on its deployed revision")
+    if context.observed.is_running(parent):
+        found.put(parent, TableDecision(Action.KEEP, Reason.SERVES, Change(ChangeKind.NONE, Action.KEEP)))
+        return False
+    decision = TableDecision(Action.RESUME, Reason.COLD_PARENT, Change(ChangeKind.NONE, Action.RESUME), (child,))
+    found.put(parent, resume_safely(walk, parent, decision))
+    return True
+
+
+def _meet_excluded(walk: DeployWalk, parent: TableName, child: TableName) -> None:
+    context = walk.context
+    if context.observed.is_running(parent) or (
+        context.observed.is_external(parent) and is_in_catalog(context.observed, context.bindings, parent)
+    ):
+        return
+    if context.observed.is_deployed(parent):
+        walk.found.warn(
+            child, f"lacks its upstream table: {parent} is excluded and {context.observed.deployment(parent).state}"
+        )
+        return
+    walk.found.refuse(
+        child,
+        f"{child} has nothing to read: {parent} is excluded and not deployed",
+        f"leave {parent} in, or exclude {child} too",
+    )

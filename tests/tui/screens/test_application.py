@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tui.presentation.interaction.keymap import ALL_SCREENS, keymap_of
+from tui.screens.application import SCREENS
 from tui.screens.console_screen import ConsoleScreen
-from tui.screens.screen_registry import SCREENS
 
 SOURCES = Path(__file__).parents[3] / "tui" / "screens"
 
@@ -16,8 +16,8 @@ SOURCES = Path(__file__).parents[3] / "tui" / "screens"
 def opened() -> set[str]:
     """Find the screens that are opened by name; those named after a `:` command stand in its `case`."""
     texts = [path.read_text() for path in SOURCES.glob("*.py")]
-    named = {name for text in texts for name in re.findall(r'\b(?:go|arrive)\(\s*"(\w+)"', text)}
-    (cases,) = re.findall(r"case ([^:]+):\n\s+host\.go\(word\)", (SOURCES / "colon_commands.py").read_text())
+    named = {name for text in texts for name in re.findall(r'\b(?:open_screen|open_when_free)\(\s*"(\w+)"', text)}
+    (cases,) = re.findall(r"case ([^:]+):\n\s+host\.open_screen\(word\)", (SOURCES / "colon_commands.py").read_text())
     return named | set(re.findall(r'"(\w+)"', cases))
 
 
@@ -30,5 +30,5 @@ def test_every_screen_of_the_table_is_there_and_takes_keys(name: str) -> None:
     module, kind = SCREENS[name]
     screen = getattr(import_module(f"tui.screens.{module}"), kind)
     assert issubclass(screen, ConsoleScreen)
-    assert screen.page_name in ALL_SCREENS
-    assert {"q", ":"} <= set(keymap_of(screen.page_name))
+    assert screen.screen_name in ALL_SCREENS
+    assert {"q", ":"} <= set(keymap_of(screen.screen_name))

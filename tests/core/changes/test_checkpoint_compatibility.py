@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 from revision_pairs import Edit, edits
 
+from core.changes.checkpoint_compatibility import why_state_not_taken
 from core.changes.classification import classify
 from core.changes.kinds import CHANGE_KINDS, ChangeKind
 from core.model.actions import Action
-from core.planning.checkpoint_compatibility import why_state_not_taken
 from core.project.model import Pool
 
 NAMED = (
@@ -51,7 +51,7 @@ def test_a_rebuilt_kind_that_says_nothing_of_its_checkpoint_does_not_go_on(monke
     edit = next(edit for edit in edits("changes.txt") if classify(edit.old, edit.new).kind is ChangeKind.TABLE_FORMAT)
     assert why_state_not_taken(edit.old, edit.new) == "its table is written differently"
     silent = tuple(replace(facts, breaks_checkpoint="") for facts in CHANGE_KINDS)
-    monkeypatch.setattr("core.planning.checkpoint_compatibility.CHANGE_KINDS", silent)
+    monkeypatch.setattr("core.changes.checkpoint_compatibility.CHANGE_KINDS", silent)
     assert why_state_not_taken(edit.old, edit.new) == "nobody has shown that Spark goes on from the old checkpoint"
 
 

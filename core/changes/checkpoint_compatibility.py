@@ -8,36 +8,12 @@ import re
 
 from core.changes.classification import keeps_names, kinds_between
 from core.changes.kinds import CHANGE_KINDS, ChangeKind
-from core.model.names import TableName
-from core.model.reasons import Reason
-from core.planning.decisions import TableDecision
-from core.planning.observed_tables import ObservedTables
-from core.planning.table_changes import TableChanges
 from core.project.revision import Revision
 from core.sql.statement import Operator, ParsedStatement
 
-_BY_REASON = {
-    Reason.ASKED: "a rebuild was requested",
-    Reason.UNPROVEN: "what changed is unknown",
-    Reason.CHECKPOINT_LOST: str(Reason.CHECKPOINT_LOST),
-    Reason.PARENT_REBUILT: "its offsets are meaningless in an upstream table that is re-created",
-    Reason.READS_OLD_VERSION: "its offsets are meaningless in another version of an upstream table",
-    Reason.PARENT_REWRITTEN: "its state would double-count rows that an upstream table writes again",
-    Reason.WITH_ITS_SET: "its statement set is rebuilt with it",
-}
 _LENGTH = re.compile(r"(?<!_)\bwindow\(([^,]+), '[^']+'\)")
 _HARMLESS = ("filter ", "HAVING ", "GROUP BY key changed: window(")
 """Edits below the state that leave what it holds in form."""
-
-
-def why_not_in_place(observed: ObservedTables, changes: TableChanges, table: TableName, decision: TableDecision) -> str:
-    """Explain why a rebuild cannot be a restart instead; empty where it can."""
-    if decision.reason in _BY_REASON:
-        return _BY_REASON[decision.reason]
-    if not observed.deployment(table).checkpoint_ok:
-        return str(Reason.CHECKPOINT_LOST)
-    pair = changes.compared(table)
-    return why_state_not_taken(*pair) if pair is not None and decision.change.classified else "what changed is unknown"
 
 
 def why_state_not_taken(old: Revision, new: Revision) -> str:
@@ -45,12 +21,12 @@ def why_state_not_taken(old: Revision, new: Revision) -> str:
     found = kinds_between(old, new)
     named = ChangeKind.NAMED_SOURCES_CHANGED in found and keeps_names(old)
     asked = found - {ChangeKind.NAMED_SOURCES_CHANGED} if named else found
-    wrong = (facts.why_not_from_checkpoint for facts in CHANGE_KINDS if facts.kind in asked)
+    wrong = (each.why_not_from_checkpoint for each in CHANGE_KINDS if each.kind in asked)
     if first := next(filter(None, wrong), ""):
         return first
     if old.parsed is None or new.parsed is None:
         return "a statement was added or removed"
-    if not any(kind.facts.judged_by_state for kind in found):
+    if not any(kind.definition.judged_by_state for kind in found):
         return ""
     if not same_state_schema(old.parsed, new.parsed):
         return "its state has different operators, keys or values, which Spark rejects or misreads as the old ones"
