@@ -41,6 +41,7 @@ NEEDED = {
     "submit_plan": (OPERATE, "submit plans"),
     "apply": (OPERATE, "apply plans"),
     "run": (OPERATE, "continue a run, retry or skip"),
+    "start_pool": (OPERATE, "start the pool"),
     "exit": (OPERATE, "stop the agent"),
     "approve": (APPROVE, "approve plans"),
     "policy_apply": (OPERATE, "record a policy"),
