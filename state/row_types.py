@@ -284,7 +284,7 @@ class EnvironmentRow:
     pool: str
     """Name of the pool."""
     pool_state: str
-    """starting, up, silent, down or off."""
+    """starting, up, silent, down, failed (it waits for a person) or off."""
     pool_detail: str
     pool_generation: int
     session_id: str

@@ -22,6 +22,8 @@ class QueryStart:
     """Absolute folder."""
     trigger: str
     mode: str = "append"
+    partitioned: bool = True
+    """False where the target is known to have no partitions; the pool is not asked for them then."""
 
 
 @dataclass(frozen=True, slots=True)

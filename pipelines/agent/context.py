@@ -44,6 +44,12 @@ class PoolClient(Protocol):
     def connection(self) -> PoolConnection:
         """Return the connection of this moment, for one use; raises PoolUnreachable where there is none."""
 
+    def connection_for_stops(self) -> PoolConnection:
+        """Return the connection also while the catalog is still being restored, which no stop waits for."""
+
+    def start_again(self) -> bool:
+        """Start a pool again that was given up; returns whether it was."""
+
 
 class Identity(Protocol):
     """Whether this is the world that the ledger describes."""

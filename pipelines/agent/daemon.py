@@ -38,6 +38,9 @@ log = logging.getLogger(__name__)
 BEAT_S = 2.0
 ROUND_S = 1.0
 THIN_S = 300.0
+LAST_ROUNDS_S = 0.5
+"""How long an agent that ends waits for its loops; what one was doing then, the next agent finds as after a kill."""
+
 UNKNOWN_S = 15.0
 """A pool that has not answered for this long leaves its statements' states unknown."""
 
@@ -123,8 +126,9 @@ class Agent:
             loop.start()
         self._world.stopping.wait()
         server.close()
+        ends_at = time.monotonic() + LAST_ROUNDS_S
         for loop in loops:
-            loop.join(timeout=2 * READ_CALL_S)
+            loop.join(max(0.0, ends_at - time.monotonic()))
         with suppress(HeadgateError):
             self._identity.keep()
         try:
@@ -144,6 +148,7 @@ class Agent:
         self._world.stopping.set()
 
     def _loop(self, name: str, seconds: float, act: Callable[[], None]) -> None:
+        said = ""
         while not self._world.stopping.is_set():
             if not self._ledger.is_in_place():
                 # With the ledger the session is lost, and whoever comes next cannot find what runs.
@@ -152,16 +157,18 @@ class Agent:
                 return
             try:
                 act()
-            except LedgerUnavailable as error:
-                log.warning("%s: %s", name, error.summary)
+                said = ""
             except HeadgateError as error:
-                log.info("%s: %s", name, error.summary)
+                if error.summary != said:
+                    log.warning("%s: %s", name, error.summary)
+                said = error.summary
             except Exception:
                 log.exception("%s failed; it continues with the next round", name)
             self._world.stopping.wait(seconds)
 
     def _beat(self) -> None:
         self._ledger.heartbeat(self._world.clock())
+        self._commands.tell_refused()
 
     def _keep_house(self) -> None:
         self._ledger.thin_samples(self._world.clock())

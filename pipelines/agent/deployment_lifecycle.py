@@ -65,7 +65,7 @@ def stop(
 
     It waits for nobody: an operator's stop must not. Who starts a version looks for stops after it.
     """
-    pool = world.pool.connection()
+    pool = world.pool.connection_for_stops()
     pool.call(seconds, pool.queries.stop, query_name(deployment.table, deployment.version), calling)
 
 
@@ -212,4 +212,5 @@ def _start_of(world: AgentContext, deployment: Deployment) -> QueryStart:
         checkpoint=deployment.checkpoint,
         trigger=deployment.trigger,
         mode=deployment.mode,
+        partitioned="PARTITIONED BY" in deployment.compiled_ddl,
     )

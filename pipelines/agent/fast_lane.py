@@ -3,7 +3,6 @@
 import logging
 import time
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -15,6 +14,7 @@ from core.model.errors import Busy, EngineRefused, LedgerUnavailable, PoolUnreac
 from core.model.names import TableName, physical_name, query_name
 from core.model.states import AT_REST, State, WantedState
 from core.observed.serving import serving_versions
+from pipelines.agent.bounded_threads import in_threads
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_lifecycle import mark_stopped, start, stop
 from pipelines.spark import call_deadlines
@@ -94,8 +94,7 @@ class FastLane:
         found = self._stoppable(tables)
         self._world.locks.stop(tables)
         recorded = self._intend(tables, by)
-        with ThreadPoolExecutor(STOPS_AT_ONCE, "stop") as threads:
-            outcomes = tuple(threads.map(partial(self._stop_one, arrived=arrived), found))
+        outcomes = in_threads(STOPS_AT_ONCE, partial(self._stop_one, arrived=arrived), found)
         if recorded is Recorded.LEDGER:
             self._record(found, outcomes, by)
         return outcomes if recorded else tuple(replace(o, outcome=o.outcome + NOT_RECORDED) for o in outcomes)

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 
 from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable
@@ -30,6 +31,9 @@ READY_S = 120.0
 
 END_S = 10.0
 """Between asking the server to end and killing it."""
+
+KEPT_LOGS = 5
+"""Logs of earlier servers that are kept: of a pool that ends again and again, how it began."""
 
 _PROBE_S = 5.0
 
@@ -267,15 +271,16 @@ class LocalPool:
         return [*command, "spark-internal"]
 
     def _make_room(self) -> None:
-        """Create the server's folder; temporary files of a killed server are deleted, its last log is kept."""
+        """Create the server's folder; temporary files of a killed server are deleted, its last logs are kept."""
         shutil.rmtree(self._work / "tmp", ignore_errors=True)
         (self._work / "tmp").mkdir(parents=True, mode=0o700)
         (self._work / "pid").unlink(missing_ok=True)
         _write(self._work / "log4j2.properties", _LOG4J, 0o640)
         _write(self._work / "spark.conf", "", 0o640)
-        log = self._home / "pool.log"
-        if log.exists():
-            os.replace(log, self._home / "pool.log.1")
+        logs = [self._home / "pool.log", *(self._home / f"pool.log.{n}" for n in range(1, KEPT_LOGS + 1))]
+        for newer, older in reversed(list(pairwise(logs))):
+            if newer.exists():
+                os.replace(newer, older)
 
     def _recorded(self) -> ServerRecord:
         server = self._read()

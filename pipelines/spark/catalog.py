@@ -24,6 +24,7 @@ _TRUNCATED = " more fields"
 
 _PHYSICAL_NAME = re.compile(r"^(\s*CREATE TABLE IF NOT EXISTS )(`[^`]+`|\w+)", re.IGNORECASE)
 _ABSENT = ("TABLE_OR_VIEW_NOT_FOUND", "VIEW_NOT_FOUND", "TABLE_NOT_FOUND")
+_THERE = ("TABLE_OR_VIEW_ALREADY_EXISTS", "VIEW_ALREADY_EXISTS")
 _WORD = re.compile(r"\w+")
 
 
@@ -33,6 +34,8 @@ class SparkTables:
     def __init__(self, session: Session, reader: Session | None = None) -> None:
         self._session = session
         self._reader = reader
+        self._listing = threading.Lock()
+        self._known_views: set[str] | None = None
 
     def create(self, name: str, ddl: str) -> None:
         """Run a compiled CREATE TABLE IF NOT EXISTS, and refuse what is there under that name when it is another table.
@@ -77,13 +80,19 @@ class SparkTables:
         CREATE OR REPLACE drops first, and readers see that (207 errors in 965 swaps; with ALTER none). Refused where
         the view serves a table that lies elsewhere: it is the pointer of another environment on this pool.
         """
-        select = f"SELECT {', '.join(map(_quoted, columns))} FROM {_quoted(target)}"
-        found = self._describe(view)
-        if found is None:
-            self._run(f"CREATE VIEW {_quoted(view)} AS {select}")
-            return
-        self._refuse_pointer_of_another(view, found, target)
-        self._run(f"ALTER VIEW {_quoted(view)} AS {select}")
+        known = view.lower() in self._views()
+        if known and (found := self._describe(view)) is not None:
+            self._refuse_pointer_of_another(view, found, target)
+        body = f"VIEW {_quoted(view)} AS SELECT {', '.join(map(_quoted, columns))} FROM {_quoted(target)}"
+        likely, otherwise = ("ALTER", "CREATE") if known else ("CREATE", "ALTER")
+        try:
+            self._run(f"{likely} {body}")
+        except EngineRefused as error:
+            # Another client of the catalog has made or dropped it since.
+            if error.error_class not in (*_ABSENT, *_THERE) or self._is_view(view) is (likely == "ALTER"):
+                raise
+            self._run(f"{otherwise} {body}")
+        self._views().add(view.lower())
 
     def _refuse_pointer_of_another(self, view: str, found: "_Described", target: str) -> None:
         serves = found.about.get("View Text", "").rpartition(" FROM ")[2].strip("` ")
@@ -102,6 +111,7 @@ class SparkTables:
     def unpoint(self, view: str) -> None:
         """Drop the view; nothing when it is gone already."""
         self._run(f"DROP VIEW IF EXISTS {_quoted(view)}")
+        self._views().discard(view.lower())
 
     def read(self, sql: str, limit: int) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
         """Column names and at most `limit` rows of a batch query.
@@ -137,6 +147,19 @@ class SparkTables:
             raise
         finally:
             session.spark.removeTag(tag)
+
+    def _views(self) -> set[str]:
+        """Return the views as this connection knows them: asked of the catalog once, for one look at each is slow."""
+        with self._listing:
+            if self._known_views is None:
+                with spark_errors():
+                    rows = self._session.spark.sql("SHOW VIEWS").collect()
+                self._known_views = {str(row["viewName"]).lower() for row in rows if not row["isTemporary"]}
+            return self._known_views
+
+    def _is_view(self, name: str) -> bool:
+        with spark_errors():
+            return bool(self._session.spark.catalog.tableExists(_quoted(name)))
 
     def _run(self, sql: str) -> None:
         with spark_errors():

@@ -17,6 +17,7 @@ from core.model.errors import AgentUnreachable, HeadgateError, TryAgain, Version
 from state.audit_log import op_words
 
 CONNECT_S = 2.0
+CONNECT_AGAIN_S = 0.02
 
 DEADLINES_S = {
     "status": 3.0,
@@ -108,9 +109,9 @@ class AgentClient:
         connection.settimeout(CONNECT_S)
         try:
             self._refuse_squatted(os.lstat(os.path.dirname(self._path)))
-            connection.connect(self._path)
+            self._reach(connection)
             self._refuse_stranger(connection)
-        except AgentUnreachable:
+        except TryAgain:
             connection.close()
             raise
         except PermissionError as error:
@@ -123,6 +124,19 @@ class AgentClient:
             connection.close()
             raise AgentUnreachable(f"no agent is running for {self._title}", remedy="start it: headgate up") from error
         return connection
+
+    def _reach(self, connection: socket.socket) -> None:
+        """Connect; where so many others do that the kernel turns callers away, again until it takes us."""
+        ends_at = time.monotonic() + CONNECT_S
+        while True:
+            try:
+                connection.connect(self._path)
+                return
+            except BlockingIOError as error:
+                if time.monotonic() > ends_at:
+                    summary = f"too many callers connect to the agent of {self._title}"
+                    raise TryAgain(summary, remedy="try again in a moment") from error
+                time.sleep(CONNECT_AGAIN_S)
 
     def _refuse_squatted(self, folder: os.stat_result) -> None:
         """Raise AgentUnreachable where somebody else has made the socket's folder, which anybody can in /tmp."""

@@ -5,6 +5,7 @@ import os
 from core.model.states import WantedState
 from core.text.wording import counted
 from tui.agent_client import agent_process, os_processes
+from tui.agent_client.agent_commands import equivalent_command
 from tui.command_line.context import CommandContext
 from tui.services import teardown
 
@@ -17,6 +18,10 @@ def up(context: CommandContext) -> int:
         command = agent_process.agent_command(context.place)
         os.chdir("/")
         os.execve(command[0], command, os_processes.child_environment(context.environ))
+    facts = agent_process.read_environment_row(context.place)
+    if facts is not None and facts.pool_state == "failed" and agent_process.is_listening(context.operations.client):
+        line = equivalent_command(context.place, "up")
+        context.operations.client.call("start_pool", line=line)
     started = agent_process.ensure_running(
         context.place, context.operations.client, context.environ, progress=context.voice.progress
     )

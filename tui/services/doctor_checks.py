@@ -173,6 +173,8 @@ def check_pool(place: SelectedEnvironment) -> DoctorCheck:
     if facts is None:
         return DoctorCheck("pool", True, "never started", "headgate up starts it", warning=True)
     text = f"pool {facts.pool} is {facts.pool_state}" + (f": {facts.pool_detail}" if facts.pool_detail else "")
+    if facts.pool_state == "failed" and agent_process.find_agent_process(place) is not None:
+        return DoctorCheck("pool", False, text, "headgate logs pool says why; headgate up starts it again")
     if facts.pool_state in ("down", "silent") and agent_process.find_agent_process(place) is not None:
         return DoctorCheck("pool", False, text, "headgate logs pool; the agent restarts it by itself")
     if agent_process.find_agent_process(place) is None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from core.lag.lag_samples import total_lag
 from core.lag.trend import LagTrend, UpstreamHealth, lag_trend
 from core.lag.triggers import trigger_s
+from core.model.errors import LedgerUnavailable
 from core.model.names import TableName, query_name
 from core.model.states import State, WantedState
 from core.ports.spark import ReportedQuery
@@ -67,6 +68,8 @@ class LagCollector:
         self.load = PoolUtilization()
         self._history: dict[tuple[TableName, int], MeasurementHistory] = {}
         self._reads: dict[tuple[TableName, int, str], tuple[TableRead, ...]] = {}
+        self._unmeasured: set[str] = set()
+        """What could not be measured in the last round, which was said then."""
 
     def round(self, deployments: tuple[Deployment, ...], queries: tuple[ReportedQuery, ...]) -> None:
         """Measure once and write everything in one transaction."""
@@ -74,13 +77,25 @@ class LagCollector:
         by_version = {(d.table, d.version): d for d in deployments}
         measurements: list[Measurement] = []
         samples: list[tuple[TableName, int, SampleRow]] = []
+        unmeasured: set[str] = set()
         for deployment in deployments:
             if deployment.external or (not deployment.active and deployment.wanted == WantedState.STOPPED):
                 continue
             query = query_by_name.get(query_name(deployment.table, deployment.version))
-            measured = self._measure(deployment, by_version, query)
+            try:
+                measured = self._measure(deployment, by_version, query)
+            except LedgerUnavailable:
+                raise
+            except Exception as error:
+                name = query_name(deployment.table, deployment.version)
+                if name not in self._unmeasured:
+                    log.warning("%s was not measured: %r", name, error)
+                unmeasured.add(name)
+                measurements.append(Measurement(deployment.table, deployment.version, self._world.clock()))
+                continue
             measurements.append(measured[0])
             samples.append((deployment.table, deployment.version, measured[1]))
+        self._unmeasured = unmeasured
         self._forget(by_version)
         self._world.ledger.put_measurements(measurements)
         self._world.ledger.add_samples(samples)

@@ -42,6 +42,7 @@ NEEDED = {
     "apply": (OPERATE, "apply plans"),
     "run": (OPERATE, "continue a run, retry or skip"),
     "adopt": (OPERATE, "adopt a world"),
+    "start_pool": (OPERATE, "start the pool"),
     "exit": (OPERATE, "stop the agent"),
     "approve": (APPROVE, "approve plans"),
     "policy_apply": (OPERATE, "record a policy"),

@@ -111,28 +111,6 @@ class StepExecutor:
         start(self._world, self._deployed(step), stops=stops)
         return self._deployed(step)
 
-    def abort(self, versions: tuple[tuple[str, int], ...]) -> None:
-        """Stop what the run started beside what serves; tables and checkpoints stay.
-
-        What cannot be stopped now is recorded as wanted stopped, and the reconciler stops it.
-        """
-        for deployment in self.give_up(versions):
-            key = (deployment.table, deployment.version)
-            try:
-                with self._world.locks.holding(key, by=f"run {self._run_id}"):
-                    stop(self._world, deployment)
-                    mark_stopped(self._world, deployment)
-            except HeadgateError as error:
-                log.warning("%s of a cancelled run will be stopped later: %s", query_name(*key), error.summary)
-
-    def give_up(self, versions: tuple[tuple[str, int], ...]) -> tuple[Deployment, ...]:
-        """Record that versions which do not serve are wanted stopped; returns them, those that read others first."""
-        found = [self._world.ledger.deployment(TableName(table), version) for table, version in reversed(versions)]
-        beside = tuple(deployment for deployment in found if deployment is not None and not deployment.active)
-        for deployment in beside:
-            self._world.ledger.update_deployment(deployment.table, deployment.version, wanted=WantedState.STOPPED)
-        return beside
-
     def _node(self, step: Step) -> PlanNode:
         return self._nodes[step.table]
 

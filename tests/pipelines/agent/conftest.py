@@ -44,9 +44,21 @@ class ScriptedPool:
     shown: dict[str, Any] = field(default_factory=dict)
     looks: list[str] = field(default_factory=list)
     reachable: bool = True
+    restored: bool = True
+    """False while the catalog is being filled."""
+    refuse_stop: dict[str, HeadgateError] = field(default_factory=dict)
+    refuse_table: dict[str, HeadgateError] = field(default_factory=dict)
 
     def connection(self) -> PoolConnection:
+        if not self.restored:
+            raise PoolUnreachable("the pool is starting")
         return _Connection(self)
+
+    def connection_for_stops(self) -> PoolConnection:
+        return _Connection(self)
+
+    def start_again(self) -> bool:
+        return False
 
 
 class _Connection:
@@ -77,6 +89,8 @@ class _Queries:
     def stop(self, name: str, calling: Callable[[], object] = unheard) -> None:
         calling()
         calling()
+        if name in self.pool.refuse_stop:
+            raise self.pool.refuse_stop[name]
         self.pool.stops.append(name)
         self.pool.running.pop(name, None)
 
@@ -103,6 +117,8 @@ class _Tables:
     pool: ScriptedPool
 
     def create(self, name: str, ddl: str) -> None:
+        if name in self.pool.refuse_table:
+            raise self.pool.refuse_table[name]
         self.pool.tables.setdefault(name, ddl)
 
     def add_columns(self, name: str, columns: tuple[tuple[str, str], ...]) -> None:
@@ -112,6 +128,8 @@ class _Tables:
         self.pool.tables.pop(name, None)
 
     def point(self, view: str, target: str, columns: tuple[str, ...]) -> None:
+        if view in self.pool.refuse_table:
+            raise self.pool.refuse_table[view]
         assert target in self.pool.tables, f"{target} is not in the catalog"
         self.pool.views[view] = target
 
@@ -158,6 +176,8 @@ class ScriptedFiles:
     epoch: int = 1
     machine: str = ""
     taken_over: list[str] = field(default_factory=list)
+    unreachable: set[str] = field(default_factory=set)
+    """Folders that the file system does not give at the moment."""
 
     def prepare(self, folder: str, note: Mapping[str, Any]) -> None:
         before = self.folders.setdefault(folder, note)
@@ -171,6 +191,7 @@ class ScriptedFiles:
         return self.sink
 
     def read(self, folder: str) -> CheckpointState | None:
+        self._reach(folder)
         if folder not in self.folders:
             return None
         self.started.update(start.checkpoint for start in self.pool.running.values())
@@ -191,7 +212,12 @@ class ScriptedFiles:
             del self.folders[folder]
 
     def lag(self, checkpoint: str, sources: tuple[tuple[int, TableName, str, str], ...]) -> tuple[SourceLag, ...]:
+        self._reach(checkpoint)
         return tuple(SourceLag(table, 0, 0, 0, True, None) for _, table, _, _ in sources)
+
+    def _reach(self, folder: str) -> None:
+        if folder in self.unreachable:
+            raise TryAgain(f"{folder} cannot be reached: Input/output error")
 
 
 @pytest.fixture

@@ -250,7 +250,7 @@ def test_an_agent_that_dies_after_a_cancel_leaves_nothing_wanted(
     def killed(*_: Any) -> None:
         raise Killed
 
-    monkeypatch.setattr(step_executor.StepExecutor, "abort", killed)
+    monkeypatch.setattr(run_lane, "abort", killed)
     with pytest.raises(Killed):
         drive(world, run_id, OperatorControl("cancel"))
     assert {(d.table, d.wanted) for d in world.ledger.deployments() if d.version == 2} == {

@@ -248,6 +248,15 @@ def test_a_server_that_is_frozen_killed_and_started_again(tmp_path: Path) -> Non
         pool.end()
 
 
+def test_the_logs_of_the_last_servers_are_kept(tmp_path: Path) -> None:
+    pool = LocalPool(tmp_path, Pool())
+    for number in range(8):
+        pool._make_room()
+        (tmp_path / "pool.log").write_text(f"log of start {number}")
+    logs = sorted(tmp_path.glob("pool.log*"))
+    assert [log.read_text()[-1] for log in logs] == ["7", "6", "5", "4", "3", "2"]
+
+
 @pytest.mark.spark
 def test_a_server_that_cannot_start_says_its_last_words(tmp_path: Path) -> None:
     pool = LocalPool(tmp_path, Pool(conf=(("spark.driver.extraJavaOptions", "-Xss1k"),)))

@@ -130,6 +130,22 @@ def test_a_pointer_is_read_back_and_altered_where_it_exists(ground: Any) -> None
     assert target(ground, view) == second
 
 
+def test_a_pointer_that_another_client_made_or_dropped_is_set_all_the_same(ground: Any) -> None:
+    first, second = ground.table("t"), ground.table("u")
+    view, other = f"v_{ground.mark}", SparkTables(ground.session)
+    ground.tables.unpoint("none")
+    other.point(view, first, ("a",))
+    ground.tables.point(view, second, ("a",))
+    assert target(ground, view) == second
+    other.unpoint(view)
+    ground.tables.point(view, first, ("a",))
+    assert target(ground, view) == first
+    for pointer in (view, f"w_{ground.mark}"):
+        with pytest.raises(EngineRefused) as raised:
+            ground.tables.point(pointer, "gone", ("a",))
+        assert raised.value.error_class == "TABLE_OR_VIEW_NOT_FOUND"
+
+
 def test_readers_of_a_pointer_never_miss_it_while_it_moves(ground: Any) -> None:
     names = (ground.table("t"), ground.table("u"))
     view = f"v_{ground.mark}"

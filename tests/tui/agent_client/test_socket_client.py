@@ -1,6 +1,8 @@
 """The client against an agent that answers from a script: framing, versions, refusals, deadlines."""
 
 import os
+import socket
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -115,3 +117,21 @@ def test_a_newer_agent_is_refused(client: AgentClient, agent: Any) -> None:
 
 def test_the_hello_tells_the_agents_versions(client: AgentClient, agent: Any) -> None:
     assert client.hello() == module.AgentVersions(program="0.1.0", protocol=framing.PROTOCOL, ledger=SCHEMA_VERSION)
+
+
+def test_where_too_many_callers_connect_it_is_tried_again_and_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "CONNECT_S", 0.05)
+    path = str(tmp_path / "agent.sock")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener, ExitStack() as callers:
+        listener.bind(path)
+        listener.listen(0)
+        with pytest.raises(BlockingIOError):
+            while True:
+                caller = callers.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+                caller.setblocking(False)
+                caller.connect(path)
+        with pytest.raises(TryAgain, match="too many callers") as raised:
+            AgentClient(path, ledger=1).call("stop")
+        assert type(raised.value) is TryAgain

@@ -9,7 +9,9 @@ import pytest
 from command_line import written
 
 from core.model.errors import Refused
+from tui.agent_client import agent_process
 from tui.command_line import exit_codes
+from tui.services import doctor_checks
 
 
 def test_a_new_project_can_be_planned_at_once(
@@ -162,6 +164,27 @@ def test_help_names_the_nearest_topic(capsys: pytest.CaptureFixture[str]) -> Non
 def test_up_finds_an_agent_that_answers(agent: Any, ledger: Any, capsys: pytest.CaptureFixture[str]) -> None:
     found = written(["up"], capsys)
     assert (found["started"], found["pool_state"]) == (False, "up")
+
+
+def test_up_asks_for_a_pool_that_was_given_up(agent: Any, ledger: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    ledger.put_pool(pool_state="failed", pool_detail="it was started 8 times within 10 min and ended each time")
+
+    def start_again(request: dict[str, Any]) -> dict[str, Any]:
+        ledger.put_pool(pool_state="up", pool_detail="")
+        return {"starting": True}
+
+    agent.script["start_pool"] = start_again
+    assert written(["up"], capsys)["pool_state"] == "up"
+    assert [request["op"] for request in agent.heard] == ["start_pool"]
+
+
+def test_doctor_says_how_a_pool_that_was_given_up_is_started(
+    place: Any, ledger: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_process, "find_agent_process", lambda place: "a process")
+    ledger.put_pool(pool_state="failed", pool_detail="it ended each time; its log ends: OutOfMemoryError")
+    check = doctor_checks.check_pool(place)
+    assert not check.ok and "OutOfMemoryError" in check.summary and "headgate up" in check.remedy
 
 
 def test_up_says_how_many_statements_are_resumed(
