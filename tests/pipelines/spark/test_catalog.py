@@ -67,7 +67,7 @@ def made(ground: Any, columns: str, folder: str, name: str = "t", **more: str) -
         f"CREATE TABLE {name} ({columns}) USING {more.get('format', 'parquet')} {more.get('clauses', '')}", "ddl"
     )
     assert declared is not None, problems
-    ground.tables.create(physical, compile_ddl("", declared, physical, f"{ground.folder}/{folder}"))
+    ground.tables.create(physical, compile_ddl(declared, physical, f"{ground.folder}/{folder}"))
     return physical
 
 
