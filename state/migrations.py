@@ -135,6 +135,10 @@ ALTER TABLE run ADD COLUMN serial INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE run_table ADD COLUMN reads INTEGER NOT NULL DEFAULT 0;
 """
 
+_FOLDED_LAG = """
+CREATE TABLE folded_lag (key TEXT PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID;
+"""
+
 MIGRATIONS: tuple[str, ...] = (
     _REGISTRY + _MEASUREMENTS + _WORK + _AUDIT,
     _CONTINUED,
@@ -143,6 +147,7 @@ MIGRATIONS: tuple[str, ...] = (
     _APPROVALS,
     _POLICY,
     _EXCLUSION,
+    _FOLDED_LAG,
 )
 """Migration N takes a ledger from `user_version` N to N + 1."""
 
