@@ -36,6 +36,8 @@ class StepExecutor:
         self._nodes = {node.table: node for node in plan.nodes}
         self._gates: dict[int, CatchUpGate] = {}
         self._restarted: dict[int, tuple[float, str]] = {}
+        self._waiting: dict[int, float] = {}
+        """Since when each gate is waited for, by the monotonic clock: a new agent waits the whole time again."""
         self._act_by_do: dict[StepKind, Callable[[Step], RunEvidence]] = {
             StepKind.REGISTER: self._register,
             StepKind.CREATE: self._create,
@@ -65,7 +67,27 @@ class StepExecutor:
             return StepFailed(step.n, _one_line(error))
 
     def poll(self, step: Step) -> RunEvidence:
-        """Check whether a gate is open: a version has caught up or may be swapped in, a restarted one has a batch."""
+        """Check whether a gate is open: a version has caught up or may be swapped in, a restarted one has a batch.
+
+        A gate that stays closed, or that nobody can look at, for as long as the environment allows fails its step.
+        """
+        since = self._waiting.setdefault(step.n, self._world.monotonic())
+        ends_h = self._world.ground.environment.gate_ends_h
+        over = self._world.monotonic() - since > ends_h * 3600
+        try:
+            found = self._look(step)
+        except (PoolUnreachable, LedgerUnavailable, Busy) as error:
+            if not over:
+                raise
+            found = GatePolled(step.n, error.summary)
+        if isinstance(found, GatePolled) and over:
+            ended = f"its gate was not open after {ends_h:g} hours; headgate runs retry waits again"
+            found = StepFailed(step.n, f"{found.note}; {ended}")
+        if not isinstance(found, GatePolled):
+            del self._waiting[step.n]
+        return found
+
+    def _look(self, step: Step) -> RunEvidence:
         match step.do:
             case StepKind.RESTART:
                 return self._proven(step)
@@ -81,10 +103,10 @@ class StepExecutor:
             return StepFailed(step.n, f"{query_name(step.table, step.version)} is not in the registry")
         if self._stopped_by_operator(step.table):
             return StepFailed(step.n, STOPPED_BY_OPERATOR)
-        gate = self._gates.setdefault(step.n, CatchUpGate(opened_at=self._world.monotonic()))
+        gate = self._gates[step.n]
         look = gate.look(self._world, deployment)
         if look.failed:
-            return StepFailed(step.n, look.note)
+            return StepFailed(step.n, f"{look.note}; headgate runs retry waits again")
         return StepDone(step.n, look.note) if look.open else GatePolled(step.n, look.note)
 
     def _versions(self, step: Step) -> list[tuple[TableName, int]]:
@@ -179,6 +201,7 @@ class StepExecutor:
         return found if isinstance(found, StepFailed) else StepDone(step.n)
 
     def _open_gate(self, step: Step) -> RunEvidence:
+        self._gates[step.n] = CatchUpGate(opened_at=self._world.monotonic())
         return GateOpened(step.n, "waiting for the first batch")
 
     def _swap(self, step: Step) -> RunEvidence:
