@@ -135,6 +135,12 @@ ALTER TABLE run ADD COLUMN serial INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE run_table ADD COLUMN reads INTEGER NOT NULL DEFAULT 0;
 """
 
+_CLOCK = """
+CREATE TABLE clock_check (
+  one INTEGER PRIMARY KEY CHECK (one = 1), wall REAL NOT NULL, boot TEXT NOT NULL, uptime_s REAL NOT NULL,
+  debt_s REAL NOT NULL, hold_s REAL NOT NULL);
+"""
+
 _FOLDED_LAG = """
 CREATE TABLE folded_lag (key TEXT PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID;
 """
@@ -148,6 +154,7 @@ MIGRATIONS: tuple[str, ...] = (
     _POLICY,
     _EXCLUSION,
     _FOLDED_LAG,
+    _CLOCK,
 )
 """Migration N takes a ledger from `user_version` N to N + 1."""
 

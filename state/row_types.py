@@ -264,6 +264,20 @@ class StagedRow:
 
 
 @dataclass(frozen=True, slots=True)
+class ClockCheck:
+    """When the wall clock was checked last, and how far it had jumped ahead then."""
+
+    wall: float
+    """Epoch seconds."""
+    boot: str
+    uptime_s: float
+    debt_s: float = 0.0
+    """By how much it was ahead of the time that had passed."""
+    hold_s: float = 0.0
+    """For how much longer that counts."""
+
+
+@dataclass(frozen=True, slots=True)
 class EnvironmentRow:
     """The environment's own row: who serves it and how fresh it is."""
 

@@ -16,6 +16,7 @@ from pipelines.agent.context import WRITE_CALL_S, AgentContext
 from pipelines.agent.deployment_compiler import column_types, compile_deployment
 from pipelines.agent.deployment_lifecycle import mark_stopped, start, stop
 from pipelines.agent.runs.catch_up_gate import CatchUpGate
+from pipelines.agent.trash_purge import checked_now
 from state.row_types import Deployment
 
 STOPPED_BY_OPERATOR = "an operator has stopped it during this run; headgate runs retry starts it all the same"
@@ -345,18 +346,15 @@ class StepExecutor:
             return StepFailed(step.n, "it keeps running because something reads it; plan again from the current state")
         if readers := self._running_readers(step):
             return StepFailed(step.n, f"{readers} reads it again; stop the reader, or plan again")
-        ground, mark = self._world.ground, self._run_id
-        name = ground.catalog_name(step.table, step.version)
+        ground = self._world.ground
+        name, trash = ground.catalog_name(step.table, step.version), ground.trash_folder(step.table, step.version)
         pool = self._world.pool.connection()
         pool.call(WRITE_CALL_S, pool.tables.forget, name)
-        trash = ground.trash_folder(step.table, step.version, "tables", mark)
-        self._world.files.set_aside(deployment.folder, trash)
-        aside = ground.trash_folder(step.table, step.version, "checkpoints", mark)
-        self._world.files.set_aside(deployment.checkpoint, aside)
+        self._world.files.set_aside(deployment.folder, f"{trash}/tables/{name}")
+        self._world.files.set_aside(deployment.checkpoint, f"{trash}/checkpoints/{name}")
+        checked_now(self._world)
         drop_after = self._world.clock() + ground.environment.drop_after_d * 86400
-        self._world.ledger.tombstone(
-            step.table, step.version, drop_after=drop_after, trash=f"{ground.data}/trash/{mark}"
-        )
+        self._world.ledger.tombstone(step.table, step.version, drop_after=drop_after, trash=trash)
         return StepDone(step.n, f"files kept until {ground.environment.drop_after_d:g} days from now")
 
     def _note(self, built: Deployment) -> dict[str, Any]:
