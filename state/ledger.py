@@ -20,7 +20,8 @@ from state.migrations import APPLICATION_ID, SCHEMA_VERSION, migrate
 from state.network_file_systems import refuse_network
 from state.plans import PlanReads, PlanWrites
 from state.recorded_policy import PolicyReads, PolicyWrites
-from state.registry import RegistryReads, RegistryWrites
+from state.registry import RegistryReads
+from state.retention import RetentionWrites
 from state.row_mapping import values_by_column
 from state.row_types import EnvironmentRow
 from state.runs import RunReads, RunWrites
@@ -34,7 +35,7 @@ FOLDER_MODE = 0o2750
 
 
 class Ledger(
-    RegistryWrites,
+    RetentionWrites,
     MeasurementWrites,
     TableStatisticsWrites,
     PlanWrites,

@@ -118,7 +118,6 @@ class MeasurementWrites(MeasurementReads, LedgerWrites):
         with self._transaction() as connection:
             connection.execute("DELETE FROM sample_quarter WHERE place < ?", (oldest * _DEPLOYMENTS,))
             connection.execute("DELETE FROM sample_round WHERE slot < ?", (oldest,))
-            connection.execute("PRAGMA incremental_vacuum(1000)").fetchall()
 
     def add_event(self, event: EventRow) -> int:
         """Add an event and return its id; one with a fingerprint that its version had before counts up there.
