@@ -8,7 +8,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Self
 
@@ -29,6 +29,7 @@ from state.spark_analyses import SparkAnalysisReads, SparkAnalysisWrites
 from state.sqlite_errors import RESTORE_REMEDY, sqlite_errors_translated
 from state.table_statistics import TableStatisticsReads, TableStatisticsWrites
 from state.transactions import insert
+from state.world_epoch import WorldEpochReads, WorldEpochWrites
 
 FILE_MODE = 0o640
 FOLDER_MODE = 0o2750
@@ -43,6 +44,7 @@ class Ledger(
     RunWrites,
     AuditWrites,
     SparkAnalysisWrites,
+    WorldEpochWrites,
 ):
     """The writer: exactly one for each environment, in the agent; safe to use from all its threads."""
 
@@ -111,6 +113,7 @@ class LedgerReader(
     RunReads,
     AuditReads,
     SparkAnalysisReads,
+    WorldEpochReads,
 ):
     """Read a ledger, with or without an agent, as its owner or a member of its group; safe to use from several threads.
 
@@ -133,6 +136,17 @@ class LedgerReader(
         with self._connected() as connection:
             (version,) = connection.execute("PRAGMA data_version").fetchone()
         return self.opened << 32 | int(version)
+
+    def copy_to(self, path: Path) -> None:
+        """Copy the ledger as of one moment into an empty file, which is left without a log beside it."""
+        with (
+            self._connected() as connection,
+            sqlite_errors_translated(path),
+            closing(sqlite3.connect(path, isolation_level=None)) as copy,
+        ):
+            # All pages in one step, which is one read transaction: a write in between would begin the copy again.
+            connection.backup(copy)
+            copy.execute("PRAGMA journal_mode = DELETE").fetchall()
 
     @contextmanager
     def frame(self) -> Iterator[Self]:

@@ -141,6 +141,11 @@ CREATE TABLE clock_check (
   debt_s REAL NOT NULL, hold_s REAL NOT NULL);
 """
 
+_WORLD_EPOCH = """
+CREATE TABLE world_epoch (one INTEGER PRIMARY KEY CHECK (one = 1), epoch INTEGER NOT NULL);
+INSERT INTO world_epoch VALUES (1, 1);
+"""
+
 _FOLDED_LAG = """
 CREATE TABLE folded_lag (key TEXT PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID;
 """
@@ -155,6 +160,7 @@ MIGRATIONS: tuple[str, ...] = (
     _EXCLUSION,
     _FOLDED_LAG,
     _CLOCK,
+    _WORLD_EPOCH,
 )
 """Migration N takes a ledger from `user_version` N to N + 1."""
 

@@ -205,7 +205,8 @@ def main(arguments: list[str]) -> int:
     for part, head in (
         ("days", ("statements", *(f"day {day}" for day in DAYS), "a day, at first", "a day, in the end", "of it audit",
                   "samples", "longest round")),
-        ("rounds", ("statements", "rounds", "CPU of a round", "of a core", "CPU in a week", "memory", "more each round")),
+        ("rounds", ("statements", "rounds", "CPU of a round", "of a core", "CPU in a week", "memory",
+                    "more each round")),
     ):  # fmt: skip
         print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}", flush=True)
         for statements in STATEMENTS:

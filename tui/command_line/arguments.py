@@ -96,9 +96,7 @@ def up(parser: CommandParser) -> None:
 
 def down(parser: CommandParser) -> None:
     parser.add_argument("--keep-pool", action="store_true", help="stop only the agent; statements keep running")
-    parser.add_argument(
-        "--purge", action="store_true", help="then list and delete everything that Headgate created here"
-    )
+    parser.add_argument("--purge", action="store_true", help="then list and delete all that Headgate created here")
     _confirm(parser)
 
 
@@ -323,8 +321,7 @@ def _follow(parser: CommandParser) -> None:
 
 def act(parser: CommandParser) -> None:
     _tables(parser)
-    _confirm(parser)
-    parser.add_argument("--yes", action="store_true", help="answer `yes` to the confirmation, where that is enough")
+    policy_act(parser)
 
 
 def delete(parser: CommandParser) -> None:
@@ -361,27 +358,32 @@ def policy_act(parser: CommandParser) -> None:
     parser.add_argument("--yes", action="store_true", help="answer `yes` to the confirmation, where that is enough")
 
 
+def backup(parser: CommandParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="the file to write, which does not exist yet")
+
+
+def restore(parser: CommandParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="a file that headgate backup wrote")
+    _confirm(parser)
+
+
 def doctor(parser: CommandParser) -> None:
     parser.add_argument("--paths", action="store_true", help="print the paths of all files and folders")
 
 
 def demo(parser: CommandParser) -> None:
-    _demo_folder(parser)
+    demo_folder(parser)
     parser.add_argument("--no-console", action="store_true", help="return once every statement has processed rows")
     parser.add_argument("--rate", type=_rate, help="orders per second")
 
 
-def demo_settle(parser: CommandParser) -> None:
-    _demo_folder(parser)
-
-
 def demo_change(parser: CommandParser) -> None:
     parser.add_argument("kind", metavar="KIND", help="comment, column, filter, window or rename")
-    _demo_folder(parser)
+    demo_folder(parser)
     parser.add_argument("--with-readers", action="store_true", help="rename: edit the readers as well")
 
 
-def _demo_folder(parser: CommandParser) -> None:
+def demo_folder(parser: CommandParser) -> None:
     parser.add_argument("at", nargs="?", metavar="FOLDER", help="the demo's folder (./headgate-demo)")
     parser.add_argument("--folder", metavar="DIR", help="the same")
     parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="data on stdout as JSON")

@@ -21,6 +21,8 @@ INTERRUPTED = 130
 GOES_ON_BY_COMMAND = {
     "up": "agent and pool keep starting: headgate up waits for them again, headgate down stops them",
     "down": "the shutdown continues: run headgate down again to check that nothing is running",
+    "backup": "no file has the name that was given, unless the copy was whole: run headgate backup again",
+    "restore": "either ledger is in place, whole: headgate restore again, or headgate up",
     "demo": "what was started keeps running: headgate demo returns to it, headgate down in its folder stops it",
     "wait": "nothing was changed: headgate ls shows the current state",
     "apply": "if the run has started, it continues: headgate runs shows it, headgate runs ID --follow follows it",
