@@ -61,6 +61,8 @@ class FileSource:
         self._rows_known = True
         self._position = -1
         self._last_path = ""
+        self._sure = True
+        """Whether the position is of the log that lies there, not only of one in its place."""
         self._identity: tuple[int, ...] = ()
         self._listings: dict[str, _Listing] = {}
 
@@ -134,7 +136,7 @@ class FileSource:
         self._identity = tuple(folded["identity"])
         self._position, self._last_path = folded["position"], folded["last_path"]
         self._rows, self._rows_known = folded["rows"] or 0, folded["rows"] is not None
-        self.newest_at = folded["newest_at"]
+        self.newest_at, self._sure = folded["newest_at"], False
 
     def _take_history(self) -> bool:
         """Make the next file of the history one that is to be counted; False when there is none."""
@@ -170,7 +172,7 @@ class FileSource:
             self._forget()
         if self._position >= 0:
             try:
-                chunk = read_table_log(folder, self._position, self._last_path)
+                chunk = read_table_log(folder, self._position, self._last_path, sure=self._sure)
             except LogRestarted:
                 self._forget()
             else:
@@ -185,7 +187,7 @@ class FileSource:
                 self._last_path = str(whole.last.get("path", ""))
                 self.newest_at = logged_file(whole.last).at
             self._hear(whole.recent)
-        self._identity = identity
+        self._identity, self._sure = identity, True
 
     def _hear(self, entries: Iterable[LogEntry]) -> None:
         for entry in entries:

@@ -64,15 +64,20 @@ def whole_table_log(folder: str) -> WholeLog:
     return WholeLog(newest, _entries(compact), tuple(recent), last or next(_entries_backwards(compact), None))
 
 
-def read_table_log(folder: str, after: int, last_path: str) -> LogChunk:
+def read_table_log(folder: str, after: int, last_path: str, *, sure: bool = True) -> LogChunk:
     """Read `_spark_metadata` beyond batch `after`, where `last_path` was the last entry seen.
 
-    Raises FileNotFoundError without a log, LogRestarted when it is not the one that `after` came from.
+    Raises FileNotFoundError without a log, LogRestarted when it is not the one that `after` came from; without anything
+    new that is looked at only where nobody is `sure`.
     """
     names = _names(folder)
     newest = max(names, default=-1)
     if newest < after:
         raise LogRestarted(folder)
+    if after in names and (newest > after or not sure):
+        last = next(_entries_backwards(f"{folder}/{names[after]}"), None)
+        if last is not None and str(last.get("path", "")) != last_path:
+            raise LogRestarted(folder)
     entries: list[LogEntry] = []
     # A compact file holds what was cleaned up before it was looked at as well.
     compact = [batch for batch, name in names.items() if batch > after and name.endswith(".compact")]

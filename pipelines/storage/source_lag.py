@@ -8,11 +8,12 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from itertools import zip_longest
 from typing import Any
 
 from core.model.names import TableName
-from core.model.table_formats import TableFormat, table_format
+from core.model.table_formats import TABLE_FORMATS, TableFormat, table_format
 from core.ports.storage import SourceLag
 from pipelines.storage.file_sources import FileSource, SourceGone
 from pipelines.storage.file_stream_logs import local_path, read_source_log
@@ -86,17 +87,23 @@ class SourceLags:
             }
 
     def unfold(self, folded: Mapping[str, str]) -> None:
-        """Go on from what `folded` gave, of sources first; nothing was measured yet."""
+        """Go on from what `folded` gave; what cannot be read, of another version, is measured from the beginning."""
         with self._lock:
-            for key, body in sorted(folded.items(), reverse=True):
-                kind, name, place = key.split(" ", 2)
-                values = json.loads(body)
-                if kind == "source":
-                    self._new_source((place, table_format(name))).unfold(values)
-                elif found := self._sources.get((values["folder"], table_format(values["format"]))):
-                    reading = SourceBacklog(f"{place}/sources/{name}", found)
-                    reading.unfold(values)
-                    self._readings[place, int(name)] = reading
+            for key, body in sorted(folded.items(), reverse=True):  # Sources before readings.
+                with suppress(ValueError, KeyError, TypeError):
+                    kind, name, place = key.split(" ", 2)
+                    self._unfold(kind, name, place, json.loads(body))
+
+    def _unfold(self, kind: str, name: str, place: str, values: dict[str, Any]) -> None:
+        if kind == "source":
+            source = FileSource(place, TABLE_FORMATS[name], self._counter)
+            source.unfold(values)
+            self._sources[place, source.format] = source
+            self._refreshed[place, source.format] = time.monotonic() - self._refresh_s
+        elif found := self._sources.get((values["folder"], TABLE_FORMATS[values["format"]])):
+            reading = SourceBacklog(f"{place}/sources/{name}", found)
+            reading.unfold(values)
+            self._readings[place, int(name)] = reading
 
     def _measure(self, checkpoint: str, upto: int, source: tuple[int, TableName, str, str]) -> SourceLag:
         ordinal, table, folder, format = source

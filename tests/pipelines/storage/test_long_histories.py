@@ -94,3 +94,34 @@ def spoil_the_beginning(history: History) -> None:
             with open(compact, "r+b") as file:
                 file.seek(3)
                 file.write(b"?" * (compact.stat().st_size // 2))
+
+
+@pytest.mark.parametrize("more", [0, 5])
+def test_a_log_that_was_written_anew_in_the_same_folder_is_not_gone_on_with(
+    more: int, history: History, tmp_path: Path
+) -> None:
+    """As where the number of a folder on the disk is used again."""
+    before = lags_of_agent()
+    look(before, history)
+    folded = before.folded()
+    other = History(tmp_path / "other", FILES + more)
+    for mine, its in ((history.log, other.log), (history.read, other.read)):
+        for file in mine.iterdir():
+            file.unlink()
+        for file in its.iterdir():
+            file.rename(mine / file.name)
+    history.written, history.consumed = other.written, other.consumed
+    after = lags_of_agent()
+    after.unfold(folded)
+    found = look(after, history)
+    assert (found.files, found.produced_rows) == (PENDING, (FILES + more) * ROWS)
+    assert next(iter(after._readings.values())).pending.keys() == {
+        f"{other.table}/part-00000-{n:08}-5b1f-4a0e-9c51-2f3d7f6e1c00-c000.snappy.parquet"
+        for n in range(other.consumed, other.written)
+    }
+
+
+def test_what_an_agent_of_another_version_has_folded_is_passed_over(history: History) -> None:
+    lags = lags_of_agent()
+    lags.unfold({"source parquet /gone": "{}", "source of what": "no json", "source delta2 /x": "{}", "reading": ""})
+    assert look(lags, history).files == PENDING
