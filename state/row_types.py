@@ -128,7 +128,7 @@ class EventRow:
     table: str
     version: int
     kind: str
-    """state, exception, pool, run or agent."""
+    """state, exception, pool, run, clock or agent."""
     summary: str
     detail: str = ""
     fingerprint: str = ""

@@ -127,7 +127,7 @@ def _bytes(ledger: Ledger) -> int:
 def agent_of_rounds(statements: int) -> None:
     """Print what so many rounds cost, and what they come to in a week."""
     row_counting.parquet_rows = lambda path: 10
-    rounds = max(40, 12_000 // statements)
+    rounds = max(40, 4_800 // statements)
     with tempfile.TemporaryDirectory() as folder:
         histories = [History(Path(folder, str(n)), 200) for n in range(statements)]
         world = _world(Path(folder), histories)
