@@ -1,8 +1,30 @@
-"""Commands and the audit; audit entries are only added, which triggers in the database hold."""
+"""Commands and the audit; its entries are only added, which triggers in the database hold and a chain of hashes shows.
 
-from state.row_mapping import values_by_column
+The newest entry is recorded beside the audit in the same transaction, so that a tail that was cut off is missed.
+"""
+
+from dataclasses import replace
+
+from state.audit_chain import FIRST, AuditBreak, AuditHead, breaks_of, hash_of
+from state.row_mapping import field_names, row_from_values, values_by_column
 from state.row_types import AuditRow, CommandRow
-from state.transactions import LedgerReads, LedgerWrites, insert
+from state.transactions import LedgerReads, LedgerWrites, insert, upsert
+
+_WORDS = {
+    "submit_plan": "plan",
+    "run": "runs",
+    "opinion": "Spark analysis",
+    "measure": "measurement",
+    "policy_apply": "policy apply",
+    "policy_approve": "policy approve",
+    "exit": "down",
+}
+"""What people call an op whose name on the socket is no word of theirs."""
+
+
+def op_words(op: str) -> str:
+    """Return what people call a command of the socket, of the audit and of the command log."""
+    return _WORDS.get(op, op)
 
 
 class AuditReads(LedgerReads):
@@ -16,6 +38,18 @@ class AuditReads(LedgerReads):
         """List the newest audit entries, newest first."""
         return self._rows(AuditRow, "SELECT * FROM audit ORDER BY id DESC LIMIT ?", (limit,))
 
+    def audit_breaks(self) -> tuple[AuditHead | None, tuple[AuditBreak, ...]]:
+        """Go through the whole audit; return what is recorded as its newest entry, and where the chain is broken."""
+        columns = field_names(AuditRow)
+        # One statement is one snapshot: an entry that is added meanwhile is in head and audit, or in neither.
+        found = self._values(
+            f"SELECT head.entry, head.hash, {', '.join(f'audit.{name}' for name in columns)} FROM (SELECT 1) "
+            "LEFT JOIN audit_head AS head ON TRUE LEFT JOIN audit ON TRUE ORDER BY audit.id"
+        )
+        head = AuditHead(*found[0][:2]) if found[0][0] is not None else None
+        entries = [row_from_values(AuditRow, columns, values[2:]) for values in found if values[2] is not None]
+        return head, breaks_of(entries, head)
+
 
 class AuditWrites(AuditReads, LedgerWrites):
     """Writes of commands and of the audit; the ledger gives the ids."""
@@ -28,4 +62,9 @@ class AuditWrites(AuditReads, LedgerWrites):
     def add_audit(self, audit: AuditRow) -> int:
         """Add an audit entry and return its id."""
         with self._transaction() as connection:
-            return insert(connection, "audit", values_by_column(audit, without=("id",)))
+            found = connection.execute("SELECT hash FROM audit_head").fetchone()
+            chained = replace(audit, previous=found[0] if found else FIRST)
+            chained = replace(chained, hash=hash_of(chained, chained.previous))
+            entry = insert(connection, "audit", values_by_column(chained, without=("id",)))
+            upsert(connection, "audit_head", {"one": 1, "entry": entry, "hash": chained.hash}, ("one",))
+            return entry

@@ -74,7 +74,7 @@ def restore(
             fresh.chmod(FILE_MODE)
             with create_or_open(fresh, facts) as restored:
                 restored.check_integrity()
-                epoch = restored.bump_epoch(above=_epoch_of(ledger))
+                epoch = restored.begin_epoch(above=_epoch_of(ledger))
                 restored.put_agent(None, None)
                 restored.add_event(EventRow(0, now, "", 0, "agent", f"restored from {backup.name}, epoch {epoch}"))
                 restored.add_audit(AuditRow(0, now, actor, "restore", backup.name, outcome="done"))
@@ -95,7 +95,7 @@ def _epoch_of(ledger: Path) -> int:
     """Return the epoch of the ledger that will be replaced, which may be damaged or older; 0 where nobody can tell."""
     try:
         with LedgerReader(ledger) as reader:
-            return reader.world_epoch()
+            return reader.facts().epoch
     except HeadgateError:
         return 0
 

@@ -20,17 +20,28 @@ class EmergencyJournal:
         self._lock = threading.Lock()
         self._kept: list[dict[str, Any]] = []
         self._done = 0
+        self._waiting: dict[str, bool] = {}
+        """What waits since the last taking, without its time, and whether it is on disk."""
 
     def append(self, entry: Mapping[str, Any]) -> bool:
-        """Record an entry; returns whether it is on disk: one that is only in memory is lost with this process."""
+        """Record an entry; returns whether it is on disk: one that is only in memory is lost with this process.
+
+        What waits already, apart from its time, is not recorded again: a stop that is repeated fills no disk.
+        """
         line = json.dumps(dict(entry), ensure_ascii=False, separators=(",", ":")).encode()
+        same = json.dumps({**entry, "at": None}, sort_keys=True)
         with self._lock:
+            if self._waiting.get(same):
+                return True
             try:
                 # The line break comes first too: the line before may be torn.
                 self._write(b"\n" + line + b"\n")
             except OSError:
-                self._kept.append(json.loads(line))
+                if same not in self._waiting:
+                    self._kept.append(json.loads(line))
+                self._waiting[same] = False
                 return False
+            self._waiting[same] = True
             return True
 
     def waits(self) -> bool:
@@ -47,6 +58,7 @@ class EmergencyJournal:
             taken, size = self._read()
             yield [*taken, *self._kept]
             self._kept.clear()
+            self._waiting.clear()
             try:
                 self._path.unlink(missing_ok=True)
                 self._done = 0

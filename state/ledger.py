@@ -29,7 +29,6 @@ from state.spark_analyses import SparkAnalysisReads, SparkAnalysisWrites
 from state.sqlite_errors import RESTORE_REMEDY, sqlite_errors_translated
 from state.table_statistics import TableStatisticsReads, TableStatisticsWrites
 from state.transactions import insert
-from state.world_epoch import WorldEpochReads, WorldEpochWrites
 
 FILE_MODE = 0o640
 FOLDER_MODE = 0o2750
@@ -44,7 +43,6 @@ class Ledger(
     RunWrites,
     AuditWrites,
     SparkAnalysisWrites,
-    WorldEpochWrites,
 ):
     """The writer: exactly one for each environment, in the agent; safe to use from all its threads."""
 
@@ -113,7 +111,6 @@ class LedgerReader(
     RunReads,
     AuditReads,
     SparkAnalysisReads,
-    WorldEpochReads,
 ):
     """Read a ledger, with or without an agent, as its owner or a member of its group; safe to use from several threads.
 

@@ -1,11 +1,14 @@
 """The ledger's schema as migrations; they only append: a released one is never edited.
 
-Each is plain SQL inside the transaction that sqlite-utils opens around it, with the version number that readers check.
+Each is plain SQL, or a function where SQL cannot fill what it adds, inside the transaction that sqlite-utils opens
+around it, with the version number that readers check.
 """
 
 import sqlite3
 from collections.abc import Callable
 from typing import TYPE_CHECKING
+
+from state.audit_chain import FIRST, HASHED, entry_hash
 
 if TYPE_CHECKING:
     from sqlite_utils import Database
@@ -141,55 +144,50 @@ CREATE TABLE clock_check (
   debt_s REAL NOT NULL, hold_s REAL NOT NULL);
 """
 
-_WORLD_EPOCH = """
-CREATE TABLE world_epoch (one INTEGER PRIMARY KEY CHECK (one = 1), epoch INTEGER NOT NULL);
-INSERT INTO world_epoch VALUES (1, 1);
-"""
-
 _FOLDED_LAG = """
 CREATE TABLE folded_lag (key TEXT PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID;
 """
 
-MIGRATIONS: tuple[str, ...] = (
-    _REGISTRY + _MEASUREMENTS + _WORK + _AUDIT,
-    _CONTINUED,
-    _OPINIONS,
-    _FIGURES,
-    _APPROVALS,
-    _POLICY,
-    _EXCLUSION,
-    _FOLDED_LAG,
-    _CLOCK,
-    _WORLD_EPOCH,
-)
-"""Migration N takes a ledger from `user_version` N to N + 1."""
+_IDENTITY = """
+ALTER TABLE deployment ADD COLUMN made_by TEXT NOT NULL DEFAULT '';
+ALTER TABLE facts ADD COLUMN epoch INTEGER NOT NULL DEFAULT 1;
+ALTER TABLE facts ADD COLUMN mark INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE facts ADD COLUMN doubt TEXT NOT NULL DEFAULT '';
+CREATE TABLE taken_version (
+  "table" TEXT NOT NULL, version INTEGER NOT NULL, PRIMARY KEY ("table", version)) WITHOUT ROWID;
+"""
 
-SCHEMA_VERSION = len(MIGRATIONS)
-"""`PRAGMA user_version` of a ledger that this program writes."""
+_AUDIT_CHAIN = """
+DROP TRIGGER audit_is_not_changed;
+ALTER TABLE audit ADD COLUMN previous TEXT NOT NULL DEFAULT '';
+ALTER TABLE audit ADD COLUMN hash TEXT NOT NULL DEFAULT '';
+CREATE TABLE audit_head (one INTEGER PRIMARY KEY CHECK (one = 1), entry INTEGER NOT NULL, hash TEXT NOT NULL);
+"""
 
+_AUDIT_NOT_CHANGED = """
+CREATE TRIGGER audit_is_not_changed BEFORE UPDATE ON audit
+  BEGIN SELECT RAISE(ABORT, 'the audit is append-only'); END;
+"""
 
-def migrate(connection: sqlite3.Connection, migrations: tuple[str, ...] = MIGRATIONS) -> None:
-    """Migrate a ledger to the newest schema, each migration in one transaction with its version number.
-
-    The connection is in autocommit (`isolation_level=None`); a migration that fails or is killed leaves no trace.
-    """
-    # Only the writer pays for the import; a reader is refused by `user_version` and needs none of it.
-    from sqlite_utils import Database, Migrations
-
-    known = Migrations("ledger")
-    for number, script in enumerate(migrations, 1):
-        known(name=f"{number:04}")(_step(number, script))
-    known.apply(Database(connection))
+Migration = str | Callable[[sqlite3.Connection], None]
 
 
-def _step(number: int, script: str) -> "Callable[[Database], None]":
-    def migrate_to(database: "Database") -> None:
-        for statement in _statements(script):
-            database.conn.execute(statement)
-        database.conn.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        database.conn.execute(f"PRAGMA user_version = {number}")
+def _chain_audit(connection: sqlite3.Connection) -> None:
+    """Chain the entries that are there."""
+    _run(connection, _AUDIT_CHAIN)
+    entry, previous = 0, FIRST
+    for entry, *values in connection.execute(f"SELECT id, {', '.join(HASHED)} FROM audit ORDER BY id").fetchall():
+        newest = entry_hash(previous, values)
+        connection.execute("UPDATE audit SET previous = ?, hash = ? WHERE id = ?", (previous, newest, entry))
+        previous = newest
+    if entry:
+        connection.execute("INSERT INTO audit_head VALUES (1, ?, ?)", (entry, previous))
+    _run(connection, _AUDIT_NOT_CHANGED)
 
-    return migrate_to
+
+def _run(connection: sqlite3.Connection, script: str) -> None:
+    for statement in _statements(script):
+        connection.execute(statement)
 
 
 def _statements(script: str) -> list[str]:
@@ -201,3 +199,48 @@ def _statements(script: str) -> list[str]:
             pending = ""
     assert not pending.strip(), f"a migration ends in the middle of a statement: {pending!r}"
     return found
+
+
+MIGRATIONS: tuple[Migration, ...] = (
+    _REGISTRY + _MEASUREMENTS + _WORK + _AUDIT,
+    _CONTINUED,
+    _OPINIONS,
+    _FIGURES,
+    _APPROVALS,
+    _POLICY,
+    _EXCLUSION,
+    _chain_audit,
+    _IDENTITY,
+    _FOLDED_LAG,
+    _CLOCK,
+)
+"""Migration N takes a ledger from `user_version` N to N + 1."""
+
+SCHEMA_VERSION = len(MIGRATIONS)
+"""`PRAGMA user_version` of a ledger that this program writes."""
+
+
+def migrate(connection: sqlite3.Connection, migrations: tuple[Migration, ...] = MIGRATIONS) -> None:
+    """Migrate a ledger to the newest schema, each migration in one transaction with its version number.
+
+    The connection is in autocommit (`isolation_level=None`); a migration that fails or is killed leaves no trace.
+    """
+    # Only the writer pays for the import; a reader is refused by `user_version` and needs none of it.
+    from sqlite_utils import Database, Migrations
+
+    known = Migrations("ledger")
+    for number, migration in enumerate(migrations, 1):
+        known(name=f"{number:04}")(_step(number, migration))
+    known.apply(Database(connection))
+
+
+def _step(number: int, migration: Migration) -> "Callable[[Database], None]":
+    def migrate_to(database: "Database") -> None:
+        if isinstance(migration, str):
+            _run(database.conn, migration)
+        else:
+            migration(database.conn)
+        database.conn.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        database.conn.execute(f"PRAGMA user_version = {number}")
+
+    return migrate_to

@@ -1,6 +1,7 @@
 """From the registry to what the planner takes: console and agent observe by this alone, so that their plans agree."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 from core.model.names import TableName, physical_name
@@ -15,19 +16,27 @@ IN_SERVICE = frozenset({State.STARTING, State.RUNNING, State.DEGRADED, State.STO
 
 
 NOT_MEASURED: Mapping[tuple[TableName, int], TableStatistics] = MappingProxyType({})
+NONE_TAKEN: Mapping[TableName, int] = MappingProxyType({})
 
 
 def observe(
-    deployments: Iterable[Deployment], statistics: Mapping[tuple[TableName, int], TableStatistics] = NOT_MEASURED
+    deployments: Iterable[Deployment],
+    statistics: Mapping[tuple[TableName, int], TableStatistics] = NOT_MEASURED,
+    taken: Mapping[TableName, int] = NONE_TAKEN,
 ) -> dict[TableName, ObservedDeployment]:
     """Observe every table of the registry, deleted versions included: their numbers are never used again.
 
-    `statistics` by table and version; no precondition of a plan is made from them.
+    `statistics` by table and version; no precondition of a plan is made from them. `taken` are the highest numbers
+    whose folders are of somebody else: they are not used either.
     """
     versions_by_table: dict[TableName, list[Deployment]] = {}
     for deployment in deployments:
         versions_by_table.setdefault(deployment.table, []).append(deployment)
-    return {table: _observe(versions, statistics) for table, versions in sorted(versions_by_table.items())}
+    seen = {table: _observe(versions, statistics) for table, versions in versions_by_table.items()}
+    for table, version in taken.items():
+        before = seen.get(table, ObservedDeployment())
+        seen[table] = replace(before, highest_version=max(before.highest_version, version))
+    return dict(sorted(seen.items()))
 
 
 def _observe(

@@ -13,8 +13,6 @@ from typing import Any, NamedTuple
 from core.model.names import TableName
 from core.model.states import ALIVE, State
 from core.observed.deployment import Binding
-from core.observed.serving import serving_versions
-from core.reports.inventory import ServingVersion
 from state.row_mapping import field_names, sqlite_value, values_by_column
 from state.row_types import ClockCheck, Deployment, EnvironmentRow, Measurement, StagedRow
 from state.transactions import NEWEST_CHANGE, LedgerReads, LedgerWrites, upsert
@@ -125,6 +123,10 @@ class RegistryReads(LedgerReads):
         """List all versions of a table, newest first, deleted ones included."""
         return self._rows(Deployment, f'{_DEPLOYMENT} WHERE "table" = ? ORDER BY version DESC', (table,))
 
+    def taken_versions(self) -> dict[TableName, int]:
+        """Return the highest number of each table whose folder was found to be of another run; it is not used again."""
+        return dict(self._values('SELECT "table", max(version) FROM taken_version GROUP BY "table"'))
+
     def change_number(self) -> int:
         """Return the number of the last change, from which a run counts what comes during it."""
         return int(self._values(NEWEST_CHANGE)[0][0])
@@ -159,29 +161,6 @@ class RegistryReads(LedgerReads):
         """List what all actors have staged, by actor, folder and table."""
         return self._rows(StagedRow, 'SELECT * FROM staged ORDER BY actor, folder, "table"')
 
-    def serving(self) -> Mapping[TableName, ServingVersion]:
-        """Return what serves of every table, by name; 10 µs each."""
-        lines = serving_versions(self.statements())
-        # One document of all bindings: a third of the time of one for each line.
-        bound = json.loads(f"[{','.join([line.bound for line in lines.values()])}]")
-        return {
-            table: ServingVersion(
-                version=line.version,
-                state=line.state,
-                product=line.product,
-                layer=line.layer,
-                owner=line.owner,
-                format=line.format,
-                external=line.external,
-                stateful=line.stateful,
-                reads=tuple([Binding(*item) for item in bindings]),
-                lag_rows=line.lag_rows,
-                exact=line.exact,
-                trend=line.trend,
-            )
-            for (table, line), bindings in zip(lines.items(), bound, strict=True)
-        }
-
 
 class RegistryWrites(RegistryReads, LedgerWrites):
     """Writes of the registry; what `deployments` read is kept until the next write, since nobody else writes."""
@@ -203,6 +182,27 @@ class RegistryWrites(RegistryReads, LedgerWrites):
         """Report that the agent is alive: the age of all data is counted from here."""
         with self._transaction() as connection:
             connection.execute("UPDATE facts SET agent_seen_at = ?", (at,))
+
+    def put_mark(self, mark: int) -> None:
+        """Count on, before the mark in the data folder does."""
+        with self._transaction() as connection:
+            connection.execute("UPDATE facts SET mark = ?", (mark,))
+
+    def put_doubt(self, doubt: str) -> None:
+        """Record why this may not be the world that the ledger describes; empty where it is."""
+        with self._transaction() as connection:
+            connection.execute("UPDATE facts SET doubt = ?", (doubt,))
+
+    def begin_epoch(self, *, above: int) -> int:
+        """Begin an epoch that nobody has adopted, higher than this ledger's and than `above`; returns it."""
+        with self._transaction() as connection:
+            connection.execute("UPDATE facts SET epoch = max(epoch, ?) + 1", (above,))
+        return self.facts().epoch
+
+    def adopt(self, *, epoch: int, mark: int) -> None:
+        """Begin a new epoch, which ends every doubt."""
+        with self._transaction() as connection:
+            connection.execute("UPDATE facts SET epoch = ?, mark = ?, doubt = ''", (epoch, mark))
 
     def put_agent(self, pid: int | None, started_at: float | None) -> None:
         """Return which process serves the environment; None when it ends."""
@@ -240,6 +240,11 @@ class RegistryWrites(RegistryReads, LedgerWrites):
                 (*values.values(), table, version),
             )
             assert done.rowcount == 1, f"{table} v{version} is not in the ledger"
+
+    def take_version(self, table: TableName, version: int) -> None:
+        """Record that a version's folder holds what no version of the registry has written."""
+        with self._transaction() as connection:
+            connection.execute("INSERT OR IGNORE INTO taken_version VALUES (?, ?)", (table, version))
 
     def stop_statements(self, tables: Iterable[TableName]) -> None:
         """Record an operator's stop of all versions of tables, in one transaction: wanted stopped, none to be started.

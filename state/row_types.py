@@ -62,6 +62,8 @@ class Deployment:
     """What it was started on, with what its checkpoint has pinned at the first start; None where that is not known."""
     engine: str = ""
     """Version of Spark that it was started on last; empty where it is not known."""
+    made_by: str = ""
+    """The run that has made table and checkpoint; empty where it is not known."""
 
     @property
     def deleted(self) -> bool:
@@ -249,6 +251,9 @@ class AuditRow:
     plan_hash: str = ""
     confirmation: str = ""
     outcome: str = ""
+    previous: str = ""
+    """Hash of the entry before it; the ledger fills in both."""
+    hash: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +298,13 @@ class EnvironmentRow:
     pool: str
     """Name of the pool."""
     pool_state: str
-    """starting, up, silent, down or off."""
+    """starting, up, silent, down, failed (it waits for a person) or off."""
     pool_detail: str
     pool_generation: int
     session_id: str
+    epoch: int = 1
+    """Counts adoptions; owner files carry it."""
+    mark: int = 0
+    """Counts up while an agent serves, as the mark in the data folder does: an older copy of either is behind."""
+    doubt: str = ""
+    """Why this may not be the world that the ledger describes; nothing is started until it is adopted."""

@@ -37,18 +37,18 @@ def classify(old: Revision, new: Revision) -> Change:
         return Change(ChangeKind.NONE, Action.KEEP)
     by_severity = sorted(found, key=_severity, reverse=True)
     kind = by_severity[0][0]
-    action = kind.facts.action
+    action = kind.definition.action
     goes_on = kind is ChangeKind.NAMED_SOURCES_CHANGED and keeps_names(old)
     if goes_on and new.parsed is not None and not new.parsed.stateful:
         action = Action.RESTART
     evidence = [words for _, words in by_severity]
-    if kind.facts.note and not goes_on:
-        evidence.append(kind.facts.note)
+    if kind.definition.note and not goes_on:
+        evidence.append(kind.definition.note)
     return Change(kind, action, tuple(dict.fromkeys(evidence)))
 
 
 def _severity(finding: RevisionDifference) -> int:
-    return finding[0].facts.severity
+    return finding[0].definition.severity
 
 
 def kinds_between(old: Revision, new: Revision) -> frozenset[ChangeKind]:
@@ -80,7 +80,7 @@ def most_severe(changes: Mapping[TableName, Change]) -> Change:
     """Return the change of statements that are deployed together: the worst of them, with the evidence of all."""
     if len(changes) == 1:
         return next(iter(changes.values()))
-    by_severity = sorted(changes.items(), key=lambda item: -item[1].kind.facts.severity)
+    by_severity = sorted(changes.items(), key=lambda item: -item[1].kind.definition.severity)
     if by_severity and by_severity[0][1].kind is not ChangeKind.COMMENT_OR_FORMAT:
         # The texts of all statements of a file change with one of them.
         by_severity = [

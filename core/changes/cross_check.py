@@ -27,23 +27,23 @@ _LONGEST = 200
 """Characters of a message of Spark's that stand in a plan."""
 
 
-def disagreements(parsed: ParsedStatement, opinion: AnalysedStatement) -> tuple[str, ...]:
+def disagreements(parsed: ParsedStatement, analysed: AnalysedStatement) -> tuple[str, ...]:
     """Return, in words, where Spark's answer differs from what Headgate read; empty when it does not."""
-    return tuple(_disagreements(parsed, opinion))
+    return tuple(_disagreements(parsed, analysed))
 
 
-def _disagreements(parsed: ParsedStatement, opinion: AnalysedStatement) -> Iterator[str]:
-    if opinion.refused is not None:
-        named = f" ({opinion.refused.error_class})" if opinion.refused.error_class else ""
-        yield f"it rejects the statement{named}: {_short(opinion.refused.message)}"
+def _disagreements(parsed: ParsedStatement, analysed: AnalysedStatement) -> Iterator[str]:
+    if analysed.refused is not None:
+        named = f" ({analysed.refused.error_class})" if analysed.refused.error_class else ""
+        yield f"it rejects the statement{named}: {_short(analysed.refused.message)}"
         return
     ours = Counter((str(read.table), read.streaming) for read in parsed.reads)
-    theirs = Counter((source.table, source.streaming) for source in opinion.sources)
+    theirs = Counter((source.table, source.streaming) for source in analysed.sources)
     if ours != theirs:
         yield f"it reads {_sources(theirs)}, Headgate found {_sources(ours)}"
-    yield from _column_disagreements(parsed.columns, opinion.columns)
+    yield from _column_disagreements(parsed.columns, analysed.columns)
     kinds = Counter(KIND_IN_SPARK.get(operator.kind, operator.kind) for operator in parsed.operators)
-    kept = Counter(operator.kind for operator in opinion.operators)
+    kept = Counter(operator.kind for operator in analysed.operators)
     if kinds != kept:
         yield f"its state is {_kinds(kept)}, Headgate found {_kinds(kinds)}"
 
@@ -131,10 +131,10 @@ def _retyped(old: Revision, new: Revision, before: AnalysedStatement, after: Ana
             yield f"the type of column {name} changed from {types[name]} to {column.type} in the same table"
 
 
-def _mistyped(new: Revision, opinion: AnalysedStatement) -> Iterator[str]:
+def _mistyped(new: Revision, analysed: AnalysedStatement) -> Iterator[str]:
     """Return a sentence for each column of a plain type that Spark writes differently from its declaration."""
     declared = _declared_types(new)
-    for column in opinion.columns:
+    for column in analysed.columns:
         said = declared.get(column.name.lower(), "")
         if said and not _NOT_PLAIN.search(said) and said != column.type:
             yield f"Spark reads column {column.name.lower()} as {column.type}, but the table declares {said}"

@@ -36,13 +36,13 @@ class ChangeKind(StrEnum):
     STATIC_SIDE = "static_side"
 
     @property
-    def facts(self) -> "ChangeKindFacts":
+    def definition(self) -> "ChangeKindDefinition":
         """Its row of the table."""
-        return _FACTS_BY_KIND[self]
+        return _DEFINITION_BY_KIND[self]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChangeKindFacts:
+class ChangeKindDefinition:
     """One row of the table of change kinds."""
 
     kind: ChangeKind
@@ -110,38 +110,38 @@ _NEW_VERSION = (Strategy.EARLIEST, Strategy.PARTIAL, Strategy.SEEDED)
 """New versions that read again, from the beginning or from a place on."""
 _LATER = (Strategy.PARTIAL, Strategy.SEEDED)
 
-CHANGE_KINDS: tuple[ChangeKindFacts, ...] = (
-    ChangeKindFacts(
+CHANGE_KINDS: tuple[ChangeKindDefinition, ...] = (
+    ChangeKindDefinition(
         kind=ChangeKind.NONE, code="0", label="none", severity=0, action=Action.KEEP, reason=Reason.UNCHANGED,
         why="texts, settings, pool and Spark are those that it was started with",
         loses=_NOTHING, instead=(Strategy.EARLIEST,), same_statement=True, keeps_table_across_seam=True,
         follows_from_parent=True,
     ),
-    ChangeKindFacts(
+    ChangeKindDefinition(
         kind=ChangeKind.CHECKPOINT_LOST, code="0b", label="checkpoint lost", severity=200, action=Action.REBUILD,
         reason=Reason.CHECKPOINT_LOST,
         why="Spark would begin with an empty checkpoint on the same table and report success, with rows lost or "
         "doubled: a start is refused until a rebuild is requested",
         loses=_HISTORY, instead=_LATER, breaks_checkpoint=str(Reason.CHECKPOINT_LOST),
     ),
-    ChangeKindFacts(
+    ChangeKindDefinition(
         kind=ChangeKind.COMMENT_OR_FORMAT, code="1", label="comment or format", severity=20, action=Action.RECORD,
         reason=Reason.SAME_MEANING,
         why="Spark plans the same query; the new text is written down, and nothing restarts",
         loses=_NOTHING, instead=(Strategy.EARLIEST,), same_statement=True, keeps_table_across_seam=True,
     ),
-    ChangeKindFacts(
+    ChangeKindDefinition(
         kind=ChangeKind.DESCRIPTION, code="2", label="settings outside Spark", severity=30, action=Action.RECORD,
         reason=Reason.DOCUMENTS, why="owner, tags, runbook and the like never reach Spark",
         loses=_NOTHING, instead=(Strategy.EARLIEST,), same_statement=True, keeps_table_across_seam=True,
     ),
-    ChangeKindFacts(
+    ChangeKindDefinition(
         kind=ChangeKind.FILTER_OR_PROJECTION, code="3", label="filter or projection", severity=60,
         action=Action.RESTART, reason=Reason.IN_PLACE,
         why="without state a checkpoint holds offsets only, and they mean the same to the new text",
         loses=_OLD_ROWS_STAY, instead=(*_NEW_VERSION, Strategy.CARRY_OVER), leaves_seam=True,
     ),
-    ChangeKindFacts(
+    ChangeKindDefinition(
         kind=ChangeKind.COLUMN_ADDED, code="4", label="column added", severity=70, action=Action.RESTART,
         reason=Reason.COLUMNS_ADDED,
         why="a nullable column at the end fits the old files, and no state knows it: the table is altered, then the "
@@ -150,41 +150,41 @@ CHANGE_KINDS: tuple[ChangeKindFacts, ...] = (
         instead=(*_NEW_VERSION, Strategy.CARRY_OVER),
         breaks_checkpoint="columns are added as well, and one restart cannot do both",
     ),
-    ChangeKindFacts(
+    ChangeKindDefinition(
         kind=ChangeKind.COLUMNS_CHANGED, code="5", label="columns no longer fit", severity=170, action=Action.REBUILD,
         reason=Reason.COLUMNS_CHANGED,
         why="Spark would write files of other columns beside the old ones, and the table could not be read",
         loses=_HISTORY, instead=(*_LATER, Strategy.CARRY_OVER), needs_another_table=True,
         breaks_checkpoint="the old table cannot hold its columns",
     ),
-    ChangeKindFacts(
+    ChangeKindDefinition(
         kind=ChangeKind.STATE_CHANGED, code="6a", label="state no longer fits", severity=190, action=Action.REBUILD,
         reason=Reason.STATE_CHANGED,
         why="another aggregate, key, window, join or deduplication: Spark rejects the old state or, worse, continues "
         "with it and mixes old and new; what cannot be classified counts as this kind",
         loses=_HISTORY, instead=(*_LATER, Strategy.IN_PLACE), judged_by_state=True,
     ),
-    ChangeKindFacts(
+    ChangeKindDefinition(
         kind=ChangeKind.CHANGE_BEFORE_STATE, code="6b", label="input to the state", severity=180,
         action=Action.REBUILD, reason=Reason.STATE_CHANGED,
         why="a filter or a value changed before an aggregate, join or deduplication: its state holds what the old text "
         "let in, and Spark silently continues with it",
         loses=_HISTORY, instead=(*_LATER, Strategy.IN_PLACE), judged_by_state=True,
     ),
-    ChangeKindFacts(
+    ChangeKindDefinition(
         kind=ChangeKind.CHANGE_AFTER_STATE, code="6c", label="output of the state", severity=80,
         action=Action.RESTART, reason=Reason.ABOVE_STATE,
         why="a filter (HAVING) or a value changed after all that keeps state, and the state stays as it is",
         loses=_OLD_ROWS_STAY, instead=(*_NEW_VERSION, Strategy.FORK), leaves_seam=True, state_may_be_copied=True,
     ),
-    ChangeKindFacts(
+    ChangeKindDefinition(
         kind=ChangeKind.WATERMARK_DELAY, code="6d", label="watermark delay", severity=90, action=Action.RESTART,
         reason=Reason.DELAY_CHANGED,
         why="the state stays as it is; only when rows are given up changes, which must be acknowledged",
         loses="nothing that is there; rows that come for windows that the old watermark closed are dropped",
         instead=_NEW_VERSION, note="windows already closed by the old watermark stay closed; this must be acknowledged",
     ),
-    ChangeKindFacts(
+    ChangeKindDefinition(
         kind=ChangeKind.SOURCES_CHANGED, code="7a", label="source added or removed", severity=130,
         action=Action.REBUILD, reason=Reason.SOURCES_CHANGED,
         why="a checkpoint identifies unnamed sources by their number alone, and Spark rejects a different number",
@@ -192,7 +192,7 @@ CHANGE_KINDS: tuple[ChangeKindFacts, ...] = (
         note="offsets of the remaining sources cannot be carried over to a new checkpoint yet",
         breaks_checkpoint="Spark rejects a checkpoint written for other sources",
     ),
-    ChangeKindFacts(
+    ChangeKindDefinition(
         kind=ChangeKind.NAMED_SOURCES_CHANGED, code="7b", label="named sources changed", severity=120,
         action=Action.REBUILD, reason=Reason.SOURCES_CHANGED,
         why="offsets are tracked by source name only if that was enabled at the first start; then a statement without "
@@ -201,7 +201,7 @@ CHANGE_KINDS: tuple[ChangeKindFacts, ...] = (
         note="Spark can resume only if offsets were tracked by source name from the first start",
         breaks_checkpoint="its offsets were not tracked by source name from the first start",
     ),
-    ChangeKindFacts(
+    ChangeKindDefinition(
         kind=ChangeKind.SOURCE_REPLACED, code="7c", label="source is not the same", severity=140,
         action=Action.REBUILD, reason=Reason.SOURCES_CHANGED,
         why="another table, order, name or option of a source: Spark continues with the offsets of the old one, or "
@@ -209,30 +209,30 @@ CHANGE_KINDS: tuple[ChangeKindFacts, ...] = (
         loses=_HISTORY, instead=_LATER, changes_inputs_or_key=True,
         breaks_checkpoint="its offsets would be applied to another source",
     ),
-    ChangeKindFacts(
+    ChangeKindDefinition(
         kind=ChangeKind.TABLE_FORMAT, code="8", label="how the table is stored", severity=160, action=Action.REBUILD,
         reason=Reason.SINK_CHANGED, why="format, partitioning, location and properties are those of its first start",
         loses=_HISTORY, instead=(*_LATER, Strategy.CARRY_OVER, Strategy.CHAIN), needs_another_table=True,
         breaks_checkpoint="its table is written differently",
     ),
-    ChangeKindFacts(
+    ChangeKindDefinition(
         kind=ChangeKind.OUTPUT_MODE_OR_KEY, code="9", label="output mode or key", severity=150, action=Action.REBUILD,
         reason=Reason.SINK_CHANGED, why="rows that were written by the old mode or key would stay beside the new ones",
         loses=_HISTORY, instead=(*_LATER, Strategy.CARRY_OVER), changes_inputs_or_key=True,
         breaks_checkpoint="its table is written differently",
     ),
-    ChangeKindFacts(
+    ChangeKindDefinition(
         kind=ChangeKind.TRIGGER_OR_RATE, code="11a", label="pace or resources", severity=40, action=Action.RESTART,
         reason=Reason.PACE, why="trigger, rate limits, cores and memory change how fast rows are read, and no row",
         loses=_NOTHING, instead=(*_NEW_VERSION, Strategy.CARRY_OVER), keeps_table_across_seam=True,
     ),
-    ChangeKindFacts(
+    ChangeKindDefinition(
         kind=ChangeKind.PINNED_CONFIGURATION, code="11b", label="pinned configuration", severity=10,
         action=Action.KEEP, reason=Reason.CONF_PINNED,
         why="the checkpoint keeps the value of its first start, and Spark silently ignores the new one",
         loses=_NOTHING, instead=(Strategy.EARLIEST,), keeps_table_across_seam=True, is_of_the_environment=True,
     ),
-    ChangeKindFacts(
+    ChangeKindDefinition(
         kind=ChangeKind.POOL, code="12", label="another pool", severity=110, action=Action.RESTART,
         reason=Reason.POOL_CHANGED,
         why="the same checkpoint continues elsewhere, never in two places at once; such a plan is refused when it is "
@@ -240,7 +240,7 @@ CHANGE_KINDS: tuple[ChangeKindFacts, ...] = (
         loses=_NOTHING, instead=(*_NEW_VERSION, Strategy.CARRY_OVER), is_of_the_environment=True,
         note="it is stopped on the old pool, and verified to be stopped, before it starts on the new one",
     ),
-    ChangeKindFacts(
+    ChangeKindDefinition(
         kind=ChangeKind.ENGINE, code="13", label="another Spark", severity=100, action=Action.RESTART,
         reason=Reason.ENGINE_CHANGED,
         why="a newer Spark reads the checkpoints of an older one; an older Spark counts as state that no longer fits",
@@ -249,7 +249,7 @@ CHANGE_KINDS: tuple[ChangeKindFacts, ...] = (
         state_may_be_copied=True,
         note="an older Spark version may not be able to read the checkpoint: back it up first",
     ),
-    ChangeKindFacts(
+    ChangeKindDefinition(
         kind=ChangeKind.STATIC_SIDE, code="14", label="static side", severity=50, action=Action.RESTART,
         reason=Reason.STATIC_CHANGED, why="a running query keeps the static side as it was when it started",
         loses=_OLD_ROWS_STAY, instead=(*_NEW_VERSION, Strategy.CARRY_OVER), leaves_seam=True,
@@ -258,8 +258,8 @@ CHANGE_KINDS: tuple[ChangeKindFacts, ...] = (
 )  # fmt: skip
 """Every kind once, in the order in which they are explained."""
 
-_FACTS_BY_KIND = {facts.kind: facts for facts in CHANGE_KINDS}
-_KIND_BY_CODE = {facts.code: facts.kind for facts in CHANGE_KINDS}
+_DEFINITION_BY_KIND = {each.kind: each for each in CHANGE_KINDS}
+_KIND_BY_CODE = {each.code: each.kind for each in CHANGE_KINDS}
 
 
 def kind_of_code(code: str) -> ChangeKind:

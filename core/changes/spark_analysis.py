@@ -1,6 +1,6 @@
-"""Spark's second opinion of a statement: what is asked, what was answered, and where it differs from our reading.
+"""Spark's analysis of a statement: what is asked, and what was answered.
 
-An opinion can raise the severity of a change, never lower it: Spark also calls some statements different that are not.
+It can raise the severity of a change, never lower it: Spark also calls some statements different that are not.
 """
 
 import hashlib
@@ -123,7 +123,9 @@ def question_from_json(data: Any) -> AnalysisQuestion:
 def answer_from_json(data: Mapping[str, Any]) -> AnalysisAnswer:
     """Rebuild an answer; raises KeyError or TypeError for what is none."""
     old = data["old"]
-    return AnalysisAnswer(data["engine"], _opinion(data["new"]), _opinion(old) if old else None, data["same"])
+    return AnalysisAnswer(
+        data["engine"], _analysed_statement(data["new"]), _analysed_statement(old) if old else None, data["same"]
+    )
 
 
 def find_answer(answers: Mapping[str, str], question: AnalysisQuestion | None) -> AnalysisAnswer | None:
@@ -144,7 +146,7 @@ def _side_from_json(data: Any) -> AnalysedRevision:
     return AnalysedRevision(str(data["select"]), tuple(sorted(tables.items())))
 
 
-def _opinion(data: Mapping[str, Any]) -> AnalysedStatement:
+def _analysed_statement(data: Mapping[str, Any]) -> AnalysedStatement:
     refused = data["refused"]
     return AnalysedStatement(
         sources=tuple(AnalysedRead(**source) for source in data["sources"]),

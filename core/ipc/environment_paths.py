@@ -16,6 +16,8 @@ class EnvironmentPaths:
     home: str
     """`<root>/<project>-<8 hex of the project id>/<env>`, mode 2750."""
     socket: str
+    owner: int
+    """User id of the agent: whoever else listens at the socket is not it."""
 
     @property
     def ledger(self) -> str:
@@ -56,7 +58,7 @@ def environment_paths(
     home = root / f"{project}-{_digest(project_id, 8)}" / environment
     # A short hashed path, because the home may be deeper than a socket's path may be long.
     socket = f"/tmp/headgate-{uid}/{_digest(str(home), 12)}.sock"
-    return EnvironmentPaths(home=str(home), socket=socket)
+    return EnvironmentPaths(home=str(home), socket=socket, owner=uid)
 
 
 def parse_cache_path(environ: Mapping[str, str], *, project: str, project_id: str) -> str:

@@ -27,11 +27,11 @@ def encode_frame(message: dict[str, Any]) -> bytes:
     return len(body).to_bytes(FRAME_HEADER, "big") + body
 
 
-def frame_length(header: bytes) -> int:
+def frame_length(header: bytes, limit: int = FRAME_LIMIT) -> int:
     """Read the length of the frame that follows; raises BadFrame when it is over the limit."""
     size = int.from_bytes(header, "big")
-    if size > FRAME_LIMIT:
-        raise BadFrame(f"the other side announced a message of {size:,} bytes; at most {FRAME_LIMIT:,} are allowed")
+    if size > limit:
+        raise BadFrame(f"the other side announced a message of {size:,} bytes; at most {limit:,} are allowed")
     return size
 
 
@@ -39,7 +39,7 @@ def decode_frame(body: bytes) -> dict[str, Any]:
     """Read one message; raises BadFrame unless it is a JSON object."""
     try:
         message = json.loads(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadFrame("the message is not valid JSON") from error
     if not isinstance(message, dict):
         raise BadFrame("the message is not a JSON object")

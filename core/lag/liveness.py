@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
-from core.lag.measurement import LagSample
+from core.lag.lag_samples import LagSample
 
 SILENT_S = 30.0
 """Silence that says nothing, or three triggers where they are longer."""
@@ -27,7 +27,7 @@ _LARGE = 3.0
 class LivenessSigns:
     """What is seen of an active query."""
 
-    heard_s: float
+    silent_s: float
     """Since its last progress or idle event, or since it was first seen."""
     trigger_s: float
     in_batch: bool
@@ -47,15 +47,15 @@ def allowed_silence_s(trigger_s: float) -> float:
 
 def why_not_live(signs: LivenessSigns) -> str:
     """Explain why an active statement is not running; empty when it is."""
-    if signs.heard_s <= allowed_silence_s(signs.trigger_s) or signs.waits:
+    if signs.silent_s <= allowed_silence_s(signs.trigger_s) or signs.waits:
         return ""
     if not signs.in_batch:
-        return f"no progress for {signs.heard_s:.0f} s, and no batch is running"
+        return f"no progress for {signs.silent_s:.0f} s, and no batch is running"
     patient_s = PATIENT_S if signs.patient or signs.usual_s is None else 0.0
-    if signs.heard_s <= max(_MEDIANS * (signs.usual_s or 0.0), patient_s):
+    if signs.silent_s <= max(_MEDIANS * (signs.usual_s or 0.0), patient_s):
         return ""
     usual = "none before it is known" if signs.usual_s is None else f"{signs.usual_s:.1f} s is usual"
-    return f"a batch has been running for {signs.heard_s:.0f} s, {usual}"
+    return f"a batch has been running for {signs.silent_s:.0f} s, {usual}"
 
 
 def usual_batch_s(samples: Sequence[LagSample]) -> float | None:

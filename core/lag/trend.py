@@ -27,8 +27,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
-from core.lag.measurement import LagSample
-from core.lag.sample_series import SampleSeries, sample_series
+from core.lag.lag_samples import LagSample, SampleSeries, sample_series
 from core.model.names import TableName
 from core.model.states import ALIVE, State, Trend
 
@@ -80,38 +79,39 @@ def lag_trend(
     """Judge where a statement's lag is going, from samples about `interval_s` apart, oldest first.
 
     `previous` is the last word said of it: it takes more to leave `growing` or `draining` than to stay.
-    `commit_age_s` is since the newest commit, None when nothing was committed; `watermark_age_s` is since the watermark
-    last moved, None without one. `by_files` says that a batch is limited in files: then files tell how long it takes.
+    `commit_age_s` is since the newest commit or the start after it, None when nothing was committed;
+    `watermark_age_s` is since the watermark last moved, None without one. `by_files` says that a batch is limited in
+    files: then files tell how long it takes.
     """
-    course = sample_series(samples, now, interval_s)
-    if course is None:
+    series = sample_series(samples, now, interval_s)
+    if series is None:
         return LagTrend(Trend.UNKNOWN, reason="too few consecutive samples")
     if gone := [parent.table for parent in parents if parent.missing]:
         return LagTrend(Trend.STARVED, reason=f"{', '.join(gone)} was dropped or replaced")
     working = state in ALIVE
-    movement = _movement(course, trigger_s, previous, working=working, by_files=by_files)
-    if (why := _starving(parents, course)) and not _works_off(movement, trigger_s, previous):
+    movement = _movement(series, trigger_s, previous, working=working, by_files=by_files)
+    if (why := _starving(parents, series)) and not _works_off(movement, trigger_s, previous):
         return LagTrend(Trend.STARVED, reason=why)
-    if working and (why := _stalling(course, trigger_s, commit_age_s, watermark_age_s)):
+    if working and (why := _stalling(series, trigger_s, commit_age_s, watermark_age_s)):
         return LagTrend(Trend.STALLED, reason=why)
     silent = [parent.silent_s for parent in parents if parent.silent_s is not None]
-    quiet_s = min(silent) if silent else course.at[-1] - course.came_at
-    if course.lag[-1] == 0 and quiet_s > max(20.0, 2.5 * course.usual_gap_s):
+    quiet_s = min(silent) if silent else series.at[-1] - series.arrived_at
+    if series.lag[-1] == 0 and quiet_s > max(20.0, 2.5 * series.usual_gap_s):
         return LagTrend(Trend.IDLE, reason=f"nothing pending, no input for {quiet_s:.0f} s")
     return movement
 
 
-def _starving(parents: Sequence[UpstreamHealth], course: SampleSeries) -> str:
+def _starving(parents: Sequence[UpstreamHealth], series: SampleSeries) -> str:
     for parent in parents:
         if parent.external:
             continue
         if parent.state in _BROKEN:
             return f"{parent.table} is {parent.state}"
-        bound_s = max(20.0, 6 * course.usual_gap_s)
+        bound_s = max(20.0, 6 * series.usual_gap_s)
         if parent.trend:
             if parent.trend in (Trend.STALLED, Trend.STARVED):
                 return f"{parent.table} is {parent.trend}"
-        elif parent.silent_s is not None and parent.silent_s > bound_s and course.came_at > course.at[0]:
+        elif parent.silent_s is not None and parent.silent_s > bound_s and series.arrived_at > series.at[0]:
             return f"{parent.table} has been silent for {parent.silent_s:.0f} s"
     return ""
 
@@ -125,35 +125,37 @@ def _works_off(movement: LagTrend, trigger_s: float, previous: str) -> bool:
     return previous == Trend.DRAINING or (movement.eta_s or 0.0) > max(15.0, 3 * trigger_s)
 
 
-def _stalling(course: SampleSeries, trigger_s: float, commit_age_s: float | None, watermark_age_s: float | None) -> str:
-    went_at = max((n for n in range(1, len(course.at)) if course.went[n] > course.went[n - 1]), default=0)
-    age_s = course.at[-1] - course.at[went_at] if commit_age_s is None else commit_age_s
+def _stalling(series: SampleSeries, trigger_s: float, commit_age_s: float | None, watermark_age_s: float | None) -> str:
+    processed_at = max(
+        (n for n in range(1, len(series.at)) if series.processed[n] > series.processed[n - 1]), default=0
+    )
+    age_s = series.at[-1] - series.at[processed_at] if commit_age_s is None else commit_age_s
     # Something must have been pending all that time: an old commit of an idle statement says nothing.
-    since = max((n for n in range(len(course.at)) if course.lag[n] == 0), default=-1) + 1
-    pending_s = course.at[-1] - course.at[since] if since < len(course.at) else 0.0
-    if min(age_s, pending_s) > max(30.0, 3 * trigger_s, 3 * max(course.batches_s)):
+    since = max((n for n in range(len(series.at)) if series.lag[n] == 0), default=-1) + 1
+    pending_s = series.at[-1] - series.at[since] if since < len(series.at) else 0.0
+    if min(age_s, pending_s) > max(30.0, 3 * trigger_s, 3 * max(series.batches_s)):
         return f"input is pending, no commit for {age_s:.0f} s"
     if watermark_age_s is None:
         return ""
     # Counted from the first rows read since it moved: it stands while nothing comes as well.
     read_at = [
-        course.at[n]
-        for n in range(1, len(course.at))
-        if course.went[n] > course.went[n - 1] and course.at[n] > course.at[-1] - watermark_age_s
+        series.at[n]
+        for n in range(1, len(series.at))
+        if series.processed[n] > series.processed[n - 1] and series.at[n] > series.at[-1] - watermark_age_s
     ]
     bound_s = max(60.0, 6 * trigger_s)
-    if read_at and course.at[-1] - read_at[0] > bound_s and course.at[-1] - read_at[-1] < bound_s:
+    if read_at and series.at[-1] - read_at[0] > bound_s and series.at[-1] - read_at[-1] < bound_s:
         return f"rows are being read, but the watermark has not advanced for {watermark_age_s:.0f} s"
     return ""
 
 
-def _movement(course: SampleSeries, trigger_s: float, previous: str, *, working: bool, by_files: bool) -> LagTrend:
+def _movement(series: SampleSeries, trigger_s: float, previous: str, *, working: bool, by_files: bool) -> LagTrend:
     """Return growing, draining or steady from the last monotone stretch of the lag as sampled right after commits."""
-    if course.counted or not working:
-        points = _after_commits(course, trigger_s, working=working)
-        noise, backlog = _expected(course, trigger_s, working=working)
+    if series.has_counters or not working:
+        points = _after_commits(series, trigger_s, working=working)
+        noise, backlog = _expected(series, trigger_s, working=working)
     else:
-        points, noise = _lowest(course, trigger_s)
+        points, noise = _lowest(series, trigger_s)
         backlog = 1.5 * noise
     if len(points) < 2:
         return LagTrend(Trend.STEADY, reason="no change in lag beyond noise")
@@ -165,67 +167,67 @@ def _movement(course: SampleSeries, trigger_s: float, previous: str, *, working:
     burst = max((after[1] - before[1] for before, after in pairwise(leg)), default=0.0)
     lag = leg[-1][1]
     kept = 0.6 if previous in (Trend.GROWING, Trend.DRAINING) else 1.0
-    rate = round(slope, 3) if course.in_rows else None
-    slow = not working or trigger_s > 2 * course.interval_s
+    rate = round(slope, 3) if series.in_rows else None
+    slow = not working or trigger_s > 2 * series.interval_s
     in_steps = slow or change - burst > min(noise * kept, 0.4 * change)
     if lag > backlog * kept and slope > 0 and change > noise * kept and in_steps:
         return LagTrend(Trend.GROWING, rate, reason=f"lag is rising by {slope:.3g}/s")
     if lag > backlog * kept and slope < 0 and -change > noise * kept:
-        left_s = _seconds_left(course, recent, by_files=by_files)
+        left_s = _seconds_left(series, recent, by_files=by_files)
         # The last batch is half full on average, and takes its turn all the same.
-        eta_s = max(0.0, left_s + trigger_s / 2 - (course.at[-1] - leg[-1][0]))
+        eta_s = max(0.0, left_s + trigger_s / 2 - (series.at[-1] - leg[-1][0]))
         return LagTrend(Trend.DRAINING, rate, round(eta_s, 1), reason=f"lag is falling by {-slope:.3g}/s")
     return LagTrend(Trend.STEADY, reason="no change in lag beyond noise")
 
 
-def _seconds_left(course: SampleSeries, recent: Sequence[tuple[float, float]], *, by_files: bool) -> float:
+def _seconds_left(series: SampleSeries, recent: Sequence[tuple[float, float]], *, by_files: bool) -> float:
     """Return how long a falling lag takes; by its files, a batch takes as long when there are half the rows in them."""
-    files = dict(zip(course.at, course.files, strict=False)) if len(course.files) == len(course.at) else {}
+    files = dict(zip(series.at, series.files, strict=False)) if len(series.files) == len(series.at) else {}
     of_files = [(at, files[at]) for at, _ in recent if at in files]
     if by_files and (slope := _slope(of_files)) < 0:
         return of_files[-1][1] / -slope
     return recent[-1][1] / -_slope(recent)
 
 
-def _expected(course: SampleSeries, trigger_s: float, *, working: bool) -> tuple[float, float]:
+def _expected(series: SampleSeries, trigger_s: float, *, working: bool) -> tuple[float, float]:
     """Return the noise, and what may be pending right after a commit while the statement keeps up."""
-    blur_s = max(course.interval_s, course.usual_gap_s)
-    noise = max(1.0, course.arriving() * blur_s)
+    blur_s = max(series.interval_s, series.usual_gap_s)
+    noise = max(1.0, series.arrival_rate() * blur_s)
     if not working:
         return noise, noise
     # The newest batch counts up to three triggers: a longer one may be the first of an overload.
-    batch_s = max(median(course.batches_s), min(course.batches_s[-1], 3 * trigger_s))
-    return noise, max(1.0, course.arriving() * (batch_s + blur_s) * 1.4)
+    batch_s = max(median(series.batches_s), min(series.batches_s[-1], 3 * trigger_s))
+    return noise, max(1.0, series.arrival_rate() * (batch_s + blur_s) * 1.4)
 
 
-def _after_commits(course: SampleSeries, trigger_s: float, *, working: bool) -> list[tuple[float, float]]:
-    first = next(n for n in range(len(course.at)) if course.at[n] >= course.at[-1] - _LOOK_BACK_S)
-    every = range(max(1, first), len(course.at))
-    commits = [n for n in every if course.went[n] > course.went[n - 1]]
-    points = [(course.at[n], course.lag[n]) for n in commits]
+def _after_commits(series: SampleSeries, trigger_s: float, *, working: bool) -> list[tuple[float, float]]:
+    first = next(n for n in range(len(series.at)) if series.at[n] >= series.at[-1] - _LOOK_BACK_S)
+    every = range(max(1, first), len(series.at))
+    commits = [n for n in every if series.processed[n] > series.processed[n - 1]]
+    points = [(series.at[n], series.lag[n]) for n in commits]
     if not working:
         start = commits[-1] if commits else first
-        return [(course.at[n], course.lag[n]) for n in range(start, len(course.at))]
-    gaps = [course.at[b] - course.at[a] for a, b in pairwise(commits)]
+        return [(series.at[n], series.lag[n]) for n in range(start, len(series.at))]
+    gaps = [series.at[b] - series.at[a] for a, b in pairwise(commits)]
     usual_s = max(trigger_s, median(gaps) if gaps else 0.0)
-    empty = max((n for n in every if course.lag[n] == 0), default=0)
-    if commits and course.at[-1] - course.at[max(commits[-1], empty)] > 1.5 * usual_s + course.interval_s:
+    empty = max((n for n in every if series.lag[n] == 0), default=0)
+    if commits and series.at[-1] - series.at[max(commits[-1], empty)] > 1.5 * usual_s + series.interval_s:
         # The batch takes longer than usual: what it would leave behind, were it as big as usual.
-        usual = median(course.went[n] - course.went[n - 1] for n in commits)
-        points.append((course.at[-1], max(0.0, course.lag[-1] - usual)))
+        usual = median(series.processed[n] - series.processed[n - 1] for n in commits)
+        points.append((series.at[-1], max(0.0, series.lag[-1] - usual)))
     return points
 
 
-def _lowest(course: SampleSeries, trigger_s: float) -> tuple[list[tuple[float, float]], float]:
+def _lowest(series: SampleSeries, trigger_s: float) -> tuple[list[tuple[float, float]], float]:
     """Without counters: the lowest lag of each stretch that holds a commit, and how much lag swings in one."""
-    width = trigger_s + 2 * course.interval_s
+    width = trigger_s + 2 * series.interval_s
     stretches: dict[int, list[tuple[float, float]]] = {}
-    for at, lag in zip(course.at, course.lag, strict=True):
-        if (age := course.at[-1] - at) < _LOOK_BACK_S:
+    for at, lag in zip(series.at, series.lag, strict=True):
+        if (age := series.at[-1] - at) < _LOOK_BACK_S:
             stretches.setdefault(-int(age // width), []).append((lag, at))
     whole = [stretch for _, stretch in sorted(stretches.items()) if len(stretch) > 1]
     swing = median(max(stretch)[0] - min(stretch)[0] for stretch in whole) if whole else 0.0
-    return [(at, lag) for lag, at in (min(stretch) for stretch in whole)], max(1.0, swing, course.taking * width)
+    return [(at, lag) for lag, at in (min(stretch) for stretch in whole)], max(1.0, swing, series.batch_rows_s * width)
 
 
 def _last_leg(points: Sequence[tuple[float, float]], noise: float) -> Sequence[tuple[float, float]]:

@@ -1,4 +1,4 @@
-"""Triggers as Spark writes them, in seconds."""
+"""Triggers as Spark writes them, in seconds; light, because the console's first picture needs it."""
 
 import re
 

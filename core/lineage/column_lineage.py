@@ -121,8 +121,8 @@ class LineageTracer:
         if table.name not in self._followed:
             from core.sql.lineage.statement_lineage import lineage_of
 
-            assert table.facts is not None, f"{table.name} is external"
-            self._followed[table.name] = lineage_of(table.facts, self._declared)
+            assert table.parsed is not None, f"{table.name} is external"
+            self._followed[table.name] = lineage_of(table.parsed, self._declared)
         return self._followed[table.name]
 
     def readers(self, table: TableName) -> tuple[Table, ...]:
@@ -135,7 +135,7 @@ class LineageTracer:
 
     def columns(self, table: TableName) -> tuple[Column, ...]:
         """List a declared table's columns."""
-        return self._project.tables[table].ddl_facts.columns
+        return self._project.tables[table].parsed_ddl.columns
 
     def column(self, table: TableName, name: str) -> ColumnOrigin | None:
         """Find a column by its name in any case."""
@@ -167,11 +167,11 @@ class LineageTracer:
         table = self._project.tables.get(at.table)
         if table is None:
             return LineageNode(at, "", landed=True)
-        kind = next((column.type for column in table.ddl_facts.columns if column.name == at.column), "")
+        kind = next((column.type for column in table.parsed_ddl.columns if column.name == at.column), "")
         expression = self._statement(at.table).expressions.get(at.column.lower(), "")
         if not table.external:
             return LineageNode(at, kind, landed=False, expression=expression)
-        return LineageNode(at, kind, landed=True, format=table.ddl_facts.format, location=table.ddl_facts.location)
+        return LineageNode(at, kind, landed=True, format=table.parsed_ddl.format, location=table.parsed_ddl.location)
 
     def _statement(self, name: TableName) -> _StatementEdges:
         if name not in self._statements:
@@ -180,7 +180,7 @@ class LineageTracer:
         return self._statements[name]
 
     def _read(self, table: Table) -> _StatementEdges:
-        if table.facts is None or table.dml is None:
+        if table.parsed is None or table.dml is None:
             return _StatementEdges({}, {}, {}, {})
         found, lines = self.follow(table), LineNumbers(table)
         edges, gaps = self._edges(table, found, lines), self._gaps(table, found, lines)
@@ -216,7 +216,7 @@ class LineageTracer:
 
     def _declared(self, name: TableName) -> tuple[Column, ...] | None:
         table = self._project.tables.get(name)
-        return table.ddl_facts.columns if table is not None else None
+        return table.parsed_ddl.columns if table is not None else None
 
     def _spelled(self, table: TableName, name: str) -> str | None:
         lowered = name.lower()
@@ -227,10 +227,10 @@ class LineNumbers:
     """Offsets in a statement to lines of its file."""
 
     def __init__(self, table: Table) -> None:
-        assert table.facts is not None and table.dml is not None
+        assert table.parsed is not None and table.dml is not None
         self.path = table.dml.path
-        self._first = line_of(table.dml.text, table.facts, 0)
-        self._breaks = [at for at, char in enumerate(table.facts.select) if char == "\n"]
+        self._first = line_of(table.dml.text, table.parsed, 0)
+        self._breaks = [at for at, char in enumerate(table.parsed.select) if char == "\n"]
 
     def of(self, offset: int) -> int:
         """Return the line in the file, from 1."""

@@ -19,24 +19,24 @@ def column_reference_lines(column: str, parent: TableName, reader: Table, tables
 
     The parent need not declare the column any more; `tables` are those of the project.
     """
-    if reader.facts is None or reader.dml is None or all(read.table != parent for read in reader.facts.reads):
+    if reader.parsed is None or reader.dml is None or all(read.table != parent for read in reader.parsed.reads):
         return ""
     from core.sql.lineage.statement_lineage import lineage_of
 
     def columns_of(name: TableName) -> tuple[Column, ...] | None:
-        declared = tables[name].ddl_facts.columns if name in tables else None
+        declared = tables[name].parsed_ddl.columns if name in tables else None
         if name != parent or any(each.name.lower() == column.lower() for each in declared or ()):
             return declared
         return (*(declared or ()), Column(column, ""))
 
-    return reference_lines_in(lineage_of(reader.facts, columns_of), (column,), parent, reader)
+    return reference_lines_in(lineage_of(reader.parsed, columns_of), (column,), parent, reader)
 
 
 def reference_lines_in(found: "StatementLineage", columns: Iterable[str], parent: TableName, reader: Table) -> str:
     """Return where a statement that was followed references any of a parent's columns; empty means nowhere."""
-    assert reader.facts is not None and reader.dml is not None, f"{reader.name} is external and has no statement"
+    assert reader.parsed is not None and reader.dml is not None, f"{reader.name} is external and has no statement"
     offsets = {offset for column in columns for offset in _references(column.lower(), parent, reader, found)}
-    lines = sorted({line_of(reader.dml.text, reader.facts, offset) for offset in offsets})
+    lines = sorted({line_of(reader.dml.text, reader.parsed, offset) for offset in offsets})
     file = reader.dml.path.rpartition("/")[2]
     return f"{file}:{','.join(map(str, lines))}" if lines else ""
 
@@ -50,7 +50,7 @@ def _references(column: str, parent: TableName, reader: Table, found: "Statement
     named = [*(each.offset for each in found.references if is_it(each.origin)), *(each.offset for each in doubts)]
     if not named:
         # Where a star hands it on nothing names it, and it is read all the same while the reader declares it.
-        written = {each.name.lower() for each in reader.ddl_facts.columns}
+        written = {each.name.lower() for each in reader.parsed_ddl.columns}
         flows = (each for each in found.outputs if each.name in written and any(is_it(i.origin) for i in each.inputs))
         named = [each.offset for each in flows]
     yield from named
@@ -64,7 +64,7 @@ class ColumnUse:
     """Where it names the column, or what is made from it: `dml.orders.sql:3,7`."""
     direct: str
     """Where it names the column itself; empty where it only reads what is made from it."""
-    makes: tuple[str, ...]
+    output_columns: tuple[str, ...]
     """Columns of its own that are made from it, as the DDL writes them; not those whose rows it only decides."""
 
 

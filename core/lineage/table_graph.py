@@ -84,7 +84,9 @@ def table_graph(project: Project) -> TableGraph:
 
 def edges_of(table: Table) -> tuple[TableEdge, ...]:
     """Return a declared table's readings, none for an external one."""
-    return tuple(TableEdge(read.table, table.name, read.streaming) for read in table.facts.reads) if table.facts else ()
+    return (
+        tuple(TableEdge(read.table, table.name, read.streaming) for read in table.parsed.reads) if table.parsed else ()
+    )
 
 
 def reach(tables: Iterable[TableName], step: Callable[[TableName], Iterable[TableName]]) -> frozenset[TableName]:

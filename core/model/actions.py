@@ -1,5 +1,7 @@
 """What a plan can do: actions on statements, kinds of steps, and strategies, with those that an agent carries out."""
 
+import textwrap
+from collections.abc import Mapping
 from enum import StrEnum
 
 
@@ -49,26 +51,45 @@ class Strategy(StrEnum):
     """How a statement comes to its new revision."""
 
     FIRST = "first"
-    """A first start, from the earliest row."""
     EARLIEST = "earliest"
-    """A new version beside the old, from the earliest row."""
     IN_PLACE = "in_place"
-    """A restart on the same checkpoint and table."""
     PARTIAL = "partial"
-    """A new version from a time, a version or a partition on."""
     FORK = "fork"
-    """A new version with a copy of checkpoint and state."""
     SEEDED = "seeded"
-    """A new version that begins at a position."""
     CARRY_OVER = "carry_over"
-    """A new version that begins where the old one has read to: stateless, same parents."""
     KEYED = "keyed"
-    """IN-PLACE: the same table is upserted again by its primary key."""
     CHAIN = "chain"
-    """A new version that holds only new rows; the pointer is the union of both."""
     SEAM = "seam"
-    """The statement keeps its table across a rebuilt parent, from the batch that had read the same inputs."""
 
+
+STRATEGIES: Mapping[Strategy, str] = {
+    Strategy.FIRST: "a first start, from the earliest row",
+    Strategy.EARLIEST: "a new version beside the old one, from the earliest row",
+    Strategy.IN_PLACE: "a restart on the same checkpoint and table",
+    Strategy.PARTIAL: "a new version from a time, a version or a partition on",
+    Strategy.FORK: "a new version with a copy of checkpoint and state",
+    Strategy.SEEDED: "a new version that begins at a position, or now",
+    Strategy.CARRY_OVER: "a new version that begins where the old one has read to; no state, same upstream tables",
+    Strategy.KEYED: "the same table, upserted again by its primary key",
+    Strategy.CHAIN: "a new version that holds only new rows; the pointer is the union of both",
+    Strategy.SEAM: "the statement keeps its table across a rebuilt upstream table, from the batch that had read as far",
+}
+"""What each strategy is, for help and readers of the code."""
 
 EXECUTABLE = frozenset({"", Strategy.FIRST, Strategy.EARLIEST, Strategy.IN_PLACE})
 """Strategies that an agent carries out; the others are planned, and refused by name when they are applied."""
+
+
+def typed_strategy(strategy: str) -> str:
+    """Write a strategy as `--strategy` takes it."""
+    return strategy.replace("_", "-")
+
+
+def strategy_lines(width: int) -> tuple[str, ...]:
+    """Explain each strategy in `width` columns, its name in front; those that no agent carries out yet say so."""
+    lines: list[str] = []
+    for strategy, summary in STRATEGIES.items():
+        words = summary if strategy in EXECUTABLE else f"{summary} (not executable yet)"
+        lead = f"{typed_strategy(strategy):<12}"
+        lines += textwrap.wrap(words, width, initial_indent=lead, subsequent_indent=" " * len(lead))
+    return tuple(lines)

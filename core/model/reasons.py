@@ -1,10 +1,14 @@
-"""Why a plan does something to a statement: a closed list, for people; executing never branches on it."""
+"""Why a plan does something to a statement: a closed list, for people; executing never branches on it.
 
+The values are in plan documents, in ledgers and in hashes: they never change. What people read is in `reason_words`.
+"""
+
+from collections.abc import Mapping
 from enum import StrEnum
 
 
 class Reason(StrEnum):
-    """One sentence without a subject, as it stands in a plan."""
+    """The reason as plan documents hold it."""
 
     NEW = "is not deployed yet"
     UNCHANGED = "runs and has not changed"
@@ -40,3 +44,54 @@ class Reason(StrEnum):
     READS_OLD_VERSION = "still reads an old version of a parent"
     CHECKPOINT_LOST = "its checkpoint is missing, unreadable or another's"
     DELETED = "its delete was asked for"
+
+
+_WORDS: Mapping[str, str] = {
+    Reason.NEW: "is not deployed yet",
+    Reason.UNCHANGED: "is running and has not changed",
+    Reason.SERVES: "is running and is read by tables of this plan",
+    Reason.LANDS: "is external and already registered",
+    Reason.REGISTERED: "is external and not registered in the catalog yet",
+    Reason.DORMANT: "is not running, and resumes from its checkpoint",
+    Reason.AT_REST: "was stopped on purpose and is not part of the request",
+    Reason.COLD_PARENT: "is not running and is read by tables of this plan",
+    Reason.SAME_MEANING: "is written differently and means the same",
+    Reason.DOCUMENTS: "only its description changed",
+    Reason.IN_PLACE: "keeps no state, so the new text can continue from the checkpoint",
+    Reason.PACE: "only its trigger or its rate limits changed",
+    Reason.COLUMNS_ADDED: "only columns were added, and its state holds none of them",
+    Reason.COLUMNS_CHANGED: "its columns changed, and the old table cannot hold them",
+    Reason.STATE_CHANGED: "its state would mix old and new rows, and Spark may not report it",
+    Reason.SOURCES_CHANGED: "its offsets in the old sources mean nothing in the new ones",
+    Reason.ABOVE_STATE: "only what follows its state changed, and the state stays valid",
+    Reason.DELAY_CHANGED: "only the delay of its watermark changed, and the state stays valid",
+    Reason.STATIC_CHANGED: "its static side is another table now, and a running query keeps the old one",
+    Reason.CONF_PINNED: "its checkpoint pins the old configuration",
+    Reason.POOL_CHANGED: "moves to another pool",
+    Reason.ENGINE_CHANGED: "moves to another version of Spark",
+    Reason.SINK_CHANGED: "its table is written in a different way",
+    Reason.UNPROVEN: "what changed is unknown, so it is treated as the most severe change",
+    Reason.ASKED: "a rebuild was requested",
+    Reason.PARENT_REBUILT: "an upstream table is re-created; old offsets mean nothing in the new one",
+    Reason.STATIC_PARENT_REBUILT: "its static side is re-created, and a running query keeps the old one",
+    Reason.PARENT_REWRITTEN: "an upstream table is rewritten by its key, and its state would count those rows twice",
+    Reason.PARENT_CHAINED: "an upstream table continues in a new version, and the old one is read to its end first",
+    Reason.COLUMNS_ABOVE: "reads an upstream table that gets new columns, and uses them",
+    Reason.WITH_ITS_SET: "belongs to the same statement set as a table that is rebuilt",
+    Reason.READS_OLD_VERSION: "still reads an old version of an upstream table",
+    Reason.CHECKPOINT_LOST: "its checkpoint is missing, unreadable or owned by another ledger",
+    Reason.DELETED: "its delete was requested",
+}
+_PREDICATES = frozenset(("is", "was", "keeps", "moves", "reads", "belongs", "still"))
+"""First words of those that are said of the statement; the others are sentences of their own."""
+
+
+def reason_words(reason: str) -> str:
+    """Return what people read for a reason; one that an older program wrote is told as it stands."""
+    return _WORDS.get(reason, reason)
+
+
+def because(reason: str) -> str:
+    """Return a reason as the clause behind `because`."""
+    words = reason_words(reason)
+    return f"it {words}" if words.split(" ")[0] in _PREDICATES else words

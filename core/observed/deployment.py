@@ -1,9 +1,11 @@
-"""A deployment as it was observed: state, revision and versions of one table, its bindings and its orphan versions."""
+"""What was observed of an environment: deployments with their bindings and orphan versions, and a planner's input."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from core.model.names import TableName
-from core.observed.table_statistics import TableStatistics
+from core.observed.table_statistics import Headroom, TableStatistics
+from core.policy.model import Policy
 from core.project.model import Pool
 from core.project.revision import RevisionTexts
 
@@ -66,3 +68,16 @@ class ObservedDeployment:
     """Version of Spark that it was started on last; empty where it is not known."""
     statistics: TableStatistics | None = None
     """What was measured of it; None where nothing was. Prices come from it, and nothing else does."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannerInput:
+    """One environment at one moment; what is left out is not known."""
+
+    observed: Mapping[TableName, ObservedDeployment] = field(default_factory=dict)
+    """A table that is not there is absent."""
+    answers: Mapping[str, str] = field(default_factory=dict)
+    """Spark's, to the questions of earlier plans."""
+    headroom: Headroom | None = None
+    policy: Policy | None = None
+    """What is recorded to be in force; None is what the project declares."""

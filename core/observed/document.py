@@ -12,7 +12,7 @@ import yaml
 from core.model.errors import InvalidProject, UsageError
 from core.model.names import TableName
 from core.model.problems import Problem, Where
-from core.observed.deployment import ObservedDeployment
+from core.observed.deployment import ObservedDeployment, PlannerInput
 from core.observed.document_entries import (
     EntryReader,
     cut,
@@ -25,9 +25,8 @@ from core.observed.document_entries import (
     read_name,
     read_policy,
 )
-from core.observed.planner_input import PlannerInput
 from core.policy.model import policy_as_json
-from core.text.wording import did_you_mean
+from core.text.wording import counted, did_you_mean
 
 OBSERVED_FORMAT = "headgate.observed/1"
 DOCUMENT_KEYS = ("tables", "format", "environment", "answers", "policy", "room")
@@ -45,10 +44,10 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def planner_input_from_text(text: str, path: str, environment: str = "") -> PlannerInput:
-    """Read a document as YAML, of which JSON is a part; raises UsageError naming `path` when it is neither.
+    """Read `tables: {name: {state, …}}` as YAML, of which JSON is a part; a table that is not listed is absent.
 
-    A document that says which environment it was observed in is refused for another `environment`. A key that is
-    written twice is a Problem of InvalidProject, as what `planner_input_from_document` finds.
+    Raises UsageError naming `path` when it is neither, InvalidProject with all Problems for what is wrong in it: a key
+    that is written twice as well, and another environment than `environment` where it says in which it was observed.
     """
     problems: list[Problem] = []
     try:
@@ -58,11 +57,6 @@ def planner_input_from_text(text: str, path: str, environment: str = "") -> Plan
         said = cut(" ".join(str(error).split()), _MOST_SAID)
         raise UsageError(f"{path} cannot be read: {said}", remedy="give a YAML or JSON file") from error
     return _known({} if document is None else document, environment, problems)
-
-
-def planner_input_from_document(document: Any, environment: str = "") -> PlannerInput:
-    """Read `tables: {name: {state, …}}`; raises InvalidProject with all Problems. A table not listed is absent."""
-    return _known(document, environment, [])
 
 
 def _known(document: Any, environment: str, problems: list[Problem]) -> PlannerInput:
@@ -91,8 +85,8 @@ def _known(document: Any, environment: str, problems: list[Problem]) -> PlannerI
         given.wrong(f"its format is not {OBSERVED_FORMAT}", "export it again with this version of Headgate")
     if problems:
         raise InvalidProject(
-            f"the observed document is invalid: {problems[0].summary}",
-            remedy=problems[0].remedy,
+            f"the observed document has {counted(len(problems), 'problem')}",
+            remedy="correct what is listed",
             problems=tuple(problem.as_json() for problem in problems),
         )
     return found
@@ -120,7 +114,7 @@ def _pairs(node: Any, only: str = "") -> list[tuple[Any, Any]]:
 
 
 def planner_input_as_document(known: PlannerInput, environment: str) -> dict[str, Any]:
-    """Write what `planner_input_from_document` reads as the same value."""
+    """Write what `planner_input_from_text` reads as the same value."""
     document: dict[str, Any] = {"format": OBSERVED_FORMAT, "environment": environment}
     if known.headroom is not None:
         document["room"] = known_fields(known.headroom)

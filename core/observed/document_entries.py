@@ -41,10 +41,7 @@ def cut(value: Any, most: int = _SHOWN) -> str:
     """Return a value as text of at most `most` characters; a mapping or a list only by its kind."""
     if isinstance(value, Mapping | list | tuple | set):
         return "a mapping" if isinstance(value, Mapping) else "a list"
-    try:
-        said = str(value)
-    except ValueError:  # Python writes no number of more than 4,300 digits.
-        return "an infinite number"
+    said = str(value)
     return said if len(said) <= most else f"{said[: most - 1]}…"
 
 

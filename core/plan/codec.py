@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import fields
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
 
 from core.changes.kinds import kind_of_code
 from core.model.actions import Action, StepKind
@@ -27,6 +27,8 @@ from core.plan.model import (
 from core.plan.preconditions import is_there
 from core.plan.request import PlanRequest, StrategyChoice
 from core.project.revision import RevisionTexts
+
+T = TypeVar("T")
 
 
 def plan_as_json(plan: Plan) -> dict[str, Any]:
@@ -66,17 +68,13 @@ def plan_from_json(data: Mapping[str, Any]) -> Plan:
             planner=str(data["planner"]),
             request=request_from_json(data["request"]),
             nodes=tuple(_node_from_json(node) for node in data["nodes"]),
-            order=_names(data["order"]),
-            steps=tuple(_step_from_json(step) for step in data["steps"]),
-            left_behind=tuple(
-                LeftBehind(**{**left, "table": TableName(left["table"])}) for left in data["left_behind"]
-            ),
-            guards=tuple(Guard(**guard) for guard in data["guards"]),
-            refusals=tuple(PlanRefusal(**refusal) for refusal in data["refusals"]),
-            warnings=tuple(PlanWarning(**warned) for warned in data["warnings"]),
-            readers=tuple(
-                OutsideReader(**{**reader, "table": TableName(reader["table"])}) for reader in data.get("readers", ())
-            ),
+            order=tuple(data["order"]),
+            steps=tuple(_unflat(Step, step, do=StepKind(step["do"])) for step in data["steps"]),
+            left_behind=tuple(_unflat(LeftBehind, left) for left in data["left_behind"]),
+            guards=tuple(_unflat(Guard, guard) for guard in data["guards"]),
+            refusals=tuple(_unflat(PlanRefusal, refusal) for refusal in data["refusals"]),
+            warnings=tuple(_unflat(PlanWarning, warned) for warned in data["warnings"]),
+            readers=tuple(_unflat(OutsideReader, reader) for reader in data.get("readers", ())),
             approvals=int(data.get("approvals", 0)),
             policy=str(data.get("policy", "")),
             preconditions={TableName(table): dict(values) for table, values in data["preconditions"].items()},
@@ -94,29 +92,16 @@ def request_as_json(request: PlanRequest) -> dict[str, Any]:
 
 def request_from_json(data: Mapping[str, Any]) -> PlanRequest:
     """Rebuild a request."""
-    return PlanRequest(
-        verb=str(data["verb"]),
-        tables=_names(data["tables"]),
-        products=tuple(data["products"]),
-        everything=bool(data["everything"]),
-        children=str(data["children"]),
-        exclude=_names(data["exclude"]),
-        rebuild=bool(data["rebuild"]),
-        layers=tuple(map(str, data.get("layers", ()))),
-        folders=tuple(map(str, data.get("folders", ()))),
-        pipelines=_names(data.get("pipelines", ())),
-        changed_since=str(data.get("changed_since", "")),
-        gone=_names(data.get("gone", ())),
-        settings=tuple(map(str, data.get("settings", ()))),
-        keep_table=bool(data.get("keep_table", False)),
-        start=str(data.get("start", "")),
-        choices=tuple(
-            StrategyChoice(TableName(each["table"]), str(each["strategy"]), str(each.get("at", "")))
-            for each in data.get("choices", ())
-        ),
-        nonce=str(data.get("nonce", "")),
-        continues=str(data.get("continues", "")),
+    parts: dict[str, Any] = {}
+    for name in _NAMES_BY_KIND[PlanRequest]:
+        if name in data or name in _REQUIRED:
+            kind = type(getattr(_PLAIN_REQUEST, name))
+            parts[name] = tuple(map(str, data[name])) if kind is tuple else kind(data[name])
+    chosen = data.get("choices", ())
+    parts["choices"] = tuple(
+        StrategyChoice(TableName(each["table"]), str(each["strategy"]), str(each.get("at", ""))) for each in chosen
     )
+    return PlanRequest(**parts)
 
 
 def canonical_text(data: Mapping[str, Any]) -> str:
@@ -188,7 +173,9 @@ def _scalar(value: Any) -> Any:
     return [_scalar(part) for part in value] if isinstance(value, tuple) else value
 
 
-_ALWAYS = frozenset(("verb", "tables", "products", "everything", "children", "exclude", "rebuild", "nonce"))
+_REQUIRED = frozenset(("verb", "tables", "products", "everything", "children", "exclude", "rebuild"))
+_ALWAYS = _REQUIRED | {"nonce"}
+_PLAIN_REQUEST = PlanRequest()
 
 _PLAIN = frozenset((str, int, bool, float, type(None)))
 _CODE: Mapping[type, tuple[str, ...]] = {PlanNode: ("row",)}
@@ -219,42 +206,24 @@ _HASHED = {
 _HASHED_BY_KIND = {kind: (names, attrgetter(*names)) for kind, names in _HASHED.items()}
 
 
+def _unflat(kind: type[T], data: Mapping[str, Any], **parts: Any) -> T:
+    """Rebuild what `_flat` wrote, its lists as tuples; `parts` are the fields that are something else."""
+    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in data.items()} | parts)
+
+
 def _node_from_json(data: Mapping[str, Any]) -> PlanNode:
     """Read a node; its change is told by the code, which older documents have alone."""
-    parts = {name: value for name, value in data.items() if name != "row"}
-    return PlanNode(
-        **{
-            **parts,
-            "change": kind_of_code(data["row"]) if data["row"] else None,
-            "table": TableName(data["table"]),
-            "action": Action(data["action"]),
-            "evidence": tuple(data["evidence"]),
-            "because_of": _names(data["because_of"]),
-            "loses": tuple(data["loses"]),
-            "bindings": tuple(Binding(TableName(b["parent"]), b["version"], b["streamed"]) for b in data["bindings"]),
-            "offers": tuple(map(_offer_from_json, data.get("offers", ()))),
-            "texts": RevisionTexts(**data["texts"]),
-            "old": RevisionTexts(**data["old"]),
-        }
+    return _unflat(
+        PlanNode,
+        {name: value for name, value in data.items() if name != "row"},
+        change=kind_of_code(data["row"]) if data["row"] else None,
+        action=Action(data["action"]),
+        bindings=tuple(_unflat(Binding, binding) for binding in data["bindings"]),
+        offers=tuple(map(_offer_from_json, data.get("offers", ()))),
+        texts=_unflat(RevisionTexts, data["texts"]),
+        old=_unflat(RevisionTexts, data["old"]),
     )
 
 
 def _offer_from_json(data: Mapping[str, Any]) -> StrategyOffer:
-    known = {name: value for name, value in data.items() if name != "executable"}
-    return StrategyOffer(**{**known, "loses": tuple(data["loses"])})
-
-
-def _step_from_json(data: Mapping[str, Any]) -> Step:
-    return Step(
-        **{
-            **data,
-            "do": StepKind(data["do"]),
-            "table": TableName(data["table"]),
-            "after": tuple(data["after"]),
-            "tables": _names(data["tables"]),
-        }
-    )
-
-
-def _names(names: Any) -> tuple[TableName, ...]:
-    return tuple(TableName(name) for name in names)
+    return _unflat(StrategyOffer, {name: value for name, value in data.items() if name != "executable"})

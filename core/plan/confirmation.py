@@ -60,6 +60,11 @@ def confirmation_for_policy(act: str, digest: str, protected: bool, *, environme
     return Confirmation("C2", environment) if protected else Confirmation("C1", "yes")
 
 
+def confirmation_for_adoption(environment: str) -> Confirmation:
+    """Return the confirmation of adopting a world that is in doubt."""
+    return Confirmation("C3", f"{environment} adopt")
+
+
 def confirmation_for_plan(plan: Plan) -> Confirmation:
     """Return the confirmation of applying a plan; external tables are not statements and do not count.
 

@@ -3,9 +3,9 @@
 import re
 
 from core.changes.kinds import ChangeKind
-from core.model.actions import Action, StepKind
+from core.model.actions import Action, StepKind, typed_strategy
 from core.model.names import TableName, physical_name, query_name
-from core.model.reasons import Reason
+from core.model.reasons import Reason, because, reason_words
 from core.plan.model import Plan, PlanNode, Step, StrategyOffer
 from core.text.diff import unified_diff
 from core.text.units import short_duration, short_number, short_size
@@ -55,7 +55,7 @@ def change_words(node: PlanNode) -> str:
     if node.confirmed_by_spark is False:
         return "Spark disagrees"
     if node.reason in (Reason.PARENT_REBUILT, Reason.STATIC_PARENT_REBUILT):
-        own = f", {kind.facts.label}" if kind is not None and not kind.facts.follows_from_parent else ""
+        own = f", {kind.definition.label}" if kind is not None and not kind.definition.follows_from_parent else ""
         return f"upstream re-created{own}"
     if node.reason in _CHANGE_BY_REASON:
         return _CHANGE_BY_REASON[Reason(node.reason)]
@@ -67,7 +67,7 @@ def change_words(node: PlanNode) -> str:
         return "not known"
     if kind is ChangeKind.NONE and node.action in (Action.RESUME, Action.REBUILD):
         return "does not run" if node.action is Action.RESUME else "rebuild requested"
-    return kind.facts.label if kind is not None else ""
+    return kind.definition.label if kind is not None else ""
 
 
 def action_words(node: PlanNode) -> str:
@@ -88,7 +88,7 @@ def why_words(node: PlanNode) -> str:
         return f"{kind}; reads {', '.join(node.because_of)}"
     if node.evidence:
         return "; ".join(node.evidence)
-    return node.reason + (f": {', '.join(node.because_of)}" if node.because_of else "")
+    return reason_words(node.reason) + (f": {', '.join(node.because_of)}" if node.because_of else "")
 
 
 def replay_words(node: PlanNode) -> str:
@@ -150,7 +150,7 @@ def node_why(plan: Plan, table: TableName) -> tuple[str, ...]:
         return (f"{table} is not in this plan",)
     lines = [
         f"{node.table}: {action_words(node)}",
-        f"  because it {node.reason}" if _is_verbal(node) else f"  because {node.reason}",
+        f"  because {because(node.reason)}",
     ]
     if node.because_of:
         lines.append(f"  because of {', '.join(node.because_of)}")
@@ -176,6 +176,11 @@ def node_why(plan: Plan, table: TableName) -> tuple[str, ...]:
     return tuple(line.rstrip() for line in lines)
 
 
+def about(table: str, words: str) -> str:
+    """Return a sentence with the table that it is about in front, once."""
+    return f"{table}: {words}" if table and words.split(" ")[0] != table else words
+
+
 def number_and_unit(text: str) -> str:
     """Write a number apart from its unit: `81M` as `81 M`."""
     return _NUMBER_AND_UNIT.sub(" ", text)
@@ -194,17 +199,12 @@ def _offer_line(offer: StrategyOffer, *, chosen: bool) -> str:
     undo = f"{offer.undo}, {'at' if until == 'any time' else 'until'} {until}" if until else offer.undo
     parts += [f"undo: {undo}"] if undo else []
     parts += [offer.note] if offer.note else []
-    return f"{offer.strategy}{mark}: {'; '.join(parts)}"
+    return f"{typed_strategy(offer.strategy)}{mark}: {'; '.join(parts)}"
 
 
 def _is_priced(node: PlanNode) -> bool:
     """Return whether it reads rows again: what is begun anew, external tables aside."""
     return node.action in _REPLAYS and node.version > 0
-
-
-def _is_verbal(node: PlanNode) -> bool:
-    """Return whether the reason is a predicate of the table, not a sentence of its own."""
-    return node.reason.split(" ")[0] in ("is", "runs", "does", "says", "keeps", "still", "reads")
 
 
 def step_line(step: Step) -> str:
@@ -218,12 +218,13 @@ def step_words(step: Step) -> str:
         case StepKind.SWAP:
             return f"swap {' '.join(step.tables)}"
         case StepKind.START | StepKind.RESUME | StepKind.RESTART | StepKind.STOP | StepKind.CATCH_UP:
-            return f"{_words(step.do)} {query_name(step.table, step.version)}"
+            return f"{act_words(step.do)} {query_name(step.table, step.version)}"
         case StepKind.CREATE | StepKind.ALTER | StepKind.TOMBSTONE if step.version:
-            return f"{_words(step.do)} {physical_name(step.table, step.version)}"
+            return f"{act_words(step.do)} {physical_name(step.table, step.version)}"
         case _:
-            return f"{_words(step.do)} {step.table}"
+            return f"{act_words(step.do)} {step.table}"
 
 
-def _words(do: StepKind) -> str:
-    return str(do).replace("_", " ")
+def act_words(do: str) -> str:
+    """Return what a step does, in words."""
+    return do.replace("_", " ")

@@ -4,8 +4,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from core.model.actions import typed_strategy
+from core.model.reasons import reason_words
 from core.plan.codec import request_as_json
-from core.plan.descriptions import action_words
+from core.plan.descriptions import act_words, action_words
 from core.plan.model import LeftBehind, OutsideReader, Plan, PlanNode, PlanRefusal, PlanWarning, Step
 from core.text.diff import unified_diff
 from core.text.units import short_duration, short_number
@@ -68,7 +70,7 @@ def difference_lines(first: Plan, second: Plan) -> tuple[str, ...]:
     lines = [head + counted(len(found), "difference")]
     for one in found:
         subject = f"{one.subject}: " if one.subject else ""
-        part = f"{one.part.replace('_', ' ')} " if one.part else ""
+        part = f"{_LABELS.get(one.part, one.part)} " if one.part else ""
         sign = "+" if one.before is None else "-" if one.after is None else "~"
         if one.before is None or one.after is None:
             words = one.after if one.before is None else one.before
@@ -93,7 +95,7 @@ def difference_as_json(first: Plan, second: Plan) -> dict[str, Any]:
 
 def difference_words(one: PlanDifference) -> str:
     """Return one difference in a sentence without a verb: `verdict disk: ok → deny`."""
-    subject = " ".join(word for word in (one.of, one.subject, one.part.replace("_", " ")) if word)
+    subject = " ".join(word for word in (one.of, one.subject, _LABELS.get(one.part, one.part)) if word)
     if one.lines:
         return f"{subject} differs"
     if one.before is None:
@@ -156,7 +158,7 @@ def _action(node: PlanNode | None) -> str | None:
 
 def _step(step: Step) -> tuple[str, str]:
     version = f" v{step.version}" if step.version else ""
-    return step.table, f"{step.do}{version}" + (f" {' '.join(step.tables)}" if step.tables else "")
+    return step.table, f"{act_words(step.do)}{version}" + (f" {' '.join(step.tables)}" if step.tables else "")
 
 
 def _left(left: LeftBehind) -> tuple[str, str]:
@@ -181,9 +183,9 @@ def _words(value: object) -> str:
 
 _PARTS: dict[str, Callable[[PlanNode], str]] = {
     "action": action_words,
-    "change": lambda node: f"{node.change.facts.label} ({node.row})" if node.change is not None else "",
-    "strategy": lambda node: node.strategy,
-    "reason": lambda node: node.reason,
+    "change": lambda node: f"{node.change.definition.label} ({node.row})" if node.change is not None else "",
+    "strategy": lambda node: typed_strategy(node.strategy),
+    "reason": lambda node: reason_words(node.reason),
     "because_of": lambda node: ", ".join(node.because_of),
     "level": lambda node: str(node.level),
     "classified": lambda node: str(node.classified).lower(),
@@ -194,6 +196,21 @@ _PARTS: dict[str, Callable[[PlanNode], str]] = {
     "replay_rows": lambda node: short_number(node.replay_rows) if node.replay_rows is not None else "",
     "eta_s": lambda node: short_duration(node.eta_s) if node.eta_s is not None else "",
     "undo_until": lambda node: node.reversible_until or "",
-    "offers": lambda node: ", ".join(offer.strategy for offer in node.offers),
+    "offers": lambda node: ", ".join(typed_strategy(offer.strategy) for offer in node.offers),
 }
 """What is compared of two nodes, in the order in which it is said."""
+_LABELS = {
+    "because_of": "because of",
+    "classified": "change is known",
+    "to_spark": "for Spark",
+    "replay_rows": "rows to replay",
+    "eta_s": "ETA",
+    "undo_until": "can be undone until",
+    "texts.dml": "new dml",
+    "texts.ddl": "new ddl",
+    "texts.yml": "new yml",
+    "old.dml": "deployed dml",
+    "old.ddl": "deployed ddl",
+    "old.yml": "deployed yml",
+}
+"""What people read for a part whose name in JSON is no word."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from core.model.actions import Action
 from core.plan.confirmation import confirmation_for_plan
-from core.plan.descriptions import action_words
+from core.plan.descriptions import about, action_words
 from core.plan.model import Plan, PlanNode
 from core.plan.rendering import (
     TITLES,
@@ -75,7 +75,8 @@ def plan_as_markdown(plan: Plan, standing: PlanStanding | None = None) -> str:
     known = standing or PlanStanding()
     end = _how_to_apply(plan)
     page = _Page(COMMENT_LIMIT - _bytes(end))
-    page.add(f"### Plan `{plan.hash[:12]}`: {escape_markdown(request_words(plan))}", "", *_verdict(plan, known), "")
+    named = "" if plan.refusals or plan.empty else f" `{plan.hash[:12]}`"
+    page.add(f"### Plan{named}: {escape_markdown(request_words(plan))}", "", *_verdict(plan, known), "")
     rows = [f"| {' | '.join(escape_markdown(cell) for cell in node_cells(node))} |" for node in plan.nodes]
     heading = f"| {' | '.join(TITLES)} |"
     page.add_each(rows, _TABLE, "rows", (heading, "|--:|---|---|---|---|--:|--:|---|"))
@@ -86,7 +87,7 @@ def plan_as_markdown(plan: Plan, standing: PlanStanding | None = None) -> str:
         ("Outside readers", reader_sentences(plan), "readers"),
         ("Guards", (f"{g.verdict}: {g.name}: {g.summary}" for g in guards_by_verdict(plan)), "guards"),
         ("Spark", spark_sentences(plan), "sentences"),
-        ("Warnings", (f"{w.table}: {w.summary}" for w in plan.warnings), "warnings"),
+        ("Warnings", (about(w.table, w.summary) for w in plan.warnings), "warnings"),
     ):
         page.add_each([f"- {escape_markdown(sentence)}" for sentence in sentences], _LIST, what, (f"**{title}**", ""))
     page.lines += end

@@ -88,7 +88,7 @@ class PlanNode:
     @property
     def row(self) -> str:
         """Return the code of its kind of change, which documents and hashes hold; empty where there is none."""
-        return self.change.facts.code if self.change is not None else ""
+        return self.change.definition.code if self.change is not None else ""
 
     @property
     def for_spark(self) -> bool:

@@ -8,6 +8,7 @@ from core.model.actions import Action
 from core.model.names import TableName
 from core.plan.descriptions import (
     GLYPH_BY_ACTION,
+    about,
     action_words,
     change_words,
     eta_words,
@@ -74,16 +75,18 @@ def plan_lines(plan: Plan, width: int, standing: PlanStanding | None = None) -> 
     lines += _section("LOSES", loss_sentences(plan), width)
     lines += _section("GUARDS", guard_sentences(plan), width)
     lines += _section("SPARK", spark_sentences(plan), width)
-    lines += _section("WARNINGS", (f"{w.table}: {w.summary}" for w in plan.warnings), width)
+    lines += _section("WARNINGS", (about(w.table, w.summary) for w in plan.warnings), width)
     return tuple(line.rstrip() for line in lines)
 
 
 def head_lines(plan: Plan, width: int, standing: PlanStanding) -> list[str]:
     """Write who plans what where, how much of it, and what it still needs; parts are never torn."""
-    parts = [f"PLAN {plan.hash[:4]}  {request_words(plan)}"]
+    # The agent keeps no plan that does nothing: a hash would name what `apply` does not find.
+    keeps = not (plan.refusals or plan.empty)
+    parts = [f"PLAN {plan.hash[:4]}  {request_words(plan)}" if keeps else f"PLAN  {request_words(plan)}"]
     parts += [f"author {standing.author}"] if standing.author else []
     parts += [plan.environment.upper() + (" protected" if plan.protected else ""), *head_parts(plan)]
-    parts.append("single use" + (f", expires {standing.expires}" if standing.expires else ""))
+    parts += ["single use" + (f", expires {standing.expires}" if standing.expires else "")] if keeps else []
     if plan.approvals:
         parts.append(f"approvals {standing.approved} of {plan.approvals}")
     parts += [standing.closed] if standing.closed else []

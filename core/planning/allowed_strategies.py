@@ -2,18 +2,16 @@
 
 from collections.abc import Iterator, Mapping
 
+from core.changes.checkpoint_compatibility import why_state_not_taken
 from core.changes.classification import kinds_between
 from core.changes.kinds import ChangeKind
 from core.model.actions import Action, Strategy
 from core.model.names import TableName
 from core.model.reasons import Reason
-from core.planning.checkpoint_compatibility import why_not_in_place
-from core.planning.context import PlanningContext
+from core.planning.context import ObservedTables, PlanningContext, TableChanges
 from core.planning.decisions import TableDecision
 from core.planning.event_time import event_time_of, is_time, partition_of
-from core.planning.observed_tables import ObservedTables
 from core.planning.scope import PlanScope
-from core.planning.table_changes import TableChanges
 from core.project.model import Table
 
 REBUILDS = frozenset(
@@ -27,6 +25,15 @@ REBUILDS = frozenset(
 COMPATIBLE, TOLERANT = "compatible", "tolerant"
 """Tags of a table whose rows may be upserted again in bulk, and of a reader that takes them in any order."""
 
+_NEVER_IN_PLACE = {
+    Reason.ASKED: "a rebuild was requested",
+    Reason.UNPROVEN: "what changed is unknown",
+    Reason.CHECKPOINT_LOST: str(Reason.CHECKPOINT_LOST),
+    Reason.PARENT_REBUILT: "its offsets are meaningless in an upstream table that is re-created",
+    Reason.READS_OLD_VERSION: "its offsets are meaningless in another version of an upstream table",
+    Reason.PARENT_REWRITTEN: "its state would double-count rows that an upstream table writes again",
+    Reason.WITH_ITS_SET: "its statement set is rebuilt with it",
+}
 _MOVED = frozenset({Reason.PARENT_REBUILT, Reason.READS_OLD_VERSION})
 
 
@@ -35,14 +42,14 @@ def strategies_of(
 ) -> dict[str, str]:
     """Return each strategy that may be had for a decided table, its note by its word; none for an external one."""
     declared, decision = context.declared.tables.get(table), decisions[table].default
-    if declared is None or declared.facts is None:
+    if declared is None or declared.parsed is None:
         return {}
     match decision.action:
         case Action.START:
             return {Strategy.FIRST: "", **dict(_begun_later(context.declared.tables, declared, decisions))}
         case Action.RESTART:
             others = _instead_of_restart(context, declared, decision, decisions)
-            return {decision.by: "", Strategy.EARLIEST: "", **dict(others)}
+            return {decision.strategy: "", Strategy.EARLIEST: "", **dict(others)}
         case Action.REBUILD:
             return {
                 Strategy.EARLIEST: "",
@@ -63,7 +70,7 @@ def _with_what_is_there(
     context: PlanningContext, table: Table, decision: TableDecision, decisions: Mapping[TableName, TableDecision]
 ) -> Iterator[tuple[str, str]]:
     """Return the new versions that go on with the old one's state or positions."""
-    if decision.change.kind.facts.state_may_be_copied and not recreated_parents(table, decisions):
+    if decision.change.kind.definition.state_may_be_copied and not recreated_parents(table, decisions):
         yield Strategy.FORK, "checkpoint and state are copied; the old version is kept as a fallback"
     if carries_over(context, table, decision, decisions):
         yield Strategy.CARRY_OVER, "has no rows from before the start"
@@ -102,7 +109,7 @@ def _begun_later(
     if not recreated_parents(table, decisions):
         note = (
             "windows that are open at that point lack their earlier rows"
-            if table.facts and table.facts.stateful
+            if table.parsed and table.parsed.stateful
             else ""
         )
         yield Strategy.SEEDED, note
@@ -112,7 +119,7 @@ def _partial(tables: Mapping[TableName, Table], table: Table) -> Iterator[tuple[
     event = event_time_of(table, tables)
     if event is not None:
         where = f"by {', '.join(f'{parent}.{column}' for parent, column in event.columns)}"
-        yield Strategy.PARTIAL, f"{where}, aligned to the start of a window" if event.every else where
+        yield Strategy.PARTIAL, f"{where}, aligned to the start of a window" if event.slide else where
     elif partitions := partitions_of(tables, table):
         yield Strategy.PARTIAL, f"by partition: {', '.join(partitions)}"
 
@@ -137,14 +144,16 @@ def not_partial(tables: Mapping[TableName, Table], table: Table, at: str) -> str
 
 def partitions_of(tables: Mapping[TableName, Table], table: Table) -> tuple[str, ...]:
     """Return the columns by which all tables that it streams are partitioned, in lower case."""
-    streamed = {read.table for read in table.facts.reads if read.streaming} if table.facts else set()
-    found = [{c.lower() for c in tables[name].ddl_facts.partitioning} if name in tables else set() for name in streamed]
+    streamed = {read.table for read in table.parsed.reads if read.streaming} if table.parsed else set()
+    found = [
+        {c.lower() for c in tables[name].parsed_ddl.partitioning} if name in tables else set() for name in streamed
+    ]
     return tuple(sorted(set.intersection(*found))) if found else ()
 
 
 def recreated_parents(table: Table, decisions: Mapping[TableName, TableDecision]) -> tuple[TableName, ...]:
     """Return what it streams that is made anew in the same plan: positions of now mean nothing there."""
-    streamed = dict.fromkeys(read.table for read in table.facts.reads if read.streaming) if table.facts else {}
+    streamed = dict.fromkeys(read.table for read in table.parsed.reads if read.streaming) if table.parsed else {}
     known = ((name, decisions[name]) for name in streamed if name in decisions)
     return tuple(name for name, found in known if found.makes_version and found.reason is not Reason.REGISTERED)
 
@@ -155,7 +164,12 @@ def carries_over(
     """Return whether the new version may begin where the old one has read to: stateless,
     with the same streamed parents.
     """
-    if table.facts is None or table.facts.stateful or decision.reason in _MOVED or recreated_parents(table, decisions):
+    if (
+        table.parsed is None
+        or table.parsed.stateful
+        or decision.reason in _MOVED
+        or recreated_parents(table, decisions)
+    ):
         return False
     before = {(b.parent, b.version) for b in context.bindings.of(table.name) if b.streamed}
     declared = {
@@ -171,9 +185,9 @@ def carries_over(
 def not_chained(context: PlanningContext, scope: PlanScope, table: Table, decision: TableDecision) -> str:
     """Explain why a new version cannot take only what comes, beside the old one; empty where it can."""
     edits = _kinds(context.changes, table.name)
-    if decision.change.kind is not ChangeKind.TABLE_FORMAT or any(k.facts.changes_inputs_or_key for k in edits):
+    if decision.change.kind is not ChangeKind.TABLE_FORMAT or any(k.definition.changes_inputs_or_key for k in edits):
         return "chain applies only when the format, partitioning or location of its table changes"
-    if table.facts is None or table.facts.stateful:
+    if table.parsed is None or table.parsed.stateful:
         return "it keeps state"
     if table.settings.mode != "append":
         return "it does more than append rows"
@@ -194,7 +208,7 @@ def not_keyed(context: PlanningContext, table: Table, decision: TableDecision) -
     if old is None or (old.settings.mode, old.settings.key) != ("upsert", table.settings.key):
         return "its primary key changes"
     if COMPATIBLE not in table.settings.tags or any(
-        k.facts.needs_another_table for k in _kinds(context.changes, table.name)
+        k.definition.needs_another_table for k in _kinds(context.changes, table.name)
     ):
         return f"its tags do not include {COMPATIBLE}"
     for reader in context.bindings.readers(table.name):
@@ -217,15 +231,25 @@ def not_in_place(
     return why_not_in_place(observed, changes, table.name, decision)
 
 
+def why_not_in_place(observed: ObservedTables, changes: TableChanges, table: TableName, decision: TableDecision) -> str:
+    """Explain why a rebuild cannot be a restart instead; empty where it can."""
+    if decision.reason in _NEVER_IN_PLACE:
+        return _NEVER_IN_PLACE[decision.reason]
+    if not observed.deployment(table).checkpoint_ok:
+        return str(Reason.CHECKPOINT_LOST)
+    pair = changes.compared(table)
+    return why_state_not_taken(*pair) if pair is not None and decision.change.classified else "what changed is unknown"
+
+
 def not_seamed(observed: ObservedTables, changes: TableChanges, table: Table, decision: TableDecision) -> str:
     """Explain why it cannot keep its table across a re-created parent; empty where it can."""
     if decision.reason is Reason.WITH_ITS_SET:
         return "its statement set is rebuilt with it"
     if decision.reason not in _MOVED:
         return "none of its upstream tables is re-created"
-    if table.facts is None or table.facts.stateful:
+    if table.parsed is None or table.parsed.stateful:
         return "it keeps state"
-    if not changes.of(table.name).kind.facts.keeps_table_across_seam:
+    if not changes.of(table.name).kind.definition.keeps_table_across_seam:
         return "its own statement changes"
     return "" if observed.deployment(table.name).checkpoint_ok else str(Reason.CHECKPOINT_LOST)
 
@@ -239,7 +263,7 @@ def why_not(
 ) -> str:
     """Explain why a strategy may not be had for a decided table; empty where there is nothing special to say."""
     declared, decision = context.declared.tables.get(table), decisions[table].default
-    if declared is None or declared.facts is None:
+    if declared is None or declared.parsed is None:
         return "it has no statement"
     if decision.action not in (Action.START, Action.RESTART, Action.REBUILD):
         return "the plan does not start it"

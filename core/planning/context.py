@@ -1,18 +1,320 @@
-"""What is declared beside what was observed, by subject; each answer is computed once per table."""
+"""What a plan is computed from, by subject: declared and observed tables, their revisions, changes and bindings.
+
+A function that needs one subject takes that one alone; each answer is computed once per table.
+"""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from types import MappingProxyType
 
-from core.model.names import TableName
-from core.observed.deployment import ObservedDeployment
-from core.planning.declared_tables import DeclaredTables
-from core.planning.observed_tables import ObservedTables
-from core.planning.table_bindings import TableBindings
-from core.planning.table_changes import TableChanges
-from core.planning.table_revisions import TableRevisions
-from core.project.model import Environment, Project
+from core.changes.classification import Change, classify, unproven_change
+from core.changes.cross_check import cross_checked, question_of
+from core.changes.kinds import ChangeKind
+from core.changes.pinned_settings import recorded_pool
+from core.changes.spark_analysis import AnalysisQuestion, find_answer
+from core.lineage.table_graph import TableGraph, table_graph
+from core.model.actions import Action
+from core.model.names import TableName, physical_name
+from core.model.states import State
+from core.observed.deployment import Binding, ObservedDeployment
+from core.project.model import Environment, Project, Table
+from core.project.revision import Revision, removed_columns
 from core.project_files.parse_cache import ParseCache
+from core.project_files.revision_reader import read_revision, revision_of
+
+
+class DeclaredTables:
+    """A project as it is declared for one environment."""
+
+    def __init__(self, project: Project, environment: Environment) -> None:
+        self.project = project
+        self.environment = environment
+        self.tables: Mapping[TableName, Table] = project.tables
+        """What is declared, by name; a table that is only deployed is not there."""
+
+    @cached_property
+    def graph(self) -> TableGraph:
+        """Who reads whom as declared."""
+        return table_graph(self.project)
+
+    def statement_set(self, name: TableName) -> tuple[TableName, ...]:
+        """Return the statement set of a declared table, itself among them, sorted; nothing for an external one."""
+        declared = self.tables.get(name)
+        return () if declared is None or declared.external else self._statement_sets[declared.folder]
+
+    @cached_property
+    def _statement_sets(self) -> dict[str, tuple[TableName, ...]]:
+        by_folder: dict[str, list[TableName]] = {}
+        for name, table in self.tables.items():
+            if not table.external:
+                by_folder.setdefault(table.folder, []).append(name)
+        return {folder: tuple(sorted(names)) for folder, names in by_folder.items()}
+
+
+class ObservedTables:
+    """The deployments of one environment, beside what is declared for it."""
+
+    def __init__(self, declared: DeclaredTables, observed: Mapping[TableName, ObservedDeployment]) -> None:
+        self._declared = declared
+        self.deployments = {table: self._complete(table, observed[table]) for table in sorted(observed)}
+        """What was observed by table, sorted by name, versions filled in."""
+
+    def tables(self) -> tuple[TableName, ...]:
+        """Return every table that is declared or deployed, sorted."""
+        deployed = (table for table in self.deployments if self.is_deployed(table))
+        return tuple(sorted({*self._declared.tables, *deployed}))
+
+    def deployment(self, table: TableName) -> ObservedDeployment:
+        """Return what was observed, versions filled in; absent when it was not."""
+        return self.deployments.get(table, _ABSENT)
+
+    def is_deployed(self, table: TableName) -> bool:
+        """Return whether a version of it exists."""
+        return self.deployment(table).state != State.ABSENT
+
+    def is_running(self, table: TableName) -> bool:
+        """Return whether it really runs: degraded, pending and starting are not enough."""
+        return self.deployment(table).state == State.RUNNING
+
+    def is_external(self, table: TableName) -> bool:
+        """Return whether it is filled by others; a table that is no longer declared is judged by its version."""
+        declared = self._declared.tables.get(table)
+        if declared is not None:
+            return declared.external
+        return self.is_deployed(table) and self.deployment(table).version == 0
+
+    def next_version(self, table: TableName) -> int:
+        """Return the version that a start or rebuild makes; 0 for an external table."""
+        return 0 if self.is_external(table) else self.deployment(table).highest_version + 1
+
+    def serving_version(self, table: TableName) -> int:
+        """Return the version that serves now, or will serve first."""
+        seen = self.deployment(table)
+        return seen.version if seen.state != State.ABSENT else self.next_version(table)
+
+    def _complete(self, table: TableName, seen: ObservedDeployment) -> ObservedDeployment:
+        """Assume version 1, pointed at, where a document names only the state."""
+        declared = self._declared.tables.get(table)
+        if seen.state == State.ABSENT or (declared is not None and declared.external) or seen.version:
+            highest = max(seen.version, seen.highest_version)
+            return seen if seen.highest_version == highest else replace(seen, highest_version=highest)
+        if declared is None and seen.deployed is not None and not seen.deployed.dml.strip():
+            return seen
+        highest = max(1, seen.highest_version)
+        return replace(seen, version=1, highest_version=highest, pointer=seen.pointer or physical_name(table, 1))
+
+
+_ABSENT = ObservedDeployment()
+
+
+class TableRevisions:
+    """Texts of tables as revisions; `parse_cache` only saves time."""
+
+    def __init__(self, declared: DeclaredTables, observed: ObservedTables, parse_cache: ParseCache) -> None:
+        self._declared_tables = declared
+        self._observed = observed
+        self._parse_cache = parse_cache
+        self._declared: dict[TableName, Revision] = {}
+        self._deployed: dict[TableName, Revision | None] = {}
+
+    def declared(self, table: TableName) -> Revision:
+        """Return the revision of a declared table."""
+        if table not in self._declared:
+            self._declared[table] = revision_of(self._declared_tables.tables[table])
+        return self._declared[table]
+
+    def deployed(self, table: TableName) -> Revision | None:
+        """Return the deployed revision, None where its texts are unknown or unreadable."""
+        if table not in self._deployed:
+            self._deployed[table] = self._read_deployed(table)
+        return self._deployed[table]
+
+    def _read_deployed(self, table: TableName) -> Revision | None:
+        texts, declared = self._observed.deployment(table).deployed, self._declared_tables.tables.get(table)
+        if texts is None:
+            return None
+        if declared is not None and texts == self.declared(table).texts:
+            return self.declared(table)
+        if declared is not None and not texts.ddl.strip():
+            texts = replace(texts, ddl=declared.ddl.text)
+        return read_revision(table, texts, self._declared_tables.project.defaults, self._parse_cache)
+
+
+class TableChanges:
+    """Changes of declared tables, each classified once.
+
+    `answers` are Spark's, packed, by the key of the question; `engine` is the pool's version of Spark, empty where it
+    is not known.
+    """
+
+    def __init__(
+        self,
+        declared: DeclaredTables,
+        observed: ObservedTables,
+        revisions: TableRevisions,
+        answers: Mapping[str, str],
+        engine: str,
+    ) -> None:
+        self._declared = declared
+        self._observed = observed
+        self._revisions = revisions
+        self._answers = answers
+        self._engine = engine
+        self._pool = recorded_pool(declared.environment.pool)
+        self._changes: dict[TableName, Change] = {}
+
+    def of(self, table: TableName) -> Change:
+        """Compare a declared table with its deployment; only for tables that are both."""
+        if table not in self._changes:
+            found = self._find(table)
+            self._changes[table] = found if found.kind is ChangeKind.NONE else self._cross_checked(table, found)
+        return self._changes[table]
+
+    def first_start(self, table: TableName) -> Change:
+        """Return what Spark has to say of a declared table that is to start for the first time."""
+        return self._cross_checked(table, Change(ChangeKind.NONE, Action.START))
+
+    def question(self, table: TableName) -> AnalysisQuestion | None:
+        """Return what Spark can be asked of a declared table: its new SQL, beside the deployed one if there is any."""
+        return question_of(
+            self._revisions.declared(table),
+            self._revisions.deployed(table) if self._observed.is_deployed(table) else None,
+            declared=self._declared_ddl,
+            deployed=self._deployed_ddl,
+        )
+
+    def compared(self, table: TableName) -> tuple[Revision, Revision] | None:
+        """Return the deployed and the declared revision with all that is known of both; None where one is not known."""
+        seen, old, new = (
+            self._observed.deployment(table),
+            self._revisions.deployed(table),
+            self._revisions.declared(table),
+        )
+        if old is None:
+            return None
+        if new.parsed is None:
+            return old, new
+        before, after = self._parents(old, deployed=True), self._parents(new, deployed=False)
+        return (
+            replace(old, parents=before, pool=seen.pool, engine=seen.engine),
+            replace(new, parents=after, pool=self._pool, engine=self._engine),
+        )
+
+    def removed_columns(self, table: TableName) -> tuple[str, ...]:
+        """Return the deployed columns that the declaration no longer has; nothing where the old texts are unknown."""
+        old = self._changed_from(table)
+        return removed_columns(old, self._revisions.declared(table)) if old is not None else ()
+
+    def added_columns(self, table: TableName) -> tuple[str, ...]:
+        """Return the declared columns that the deployed table does not have; nothing where its texts are unknown."""
+        old = self._changed_from(table)
+        return removed_columns(self._revisions.declared(table), old) if old is not None else ()
+
+    def _changed_from(self, table: TableName) -> Revision | None:
+        """Return the deployed revision of a table that changed; None where nothing did, or it is not known."""
+        if self._observed.deployment(table).deployed is None or self.of(table).kind is ChangeKind.NONE:
+            return None
+        return self._revisions.deployed(table)
+
+    def _find(self, table: TableName) -> Change:
+        seen, new = self._observed.deployment(table), self._revisions.declared(table)
+        if seen.deployed is None or seen.deployed == new.texts:
+            same = seen.deployed is not None or seen.revision in ("", "same") or seen.revision == new.hash
+            return (
+                self._elsewhere(seen, new)
+                if same
+                else unproven_change("it changed, and the deployed texts are unknown")
+            )
+        if new.parsed is not None and not seen.deployed.dml.strip() and seen.version:
+            return unproven_change("the deployed statement is unknown")
+        compared = self.compared(table)
+        return classify(*compared) if compared is not None else unproven_change("the deployed texts cannot be read")
+
+    def _elsewhere(self, seen: ObservedDeployment, new: Revision) -> Change:
+        """Compare what the same texts run on; what is not known of it is no change."""
+        moved = (seen.pool is not None and seen.pool != self._pool) or (
+            seen.engine and self._engine and seen.engine != self._engine
+        )
+        if not moved or new.parsed is None:
+            return Change(ChangeKind.NONE, Action.KEEP)
+        return classify(
+            replace(new, pool=seen.pool, engine=seen.engine), replace(new, pool=self._pool, engine=self._engine)
+        )
+
+    def _parents(self, revision: Revision, *, deployed: bool) -> dict[TableName, tuple[str, ...]]:
+        """Return the columns of what a revision reads, as far as they are known: as deployed, or as declared."""
+        found = {}
+        for table in {read.table for read in revision.parsed.reads} if revision.parsed is not None else ():
+            known = deployed and self._observed.deployment(table).deployed is not None
+            old, declared = self._revisions.deployed(table) if known else None, self._declared.tables.get(table)
+            ddl = old.ddl if old is not None else declared.parsed_ddl if declared is not None else None
+            if ddl is not None:
+                found[table] = tuple(column.name.lower() for column in ddl.columns)
+        return found
+
+    def _cross_checked(self, table: TableName, change: Change) -> Change:
+        if not self._answers:
+            return change
+        answer = find_answer(self._answers, self.question(table))
+        return cross_checked(change, answer, new=self._revisions.declared(table), old=self._revisions.deployed(table))
+
+    def _declared_ddl(self, table: TableName) -> str:
+        declared = self._declared.tables.get(table)
+        return declared.ddl.text if declared is not None else ""
+
+    def _deployed_ddl(self, table: TableName) -> str:
+        texts = self._observed.deployment(table).deployed
+        return texts.ddl if texts is not None and texts.ddl.strip() else self._declared_ddl(table)
+
+
+class TableBindings:
+    """Bindings of deployments, and the same edges from their other end; linear in deployments and bindings."""
+
+    def __init__(
+        self, declared: DeclaredTables, observed: ObservedTables, revisions: TableRevisions, changes: TableChanges
+    ) -> None:
+        self._declared = declared
+        self._observed = observed
+        self._revisions = revisions
+        self._changes = changes
+        self._bindings = {table: self._find(table) for table in observed.deployments}
+        readers: dict[TableName, list[TableName]] = {}
+        for table, bindings in self._bindings.items():
+            for parent in dict.fromkeys(binding.parent for binding in bindings):
+                readers.setdefault(parent, []).append(table)
+        self._readers = {parent: tuple(found) for parent, found in readers.items()}
+
+    def of(self, table: TableName) -> tuple[Binding, ...]:
+        """Return what the serving version reads; without an observation of it, what its texts say."""
+        return self._bindings.get(table, ())
+
+    def readers(self, table: TableName) -> tuple[TableName, ...]:
+        """Return the deployments that are bound to any version of it, by name."""
+        return self._readers.get(table, ())
+
+    def bind(self, revision: Revision) -> tuple[Binding, ...]:
+        """Bind a revision's reads to the versions that serve now, or will serve first."""
+        reads = revision.parsed.reads if revision.parsed is not None else ()
+        found = {Binding(read.table, self._observed.serving_version(read.table), read.streaming) for read in reads}
+        return tuple(sorted(found, key=by_parent))
+
+    def _find(self, table: TableName) -> tuple[Binding, ...]:
+        seen, declared = self._observed.deployment(table), self._declared.tables.get(table) is not None
+        if seen.state == State.ABSENT or seen.bindings:
+            return tuple(sorted(seen.bindings, key=by_parent))
+        other_text = (
+            seen.deployed is not None and declared and not self._changes.of(table).kind.definition.same_statement
+        )
+        revision = self._revisions.deployed(table) if other_text or not declared else None
+        if revision is None and declared:
+            revision = self._revisions.declared(table)
+        return self.bind(revision) if revision is not None else ()
+
+
+def by_parent(binding: Binding) -> tuple[str, int, bool]:
+    """Return the key by which bindings are sorted."""
+    return (binding.parent, binding.version, not binding.streamed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,21 +51,21 @@ class TableDecision:
     reason: Reason
     change: Change
     because_of: tuple[TableName, ...] = ()
-    strategy: str = ""
+    chosen_strategy: str = ""
     """Empty is the action's own one."""
     at: str = ""
-    instead: "TableDecision | None" = None
+    before_choice: "TableDecision | None" = None
     """What it would be by default, where the operator chose a strategy."""
 
     @property
-    def by(self) -> str:
+    def strategy(self) -> str:
         """Its strategy, the action's own one filled in; empty where nothing is started."""
-        return self.strategy or str(DEFAULT_STRATEGY.get(self.action, ""))
+        return self.chosen_strategy or str(DEFAULT_STRATEGY.get(self.action, ""))
 
     @property
     def default(self) -> "TableDecision":
         """What it is without the operator's choice."""
-        return self.instead or self
+        return self.before_choice or self
 
     @property
     def lowered(self) -> bool:
@@ -75,18 +75,18 @@ class TableDecision:
     @property
     def makes_version(self) -> bool:
         """Return whether a new physical table comes of it."""
-        return self.action in (Action.START, Action.REBUILD) and self.by != Strategy.KEYED
+        return self.action in (Action.START, Action.REBUILD) and self.strategy != Strategy.KEYED
 
     @property
     def moves(self) -> bool:
         """Return whether it reads the newest versions of its streamed parents afterwards."""
-        return self.action in (Action.START, Action.REBUILD) or self.by == Strategy.SEAM
+        return self.action in (Action.START, Action.REBUILD) or self.strategy == Strategy.SEAM
 
     @property
     def outcome(self) -> DownstreamOutcome:
         """What its readers meet."""
         if self.action is Action.REBUILD:
-            return _OUTCOMES.get(self.by, DownstreamOutcome.CREATED)
+            return _OUTCOMES.get(self.strategy, DownstreamOutcome.CREATED)
         return (
             DownstreamOutcome.GROWN
             if self.action is Action.RESTART and self.change.kind is ChangeKind.COLUMN_ADDED
@@ -98,13 +98,27 @@ _OUTCOMES = {str(Strategy.KEYED): DownstreamOutcome.REWRITTEN, str(Strategy.CHAI
 
 
 @dataclass(slots=True)
-class DeployDecisions:
+class PlanRemarks:
+    """What is refused while a plan is decided, and what its reviewer is told."""
+
+    refusals: list[PlanRefusal] = field(default_factory=list)
+    warnings: list[PlanWarning] = field(default_factory=list)
+
+    def refuse(self, table: TableName, summary: str, remedy: str) -> None:
+        """Refuse the request because of a table."""
+        self.refusals.append(PlanRefusal(table, summary, remedy))
+
+    def warn(self, table: TableName, summary: str) -> None:
+        """Add a warning about a table, for the reviewer."""
+        self.warnings.append(PlanWarning(table, summary))
+
+
+@dataclass(slots=True)
+class DeployDecisions(PlanRemarks):
     """A deploy as it is being decided."""
 
     by_table: dict[TableName, TableDecision] = field(default_factory=dict)
     left_behind: list[LeftBehind] = field(default_factory=list)
-    refusals: list[PlanRefusal] = field(default_factory=list)
-    warnings: list[PlanWarning] = field(default_factory=list)
     causes: dict[TableName, dict[TableName, str]] = field(default_factory=dict)
     """Tables that brought another one along, besides what its decision names, with the evidence of each."""
 
@@ -112,7 +126,7 @@ class DeployDecisions:
         """Decide a table, or decide it again."""
         self.by_table[table] = decision
 
-    def blame(self, table: TableName, cause: TableName, evidence: str = "") -> None:
+    def add_cause(self, table: TableName, cause: TableName, evidence: str = "") -> None:
         """Add a table to those that brought another one along, with what was seen there."""
         self.causes.setdefault(table, {})[cause] = evidence
 
@@ -127,14 +141,6 @@ class DeployDecisions:
                 change=replace(known.change, evidence=tuple(evidence)),
             )
         self.causes.clear()
-
-    def refuse(self, table: TableName, summary: str, remedy: str) -> None:
-        """Refuse the request because of a table."""
-        self.refusals.append(PlanRefusal(table, summary, remedy))
-
-    def warn(self, table: TableName, summary: str) -> None:
-        """Add a warning about a table, for the reviewer."""
-        self.warnings.append(PlanWarning(table, summary))
 
 
 @dataclass(slots=True)

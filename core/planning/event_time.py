@@ -19,7 +19,7 @@ class EventTime:
 
     columns: tuple[tuple[TableName, str], ...]
     """Streamed parents, each with its column."""
-    every: timedelta = timedelta(0)
+    slide: timedelta = timedelta(0)
     """How far the starts of its windows are apart; zero where it has none."""
     offset: timedelta = timedelta(0)
     """Of the first window's start, from midnight of 1970 in UTC, where Spark counts them from."""
@@ -27,10 +27,10 @@ class EventTime:
     def aligned(self, at: str) -> str:
         """Return the start of the earliest window that begins at or after a time: an earlier one would lack rows."""
         moment = _moment(at)
-        if moment is None or not self.every:
+        if moment is None or not self.slide:
             return at
-        behind = (moment - _EPOCH - self.offset) % self.every
-        return _written(moment + self.every - behind if behind else moment)
+        behind = (moment - _EPOCH - self.offset) % self.slide
+        return _written(moment + self.slide - behind if behind else moment)
 
     def filter(self, at: str) -> str:
         """Write the condition that leaves out what came before a time."""
@@ -39,7 +39,7 @@ class EventTime:
 
 def event_time_of(table: Table, tables: Mapping[TableName, Table]) -> EventTime | None:
     """Find what tells the time: watermarks, else the window's column, else the one timestamp of the one parent."""
-    statement = table.facts
+    statement = table.parsed
     streamed = tuple(read for read in statement.reads if read.streaming) if statement else ()
     if statement is None or not streamed:
         return None
@@ -54,7 +54,7 @@ def event_time_of(table: Table, tables: Mapping[TableName, Table]) -> EventTime 
     parent = streamed[0].table
     if windows:
         return EventTime(((parent, windows[0][1].rpartition(".")[2]),), every, offset)
-    declared = tables[parent].ddl_facts.columns if parent in tables else ()
+    declared = tables[parent].parsed_ddl.columns if parent in tables else ()
     times = [column.name for column in declared if column.type in ("timestamp", "timestamp_ntz", "timestamp_ltz")]
     return EventTime(((parent, times[0]),)) if len(times) == 1 and not statement.stateful else None
 

@@ -9,8 +9,7 @@ from core.model.names import physical_name
 from core.observed.table_statistics import Headroom
 from core.plan.model import Guard, PlanNode, PlanRefusal, Step
 from core.plan.request import PlanRequest
-from core.planning.declared_tables import DeclaredTables
-from core.planning.observed_tables import ObservedTables
+from core.planning.context import DeclaredTables, ObservedTables
 from core.planning.policy_guards import DENY, NEEDS_APPROVAL, OK, WARN, GuardInput, policy_guards
 from core.policy.model import Policy
 from core.project.model import Table
@@ -125,9 +124,9 @@ _READING = frozenset({Action.REBUILD, Action.START, Action.RESUME, Action.RESTAR
 
 
 def _is_limited(table: Table | None) -> bool:
-    if table is None or table.facts is None:
+    if table is None or table.parsed is None:
         return False
-    reads = table.facts.reads
+    reads = table.parsed.reads
     has_rate = any(key.lower() in RATE_LIMITS for read in reads if read.streaming for key, _ in read.options)
     return has_rate and any(read.watermark for read in reads)
 

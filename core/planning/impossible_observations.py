@@ -8,9 +8,7 @@ from core.model.problems import Problem, Where, in_reading_order
 from core.model.states import State
 from core.observed.deployment import Binding, ObservedDeployment
 from core.observed.document_entries import FIELD_BY_KEY
-from core.planning.context import PlanningContext, planning_context
-from core.planning.declared_tables import DeclaredTables
-from core.planning.table_bindings import TableBindings
+from core.planning.context import DeclaredTables, PlanningContext, TableBindings, planning_context
 from core.project.model import Environment, Project
 from core.project_files.parse_cache import ParseCache
 

@@ -1,10 +1,12 @@
-"""Who stays on what is old: readers out of the plan's reach, and in turn their readers, at every depth."""
+"""Readers that a plan does not move: left behind on an old version, at every depth, or outside of the project."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
+from core.changes.kinds import ChangeKind
 from core.model.actions import Action
 from core.model.names import TableName, physical_name
-from core.plan.model import LeftBehind
+from core.plan.model import LeftBehind, OutsideReader, PlanNode
+from core.planning.context import DeclaredTables, ObservedTables
 from core.planning.decisions import DeployWalk, DownstreamOutcome, TableDecision
 
 _REPLACED = frozenset({DownstreamOutcome.CHAINED, DownstreamOutcome.CREATED})
@@ -65,3 +67,36 @@ def _warn(walk: DeployWalk, child: TableName, parent: TableName) -> None:
         walk.found.warn(child, f"is excluded and stays on the old version of {parent}")
     elif walk.context.declared.tables.get(child) is None:
         walk.found.warn(child, f"is no longer declared and stays on the old version of {parent}")
+
+
+def outside_readers(
+    declared: DeclaredTables, observed: ObservedTables, nodes: Sequence[PlanNode]
+) -> tuple[OutsideReader, ...]:
+    """Return the declared readers of what is rebuilt, written again, altered or deleted, by table and name."""
+    return outside_readers_of(declared, observed, {n.table: after for n in nodes if (after := _after(n)) is not None})
+
+
+def outside_readers_of(
+    declared: DeclaredTables, observed: ObservedTables, after_by_table: Mapping[TableName, str]
+) -> tuple[OutsideReader, ...]:
+    """Return the declared readers of tables with what each pointer will serve, by table and name."""
+    found = []
+    for table, after in after_by_table.items():
+        made = declared.tables.get(table)
+        before = _served_name(table, observed.deployment(table).version)
+        for name, owner in made.settings.outside_readers if made is not None else ():
+            found.append(OutsideReader(name, table, before, after, owner))
+    return tuple(sorted(found, key=lambda reader: (reader.table, reader.reader)))
+
+
+def _after(node: PlanNode) -> str | None:
+    """Return what its pointer serves after the plan, empty where it goes; None where nothing changes for a reader."""
+    if node.action is Action.DELETE:
+        return ""
+    if node.action is Action.REBUILD or (node.action is Action.RESTART and node.change is ChangeKind.COLUMN_ADDED):
+        return _served_name(node.table, node.version)
+    return None
+
+
+def _served_name(table: TableName, version: int) -> str:
+    return physical_name(table, version) if version else table

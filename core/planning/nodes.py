@@ -1,23 +1,34 @@
-"""What a plan says of each table: one node, from what is declared, what was observed and what was decided."""
+"""What a plan says of each table: one node, from what is declared, observed and decided; and the order of nodes."""
 
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from core.lineage.table_graph import levels
 from core.model.actions import Action
 from core.model.names import TableName
 from core.model.reasons import Reason
 from core.observed.deployment import Binding
-from core.plan.model import PlanNode
-from core.planning.context import PlanningContext
+from core.plan.model import LeftBehind, PlanNode, PlanRefusal, PlanWarning, Step
+from core.planning.context import DeclaredTables, ObservedTables, PlanningContext, TableRevisions
 from core.planning.decisions import NEEDS_TEXTS, TableDecision
-from core.planning.observed_tables import ObservedTables
 from core.planning.strategy_prices import PricedOffers
-from core.planning.table_revisions import TableRevisions
 from core.project.revision import RevisionTexts
 
 _REVERSIBLE = {
     Action.RESTART: "any time",
     Action.RECORD: "any time",
 }
+
+
+@dataclass(slots=True)
+class PlanBody:
+    """A plan without guards, preconditions and hash."""
+
+    nodes: tuple[PlanNode, ...]
+    steps: Sequence[Step]
+    left_behind: Sequence[LeftBehind]
+    refusals: list[PlanRefusal]
+    warnings: list[PlanWarning]
 
 
 def changed_node(
@@ -42,7 +53,7 @@ def changed_node(
             action=action,
             reason=decision.reason,
             because_of=decision.because_of,
-            strategy=decision.by,
+            strategy=decision.strategy,
         )
     revision = context.revisions.declared(table)
     chosen = priced.offers[0] if priced else None
@@ -50,12 +61,12 @@ def changed_node(
         table=table,
         product=declared.product,
         layer=declared.layer,
-        stateful=declared.facts is not None and declared.facts.stateful,
+        stateful=declared.parsed is not None and declared.parsed.stateful,
         action=action,
         change=decision.change.kind,
         evidence=decision.change.evidence,
         classified=decision.change.classified,
-        strategy="" if declared.external else decision.by,
+        strategy="" if declared.external else decision.strategy,
         at=decision.at,
         lowered=decision.lowered,
         reason=decision.reason,
@@ -87,7 +98,7 @@ def _texts_then(
     if decision.action is Action.KEEP:
         return RevisionTexts()
     deployed = observed.deployment(table).deployed
-    if decision.action in NEEDS_TEXTS or decision.change.kind.facts.is_recorded or deployed is None:
+    if decision.action in NEEDS_TEXTS or decision.change.kind.definition.is_recorded or deployed is None:
         return revisions.declared(table).texts
     return deployed
 
@@ -110,7 +121,7 @@ def kept_node(context: PlanningContext, table: TableName, level: int) -> PlanNod
     seen, declared = context.observed.deployment(table), context.declared.tables.get(table)
     texts = seen.deployed or (context.revisions.declared(table).texts if declared else RevisionTexts())
     old = context.revisions.deployed(table) if declared is None else None
-    statement = declared.facts if declared else old.parsed if old else None
+    statement = declared.parsed if declared else old.parsed if old else None
     return PlanNode(
         table=table,
         product=declared.product if declared else "",
@@ -134,3 +145,27 @@ def kept_node(context: PlanningContext, table: TableName, level: int) -> PlanNod
         trigger=declared.settings.trigger if declared else "",
         owner=declared.settings.owner if declared else "",
     )
+
+
+def plan_levels(
+    declared: DeclaredTables,
+    bindings: Mapping[TableName, tuple[Binding, ...]],
+    versions: Mapping[TableName, int],
+    *,
+    every_version: bool,
+) -> dict[TableName, int]:
+    """Return each table its topological generation among the tables of the plan.
+
+    A deploy orders by what will serve, a delete by every binding. Where old bindings and new ones contradict each
+    other, the declared order decides: it has no cycle.
+    """
+    parents = {
+        table: [b.parent for b in found if b.parent in versions and (every_version or b.version == versions[b.parent])]
+        for table, found in bindings.items()
+    }
+    found = levels(parents)
+    if found is None:
+        graph = declared.graph
+        found = levels({t: [e.parent for e in graph.parents(t) if e.parent in versions] for t in versions})
+    assert found is not None
+    return found

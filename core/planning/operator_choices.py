@@ -17,8 +17,8 @@ from core.planning.allowed_strategies import (
     recreated_parents,
     strategies_of,
     why_not,
+    why_not_in_place,
 )
-from core.planning.checkpoint_compatibility import why_not_in_place
 from core.planning.decisions import DeployWalk, TableDecision
 from core.planning.event_time import event_time_of, is_time
 from core.planning.requested_tables import rebuild_as_asked
@@ -30,7 +30,7 @@ def with_chosen_strategy(walk: DeployWalk, table: TableName, decision: TableDeci
     """Return the decision with the strategy that the request names for a table, where that may be had."""
     choice = walk.choices.get(table)
     if choice is None:
-        kept = walk.scope.request.keep_table and table in walk.scope.members and decision.action is Action.REBUILD
+        kept = walk.scope.request.keep_table and table in walk.scope.requested and decision.action is Action.REBUILD
         return _restarted(walk, table, decision, Strategy.IN_PLACE) if kept else decision
     if walk.context.observed.is_external(table):
         return decision
@@ -46,7 +46,7 @@ def with_chosen_strategy(walk: DeployWalk, table: TableName, decision: TableDeci
 
 
 def _with(decision: TableDecision, choice: StrategyChoice) -> TableDecision:
-    return replace(decision, strategy=str(choice.strategy), at=choice.at, instead=decision)
+    return replace(decision, chosen_strategy=str(choice.strategy), at=choice.at, before_choice=decision)
 
 
 def _restarted(walk: DeployWalk, table: TableName, decision: TableDecision, strategy: str) -> TableDecision:
@@ -61,7 +61,9 @@ def _restarted(walk: DeployWalk, table: TableName, decision: TableDecision, stra
     if wrong:
         return decision
     change = replace(decision.change, action=Action.RESTART)
-    return replace(decision, action=Action.RESTART, change=change, strategy=str(strategy), instead=decision)
+    return replace(
+        decision, action=Action.RESTART, change=change, chosen_strategy=str(strategy), before_choice=decision
+    )
 
 
 def _may_make(walk: DeployWalk, table: TableName, decision: TableDecision, strategy: str) -> bool:
@@ -78,20 +80,20 @@ def apply_start(walk: DeployWalk) -> None:
     """Return what is asked for and begins to read the place of `--from`, and align every place to a window."""
     start = walk.scope.request.start
     _say_what_counts(walk, start)
-    for table in walk.scope.asked if start not in ("", EARLIEST) else ():
+    for table in walk.scope.requested if start not in ("", EARLIEST) else ():
         decision, declared = walk.found.by_table.get(table), walk.context.declared.tables.get(table)
         if decision is None or declared is None or declared.external or table in walk.choices:
             continue
-        if decision.action not in (Action.START, Action.REBUILD) or decision.instead is not None:
+        if decision.action not in (Action.START, Action.REBUILD) or decision.before_choice is not None:
             continue
-        streamed = {read.table for read in declared.facts.reads if read.streaming} if declared.facts else set()
+        streamed = {read.table for read in declared.parsed.reads if read.streaming} if declared.parsed else set()
         if streamed == set(recreated_parents(declared, walk.found.by_table)):
             # What it reads is begun there itself, or has nothing of before.
             continue
         strategy = Strategy.PARTIAL if is_time(start) else Strategy.SEEDED
         walk.found.put(table, _with(decision, StrategyChoice(table, strategy, start)))
     for table, decision in walk.found.by_table.items():
-        if decision.strategy in (Strategy.PARTIAL, Strategy.SEEDED):
+        if decision.chosen_strategy in (Strategy.PARTIAL, Strategy.SEEDED):
             walk.found.put(table, _placed(walk, table, decision))
 
 
@@ -100,7 +102,7 @@ def _say_what_counts(walk: DeployWalk, start: str) -> None:
     for table, choice in walk.choices.items() if start else ():
         decision = walk.found.by_table.get(table)
         begins = decision is not None and decision.action in (Action.START, Action.REBUILD)
-        if begins and table in walk.scope.asked and start not in (choice.at, choice.strategy):
+        if begins and table in walk.scope.requested and start not in (choice.at, choice.strategy):
             words = f"{table}={choice.strategy}" + (f"@{choice.at}" if choice.at else "")
             walk.found.warn(table, f"--strategy {words} takes precedence over --from {start}")
 
@@ -109,7 +111,7 @@ def _placed(walk: DeployWalk, table: TableName, decision: TableDecision) -> Tabl
     """Return where a strategy begins: at the start of a window, with the filter that makes it so."""
     declared = walk.context.declared.tables.get(table)
     assert declared is not None
-    if decision.strategy == Strategy.SEEDED:
+    if decision.chosen_strategy == Strategy.SEEDED:
         words = (
             ("starts with rows that arrive from now on") if decision.at == NOW else f"starts at position {decision.at}"
         )
@@ -139,10 +141,10 @@ def refuse_unmet_choices(walk: DeployWalk) -> None:
             continue
         _refuse_unmet(walk, table, decision, choice)
     if walk.scope.request.start not in ("", EARLIEST):
-        for table in walk.scope.asked:
+        for table in walk.scope.requested:
             decision = walk.found.by_table.get(table)
-            if decision is not None and decision.strategy and table not in walk.choices:
-                _refuse_unmet(walk, table, decision, StrategyChoice(table, decision.strategy, decision.at))
+            if decision is not None and decision.chosen_strategy and table not in walk.choices:
+                _refuse_unmet(walk, table, decision, StrategyChoice(table, decision.chosen_strategy, decision.at))
     if walk.scope.request.keep_table:
         _refuse_other_tables(walk)
 
@@ -151,13 +153,13 @@ def _refuse_unmet(walk: DeployWalk, table: TableName, decision: TableDecision, c
     context, declared = walk.context, walk.context.declared.tables.get(table)
     had = strategies_of(context, walk.scope, walk.found.by_table, table)
     wrong = ""
-    if choice.strategy == Strategy.PARTIAL and declared is not None and decision.by == Strategy.PARTIAL:
+    if choice.strategy == Strategy.PARTIAL and declared is not None and decision.strategy == Strategy.PARTIAL:
         wrong = not_partial(context.declared.tables, declared, choice.at)
     elif choice.strategy == Strategy.SEEDED and choice.at != NOW and not choice.at.isdigit():
         wrong = "it needs a position: seeded@now, or the number of a batch"
     elif choice.at and choice.strategy not in (Strategy.PARTIAL, Strategy.SEEDED):
         wrong = f"it cannot start at {choice.at}"
-    same = decision.by == choice.strategy or (choice.strategy == EARLIEST and decision.by == Strategy.FIRST)
+    same = decision.strategy == choice.strategy or (choice.strategy == EARLIEST and decision.strategy == Strategy.FIRST)
     if not wrong and (not had or not same or (choice.strategy not in had and choice.strategy != EARLIEST)):
         wrong = why_not(context, walk.scope, walk.found.by_table, table, choice.strategy) or _NOT_HERE
     if wrong:

@@ -14,10 +14,12 @@ from core.plan.model import PLANNER_VERSION, Plan
 from core.plan.preconditions import preconditions
 from core.plan.request import PlanRequest
 from core.planning.context import PlanningContext, planning_context
+from core.planning.delete import delete_body
+from core.planning.deploy import deploy_body
 from core.planning.guards import judge_plan
-from core.planning.orphan_versions import without_orphans
-from core.planning.outside_readers import outside_readers
-from core.planning.plan_body import PlanBody, delete_body, deploy_body
+from core.planning.left_behind import outside_readers
+from core.planning.nodes import PlanBody
+from core.planning.retired_and_orphan_versions import without_orphans
 from core.planning.scope import PlanScope, normal_request, resolve_scope
 from core.planning.strategy_prices import not_executable_warnings
 from core.policy.model import Policy

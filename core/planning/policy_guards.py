@@ -9,8 +9,7 @@ from core.model.names import TableName
 from core.observed.table_statistics import Headroom
 from core.plan.model import Guard, PlanNode, Step
 from core.plan.request import EARLIEST, PlanRequest
-from core.planning.declared_tables import DeclaredTables
-from core.planning.observed_tables import ObservedTables
+from core.planning.context import DeclaredTables, ObservedTables
 from core.policy.model import DISK_FACTOR, Policy
 from core.text.units import long_duration, short_number, short_size
 from core.text.wording import counted

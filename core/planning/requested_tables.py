@@ -10,10 +10,8 @@ from core.model.reasons import Reason
 from core.model.states import State, WantedState
 from core.observed.deployment import Binding
 from core.planning.allowed_strategies import REBUILDS
-from core.planning.context import PlanningContext
+from core.planning.context import ObservedTables, PlanningContext, TableBindings
 from core.planning.decisions import DeployWalk, TableDecision
-from core.planning.observed_tables import ObservedTables
-from core.planning.table_bindings import TableBindings
 
 
 def decide_table(walk: DeployWalk, table: TableName, because_of: tuple[TableName, ...] = ()) -> TableDecision | None:
@@ -103,7 +101,7 @@ def rebuild_as_asked(
 
 def rebuild_reason(change: Change) -> Reason:
     """Return the reason of a rebuild for its own change."""
-    return change.kind.facts.reason if change.classified else Reason.UNPROVEN
+    return change.kind.definition.reason if change.classified else Reason.UNPROVEN
 
 
 def stale_bindings(observed: ObservedTables, bindings: TableBindings, table: TableName) -> tuple[Binding, ...]:
@@ -122,7 +120,7 @@ def _of_deployed(walk: DeployWalk, table: TableName) -> TableDecision:
     if change.action is Action.REBUILD:
         return TableDecision(Action.REBUILD, rebuild_reason(change), change)
     choice = walk.choices.get(table)
-    if (walk.scope.request.rebuild and table in walk.scope.members) or (
+    if (walk.scope.request.rebuild and table in walk.scope.requested) or (
         choice is not None and choice.strategy in REBUILDS
     ):
         return rebuild_as_asked(walk, table, change)
@@ -130,21 +128,21 @@ def _of_deployed(walk: DeployWalk, table: TableName) -> TableDecision:
     if stale:
         return _of_stale(walk, table, change, stale)
     if change.action is Action.RESTART:
-        return resume_safely(walk, table, TableDecision(Action.RESTART, change.kind.facts.reason, change))
+        return resume_safely(walk, table, TableDecision(Action.RESTART, change.kind.definition.reason, change))
     if is_at_rest(walk, table):
         return TableDecision(change.action, _reason(change, Reason.AT_REST), change)
     if not context.observed.is_running(table):
         reason = _reason(change, Reason.DORMANT)
         return resume_safely(walk, table, TableDecision(Action.RESUME, reason, change))
     if change.action is Action.RECORD:
-        return TableDecision(Action.RECORD, change.kind.facts.reason, change)
+        return TableDecision(Action.RECORD, change.kind.definition.reason, change)
     if not context.observed.deployment(table).checkpoint_ok:
         walk.found.warn(table, f"runs, but {Reason.CHECKPOINT_LOST}: it could not be restarted")
     return TableDecision(Action.KEEP, _reason(change, Reason.UNCHANGED), change)
 
 
 def _reason(change: Change, unchanged: Reason) -> Reason:
-    return unchanged if change.kind is ChangeKind.NONE else change.kind.facts.reason
+    return unchanged if change.kind is ChangeKind.NONE else change.kind.definition.reason
 
 
 def _of_stale(walk: DeployWalk, table: TableName, change: Change, stale: tuple[Binding, ...]) -> TableDecision:
@@ -170,11 +168,11 @@ def decide_external(walk: DeployWalk, table: TableName, because_of: tuple[TableN
             return TableDecision(Action.KEEP, Reason.LANDS, Change(ChangeKind.NONE, Action.KEEP), because_of)
         return TableDecision(Action.START, Reason.REGISTERED, Change(ChangeKind.NONE, Action.START), because_of)
     change = context.changes.of(table)
-    if change.kind.facts.same_statement:
+    if change.kind.definition.same_statement:
         return TableDecision(change.action, _reason(change, Reason.LANDS), change, because_of)
     if change.kind is ChangeKind.COLUMN_ADDED:
         return TableDecision(Action.RESTART, Reason.COLUMNS_ADDED, change, because_of)
-    if table in walk.scope.members:
+    if table in walk.scope.requested:
         walk.found.refuse(
             table,
             f"{table} is external and changed: {', '.join(change.evidence) or 'not known how'}",

@@ -1,17 +1,14 @@
 """What a request means in this project: which tables are asked for, and which children may be touched."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from core.lineage.table_graph import TableEdge, TableGraph, edges_of
+from core.lineage.table_graph import TableEdge, TableGraph, edges_of, reach
 from core.model.names import TableName
 from core.plan.model import PlanRefusal, PlanWarning
 from core.plan.request import CHILDREN, PlanRequest
-from core.planning.context import PlanningContext
-from core.planning.declared_tables import DeclaredTables
-from core.planning.observed_tables import ObservedTables
-from core.planning.table_bindings import TableBindings
+from core.planning.context import DeclaredTables, ObservedTables, PlanningContext, TableBindings
 from core.project.model import Layer, Project, Table
 from core.project_files.manifest import MANIFEST_PATH as MANIFEST
 from core.text.wording import did_you_mean
@@ -32,12 +29,12 @@ class PlanScope:
     """A request resolved against the project."""
 
     request: PlanRequest
-    asked: Mapping[TableName, None]
+    requested: Mapping[TableName, None]
     """What was named, with the rest of their statement sets, without what is excluded: sorted, and quickly found."""
     named: frozenset[TableName]
     """What was asked for one by one, and is not excluded: these are started although they were stopped on purpose, and
     a delete that cannot take one is refused. Not what a product, a folder or a git reference found."""
-    above: frozenset[TableName]
+    upstream: frozenset[TableName]
     """What only feeds a pipeline: a delete takes it where nobody else needs it, and no reader for its sake."""
     because_of: dict[TableName, TableName]
     """For a table that came with its statement set: the one that was named."""
@@ -46,17 +43,12 @@ class PlanScope:
     """Products whose children may be rebuilt, or deleted."""
     refusals: tuple[PlanRefusal, ...]
     warnings: tuple[PlanWarning, ...]
-    members: frozenset[TableName] = field(init=False)
-    """`asked`, to look a table up."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "members", frozenset(self.asked))
 
     def may_touch(self, table: TableName, product: str) -> bool:
         """Return whether a child may be rebuilt: asked for, or within the accepted products, and not excluded."""
         if table in self.excluded:
             return False
-        return table in self.members or self.request.children == "all" or product in self.products
+        return table in self.requested or self.request.children == "all" or product in self.products
 
 
 def normal_request(request: PlanRequest) -> PlanRequest:
@@ -100,9 +92,9 @@ def resolve_scope(request: PlanRequest, context: PlanningContext) -> PlanScope:
     ]
     return PlanScope(
         request=request,
-        asked=dict.fromkeys(sorted((found | set(came_with)) - excluded)),
+        requested=dict.fromkeys(sorted((found | set(came_with)) - excluded)),
         named=frozenset(one_by_one - excluded) if not request.changed_since else frozenset(),
-        above=frozenset(above),
+        upstream=above,
         because_of={table: asked for table, asked in came_with.items() if table not in excluded},
         excluded=excluded,
         products=_accepted(request, found - above - excluded, tables),
@@ -190,30 +182,19 @@ def _is_below(table: Table, folder: str) -> bool:
     return f"{table.folder}/".startswith(f"{folder}/") or f"{folder}/".startswith(f"{table.folder}/")
 
 
-def _above(sinks: Iterable[TableName], observed: ObservedTables, bindings: TableBindings) -> set[TableName]:
+def _above(sinks: Iterable[TableName], observed: ObservedTables, bindings: TableBindings) -> frozenset[TableName]:
     """Return every deployed table that feeds one of the sinks."""
-    found: set[TableName] = set()
-    waiting = list(sinks)
-    while waiting:
-        for binding in bindings.of(waiting.pop()):
-            if binding.parent not in found and observed.is_deployed(binding.parent):
-                found.add(binding.parent)
-                waiting.append(binding.parent)
-    return found
+    return reach(sinks, lambda t: (b.parent for b in bindings.of(t) if observed.is_deployed(b.parent)))
 
 
 def _statement_sets(named: set[TableName], declared: DeclaredTables) -> dict[TableName, TableName]:
-    """Find the statements that are deployed together with named ones: same folder, same unit."""
-    named_by_folder: dict[str, TableName] = {}
+    """Find the statements that are deployed together with named ones, each with the first of these by name."""
+    found: dict[TableName, TableName] = {}
     for name in sorted(named):
-        table = declared.tables.get(name)
-        if table is not None and not table.external:
-            named_by_folder.setdefault(table.folder, name)
-    return {
-        name: named_by_folder[table.folder]
-        for name, table in declared.tables.items()
-        if name not in named and not table.external and table.folder in named_by_folder
-    }
+        for other in declared.statement_set(name):
+            if other not in named:
+                found.setdefault(other, name)
+    return found
 
 
 def _accepted(request: PlanRequest, named: set[TableName], tables: Mapping[TableName, Table]) -> frozenset[str]:

@@ -7,7 +7,7 @@ from core.model.actions import Action, StepKind, Strategy
 from core.model.names import TableName, physical_name
 from core.observed.deployment import OrphanVersion
 from core.plan.model import PlanNode, Step
-from core.planning.retired_versions import RetiredVersion
+from core.planning.retired_and_orphan_versions import RetiredVersion
 
 _UNREAD = "none needed: nothing reads it before the swap"
 _CANCEL = "headgate runs cancel, before the swap"
@@ -21,6 +21,7 @@ class StepBuilder:
         self._ready: dict[tuple[TableName, int], int] = {}
         """Step after which a version may be read."""
         self._caught_up: dict[tuple[TableName, int], int] = {}
+        self._nodes: dict[tuple[TableName, int], PlanNode] = {}
         self._stopped: dict[TableName, list[int]] = {}
         self._restarted: dict[TableName, int] = {}
         """Step after which a table that keeps its version reads what it is to read."""
@@ -41,11 +42,12 @@ class StepBuilder:
         self.all.append(Step(n, do, table, version, tuple(sorted(set(after))), why, undo, tables))
         return n
 
-    def deploy(self, node: PlanNode, *, needs_pointer: bool, orphan: OrphanVersion | None = None) -> None:
+    def deploy(self, node: PlanNode, *, needs_pointer: bool, orphan: OrphanVersion | None) -> None:
         """Add what one node needs before the swap; nodes come in topological order.
 
         `orphan` is the version of a rebuild that a failed run has made already.
         """
+        self._nodes[node.table, node.version] = node
         match node.action:
             case Action.START if not node.texts.dml:
                 self._ready[node.table, 0] = self.add(
@@ -161,10 +163,28 @@ class StepBuilder:
         found = []
         for binding in node.bindings:
             key = (binding.parent, binding.version)
-            ready = self._ready.get(key) if binding.streamed else self._caught_up.get(key, self._ready.get(key))
+            ready = self._ready.get(key) if binding.streamed else self._complete(key)
             if ready is not None:
                 found.append(ready)
         return tuple(found)
+
+    def _complete(self, key: tuple[TableName, int]) -> int | None:
+        """Return the step after which a static side holds all its rows, with all that fills it; None where it does.
+
+        A table from outside holds what it holds; one that this plan does not touch was complete before.
+        """
+        ready, node = self._caught_up.get(key, self._ready.get(key)), self._nodes.get(key)
+        if ready is None or node is None or not node.version or key in self._caught_up:
+            return ready
+        above = [self._complete((b.parent, b.version)) for b in node.bindings if b.version]
+        self._caught_up[key] = self.add(
+            StepKind.CATCH_UP,
+            *key,
+            (ready, *(n for n in above if n is not None)),
+            why="a static side is read as it is when its reader starts: it must hold all its rows by then",
+            undo="none needed",
+        )
+        return self._caught_up[key]
 
     def _first(self, node: PlanNode) -> None:
         physical = physical_name(node.table, node.version)
@@ -285,7 +305,7 @@ class StepBuilder:
 
     def _resume(self, node: PlanNode, *, needs_pointer: bool) -> None:
         before = self._needs(node)
-        if node.change is not None and node.change.facts.is_recorded:
+        if node.change is not None and node.change.definition.is_recorded:
             before = (*before, self._record(node))
         resume = self.add(
             StepKind.RESUME,

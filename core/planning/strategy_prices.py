@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from core.changes.kinds import ChangeKind
+from core.lineage.table_graph import reach
 from core.model.actions import EXECUTABLE, Action, Strategy
 from core.model.errors import Refused
 from core.model.names import TableName
@@ -128,10 +129,10 @@ class StrategyPrices:
             return None
         statement = self._statement(table, decision, bindings)
         if decision.action is not Action.RESTART and (
-            decision.by not in _COMPLETE or not self._other.isdisjoint(binding.parent for binding in bindings)
+            decision.strategy not in _COMPLETE or not self._other.isdisjoint(binding.parent for binding in bindings)
         ):
             self._other.add(table)
-        words = dict.fromkeys((decision.by, *notes))
+        words = dict.fromkeys((decision.strategy, *notes))
         offers = tuple(self._offer(statement, strategy, notes.get(strategy, "")) for strategy in words)
         if decision.action is not Action.RESTART:
             self._eta[table] = offers[0].eta_s
@@ -148,7 +149,7 @@ class StrategyPrices:
             table,
             decision,
             bindings,
-            declared is not None and declared.facts is not None and declared.facts.stateful,
+            declared is not None and declared.parsed is not None and declared.parsed.stateful,
             _sum(statistics.rows for statistics in known),
             _sum(statistics.bytes for statistics in known),
             None if None in waits else max((wait for wait in waits if wait is not None), default=0.0),
@@ -216,12 +217,12 @@ class StrategyPrices:
     def _retention(self, statement: _PricedStatement) -> str | None:
         """Judge whether what it reads again is still there: ok, short or unknown, then words after a colon."""
         decision = statement.decision
-        if decision.by in _READS_NOTHING:
+        if decision.strategy in _READS_NOTHING:
             return None
         sources = [
             binding.parent for binding in statement.bindings if binding.streamed and not self._is_new(binding.parent)
         ]
-        if decision.action is Action.START or not sources or (decision.by, decision.at) == (Strategy.SEEDED, NOW):
+        if decision.action is Action.START or not sources or (decision.strategy, decision.at) == (Strategy.SEEDED, NOW):
             return "ok"
         earliest = [self._statistics(source).earliest for source in sources]
         begins = epoch_of(decision.at)
@@ -245,19 +246,14 @@ def _edited(context: PlanningContext, decisions: Mapping[TableName, TableDecisio
     for table, decision in decisions.items():
         for cause in decision.because_of:
             brought.setdefault(cause, []).append(table)
-    waiting = [
+    changed = {
         table
         for table in decisions
         if context.declared.tables.get(table) is not None
         and context.observed.is_deployed(table)
         and context.changes.of(table).kind is not ChangeKind.NONE
-    ]
-    found = set(waiting)
-    while waiting:
-        new = [table for table in brought.get(waiting.pop(), ()) if table not in found]
-        found.update(new)
-        waiting.extend(new)
-    return frozenset(found)
+    }
+    return frozenset(changed | reach(changed, lambda table: brought.get(table, ())))
 
 
 def _sum(numbers: Iterable[int | None]) -> int | None:

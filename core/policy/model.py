@@ -8,8 +8,8 @@ from typing import Any
 
 from core.model.names import TableName
 
-OPERATE, APPROVE = "operate", "approve"
-ROLES = (OPERATE, APPROVE)
+VIEW, OPERATE, APPROVE = "view", "operate", "approve"
+ROLES = (VIEW, OPERATE, APPROVE)
 
 APPROVABLE = ("delete", "rebuild", "swap", "all")
 """What a policy can ask another's approval for."""
@@ -54,8 +54,11 @@ class Policy:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def holders(self, role: str) -> tuple[str, ...] | None:
-        """Return who has a role; None is everybody."""
-        return dict(self.roles).get(role)
+        """Return who has a role; None is everybody. Whoever operates or approves may view."""
+        named = dict(self.roles)
+        if role != VIEW or VIEW not in named:
+            return named.get(role)
+        return tuple(sorted({holder for each in ROLES for holder in named.get(each, ())}))
 
     def grants(self, role: str, login: str, groups: Set[str]) -> bool:
         """Return whether a login, or one of its groups, has a role."""

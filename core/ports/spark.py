@@ -22,6 +22,8 @@ class QueryStart:
     """Absolute folder."""
     trigger: str
     mode: str = "append"
+    partitioned: bool = True
+    """False where the target is known to have no partitions; the pool is not asked for them then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ class ReportedQuery:
     error_class: str = ""
     error: str = ""
     """Spark's message, first line; empty while it is healthy."""
-    heard_s: float | None = None
+    silent_s: float | None = None
     """Since its last progress or idle event, or since it was first seen; None where nobody listens."""
 
 
@@ -91,7 +93,7 @@ class Tables(Protocol):
 
 
 class Analysis(Protocol):
-    """Spark's second opinion of statements, over empty tables of ours; nothing is started."""
+    """Spark's analysis of statements, over empty tables of ours; nothing is started."""
 
     def engine(self) -> str:
         """Spark's version; asked of the pool once for each session."""

@@ -4,7 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from core.model.errors import Refused
 from core.model.names import TableName
+
+
+class FolderTaken(Refused):
+    """The folder is this ledger's, and another run has used it: nothing may be appended to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +27,11 @@ class CheckpointState:
     """Epoch seconds of the newest commit."""
     consumed: Mapping[int, int] = field(default_factory=dict)
     """Source ordinal → last consumed entry of its file log (`logOffset`), as of the newest commit."""
+    epoch: int = 0
+    """Of the owner file, as `machine` and `run`: the world epoch of its ledger; 0 where it says none."""
+    machine: str = ""
+    run: str = ""
+    """The run that has made the folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +72,28 @@ class FolderContents:
 class Checkpoints(Protocol):
     """Files of tables and checkpoints; raises TryAgain where the path cannot be reached."""
 
-    def prepare(self, folder: str, note: Mapping[str, Any]) -> None:
-        """Create an empty folder with the owner file and note in one rename.
+    epoch: int
+    """World epoch that owner files are written with; moved by an adoption."""
 
-        A folder that this ledger owns is left as it is.
+    @property
+    def machine(self) -> str:
+        """Id of this machine, empty where it has none."""
+
+    def prepare(self, folder: str, note: Mapping[str, Any]) -> None:
+        """Create an empty folder with the owner file and note, which names the run, in one rename.
+
+        A folder of the same run is left as it is, and one that another run has made and nobody has used is taken over.
+        Raises FolderTaken where another run has used it, Refused where it is not this ledger's.
         """
 
     def read(self, folder: str) -> CheckpointState | None:
         """None when there is no such folder or it cannot be read as a checkpoint."""
+
+    def sink_batch(self, folder: str) -> int | None:
+        """Return the newest batch in a table's own record of batches; None where it has none."""
+
+    def take_over(self, folder: str) -> None:
+        """Write epoch and machine of now into the owner file of a folder of this ledger."""
 
     def note(self, folder: str, note: Mapping[str, Any]) -> None:
         """Write `_headgate.json` of a table folder, whole or not at all."""

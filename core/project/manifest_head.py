@@ -1,4 +1,4 @@
-"""The few facts of headgate.yml that say which environment is meant."""
+"""The few values of headgate.yml that say which environment is meant; light, because every command reads them first."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

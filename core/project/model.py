@@ -56,8 +56,6 @@ class Settings:
     runbook: str = ""
     description: str = ""
     tags: tuple[str, ...] = ()
-    static_refresh: bool = False
-    """Whether a changing table may be this statement's static side (restart on change)."""
     reads: str = "batch"
     """`stream`: a table without STREAM is read as a stream too; `batch`: only STREAM is."""
     protect: bool = False
@@ -88,9 +86,9 @@ class Table:
     """The folder's table: statements of one unit are deployed, stopped and swapped together."""
     folder: str
     ddl: Script
-    ddl_facts: TableDdl
+    parsed_ddl: TableDdl
     dml: Script | None = None
-    facts: ParsedStatement | None = None
+    parsed: ParsedStatement | None = None
     """What the statement reads, writes and keeps; None exactly when the table is external."""
     settings: Settings = field(default_factory=Settings)
     settings_text: str = ""
@@ -99,7 +97,7 @@ class Table:
     @property
     def external(self) -> bool:
         """Return whether the table exists without us."""
-        return self.facts is None
+        return self.parsed is None
 
 
 @dataclass(frozen=True, slots=True)

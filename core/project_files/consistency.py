@@ -26,14 +26,14 @@ def check_tables(
     for table in tables.values():
         if table.name not in unreadable:
             _check_sink(table, problems)
-        if table.facts is not None:
+        if table.parsed is not None:
             _check_columns(table, problems)
             _check_reads(table, tables, declared, views, problems)
     _check_order(tables, problems)
 
 
 def _check_sink(table: Table, problems: list[Problem]) -> None:
-    ddl, where = table.ddl_facts, Where(table.ddl.path, table.ddl_facts.line)
+    ddl, where = table.parsed_ddl, Where(table.ddl.path, table.parsed_ddl.line)
     format = table_format(ddl.format)
     if table.external:
         if not format.external_input:
@@ -77,18 +77,18 @@ def _check_sink(table: Table, problems: list[Problem]) -> None:
 
 def _check_columns(table: Table, problems: list[Problem]) -> None:
     """Compare names: a file sink writes the query's own column names whatever the DDL says (Spark 4.2.0)."""
-    facts, path = table.facts, table.dml.path if table.dml else ""
-    if facts is None:
+    parsed, path = table.parsed, table.dml.path if table.dml else ""
+    if parsed is None:
         return
-    declared = [column.name.lower() for column in table.ddl_facts.columns]
-    named = [column.name.lower() for column in facts.columns if not _is_star(column)]
-    if not declared or not facts.columns:
+    declared = [column.name.lower() for column in table.parsed_ddl.columns]
+    named = [column.name.lower() for column in parsed.columns if not _is_star(column)]
+    if not declared or not parsed.columns:
         return
-    has_star = len(named) < len(facts.columns)
+    has_star = len(named) < len(parsed.columns)
     unknown = [name for name in named if name not in declared]
     if (has_star and not unknown) or declared == named:
         return
-    where = Where(path, facts.line)
+    where = Where(path, parsed.line)
     if not has_star and len(declared) != len(named):
         problems.append(
             Problem(
@@ -133,11 +133,11 @@ def _check_reads(
     views: Mapping[TableName, str],
     problems: list[Problem],
 ) -> None:
-    assert table.facts is not None and table.dml is not None
-    for read in table.facts.reads:
+    assert table.parsed is not None and table.dml is not None
+    for read in table.parsed.reads:
         problem = _wrong_read(read, table, tables, declared, views)
         if problem is not None:
-            place = Where(table.dml.path, line_of(table.dml.text, table.facts, read.start))
+            place = Where(table.dml.path, line_of(table.dml.text, table.parsed, read.start))
             problems.append(Problem(problem[0], problem[1], place, read.table))
 
 
@@ -154,18 +154,19 @@ def _wrong_read(
             return f"{table.name} streams {read.table}, which is a view", "stream the tables that the view reads"
         return None
     if read.table not in declared:
+        near = did_you_mean(read.table, declared)
         return (
             f"{table.name} reads {read.table}, which no DDL declares",
-            did_you_mean(read.table, declared) or f"declare {read.table}: a folder with ddl.{read.table}.sql",
+            " If not, ".join(filter(None, (near, f"declare it: headgate init table {read.table}"))),
         )
     parent = tables.get(read.table)
-    wrong = wrong_watermark(read, parent.ddl_facts) if parent is not None else None
+    wrong = wrong_watermark(read, parent.parsed_ddl) if parent is not None else None
     if wrong is not None:
         return wrong
-    if parent is not None and not read.streaming and not parent.external and not table.settings.static_refresh:
+    if parent is not None and not read.streaming and not parent.external:
         return (
             f"{table.name} reads {read.table} as a static side, but a statement keeps changing it",
-            f"write STREAM {read.table}, or static_refresh: true in {table.name}.yml to restart on each change",
+            f"write STREAM {read.table}: a static side is read as it is when the query starts, later rows never join",
         )
     return None
 
@@ -191,17 +192,17 @@ def wrong_watermark(read: TableRead, ddl: TableDdl) -> tuple[str, str] | None:
 
 def _check_order(tables: Mapping[TableName, Table], problems: list[Problem]) -> None:
     parents: dict[TableName, Sequence[TableName]] = {
-        name: [read.table for read in table.facts.reads if read.table in tables] if table.facts else ()
+        name: [read.table for read in table.parsed.reads if read.table in tables] if table.parsed else ()
         for name, table in tables.items()
     }
     for cycle in cycles(parents):
         last = tables[cycle[0]]
-        assert last.dml is not None and last.facts is not None
+        assert last.dml is not None and last.parsed is not None
         problems.append(
             Problem(
                 f"these tables form a cycle: {' → '.join((*cycle, cycle[0]))}",
                 "remove one of these reads",
-                Where(last.dml.path, last.facts.line),
+                Where(last.dml.path, last.parsed.line),
                 cycle[0],
                 detail=", ".join(cycle),
             )

@@ -37,7 +37,7 @@ def compare_with_commit(
     project: Project,
     now: Mapping[str, str],
     then: Mapping[str, str | None],
-    facts: ParseCache,
+    parse_cache: ParseCache,
     *,
     environment: str,
 ) -> GitComparison:
@@ -53,7 +53,7 @@ def compare_with_commit(
     whole = defaults != project.defaults
     texts = {path: text for path, text in now.items() if (whole or table_folder(path) in folders) and path not in then}
     texts |= {path: text for path, text in then.items() if text is not None and path != MANIFEST}
-    old = read_tables(texts, defaults, facts)
+    old = read_tables(texts, defaults, parse_cache)
     near = {name: table for name, table in project.tables.items() if whole or table.folder in folders}
     changed = [name for name, table in near.items() if name not in old or _identity(table) != _identity(old[name])]
     gone = [name for name in old if name not in project.tables]

@@ -24,7 +24,7 @@ class _StatementFile:
 
     path: str
     folder: ScriptFolder
-    facts: ParsedStatement
+    parsed: ParsedStatement
 
 
 @dataclass(slots=True)
@@ -32,7 +32,7 @@ class _ProjectDraft:
     """What has been read so far; the first declaration of a table wins, a second one is a Problem."""
 
     texts: Mapping[str, str]
-    facts: ParseCache
+    parse_cache: ParseCache
     problems: list[Problem]
     folders: dict[TableName, ScriptFolder] = field(default_factory=dict)
     ddl: dict[TableName, tuple[str, TableDdl]] = field(default_factory=dict)
@@ -45,15 +45,15 @@ class _ProjectDraft:
 
 
 def read_project(
-    texts: Mapping[str, str], facts: ParseCache | None = None
+    texts: Mapping[str, str], parse_cache: ParseCache | None = None
 ) -> tuple[Project | None, tuple[Problem, ...]]:
     """Read paths (relative, forward slashes) and their texts; the project is None when any Problem is an error.
 
-    `facts` only saves time: what it knows is not read again, what is read newly stands in it afterwards.
+    `parse_cache` only saves time: what it knows is not read again, what is read newly stands in it afterwards.
     """
     problems: list[Problem] = []
     manifest = read_manifest(texts.get(MANIFEST), problems)
-    draft = _ProjectDraft(texts, facts or ParseCache(), problems)
+    draft = _ProjectDraft(texts, parse_cache or ParseCache(), problems)
     tables = _read_tables(draft, manifest.defaults)
     unreadable = {name for name in tables if draft.folders[name].path in draft.broken and name not in draft.statements}
     check_tables(tables, draft.declared, draft.views, problems, unreadable=unreadable)
@@ -63,12 +63,12 @@ def read_project(
     return _project(manifest, tables), found
 
 
-def read_tables(texts: Mapping[str, str], defaults: Settings, facts: ParseCache) -> dict[TableName, Table]:
+def read_tables(texts: Mapping[str, str], defaults: Settings, parse_cache: ParseCache) -> dict[TableName, Table]:
     """Read the tables of some folders of a project whatever Problems they have: those that have a DDL that can be read.
 
     A statement that cannot be read leaves its table without one.
     """
-    return _read_tables(_ProjectDraft(texts, facts, []), defaults)
+    return _read_tables(_ProjectDraft(texts, parse_cache, []), defaults)
 
 
 def _read_tables(draft: _ProjectDraft, defaults: Settings) -> dict[TableName, Table]:
@@ -101,7 +101,7 @@ def _read_ddls(folder: ScriptFolder, draft: _ProjectDraft) -> None:
             continue
         draft.declared.add(name)
         draft.folders[name] = folder
-        view, ddl, problems = draft.facts.ddl(draft.texts[path], path)
+        view, ddl, problems = draft.parse_cache.ddl(draft.texts[path], path)
         if view is not None:
             draft.views[name] = path
             draft.problems.append(
@@ -131,7 +131,7 @@ def _read_ddls(folder: ScriptFolder, draft: _ProjectDraft) -> None:
 def _read_statements(folder: ScriptFolder, draft: _ProjectDraft, defaults: Settings) -> None:
     for name, path in sorted(folder.dml.items()):
         settings = _settings(name, folder, draft, defaults)
-        statements, problems = draft.facts.statements(
+        statements, problems = draft.parse_cache.statements(
             draft.texts[path], path, every_table_streams=settings.every_table_streams
         )
         draft.problems.extend(problems)
@@ -155,22 +155,25 @@ def _read_statements(folder: ScriptFolder, draft: _ProjectDraft, defaults: Setti
                     name,
                 )
             )
-        for facts in statements:
-            if facts.writes != name and _settings(facts.writes, folder, draft, defaults).reads != settings.reads:
+        for statement in statements:
+            if (
+                statement.writes != name
+                and _settings(statement.writes, folder, draft, defaults).reads != settings.reads
+            ):
                 draft.problems.append(
                     Problem(
-                        f"{facts.writes} and {name} have different values of reads:, but their "
+                        f"{statement.writes} and {name} have different values of reads:, but their "
                         "statements are in one file",
                         f"write reads: {settings.reads} in its yml, or give it a dml file of its own",
-                        Where(path, facts.line),
-                        facts.writes,
+                        Where(path, statement.line),
+                        statement.writes,
                     )
                 )
-            _take_statement(_StatementFile(path, folder, facts), draft)
+            _take_statement(_StatementFile(path, folder, statement), draft)
 
 
 def _take_statement(statement: _StatementFile, draft: _ProjectDraft) -> None:
-    target, where = statement.facts.writes, Where(statement.path, statement.facts.line)
+    target, where = statement.parsed.writes, Where(statement.path, statement.parsed.line)
     if target not in draft.declared:
         near = did_you_mean(target, draft.declared)
         draft.problems.append(
@@ -195,7 +198,7 @@ def _take_statement(statement: _StatementFile, draft: _ProjectDraft) -> None:
         draft.problems.append(
             Problem(
                 f"{target} has two writers",
-                f"keep one: the other is {Where(first.path, first.facts.line)}",
+                f"keep one: the other is {Where(first.path, first.parsed.line)}",
                 where,
                 target,
             )
@@ -216,9 +219,9 @@ def _table(name: TableName, draft: _ProjectDraft, defaults: Settings) -> Table:
         unit=folder.unit,
         folder=folder.path,
         ddl=Script(path, draft.texts[path]),
-        ddl_facts=ddl,
+        parsed_ddl=ddl,
         dml=Script(statement.path, draft.texts[statement.path]) if statement else None,
-        facts=statement.facts if statement else None,
+        parsed=statement.parsed if statement else None,
         settings=_settings(name, folder, draft, defaults),
         settings_text=draft.texts[yml] if yml else "",
     )
@@ -226,7 +229,7 @@ def _table(name: TableName, draft: _ProjectDraft, defaults: Settings) -> Table:
 
 def _settings(name: str, folder: ScriptFolder, draft: _ProjectDraft, defaults: Settings) -> Settings:
     yml = _yml(name, folder)
-    return draft.facts.settings(draft.texts[yml] if yml else "", yml, defaults, draft.problems)
+    return draft.parse_cache.settings(draft.texts[yml] if yml else "", yml, defaults, draft.problems)
 
 
 def _yml(name: str, folder: ScriptFolder) -> str:

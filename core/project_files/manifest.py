@@ -1,15 +1,18 @@
-"""headgate.yml → the project's name, environments and defaults; a wrong value is a Problem with its line."""
+"""headgate.yml → the project's name, environments, defaults and declared policies; a wrong value is a Problem."""
 
 import re
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from core.model.names import TableName
 from core.model.problems import Problem, Where
 from core.policy.model import Policy
 from core.project.manifest_head import ManifestHead
 from core.project.model import Environment, Pool, Settings
+from core.project_files.paths import ScriptFolder, read_script_folders
 from core.project_files.policy_section import RULES, read_policy_section
-from core.project_files.table_settings import read_settings_section
+from core.project_files.table_settings import read_settings, read_settings_section
 from core.project_files.yaml_reader import YamlSection, read_yaml
 from core.text.wording import did_you_mean
 
@@ -199,3 +202,32 @@ def _default_env(top: YamlSection, environments: tuple[Environment, ...]) -> str
             )
         )
     return name
+
+
+def declared_policy(texts: Mapping[str, str], environment: str, problems: list[Problem]) -> Policy | None:
+    """Read one environment's policy from paths and texts, those of SQL files may be empty; None where it is not there.
+
+    What is wrong stands in `problems` afterwards.
+    """
+    manifest = read_manifest(texts.get(MANIFEST_PATH), problems)
+    declared = next((found for found in manifest.environments if found.name == environment), None)
+    protected = protected_tables(texts, manifest.defaults, problems)
+    return declared.declared_policy(protected) if declared else None
+
+
+def protected_tables(texts: Mapping[str, str], defaults: Settings, problems: list[Problem]) -> tuple[TableName, ...]:
+    """List the declared tables whose own yml, or that of their unit, says `protect: true`."""
+    found = []
+    for folder in read_script_folders(texts, problems):
+        known: dict[str, Settings] = {}
+        for table in folder.ddl:
+            path = _yml(folder, table)
+            if path not in known:
+                known[path] = read_settings(texts[path] if path else "", path, defaults, problems)
+            if known[path].protect:
+                found.append(table)
+    return tuple(sorted(found))
+
+
+def _yml(folder: ScriptFolder, table: TableName) -> str:
+    return folder.yml.get(table) or folder.yml.get(folder.unit, "")

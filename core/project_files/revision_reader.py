@@ -13,25 +13,25 @@ from core.project_files.table_settings import settings_as_text
 def revision_of(table: Table) -> Revision:
     """Return a declared table's revision; its yml is the settings with the project's defaults filled in."""
     texts = RevisionTexts(table.ddl.text, table.dml.text if table.dml else "", settings_as_text(table.settings))
-    return Revision(table.name, texts, table.facts, table.ddl_facts, table.settings)
+    return Revision(table.name, texts, table.parsed, table.parsed_ddl, table.settings)
 
 
 def read_revision(
-    table: TableName, texts: RevisionTexts, defaults: Settings, facts: ParseCache | None = None
+    table: TableName, texts: RevisionTexts, defaults: Settings, parse_cache: ParseCache | None = None
 ) -> Revision | None:
     """Read deployed texts again; None when they cannot be read. An older yml is read over today's defaults."""
     problems: list[Problem] = []
-    facts = facts or ParseCache()
+    parse_cache = parse_cache or ParseCache()
     if "trigger:" in texts.yml:
         # `settings_as_text` wrote it: it names the trigger always and `reads` only where every table streams.
         defaults = replace(defaults, reads=Settings().reads)
-    settings = facts.settings(texts.yml, f"{table}.yml", defaults, problems)
-    _, ddl, wrong = facts.ddl(texts.ddl, f"ddl.{table}.sql")
+    settings = parse_cache.settings(texts.yml, f"{table}.yml", defaults, problems)
+    _, ddl, wrong = parse_cache.ddl(texts.ddl, f"ddl.{table}.sql")
     if ddl is None or _has_error((*problems, *wrong)):
         return None
     if not texts.dml.strip():
         return Revision(table, texts, None, ddl, settings)
-    statements, wrong = facts.statements(
+    statements, wrong = parse_cache.statements(
         texts.dml, f"dml.{table}.sql", every_table_streams=settings.every_table_streams
     )
     parsed = next((statement for statement in statements if statement.writes == table), None)

@@ -9,7 +9,7 @@ from core.project.model import Settings
 from core.project_files.yaml_reader import YamlSection, read_yaml
 
 KEYS = tuple(field.name for field in fields(Settings))
-LATER = ("contract", "checks")
+LATER = ("contract", "checks", "static_refresh")
 _READER = re.compile(r"[^()\x00-\x1f]{1,100}(?: \([^()\x00-\x1f]{1,100}\))?\Z")
 _TRIGGER = re.compile(r"[1-9][0-9]{0,6} (?:millisecond|second|minute|hour)s?\Z")
 
@@ -45,7 +45,6 @@ def read_settings_section(section: YamlSection, defaults: Settings) -> Settings:
         runbook=section.text("runbook", defaults.runbook),
         description=section.text("description", defaults.description),
         tags=section.texts("tags", defaults.tags),
-        static_refresh=section.flag("static_refresh", defaults.static_refresh),
         reads=reads,
         protect=section.flag("protect", defaults.protect),
         readers=_readers(section),

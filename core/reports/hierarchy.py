@@ -1,4 +1,4 @@
-"""What a table stands on, or feeds, as a tree in flat rows: a shared table is expanded once, where it is nearest."""
+"""What is upstream or downstream of a table, as a tree in flat rows: a shared table is expanded once, nearest."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ UPSTREAM, DOWNSTREAM = "up", "down"
 
 @dataclass(frozen=True, slots=True)
 class HierarchyRow:
-    """One row; rows come in the order of reading, each above what it stands on or feeds."""
+    """One row; rows come in the order of reading, each above its parents or children."""
 
     table: TableName
     entry: InventoryEntry | None

@@ -13,18 +13,16 @@ from core.lineage.column_usage import ColumnUse, column_uses_downstream, column_
 from core.model.actions import Action
 from core.model.errors import UsageError
 from core.model.names import TableName, physical_name
+from core.model.reasons import reason_words
 from core.model.states import State, stays_at_rest
-from core.observed.deployment import Binding, ObservedDeployment
-from core.observed.planner_input import PlannerInput
+from core.observed.deployment import Binding, ObservedDeployment, PlannerInput
 from core.plan.model import OutsideReader, PlanRefusal
 from core.plan.request import CHILDREN, PlanRequest
-from core.planning.context import PlanningContext, planning_context
+from core.planning.context import ObservedTables, PlanningContext, TableBindings, planning_context
 from core.planning.delete import decide_delete
 from core.planning.deploy import decide_deploy
-from core.planning.observed_tables import ObservedTables
-from core.planning.outside_readers import outside_readers_of
+from core.planning.left_behind import outside_readers_of
 from core.planning.scope import normal_request, resolve_scope
-from core.planning.table_bindings import TableBindings
 from core.project.model import Project
 from core.project_files.parse_cache import ParseCache
 from core.reports.impact_scope import DownstreamReach, affected_part, downstream_reach
@@ -89,7 +87,7 @@ class ReachedTable:
     why: str
     place: str = ""
     """Where it names the column, or what is made from it: `dml.orders.sql:3,7`."""
-    makes: tuple[str, ...] = ()
+    output_columns: tuple[str, ...] = ()
     """Its own columns that are made from the column."""
 
 
@@ -133,7 +131,7 @@ def impact_of(
     tracer: LineageTracer,
     *,
     children: str = "",
-    facts: ParseCache | None = None,
+    parse_cache: ParseCache | None = None,
 ) -> Impact:
     """Answer what happens below a table that is declared or deployed; a column of it must be declared.
 
@@ -147,7 +145,7 @@ def impact_of(
         part,
         project.environments[environment],
         seen if deployed else as_if_running(part),
-        facts or ParseCache(),
+        parse_cache or ParseCache(),
         known.answers,
         engine=known.headroom.engine if known.headroom is not None else "",
     )
@@ -183,7 +181,7 @@ def as_if_running(project: Project) -> dict[TableName, ObservedDeployment]:
     """Observe every declared table as if its declared text ran as version 1."""
     found = {}
     for name, table in project.tables.items():
-        reads = table.facts.reads if table.facts is not None else ()
+        reads = table.parsed.reads if table.parsed is not None else ()
         bound = {Binding(r.table, 0 if project.tables[r.table].external else 1, r.streaming) for r in reads}
         bindings = tuple(sorted(bound, key=lambda b: (b.parent, b.version, not b.streamed)))
         version = 0 if table.external else 1
@@ -233,7 +231,7 @@ def _rebuilding(
         effects[left.table] = (ImpactEffect.LEFT_BEHIND, f"stays on {left.reads}")
     for table, decision in found.by_table.items():
         if decision.action in _EFFECTS:
-            effects[table] = (_EFFECTS[decision.action], str(decision.reason))
+            effects[table] = (_EFFECTS[decision.action], reason_words(decision.reason))
     effects |= {
         name: (effects[name][0], f"one statement set with {other}")
         for name, other in scope.because_of.items()
@@ -335,12 +333,12 @@ def _listed(
                 owner=declared.settings.owner if declared else "",
                 depth=depth,
                 through=asking.below.through.get(name, ()),
-                stateful=declared.facts.stateful if declared and declared.facts else None,
+                stateful=declared.parsed.stateful if declared and declared.parsed else None,
                 state=str(context.observed.deployment(name).state),
                 effect=effect,
                 why=why,
                 place=use.place if use else "",
-                makes=use.makes if use else (),
+                output_columns=use.output_columns if use else (),
             )
         )
     return tuple(sorted(found, key=lambda one: (_SEVERITY[one.effect], one.depth, one.table)))

@@ -12,8 +12,7 @@ from core.lineage.table_graph import distances, edges_of, reach
 from core.model.names import TableName, split_physical
 from core.model.states import State
 from core.observed.deployment import ObservedDeployment
-from core.planning.declared_tables import DeclaredTables
-from core.planning.table_bindings import TableBindings
+from core.planning.context import DeclaredTables, TableBindings
 from core.project.model import Project
 from core.reports.inventory import InventoryReading
 
@@ -62,7 +61,7 @@ def _readings(
     """Return parents and children, by the declared texts and as deployed."""
     parents: dict[TableName, set[TableName]] = {}
     for name, table in project.tables.items():
-        if table.facts is not None:
+        if table.parsed is not None:
             parents[name] = {edge.parent for edge in edges_of(table)}
     for name, seen in observed.items():
         if seen.bindings:
@@ -121,7 +120,7 @@ def _readers(bindings: TableBindings, tracer: LineageTracer, parent: TableName) 
     """Return who reads a table, by its text or as it is bound, with whether it streams it."""
     found: dict[TableName, bool] = {}
     for reader in tracer.readers(parent):
-        reads = reader.facts.reads if reader.facts is not None else ()
+        reads = reader.parsed.reads if reader.parsed is not None else ()
         found[reader.name] = any(read.streaming for read in reads if read.table == parent)
     for name in bindings.readers(parent):
         bound = any(binding.streamed for binding in bindings.of(name) if binding.parent == parent)

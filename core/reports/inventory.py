@@ -5,32 +5,44 @@ A reading counts when a statement is declared with it or still bound to it: what
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from core.model.names import TableName
 from core.observed.deployment import Binding
+from core.observed.serving import TableVersion
 from core.project.model import Layer, Project, Table
 
 SINKS = frozenset({Layer.FACT, Layer.VIEW})
 """Layers whose tables are made for people and programs outside: nothing has to read them here."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServingVersion:
-    """What serves of a table, by `core.observed.serving`; figures are None where nothing was measured."""
+class ListedVersion(TableVersion, Protocol):
+    """What the inventory asks of the version that serves a table; figures are None where nothing was measured."""
 
-    version: int
-    state: str
-    """Of `core.model.states.State`."""
-    product: str
-    layer: str
-    owner: str
-    format: str
-    external: bool
-    stateful: bool
-    reads: tuple[Binding, ...]
-    lag_rows: int | None = None
-    exact: bool = True
-    trend: str | None = None
+    @property
+    def state(self) -> str:
+        """Of `core.model.states.State`."""
+
+    @property
+    def product(self) -> str: ...
+    @property
+    def layer(self) -> str: ...
+    @property
+    def owner(self) -> str: ...
+    @property
+    def format(self) -> str: ...
+    @property
+    def external(self) -> bool: ...
+    @property
+    def stateful(self) -> bool: ...
+    @property
+    def bindings(self) -> tuple[Binding, ...]: ...
+    @property
+    def lag_rows(self) -> int | None: ...
+    @property
+    def exact(self) -> bool: ...
+    @property
+    def trend(self) -> str | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +77,7 @@ class InventoryEntry:
     products: tuple[str, ...]
     """Of its readers, sorted, without its own."""
     declared: bool
-    serving: ServingVersion | None
+    serving: ListedVersion | None
     """None where it is not deployed, or no ledger is there."""
 
     @property
@@ -94,7 +106,7 @@ class InventorySelection:
         )
 
 
-def inventory_of(project: Project, serving: Mapping[TableName, ServingVersion]) -> tuple[InventoryEntry, ...]:
+def inventory_of(project: Project, serving: Mapping[TableName, ListedVersion]) -> tuple[InventoryEntry, ...]:
     """List every table that is declared or deployed, by name."""
     names = sorted({*project.tables, *serving})
     parents: dict[TableName, tuple[InventoryReading, ...]] = {}
@@ -128,14 +140,14 @@ def select(entries: Iterable[InventoryEntry], selection: InventorySelection) -> 
 def _declared_reads(table: Table) -> dict[TableName, bool]:
     """Return what a table's text reads, and whether it streams it; true where it reads it both ways."""
     found: dict[TableName, bool] = {}
-    for read in table.facts.reads if table.facts is not None else ():
+    for read in table.parsed.reads if table.parsed is not None else ():
         found[read.table] = read.streaming or found.get(read.table, False)
     return found
 
 
-def _bound(serving: ServingVersion) -> dict[TableName, bool]:
+def _bound(serving: ListedVersion) -> dict[TableName, bool]:
     found: dict[TableName, bool] = {}
-    for binding in serving.reads:
+    for binding in serving.bindings:
         found[binding.parent] = binding.streamed or found.get(binding.parent, False)
     return found
 
@@ -145,15 +157,15 @@ def _declared(
     parents: tuple[InventoryReading, ...],
     children: tuple[InventoryReading, ...],
     products: tuple[str, ...],
-    serving: ServingVersion | None,
+    serving: ListedVersion | None,
 ) -> InventoryEntry:
     return InventoryEntry(
         table=table.name,
         product=table.product,
         layer=table.layer,
-        format=table.ddl_facts.format,
+        format=table.parsed_ddl.format,
         external=table.external,
-        stateful=table.facts is not None and table.facts.stateful,
+        stateful=table.parsed is not None and table.parsed.stateful,
         owner=table.settings.owner,
         folder=table.folder,
         files=(table.ddl.path, table.dml.path) if table.dml is not None else (table.ddl.path,),
@@ -170,7 +182,7 @@ def _deployed(
     parents: tuple[InventoryReading, ...],
     children: tuple[InventoryReading, ...],
     products: tuple[str, ...],
-    serving: ServingVersion,
+    serving: ListedVersion,
 ) -> InventoryEntry:
     return InventoryEntry(
         table=name,

@@ -151,11 +151,12 @@ def why_not_skipped(do: StepKind, state: StepState) -> str:
     """Return why a step cannot be skipped, empty where it can.
 
     What comes after a step relies on its effect: skipping a swap would stop the version that serves, skipping a stop
-    would let two versions write. Only waiting can be skipped, and what leaves nothing but files behind.
+    would let two versions write, skipping a tombstone would leave a table without a pointer. Only waiting can
+    be skipped.
     """
     if state not in (StepState.GATE, StepState.FAILED, StepState.WAITS):
         return f"it is {state}"
-    if do in (StepKind.CATCH_UP, StepKind.TOMBSTONE) or (do is StepKind.RESTART and state is StepState.GATE):
+    if do is StepKind.CATCH_UP or (do is StepKind.RESTART and state is StepState.GATE):
         return ""
     return f"what follows relies on a {do} step"
 

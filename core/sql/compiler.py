@@ -22,12 +22,11 @@ def compile_select(parsed: ParsedStatement, physical: Mapping[TableName, str]) -
     return text
 
 
-def compile_ddl(ddl_text: str, ddl: TableDdl, physical: str, location: str) -> str:
-    """Write `CREATE TABLE IF NOT EXISTS` for one physical table at an absolute location, from the facts alone.
+def compile_ddl(ddl: TableDdl, physical: str, location: str) -> str:
+    """Write `CREATE TABLE IF NOT EXISTS` for one physical table at an absolute location.
 
     Without a location the table's files are where Spark puts them, and go with it when it is dropped.
     """
-    del ddl_text
     columns = ", ".join(_column(each.name, each.type, each.comment, nullable=each.nullable) for each in ddl.columns)
     parts = [f"CREATE TABLE IF NOT EXISTS {quoted_name(physical)} ({columns})", f"USING {ddl.format}"]
     if ddl.options:

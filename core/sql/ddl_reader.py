@@ -42,8 +42,8 @@ def read_ddl(text: str, path: str) -> tuple[TableDdl | None, tuple[Problem, ...]
             remedy = "put each table in its own ddl file"
             raise SqlDiagnostic("a ddl file contains one CREATE TABLE", remedy, statements[1][0].start)
         return _read(statements[0], source), ()
-    except SqlDiagnostic as misread:
-        return None, (source.problem(misread),)
+    except SqlDiagnostic as diagnostic:
+        return None, (source.problem(diagnostic),)
     except RecursionError:
         return None, (source.problem(SqlDiagnostic("a type is nested too deeply to be read safely", "flatten it", 0)),)
 

@@ -24,9 +24,10 @@ from core.sql.parsing.table_names import NamedRead, TableNames, resolve_table_na
 from core.sql.statement import Column, ParsedStatement, TableRead, Verb, Watermark
 from core.sql.streaming.relation_properties import StreamFindings
 from core.sql.streaming.stateful_operators import relation_properties_of
+from core.sql.tokens.forbidden_functions import forbidden_calls
 from core.sql.tokens.lexer import SqlDiagnostic, SqlText, end_of, open_sql, statements_of, tokens_of
 from core.sql.tokens.other_dialects import statement_set
-from core.sql.tokens.spark_syntax import check_syntax, check_text
+from core.sql.tokens.spark_syntax import check_comments, check_syntax, check_text
 from core.sql.tokens.statement_header import HEADER_REMEDY, PLACED_HEADER, StatementHeader, header_of
 
 
@@ -37,7 +38,7 @@ class _StatementDraft:
     start: int
     """Offset in the file."""
     parsed: ParsedStatement | None = None
-    misread: list[SqlDiagnostic] = field(default_factory=list)
+    diagnostics: list[SqlDiagnostic] = field(default_factory=list)
     """What cannot be read, and what Spark would refuse."""
     rules: list[SqlDiagnostic] = field(default_factory=list)
     """What Spark takes and a pipeline does not."""
@@ -54,14 +55,14 @@ def read_statements(
     found: list[ParsedStatement] = []
     problems: list[Problem] = []
     for each in _readings(source, every_table_streams=every_table_streams):
-        wrong = [*each.misread, *each.rules]
+        wrong = [*each.diagnostics, *each.rules]
         if each.parsed is not None and each.parsed.verb is Verb.SELECT:
             wrong.append(
                 SqlDiagnostic("a dml file contains INSERT INTO … SELECT, not SELECT", HEADER_REMEDY, each.start)
             )
         if each.parsed is not None and not wrong:
             found.append(each.parsed)
-        problems += [source.problem(_placed(misread, each.start)) for misread in wrong]
+        problems += [source.problem(_placed(diagnostic, each.start)) for diagnostic in wrong]
     return tuple(found), tuple(problems)
 
 
@@ -79,9 +80,9 @@ def read_any(
     for each in _readings(source, every_table_streams=every_table_streams):
         if each.parsed is not None:
             found.append(each.parsed)
-        problems += [source.problem(_placed(misread, each.start)) for misread in each.misread]
-        rules = [_placed(misread, each.start) for misread in each.rules]
-        problems += [source.problem(misread, severity=Severity.WARNING) for misread in rules]
+        problems += [source.problem(_placed(diagnostic, each.start)) for diagnostic in each.diagnostics]
+        rules = [_placed(diagnostic, each.start) for diagnostic in each.rules]
+        problems += [source.problem(diagnostic, severity=Severity.WARNING) for diagnostic in rules]
     return tuple(found), tuple(problems)
 
 
@@ -89,11 +90,12 @@ def _readings(source: SqlText, *, every_table_streams: bool) -> Iterator[_Statem
     try:
         check_text(source)
         tokens = tokens_of(source)
+        check_comments(tokens, source)
     except SqlDiagnostic as failure:
         yield _StatementDraft(0, None, [failure])
         return
-    if (misread := statement_set(tokens)) is not None:
-        yield _StatementDraft(misread.offset, None, [misread])
+    if (diagnostic := statement_set(tokens)) is not None:
+        yield _StatementDraft(diagnostic.offset, None, [diagnostic])
         return
     empty = True
     for statement in statements_of(tokens):
@@ -102,9 +104,9 @@ def _readings(source: SqlText, *, every_table_streams: bool) -> Iterator[_Statem
         try:
             reading.parsed = _read(statement, source, reading, every_table_streams=every_table_streams)
         except SqlDiagnostic as failure:
-            reading.misread.append(failure)
+            reading.diagnostics.append(failure)
         except RecursionError:
-            reading.misread.append(too_deep(statement[0].start))
+            reading.diagnostics.append(too_deep(statement[0].start))
         yield reading
     if empty:
         yield _StatementDraft(0, None, [SqlDiagnostic("the file contains no statement", HEADER_REMEDY, 0)])
@@ -116,26 +118,27 @@ def _read(
     check_syntax(statement, source)
     header = header_of(statement)
     reading.rules += header.rules
+    reading.rules += forbidden_calls(header.query)
     marks = extract_stream_clauses(header.query)
-    reading.rules += marks.misread
+    reading.rules += marks.diagnostics
     query = parse_query(marks.tokens, source.text)
     names = resolve_table_names(query, marks, every_table_streams=every_table_streams)
     reads = tuple(_read_value(each, names, header, source) for each in names.reads)
     query = normalise(query)
     sources = sources_in(query)
-    reading.misread += unread_tables(sources, names, marks)
+    reading.diagnostics += unread_tables(sources, names, marks)
     outputs = _columns(query)
     _check_columns(header, outputs, reading.rules)
     found = StreamFindings(query, names.reads)
     flow = relation_properties_of(found)
-    reading.misread += found.misread
+    reading.diagnostics += found.diagnostics
     reading.rules += _rules(header, names)
-    reading.misread += _named_twice(names)
-    reading.misread += _read_both_ways(names)
-    if header.verb is Verb.INSERT and not (flow.streaming or found.misread or header.rules):
+    reading.diagnostics += _named_twice(names)
+    reading.diagnostics += _read_both_ways(names)
+    if header.verb is Verb.INSERT and not (flow.streaming or found.diagnostics or header.rules):
         reading.rules.append(_nothing_streams(statement, names))
     if header.verb not in (Verb.INSERT, Verb.SELECT) and any(read.streaming for read in reads):
-        reading.misread.append(_executed_as_batch(header, names))
+        reading.diagnostics.append(_executed_as_batch(header, names))
     parts = canonical_parts_of(query, sources, flow.operators)
     if header.verb is Verb.MERGE:
         # The query stands for what is read; what is written under which condition is told by the words alone.
@@ -290,8 +293,8 @@ def _named_twice(names: TableNames) -> Iterator[SqlDiagnostic]:
         seen.add(read.mark.source_name)
 
 
-def _placed(misread: SqlDiagnostic, start: int) -> SqlDiagnostic:
+def _placed(diagnostic: SqlDiagnostic, start: int) -> SqlDiagnostic:
     """Return a SqlDiagnostic without a place the place of its statement."""
-    if misread.offset < 0:
-        misread.offset = start
-    return misread
+    if diagnostic.offset < 0:
+        diagnostic.offset = start
+    return diagnostic

@@ -6,22 +6,22 @@ from collections.abc import Iterator
 
 _WORD = re.compile(r"'(?:[^']|'')*'|[A-Za-z0-9_.`]+|<=>|<>|!=|<=|>=|\|\||::|\S")
 
-
+MOST_FRAGMENTS = 3
 LONGEST_FRAGMENT = 70
 """Characters of one fragment before it is cut."""
 
 
-def short_diff(old: str, new: str, *, most: int = 3) -> tuple[str, ...]:
-    """Return up to `most` fragments that were taken away (`- …`), added (`+ …`) or replaced (`a → b`)."""
+def short_diff(old: str, new: str) -> tuple[str, ...]:
+    """Return up to `MOST_FRAGMENTS` fragments that were taken away (`- …`), added (`+ …`) or replaced (`a → b`)."""
     before, after = _WORD.findall(old), _WORD.findall(new)
     fragments = list(_fragments(before, after))
-    more = len(fragments) - most
-    return (*fragments[:most], f"and {more} more") if more > 0 else tuple(fragments)
+    more = len(fragments) - MOST_FRAGMENTS
+    return (*fragments[:MOST_FRAGMENTS], f"and {more} more") if more > 0 else tuple(fragments)
 
 
-def unified_diff(old: str, new: str, *, context: int = 3) -> tuple[str, ...]:
+def unified_diff(old: str, new: str) -> tuple[str, ...]:
     """Return the lines of a unified diff without its file names; empty when the texts are equal."""
-    lines = difflib.unified_diff(_lines(old), _lines(new), lineterm="", n=context)
+    lines = difflib.unified_diff(_lines(old), _lines(new), lineterm="")
     return tuple(lines)[2:]
 
 

@@ -20,6 +20,7 @@ from pipelines.agent.daemon import Agent
 from pipelines.agent.deployment_compiler import EnvironmentLayout
 from pipelines.agent.requests.policy_enforcement import record_first
 from pipelines.storage.checkpoints import FileCheckpoints
+from pipelines.storage.world_mark import machine_id
 from state.ledger import create_or_open
 from state.row_types import EnvironmentRow
 
@@ -56,7 +57,7 @@ def _serve(folder: Path, name: str) -> int:
         pool=environment.pool.name, pool_state="off", pool_detail="", pool_generation=0, session_id="",
     )  # fmt: skip
     with lock, create_or_open(Path(places.ledger), facts) as ledger:
-        ledger_id = ledger.facts().ledger_id
+        known = ledger.facts()
         record_first(ledger, str(folder), environment.name, time.time())
         data = str((folder / environment.data).resolve())
         agent = Agent(
@@ -65,7 +66,7 @@ def _serve(folder: Path, name: str) -> int:
             manifest=manifest,
             ground=EnvironmentLayout(data, environment),
             ledger=ledger,
-            files=FileCheckpoints(ledger_id),
+            files=FileCheckpoints(known.ledger_id, machine=machine_id(), epoch=known.epoch),
         )
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: agent.end(pool=False))

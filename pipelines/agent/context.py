@@ -45,6 +45,38 @@ class PoolClient(Protocol):
     def connection(self) -> PoolConnection:
         """Return the connection of this moment, for one use; raises PoolUnreachable where there is none."""
 
+    def connection_for_stops(self) -> PoolConnection:
+        """Return the connection also while the catalog is still being restored, which no stop waits for."""
+
+    def start_again(self) -> bool:
+        """Start a pool again that was given up; returns whether it was."""
+
+
+class Identity(Protocol):
+    """Whether this is the world that the ledger describes."""
+
+    @property
+    def doubt(self) -> str:
+        """Say why it may be another one; empty where it is not."""
+
+    def refuse_doubt(self) -> None:
+        """Raise Refused where something must be adopted before anything starts, Busy where nobody could compare yet."""
+
+    def adopt(self) -> int:
+        """Take what is there for the ledger's own; returns the new epoch."""
+
+
+class Undoubted:
+    """The identity of a world that nobody compares."""
+
+    doubt = ""
+
+    def refuse_doubt(self) -> None:
+        return
+
+    def adopt(self) -> int:
+        return 1
+
 
 @dataclass(slots=True)
 class AgentContext:
@@ -71,6 +103,8 @@ class AgentContext:
     """Set once, when the agent is to end; every loop waits on it instead of sleeping."""
     locks: StatementLocks = field(default_factory=StatementLocks)
     """Who acts on which version; a step, an operator's act and the reconciler each hold what they act on."""
+    identity: Identity = field(default_factory=Undoubted)
+    """Whether this is the world that the ledger describes; compared by the daemon."""
 
     def event(
         self, kind: str, summary: str, *, about: tuple[str, int] = ("", 0), detail: str = "", fingerprint: str = ""

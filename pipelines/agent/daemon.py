@@ -5,6 +5,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from core.ipc import framing
@@ -26,6 +27,7 @@ from pipelines.agent.requests.command_handler import CommandHandler
 from pipelines.agent.requests.socket_server import SocketServer
 from pipelines.agent.runs.run_lane import RunLane
 from pipelines.agent.trash_purge import checked_now, purge_trash
+from pipelines.agent.world_identity import MARK_S, WorldIdentity
 from state.emergency_journal import EmergencyJournal
 from state.ledger import Ledger
 from state.migrations import SCHEMA_VERSION
@@ -36,6 +38,9 @@ log = logging.getLogger(__name__)
 BEAT_S = 2.0
 ROUND_S = 1.0
 THIN_S = 300.0
+LAST_ROUNDS_S = 0.5
+"""How long an agent that ends waits for its loops; what one was doing then, the next agent finds as after a kill."""
+
 UNKNOWN_S = 15.0
 """A pool that has not answered for this long leaves its statements' states unknown."""
 
@@ -55,6 +60,9 @@ class Agent:
     ) -> None:
         self._places = places
         self._ledger = ledger
+        self._identity = WorldIdentity(
+            ledger, data=ground.data, home=places.home, machine=files.machine, clock=time.time
+        )
         self._keeper = PoolSupervisor(places, ground.environment.pool, ledger, self._restore)
         self._world = AgentContext(
             places=places,
@@ -67,6 +75,7 @@ class Agent:
             pool=self._keeper,
             files=files,
             faults=FaultPoints.from_environment(),
+            identity=self._identity,
         )
         emergency = EmergencyJournal(Path(places.emergency))
         self._acts = FastLane(self._world, emergency)
@@ -95,11 +104,16 @@ class Agent:
         # What an agent that was killed has said of the pool is not known to be true any more.
         self._ledger.put_pool(pool_state="starting", pool_detail="the agent looks for it")
         self._ledger.heartbeat(self._world.clock())
+        with suppress(HeadgateError):
+            # Before a pool is attached to; where the data folder is out of reach, the loop goes on with it.
+            self._identity.keep()
         server.open()
         loops = [
             threading.Thread(target=self._loop, args=(name, seconds, act), name=name, daemon=True)
             for name, seconds, act in (
                 ("beat", BEAT_S, self._beat),
+                # Apart from the beat, because the data folder may be a network's that hangs.
+                ("identity", MARK_S, self._identity.keep),
                 ("pool", ROUND_S, self._keeper.keep),
                 ("reconcile", ROUND_S, self._round),
                 # Apart from the reconciler, which waits for starts: a hole in the samples makes every lag unknown.
@@ -112,8 +126,11 @@ class Agent:
             loop.start()
         self._world.stopping.wait()
         server.close()
+        ends_at = time.monotonic() + LAST_ROUNDS_S
         for loop in loops:
-            loop.join(timeout=2 * READ_CALL_S)
+            loop.join(max(0.0, ends_at - time.monotonic()))
+        with suppress(HeadgateError):
+            self._identity.keep()
         try:
             if self._end_pool:
                 self._keeper.end()
@@ -131,6 +148,7 @@ class Agent:
         self._world.stopping.set()
 
     def _loop(self, name: str, seconds: float, act: Callable[[], None]) -> None:
+        said = ""
         while not self._world.stopping.is_set():
             if not self._ledger.is_in_place():
                 # With the ledger the session is lost, and whoever comes next cannot find what runs.
@@ -139,21 +157,24 @@ class Agent:
                 return
             try:
                 act()
-            except LedgerUnavailable as error:
-                log.warning("%s: %s", name, error.summary)
+                said = ""
             except HeadgateError as error:
-                log.info("%s: %s", name, error.summary)
+                if error.summary != said:
+                    log.warning("%s: %s", name, error.summary)
+                said = error.summary
             except Exception:
                 log.exception("%s failed; it continues with the next round", name)
             self._world.stopping.wait(seconds)
 
     def _beat(self) -> None:
         self._ledger.heartbeat(self._world.clock())
+        self._commands.tell_refused()
 
     def _keep_house(self) -> None:
         now = checked_now(self._world)
         self._ledger.thin_samples(now)
         self._ledger.forget_old(now)
+        self._world.identity.refuse_doubt()
         purge_trash(self._world)
 
     def _round(self) -> None:
@@ -166,9 +187,12 @@ class Agent:
         try:
             pool = self._world.pool.connection()
             queries = pool.call(READ_CALL_S, pool.queries.active)
-            ended = pool.call(READ_CALL_S, pool.queries.ended)
             self._keeper.heard(None)
             self._answered = time.monotonic()
+            self._seen = queries
+            # An older ledger would stop what runs, and start what was stopped.
+            self._world.identity.refuse_doubt()
+            ended = pool.call(READ_CALL_S, pool.queries.ended)
             self._reconciler.round(before, queries, ended)
             self._runs.resume_open()
         except PoolUnreachable as error:

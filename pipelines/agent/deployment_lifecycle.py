@@ -10,6 +10,7 @@ from core.model.errors import EngineRefused, HeadgateError, Refused
 from core.model.names import query_name
 from core.model.states import State, WantedState
 from core.ports.spark import QueryStart, ReportedQuery, unheard
+from core.ports.storage import CheckpointState
 from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext
 from state.row_types import Deployment
 
@@ -24,6 +25,7 @@ def start(world: AgentContext, deployment: Deployment, *, stops: int) -> Reporte
     """
     key = (deployment.table, deployment.version)
     with world.locks.holding(key, by="a start"):
+        world.identity.refuse_doubt()
         _refuse_stopped(world, deployment, stops)
         check_checkpoint(world, deployment)
         try:
@@ -63,7 +65,7 @@ def stop(
 
     It waits for nobody: an operator's stop must not. Who starts a version looks for stops after it.
     """
-    pool = world.pool.connection()
+    pool = world.pool.connection_for_stops()
     pool.call(seconds, pool.queries.stop, query_name(deployment.table, deployment.version), calling)
 
 
@@ -106,8 +108,19 @@ def fail(world: AgentContext, deployment: Deployment, error_class: str, error: s
 
 
 def check_checkpoint(world: AgentContext, deployment: Deployment) -> None:
-    """Refuse a start on a checkpoint that is not the one that this deployment had: Spark would begin anew."""
+    """Refuse a start on a checkpoint that is not the one that this deployment had, or not of this world."""
+    refuse_other_checkpoint(world, deployment)
+    _refuse_other_world(world, deployment)
+
+
+def refuse_other_checkpoint(world: AgentContext, deployment: Deployment) -> int | None:
+    """Refuse a checkpoint that is not the one that this deployment had: Spark would begin anew.
+
+    Returns the batch that it has committed. The sink's record is read before the checkpoint, because a query that runs
+    already writes it second.
+    """
     name = query_name(deployment.table, deployment.version)
+    sink = world.files.sink_batch(deployment.folder)
     found = world.files.read(deployment.checkpoint)
     if found is None:
         raise Refused(
@@ -119,10 +132,60 @@ def check_checkpoint(world: AgentContext, deployment: Deployment) -> None:
             f"the checkpoint of {name} belongs to another ledger ({found.owner or 'no owner file'})",
             remedy="find out what else is running it; nothing was started",
         )
-    if deployment.checkpoint_id and found.id != deployment.checkpoint_id:
+    if (deployment.checkpoint_id and found.id != deployment.checkpoint_id) or _made_by_another(found, deployment):
         raise Refused(
             f"the checkpoint of {name} is not the one it had before",
             remedy=f"restore it, or headgate plan {deployment.table} --rebuild",
+        )
+    if found.batch is not None and (sink is None or sink < found.batch):
+        sink = world.files.sink_batch(deployment.folder)
+    refuse_other_age(name, found.planned, found.batch, sink)
+    return found.batch
+
+
+def _refuse_other_world(world: AgentContext, deployment: Deployment) -> None:
+    """Refuse a checkpoint of another epoch or machine; one that says neither is of an earlier release."""
+    name, here = query_name(deployment.table, deployment.version), world.files
+    found = here.read(deployment.checkpoint)
+    if found is None:
+        return
+    if found.epoch and found.epoch != here.epoch:
+        summary = f"the checkpoint of {name} is of epoch {found.epoch}, and the ledger of epoch {here.epoch}"
+        raise Refused(f"{summary}: one of them is an older copy", remedy="headgate adopt")
+    if found.machine and here.machine and found.machine != here.machine:
+        raise Refused(
+            f"the checkpoint of {name} was written on machine {found.machine}, and this is machine {here.machine}",
+            remedy="headgate adopt, if nothing runs there any more",
+        )
+
+
+def _made_by_another(found: CheckpointState, deployment: Deployment) -> bool:
+    """Return whether another run has made the checkpoint; unknown where either side was recorded before runs were."""
+    return bool(found.run and deployment.made_by and found.run != deployment.made_by)
+
+
+def refuse_other_age(name: str, planned: int | None, committed: int | None, sink: int | None) -> None:
+    """Refuse a start where the checkpoint and the sink's own record of batches are not of the same age.
+
+    Spark's file sink skips every batch that it has already and reports success (4.2.0): a checkpoint behind it loses
+    the rows of those batches. A table that lacks batches which its checkpoint has committed never gets them.
+    """
+    ways_out = f"restore both from one moment, or headgate plan {name.partition('@')[0]} --rebuild".format(
+        table=name.partition("@")[0]
+    )
+    if sink is not None and sink > (-1 if planned is None else planned):
+        at = "before its first batch" if planned is None else f"at batch {planned}"
+        raise Refused(
+            f"the checkpoint of {name} stands {at} and its table at batch {sink}: it is an older copy, and the rows "
+            "of the batches between would be lost without a word",
+            remedy=ways_out,
+        )
+    if committed is not None and (sink is None or sink < committed):
+        ends = "has none" if sink is None else f"ends with batch {sink}"
+        raise Refused(
+            f"the checkpoint of {name} has committed batch {committed} and its table {ends}: the table is an older "
+            "copy, and lacks what came after it",
+            remedy=ways_out,
         )
 
 
@@ -149,4 +212,5 @@ def _start_of(world: AgentContext, deployment: Deployment) -> QueryStart:
         checkpoint=deployment.checkpoint,
         trigger=deployment.trigger,
         mode=deployment.mode,
+        partitioned="PARTITIONED BY" in deployment.compiled_ddl,
     )

@@ -3,7 +3,6 @@
 import logging
 import time
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -15,6 +14,7 @@ from core.model.errors import Busy, EngineRefused, LedgerUnavailable, PoolUnreac
 from core.model.names import TableName, physical_name, query_name
 from core.model.states import AT_REST, State, WantedState
 from core.observed.serving import serving_versions
+from pipelines.agent.bounded_threads import in_threads
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_lifecycle import mark_stopped, start, stop
 from pipelines.spark import call_deadlines
@@ -36,8 +36,9 @@ STOPS_AT_ONCE = 8
 RECORD_S = 1.0
 """How long a stop that has taken effect waits for the ledger to record it."""
 
+STARTED, RESTARTED = "started", "restarted"
 STOPPED, SENT, WAITS = "stopped", "sent, not confirmed", "not sent: the pool does not answer"
-"""What comes of a stop of one version."""
+"""What comes of an act on one version."""
 
 NOT_RECORDED = ", not recorded"
 """Neither ledger nor emergency journal took the intent: an agent that ends forgets it, and the next one starts it."""
@@ -61,7 +62,7 @@ class ActOutcome:
     table: TableName
     version: int
     outcome: str
-    """started, restarted or what STOPPED, SENT and WAITS say; with NOT_RECORDED where no disk took a stop."""
+    """One of STARTED to WAITS above, or why it was not stopped; with NOT_RECORDED where no disk took a stop."""
     called_ms: float | None
     """From the command's arrival to Spark's stop being called; None when it was not."""
     took_ms: float
@@ -93,45 +94,38 @@ class FastLane:
         found = self._stoppable(tables)
         self._world.locks.stop(tables)
         recorded = self._intend(tables, by)
-        with ThreadPoolExecutor(STOPS_AT_ONCE, "stop") as threads:
-            outcomes = tuple(threads.map(partial(self._stop_one, arrived=arrived), found))
+        outcomes = in_threads(STOPS_AT_ONCE, partial(self._stop_one, arrived=arrived), found)
         if recorded is Recorded.LEDGER:
             self._record(found, outcomes, by)
         return outcomes if recorded else tuple(replace(o, outcome=o.outcome + NOT_RECORDED) for o in outcomes)
 
     def start(self, tables: tuple[TableName, ...], arrived: float, *, by: str) -> tuple[ActOutcome, ...]:
         """Start stopped or failed statements on their checkpoints, sources first."""
-        return tuple(self._start_one(d, arrived, by) for d in reversed(self._find(tables)))
+        return tuple(self._start_one(d, arrived, by, done=STARTED) for d in reversed(self._find(tables)))
 
     def restart(self, tables: tuple[TableName, ...], arrived: float, *, by: str) -> tuple[ActOutcome, ...]:
         """Stop and start statements on their checkpoints with the deployed revision."""
-        return tuple(self._restart_one(d, arrived, by) for d in self._find(tables))
+        return tuple(self._start_one(d, arrived, by, done=RESTARTED) for d in self._find(tables))
 
-    def _start_one(self, found: Deployment, arrived: float, by: str) -> ActOutcome:
-        world = self._world
+    def _start_one(self, found: Deployment, arrived: float, by: str, *, done: str) -> ActOutcome:
+        """Start one version, after a stop where it is `restarted`; the stop of its table ends with it."""
+        world, key = self._world, (found.table, found.version)
         stops = world.locks.stops(found.table)
-        with self._held(found, f"the start by {by}") as deployment:
-            self._fail_without_parents(deployment)
-            world.ledger.want_running(deployment.table, deployment.version)
+        with self._held(found, f"what {by} has {done}") as deployment:
+            world.ledger.want_running(*key)
             try:
+                self._fail_without_parents(deployment)
+                if done == RESTARTED:
+                    world.ledger.update_deployment(*key, state=State.STOPPING)
+                    stop(world, deployment)
                 start(world, deployment, stops=stops)
             except (Refused, TryAgain):
-                # Refused is refused: it must not begin by itself once the pool is back.
-                world.ledger.update_deployment(deployment.table, deployment.version, wanted=deployment.wanted)
+                if deployment.wanted == WantedState.STOPPED:
+                    # Refused is refused: it must not begin by itself once the pool is back.
+                    world.ledger.stop_statements((found.table,))
                 raise
-        self._tell(deployment, State.STARTING, f"started by {by}")
-        return _outcome(deployment, "started", arrived)
-
-    def _restart_one(self, found: Deployment, arrived: float, by: str) -> ActOutcome:
-        world = self._world
-        stops = world.locks.stops(found.table)
-        with self._held(found, f"the restart by {by}") as deployment:
-            world.ledger.want_running(deployment.table, deployment.version)
-            world.ledger.update_deployment(deployment.table, deployment.version, state=State.STOPPING)
-            stop(world, deployment)
-            start(world, deployment, stops=stops)
-        self._tell(deployment, State.STARTING, f"restarted by {by}")
-        return _outcome(deployment, "restarted", arrived)
+        self._tell(deployment, State.STARTING, f"{done} by {by}")
+        return _outcome(deployment, done, arrived)
 
     @contextmanager
     def _held(self, found: Deployment, by: str) -> Iterator[Deployment]:
@@ -234,7 +228,7 @@ class FastLane:
         gone = [
             physical_name(b.parent, b.version) if b.version else str(b.parent)
             for b in deployment.bindings
-            if (b.parent, b.version) not in versions
+            if (b.parent, b.version) not in versions or self._world.locks.is_being_deleted((b.parent, b.version))
         ]
         if gone:
             raise Refused(

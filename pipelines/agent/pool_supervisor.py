@@ -1,4 +1,4 @@
-"""Keeping the pool: started when it is ours, attached to, probed, and started again when it died."""
+"""Keeping the pool: started when it is ours, attached to, given its catalog, and started again when it died."""
 
 import logging
 import threading
@@ -11,6 +11,7 @@ from core.model.errors import HeadgateError, PoolUnreachable
 from core.ports.spark import Analysis, Queries, Tables
 from core.project.model import Pool
 from pipelines.agent.context import PoolConnection
+from pipelines.agent.start_backoff import LIMIT, WINDOW_S, StartBackoff
 from pipelines.local_pool.connect_server import LocalPool
 from pipelines.spark.catalog import SparkTables
 from pipelines.spark.error_translation import SessionLost
@@ -25,6 +26,9 @@ log = logging.getLogger(__name__)
 START_S = 90.0
 """How long a local pool may take until it answers."""
 
+GIVEN_UP = "failed"
+"""State of a pool that ended again and again: it is started when somebody asks for it."""
+
 
 class SparkConnection:
     """Implements `PoolConnection`: one session generation with its ports."""
@@ -32,55 +36,92 @@ class SparkConnection:
     def __init__(self, session: Session) -> None:
         self.session = session
         self.call = session.call
+        self._reader = session.reader()
         self.queries: Queries = SparkQueries(session)
-        self.tables: Tables = SparkTables(session, session.reader())
+        self.tables: Tables = SparkTables(session, self._reader)
         self.analysis: Analysis = SparkAnalysis(session)
+
+    def close(self) -> None:
+        """Close the sessions of this generation without waiting for the server, which may be frozen."""
+        for session in (self.session, self._reader):
+            _close(session)
+
+
+class _Waits(PoolUnreachable):
+    """The pool is not started now, and what is said of it stays."""
 
 
 class PoolSupervisor:
     """One pool; its connection is the only road to it, with a deadline on each call and behind a circuit breaker."""
 
     def __init__(
-        self, places: EnvironmentPaths, pool: Pool, ledger: Ledger, restore: Callable[[PoolConnection], None]
+        self,
+        places: EnvironmentPaths,
+        pool: Pool,
+        ledger: Ledger,
+        restore: Callable[[PoolConnection], None],
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Keep one pool; `restore` fills the catalog of each new attachment before anyone else may call it."""
+        """Keep one pool; `restore` fills the catalog of each new attachment, while statements can only be stopped."""
         self._restore = restore
         self._pool = pool
         self._ledger = ledger
         self._local = LocalPool(places.home, pool) if pool.url is None else None
+        self._backoff = StartBackoff(monotonic)
         self._open: SparkConnection | None = None
+        self._restored: SparkConnection | None = None
+        """The connection whose catalog is filled: None or the open one."""
         self._lock = threading.Lock()
         self._said = ("", "")
+        self._last_words = ""
 
     def connection(self) -> PoolConnection:
         """Return the open connection; raises PoolUnreachable when the pool is not up."""
+        current = self._restored
+        if current is None:
+            raise self._unreachable()
+        return current
+
+    def connection_for_stops(self) -> PoolConnection:
+        """Return the open connection, whatever its catalog holds; raises PoolUnreachable when there is none."""
         current = self._open
         if current is None:
-            state = self._said[0] or "off"
-            state = "being attached to again" if state in ("up", "silent") else state
-            raise PoolUnreachable(f"the pool {self._pool.name} is {state}", remedy="headgate doctor")
+            raise self._unreachable()
         return current
 
     def keep(self) -> None:
-        """Start the pool and attach to it, unless that is done; raises PoolUnreachable if it is impossible now."""
+        """Start the pool, attach to it and fill its catalog, as far as that is not done.
+
+        Raises PoolUnreachable if it is impossible now.
+        """
         with self._lock:
-            lost = self._open is None
-            if not lost and (self._local is None or self._local.alive()):
-                return
-            if not lost:
-                log.warning("the pool %s died", self._pool.name)
+            if self._open is not None and self._local is not None and not self._local.alive():
+                self._last_words = self._local.last_words()
+                log.warning("the pool %s died: %s", self._pool.name, self._last_words)
                 self._drop()
-                self._say("down", "its process ended; it is being restarted")
-            self._bring_up()
+                self._say("down", _sentence("its process ended; it is being restarted", self._last_words))
+            if self._open is None:
+                self._bring_up()
+            if self._restored is None:
+                self._fill_catalog()
+
+    def start_again(self) -> bool:
+        """Have the next round of `keep` start a pool again that was given up; returns whether it was."""
+        given_up = self._said[0] == GIVEN_UP
+        if given_up:
+            self._backoff.forget()
+            self._say("starting", "somebody asked for it again")
+        return given_up
 
     @property
     def up(self) -> bool:
-        """Return whether a session is open; it may not answer all the same."""
-        return self._open is not None
+        """Return whether a session is open and its catalog filled; it may not answer all the same."""
+        return self._restored is not None
 
     def heard(self, error: PoolUnreachable | None) -> None:
         """Return whether the pool answered just now; one that is frozen is silent, and is left to come back."""
-        if self._open is not None:
+        if self._restored is not None:
             self._say("silent" if error else "up", error.summary if error else "")
 
     def end(self) -> None:
@@ -94,16 +135,36 @@ class PoolSupervisor:
         try:
             adopted = self._local is None or self._local.alive()
             if self._local is not None and not adopted:
-                self._say("starting", "a Spark Connect server takes 6 to 10 s")
-                self._local.start()
-                self._local.ready(START_S)
+                self._start(self._local)
             self._attach(new=not adopted)
+        except _Waits:
+            raise
         except HeadgateError as error:
+            self._last_words = error.summary
             self._say("down", error.summary)
             raise PoolUnreachable(error.summary, remedy=error.remedy) from error
 
+    def _start(self, server: LocalPool) -> None:
+        """Start the server, unless it ended so often that it has to wait, or a person is waited for."""
+        if self._said[0] != GIVEN_UP and self._backoff.exhausted:
+            ended = f"it was started {LIMIT} times within {WINDOW_S / 60:.0f} min and ended each time"
+            self._say(GIVEN_UP, _sentence(ended, self._last_words))
+        if self._said[0] == GIVEN_UP:
+            raise _Waits(
+                f"the pool {self._pool.name} is given up: {self._said[1]}", remedy="headgate up starts it again"
+            )
+        if (pause := self._backoff.pause_s) > 0:
+            raise _Waits(f"the pool {self._pool.name} is started again in {pause:.0f} s: {self._last_words}")
+        self._backoff.started()
+        self._say("starting", "a Spark Connect server takes 6 to 10 s")
+        server.start()
+        server.ready(START_S)
+
     def _attach(self, *, new: bool) -> None:
-        """Attach by the session id in the ledger; a session that the server does not know starts a new generation."""
+        """Attach by the session id in the ledger; a session that the server does not know starts a new generation.
+
+        From here on statements can be stopped.
+        """
         facts = self._ledger.facts()
         session_id = facts.session_id if facts.session_id and not new else ""
         fresh = not session_id
@@ -119,13 +180,26 @@ class PoolSupervisor:
                 self._ledger.put_pool(session_id=session.session_id, pool_generation=facts.pool_generation + 1)
             if self._local is None and (limit := session.idle_limit_s()) is not None:
                 self._warn_of_idle_limit(limit)
-            attached = SparkConnection(session)
-            self._restore(attached)
+            self._say("starting", "attached; its catalog is being filled, statements can be stopped")
         except BaseException:
             _close(session)
             raise
-        self._open = attached
-        self._say("up", "")
+        self._open = SparkConnection(session)
+
+    def _fill_catalog(self) -> None:
+        attached = self._open
+        if attached is None:
+            # Another thread has found the session lost since.
+            return
+        try:
+            self._restore(attached)
+        except PoolUnreachable as error:
+            if self._open is attached:
+                self._say("silent", f"{error.summary}; its catalog is not filled yet")
+            raise
+        if self._open is attached:
+            self._restored = attached
+            self._say("up", "")
 
     def _attached(self, session_id: str) -> Session:
         """Open a session or find it; one that cannot be is closed, so that no try leaves a connection behind."""
@@ -136,6 +210,11 @@ class PoolSupervisor:
             _close(session)
             raise
         return session
+
+    def _unreachable(self) -> PoolUnreachable:
+        state = self._said[0] or "off"
+        state = "being attached to again" if state in ("up", "silent") else state
+        return PoolUnreachable(f"the pool {self._pool.name} is {state}", remedy="headgate doctor")
 
     def _warn_of_idle_limit(self, limit_s: float) -> None:
         """A session that is idle for so long is closed with all its queries; our rounds keep it alive."""
@@ -155,13 +234,17 @@ class PoolSupervisor:
         """Drop the session, or only this one: another thread may have opened a new one."""
         current = self._open
         if current is not None and session in (None, current.session):
-            self._open = None
-            _close(current.session)
+            self._open = self._restored = None
+            current.close()
 
     def _say(self, state: str, detail: str) -> None:
         if (state, detail) != self._said:
             self._ledger.put_pool(pool=self._pool.name, pool_state=state, pool_detail=detail)
             self._said = (state, detail)
+
+
+def _sentence(what: str, last_words: str) -> str:
+    return f"{what}; its log ends: {last_words}" if last_words else what
 
 
 def _close(session: Session) -> None:

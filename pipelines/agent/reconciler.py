@@ -1,22 +1,30 @@
 """Wanted against actual: what ended is recorded, what was lost with its pool is started again, and nothing else."""
 
 import logging
-from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 
 from core.lag.liveness import LivenessSigns, allowed_silence_s, is_catch_up_batch, usual_batch_s, why_not_live
 from core.lag.triggers import trigger_s
-from core.model.errors import Busy, EngineRefused, HeadgateError, LedgerUnavailable, PoolUnreachable, TryAgain
+from core.model.errors import Busy, EngineRefused, HeadgateError, LedgerUnavailable, PoolUnreachable, Refused, TryAgain
 from core.model.names import TableName, query_name, split_query
-from core.model.states import State, WantedState
+from core.model.states import ALIVE, State, WantedState
 from core.ports.spark import ReportedQuery
+from core.ports.storage import CheckpointState
+from pipelines.agent.bounded_threads import in_threads
 from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext, PoolConnection
-from pipelines.agent.deployment_lifecycle import fail, mark_stopped, start, stop
+from pipelines.agent.deployment_lifecycle import fail, mark_stopped, refuse_other_checkpoint, start, stop
 from state.emergency_journal import EmergencyJournal
 from state.row_types import Deployment
 
 log = logging.getLogger(__name__)
+
+ACTS_AT_ONCE = 8
+"""Starts, stops and tables of a catalog at one time: a pool of two cores is busy with so many."""
+
+REGISTER_EVERY_S = 10.0
+"""Between two tries of a table that the catalog has refused."""
 
 USUAL_S = 900.0
 """How far back batches tell what is usual."""
@@ -46,19 +54,77 @@ class Reconciler:
 
     world: AgentContext
     emergency: EmergencyJournal
+    _over: dict[str, ReportedQuery] = field(default_factory=dict)
+    """Queries that have ended, until a round has acted on it: the pool reports each end once."""
+    _unregistered: dict[tuple[TableName, int], str] = field(default_factory=dict)
+    """Versions whose table the pool's catalog has refused, with the reason."""
+    _unpointed: set[tuple[TableName, int]] = field(default_factory=set)
+    """Versions whose pointer it has refused."""
+    _register_at: float = 0.0
 
     def restore(self, pool: PoolConnection) -> None:
-        """Return the pool the catalog of the registry: tables, then pointers. Idempotent; what is there stays."""
-        ground = self.world.ground
-        for deployment in self.world.ledger.deployments():
-            table, version = deployment.table, deployment.version
+        """Return the pool the catalog of the registry: tables, then pointers. Idempotent; what is there stays.
+
+        A table that is refused is marked with the error and tried again by later rounds.
+        """
+        deployments = self.world.ledger.deployments()
+        for deployment in deployments:
             if deployment.run_id:
-                known = (query_name(table, version), deployment.query_id, deployment.run_id)
-                pool.call(READ_CALL_S, pool.queries.expect, *known)
-            name = ground.catalog_name(table, version)
-            pool.call(WRITE_CALL_S, pool.tables.create, name, deployment.compiled_ddl)
-            if deployment.active and not deployment.external:
-                pool.call(WRITE_CALL_S, pool.tables.point, ground.pointer_name(table), name, deployment.columns)
+                name = query_name(deployment.table, deployment.version)
+                pool.queries.expect(name, deployment.query_id, deployment.run_id)
+        self._unregistered.clear()
+        self._unpointed.clear()
+        in_threads(ACTS_AT_ONCE, partial(self._register, pool), deployments)
+        in_threads(ACTS_AT_ONCE, partial(self._point, pool), deployments)
+        self._register_at = self.world.monotonic() + REGISTER_EVERY_S
+
+    def _register(self, pool: PoolConnection, deployment: Deployment) -> None:
+        key = (deployment.table, deployment.version)
+        try:
+            pool.call(WRITE_CALL_S, pool.tables.create, self.world.ground.catalog_name(*key), deployment.compiled_ddl)
+        except PoolUnreachable:
+            raise
+        except HeadgateError as error:
+            self._unregistered[key] = error.summary
+            self._say_why(deployment, f"its table is not in the pool's catalog: {error.summary}")
+        else:
+            if self._unregistered.pop(key, ""):
+                self.world.ledger.update_deployment(*key, error="", error_class="")
+
+    def _point(self, pool: PoolConnection, deployment: Deployment) -> None:
+        key = (deployment.table, deployment.version)
+        if not deployment.active or deployment.external or key in self._unregistered or self.world.identity.doubt:
+            # In doubt an older ledger would point readers of a pool that others use as well to an older version.
+            return
+        pointer, target = self.world.ground.pointer_name(deployment.table), self.world.ground.catalog_name(*key)
+        try:
+            pool.call(WRITE_CALL_S, pool.tables.point, pointer, target, deployment.columns)
+        except EngineRefused as error:
+            self._unpointed.add(key)
+            self._say_why(deployment, f"its pointer is not in the pool's catalog: {error.summary}")
+        else:
+            self._unpointed.discard(key)
+
+    def _register_again(self, deployments: tuple[Deployment, ...]) -> None:
+        """Try the tables once more that the catalog has refused."""
+        lacking = self._unpointed | self._unregistered.keys()
+        if not lacking or self.world.monotonic() < self._register_at:
+            return
+        self._register_at = self.world.monotonic() + REGISTER_EVERY_S
+        refused = [d for d in deployments if (d.table, d.version) in lacking]
+        in_threads(ACTS_AT_ONCE, partial(self._register_once_more, self.world.pool.connection()), refused)
+
+    def _register_once_more(self, pool: PoolConnection, deployment: Deployment) -> None:
+        """Try one table, unless somebody acts on any version of it: a swap moves the same pointer."""
+        versions = [(found.table, found.version) for found in self.world.ledger.versions(deployment.table)]
+        try:
+            with self.world.locks.holding(*versions, by="the reconciler", wait_s=0):
+                now = self.world.ledger.deployment(deployment.table, deployment.version)
+                if now is not None and not now.deleted:
+                    self._register(pool, now)
+                    self._point(pool, now)
+        except Busy:
+            return
 
     def apply_emergencies(self) -> None:
         """Apply the intents that the ledger could not record, before anything is reconciled."""
@@ -76,30 +142,76 @@ class Reconciler:
     def round(self, before: BeforeRound, queries: tuple[ReportedQuery, ...], ended: tuple[ReportedQuery, ...]) -> None:
         """Reconcile once: the registry as it was before the pool was asked, with what the pool answered.
 
-        A version that was started or stopped meanwhile is left to the next round.
+        A version that was started or stopped meanwhile is left to the next round. What fails is said of its statement
+        alone. Starts and stops are a few at a time.
         """
         deployments = before.deployments
         active = {query.name: query for query in queries if query.active}
-        over = {query.name: query for query in ended}
+        self._over.update((query.name, query) for query in ended)
+        self._register_again(deployments)
+        differing: list[Deployment] = []
         for deployment in deployments:
             key = (deployment.table, deployment.version)
             if deployment.external or key in before.held:
                 continue
-            name = query_name(*key)
-            with suppress(Busy), self.world.locks.holding(key, by="the reconciler", wait_s=0):
-                now = self.world.ledger.deployment(*key)
-                if now is None or (now.run_id, now.wanted) != (deployment.run_id, deployment.wanted):
-                    continue
-                if name in active:
-                    self._running(deployment, active[name])
-                else:
-                    self._absent(deployment, over.get(name), before.stops.get(key[0], 0))
+            query = active.get(query_name(*key))
+            if query is None or deployment.wanted == WantedState.STOPPED:
+                differing.append(deployment)
+            else:
+                self._apart(deployment, partial(self._running, deployment, query))
+        in_threads(ACTS_AT_ONCE, partial(self._differs, active, before.stops), differing)
         self._unknown(active, deployments)
+        known = {query_name(d.table, d.version) for d in deployments}
+        self._over = {name: query for name, query in self._over.items() if name in known}
+
+    def _differs(
+        self, active: Mapping[str, ReportedQuery], stops: Mapping[TableName, int], deployment: Deployment
+    ) -> None:
+        name = query_name(deployment.table, deployment.version)
+        if name in active:
+            self._apart(deployment, partial(self._stop_again, deployment))
+            return
+        over = self._over.get(name)
+        if over is not None and over.run_id != deployment.run_id:
+            over = None
+        self._apart(deployment, partial(self._absent, deployment, over, stops.get(deployment.table, 0)))
+
+    def _apart(self, deployment: Deployment, act: Callable[[], None]) -> None:
+        """Carry out what a round does about one statement; what fails is said of that statement."""
+        key = (deployment.table, deployment.version)
+        try:
+            with self.world.locks.holding(key, by="the reconciler", wait_s=0):
+                now = self.world.ledger.deployment(*key)
+                if now is not None and (now.run_id, now.wanted) == (deployment.run_id, deployment.wanted):
+                    act()
+                self._over.pop(query_name(*key), None)
+        except Busy:
+            # Somebody acts on it: left to the next round.
+            return
+        except (PoolUnreachable, LedgerUnavailable):
+            raise
+        except HeadgateError as error:
+            self._say_why(deployment, error.summary)
+        except Exception as error:
+            log.exception("%s could not be reconciled", query_name(*key))
+            self._say_why(
+                deployment, f"the agent failed unexpectedly on it ({type(error).__name__}); see headgate logs agent"
+            )
+
+    def _say_why(self, deployment: Deployment, why: str) -> None:
+        """Record why a statement is not as it is wanted; it is tried again."""
+        key = (deployment.table, deployment.version)
+        wanted = deployment.wanted == WantedState.RUNNING and not deployment.external
+        lost = wanted and deployment.state in ALIVE | {State.UNKNOWN}
+        state = State.DEGRADED if lost else State(deployment.state)
+        if (deployment.state, deployment.error) == (state, why):
+            return
+        log.warning("%s: %s", query_name(*key), why)
+        since = deployment.state_since if deployment.state == state else self.world.clock()
+        self.world.ledger.update_deployment(*key, state=state, state_since=since, error=why, error_class="")
+        self._event(deployment, state, why)
 
     def _running(self, deployment: Deployment, query: ReportedQuery) -> None:
-        if deployment.wanted == WantedState.STOPPED:
-            self._stop_again(deployment)
-            return
         late = self._lateness(deployment, query)
         state = State.RUNNING if query.progress is not None or _waits(query) else State.STARTING
         state = State.DEGRADED if late else state
@@ -109,7 +221,7 @@ class Reconciler:
             self._event(deployment, state, late)
         if deployment.query_id != query.id or deployment.run_id != query.run_id:
             changes |= {"query_id": query.id, "run_id": query.run_id}
-        if not deployment.checkpoint_id and (found := self.world.files.read(deployment.checkpoint)) and found.id:
+        if not deployment.checkpoint_id and (found := self._readable(deployment)) and found.id:
             changes |= {"checkpoint_id": found.id}
         if deployment.error and state == State.RUNNING:
             changes |= {"error": "", "error_class": ""}
@@ -119,7 +231,7 @@ class Reconciler:
     def _lateness(self, deployment: Deployment, query: ReportedQuery) -> str:
         """Explain why an active query is not running; one that was heard of lately is, and costs nothing to judge."""
         trigger = trigger_s(deployment.trigger)
-        if query.heard_s is None or query.heard_s <= allowed_silence_s(trigger):
+        if query.silent_s is None or query.silent_s <= allowed_silence_s(trigger):
             return ""
         first = query.progress is None
         in_batch = first or self._has_planned(deployment)
@@ -130,32 +242,29 @@ class Reconciler:
             except EngineRefused:
                 return ""
             in_batch = query.trigger_active
-        heard_s = query.heard_s or 0.0
+        silent_s = query.silent_s or 0.0
         now = self.world.clock()
-        samples = self.world.ledger.samples(deployment.table, deployment.version, since=now - heard_s - USUAL_S)
+        samples = self.world.ledger.samples(deployment.table, deployment.version, since=now - silent_s - USUAL_S)
         return why_not_live(
             LivenessSigns(
-                heard_s=heard_s,
+                silent_s=silent_s,
                 trigger_s=trigger,
                 in_batch=in_batch,
                 waits=_waits(query),
                 usual_s=usual_batch_s(samples),
-                patient=first or is_catch_up_batch(samples, now - heard_s),
+                patient=first or is_catch_up_batch(samples, now - silent_s),
             )
         )
 
     def _has_planned(self, deployment: Deployment) -> bool:
         """Return whether a batch is planned and not committed; a place that cannot be reached says nothing."""
-        try:
-            found = self.world.files.read(deployment.checkpoint)
-        except TryAgain:
-            return False
+        found = self._readable(deployment)
         return found is not None and found.planned is not None and found.planned != found.batch
 
     def _absent(self, deployment: Deployment, over: ReportedQuery | None, stops: int) -> None:
         """A query that should be there and is not: failed with its error, or lost with its session: started again."""
         if deployment.wanted == WantedState.STOPPED:
-            if deployment.state in (State.STOPPING, State.RUNNING, State.DEGRADED, State.STARTING):
+            if deployment.state in ALIVE | {State.STOPPING, State.UNKNOWN}:
                 mark_stopped(self.world, deployment)
                 self._event(deployment, State.STOPPED, "")
             self._look_at_checkpoint(deployment)
@@ -171,35 +280,63 @@ class Reconciler:
             self._start_again(deployment, stops)
 
     def _start_again(self, deployment: Deployment, stops: int) -> None:
-        """Its session is gone: go on from the checkpoint."""
+        """Its session is gone: go on from the checkpoint. One that ended with `headgate down` has lost nothing.
+
+        Raises TryAgain for what the next round may reach.
+        """
+        self._refuse_without_tables(deployment)
         try:
             start(self.world, deployment, stops=stops)
+            if deployment.state == State.STOPPED:
+                self._event(deployment, State.STARTING, "resumed from its checkpoint: the environment is up again")
+                return
             self.world.ledger.update_deployment(deployment.table, deployment.version, restarts=deployment.restarts + 1)
             self._event(deployment, State.STARTING, "restarted from its checkpoint")
-        except PoolUnreachable:
-            raise
-        except LedgerUnavailable:
+        except TryAgain:
             raise
         except EngineRefused as error:
             log.warning("%s could not be started: %s", query_name(deployment.table, deployment.version), error)
         except HeadgateError as error:
             fail(self.world, deployment, type(error).__name__, error.summary)
 
+    def _refuse_without_tables(self, deployment: Deployment) -> None:
+        """Raise TryAgain while the catalog lacks a table that a statement writes or reads."""
+        for key in ((deployment.table, deployment.version), *((b.parent, b.version) for b in deployment.bindings)):
+            if why := self._unregistered.get(key):
+                name = self.world.ground.catalog_name(*key)
+                raise TryAgain(f"it waits for {name}, which is not in the pool's catalog: {why}")
+
     def _stop_again(self, deployment: Deployment) -> None:
         """A stop that was sent and not confirmed, or one that a restart of the pool overtook."""
         stop(self.world, deployment)
         mark_stopped(self.world, deployment)
+        if deployment.error:
+            self.world.ledger.update_deployment(deployment.table, deployment.version, error="", error_class="")
         self._event(deployment, State.STOPPED, "stopped as wanted")
 
     def _look_at_checkpoint(self, deployment: Deployment) -> None:
-        found = self.world.files.read(deployment.checkpoint)
-        good = (
-            found is not None
-            and found.owner == self.world.ledger_id
-            and (not deployment.checkpoint_id or found.id == deployment.checkpoint_id)
-        )
-        if good != deployment.checkpoint_ok:
-            self.world.ledger.update_deployment(deployment.table, deployment.version, checkpoint_ok=good)
+        try:
+            refuse_other_checkpoint(self.world, deployment)
+            good = True
+        except Refused:
+            good = False
+        except TryAgain:
+            if deployment.state == State.FAILED:
+                # What it failed with says more.
+                return
+            raise
+        changes: dict[str, object] = {} if good == deployment.checkpoint_ok else {"checkpoint_ok": good}
+        if deployment.state == State.STOPPED and deployment.error and not deployment.error_class:
+            changes |= {"error": ""}
+        if changes:
+            self.world.ledger.update_deployment(deployment.table, deployment.version, **changes)
+
+    def _readable(self, deployment: Deployment) -> CheckpointState | None:
+        """Read a checkpoint; None also where its place cannot be reached now."""
+        try:
+            return self.world.files.read(deployment.checkpoint)
+        except TryAgain:
+            return None
 
     def _unknown(self, active: dict[str, ReportedQuery], deployments: tuple[Deployment, ...]) -> None:
         """Queries in our session that the registry does not know are said, never stopped."""

@@ -29,6 +29,7 @@ class StatementLocks:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._holds: dict[Version, _Hold] = {}
+        self._deleting: set[Version] = set()
         self._stops: Counter[TableName] = Counter()
         self._unrecorded: Counter[TableName] = Counter()
 
@@ -44,6 +45,25 @@ class StatementLocks:
                 self._take(version, by, wait_s)
                 held.callback(self._release, version)
             yield
+
+    @contextmanager
+    def deleting(self, version: Version) -> Iterator[None]:
+        """Announce that a version is being deleted, before its readers are looked for.
+
+        Who starts a reader records first that it is wanted, and looks here then: one of the two sees the other.
+        """
+        with self._changed:
+            self._deleting.add(version)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._deleting.discard(version)
+
+    def is_being_deleted(self, version: Version) -> bool:
+        """Return whether a step is deleting a version right now."""
+        with self._changed:
+            return version in self._deleting
 
     def held(self) -> frozenset[Version]:
         """Return the versions that somebody acts on right now."""

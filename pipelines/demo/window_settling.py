@@ -46,10 +46,10 @@ def how_many_rounds(project: Project) -> int:
     @cache
     def depth(name: TableName) -> int:
         table = project.tables.get(name)
-        if table is None or table.facts is None:
+        if table is None or table.parsed is None:
             return 0
-        parents = (depth(read.table) for read in table.facts.reads if read.streaming)
-        return max(parents, default=0) + table.facts.stateful
+        parents = (depth(read.table) for read in table.parsed.reads if read.streaming)
+        return max(parents, default=0) + table.parsed.stateful
 
     return max((depth(name) for name in project.tables), default=0) + 1
 

@@ -3,6 +3,7 @@
 It is ended by its own process id alone, and only while that id still is the process that was started.
 """
 
+import fcntl
 import json
 import os
 import secrets
@@ -12,8 +13,11 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 
 from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable
@@ -28,11 +32,18 @@ READY_S = 120.0
 END_S = 10.0
 """Between asking the server to end and killing it."""
 
+KEPT_LOGS = 5
+"""Logs of earlier servers that are kept: of a pool that ends again and again, how it began."""
+
 _PROBE_S = 5.0
 
 # Measured with Spark 4.2.0 and Java 17 on two busy cores, 12 statements: serial collector and C1 alone started the
 # server in 9.0 s and used 47 s of CPU; the defaults took 26 s and 84 s, and 200 MB more.
 _JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xss1m")
+
+# An XML document may not name what the pool fetches: xpath() went to any address and file (run on 4.2.0). In a jar lie
+# the grammars of libraries.
+_XML = ("-Djavax.xml.accessExternalDTD=jar:file", "-Djavax.xml.accessExternalSchema=jar:file")
 
 _DEFAULTS = {
     "spark.sql.shuffle.partitions": "2",
@@ -106,7 +117,8 @@ class LocalPool:
     def start(self) -> bool:
         """Start the server unless it lives; returns whether one was started. Returns before it is ready.
 
-        Raises PoolUnreachable when there is no usable Java.
+        The server holds the home's lock for its life, whatever `pool.json` says: two would write the same checkpoints.
+        Raises PoolUnreachable when another one holds it, or when there is no usable Java.
         """
         if self.alive():
             return False
@@ -114,6 +126,28 @@ class LocalPool:
         if not java.works:
             raise PoolUnreachable(java.summary, remedy=java.remedy)
         spark = _spark_home()
+        with self._locked() as lock:
+            self._start(spark, java, lock)
+        return True
+
+    @contextmanager
+    def _locked(self) -> Iterator[int]:
+        """Lend the home's lock, which a child that inherits it goes on to hold; its file names that child."""
+        descriptor = os.open(self._home / "pool.lock", os.O_RDWR | os.O_CREAT, 0o640)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield descriptor
+        except BlockingIOError as error:
+            pid = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
+            who = f"process {pid}" if pid else "a process"
+            raise PoolUnreachable(
+                f"{who} is a server of this home that pool.json does not name: it was restored or replaced",
+                remedy=f"kill {pid or 'it'}, if nothing needs it; the agent then starts a server",
+            ) from error
+        finally:
+            os.close(descriptor)
+
+    def _start(self, spark: Path, java: JavaCheck, lock: int) -> None:
         self._make_room()
         token = secrets.token_hex(24)
         server = ServerRecord(marker=secrets.token_hex(8), port=_free_port())
@@ -133,13 +167,15 @@ class LocalPool:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
                 umask=0o027,
+                pass_fds=(lock,),
             )
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, str(self._child.pid).encode("ascii"), 0)
         self._write(
             ServerRecord(
                 server.marker, server.port, self._child.pid, process_identity.process_start(self._child.pid) or ""
             )
         )
-        return True
 
     def alive(self) -> bool:
         """Return whether the process that was started here still runs; says nothing about whether it answers."""
@@ -208,6 +244,7 @@ class LocalPool:
         options = " ".join(
             (
                 *_JVM,
+                *_XML,
                 f"-Dheadgate.pool={server.marker}",
                 f'-Djava.io.tmpdir="{self._work / "tmp"}"',
                 f'-Dlog4j2.configurationFile="{self._work / "log4j2.properties"}"',
@@ -234,15 +271,16 @@ class LocalPool:
         return [*command, "spark-internal"]
 
     def _make_room(self) -> None:
-        """Create the server's folder; temporary files of a killed server are deleted, its last log is kept."""
+        """Create the server's folder; temporary files of a killed server are deleted, its last logs are kept."""
         shutil.rmtree(self._work / "tmp", ignore_errors=True)
         (self._work / "tmp").mkdir(parents=True, mode=0o700)
         (self._work / "pid").unlink(missing_ok=True)
         _write(self._work / "log4j2.properties", _LOG4J, 0o640)
         _write(self._work / "spark.conf", "", 0o640)
-        log = self._home / "pool.log"
-        if log.exists():
-            os.replace(log, self._home / "pool.log.1")
+        logs = [self._home / "pool.log", *(self._home / f"pool.log.{n}" for n in range(1, KEPT_LOGS + 1))]
+        for newer, older in reversed(list(pairwise(logs))):
+            if newer.exists():
+                os.replace(newer, older)
 
     def _recorded(self) -> ServerRecord:
         server = self._read()

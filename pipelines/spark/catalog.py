@@ -4,15 +4,27 @@ Nothing here deletes files: a table is forgotten only when it lies outside the w
 """
 
 import contextlib
+import os
 import re
 import secrets
 import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import unquote
 
 from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable, TryAgain
+from core.sql.ddl_reader import read_ddl
+from core.sql.statement import TableDdl
 from pipelines.spark.call_deadlines import MissedDeadline, remaining
 from pipelines.spark.session import UNTIMED_S, Session, spark_errors
 
+_OTHER_TABLE = "HEADGATE_OTHER_TABLE"
+_TRUNCATED = " more fields"
+"""In the type of a struct with more than 25 fields, as DESCRIBE writes it."""
+
+_PHYSICAL_NAME = re.compile(r"^(\s*CREATE TABLE IF NOT EXISTS )(`[^`]+`|\w+)", re.IGNORECASE)
 _ABSENT = ("TABLE_OR_VIEW_NOT_FOUND", "VIEW_NOT_FOUND", "TABLE_NOT_FOUND")
+_THERE = ("TABLE_OR_VIEW_ALREADY_EXISTS", "VIEW_ALREADY_EXISTS")
 _WORD = re.compile(r"\w+")
 
 
@@ -22,12 +34,25 @@ class SparkTables:
     def __init__(self, session: Session, reader: Session | None = None) -> None:
         self._session = session
         self._reader = reader
+        self._listing = threading.Lock()
+        self._known_views: set[str] | None = None
 
     def create(self, name: str, ddl: str) -> None:
-        """Run a compiled CREATE TABLE IF NOT EXISTS; refused without LOCATION, because its files would be Spark's."""
+        """Run a compiled CREATE TABLE IF NOT EXISTS, and refuse what is there under that name when it is another table.
+
+        Refused without LOCATION too, because its files would be Spark's.
+        """
         if not re.search(r"\bLOCATION\b", ddl, re.IGNORECASE):
             raise EngineRefused(f"{name} has no LOCATION", error_class="HEADGATE_NO_LOCATION")
         self._run(ddl)
+        with spark_errors():
+            found = self._described(name)
+        if difference := _difference(_declared(ddl), found):
+            raise EngineRefused(
+                f"{name} {difference}",
+                remedy="find out who else uses this pool, or give the environment a prefix of its own",
+                error_class=_OTHER_TABLE,
+            )
 
     def add_columns(self, name: str, columns: tuple[tuple[str, str], ...]) -> None:
         """Add (name, type) columns that are not there yet."""
@@ -38,12 +63,12 @@ class SparkTables:
 
     def forget(self, name: str) -> None:
         """Drop from the catalog; files stay. Refused for a table whose files Spark would delete with it."""
-        about = self._describe(name)
-        if about is None:
+        found = self._describe(name)
+        if found is None:
             return
-        if about.get("Type", "").upper() != "EXTERNAL":
+        if found.about.get("Type", "").upper() != "EXTERNAL":
             raise EngineRefused(
-                f"{name} is a {about.get('Type', 'table')} of the pool that Headgate did not create; "
+                f"{name} is a {found.about.get('Type', 'table')} of the pool that Headgate did not create; "
                 "dropping it would delete its files",
                 error_class="HEADGATE_NOT_EXTERNAL",
             )
@@ -52,17 +77,41 @@ class SparkTables:
     def point(self, view: str, target: str, columns: tuple[str, ...]) -> None:
         """Point the view at these columns of target: ALTER VIEW if it exists, else CREATE VIEW.
 
-        CREATE OR REPLACE drops first, and readers see that (207 errors in 965 swaps; with ALTER none).
+        CREATE OR REPLACE drops first, and readers see that (207 errors in 965 swaps; with ALTER none). Refused where
+        the view serves a table that lies elsewhere: it is the pointer of another environment on this pool.
         """
-        select = f"SELECT {', '.join(map(_quoted, columns))} FROM {_quoted(target)}"
-        if self._describe(view) is None:
-            self._run(f"CREATE VIEW {_quoted(view)} AS {select}")
-        else:
-            self._run(f"ALTER VIEW {_quoted(view)} AS {select}")
+        known = view.lower() in self._views()
+        if known and (found := self._describe(view)) is not None:
+            self._refuse_pointer_of_another(view, found, target)
+        body = f"VIEW {_quoted(view)} AS SELECT {', '.join(map(_quoted, columns))} FROM {_quoted(target)}"
+        likely, otherwise = ("ALTER", "CREATE") if known else ("CREATE", "ALTER")
+        try:
+            self._run(f"{likely} {body}")
+        except EngineRefused as error:
+            # Another client of the catalog has made or dropped it since.
+            if error.error_class not in (*_ABSENT, *_THERE) or self._is_view(view) is (likely == "ALTER"):
+                raise
+            self._run(f"{otherwise} {body}")
+        self._views().add(view.lower())
+
+    def _refuse_pointer_of_another(self, view: str, found: "_Described", target: str) -> None:
+        serves = found.about.get("View Text", "").rpartition(" FROM ")[2].strip("` ")
+        if serves == target:
+            return
+        theirs, ours = self._describe(serves) if serves else None, self._describe(target)
+        if theirs is None or ours is None:
+            return
+        if os.path.dirname(theirs.location) != os.path.dirname(ours.location):
+            raise EngineRefused(
+                f"{view} serves {serves} at {theirs.location}, which is not of this environment",
+                remedy="find out who else uses this pool, or give the environment a prefix of its own",
+                error_class=_OTHER_TABLE,
+            )
 
     def unpoint(self, view: str) -> None:
         """Drop the view; nothing when it is gone already."""
         self._run(f"DROP VIEW IF EXISTS {_quoted(view)}")
+        self._views().discard(view.lower())
 
     def read(self, sql: str, limit: int) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
         """Column names and at most `limit` rows of a batch query.
@@ -99,6 +148,19 @@ class SparkTables:
         finally:
             session.spark.removeTag(tag)
 
+    def _views(self) -> set[str]:
+        """Return the views as this connection knows them: asked of the catalog once, for one look at each is slow."""
+        with self._listing:
+            if self._known_views is None:
+                with spark_errors():
+                    rows = self._session.spark.sql("SHOW VIEWS").collect()
+                self._known_views = {str(row["viewName"]).lower() for row in rows if not row["isTemporary"]}
+            return self._known_views
+
+    def _is_view(self, name: str) -> bool:
+        with spark_errors():
+            return bool(self._session.spark.catalog.tableExists(_quoted(name)))
+
     def _run(self, sql: str) -> None:
         with spark_errors():
             self._session.spark.sql(sql)
@@ -107,20 +169,76 @@ class SparkTables:
         with spark_errors():
             return tuple(self._session.spark.sql(f"SELECT * FROM {_quoted(name)}").columns)
 
-    def _describe(self, name: str) -> dict[str, str] | None:
-        """Return the details of DESCRIBE EXTENDED, None when there is no such table or view."""
+    def _describe(self, name: str) -> "_Described | None":
+        """Return what DESCRIBE EXTENDED says, None when there is no such table or view."""
         try:
             with spark_errors():
                 # Asked first, because the server logs a failed DESCRIBE with its stack trace.
                 if not self._session.spark.catalog.tableExists(_quoted(name)):
                     return None
-                rows = self._session.spark.sql(f"DESCRIBE TABLE EXTENDED {_quoted(name)}").collect()
+                return self._described(name)
         except EngineRefused as error:
             if error.error_class in _ABSENT:
                 return None
             raise
-        start = next((i for i, row in enumerate(rows) if row["col_name"].startswith("# Detailed Table")), len(rows))
-        return {row["col_name"]: row["data_type"] for row in rows[start + 1 :]}
+
+    def _described(self, name: str) -> "_Described":
+        rows = self._session.spark.sql(f"DESCRIBE TABLE EXTENDED {_quoted(name)}").collect()
+        lines = [(str(row["col_name"]), str(row["data_type"])) for row in rows]
+        end = next((i for i, (first, _) in enumerate(lines) if not first or first.startswith("# ")), len(lines))
+        start = next((i for i, (first, _) in enumerate(lines) if first.startswith("# Detailed Table")), len(lines))
+        return _Described(dict(lines[:end]), dict(lines[start + 1 :]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Described:
+    """A table or view of the catalog."""
+
+    columns: Mapping[str, str]
+    """Types by name."""
+    about: Mapping[str, str]
+    """Details by the words of DESCRIBE EXTENDED."""
+
+    @property
+    def location(self) -> str:
+        return _path(self.about.get("Location", ""))
+
+
+def _declared(ddl: str) -> TableDdl:
+    """Read a compiled DDL; a physical name is no name of a table, so that another stands in its place."""
+    found, problems = read_ddl(_PHYSICAL_NAME.sub(r"\1declared", ddl, count=1), "compiled DDL")
+    if found is None:
+        raise EngineRefused(f"{problems[0].summary} in {ddl[:80]}", error_class="HEADGATE_UNREADABLE_DDL")
+    return found
+
+
+def _difference(declared: TableDdl, found: _Described) -> str:
+    """Say in what a table of the catalog is not the declared one; a column more is one that was added since."""
+    if found.location != _path(declared.location):
+        return f"is in the catalog at {found.location or 'no location'}, not at {_path(declared.location)}"
+    provider = found.about.get("Provider", "").lower()
+    if provider != declared.format:
+        return f"is {provider or 'a view'} in the catalog, not {declared.format}"
+    types = {column.lower(): kind for column, kind in found.columns.items()}
+    for column in declared.columns:
+        there = types.get(column.name.lower())
+        if there is None:
+            return f"has no {column.name} {column.type} in the catalog"
+        if _TRUNCATED not in there and _plain_type(there) != _plain_type(column.type):
+            return f"has {column.name} {there} in the catalog, not {column.name} {column.type}"
+    return ""
+
+
+def _plain_type(kind: str) -> str:
+    """Return a type as DESCRIBE and a declaration both write it: names of fields without quotes."""
+    return kind.replace("`", "").lower()
+
+
+def _path(location: str) -> str:
+    """Return a location as a path: `file:/a%20b` and `file:///a%20b` are `/a b`; other schemes stay as they are."""
+    if location.startswith("file:"):
+        location = unquote("/" + location.removeprefix("file:").lstrip("/"))
+    return os.path.normpath(location) if location.startswith("/") else location.rstrip("/")
 
 
 def _interrupt(session: Session, tag: str) -> None:

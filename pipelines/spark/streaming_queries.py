@@ -40,23 +40,35 @@ class SparkQueries:
         self._answered_at = time.monotonic()
 
     def start(self, start: QueryStart) -> ReportedQuery:
-        """Start a query, or find the one with this name running."""
+        """Start a query, or find the one with this name running.
+
+        It is looked for only where Spark refuses the start: of many statements each start would list all others.
+        """
+        try:
+            query = self._started(start)
+        except EngineRefused:
+            with spark_errors():
+                running = self._find(start.name)
+            if running is None:
+                raise
+            return ReportedQuery(name=start.name, id=running.id, run_id=running.runId, active=True)
+        with self._lock:
+            self._known[query.runId] = (start.name, query.id)
+        return ReportedQuery(name=start.name, id=query.id, run_id=query.runId, active=True)
+
+    def _started(self, start: QueryStart) -> StreamingQuery:
         with spark_errors():
-            running = self._find(start.name)
-            if running is not None:
-                return ReportedQuery(name=start.name, id=running.id, run_id=running.runId, active=True)
             frame = self._session.spark.sql(start.select)
             # Without a format a missing table is silently created as parquet (Spark 4.2.0): always say it.
             writer = frame.writeStream.format(start.format).queryName(start.name).outputMode(start.mode)
             writer = writer.option("checkpointLocation", start.checkpoint)
-            # `toTable` does not take the table's partitioning over (Spark 4.2.0): its files would lie flat.
-            columns = self._session.spark.catalog.listColumns(start.target)
-            if parts := [column.name for column in columns if column.isPartition]:
-                writer = writer.partitionBy(*parts)
-            query = _triggered(writer, start.trigger).toTable(start.target)
-        with self._lock:
-            self._known[query.runId] = (start.name, query.id)
-        return ReportedQuery(name=start.name, id=query.id, run_id=query.runId, active=True)
+            if start.partitioned:
+                # `toTable` does not take the table's partitioning over (Spark 4.2.0): its files would lie flat.
+                columns = self._session.spark.catalog.listColumns(start.target)
+                if parts := [column.name for column in columns if column.isPartition]:
+                    writer = writer.partitionBy(*parts)
+            query: StreamingQuery = _triggered(writer, start.trigger).toTable(start.target)
+        return query
 
     def stop(self, name: str, calling: Callable[[], object] = unheard) -> None:
         """Return once the query is gone from the pool, or at once if it is not there; `calling` hears of each call."""
@@ -103,7 +115,7 @@ class SparkQueries:
             progress=self._events.progress(query.run_id),
             message=str(status["message"]),
             trigger_active=bool(status["isTriggerActive"]),
-            heard_s=self._events.silence_s(query.run_id),
+            silent_s=self._events.silence_s(query.run_id),
         )
 
     def ended(self) -> tuple[ReportedQuery, ...]:
@@ -151,7 +163,7 @@ class SparkQueries:
             message=message,
             trigger_active=trigger_active,
             progress=progress,
-            heard_s=self._events.silence_s(query.runId),
+            silent_s=self._events.silence_s(query.runId),
         )
 
     def _due(self, run_id: str) -> bool:

@@ -6,17 +6,16 @@ Spark fences nobody: a folder without our owner file, or with another's, is neve
 import json
 import os
 import secrets
-import socket
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from core.model.errors import Refused, TryAgain
 from core.model.names import TableName
-from core.ports.storage import CheckpointState, FolderContents, SourceLag
+from core.ports.storage import CheckpointState, FolderContents, FolderTaken, SourceLag
 from pipelines.storage import table_contents
-from pipelines.storage.file_sources import TABLE_NOTE_FILE
+from pipelines.storage.file_sources import TABLE_LOG_FOLDER, TABLE_NOTE_FILE
+from pipelines.storage.json_files import reachable, read_json, sync_folder, write_json
 from pipelines.storage.source_lag import SourceLags
 
 OWNER_FILE = "_headgate_owner"
@@ -25,41 +24,52 @@ OWNER_FILE = "_headgate_owner"
 class FileCheckpoints:
     """Implements `core.ports.storage.Checkpoints` for folders that this machine can reach; used by several threads."""
 
-    def __init__(self, ledger: str, *, host: str = "", epoch: int = 1) -> None:
-        """Act in the name of one ledger; `epoch` counts take-overs."""
-        self._owner = {"ledger": ledger, "host": host or socket.gethostname(), "epoch": epoch}
+    def __init__(self, ledger: str, *, machine: str = "", epoch: int = 1) -> None:
+        """Act in the name of one ledger, on one machine by its id; `epoch` counts adoptions."""
+        self.ledger, self.machine, self.epoch = ledger, machine, epoch
         self._lags = SourceLags()
         self._tables = table_contents.TableFolders()
         self._offsets: dict[str, tuple[int, Mapping[int, int]]] = {}
 
     def prepare(self, folder: str, note: Mapping[str, Any]) -> None:
-        """Create an empty folder with the owner file and note in one rename; a folder of this ledger is left as it is.
+        """Create an empty folder with the owner file and note in one rename; a folder of the same run is left as it is.
 
-        Raises Refused when somebody else's folder, or one without an owner, is in that place.
+        `note` names the run. A folder that another run has made and nobody has used is taken over. Raises FolderTaken
+        when it was used, and Refused when somebody else's folder, or one without an owner, is in that place.
         """
-        place = Path(folder)
-        with _reachable(folder):
+        place, run = Path(folder), str(note.get("run", ""))
+        with reachable(folder):
             if place.exists():
                 self._check_ours(place)
+                if (made_by := _made_by(place)) == run:
+                    return
+                if not _is_unused(place):
+                    raise FolderTaken(f"{place} holds what run {made_by or 'unknown'} has written, not this one")
+                write_json(place / TABLE_NOTE_FILE, note)
+                write_json(place / OWNER_FILE, self._owner(run))
                 return
             place.parent.mkdir(parents=True, exist_ok=True)
             temporary = place.parent / f".{place.name}.{secrets.token_hex(4)}"
             temporary.mkdir()
-            _write(temporary / OWNER_FILE, self._owner)
-            _write(temporary / TABLE_NOTE_FILE, note)
+            write_json(temporary / OWNER_FILE, self._owner(run))
+            write_json(temporary / TABLE_NOTE_FILE, note)
             os.rename(temporary, place)
-            _sync_folder(place.parent)
+            sync_folder(place.parent)
 
     def read(self, folder: str) -> CheckpointState | None:
         """None when there is no such folder or it cannot be read as a checkpoint."""
-        with _reachable(folder):
+        with reachable(folder):
             if not os.path.isdir(folder):
                 return None
             batch, planned = _newest(f"{folder}/commits"), _newest(f"{folder}/offsets")
             try:
+                owner = read_json(f"{folder}/{OWNER_FILE}")
                 return CheckpointState(
-                    id=str(_json_of(f"{folder}/metadata").get("id", "")),
-                    owner=str(_json_of(f"{folder}/{OWNER_FILE}").get("ledger", "")),
+                    id=str(read_json(f"{folder}/metadata").get("id", "")),
+                    owner=str(owner.get("ledger", "")),
+                    epoch=int(owner.get("epoch") or 0),
+                    machine=str(owner.get("machine") or ""),
+                    run=str(owner.get("run") or ""),
                     batch=batch,
                     planned=planned,
                     committed_at=None if batch is None else os.stat(f"{folder}/commits/{batch}").st_mtime,
@@ -68,10 +78,22 @@ class FileCheckpoints:
             except (ValueError, FileNotFoundError):
                 return None
 
+    def sink_batch(self, folder: str) -> int | None:
+        """Return the newest batch in a table's own record of batches (`_spark_metadata`); None where it has none."""
+        with reachable(folder):
+            return _newest(f"{folder}/{TABLE_LOG_FOLDER}")
+
+    def take_over(self, folder: str) -> None:
+        """Write epoch and machine of this ledger into the owner file of one of its folders; the run stays."""
+        place = Path(folder)
+        with reachable(folder):
+            self._check_ours(place)
+            write_json(place / OWNER_FILE, self._owner(_made_by(place)))
+
     def note(self, folder: str, note: Mapping[str, Any]) -> None:
         """Write `_headgate.json` of a table folder, whole or not at all."""
-        with _reachable(folder):
-            _write(Path(folder) / TABLE_NOTE_FILE, note)
+        with reachable(folder):
+            write_json(Path(folder) / TABLE_NOTE_FILE, note)
 
     def set_aside(self, folder: str, into: str) -> None:
         """Rename a folder of ours into the trash; nothing when it is gone already.
@@ -79,7 +101,7 @@ class FileCheckpoints:
         `into` is the new path; when something lies there already, the folder is put beside it.
         """
         place, target = Path(folder), Path(into)
-        with _reachable(folder):
+        with reachable(folder):
             if not place.exists():
                 return
             self._check_ours(place)
@@ -87,18 +109,18 @@ class FileCheckpoints:
             if target.exists():
                 target = target.with_name(f"{target.name}.{secrets.token_hex(4)}")
             os.rename(place, target)
-            _sync_folder(place.parent)
+            sync_folder(place.parent)
 
     def lag(self, checkpoint: str, sources: tuple[tuple[int, TableName, str, str], ...]) -> tuple[SourceLag, ...]:
         """Measure sources given as (ordinal, table, folder, format); works for stopped statements."""
         found = self.read(checkpoint)
         consumed = found.consumed if found else {}
-        with _reachable(checkpoint):
+        with reachable(checkpoint):
             return self._lags.measure(checkpoint, consumed, sources)
 
     def rows(self, folder: str, format: str) -> int | None:
         """Count the rows of all files of a table; None while some are not counted, and where they never are."""
-        with _reachable(folder):
+        with reachable(folder):
             return self._lags.rows(folder, format)
 
     def folded_lag(self) -> dict[str, str]:
@@ -114,7 +136,7 @@ class FileCheckpoints:
 
         None if the folder does not exist on this machine.
         """
-        with _reachable(folder):
+        with reachable(folder):
             try:
                 return self._tables.contents(folder, format)
             except ValueError as error:
@@ -126,18 +148,21 @@ class FileCheckpoints:
         found = self.read(checkpoint)
         if found is None:
             return None
-        with _reachable(checkpoint):
+        with reachable(checkpoint):
             try:
                 return table_contents.missing_files(checkpoint, found.consumed, sources)
             except (FileNotFoundError, ValueError):
                 return None
 
+    def _owner(self, run: str) -> dict[str, Any]:
+        return {"ledger": self.ledger, "machine": self.machine, "epoch": self.epoch, "run": run}
+
     def _check_ours(self, place: Path) -> None:
         try:
-            owner = _json_of(str(place / OWNER_FILE)).get("ledger", "")
+            owner = read_json(str(place / OWNER_FILE)).get("ledger", "")
         except ValueError:
             owner = ""
-        if owner != self._owner["ledger"]:
+        if owner != self.ledger:
             raise Refused(
                 f"{place} belongs to another ledger" if owner else f"{place} exists and has no owner file",
                 remedy="move it away",
@@ -151,6 +176,18 @@ class FileCheckpoints:
         consumed = _log_offsets(Path(f"{folder}/offsets/{batch}").read_text("utf-8"))
         self._offsets[folder] = (batch, consumed)
         return consumed
+
+
+def _made_by(place: Path) -> str:
+    """Return the run that has made a folder of ours; before the owner file named it, the note did."""
+    return str(
+        read_json(f"{place}/{OWNER_FILE}").get("run") or read_json(f"{place}/{TABLE_NOTE_FILE}").get("run") or ""
+    )
+
+
+def _is_unused(place: Path) -> bool:
+    """Return whether nothing but our own files lies in a folder."""
+    return all(path.name in (OWNER_FILE, TABLE_NOTE_FILE) for path in place.iterdir())
 
 
 def _log_offsets(text: str) -> Mapping[int, int]:
@@ -168,48 +205,10 @@ def _log_offsets(text: str) -> Mapping[int, int]:
 
 
 def _newest(folder: str) -> int | None:
+    """Return the highest number among the batches of a log, compacted ones included."""
     try:
         with os.scandir(folder) as entries:
-            return max((int(entry.name) for entry in entries if entry.name.isdigit()), default=None)
+            names = [entry.name.removesuffix(".compact") for entry in entries]
     except FileNotFoundError:
         return None
-
-
-def _json_of(path: str) -> dict[str, Any]:
-    """Read a JSON object; empty when there is no such file, ValueError when it holds something else."""
-    try:
-        text = Path(path).read_text("utf-8")
-    except (FileNotFoundError, NotADirectoryError):
-        return {}
-    value = json.loads(text)
-    if not isinstance(value, dict):
-        raise ValueError(f"{path} holds no JSON object")
-    return value
-
-
-def _write(path: Path, value: Mapping[str, Any]) -> None:
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    with open(temporary, "w", encoding="utf-8") as file:
-        json.dump(value, file, indent=1, sort_keys=True)
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-@contextmanager
-def _reachable(folder: str) -> Iterator[None]:
-    """Raise what the file system refuses as TryAgain: a stop, a start or a figure may work a moment later."""
-    try:
-        yield
-    except OSError as error:
-        summary = f"{folder} cannot be reached: {error.strerror or error}"
-        raise TryAgain(summary, remedy="mount it, or check its permissions") from error
+    return max((int(name) for name in names if name.isdigit()), default=None)

@@ -62,7 +62,7 @@ def main(arguments: list[str]) -> int:
 def _rows(graph: str, project: Project, runs: int) -> Iterator[str]:
     edges = sum(len(edges_of(table)) for table in project.tables.values())
     there = as_in_a_ledger(project)
-    first = next(name for name, table in project.tables.items() if table.facts is not None)
+    first = next(name for name, table in project.tables.items() if table.parsed is not None)
     for what, request in REQUESTS:
         asked = request if request.everything else PlanRequest(tables=(first,), rebuild=True, children="all")
         observed: Mapping[TableName, ObservedDeployment] = {} if "nothing" in what else there

@@ -18,7 +18,8 @@ from core.lineage.column_lineage import LineageTracer
 from core.lineage.table_graph import edges_of, table_graph
 from core.model.names import TableName
 from core.model.states import State
-from core.observed.planner_input import PlannerInput
+from core.observed.deployment import PlannerInput
+from core.observed.serving import serving_versions
 from core.project.model import Project
 from core.project_files.loader import read_project
 from core.project_files.revision_reader import revision_of
@@ -69,7 +70,7 @@ def _over_the_ledger(folder: Path, project: Project, runs: int) -> Rows:
     _write(path, project)
     with LedgerReader(path) as reader:
         size = f"{TABLES:,} tables in the ledger"
-        yield _row(f"{size}: inventory", runs, lambda: inventory_of(project, reader.serving()))
+        yield _row(f"{size}: inventory", runs, lambda: inventory_of(project, serving_versions(reader.statements())))
 
         def health() -> object:
             shown = SnapshotCache(reader).snapshot()
@@ -165,9 +166,9 @@ def _write(path: Path, project: Project) -> None:
                 Deployment(
                     table=name, version=seen.version, product=table.product, layer=table.layer,
                     owner=table.settings.owner, revision=texts.hash, texts=texts.texts, compiled="SELECT …",
-                    compiled_ddl="CREATE …", columns=tuple(c.name for c in table.ddl_facts.columns), format="parquet",
+                    compiled_ddl="CREATE …", columns=tuple(c.name for c in table.parsed_ddl.columns), format="parquet",
                     folder=f"/data/{name}", checkpoint=f"/data/c/{name}", checkpoint_id=name, trigger="10 seconds",
-                    mode="append", stateful=table.facts is not None and table.facts.stateful, wanted="running",
+                    mode="append", stateful=table.parsed is not None and table.parsed.stateful, wanted="running",
                     state=State.RUNNING, state_since=1.0, active=True, bindings=seen.bindings, started_at=1.0,
                     external=table.external,
                 )

@@ -44,7 +44,7 @@ def report(trials: Sequence[Trial]) -> int:
             said += f"; the fixture says {trial.edit.expected[0]}"
         wrong += said.startswith("WRONG") or "; the fixture says" in said
         name = ", ".join((trial.edit.name, *trial.edit.marks))
-        print(f"{name:58} {trial.outcome:62} {trial.change.kind.facts.code:4} {trial.change.action:8} {said}")
+        print(f"{name:58} {trial.outcome:62} {trial.change.kind.definition.code:4} {trial.change.action:8} {said}")
     kinds = Counter(trial.outcome.split()[0] for trial in trials)
     print(
         f"{len(trials)} edits: {', '.join(f'{count} {kind}' for kind, count in sorted(kinds.items()))}; {wrong} wrong"

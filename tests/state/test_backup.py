@@ -97,7 +97,7 @@ def test_a_restore_brings_back_what_was_and_keeps_what_it_replaces(
     assert done.kept is not None and done.kept.parent == path.parent
     assert (tables(path), tables(done.kept)) == (["orders"], ["orders", "payments"])
     with create_or_open(path, facts) as restored:
-        assert restored.world_epoch() == done.epoch == 2
+        assert restored.facts().epoch == done.epoch == 2
         assert (restored.audits()[0].action, restored.audits()[0].actor) == ("restore", "ana")
         assert restored.events()[0].summary == "restored from monday.db, epoch 2"
 

@@ -70,3 +70,19 @@ def test_file_that_cannot_be_removed_gives_its_entries_once(tmp_path: Path, monk
     assert (drained(journal), drained(journal)) == ([STOP], [])
     journal.append({"n": 2})
     assert drained(journal) == [{"n": 2}]
+
+
+@pytest.mark.parametrize("disk_is_full", [False, True])
+def test_a_stop_that_is_repeated_is_kept_once_until_it_was_taken(
+    disk_is_full: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    if disk_is_full:
+        monkeypatch.setattr(os, "fsync", full)
+    journal = EmergencyJournal(tmp_path / "emergency.jsonl")
+    assert [journal.append({"at": n, "act": "stop"}) for n in range(1000)] == [not disk_is_full] * 1000
+    assert drained(journal) == [{"at": 0, "act": "stop"}]
+    journal.append({"at": 1001, "act": "stop"})
+    assert drained(journal) == [{"at": 1001, "act": "stop"}]

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from core.observed.deployment import Binding
-from core.reports.inventory import ServingVersion
+from core.observed.serving import serving_versions
 from state.ledger import Ledger, LedgerReader
 from state.row_types import Deployment, Measurement
 
@@ -18,11 +18,9 @@ def test_a_table_is_served_by_its_active_version_with_its_figures(
     ledger.put_measurements([Measurement("kept", 1, at=9.0, lag_rows=4, exact=False, trend="steady")])  # type: ignore[arg-type]  # A test's own name.
     bound = (Binding("orders", 3, True), Binding("pizzas", 0, False))  # type: ignore[arg-type]  # A test's own names.
     with LedgerReader(path) as reader:
-        assert reader.serving() == {
-            "kept": ServingVersion(
-                1, "running", "sales", "fact", "ana", "parquet", False, True, bound, 4, exact=False, trend="steady"
-            )
-        }
+        (kept,) = serving_versions(reader.statements()).values()
+    assert (kept.version, kept.state, kept.stateful, kept.bindings) == (1, "running", True, bound)
+    assert (kept.lag_rows, kept.exact, kept.trend) == (4, False, "steady")
 
 
 def test_without_an_active_version_the_newest_is_shown_and_nothing_measured_is_not_known(
@@ -31,7 +29,7 @@ def test_without_an_active_version_the_newest_is_shown_and_nothing_measured_is_n
     for version in (1, 3, 2):
         ledger.put_deployment(deployment("new", version, active=False))
     with LedgerReader(path) as reader:
-        (found,) = reader.serving().values()
+        (found,) = serving_versions(reader.statements()).values()
     assert (found.version, found.lag_rows, found.trend) == (3, None, None)
 
 
@@ -39,4 +37,4 @@ def test_deleted_versions_are_left_out(ledger: Ledger, path: Path, deployment: C
     ledger.put_deployment(deployment("gone", error_class="", error=""))
     ledger.tombstone("gone", 1, drop_after=9.0, trash="/t")  # type: ignore[arg-type]  # A test's own name.
     with LedgerReader(path) as reader:
-        assert reader.serving() == {}
+        assert serving_versions(reader.statements()) == {}

@@ -101,7 +101,7 @@ def prepare(trials: Sequence[Trial], session: Callable[[dict[str, str]], Session
         for side, revision in (("changed", trial.edit.old), ("new", trial.edit.new)):
             name = f"{side}_{trial.number}"
             (root / name).mkdir()
-            ddl = compile_ddl(revision.texts.ddl, revision.ddl, name, str(root / name))
+            ddl = compile_ddl(revision.ddl, name, str(root / name))
             session(first_conf(trial)).spark.sql(ddl)
         session(second_conf(trial))
 

@@ -9,14 +9,14 @@ from core.sql.statement import Column, TableDdl, TableRead, Watermark
 
 def edited(made: Table, *, mark: str, ddl: TableDdl | None = None, **facts: object) -> Table:
     """Return a table with another meaning; `mark` makes its texts other ones."""
-    assert made.dml is not None and made.facts is not None
-    changed = replace(made.facts, **facts)  # type: ignore[arg-type]  # Fields by name.
+    assert made.dml is not None and made.parsed is not None
+    changed = replace(made.parsed, **facts)  # type: ignore[arg-type]  # Fields by name.
     return replace(
         made,
         ddl=Script(made.ddl.path, f"{made.ddl.text} -- {mark}") if ddl else made.ddl,
-        ddl_facts=ddl or made.ddl_facts,
+        parsed_ddl=ddl or made.parsed_ddl,
         dml=Script(made.dml.path, f"{made.dml.text} -- {mark}"),
-        facts=changed,
+        parsed=changed,
     )
 
 
@@ -37,42 +37,42 @@ def _filter(made: Table) -> Table:
 
 
 def _after(made: Table) -> Table:
-    return edited(made, mark="after", post="other" if made.facts and made.facts.stateful else "", canonical="after")
+    return edited(made, mark="after", post="other" if made.parsed and made.parsed.stateful else "", canonical="after")
 
 
 def _delay(made: Table) -> Table:
-    assert made.facts is not None
+    assert made.parsed is not None
     waits = Watermark("id", "9 minutes")
-    reads = tuple(replace(read, watermark=waits if read.watermark else None) for read in made.facts.reads)
+    reads = tuple(replace(read, watermark=waits if read.watermark else None) for read in made.parsed.reads)
     return edited(made, mark="delay", reads=reads, canonical="delay")
 
 
 def _aggregate(made: Table) -> Table:
-    assert made.facts is not None
-    operators = tuple(replace(operator, detail="max") for operator in made.facts.operators)
+    assert made.parsed is not None
+    operators = tuple(replace(operator, detail="max") for operator in made.parsed.operators)
     return edited(made, mark="state", operators=operators, state="max" if operators else "", canonical="state")
 
 
 def _fewer_columns(made: Table) -> Table:
     """Return a table before a column was added: the declared one has one more."""
-    return edited(made, mark="fewer", ddl=replace(made.ddl_facts, columns=()))
+    return edited(made, mark="fewer", ddl=replace(made.parsed_ddl, columns=()))
 
 
 def _more_columns(made: Table) -> Table:
     """Return a table before a column was dropped."""
-    return edited(made, mark="more", ddl=replace(made.ddl_facts, columns=(*made.ddl_facts.columns, Column("x", ""))))
+    return edited(made, mark="more", ddl=replace(made.parsed_ddl, columns=(*made.parsed_ddl.columns, Column("x", ""))))
 
 
 def _format(made: Table) -> Table:
-    return edited(made, mark="format", ddl=replace(made.ddl_facts, format="orc"))
+    return edited(made, mark="format", ddl=replace(made.parsed_ddl, format="orc"))
 
 
 def _source(made: Table) -> Table:
     """Return a table that read its first parent twice."""
-    assert made.facts is not None
-    first = made.facts.reads[0]
+    assert made.parsed is not None
+    first = made.parsed.reads[0]
     return edited(
-        made, mark="source", reads=(*made.facts.reads, TableRead(first.table, streaming=True)), canonical="source"
+        made, mark="source", reads=(*made.parsed.reads, TableRead(first.table, streaming=True)), canonical="source"
     )
 
 

@@ -54,9 +54,9 @@ def table(
         unit=T(unit or name),
         folder=folder,
         ddl=Script(f"{folder}/sql-scripts/ddl.{name}.sql", ddl),
-        ddl_facts=TableDdl(T(name), listed, "parquet", location="landing" if external else ""),
+        parsed_ddl=TableDdl(T(name), listed, "parquet", location="landing" if external else ""),
         dml=None if external else Script(f"{folder}/sql-scripts/dml.{name}.sql", f"INSERT INTO {name}\n{body}"),
-        facts=None if external else facts,
+        parsed=None if external else facts,
         settings=settings or Settings(),
     )
 
@@ -89,7 +89,7 @@ def deployed(
     """Observe one deployment of a declared table's texts; parents at version 1 (external ones at 0) unless said."""
     if declared.external:
         return ObservedDeployment(**{"state": "running", "deployed": revision_of(declared).texts, **known})
-    reads = declared.facts.reads if declared.facts else ()
+    reads = declared.parsed.reads if declared.parsed else ()
     given = bindings or {}
     bound = tuple(
         sorted(

@@ -45,9 +45,9 @@ class Written(ParseCache):
     def take(self, made: Table) -> RevisionTexts:
         """Learn a table's texts and return them."""
         texts = revision_of(made).texts
-        self._ddls[texts.ddl] = made.ddl_facts
-        if made.facts is not None:
-            self._statements[texts.dml] = made.facts
+        self._ddls[texts.ddl] = made.parsed_ddl
+        if made.parsed is not None:
+            self._statements[texts.dml] = made.parsed
         return texts
 
     def ddl(self, text: str, path: str) -> tuple[int | None, TableDdl | None, tuple[Problem, ...]]:
@@ -77,10 +77,10 @@ class World:
 
     def _line(self, name: T) -> str:
         made, seen = self.declared.tables.get(name), self.seen(name)
-        reads = made.facts.reads if made is not None and made.facts else ()
+        reads = made.parsed.reads if made is not None and made.parsed else ()
         words = [f"{read.table}{'' if read.streaming else '!'}" for read in reads]
         declared = (
-            f"{made.product} {'stateful ' * made.facts.stateful if made.facts else ''}< {' '.join(words)}"
+            f"{made.product} {'stateful ' * made.parsed.stateful if made.parsed else ''}< {' '.join(words)}"
             if made
             else "-"
         )
@@ -190,11 +190,11 @@ class _Spec:
     def made(self, reads: dict[T, bool]) -> Table:
         words = " ".join(f"{parent}{'' if streamed else '!'}" for parent, streamed in reads.items())
         made = table(self.name, words, product=self.product, stateful=self.stateful, unit=self.unit)
-        if not self.stateful or made.facts is None:
+        if not self.stateful or made.parsed is None:
             return made
-        first, *rest = made.facts.reads
+        first, *rest = made.parsed.reads
         watched = replace(first, watermark=Watermark("id", "1 minute"))
-        return replace(made, facts=replace(made.facts, reads=(watched, *rest)))
+        return replace(made, parsed=replace(made.parsed, reads=(watched, *rest)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +228,7 @@ def world_of(seed: int, size: int) -> World:
         if not spec.gone:
             tables.append(now)
         before = now if reads == spec.reads else spec.made(spec.reads)
-        if chance.random() < habits.changed and before.facts is not None:
+        if chance.random() < habits.changed and before.parsed is not None:
             before = chance.choice(EDITS)(before)
         if all(parent in observed for parent in spec.reads) and chance.random() < habits.deployed:
             _observe(chance, habits, before, observed, facts)
@@ -270,7 +270,7 @@ def _observe(
 ) -> None:
     """Deploy a table's old texts in some state, bound to versions of its parents that are kept for it."""
     texts = facts.take(before)
-    if before.facts is None:
+    if before.parsed is None:
         if chance.random() < 0.8:
             observed[before.name] = ObservedDeployment(state=State.RUNNING, deployed=texts)
         else:
@@ -281,7 +281,7 @@ def _observe(
     state = chance.choice(UNHEALTHY) if unhealthy else State.RUNNING
     wanted = chance.choice(tuple(WantedState)) if unhealthy else WantedState.RUNNING
     bindings = []
-    for read in before.facts.reads:
+    for read in before.parsed.reads:
         parent = observed[read.table]
         version = parent.version
         if version > 1 and chance.random() < habits.old:

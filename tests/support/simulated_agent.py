@@ -62,6 +62,8 @@ class Simulated:
     """Tables whose delete is under way."""
     stopped: set[T] = field(default_factory=set)
     """Tables that an operator has stopped since the run began or was retried."""
+    stops: int = 0
+    """How often operators have stopped something, which an act compares before and after a start."""
 
     def copy(self) -> "Simulated":
         """Return the same things, apart from these."""
@@ -109,10 +111,27 @@ class Simulated:
     def stop_by_operator(self, table: T) -> None:
         """Stop all versions of a table at once, as `pipelines.agent.fast_lane.FastLane.stop` does."""
         self.stopped.add(table)
+        self.stops += 1
         for version in [version for version, row in self.ledger.items() if version[0] == table and not row.deleted]:
             if self.queries.pop(version, None) is not None:
                 self.update(version, state=State.STOPPED)
             self.update(version, wanted=WantedState.STOPPED)
+
+    def start_by_operator(self, table: T) -> None:
+        """Start what serves of a table, where its files and its parents are there; else it is refused."""
+        for version, row in self.ledger.items():
+            parents = {(binding.parent, binding.version) for binding in row.bindings}
+            whole = self.checkpoints.get(version) == row.checkpoint_id and parents <= self.catalog
+            if version[0] == table and row.active and not row.external and not row.deleted and whole:
+                self.stopped.discard(table)
+                self.queries[version] = row.bindings
+                self.update(version, wanted=WantedState.RUNNING, state=State.STARTING, error="")
+
+    def fail(self, table: T) -> None:
+        """End the queries of a table with an error."""
+        for version in [version for version in self.queries if version[0] == table]:
+            del self.queries[version]
+            self.update(version, state=State.FAILED)
 
     def settle(self) -> None:
         """Let what was started commit its first batch."""
@@ -131,6 +150,9 @@ class Agent:
     dies_at: int = 0
     fails: int = 0
     passed: int = 0
+    meanwhile: "Callable[[frozenset[Version]], None]" = lambda held: None
+    """Called at every point with the versions that the step in progress holds: what others do at that moment."""
+    held: frozenset[Version] = frozenset()
 
     def __post_init__(self) -> None:
         self._nodes = {node.table: node for node in self.plan.nodes}
@@ -159,6 +181,8 @@ class Agent:
         self.passed += 1
         if self.passed == self.dies_at:
             raise Died
+        self.meanwhile(self.held)
+        self.world.check()
 
     def _put(self, run: Run) -> None:
         for progress in run.steps:
@@ -188,10 +212,14 @@ class Agent:
 
     def perform(self, step: Step) -> RunEvidence:
         """Do one step."""
+        swapped = [(table, self._nodes[table].version) for table in step.tables]
+        self.held = frozenset(swapped or [(step.table, step.version)])
         try:
             return self._acts[step.do](self, step)
         except Refused as error:
             return StepFailed(step.n, str(error))
+        finally:
+            self.held = frozenset()
 
     def _perform(self, step: Step) -> RunEvidence:
         self.passes()
@@ -235,13 +263,13 @@ class Agent:
         return StepDone(step.n)
 
     def _start(self, step: Step) -> RunEvidence:
-        version = (step.table, step.version)
+        version, stops = (step.table, step.version), self.world.stops
         if step.table in self.world.stopped:
             return StepFailed(step.n, "stopped by an operator during this run")
         if self._deployed(step).wanted != WantedState.RUNNING:
             self.world.update(version, wanted=WantedState.RUNNING)
             self.passes()
-        self._begin(version)
+        self._begin(version, stops)
         return StepDone(step.n)
 
     def _deployed(self, step: Step) -> Deployment:
@@ -250,7 +278,7 @@ class Agent:
             raise Refused(f"{step.table}@v{step.version} is not in the registry")
         return found
 
-    def _begin(self, version: Version) -> None:
+    def _begin(self, version: Version, stops: int) -> None:
         """Start a query, or find it running, as `pipelines.agent.deployment_lifecycle.start` does."""
         world, row = self.world, self.world.ledger[version]
         found = world.checkpoints.get(version)
@@ -267,6 +295,9 @@ class Agent:
             assert first == found, f"a new checkpoint on {version}, which has rows"
             world.queries[version] = row.bindings
             self.passes()
+        if world.stops != stops and version[0] in world.stopped:
+            self._end(version)
+            raise Refused(f"{version} was stopped by an operator while it was starting")
         world.update(version, state=State.STARTING, checkpoint_id=found, started_at=1.0, error="")
 
     def _open(self, step: Step) -> RunEvidence:
@@ -288,7 +319,7 @@ class Agent:
         return StepDone(step.n)
 
     def _restart(self, step: Step) -> RunEvidence:
-        version, node = (step.table, step.version), self._nodes[step.table]
+        version, node, stops = (step.table, step.version), self._nodes[step.table], self.world.stops
         if step.table in self.world.stopped:
             return StepFailed(step.n, "stopped by an operator during this run")
         self.world.queries.pop(version, None)
@@ -298,7 +329,7 @@ class Agent:
         self.passes()
         self.world.update(version, wanted=WantedState.RUNNING)
         self.passes()
-        self._begin(version)
+        self._begin(version, stops)
         return GateOpened(step.n)
 
     def _alter(self, step: Step) -> RunEvidence:
@@ -308,19 +339,21 @@ class Agent:
     def _stop(self, step: Step) -> RunEvidence:
         version = (step.table, step.version)
         self._deployed(step)
-        readers = [
+        if readers := self._running_readers(version):
+            return StepKept(step.n, f"{readers} read it")
+        if step.table not in self.world.going and self.world.ledger[version].active:
+            return StepKept(step.n, f"{version} serves")
+        self._end(version)
+        return StepDone(step.n)
+
+    def _running_readers(self, version: Version) -> list[Version]:
+        return [
             key
             for key, row in self.world.ledger.items()
             if row.wanted == WantedState.RUNNING
             and key != version
             and any((binding.parent, binding.version) == version for binding in row.bindings)
         ]
-        if readers:
-            return StepKept(step.n, f"{readers} read it")
-        if step.table not in self.world.going and self.world.ledger[version].active:
-            return StepKept(step.n, f"{version} serves")
-        self._end(version)
-        return StepDone(step.n)
 
     def _end(self, version: Version) -> None:
         self.world.update(version, wanted=WantedState.STOPPED, state=State.STOPPING)
@@ -343,6 +376,8 @@ class Agent:
         row = self._deployed(step)
         if row.wanted == WantedState.RUNNING and not row.external:
             return StepFailed(step.n, f"{version} is wanted")
+        if readers := self._running_readers(version):
+            return StepFailed(step.n, f"{readers} read it again")
         assert version not in self.world.queries, f"{version} is set aside while it runs"
         self.world.catalog.discard(version)
         self.passes()

@@ -23,12 +23,13 @@ from state.row_types import (
 )
 from tests.support.ledger_rows import environment_row, statement_line
 from tests.terminal.pizzeria_values import NOW, SQL, TABLES, deployment, measurement, sample_plan, sample_run
+from tui.presentation.screen_content.changes import ChangeRow
 from tui.presentation.screen_content.lineage_tab import ColumnDetails
 from tui.presentation.screen_content.statement_detail import DeclaredDetails
-from tui.screens.backend_protocol import PlanView, ProjectView, RunView, TableDrift
+from tui.screens.backend import PlanView, ProjectView, RunView
 
 
-class FakeOperations:
+class FakeBackend:
     """Answers at once from values that a test can change; acts are recorded in `calls`."""
 
     def __init__(self, *, protected: bool = False, now: float = NOW) -> None:
@@ -146,7 +147,7 @@ class FakeOperations:
         old = SQL.format("oven_load", "order_items")
         return ProjectView(
             drift=(
-                TableDrift(
+                ChangeRow(
                     "oven_load",
                     "filter before an aggregate",
                     "rebuild + 1",
@@ -155,7 +156,7 @@ class FakeOperations:
                     RevisionTexts(dml=old.replace("10 seconds", "30 seconds")),
                     "pipelines/facts/kitchen/oven_load",
                 ),
-                TableDrift(
+                ChangeRow(
                     "menu_sales",
                     "comment",
                     "record",
@@ -229,7 +230,7 @@ class FakeOperations:
         self.calls.append((verb, run_id, confirm))
 
 
-class StillOperations(FakeOperations):
+class StillBackend(FakeBackend):
     """The same with an agent that is alive and has nothing new to say."""
 
     def snapshot(self, previous: LedgerSnapshot | None) -> LedgerSnapshot:
@@ -238,7 +239,7 @@ class StillOperations(FakeOperations):
         return replace(self.current, facts=replace(facts, agent_seen_at=time.time() - 1))
 
 
-class MovingOperations(FakeOperations):
+class MovingBackend(FakeBackend):
     """The same with a clock: lags move at every reading, as they do with a real agent."""
 
     def snapshot(self, previous: LedgerSnapshot | None) -> LedgerSnapshot:
@@ -271,8 +272,8 @@ if __name__ == "__main__":
     from tui.screens.startup import run_console
 
     safe = "--protected" in sys.argv
-    kind = StillOperations if "--still" in sys.argv else MovingOperations
-    pizzeria = kind(protected=safe, now=time.time() if kind is StillOperations else NOW)
+    kind = StillBackend if "--still" in sys.argv else MovingBackend
+    pizzeria = kind(protected=safe, now=time.time() if kind is StillBackend else NOW)
     if "--clients" in sys.argv:
         pizzeria.rename("clients", sys.argv[sys.argv.index("--clients") + 1])
     environment = "prod" if safe else "dev"

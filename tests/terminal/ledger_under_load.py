@@ -1,5 +1,6 @@
 """A real ledger with many statements, written at a rate, and the console over it."""
 
+import os
 import random
 import sys
 import time
@@ -22,7 +23,7 @@ PER_PRODUCT = 40
 
 def place_of(home: Path) -> SelectedEnvironment:
     """Name an environment that lives in a folder."""
-    where = EnvironmentPaths(home=str(home), socket=str(home / "agent.sock"))
+    where = EnvironmentPaths(home=str(home), socket=str(home / "agent.sock"), owner=os.getuid())
     return SelectedEnvironment(str(home), "pizzeria", "00000000-0000-0000-0000-000000000001", "dev", False, where)
 
 

@@ -184,7 +184,7 @@ def test_a_terminal_that_shrinks_and_grows_is_drawn_again() -> None:
 
 
 def body(text: str) -> list[str]:
-    """Return what lies between the first line, which shows the age of the data, and the flash."""
+    """Return what lies between the first line, which shows the age of the data, and the status line."""
     return text.splitlines()[1:-2]
 
 

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 from textual.pilot import Pilot
 
-from tests.terminal.in_memory_backend import FakeOperations
+from tests.terminal.in_memory_backend import FakeBackend
 from tests.terminal.pizzeria_values import NOW
 from tui.presentation.screen_content.banner_footer import ConsoleIdentity
 from tui.presentation.styling.styled_text import plain
@@ -20,13 +20,11 @@ ENVIRON = {"TERM": "xterm-256color", "LANG": "C.UTF-8"}
 class Console:
     """A console in front of a scripted pizzeria."""
 
-    def __init__(
-        self, operations: FakeOperations, app: ConsoleApp, pilot: Pilot[int], clocks: dict[str, float]
-    ) -> None:
-        self.operations, self.app, self.pilot, self.clocks = operations, app, pilot, clocks
+    def __init__(self, backend: FakeBackend, app: ConsoleApp, pilot: Pilot[int], clocks: dict[str, float]) -> None:
+        self.backend, self.app, self.pilot, self.clocks = backend, app, pilot, clocks
 
     @property
-    def page(self) -> ConsoleScreen:
+    def screen(self) -> ConsoleScreen:
         page = self.app.screen
         assert isinstance(page, ConsoleScreen)
         return page
@@ -55,15 +53,15 @@ class Console:
             await self.pilot.pause(0.02)
         raise AssertionError(f"never: {what}\n{self.text()}")
 
-    async def world(self) -> None:
+    async def show_ledger(self) -> None:
         """Show what the pizzeria is now."""
-        self.app.desk.world = self.app._newest = make_ledger_view(self.operations.current)
-        self.page.flush()
+        self.app.state.view = self.app._newest = make_ledger_view(self.backend.current)
+        self.screen.redraw()
         await self.pilot.pause()
 
-    async def world_comes(self) -> None:
+    async def ledger_arrives(self) -> None:
         """Let the application take what the pizzeria is now, as it does twice a second."""
-        self.app._newest = make_ledger_view(self.operations.current)
+        self.app._newest = make_ledger_view(self.backend.current)
         self.app._show_newest()
         await self.pilot.pause()
 
@@ -71,10 +69,10 @@ class Console:
         return "\n".join(plain(one).rstrip() for one in widget.lines)
 
     def dialog(self) -> str:
-        return self.lines(self.page.dialog)
+        return self.lines(self.screen.question)
 
-    def flash(self) -> str:
-        return self.lines(self.page.flash_line)
+    def status(self) -> str:
+        return self.lines(self.screen.status)
 
     def text(self) -> str:
         """Return the whole screen."""
@@ -87,11 +85,11 @@ def in_console(
     *,
     size: tuple[int, int] = (80, 24),
     protected: bool = False,
-    operations: FakeOperations | None = None,
+    backend: FakeBackend | None = None,
     read_only: str = "",
 ) -> None:
     """Run a scenario in a console."""
-    asked = operations or FakeOperations(protected=protected)
+    asked = backend or FakeBackend(protected=protected)
     clocks = {"now": NOW, "tick": 1000.0}
 
     async def run() -> None:
@@ -103,13 +101,13 @@ def in_console(
             first=make_ledger_view(asked.current),
             read_only=read_only,
             clock=lambda: clocks["now"],
-            tick=lambda: clocks["tick"],
+            monotonic=lambda: clocks["tick"],
         )
         async with app.run_test(size=size) as pilot:
             await pilot.pause()
             console = Console(asked, app, pilot, clocks)
             await console.until(lambda: "keys" in console.text(), "a first picture")
-            await console.until(lambda: bool(console.page.table.ids) or bool(asked.current.problem), "the rows")
+            await console.until(lambda: bool(console.screen.table.ids) or bool(asked.current.problem), "the rows")
             await scenario(console)
 
     asyncio.run(run())

@@ -41,6 +41,22 @@ def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environ.items() if name not in ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP")}
 
 
+def run_module(
+    module: str, words: Sequence[str], environ: Mapping[str, str], *, seconds: float
+) -> subprocess.CompletedProcess[str]:
+    """Run a module of ours to its end, in a process of its own; raises subprocess.TimeoutExpired."""
+    return subprocess.run(
+        module_command(module, *words),
+        cwd="/",
+        env=child_environment(environ),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        check=False,
+    )
+
+
 def start_detached(command: Sequence[str], environ: Mapping[str, str], log: str) -> subprocess.Popen[bytes]:
     """Start a daemon in a session of its own, its output appended to `log`; raises HeadgateError."""
     try:

@@ -3,7 +3,10 @@
 Never trusted by the agent: who calls comes from the kernel, and the confirmation's level is computed again over there.
 """
 
+import os
 import socket
+import stat
+import struct
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -11,8 +14,10 @@ from typing import Any
 from core.ipc import framing
 from core.ipc.framing import PROGRAM_VERSION
 from core.model.errors import AgentUnreachable, HeadgateError, TryAgain, VersionMismatch, error_from_json
+from state.audit_log import op_words
 
 CONNECT_S = 2.0
+CONNECT_AGAIN_S = 0.02
 
 DEADLINES_S = {
     "status": 3.0,
@@ -28,7 +33,7 @@ DEADLINES_S = {
     "opinion": 60.0,
     "exit": 90.0,
 }
-"""Seconds that a call may take; an act that the agent went on with is found again in the ledger."""
+"""Seconds that a call may take, else 30; an act that the agent went on with is found again in the ledger."""
 
 WITH_AN_OLDER_AGENT = frozenset({"status", "stop", "exit"})
 """What a newer program may ask of an older agent: nothing that the two could understand differently."""
@@ -46,8 +51,10 @@ class AgentVersions:
 class AgentClient:
     """Sends one command at a time to one environment's agent; safe to share between threads."""
 
-    def __init__(self, path: str, *, ledger: int, title: str = "") -> None:
+    def __init__(self, path: str, *, ledger: int, title: str = "", owner: int | None = None) -> None:
+        """Bind to a path; `owner` is the user id of the agent there, where it is not this user's."""
         self._path = path
+        self._owner = os.getuid() if owner is None else owner
         self._ledger = ledger
         self._title = title or path
 
@@ -58,7 +65,8 @@ class AgentClient:
 
         `confirm` is the text that the act's confirmation level asks for; `line` the command that does the same.
         """
-        ends_at = time.monotonic() + DEADLINES_S.get(op, 30.0)
+        patience_s = DEADLINES_S.get(op, 30.0)
+        ends_at = time.monotonic() + patience_s
         with self._connect() as connection:
             try:
                 self._greet(connection, op)
@@ -67,13 +75,12 @@ class AgentClient:
                 answer = _receive(connection, ends_at)
             except TimeoutError as error:
                 raise TryAgain(
-                    f"the agent of {self._title} did not answer `{op}` within {DEADLINES_S.get(op, 30.0):.0f} s",
-                    remedy="the command may still complete: check `headgate ls` and `headgate "
-                    "audit` before trying again",
+                    f"the agent of {self._title} did not answer within {patience_s:.0f} s ({op_words(op)})",
+                    remedy="the command may still complete: check headgate ls and headgate audit before trying again",
                 ) from error
             except (EOFError, OSError) as error:
                 raise AgentUnreachable(
-                    f"the agent of {self._title} stopped during `{op}`",
+                    f"the agent of {self._title} stopped before it had answered ({op_words(op)})",
                     remedy="start it again: headgate up; it continues from its ledger",
                 ) from error
             except framing.BadFrame as error:
@@ -101,7 +108,12 @@ class AgentClient:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         connection.settimeout(CONNECT_S)
         try:
-            connection.connect(self._path)
+            self._refuse_squatted(os.lstat(os.path.dirname(self._path)))
+            self._reach(connection)
+            self._refuse_stranger(connection)
+        except TryAgain:
+            connection.close()
+            raise
         except PermissionError as error:
             connection.close()
             raise AgentUnreachable(
@@ -112,6 +124,42 @@ class AgentClient:
             connection.close()
             raise AgentUnreachable(f"no agent is running for {self._title}", remedy="start it: headgate up") from error
         return connection
+
+    def _reach(self, connection: socket.socket) -> None:
+        """Connect; where so many others do that the kernel turns callers away, again until it takes us."""
+        ends_at = time.monotonic() + CONNECT_S
+        while True:
+            try:
+                connection.connect(self._path)
+                return
+            except BlockingIOError as error:
+                if time.monotonic() > ends_at:
+                    summary = f"too many callers connect to the agent of {self._title}"
+                    raise TryAgain(summary, remedy="try again in a moment") from error
+                time.sleep(CONNECT_AGAIN_S)
+
+    def _refuse_squatted(self, folder: os.stat_result) -> None:
+        """Raise AgentUnreachable where somebody else has made the socket's folder, which anybody can in /tmp."""
+        path = os.path.dirname(self._path)
+        if not stat.S_ISDIR(folder.st_mode):
+            raise AgentUnreachable(
+                f"{path} is not a folder: another user may have put it there", remedy=f"remove {path}"
+            )
+        if folder.st_uid != self._owner:
+            raise AgentUnreachable(
+                f"{path} belongs to user {folder.st_uid}, the agent of {self._title} to user {self._owner}",
+                remedy=f"have that user, or root, remove {path}",
+            )
+
+    def _refuse_stranger(self, connection: socket.socket) -> None:
+        """Raise AgentUnreachable where another user listens; the kernel says who."""
+        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        _, uid, _ = struct.unpack("3i", credentials)
+        if uid != self._owner:
+            raise AgentUnreachable(
+                f"user {uid} listens at {self._path}, the agent of {self._title} belongs to user {self._owner}",
+                remedy="have that process ended, then headgate up",
+            )
 
     def _greet(self, connection: socket.socket, op: str) -> None:
         """Compare versions and refuse what cannot be understood alike."""

@@ -1,78 +1,25 @@
 """The arguments of every command, in the order of `headgate --help`."""
 
 import argparse
-import math
-from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import Any
 
-from core.model.errors import UsageError
-from core.text.wording import did_you_mean
-
-YEAR_S = 365 * 86400.0
-"""The longest wait."""
-MOST_RATE = 400.0
-"""Orders a second; the feeds write five times as many in a burst."""
-MOST_LINES = 1_000_000
-"""Lines or rows that one command shows."""
-
-
-class CommandParser(argparse.ArgumentParser):
-    """Raises UsageError where argparse would print and exit, so that `--json` prints errors as JSON."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(message, remedy=f"{self.prog} --help shows an example")
-
-    def options(self) -> Iterator[tuple[str, bool]]:
-        """Return each option that help tells of or not, and whether a value follows it."""
-        return ((option, action.nargs != 0) for option, action in self._option_string_actions.items())
+from core.model.actions import strategy_lines
+from tui.command_line.argument_values import (
+    CommandParser,
+    count,
+    rate,
+    seconds,
+    word,
+)
 
 
 def _tables(parser: CommandParser, *, many: str = "+", what: str = "tables") -> None:
     parser.add_argument("tables", nargs=many, metavar="TABLE", help=what)
 
 
-def _confirm(parser: CommandParser) -> None:
+def confirm(parser: CommandParser) -> None:
+    """Take the text that an act is confirmed with."""
     parser.add_argument("--confirm", metavar="TEXT", help="the confirmation text, for use without a terminal")
-
-
-def _word(
-    parser: CommandParser, name: str, words: tuple[str, ...], *, metavar: str, what: str, default: str = ""
-) -> None:
-    """Add an argument that is one of a few words; where it is none of them, the nearest is named."""
-
-    def read(text: str) -> str:
-        if text in words:
-            return text
-        near = did_you_mean(text, words)
-        raise argparse.ArgumentTypeError(f"{text!r} is not one of {', '.join(words)}" + (f": {near}" if near else ""))
-
-    many: dict[str, Any] = {"nargs": "?", "default": default} if default else {}
-    parser.add_argument(name, type=read, metavar=metavar, help=f"{', '.join(words)}: {what}", **many)
-
-
-def _number(text: str, least: float, most: float, what: str) -> float:
-    """Read a number within bounds; raises what argparse prints behind the option's name. NaN is in no bounds."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not least <= value <= most:
-        raise argparse.ArgumentTypeError(f"{text!r} is not {what} from {least:g} to {most:.0f}")
-    return value
-
-
-def _seconds(text: str) -> float:
-    return _number(text, 0, YEAR_S, "a number of seconds")
-
-
-def _rate(text: str) -> float:
-    return _number(text, 0, MOST_RATE, "a number of orders per second")
-
-
-def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above zero")
-    return int(_number(text, 1, MOST_LINES, "a whole number"))
 
 
 def nothing(parser: CommandParser) -> None:
@@ -96,8 +43,10 @@ def up(parser: CommandParser) -> None:
 
 def down(parser: CommandParser) -> None:
     parser.add_argument("--keep-pool", action="store_true", help="stop only the agent; statements keep running")
-    parser.add_argument("--purge", action="store_true", help="then list and delete all that Headgate created here")
-    _confirm(parser)
+    parser.add_argument(
+        "--purge", action="store_true", help="then list and delete everything that Headgate created here"
+    )
+    confirm(parser)
 
 
 def ls(parser: CommandParser) -> None:
@@ -116,9 +65,9 @@ def show(parser: CommandParser) -> None:
 
 def peek(parser: CommandParser) -> None:
     parser.add_argument("table", metavar="TABLE")
-    parser.add_argument("-n", "--limit", type=_count, default=20, help="rows (20)")
+    parser.add_argument("-n", "--limit", type=count, default=20, help="rows (20)")
     parser.add_argument(
-        "--version", type=_count, dest="table_version", metavar="N", help="this version instead of the serving one"
+        "--version", type=count, dest="table_version", metavar="N", help="this version instead of the serving one"
     )
 
 
@@ -133,7 +82,7 @@ def report(parser: CommandParser) -> None:
     parser.add_argument("table", metavar="TABLE")
     parser.add_argument("--up", action="store_true", help="only upstream")
     parser.add_argument("--down", action="store_true", help="only downstream; default: both")
-    parser.add_argument("--depth", type=_count, metavar="N", help="at most this many levels")
+    parser.add_argument("--depth", type=count, metavar="N", help="at most this many levels")
     parser.add_argument("--yaml", action="store_true", help="data on stdout as YAML")
     parser.add_argument("--svg", metavar="FILE", help="write an SVG diagram to FILE")
 
@@ -159,7 +108,7 @@ def lineage(parser: CommandParser) -> None:
     way.add_argument("--up", action="store_true", help="trace upstream to the external inputs (default)")
     way.add_argument("--down", action="store_true", help="trace downstream")
     what = "print it as text that a viewer draws: for Markdown on a code host, for Graphviz"
-    _word(parser, "--format", ("mermaid", "dot"), metavar="FORM", what=what)
+    word(parser, "--format", ("mermaid", "dot"), metavar="FORM", what=what)
     parser.add_argument("--svg", metavar="FILE", help="write an SVG diagram to FILE")
     parser.add_argument("--html", metavar="FILE", help="write an HTML page with the diagram and tooltips to FILE")
 
@@ -212,13 +161,13 @@ def _only_deploys(parser: CommandParser, *, told: bool = True) -> None:
         ("--keep-table", "change only statements: no table is created, altered or swapped", {"action": "store_true"}),
         ("--from", "begin to read at earliest; not executable yet: now, a time (UTC) or a position",
          {"dest": "start", "metavar": "WHERE"}),
-        ("--strategy", "how one table comes to its new revision instead of the default: earliest or in-place; planned "
-         "with --offline and not executable yet: partial@TIME, fork, seeded@POSITION, carry-over, keyed, chain, seam; "
-         "may be repeated",
+        ("--strategy", "how one table comes to its new revision instead of the default; may be repeated",
          {"action": "append", "default": [], "metavar": "T=WORD[@AT]"}),
     )  # fmt: skip
     for option, what, settings in options:
         parser.add_argument(option, help=what if told else argparse.SUPPRESS, **settings)
+    if told:
+        parser.add_argument_group("strategies (T=WORD, with @ and where it begins)", "\n".join(strategy_lines(76)))
 
 
 def _planned(parser: CommandParser) -> None:
@@ -236,7 +185,7 @@ def _planned(parser: CommandParser) -> None:
 
 
 def export(parser: CommandParser) -> None:
-    _word(
+    word(
         parser,
         "what",
         ("observed",),
@@ -249,7 +198,7 @@ def export(parser: CommandParser) -> None:
 def sql(parser: CommandParser) -> None:
     parser.add_argument("file", metavar="FILE|-", help="a file of SQL, REV:path for one in git, or - for stdin")
     what = "how a table without STREAM is read (default: as the project declares)"
-    _word(parser, "--reads", ("stream", "batch"), metavar="HOW", what=what)
+    word(parser, "--reads", ("stream", "batch"), metavar="HOW", what=what)
     _spark(parser)
 
 
@@ -277,13 +226,13 @@ def _markdown(parser: CommandParser) -> None:
 
 def approve(parser: CommandParser) -> None:
     parser.add_argument("plan", metavar="ID|FILE", help="start of a submitted plan's hash, or its file")
-    _confirm(parser)
+    confirm(parser)
 
 
 def apply(parser: CommandParser) -> None:
     parser.add_argument("plan", metavar="ID|FILE", help="start of a submitted plan's hash, or a plan file")
     parser.add_argument("--detach", action="store_true", help="print the run's id and return")
-    _confirm(parser)
+    confirm(parser)
 
 
 def runs(parser: CommandParser) -> None:
@@ -302,17 +251,17 @@ def run_continued(parser: CommandParser) -> None:
 
 def run_confirmed(parser: CommandParser) -> None:
     run_act(parser)
-    _confirm(parser)
+    confirm(parser)
 
 
 def run_retry(parser: CommandParser) -> None:
     run_continued(parser)
-    _confirm(parser)
+    confirm(parser)
 
 
 def run_skip(parser: CommandParser) -> None:
     run_confirmed(parser)
-    parser.add_argument("--step", type=_count, required=True, metavar="N", help="the step to skip, by its number")
+    parser.add_argument("--step", type=count, required=True, metavar="N", help="the step to skip, by its number")
 
 
 def _follow(parser: CommandParser) -> None:
@@ -321,40 +270,44 @@ def _follow(parser: CommandParser) -> None:
 
 def act(parser: CommandParser) -> None:
     _tables(parser)
-    policy_act(parser)
+    confirm(parser)
+    parser.add_argument("--yes", action="store_true", help="answer `yes` to the confirmation, where that is enough")
 
 
 def delete(parser: CommandParser) -> None:
     _scope(parser, children="none")
     parser.add_argument("--detach", action="store_true", help="print the run's id and return")
-    _confirm(parser)
+    confirm(parser)
 
 
 def wait(parser: CommandParser) -> None:
     _tables(parser, many="*", what="tables to wait for (all)")
     parser.add_argument("--lag", metavar="N", help="until the lag is at most this many rows, as measured from now on")
     parser.add_argument("--state", help="until in this state (running)")
-    parser.add_argument("--timeout", type=_seconds, default=300.0, metavar="S", help="seconds (300)")
+    parser.add_argument("--timeout", type=seconds, default=300.0, metavar="S", help="seconds (300)")
 
 
 def events(parser: CommandParser) -> None:
     _tables(parser, many="?", what="only this table")
-    parser.add_argument("-n", "--limit", type=_count, default=50, help="how many (50)")
+    parser.add_argument("-n", "--limit", type=count, default=50, help="how many (50)")
     parser.add_argument("-f", "--follow", action="store_true", help="keep printing new ones")
 
 
 def logs(parser: CommandParser) -> None:
-    _word(parser, "of", ("agent", "pool", "console"), metavar="OF", what="whose log (agent)", default="agent")
-    parser.add_argument("-n", "--limit", type=_count, default=50, help="how many lines (50)")
+    word(parser, "of", ("agent", "pool", "console"), metavar="OF", what="whose log (agent)", default="agent")
+    parser.add_argument("-n", "--limit", type=count, default=50, help="how many lines (50)")
     parser.add_argument("-f", "--follow", action="store_true", help="keep printing new lines")
 
 
 def audit(parser: CommandParser) -> None:
-    parser.add_argument("-n", "--limit", type=_count, default=50, help="how many (50)")
+    parser.add_argument("-n", "--limit", type=count, default=50, help="how many (50)")
+    parser.add_argument(
+        "--verify", action="store_true", help="check that no entry was changed, removed or inserted; exit code 1 if so"
+    )
 
 
 def policy_act(parser: CommandParser) -> None:
-    _confirm(parser)
+    confirm(parser)
     parser.add_argument("--yes", action="store_true", help="answer `yes` to the confirmation, where that is enough")
 
 
@@ -364,7 +317,7 @@ def backup(parser: CommandParser) -> None:
 
 def restore(parser: CommandParser) -> None:
     parser.add_argument("file", metavar="FILE", help="a file that headgate backup wrote")
-    _confirm(parser)
+    confirm(parser)
 
 
 def doctor(parser: CommandParser) -> None:
@@ -374,7 +327,7 @@ def doctor(parser: CommandParser) -> None:
 def demo(parser: CommandParser) -> None:
     demo_folder(parser)
     parser.add_argument("--no-console", action="store_true", help="return once every statement has processed rows")
-    parser.add_argument("--rate", type=_rate, help="orders per second")
+    parser.add_argument("--rate", type=rate, help="orders per second")
 
 
 def demo_change(parser: CommandParser) -> None:
@@ -384,8 +337,8 @@ def demo_change(parser: CommandParser) -> None:
 
 
 def demo_folder(parser: CommandParser) -> None:
-    parser.add_argument("at", nargs="?", metavar="FOLDER", help="the demo's folder (./headgate-demo)")
-    parser.add_argument("--folder", metavar="DIR", help="the same")
+    what = "the demo's folder; default: the one that you are in, else headgate-demo here, or beside the clone inside it"
+    parser.add_argument("folder", nargs="?", metavar="FOLDER", help=what)
     parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="data on stdout as JSON")
 
 
@@ -395,5 +348,5 @@ def help(parser: CommandParser) -> None:
 
 def completion(parser: CommandParser) -> None:
     words = ("bash", "zsh", "tables", "columns", "products")
-    _word(parser, "shell", words, metavar="WORD", what="a completion script, or the names that it completes")
+    word(parser, "shell", words, metavar="WORD", what="a completion script, or the names that it completes")
     parser.add_argument("table", nargs="?", default="", metavar="TABLE", help="the table whose columns to list")

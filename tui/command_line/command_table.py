@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tui.command_line import arguments
-from tui.command_line.arguments import CommandParser
+from tui.command_line.argument_values import CommandParser
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +164,8 @@ COMMAND_SPECS = (
     CommandSpec("policy", HOUSE, "Show or record the policy of an environment.",
                 "headgate policy show --env prod\nheadgate policy apply --env prod\nheadgate policy approve --env prod",
                 "policy:policy", arguments.nothing, subcommands=POLICY_SUBCOMMANDS),
+    CommandSpec("adopt", HOUSE, "Take a restored, copied or moved environment for this ledger's own.",
+                "headgate adopt\nheadgate adopt --env prod --confirm 'prod adopt'", "adopt:adopt", arguments.confirm),
     CommandSpec("backup", HOUSE, "Copy the ledger to a file, while the agent runs, and verify the copy.",
                 "headgate backup ledger-monday.db --env prod", "backup_restore:backup", arguments.backup),
     CommandSpec("restore", HOUSE, "Put a backup in the place of the ledger, which is kept; no agent may run.",

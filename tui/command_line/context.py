@@ -4,6 +4,7 @@ import argparse
 import os
 from collections.abc import Mapping
 from functools import cached_property
+from typing import Any
 
 from core.model.errors import ConfirmationNeeded, UsageError
 from tui.command_line.output import CommandOutput
@@ -26,17 +27,25 @@ class CommandContext:
     @cached_property
     def place(self) -> SelectedEnvironment:
         """The environment that is meant; raises UsageError."""
-        return select_environment(
+        found = select_environment(
             self.environ,
             self.cwd,
             project=getattr(self.args, "project", None),
             environment=getattr(self.args, "env", None),
         )
+        if found.broken:
+            instead = f"the last text that could be read counts, and {found.environment} as protected"
+            self.voice.say(f"{found.broken}: until it is corrected, {instead}")
+        return found
 
     @cached_property
     def operations(self) -> EnvironmentService:
         """Everything that can be done there."""
         return EnvironmentService(self.place, self.environ)
+
+    def document(self, form: str, **parts: Any) -> None:
+        """Print data for programs under the name of its format, with the environment that it is about."""
+        self.voice.data({"format": form, "project": self.place.project, "environment": self.place.environment, **parts})
 
     def announce(self) -> None:
         """Return where the act happens, before it does."""

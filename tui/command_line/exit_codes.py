@@ -18,6 +18,8 @@ from tui.command_line.parser import command_name, parse_line
 
 INTERRUPTED = 130
 
+_RUN = "if the run has started, it continues: headgate runs shows it, headgate runs ID --follow follows it"
+_ACT = "the command may still complete: headgate ls shows the result, headgate audit who asked"
 GOES_ON_BY_COMMAND = {
     "up": "agent and pool keep starting: headgate up waits for them again, headgate down stops them",
     "down": "the shutdown continues: run headgate down again to check that nothing is running",
@@ -25,13 +27,11 @@ GOES_ON_BY_COMMAND = {
     "restore": "either ledger is in place, whole: headgate restore again, or headgate up",
     "demo": "what was started keeps running: headgate demo returns to it, headgate down in its folder stops it",
     "wait": "nothing was changed: headgate ls shows the current state",
-    "apply": "if the run has started, it continues: headgate runs shows it, headgate runs ID --follow follows it",
     "approve": "the approval may still have been recorded: headgate review ID shows it",
-    "delete": "if the run has started, it continues: headgate runs shows it, headgate runs ID --follow follows it",
     "runs": "the run continues: headgate runs ID --follow follows it",
-    "stop": "the command may still complete: headgate ls shows the result, headgate audit who asked",
-    "start": "the command may still complete: headgate ls shows the result, headgate audit who asked",
-    "restart": "the command may still complete: headgate ls shows the result, headgate audit who asked",
+    "adopt": "the adoption may still have been recorded: headgate adopt shows what is in doubt",
+    **dict.fromkeys(("apply", "delete"), _RUN),
+    **dict.fromkeys(("stop", "start", "restart"), _ACT),
 }
 """What a command that was interrupted leaves behind, and how to look at it again."""
 

@@ -5,9 +5,11 @@ import json
 import os
 import shutil
 import sys
+import textwrap
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import chain
 from typing import Any, TextIO
 
 from core.model.errors import HeadgateError, InvalidProject
@@ -32,11 +34,14 @@ class CommandOutput:
         self._said_at = 0.0
 
     def say(self, text: str) -> None:
-        """Narrate, on stderr: one line or several, without other control characters than tabs."""
+        """Narrate, on stderr: one line or several, without other control characters than tabs, folded on a terminal."""
         self.clear()
+        lines = list(map(escape_control_characters, text.split("\n")))
+        if sys.stderr.isatty():
+            lines = list(chain.from_iterable(_folded(line, shutil.get_terminal_size().columns) for line in lines))
         # A log on a full disk, or one that nobody reads any more, must not keep an act from being sent.
         with suppress(OSError):
-            print("\n".join(map(escape_control_characters, text.split("\n"))), file=sys.stderr, flush=True)
+            print("\n".join(lines), file=sys.stderr, flush=True)
 
     def print(self, lines: Iterable[str]) -> None:
         """Print data for people, on stdout: what is in one of `lines` stays on one line."""
@@ -94,17 +99,26 @@ class CommandOutput:
         return error.exit_code
 
 
-def problem_line(problem: dict[str, object]) -> str:
-    """Write a Problem as compilers do: place, severity, what, remedy."""
-    place = str(problem.get("file") or "")
+def _folded(line: str, width: int) -> list[str]:
+    """Break a line that is too long between words; what follows is indented as far as it is."""
+    if len(line) <= width:
+        return [line]
+    indent = line[: len(line) - len(line.lstrip())]
+    return textwrap.wrap(line, width, subsequent_indent=f"{indent}  ", break_long_words=False, break_on_hyphens=False)
+
+
+def problem_line(problem: Mapping[str, object]) -> str:
+    """Write a Problem as compilers do: place, severity, what; below it the text around it and the remedy."""
+    file = place = str(problem.get("file") or "")
     for part in ("line", "column"):
         if problem.get(part):
             place += f":{problem[part]}"
-    remedy = f"\n    {escape_control_characters(str(problem['remedy']))}" if problem.get("remedy") else ""
-    return (
-        escape_control_characters(f"{place}: {problem.get('severity')}: {problem.get('summary')}".removeprefix(": "))
-        + remedy
-    )
+    summary = str(problem.get("summary"))
+    if file and summary.startswith(f"{file} "):
+        summary = f"this file{summary.removeprefix(file)}"
+    head = f"{place}: {problem.get('severity')}: {summary}".removeprefix(": ")
+    below = [line for part in ("detail", "remedy") for line in str(problem.get(part) or "").split("\n") if line]
+    return "\n".join([escape_control_characters(head), *(f"    {escape_control_characters(line)}" for line in below)])
 
 
 def format_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, right: Iterable[str] = ()) -> list[str]:

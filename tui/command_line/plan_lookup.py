@@ -12,7 +12,7 @@ from state.row_types import ApprovalRow, PlanRow
 from tui.command_line.context import CommandContext
 from tui.presentation.styling.value_formatting import moment
 from tui.services import plan_files
-from tui.services.submitted_plans import find_plan_row, plan_of_row
+from tui.services.plan_submission import find_plan_row, plan_of_row
 
 if TYPE_CHECKING:
     from core.plan.file import SavedPlan

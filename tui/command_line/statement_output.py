@@ -15,35 +15,22 @@ from tui.presentation.styling.value_formatting import long_duration, short_numbe
 RIGHT = ("VER", "LAG", "ROWS", "ERR", "AGE", "IN", "OUT", "FILES", "BYTES", "OLDEST")
 
 
+_FIELDS = (
+    "table", "version", "product", "layer", "owner", "state", "state_since", "wanted", "external", "active", "lag_rows",
+    "lag_files", "lag_bytes", "lag_exact", "oldest_s", "trend", "rate_rows_s", "eta_s", "in_rows_s", "out_rows_s",
+    "rows", "batch", "batch_ms", "restarts", "error_class", "measured_at",
+)  # fmt: skip
+_NAMED_OTHERWISE = {"lag_exact": "exact", "rows": "rows_total", "measured_at": "at"}
+
+
 def statement_as_json(line: StatementLine) -> dict[str, Any]:
     """Return a line of `ls` as a JSON object; what is not known is null."""
-    return {
-        "table": line.table,
-        "version": line.version,
-        "product": line.product,
-        "layer": line.layer,
-        "owner": line.owner,
+    found = {name: getattr(line, _NAMED_OTHERWISE.get(name, name)) for name in _FIELDS}
+    return found | {
         "state": str(line.state),
         "state_since": line.state_since or None,
         "wanted": None if line.external else str(line.wanted),
-        "external": line.external,
-        "active": line.active,
-        "lag_rows": line.lag_rows,
-        "lag_files": line.lag_files,
-        "lag_bytes": line.lag_bytes,
-        "lag_exact": line.exact,
-        "oldest_s": line.oldest_s,
         "trend": line.trend or "unknown",
-        "rate_rows_s": line.rate_rows_s,
-        "eta_s": line.eta_s,
-        "in_rows_s": line.in_rows_s,
-        "out_rows_s": line.out_rows_s,
-        "rows": line.rows_total,
-        "batch": line.batch,
-        "batch_ms": line.batch_ms,
-        "restarts": line.restarts,
-        "error_class": line.error_class,
-        "measured_at": line.at,
     }
 
 
@@ -61,7 +48,8 @@ def short_or_dash(value: int | None) -> str:
     return "-" if value is None else short_number(value)
 
 
-def _trend(line: StatementLine) -> str:
+def trend_text(line: StatementLine) -> str:
+    """Write a trend with what it means in figures; empty for what is not deployed."""
     from core.model.states import Trend
 
     if line.state == State.ABSENT:

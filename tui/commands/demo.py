@@ -17,7 +17,7 @@ from tui.commands.doctor import check_lines
 from tui.commands.runs import follow_run
 from tui.presentation.styling.value_formatting import short_number
 from tui.services import demo_project, doctor_checks, teardown
-from tui.services.submitted_plans import find_plan_row, plan_of_row
+from tui.services.plan_submission import find_plan_row, plan_of_row
 
 ROWS_S = 900.0
 SETTLE_S = 600.0
@@ -206,19 +206,17 @@ def _change(context: CommandContext, kind: str) -> int:
 
 def _folder(context: CommandContext) -> str:
     """Return the demo's folder from where we are: the child that copies the sample works in /."""
-    given = context.args.at or context.args.folder
-    return (
-        os.path.abspath(os.path.join(context.cwd, os.path.expanduser(given)))
-        if given
-        else demo_project.default_folder(context.cwd)
-    )
+    if not context.args.folder:
+        return demo_project.default_folder(context.cwd)
+    return os.path.abspath(os.path.join(context.cwd, os.path.expanduser(context.args.folder)))
 
 
 def _inside(context: CommandContext) -> CommandContext:
     folder = _folder(context)
     if not demo_project.is_demo_folder(folder):
         raise UsageError(
-            f"{folder} is not a Headgate demo", remedy="create one: headgate demo; or name one: --folder DIR"
+            f"{folder} is not a Headgate demo",
+            remedy="create one: headgate demo; or name its folder: headgate demo settle FOLDER",
         )
     return _at(context, folder)
 

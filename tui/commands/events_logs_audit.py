@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from core.model.errors import UsageError
-from core.model.names import parse_table_name
+from core.model.names import TableName, parse_table_name
+from state.audit_log import op_words
 from state.row_types import AuditRow, EventRow
 from tui.agent_client import agent_process
 from tui.command_line.context import CommandContext
@@ -20,13 +21,13 @@ def events(context: CommandContext) -> int:
     reader = context.operations.reader
     if table and not reader.versions(table):
         raise UsageError(f"{table} has never been deployed here", remedy="headgate ls lists the tables")
-    found = tuple(reversed(context.operations.reader.events(table, _limit(args.limit))))
+    found = tuple(reversed(reader.events(table, args.limit)))
     if voice.as_json:
         voice.data([_event_as_json(event) for event in found])
         return 0
     voice.print(_event_line(event) for event in found)
     if args.follow:
-        _follow_events(context, {event.id: event.count for event in found})
+        _follow_events(context, table, {event.id: event.count for event in found})
     return 0
 
 
@@ -38,7 +39,7 @@ def logs(context: CommandContext) -> int:
     has_ledger(context.place)
     if not os.path.exists(path):
         raise UsageError(f"there is no {args.of} log yet ({path})", remedy="headgate doctor --paths")
-    found = agent_process.log_tail(path, _limit(args.limit))
+    found = agent_process.log_tail(path, args.limit)
     if voice.as_json:
         voice.data({"path": path, "lines": found})
         return 0
@@ -49,13 +50,15 @@ def logs(context: CommandContext) -> int:
 
 
 def audit(context: CommandContext) -> int:
-    """List who did what, newest last."""
-    found = tuple(reversed(context.operations.reader.audits(_limit(context.args.limit))))
+    """List who did what, newest last; with --verify check that the list is whole."""
+    if context.args.verify:
+        return _verify(context)
+    found = tuple(reversed(context.operations.reader.audits(context.args.limit)))
     if context.voice.as_json:
         context.voice.data([_audit_as_json(row) for row in found])
         return 0
     context.voice.print(
-        f"{_when(row.at)}  {row.actor:<12}{row.action:<15}{row.outcome:<10}{row.subject}"
+        f"{_when(row.at)}  {row.actor:<12}{op_words(row.action):<15}{row.outcome:<10}{row.subject}"
         + (f"  plan {row.plan_hash[:4]}" if row.plan_hash else "")
         + (f"  typed {row.confirmation!r}" if row.confirmation else "")
         for row in found
@@ -63,18 +66,32 @@ def audit(context: CommandContext) -> int:
     return 0
 
 
-def _limit(value: int) -> int:
-    if value < 1:
-        raise UsageError("--limit must be at least 1", remedy="for example -n 20")
-    return value
+def _verify(context: CommandContext) -> int:
+    head, breaks = context.operations.reader.audit_breaks()
+    if context.voice.as_json:
+        context.voice.data(
+            {
+                "whole": not breaks,
+                "newest": head.entry if head else None,
+                "hash": head.hash if head else None,
+                "breaks": [{"first": each.first, "last": each.last, "kind": each.kind} for each in breaks],
+            }
+        )
+    elif breaks:
+        context.voice.print(["the audit is not as it was written:", *(f"  {each.words}" for each in breaks)])
+    else:
+        context.voice.print(
+            [f"the audit is whole up to entry {head.entry}, {head.hash}" if head else "the audit is empty"]
+        )
+    return 1 if breaks else 0
 
 
-def _follow_events(context: CommandContext, seen: dict[int, int]) -> None:
+def _follow_events(context: CommandContext, table: TableName | None, seen: dict[int, int]) -> None:
     version = context.operations.reader.data_version()
     while True:
         version = context.operations.wait_for_change(version, 1.0)
-        for event in reversed(context.operations.reader.events(None, 100)):
-            if seen.get(event.id) != event.count and context.args.tables in (None, event.table):
+        for event in reversed(context.operations.reader.events(table, 100)):
+            if seen.get(event.id) != event.count:
                 context.voice.print([_event_line(event)])
             seen[event.id] = event.count
 
@@ -97,30 +114,13 @@ def _event_line(event: EventRow) -> str:
 
 
 def _event_as_json(event: EventRow) -> dict[str, Any]:
-    return {
-        "id": event.id,
-        "at": event.at,
-        "table": event.table,
-        "version": event.version,
-        "kind": event.kind,
-        "summary": event.summary,
-        "detail": event.detail,
-        "count": event.count,
-        "first_at": event.first_at,
-    }
+    names = ("id", "at", "table", "version", "kind", "summary", "detail", "count", "first_at")
+    return {name: getattr(event, name) for name in names}
 
 
 def _audit_as_json(row: AuditRow) -> dict[str, Any]:
-    return {
-        "id": row.id,
-        "at": row.at,
-        "actor": row.actor,
-        "action": row.action,
-        "subject": row.subject,
-        "plan": row.plan_hash,
-        "confirmation": row.confirmation,
-        "outcome": row.outcome,
-    }
+    names = ("id", "at", "actor", "action", "subject", "plan", "confirmation", "outcome", "hash")
+    return {name: row.plan_hash if name == "plan" else getattr(row, name) for name in names}
 
 
 def _when(at: float) -> str:

@@ -4,6 +4,7 @@ It is no option of `ls`: its lines, its data and what it counts are products and
 """
 
 from core.model.errors import UsageError
+from core.text.wording import did_you_mean
 from tui.command_line.context import CommandContext
 from tui.command_line.fail_on import parse_conditions
 from tui.command_line.output import format_table
@@ -13,33 +14,22 @@ from tui.presentation.reports.product_health import HEAD, RIGHT, as_json, failin
 
 def health(context: CommandContext) -> int:
     """Sum up products and their layers; 1 when `--fail-on` matches a statement of theirs."""
-    import difflib
-
     args, voice = context.args, context.voice
     conditions = parse_conditions(args.fail_on)
     snapshot = context.operations.snapshot()
     known = sorted({line.product for line in snapshot.serving})
     for product in args.products:
         if product not in known:
-            near = difflib.get_close_matches(product, known, n=1)
             raise UsageError(
                 f"no table of product {product} is deployed here",
-                remedy=f"did you mean {near[0]}?" if near else f"products: {', '.join(known) or 'none yet'}",
+                remedy=did_you_mean(product, known) or f"products: {', '.join(known) or 'none yet'}",
             )
     lines = [line for line in snapshot.serving if not args.products or line.product in args.products]
     staged = frozenset(str(mark.table) for mark in snapshot.staged)
     found = health_by_product(lines, staged, args.products)
     if voice.as_json:
-        voice.data(
-            {
-                "format": "headgate.health/1",
-                "project": context.place.project,
-                "environment": context.place.environment,
-                "age_s": snapshot.age_s,
-                "pool_state": snapshot.pool_state,
-                "products": [as_json(product) for product in found],
-            }
-        )
+        products = [as_json(product) for product in found]
+        context.document("headgate.health/1", age_s=snapshot.age_s, pool_state=snapshot.pool_state, products=products)
     else:
         voice.print(format_table(HEAD, rows(found), right=RIGHT))
         if failing := failing_rows(found, snapshot.read_at):

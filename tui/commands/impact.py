@@ -1,10 +1,7 @@
 """The command `impact`: what would happen below a table if it were rebuilt, dropped, or lost a column."""
 
-import os
 import shutil
 
-from core.model.errors import LedgerUnavailable
-from core.observed.planner_input import PlannerInput
 from core.plan.request import parse_children
 from tui.agent_client import agent_commands
 from tui.command_line.context import CommandContext
@@ -18,7 +15,7 @@ def impact(context: CommandContext) -> int:
     """Answer for a table, or for one of its columns; the answers are what plans of the same requests decide."""
     args, voice = context.args, context.voice
     said = planner_input.read_observed(args.observed, context.place.environment) if args.observed else None
-    known = said.known if said else _known(context)
+    known = said.known if said else context.operations.known()
     if said:
         context.operations.refuse_impossible(said, context.operations.declared().project, known)
     children = parse_children(args.children) if args.children is not None else ""
@@ -29,8 +26,7 @@ def impact(context: CommandContext) -> int:
         if answer.request is not None
     }
     if voice.as_json:
-        place = {"project": context.place.project, "environment": context.place.environment}
-        voice.data({"format": "headgate.impact/1", **place, **as_json(found, commands)})
+        context.document("headgate.impact/1", **as_json(found, commands))
         return 0
     width = shutil.get_terminal_size().columns
     written = [about(found)]
@@ -40,13 +36,3 @@ def impact(context: CommandContext) -> int:
         written += ["", *column_lines(found.columns, width)]
     voice.print(written)
     return 0
-
-
-def _known(context: CommandContext) -> PlannerInput:
-    """Return what the ledger knows; nothing where the environment was never started."""
-    try:
-        return planner_input.planner_input(context.operations.reader)
-    except LedgerUnavailable:
-        if os.path.exists(context.place.where.ledger):
-            raise
-        return PlannerInput()

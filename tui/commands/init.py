@@ -125,7 +125,7 @@ def _init_table(context: CommandContext, name: str) -> int:
     else:
         columns = tuple(
             (column.name, column.type.upper())
-            for column in context.operations.project().tables[parent].ddl_facts.columns
+            for column in context.operations.project().tables[parent].parsed_ddl.columns
         )
         written = _statement_files(layer, product, table, parent, columns)
     _write(context, Path(place.folder), written)

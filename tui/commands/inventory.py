@@ -7,7 +7,7 @@ from core.model.errors import UsageError
 from core.text.wording import counted
 from tui.command_line.context import CommandContext
 from tui.command_line.output import format_table
-from tui.presentation.reports.table_hierarchy import kind_of, state_of, version_of
+from tui.presentation.reports.table_hierarchy import kind_of, state_of, table_as_json, version_of
 from tui.project_folder.parsing_performance import rare_garbage_collection
 
 if TYPE_CHECKING:
@@ -28,14 +28,7 @@ def inventory(context: CommandContext) -> int:
     selection = InventorySelection(tuple(args.product), args.unused, args.single_reader, args.cross_product)
     found = select(every, selection)
     if voice.as_json:
-        voice.data(
-            {
-                "format": "headgate.inventory/1",
-                "project": context.place.project,
-                "environment": context.place.environment,
-                "tables": [as_json(entry) for entry in found],
-            }
-        )
+        context.document("headgate.inventory/1", tables=[as_json(entry) for entry in found])
         return 0
     head = ("TABLE", "PRODUCT", "LAYER", "FORMAT", "KIND", "VER", "STATE", "READS", "READ BY")
     voice.print(format_table(head, [_row(entry) for entry in found], right=("VER", "READS")))
@@ -46,23 +39,12 @@ def inventory(context: CommandContext) -> int:
 
 def as_json(entry: "InventoryEntry") -> dict[str, Any]:
     """Return one table of `headgate.inventory/1`; fields may be added within /1, never changed. Not known is null."""
-    serving = entry.serving
     return {
-        "table": entry.table,
-        "product": entry.product,
-        "layer": str(entry.layer),
+        **table_as_json(entry),
         "format": entry.format or None,
-        "external": entry.external,
-        "stateful": entry.stateful,
-        "owner": entry.owner or None,
-        "declared": entry.declared,
-        "folder": entry.folder or None,
-        "files": list(entry.files),
         "parents": [{"table": parent.table, "streamed": parent.streamed} for parent in entry.parents],
         "children": [{"table": child.table, "streamed": child.streamed} for child in entry.children],
         "other_products": list(entry.products),
-        "version": serving.version if serving else None,
-        "state": str(serving.state) if serving else None,
     }
 
 

@@ -6,24 +6,31 @@ from state.registry import StatementLine
 from tui.command_line.context import CommandContext
 from tui.command_line.fail_on import parse_conditions
 from tui.command_line.output import format_table
-from tui.command_line.statement_output import RIGHT, _trend, check_fail_on, data_age_line, lag_text, statement_as_json
-from tui.commands.ls import _chosen, _snapshot
+from tui.command_line.statement_output import (
+    RIGHT,
+    check_fail_on,
+    data_age_line,
+    lag_text,
+    statement_as_json,
+    trend_text,
+)
+from tui.commands.ls import chosen_lines, read_snapshot
 from tui.presentation.styling.value_formatting import short_duration, short_number, short_size
 
 
 def lag(context: CommandContext) -> int:
     """List the lag of every statement, by input."""
     voice = context.voice
-    snapshot = _snapshot(context)
+    snapshot = read_snapshot(context)
     conditions = parse_conditions(context.args.fail_on)
-    lines = [line for line in _chosen(context, snapshot) if not line.external]
+    lines = [line for line in chosen_lines(context, snapshot) if not line.external]
     measured = {(m.table, m.version): m for m in context.operations.reader.measurements()} if snapshot.facts else {}
     if voice.as_json:
         found = []
         for line in lines:
             figures = measured.get((line.table, line.version))
             found.append({**statement_as_json(line), "sources": list(figures.sources) if figures else []})
-        voice.data({"format": "headgate.lag/1", "environment": context.place.environment, "statements": found})
+        context.document("headgate.lag/1", statements=found)
         return check_fail_on(context, conditions, lines)
     rows = []
     for line in lines:
@@ -40,7 +47,13 @@ def lag(context: CommandContext) -> int:
 def _lag_cells(line: StatementLine) -> tuple[str, ...]:
     files = "" if line.lag_files is None else str(line.lag_files)
     oldest = "" if line.oldest_s is None else short_duration(line.oldest_s)
-    return (lag_text(line), files, "" if line.lag_bytes is None else short_size(line.lag_bytes), oldest, _trend(line))
+    return (
+        lag_text(line),
+        files,
+        "" if line.lag_bytes is None else short_size(line.lag_bytes),
+        oldest,
+        trend_text(line),
+    )
 
 
 def _source_cells(source: dict[str, Any]) -> tuple[str, ...]:

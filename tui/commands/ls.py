@@ -1,6 +1,6 @@
 """The command `ls`: statements with state, version, lag and trend, and declared tables that were never deployed."""
 
-from core.model.errors import LedgerUnavailable, UsageError
+from core.model.errors import UsageError
 from core.model.names import TableName
 from core.model.states import State
 from state.ledger_snapshot import LedgerSnapshot
@@ -10,15 +10,16 @@ from tui.command_line.fail_on import parse_conditions
 from tui.command_line.output import format_table
 from tui.command_line.statement_output import (
     RIGHT,
-    _trend,
     check_fail_on,
     data_age_line,
     lag_text,
     short_or_dash,
     statement_as_json,
+    trend_text,
 )
 from tui.presentation.styling.value_formatting import short_duration
 from tui.project_folder import project_reader
+from tui.project_folder.environment_selection import has_ledger
 from tui.services import deployed_statements
 
 
@@ -26,19 +27,11 @@ def ls(context: CommandContext) -> int:
     """List statements; 1 when `--fail-on` matches one."""
     args, voice = context.args, context.voice
     conditions = parse_conditions(args.fail_on)
-    snapshot = _snapshot(context)
-    lines = _chosen(context, snapshot)
+    snapshot = read_snapshot(context)
+    lines = chosen_lines(context, snapshot)
     if voice.as_json:
-        voice.data(
-            {
-                "format": "headgate.ls/1",
-                "project": context.place.project,
-                "environment": context.place.environment,
-                "age_s": snapshot.age_s,
-                "pool_state": snapshot.pool_state,
-                "statements": [statement_as_json(line) for line in lines],
-            }
-        )
+        found = [statement_as_json(line) for line in lines]
+        context.document("headgate.ls/1", age_s=snapshot.age_s, pool_state=snapshot.pool_state, statements=found)
     else:
         head = ("TABLE", "PRODUCT", "STATE", "VER", "LAG", "TREND", "ROWS", "ERR", "AGE")
         voice.print(format_table(head, [_row(line, snapshot.read_at) for line in lines], right=RIGHT))
@@ -46,20 +39,15 @@ def ls(context: CommandContext) -> int:
     return check_fail_on(context, conditions, lines)
 
 
-def _snapshot(context: CommandContext) -> LedgerSnapshot:
+def read_snapshot(context: CommandContext) -> LedgerSnapshot:
     """Read the ledger; nothing when the environment was never started, which is no failure for a list."""
-    try:
+    if has_ledger(context.place):
         return context.operations.snapshot()
-    except LedgerUnavailable as error:
-        import os
-
-        if os.path.exists(context.place.where.ledger):
-            raise
-        context.voice.say(f"{error.summary}; {error.remedy}")
-        return LedgerSnapshot(read_at=0.0)
+    context.voice.say(f"{context.place.title} has never been started on this machine; start it: headgate up")
+    return LedgerSnapshot(read_at=0.0)
 
 
-def _chosen(context: CommandContext, snapshot: LedgerSnapshot) -> list[StatementLine]:
+def chosen_lines(context: CommandContext, snapshot: LedgerSnapshot) -> list[StatementLine]:
     """Return the lines that the arguments select, including declared tables that were never deployed."""
     args = context.args
     lines = list(snapshot.statements if args.versions else snapshot.serving)
@@ -67,19 +55,14 @@ def _chosen(context: CommandContext, snapshot: LedgerSnapshot) -> list[Statement
     lines += [
         _absent(entry) for entry in project_reader.declared_tables(context.place.folder) if entry.table not in known
     ]
-    wanted = {name.strip().strip("`").lower() for name in args.tables}
-    missing = sorted(wanted - {line.table for line in lines})
-    if missing:
-        raise deployed_statements.not_deployed_error(missing[0], [line.table for line in lines])
+    lines = deployed_statements.named_lines(lines, args.tables)
     states = {word.strip() for word in args.state.split(",")} if args.state else set()
     if unknown := sorted(states - {str(state) for state in State}):
         raise UsageError(f"{unknown[0]!r} is not a state", remedy=f"one of {', '.join(State)}")
     chosen = [
         line
         for line in lines
-        if (not wanted or line.table in wanted)
-        and (not args.product or line.product in args.product)
-        and (not states or str(line.state) in states)
+        if (not args.product or line.product in args.product) and (not states or str(line.state) in states)
     ]
     return sorted(chosen, key=lambda line: (line.table, line.version))
 
@@ -100,7 +83,7 @@ def _row(line: StatementLine, now: float) -> tuple[str, ...]:
         str(line.state),
         f"v{line.version}" if line.version else "",
         lag_text(line),
-        _trend(line),
+        trend_text(line),
         short_or_dash(line.rows_total),
         str(line.restarts) + ("!" if line.error_class else ""),
         since,

@@ -1,6 +1,5 @@
 """The command `peek`: some rows of a table, read through the agent."""
 
-from core.model.errors import UsageError
 from core.text.wording import counted
 from tui.command_line.context import CommandContext
 from tui.command_line.output import format_table
@@ -9,8 +8,6 @@ from tui.command_line.output import format_table
 def peek(context: CommandContext) -> int:
     """Print some rows of a table, through the agent."""
     args, voice = context.args, context.voice
-    if args.limit < 1:
-        raise UsageError("--limit must be at least 1", remedy="headgate peek TABLE -n 20")
     columns, rows = context.operations.agent.peek(args.table, version=args.table_version, limit=args.limit)
     if voice.as_json:
         voice.data({"table": args.table, "columns": list(columns), "rows": rows})

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 from core.model.errors import AgentUnreachable, LedgerUnavailable, TryAgain
 from core.model.problems import Problem
 from core.model.states import State
-from core.observed.planner_input import PlannerInput
+from core.observed.deployment import PlannerInput
 from core.plan.model import Plan
 from tui.agent_client import agent_process
 from tui.command_line.context import CommandContext
 from tui.command_line.plan_request import read_request
 from tui.commands.review_approve import how_to_apply, plan_lines, plan_markdown, print_plan_diff, refuse_two_forms
 from tui.presentation.styling.value_formatting import moment
+from tui.project_folder.environment_selection import has_ledger
 from tui.project_folder.parsing_performance import rare_garbage_collection
 from tui.project_folder.request_scope import refuse_unknown
 from tui.services import plan_files, plan_submission, planner_input
@@ -52,7 +53,9 @@ def _plan(context: CommandContext) -> int:
         request = plan_submission.with_nonce(request)
     environment = context.place.environment
     said = planner_input.read_observed(args.observed, environment) if args.observed else None
-    known = said.known if said else _known(context)
+    known = said.known if said else operations.known()
+    if not (said or has_ledger(context.place)):
+        voice.say(f"{context.place.title} has never been started on this machine: planning as if nothing were deployed")
     if asked.since and args.observed:
         from core.project_files.git_comparison import with_texts_of_commit
 
@@ -99,17 +102,6 @@ def _frozen(known: PlannerInput) -> str:
     from core.policy.freeze_windows import frozen_until
 
     return frozen_until(known.policy.freeze, time.time()) if known.policy else ""
-
-
-def _known(context: CommandContext) -> PlannerInput:
-    """Return what the ledger knows; nothing where there is none yet."""
-    try:
-        return planner_input.planner_input(context.operations.reader)
-    except LedgerUnavailable as error:
-        if os.path.exists(context.place.where.ledger):
-            raise
-        context.voice.say(f"{error.summary}: planning as if nothing were deployed")
-        return PlannerInput()
 
 
 def _submit(context: CommandContext, found: Plan, known: PlannerInput, *, answering: bool) -> SubmittedPlan | None:

@@ -1,4 +1,4 @@
-"""The command `report`: what a table stands on and feeds, as a tree, as nested data, or as a picture."""
+"""The command `report`: the tables up- and downstream of a table, as a tree, as nested data, or as a picture."""
 
 import os
 import shutil

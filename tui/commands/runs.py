@@ -4,6 +4,7 @@ import time
 from typing import Any
 
 from core.model.errors import AgentUnreachable, Refused
+from core.plan.descriptions import act_words
 from state.row_types import RunRow, StepRow
 from tui.agent_client import agent_process
 from tui.agent_client.agent_process import WaitProgress
@@ -56,7 +57,7 @@ def follow_run(context: CommandContext, run_id: str) -> int:
                 return _report(context, row, told=True)
             done = sum(step.state in ("done", "kept", "skipped") for step in row.steps)
             current = next((step for step in row.steps if step.state in ("running", "gate")), None)
-            now = f"{current.do} {current.table} {current.note}" if current else str(row.state)
+            now = f"{act_words(current.do)} {current.table} {current.note}" if current else str(row.state)
             where = f"{done} of {len(row.steps)} steps, {now}"
             voice.progress(WaitProgress(f"run {row.id}", time.monotonic() - began, 0.0, where))
             if agent_process.is_listening(operations.client):
@@ -72,6 +73,9 @@ def follow_run(context: CommandContext, run_id: str) -> int:
         return INTERRUPTED
 
 
+_STEP_FIELDS = ("n", "do", "table", "version", "state", "tries", "note", "started_at", "ended_at")
+
+
 def run_as_json(row: RunRow) -> dict[str, Any]:
     """Return a run as a JSON object."""
     return {
@@ -83,20 +87,7 @@ def run_as_json(row: RunRow) -> dict[str, Any]:
         "ended_at": row.ended_at,
         "continues": row.continues or None,
         "continued_by": row.continued_by or None,
-        "steps": [
-            {
-                "n": step.n,
-                "do": step.do,
-                "table": step.table,
-                "version": step.version,
-                "state": step.state,
-                "tries": step.tries,
-                "note": step.note,
-                "started_at": step.started_at,
-                "ended_at": step.ended_at,
-            }
-            for step in row.steps
-        ],
+        "steps": [{name: getattr(step, name) for name in _STEP_FIELDS} for step in row.steps],
     }
 
 
@@ -185,5 +176,5 @@ def _beside(row: RunRow) -> str:
 
 def _step_line(step: StepRow) -> str:
     took = f"{step.ended_at - step.started_at:.1f} s" if step.ended_at and step.started_at else ""
-    what = f"{step.do} {step.table}" + (f" v{step.version}" if step.version else "")
+    what = f"{act_words(step.do)} {step.table}" + (f" v{step.version}" if step.version else "")
     return f"  {step.n:>3} {what:<44}{step.state:<10}{took:>8}  {step.note}".rstrip()

@@ -18,13 +18,12 @@ def show(context: CommandContext) -> int:
     """Show one statement in full; 1 when `--fail-on` matches it."""
     args, voice = context.args, context.voice
     conditions = parse_conditions(args.fail_on)
-    found = context.operations.detail(args.table)
+    found, snapshot = context.operations.statement(args.table)
     serving = found.serving
     assert serving is not None, "what was found has a version"
     if args.sql:
         voice.print((serving.texts.dml or serving.texts.ddl).replace("\r\n", "\n").split("\n"))
         return 0
-    snapshot = context.operations.snapshot()
     lines = [line for line in snapshot.serving if line.table == found.table]
     readers = snapshot.readers_of(found.table)
     if voice.as_json:

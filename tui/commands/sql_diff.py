@@ -41,7 +41,12 @@ def diff(context: CommandContext) -> int:
     """Return which kind of change turns one text into another, and what a deploy would do with it."""
     args, voice = context.args, context.voice
     environment = getattr(args, "env", None)
-    before, after = (sql_sources.open_source(name, context.cwd) for name in (args.old, args.new))
+    before, after, alone = sql_sources.in_one_place(
+        *(sql_sources.open_source(name, context.cwd) for name in (args.old, args.new))
+    )
+    if alone is not None:
+        other = after if alone.name == before.name else before
+        voice.say(f"there is no DDL beside {alone.name}: settings and pool are those of {other.name} on both sides")
     old, wrong = sql_sources.read_revisions(before, environment)
     new, problems = sql_sources.read_revisions(after, environment)
     sql_sources.refuse_problems(after.name, problems)
@@ -49,7 +54,7 @@ def diff(context: CommandContext) -> int:
     if error is not None:
         change = unproven_change(f"{before.name} cannot be read: {error.summary}")
     else:
-        old, new = sql_sources.with_comparable_columns(old, new)
+        old, new = sql_sources.with_comparable_columns(old, new, declared=alone is None)
         changes = classify_set(old, new)
         if args.spark:
             changes = spark_analysis.cross_check_changes(context.operations, changes, old=old, new=new)
@@ -58,7 +63,7 @@ def diff(context: CommandContext) -> int:
     if voice.as_json:
         voice.data(
             {
-                "row": change.kind.facts.code,
+                "row": change.kind.definition.code,
                 "change": str(change.kind),
                 "action": str(change.action),
                 "evidence": list(change.evidence),
@@ -70,7 +75,7 @@ def diff(context: CommandContext) -> int:
         )
         return 0
     confirmed = {True: ", confirmed by Spark", False: ", Spark disagrees", None: ""}[change.confirmed]
-    facts = change.kind.facts
+    facts = change.kind.definition
     voice.print([f"{change.action}: {facts.label} ({facts.code}){confirmed}"])
     voice.print(f"  {words}" for words in change.evidence)
     voice.print(["", *lines] if lines else [])

@@ -7,9 +7,11 @@ from core.model.names import TableName, parse_table_name
 from core.observed.serving import serving_versions
 from tui.command_line.context import CommandContext
 
-UNPROVEN = "sent, not confirmed"
+PROVEN = {"stop": "stopped", "start": "started", "restart": "restarted"}
+"""What the agent says of an act whose effect it has seen and recorded; every other outcome is no success."""
+
 NOT_RECORDED = "not recorded"
-"""Words in an outcome of the agent: Spark has not answered; no disk took the intent."""
+"""Words in an outcome of the agent: no disk took the intent."""
 
 EFFECTS = {
     "stop": "Stopping: {tables}. Checkpoints are kept; readers get no new rows.",
@@ -49,10 +51,10 @@ def _act(context: CommandContext, verb: str) -> int:
     if any(NOT_RECORDED in word for word in said):
         context.voice.say(
             "Spark was called, but neither ledger nor emergency journal could be written: the change is "
-            "lost if the agent stops now\n  free space for {context.place.where.home}, then {verb} again"
+            f"lost if the agent stops now\n  free space for {context.place.where.home}, then {verb} again"
         )
-    # What is not proven or not recorded is no success for a script; the agent goes on with it while it lives.
-    return TryAgain.exit_code if any(UNPROVEN in word or NOT_RECORDED in word for word in said) else 0
+    # What is not proven is no success for a script; the agent goes on with a stop while it lives.
+    return 0 if all(word == PROVEN[verb] for word in said) else TryAgain.exit_code
 
 
 def _readers(context: CommandContext, tables: list[TableName]) -> str:

@@ -2,8 +2,10 @@
 
 import os
 
+from core.model.states import WantedState
 from core.text.wording import counted
 from tui.agent_client import agent_process, os_processes
+from tui.agent_client.agent_commands import equivalent_command
 from tui.command_line.context import CommandContext
 from tui.services import teardown
 
@@ -16,10 +18,15 @@ def up(context: CommandContext) -> int:
         command = agent_process.agent_command(context.place)
         os.chdir("/")
         os.execve(command[0], command, os_processes.child_environment(context.environ))
+    facts = agent_process.read_environment_row(context.place)
+    if facts is not None and facts.pool_state == "failed" and agent_process.is_listening(context.operations.client):
+        line = equivalent_command(context.place, "up")
+        context.operations.client.call("start_pool", line=line)
     started = agent_process.ensure_running(
         context.place, context.operations.client, context.environ, progress=context.voice.progress
     )
     facts = agent_process.read_environment_row(context.place)
+    wanted = _wanted_running(context) if started else 0
     if context.voice.as_json:
         context.voice.data(
             {
@@ -27,12 +34,24 @@ def up(context: CommandContext) -> int:
                 "agent_pid": facts.agent_pid if facts else None,
                 "pool": facts.pool if facts else None,
                 "pool_state": facts.pool_state if facts else None,
+                "wanted_running": wanted,
             }
         )
     else:
         pool = f"pool {facts.pool} is {facts.pool_state}" if facts else "the pool is unknown"
         context.voice.say(f"agent {'started' if started else 'was already running'}; {pool}")
+        if wanted:
+            context.voice.say(
+                f"wanted running: {counted(wanted, 'statement')}; "
+                "each that is not running is resumed from its checkpoint (headgate wait waits for all)"
+            )
     return 0
+
+
+def _wanted_running(context: CommandContext) -> int:
+    """Count the statements that the agent keeps running, and resumes by itself."""
+    lines = context.operations.snapshot().serving
+    return sum(not line.external and line.wanted == WantedState.RUNNING for line in lines)
 
 
 def down(context: CommandContext) -> int:

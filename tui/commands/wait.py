@@ -51,12 +51,8 @@ def wait(context: CommandContext) -> int:
 
 
 def _lines(context: CommandContext, tables: Iterable[str]) -> list[StatementLine]:
-    wanted = {name.strip().strip("`").lower() for name in tables}
     lines = [line for line in context.operations.snapshot().serving if not line.external]
-    missing = sorted(wanted - {line.table for line in lines})
-    if missing:
-        raise deployed_statements.not_deployed_error(missing[0], [line.table for line in lines])
-    return [line for line in lines if not wanted or line.table in wanted]
+    return deployed_statements.named_lines(lines, tables)
 
 
 def _there(line: StatementLine, state: str | None, bound: int | None, began: float) -> bool:

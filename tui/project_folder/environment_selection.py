@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core.ipc.environment_paths import EnvironmentPaths, environment_paths
-from core.model.errors import HeadgateError, Refused, UsageError
+from core.model.errors import HeadgateError, InvalidProject, Refused, UsageError
 from core.project.manifest_head import ManifestHead
-from tui.project_folder.manifest_head import PROJECT_FILE, read_manifest_head
+from tui.project_folder.manifest_head import PROJECT_FILE, last_manifest_head, read_manifest_head
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,8 @@ class SelectedEnvironment:
     where: EnvironmentPaths
     data: str = ""
     """Absolute folder of tables, checkpoints and landed files."""
+    broken: str = ""
+    """What is wrong with headgate.yml; it is then bound by the last text that could be read, as if protected."""
 
     @property
     def title(self) -> str:
@@ -43,10 +45,20 @@ class SelectedEnvironment:
 def select_environment(
     environ: Mapping[str, str], cwd: str, *, project: str | None = None, environment: str | None = None
 ) -> SelectedEnvironment:
-    """Bind to the environment that options, HEADGATE_PROJECT, HEADGATE_ENV and headgate.yml name; raises UsageError."""
+    """Bind to the environment that options, HEADGATE_PROJECT, HEADGATE_ENV and headgate.yml name; raises UsageError.
+
+    A headgate.yml that is broken keeps nobody from a stop once it could be read; what reads the project refuses it.
+    """
     folder = find_folder(environ, cwd, project=project)
     absolute = absolute_environ(environ, cwd)
-    head = read_manifest_head(absolute, folder)
+    broken = ""
+    try:
+        head = read_manifest_head(absolute, folder)
+    except InvalidProject as error:
+        last, broken = last_manifest_head(absolute, folder), error.summary
+        if last is None:
+            raise
+        head = last
     name = environment or environ.get("HEADGATE_ENV") or head.default_env
     if name not in head.protected_by_name:
         known = ", ".join(head.protected_by_name) or "none"
@@ -60,6 +72,7 @@ def select_environment(
         protected=head.protected_by_name[name] or _is_recorded_protected(where),
         where=where,
         data=str(Path(folder, head.data_by_name.get(name, "data")).resolve()),
+        broken=broken,
     )
 
 

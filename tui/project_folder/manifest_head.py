@@ -1,7 +1,8 @@
 """The head of headgate.yml, read as YAML once for each content: loading the reader would double the time of `ls`.
 
 What was read is kept in a file of the user's own, under a digest of the reader's code, the text and the values: a file
-that is damaged, is another user's or belongs to another text counts as absent. Whoever deletes it loses milliseconds.
+that is damaged or is another user's counts as absent. Whoever deletes it loses milliseconds, and what stands in for a
+text that cannot be read: the head of the last one that could.
 """
 
 import hashlib
@@ -9,7 +10,7 @@ import json
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import core.project_files
@@ -33,11 +34,23 @@ def read_manifest_head(environ: Mapping[str, str], folder: str) -> ManifestHead:
             f"{path} cannot be read: {error}", remedy="check that it is a text file that you can read"
         ) from error
     kept = manifest_cache_path(environ, os.getuid(), folder=folder)
-    head = _load(kept, text)
-    if head is None:
-        head = _parse(folder, text)
-        _save(kept, text, head)
+    before = _load(kept)
+    if before is not None and before[0] == _hash(text):
+        return before[1]
+    head = _parse(folder, text)
+    _save(kept, text, head)
     return head
+
+
+def last_manifest_head(environ: Mapping[str, str], folder: str) -> ManifestHead | None:
+    """Return the head of the last headgate.yml of a folder that could be read, every environment as protected.
+
+    For what needs none of its content while it is broken, as a stop. None where nothing was read before.
+    """
+    before = _load(manifest_cache_path(environ, os.getuid(), folder=folder))
+    if before is None:
+        return None
+    return replace(before[1], protected_by_name=dict.fromkeys(before[1].protected_by_name, True))
 
 
 def _parse(folder: str, text: str) -> ManifestHead:
@@ -48,24 +61,25 @@ def _parse(folder: str, text: str) -> ManifestHead:
     problems: list[Problem] = []
     head = read_manifest_head(text, problems)
     if problems:
-        first = problems[0]
         raise InvalidProject(
-            f"{PROJECT_FILE} in {folder} has {counted(len(problems), 'problem')}, the first: {first.summary}",
-            remedy=first.remedy,
+            f"{PROJECT_FILE} in {folder} has {counted(len(problems), 'problem')}",
+            remedy="correct what is listed",
             problems=tuple(problem.as_json() for problem in problems),
         )
     return head
 
 
-def _load(kept: str, text: str) -> ManifestHead | None:
+def _load(kept: str) -> tuple[str, ManifestHead] | None:
+    """Return what is kept, with the hash of the text that it was read from."""
     if not kept:
         return None
     try:
         with open(kept, encoding="utf-8") as file:
             if os.fstat(file.fileno()).st_uid != os.getuid():
                 return None
-            digest, _, body = file.read().partition("\n")
-        return ManifestHead(**json.loads(body)) if digest == _digest(text, body) else None
+            mark, _, body = file.read().partition("\n")
+        text_hash, _, digest = mark.partition(" ")
+        return (text_hash, ManifestHead(**json.loads(body))) if digest == _digest(text_hash, body) else None
     except (OSError, ValueError, TypeError):
         return None
 
@@ -81,18 +95,22 @@ def _save(kept: str, text: str, head: ManifestHead) -> None:
         with open(
             os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "w", encoding="utf-8"
         ) as file:
-            file.write(f"{_digest(text, body)}\n{body}")
+            file.write(f"{_hash(text)} {_digest(_hash(text), body)}\n{body}")
         os.replace(new, kept)
     except OSError:
         with suppress(OSError):
             os.unlink(new)
 
 
-def _digest(text: str, body: str) -> str:
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _digest(text_hash: str, body: str) -> str:
     """Return one digest of readers, text and values; raises OSError where a reader's code is not there to be read."""
     digest = hashlib.sha256()
     folder = Path(str(core.project_files.__file__)).parent
-    parts = (*(Path(folder, name).read_bytes() for name in _READERS), text.encode(), body.encode())
+    parts = (*(Path(folder, name).read_bytes() for name in _READERS), text_hash.encode(), body.encode())
     for part in parts:
         digest.update(len(part).to_bytes(8, "big") + part)
     return digest.hexdigest()

@@ -34,11 +34,6 @@ class DeclaredTable:
     """Path of the file that declares it."""
 
 
-def read_texts(folder: str) -> dict[str, str]:
-    """Read every declaring file of the folder, by its path with forward slashes; raises UsageError."""
-    return dict(read_files(folder).texts)
-
-
 def parse(
     place: SelectedEnvironment, texts: Mapping[str, str], facts: "ParseCache | None" = None
 ) -> "tuple[Project, tuple[Problem, ...]]":
@@ -75,7 +70,7 @@ def _without_tables(folder: str) -> InvalidProject:
         FOLDER,
     )
     return InvalidProject(
-        f"the project {folder} has no folder {FOLDER}", remedy=problem.remedy, problems=(problem.as_json(),)
+        f"the project {folder} has 1 problem", remedy="correct what is listed", problems=(problem.as_json(),)
     )
 
 

@@ -100,9 +100,6 @@ def refuse_unknown(
 
     known = {*project.tables, *(table for table, seen in observed.items() if seen.state != State.ABSENT)}
     wrong = tuple(request_mistakes(normal_request(request), project, known))
-    if len(wrong) == 1:
-        place = places.get(TableName(wrong[0].table), "")
-        raise UsageError(f"{place}: {wrong[0].summary}" if place else wrong[0].summary, remedy=wrong[0].remedy)
     if wrong:
         told = [
             f"{places[TableName(each.table)]}: {each.summary}" if each.table in places else each.summary

@@ -18,6 +18,7 @@ from core.project_files.table_settings import read_settings
 from core.sql.ddl_reader import read_ddl
 from core.sql.statement import Column, ParsedStatement, TableDdl
 from core.sql.statement_reader import read_any, read_statements
+from core.text.wording import counted
 from tui.project_folder.git_objects import run_git
 
 STDIN = "-"
@@ -99,11 +100,24 @@ def read_revisions(source: SqlSource, environment: str | None) -> tuple[dict[Tab
     return found, tuple(problems)
 
 
+def in_one_place(old: SqlSource, new: SqlSource) -> tuple[SqlSource, SqlSource, SqlSource | None]:
+    """Read what lies beside a text without a DDL where the other one lies; returns both, and which was without.
+
+    Such a text is a copy outside of a project: its settings are not removed, they are not known.
+    """
+    declared = [_has_ddl(source) for source in (old, new)]
+    if declared == [True, False]:
+        return old, replace(old, name=new.name, text=new.text), new
+    if declared == [False, True]:
+        return replace(new, name=old.name, text=old.text), new, old
+    return old, new, None
+
+
 def with_comparable_columns(
-    old: Mapping[TableName, Revision], new: Mapping[TableName, Revision]
+    old: Mapping[TableName, Revision], new: Mapping[TableName, Revision], *, declared: bool
 ) -> tuple[dict[TableName, Revision], dict[TableName, Revision]]:
-    """Take the columns of both sides from their SELECTs, where a side has no DDL beside it."""
-    if all(each.texts.ddl for each in (*old.values(), *new.values())):
+    """Take the columns of both sides from their SELECTs, unless both sides have a DDL of their own."""
+    if declared and all(each.texts.ddl for each in (*old.values(), *new.values())):
         return dict(old), dict(new)
     before, after = ({table: _implied(each) for table, each in side.items()} for side in (old, new))
     return before, after
@@ -134,8 +148,8 @@ def refuse_problems(name: str, problems: Sequence[Problem]) -> None:
     wrong = [problem for problem in problems if problem.severity is Severity.ERROR]
     if wrong:
         raise InvalidProject(
-            f"{name} cannot be read: {wrong[0].summary}",
-            remedy=wrong[0].remedy,
+            f"{name} has {counted(len(wrong), 'problem')}",
+            remedy="correct what is listed",
             problems=tuple(problem.as_json() for problem in problems),
         )
 
@@ -144,6 +158,10 @@ def _first_settings(source: SqlSource, defaults: Settings) -> Settings:
     """Read the settings that say how a text is read, which must be known before it is."""
     written = next((parsed.writes for parsed in read_any(source.text, source.name)[0]), None)
     return read_settings(_texts(source, written).yml, "", defaults, []) if written else defaults
+
+
+def _has_ddl(source: SqlSource) -> bool:
+    return any(_texts(source, parsed.writes).ddl for parsed in read_any(source.text, source.name)[0])
 
 
 def _implied(revision: Revision) -> Revision:

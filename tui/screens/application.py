@@ -1,4 +1,4 @@
-"""The console as an application: one poller reads in a thread, one flush shows, one override sends the cells.
+"""The console as an application: one poller reads in a thread, one timer shows, one override sends the cells.
 
 Nothing on the event loop waits for a file or a socket. Leaving a console that may stop everything behind it is asked
 about here: leaving it running is the answer of Enter alone.
@@ -7,8 +7,8 @@ about here: leaving it running is the answer of Enter alone.
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import ClassVar
+from importlib import import_module
+from typing import Any, ClassVar, TypeVar
 
 from textual._compositor import ChopsUpdate, LayoutUpdate
 from textual.app import App
@@ -21,79 +21,71 @@ from tui.presentation.screen_content.banner_footer import ConsoleIdentity
 from tui.presentation.styling.glyphs import choose_glyphs
 from tui.presentation.styling.palette import choose_palette
 from tui.presentation.styling.styled_text import Tone, line
-from tui.presentation.view.ledger_view import LedgerView, make_ledger_view
-from tui.screens.backend_protocol import ConsoleBackendProtocol
+from tui.presentation.view.ledger_view import LedgerView
+from tui.screens.backend import ConsoleBackend
 from tui.screens.console_screen import ConsoleScreen
-from tui.screens.console_state import ConsoleState
+from tui.screens.console_state import ConsoleState, StatusMessage
 from tui.screens.home import HomeScreen
+from tui.screens.poller import POLL_S, LedgerRead, Poller, ReadFailure, ReloadFinished, ScreenDataRead, WorkerCrashed
+from tui.screens.statement_actions import StatementActionsScreen
 from tui.terminal.cell_diff import ShadowScreen
 from tui.terminal.driver import ConsoleDriver
 from tui.terminal.first_picture import FirstPicture
 from tui.widgets.textual_strips import StripPainter, put_update
 
+T = TypeVar("T")
+
+SCREENS = {
+    "statements": ("statements", "StatementsScreen"),
+    "detail": ("statement_detail", "DetailScreen"),
+    "changes": ("changes", "ChangesScreen"),
+    "review": ("review", "ReviewScreen"),
+    "run": ("runs", "RunScreen"),
+    "runs": ("runs", "RunsScreen"),
+    "audit": ("audit_log_events", "AuditScreen"),
+    "log": ("audit_log_events", "LogScreen"),
+    "events": ("audit_log_events", "EventsScreen"),
+    "help": ("help", "HelpScreen"),
+}
+"""Module and class of each screen by name: imported when it is first opened, so that the first picture comes soon."""
+
 STOP_ALL = 7001
 """What the application returns when everything is to be stopped."""
 
 
-def ask_to_leave(page: ConsoleScreen, leave: Callable[[int], None]) -> None:
+def ask_to_leave(screen: ConsoleScreen, leave: Callable[[int], None]) -> None:
     """Ask whether everything goes on without the console; Enter alone leaves it running, esc stays here."""
     question = ConfirmationDialog(
-        title="LEAVE: everything keeps running without this console",
+        title="LEAVE the console",
         body=(
-            line("statements, agent and the demo's generator keep running; `headgate` opens the console again"),
-            line(("to stop them later: headgate down", Tone.DIM)),
+            line("You lose only what this screen remembers: marks, filters, what was typed."),
+            line("Statements and runs continue, sample data keeps arriving, and what is staged stays staged."),
+            line(("Stopping everything keeps tables and checkpoints: statements go on where they were.", Tone.DIM)),
+            line(("`headgate` opens the console again; `headgate down` stops everything later", Tone.DIM)),
         ),
         expected="stop",
         verb="stop everything",
         safe="leave it running",
+        escape="stay here",
     )
-    page.ask(question, lambda _: leave(STOP_ALL), lambda: leave(0))
-
-
-FLUSH_S = 0.5
-"""Frames from data: two a second."""
-
-
-class LedgerRead(Message):
-    """The ledger was read."""
-
-    def __init__(self, world: LedgerView) -> None:
-        super().__init__()
-        self.world = world
-
-
-@dataclass(frozen=True, slots=True)
-class ReadFailure:
-    """Why something could not be read; said once as long as it is the same."""
-
-    words: str
-
-
-class ScreenDataRead(Message):
-    """What one screen alone needs was read."""
-
-    def __init__(self, page: ConsoleScreen, what: object) -> None:
-        super().__init__()
-        self.page = page
-        self.what = what
+    screen.question.ask(question, lambda _: leave(STOP_ALL), lambda: leave(0))
 
 
 class WorkFinished(Message):
-    """Work in a thread is over."""
+    """Work in a thread is over, and with it the message that it is under way."""
 
-    def __init__(self, then: Callable[[object], None], result: object, error: HeadgateError | None) -> None:
+    def __init__(
+        self,
+        then: Callable[[Any], object],
+        result: object,
+        error: HeadgateError | None,
+        progress: StatusMessage | None,
+    ) -> None:
         super().__init__()
         self.then = then
         self.result = result
         self.error = error
-
-
-class WorkerCrashed(Message):
-    """A thread met a bug of ours: it is raised on the loop, where it ends the console with its place."""
-
-    def __init__(self, bug: Exception) -> None:
-        super().__init__()
-        self.bug = bug
+        self.progress = progress
 
 
 class ConsoleApp(App[int | str], inherit_bindings=False):
@@ -105,73 +97,70 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
 
     def __init__(
         self,
-        operations: ConsoleBackendProtocol,
-        place: ConsoleIdentity,
+        backend: ConsoleBackend,
+        identity: ConsoleIdentity,
         *,
         environ: Mapping[str, str],
         first: LedgerView | None = None,
         opening: FirstPicture | None = None,
         read_only: str = "",
         clock: Callable[[], float] = time.time,
-        tick: Callable[[], float] = time.monotonic,
+        monotonic: Callable[[], float] = time.monotonic,
         offer_down: bool = False,
     ) -> None:
         if opening is not None:
             ConsoleDriver.opening = opening
         super().__init__(driver_class=ConsoleDriver, ansi_color=True, watch_css=False)
         self.animation_level = "none"
-        self.title = f"Headgate {place.project} {place.environment}"
-        self.operations = operations
+        self.title = f"Headgate {identity.project} {identity.environment}"
+        self.backend = backend
         self.offer_down = offer_down
-        self.desk = ConsoleState(
-            operations=operations,
-            place=place,
+        self.state = ConsoleState(
+            backend=backend,
+            identity=identity,
             glyphs=choose_glyphs(environ),
             painter=StripPainter(choose_palette(environ)),
             clock=clock,
-            tick=tick,
+            monotonic=monotonic,
             host=self,
             read_only=read_only,
         )
         if first is not None:
-            self.desk.world = first
+            self.state.view = first
         self._newest: LedgerView | None = None
         self._fetched: ScreenDataRead | None = None
         """What was read and is not shown, because the screen is frozen."""
         self._holding = opening is not None and opening.shadow is not None
         """Whether the first picture stays until Home has drawn its rows."""
         self._shadow = opening.shadow if opening is not None else None
-        self._poller = threading.Thread(target=self._poll, name="console-poller", daemon=True)
-        self._kick = threading.Event()
-        self._over = threading.Event()
-        self._page: ConsoleScreen | None = None
+        self._poller = Poller(backend, self.state.view, self.post_message)
+        self._reloading: StatusMessage | None = None
 
     # Screens.
 
     def get_default_screen(self) -> Screen[object]:
-        return HomeScreen(self.desk)  # type: ignore[return-value]  # Screen is invariant in what it returns
+        return HomeScreen(self.state)  # type: ignore[return-value]  # Screen is invariant in what it returns
 
     def on_mount(self) -> None:
-        self.set_interval(FLUSH_S, self._show_newest)
+        self.set_interval(POLL_S, self._show_newest)
         self._poller.start()
 
     def on_unmount(self) -> None:
-        self._over.set()
-        self.kick()
+        self._poller.stop()
 
-    def go(self, name: str, **arguments: object) -> None:
+    def open_screen(self, name: str, **arguments: object) -> None:
         """Open a screen by name; its module is imported when it is first needed."""
-        from tui.screens.screen_registry import make_screen
-
-        self._page = make_screen(name, self.desk, arguments)
-        self.push_screen(self._page)
-        self.kick()
+        module, kind = SCREENS[name]
+        screen: ConsoleScreen = getattr(import_module(f"tui.screens.{module}"), kind)(self.state, **arguments)
+        self._poller.screen = screen
+        self.push_screen(screen)
+        self.read_now()
 
     def command(self, text: str) -> None:
         """Run a `:` command on the screen in front."""
         from tui.screens.colon_commands import run_command
 
-        if isinstance(self.screen, ConsoleScreen):
+        if isinstance(self.screen, StatementActionsScreen):
             run_command(self.screen, text)
 
     def go_home(self) -> None:
@@ -179,7 +168,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
         while len(self.screen_stack) > 1:
             self.pop_screen()
 
-    def leave(self) -> None:
+    def go_back(self) -> None:
         """Go back one screen; on the first one, quit."""
         if len(self.screen_stack) > 1:
             self.pop_screen()
@@ -193,15 +182,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
         else:
             self.exit(0)
 
-    def switch(self, environment: str) -> None:
-        """Leave for another environment of the project: what is returned is its name."""
-        self.exit(environment)
-
-    def copy(self, text: str) -> None:
-        """Hand text to the terminal's clipboard (OSC 52)."""
-        self.copy_to_clipboard(text)
-
-    def redraw(self) -> None:
+    def resend_cells(self) -> None:
         """Send every cell again."""
         if self._shadow is not None:
             self._shadow.forget()
@@ -209,76 +190,53 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
 
     # Reading.
 
-    def kick(self) -> None:
-        """Read everything again now."""
-        self._kick.set()
-
-    def _poll(self) -> None:
-        try:
-            self._read_for_ever()
-        except Exception as bug:
-            self.post_message(WorkerCrashed(bug))
+    def read_now(self, *, progress: str = "") -> None:
+        """Read everything again now; `progress` is shown until that is done."""
+        if progress:
+            self._reloading = self.state.notify(progress, Tone.DIM)
+        self._poller.read_now()
 
     def on_worker_crashed(self, message: WorkerCrashed) -> None:
         raise message.bug
 
-    def _read_for_ever(self) -> None:
-        world, shown = self.desk.world, False
-        fetched: tuple[ConsoleScreen, object] | None = None
-        while not self._over.is_set():
-            newer = make_ledger_view(self.operations.snapshot(world.snapshot), world)
-            if newer is not world or not shown:
-                world, shown = newer, True
-                self.post_message(LedgerRead(world))
-            page = self._page
-            if page is not None:
-                what = self._fetch(page)
-                if what is not None and (fetched is None or fetched[0] is not page or fetched[1] != what):
-                    fetched = (page, what)
-                    self.post_message(ScreenDataRead(page, what))
-            self._kick.wait(FLUSH_S)
-            self._kick.clear()
-
-    def _fetch(self, page: ConsoleScreen) -> object:
-        try:
-            return page.fetch()
-        except HeadgateError as error:
-            return ReadFailure(f"{error.summary}. {error.remedy}".strip())
-
     def on_ledger_read(self, message: LedgerRead) -> None:
         first = self._newest is None
-        self._newest = message.world
-        if first:
+        self._newest = message.view
+        if first or message.asked:
             self._show_newest()
+
+    def on_reload_finished(self, message: ReloadFinished) -> None:
+        self.state.end_message(self._reloading)
+        self._show_newest()
 
     def on_screen_data_read(self, message: ScreenDataRead) -> None:
         self._fetched = message
-        if not self.desk.frozen:
+        if not self.state.frozen:
             self._take_fetched(message)
-            message.page.flush()
+            message.screen.redraw()
 
     def _take_fetched(self, message: ScreenDataRead) -> None:
         self._fetched = None
         if isinstance(message.what, ReadFailure):
-            self.desk.say(message.what.words, Tone.BAD)
+            self.state.notify(message.what.words, Tone.BAD)
         else:
-            message.page.take(message.what)
+            message.screen.receive(message.what)
 
     def _show_newest(self) -> None:
-        """Show the newest world on the screen in front, in one frame; a timer may come when all screens are gone."""
-        page = self.screen if self.screen_stack else None
-        if not isinstance(page, ConsoleScreen):
+        """Show the newest view on the screen in front, in one frame; a timer may come when all screens are gone."""
+        screen = self.screen if self.screen_stack else None
+        if not isinstance(screen, ConsoleScreen):
             return
-        self._page = page
-        if self.desk.frozen:
+        self._poller.screen = screen
+        if self.state.frozen:
             return
         if self._newest is not None:
-            self.desk.take(self._newest)
+            self.state.replace_view(self._newest)
         if self._fetched is not None:
             self._take_fetched(self._fetched)
-        page.flush()
+        screen.redraw()
         # In a terminal that shrank meanwhile the rows of Home are never drawn: nothing is waited for then.
-        drawn = not isinstance(page, HomeScreen) or page.has_class("-small") or page.table.size.width
+        drawn = not isinstance(screen, HomeScreen) or screen.has_class("-small") or screen.table.size.width
         if self._holding and drawn:
             self.call_after_refresh(self._release)
 
@@ -288,25 +246,28 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
 
     # Work.
 
-    def perform(self, work: Callable[[], object], then: Callable[[object], None]) -> None:
+    def run_in_thread(self, work: Callable[[], T], then: Callable[[T], object], *, progress: str = "") -> None:
         """Run work in a daemon thread, so that nothing it waits for keeps the console from leaving."""
+        message = self.state.notify(progress, Tone.CHANGING) if progress else None
 
         def run() -> None:
+            result, error = None, None
             try:
-                result, error = work(), None
+                result = work()
             except HeadgateError as refused:
-                result, error = None, refused
+                error = refused
             except Exception as bug:
                 self.post_message(WorkerCrashed(bug))
                 return
-            self.post_message(WorkFinished(then, result, error))
+            self.post_message(WorkFinished(then, result, error, message))
 
         threading.Thread(target=run, name="console-work", daemon=True).start()
 
     def on_work_finished(self, message: WorkFinished) -> None:
+        self.state.end_message(message.progress)
         if message.error is not None:
-            self.desk.say(f"{message.error.summary}. {message.error.remedy}".strip(), Tone.BAD)
-            self.kick()
+            self.state.notify(f"{message.error.summary}. {message.error.remedy}".strip(), Tone.BAD)
+            self.read_now()
         else:
             message.then(message.result)
         self._show_newest()

@@ -32,20 +32,20 @@ EVENTS = 500
 class RecordsScreen(TableScreen):
     """Rows that were written once, newest first, with the whole text of the chosen one below."""
 
-    def __init__(self, desk: ConsoleState) -> None:
-        super().__init__(desk)
+    def __init__(self, state: ConsoleState) -> None:
+        super().__init__(state)
         self.records: dict[str, Record] = {}
-        self.pane = ScrollingLines(desk.painter, id="few")
+        self.pane = ScrollingLines(state.painter, id="few")
 
     def body(self) -> Sequence[Widget]:
         return (self.table, self.pane)
 
-    def take(self, fetched: object) -> None:
+    def receive(self, fetched: object) -> None:
         if isinstance(fetched, tuple):
             self.records = {str(one.id): one for one in fetched}
 
     def row_ids(self) -> Sequence[str]:
-        needle = self.filter_text.lower()
+        needle = self.typed.filter_text.lower()
         return [row for row, one in self.records.items() if needle in self.words(one).lower()]
 
     def words(self, one: Record) -> str:
@@ -59,7 +59,7 @@ class RecordsScreen(TableScreen):
     def text(self, one: Record, width: int) -> tuple[Line, ...]:
         """Write the whole of a record."""
         if isinstance(one, EventRow):
-            return event_text(one, width, self.desk.clock())
+            return event_text(one, width, self.state.clock())
         return command_text(one, width) if isinstance(one, CommandRow) else audit_text(one, width)
 
     def refresh_body(self) -> None:
@@ -68,11 +68,14 @@ class RecordsScreen(TableScreen):
         chosen = self.records.get(self.table.cursor_id or "")
         if width and chosen is not None:
             self.pane.show(
-                (rule(f"{self.page_name} {self.table.cursor_id}", width, self.desk.glyphs), *self.text(chosen, width))
+                (
+                    rule(f"{self.screen_name} {self.table.cursor_id}", width, self.state.glyphs),
+                    *self.text(chosen, width),
+                )
             )
 
     def picture(self, row: str, width: int) -> Line:
-        one, now = self.records[row], self.desk.clock()
+        one, now = self.records[row], self.state.clock()
         if isinstance(one, EventRow):
             return event_row(one, width, now)
         return command_row(one, width, now) if isinstance(one, CommandRow) else audit_row(one, width, now)
@@ -80,14 +83,8 @@ class RecordsScreen(TableScreen):
     def is_gone(self, row: str) -> bool:
         return row not in self.records
 
-    def targets(self) -> tuple[str, ...]:
-        return ()
-
-    def is_marked(self, row: str) -> bool:
-        return False
-
-    def crumb(self) -> tuple[Sequence[str], str]:
-        return (self.page_name,), f"{len(self.table.ids)} of {len(self.records)}"
+    def path_and_counts(self) -> tuple[Sequence[str], str]:
+        return (self.screen_name,), f"{len(self.table.ids)} of {len(self.records)}"
 
     def copy_text(self) -> str:
         chosen = self.records.get(self.table.cursor_id or "")
@@ -97,25 +94,25 @@ class RecordsScreen(TableScreen):
 class AuditScreen(RecordsScreen):
     """The audit."""
 
-    page_name = "audit"
+    screen_name = "audit"
 
     def fetch(self) -> object:
-        return self.desk.operations.reader.audits()
+        return self.state.backend.reader.audits()
 
     def head(self, width: int) -> Line:
         return audit_columns(width)
 
     def copy_line(self) -> str:
-        return f"headgate audit --env {self.desk.place.environment}"
+        return f"headgate audit --env {self.state.identity.environment}"
 
 
 class LogScreen(RecordsScreen):
     """The command log."""
 
-    page_name = "log"
+    screen_name = "log"
 
     def fetch(self) -> object:
-        return self.desk.operations.reader.commands()
+        return self.state.backend.reader.commands()
 
     def head(self, width: int) -> Line:
         return command_columns(width)
@@ -128,14 +125,14 @@ class LogScreen(RecordsScreen):
 class EventsScreen(RecordsScreen):
     """What happened to statements, to the pool and in runs."""
 
-    page_name = "events"
+    screen_name = "events"
 
-    def __init__(self, desk: ConsoleState, *, tables: tuple[str, ...] = ()) -> None:
-        super().__init__(desk)
+    def __init__(self, state: ConsoleState, *, tables: tuple[str, ...] = ()) -> None:
+        super().__init__(state)
         self.tables = tables
 
     def fetch(self) -> object:
-        reader = self.desk.operations.reader
+        reader = self.state.backend.reader
         if len(self.tables) == 1:
             return reader.events(TableName(self.tables[0]))
         found = reader.events(limit=EVENTS)
@@ -144,16 +141,16 @@ class EventsScreen(RecordsScreen):
     def head(self, width: int) -> Line:
         return event_columns(width)
 
-    def crumb(self) -> tuple[Sequence[str], str]:
+    def path_and_counts(self) -> tuple[Sequence[str], str]:
         of = counted(len(self.tables), "table") if self.tables else "all tables"
-        return ("events", f"of {of}"), super().crumb()[1]
+        return ("events", f"of {of}"), super().path_and_counts()[1]
 
     def copy_line(self) -> str:
-        return f"headgate events --env {self.desk.place.environment}"
+        return f"headgate events --env {self.state.identity.environment}"
 
     def do_enter_row(self, key: str) -> None:
         chosen = self.records.get(self.table.cursor_id or "")
         if isinstance(chosen, EventRow) and chosen.table:
-            self.desk.host.go("detail", table=chosen.table, tab="events")
+            self.state.host.open_screen("detail", table=chosen.table, tab="events")
         else:
-            self.desk.say("this event does not belong to one statement; the full text is below", Tone.DIM)
+            self.state.notify("this event does not belong to one statement; the full text is below", Tone.DIM)

@@ -1,64 +1,85 @@
-"""The console's questions answered by `tui.services`.
+"""What the console asks of `tui.services`: readings that may be slow, and acts; they raise HeadgateErrors.
 
-The ledger is read through the view that the command line has as well.
+None of it is called on the event loop. The ledger is read through the snapshot that the command line has as well.
 """
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from core.model.actions import Action
 from core.model.errors import HeadgateError, InvalidProject, Refused, UsageError
 from core.model.names import TableName
 from core.model.problems import Problem, Severity, Where
+from core.model.reasons import reason_words
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
 from core.project.revision import RevisionTexts
 from state.ledger_snapshot import LedgerSnapshot, StatementDetails
+from state.row_types import ApprovalRow, PlanRow, RunRow
+from tui.presentation.screen_content.changes import ChangeRow
 from tui.presentation.screen_content.lineage_tab import ColumnDetails
 from tui.presentation.screen_content.statement_detail import DeclaredDetails
-from tui.screens.backend_protocol import PlanView, ProjectView, RunView, TableDrift
-from tui.services.submitted_plans import find_plan_row, plan_of_row
+from tui.services.plan_submission import find_plan_row, plan_of_row
 
 if TYPE_CHECKING:
     from core.project.model import Project, Table
     from state.ledger import LedgerReader
-    from tui.agent_client.agent_commands import AgentCommands
     from tui.services.environment_service import EnvironmentService
+
+
+@dataclass(frozen=True, slots=True)
+class PlanView:
+    """A plan with its row of the ledger and its approvals."""
+
+    plan: Plan
+    row: PlanRow
+    approvals: tuple[ApprovalRow, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """A run with the plan that it executes."""
+
+    run: RunRow
+    plan: PlanView | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectView:
+    """The project folder as it is now; `missing` says why it could not be read."""
+
+    drift: tuple[ChangeRow, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    missing: str = ""
 
 
 class ConsoleBackend:
     """Asked by the poller's thread and by work threads; a quiet ledger costs nothing."""
 
-    def __init__(self, operations: "EnvironmentService", *, clock: Callable[[], float] = time.time) -> None:
-        self._bound = operations
+    def __init__(self, service: "EnvironmentService", *, clock: Callable[[], float] = time.time) -> None:
+        self._service = service
         self._clock = clock
+        self.agent = service.agent
+        """For acts; its `confirmation` is pure and quick, and is called on the loop."""
+        self.started_environments = service.started_environments
         self._plans: dict[str, Plan] = {}
         self._drift: tuple[object, ProjectView] | None = None
 
     @property
     def reader(self) -> "LedgerReader":
         """The ledger's reader, for what one screen alone shows."""
-        return self._bound.reader
-
-    @property
-    def agent(self) -> "AgentCommands":
-        """The agent, for acts."""
-        return self._bound.agent
-
-    def started_environments(self) -> tuple[str, ...]:
-        """List the environments of the project that have a ledger here."""
-        return self._bound.started_environments()
+        return self._service.reader
 
     # The ledger.
 
     def snapshot(self, previous: LedgerSnapshot | None) -> LedgerSnapshot:
         """Read the ledger, or say why it cannot be read over what was known last."""
         try:
-            return self._bound.snapshot()
+            return self._service.snapshot()
         except HeadgateError as error:
-            self._bound.close()
+            self._service.close()
             if previous is not None and previous.problem == error.summary:
                 return previous
             known = previous or LedgerSnapshot(read_at=self._clock())
@@ -66,15 +87,12 @@ class ConsoleBackend:
 
     def detail(self, table: str) -> StatementDetails:
         """Read one statement; without versions where it never was deployed."""
-        try:
-            return self._bound.detail(table)
-        except UsageError:
-            return StatementDetails(TableName(table))
+        return self._service.detail(TableName(table))
 
     def declared(self, table: str, column: str | None = None) -> DeclaredDetails:
         """Read the files of one statement, and the lineage of one of its columns."""
         try:
-            found = self._bound.project().tables.get(TableName(table))
+            found = self._service.project().tables.get(TableName(table))
         except HeadgateError as error:
             return _undeclared(_sentence(error))
         if found is None:
@@ -83,10 +101,10 @@ class ConsoleBackend:
         return texts if column is None else replace(texts, columns=self._columns(found, column))
 
     def _columns(self, declared: "Table", column: str) -> ColumnDetails:
-        names = tuple(each.name for each in declared.ddl_facts.columns)
+        names = tuple(each.name for each in declared.parsed_ddl.columns)
         chosen = column if column in names else names[0]
         try:
-            up, down = (self._bound.lineage(f"{declared.name}.{chosen}", way) for way in ("up", "down"))
+            up, down = (self._service.lineage(f"{declared.name}.{chosen}", way) for way in ("up", "down"))
         except HeadgateError as error:
             return ColumnDetails(missing=_sentence(error))
         return ColumnDetails(names, chosen, up, down)
@@ -94,17 +112,17 @@ class ConsoleBackend:
     def plan(self, hash_prefix: str) -> PlanView | None:
         """Find a plan; its body is read once."""
         try:
-            row = find_plan_row(self._bound.reader, hash_prefix)
+            row = find_plan_row(self._service.reader, hash_prefix)
         except UsageError:
             return None
         if row.hash not in self._plans:
             self._plans[row.hash] = plan_of_row(row)
-        return PlanView(self._plans[row.hash], row, approvals=self._bound.reader.approvals(row.hash))
+        return PlanView(self._plans[row.hash], row, approvals=self._service.reader.approvals(row.hash))
 
     def run(self, run_id: str) -> RunView | None:
         """Find a run with its plan."""
         try:
-            row = self._bound.run(run_id)
+            row = self._service.run(run_id)
         except UsageError:
             return None
         return RunView(row, self.plan(row.plan_hash))
@@ -114,8 +132,8 @@ class ConsoleBackend:
     def project(self) -> ProjectView:
         """Compare the files with what is deployed; computed again only when files or deployments changed."""
         try:
-            project = self._bound.project()
-            lines = self._bound.snapshot().statements
+            project = self._service.project()
+            lines = self._service.snapshot().statements
             key = (id(project), tuple((line.table, line.version, line.revision, line.state) for line in lines))
             if self._drift is None or self._drift[0] != key:
                 self._drift = (key, ProjectView(drift=self._compare(project)))
@@ -125,14 +143,14 @@ class ConsoleBackend:
         except HeadgateError as error:
             return ProjectView(missing=_sentence(error))
 
-    def _compare(self, project: "Project") -> tuple[TableDrift, ...]:
+    def _compare(self, project: "Project") -> tuple[ChangeRow, ...]:
         from core.plan.descriptions import change_words
 
-        found = self._bound.drift()
+        found = self._service.drift()
         wanted = tuple(sorted({*found.changed, *found.new}))
-        rows: list[TableDrift] = []
-        deployed = {row.table: row for row in self._bound.reader.deployments() if row.active}
-        plan = self._bound.compute(PlanRequest(tables=wanted)) if wanted else None
+        rows: list[ChangeRow] = []
+        deployed = {row.table: row for row in self._service.reader.deployments() if row.active}
+        plan = self._service.compute(PlanRequest(tables=wanted)) if wanted else None
         nodes = {node.table: node for node in plan.nodes} if plan else {}
         refused = {refusal.table: refusal for refusal in plan.refusals} if plan else {}
         for name in wanted:
@@ -150,11 +168,11 @@ class ConsoleBackend:
                 would = f"{node.action} + {below}" if below else str(node.action)
                 # The planner's own texts: settings are compared as they are understood, not as they are written.
                 new = node.texts
-                change, reason = change_words(node), "; ".join(node.evidence) or node.reason
-            rows.append(TableDrift(name, change, would, reason, old, new, declared.folder))
+                change, reason = change_words(node), "; ".join(node.evidence) or reason_words(node.reason)
+            rows.append(ChangeRow(name, change, would, reason, old, new, declared.folder))
         for name in found.gone:
             rows.append(
-                TableDrift(
+                ChangeRow(
                     name,
                     "its files no longer exist",
                     "keep",
@@ -169,8 +187,8 @@ class ConsoleBackend:
 
     def submit(self, actor: str) -> str:
         """Plan what the actor has staged in this folder."""
-        folder = self._bound.place.folder
-        marks = [mark for mark in self._bound.reader.staged() if mark.actor == actor and mark.folder == folder]
+        folder = self._service.place.folder
+        marks = [mark for mark in self._service.reader.staged() if mark.actor == actor and mark.folder == folder]
         verbs = {mark.verb for mark in marks}
         if not marks:
             raise Refused("you have staged nothing in this project folder", remedy="D stages a deploy, X a delete")
@@ -178,14 +196,14 @@ class ConsoleBackend:
             raise Refused(
                 "both deploys and deletes are staged", remedy="unstage one kind with U: each needs its own plan"
             )
-        submitted = self._bound.submit(
+        submitted = self._service.submit(
             PlanRequest(verb=verbs.pop(), tables=tuple(sorted(mark.table for mark in marks)))
         )
         return submitted.plan.hash
 
     def continuation(self, run_id: str) -> str:
         """Submit the plan that goes on from a failed run; its hash, empty where no text has changed."""
-        found = self._bound.continuation(run_id)
+        found = self._service.continuation(run_id)
         if found is None:
             return ""
         if found.submitted.plan.empty:

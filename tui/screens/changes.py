@@ -6,56 +6,54 @@ Enter plans what is staged and opens the review.
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
-from textual.containers import Container
-from textual.widget import Widget
-
 from tui.presentation.interaction.action_availability import ActionContext
 from tui.presentation.screen_content.changes import ChangeRow, detail, header, merge, problem_lines, row, summary
 from tui.presentation.styling.styled_text import Line, Tone, line
-from tui.screens.backend_protocol import ProjectView, TableDrift
+from tui.screens.backend import ProjectView
 from tui.screens.console_state import ConsoleState
-from tui.screens.table_screen import TableScreen
-from tui.widgets.line_widgets import ScrollingLines
+from tui.screens.statement_table import StatementTableScreen
+from tui.screens.table_screen import SplitScreen
 
 
-class ChangesScreen(TableScreen):
+class ChangesScreen(SplitScreen, StatementTableScreen):
     """Differences and the stage."""
 
-    page_name = "changes"
+    screen_name = "changes"
+    vanished_because = "it is neither staged nor known to differ any more"
 
-    def __init__(self, desk: ConsoleState) -> None:
-        super().__init__(desk)
-        self.view: ProjectView | None = None
+    def __init__(self, state: ConsoleState) -> None:
+        super().__init__(state)
+        self.project_view: ProjectView | None = None
         self.changes: dict[str, ChangeRow] = {}
         self.full = False
-        self.pane = ScrollingLines(desk.painter, id="under")
-
-    def body(self) -> Sequence[Widget]:
-        return (Container(self.table, self.pane, id="split"),)
 
     def fetch(self) -> object:
-        return self.desk.operations.project()
+        return self.state.backend.project()
 
-    def take(self, fetched: object) -> None:
+    def receive(self, fetched: object) -> None:
         if isinstance(fetched, ProjectView):
-            self.view = fetched
+            self.project_view = fetched
 
     def row_ids(self) -> Sequence[str]:
-        drift = {one.table: change_row_of(one) for one in (self.view.drift if self.view else ())}
-        compared = self.view is not None and not self.view.missing
-        rows = merge(drift, self.desk.world.snapshot.staged, compared=compared)
+        drift = {one.table: one for one in (self.project_view.drift if self.project_view else ())}
+        compared = self.project_view is not None and not self.project_view.missing
+        rows = merge(drift, self.state.view.snapshot.staged, compared=compared)
         self.changes = {one.table: one for one in rows}
-        needle = self.filter_text.lower()
+        self.marks &= set(self.changes)
+        needle = self.typed.filter_text.lower()
         return [table for table in self.changes if needle in table]
 
     def shape(self) -> Hashable:
-        return (self.filter_text, self.view is None)
+        return (self.typed.filter_text, self.project_view is None)
 
     def head(self, width: int) -> Line:
         return header(width)
 
     def picture(self, row_id: str, width: int) -> Line:
-        return row(self.changes[row_id], width, self.desk.place.user)
+        return row(self.changes[row_id], width, self.state.identity.user)
+
+    def last_line(self, row_id: str) -> Line:
+        return line(f"  {row_id}  neither staged nor known to differ any more")
 
     def is_gone(self, row_id: str) -> bool:
         return row_id not in self.changes
@@ -66,47 +64,29 @@ class ChangesScreen(TableScreen):
         width = self.pane.size.width
         if not width:
             return
-        view = self.view
-        if view is None:
+        project = self.project_view
+        if project is None:
             self.pane.show((line((" reading the project", Tone.DIM)),))
             return
-        lines = list(problem_lines(view.problems, view.missing, width))
+        lines = list(problem_lines(project.problems, project.missing, width))
         chosen = self.changes.get(self.table.cursor_id or "")
         if chosen is not None:
-            lines.extend(detail(chosen, width, self.desk.glyphs, full=self.full))
-        elif not lines and self.filter_text and self.changes:
+            lines.extend(detail(chosen, width, self.state.glyphs, full=self.full))
+        elif not lines and self.typed.filter_text and self.changes:
             lines.append(line((" the filter hides every difference: esc ends it", Tone.DIM)))
         elif not lines:
             lines.append(line((" the files match what is deployed, and nothing is staged", Tone.DIM)))
         self.pane.show(lines)
 
-    def crumb(self) -> tuple[Sequence[str], str]:
-        marked = f"{len(self.desk.marks)} marked   " if self.desk.marks else ""
-        return ("changes",), marked + summary(tuple(self.changes.values()), self.desk.place.user)
+    def path_and_counts(self) -> tuple[Sequence[str], str]:
+        return ("changes",), self.marked_words() + summary(tuple(self.changes.values()), self.state.identity.user)
 
-    def circumstances(self) -> ActionContext:
-        mine = sum(1 for mark in self.desk.world.snapshot.staged if mark.actor == self.desk.place.user)
-        return replace(super().circumstances(), staged=mine)
+    def action_context(self) -> ActionContext:
+        mine = sum(1 for mark in self.state.view.snapshot.staged if mark.actor == self.state.identity.user)
+        return replace(super().action_context(), staged=mine)
 
     def do_sql(self, key: str) -> None:
         self.full = not self.full
 
     def do_enter_row(self, key: str) -> None:
-        self.desk.say("planning what is staged", Tone.CHANGING)
-        user = self.desk.place.user
-        self.desk.host.perform(lambda: self.desk.operations.submit(user), self._submitted)
-
-    def _submitted(self, result: object) -> None:
-        plan_hash = str(result)
-        self.arrive("review", f"the plan is ready: :review {plan_hash[:12]}", plan_hash=plan_hash)
-
-    def do_page_down(self, key: str) -> None:
-        self.pane.scroll_by(max(self.pane.size.height - 2, 1))
-
-    def do_page_up(self, key: str) -> None:
-        self.pane.scroll_by(-max(self.pane.size.height - 2, 1))
-
-
-def change_row_of(one: TableDrift) -> ChangeRow:
-    """Make a row of a difference; what is staged is joined later."""
-    return ChangeRow(one.table, one.change, one.would, one.reason, one.old, one.new, one.folder, ())
+        self.plan_staged()

@@ -3,15 +3,14 @@
 from tui.presentation.interaction.colon_completion import TAKES_TABLES, names
 from tui.presentation.interaction.keymap import ConsoleAction, actions_on_screen
 from tui.presentation.styling.styled_text import Tone
-from tui.screens.console_screen import ConsoleScreen
 from tui.screens.statement_actions import StatementActionsScreen
 
 
-def run_command(page: ConsoleScreen, text: str) -> None:
+def run_command(screen: StatementActionsScreen, text: str) -> None:
     """Run what was typed; an unknown command says which there are."""
     word, _, rest = text.partition(" ")
     word, rest = {"q": "quit", "q!": "quit", "b": "back"}.get(word, word), rest.strip()
-    host = page.desk.host
+    host = screen.state.host
     match word:
         case "":
             return
@@ -20,91 +19,84 @@ def run_command(page: ConsoleScreen, text: str) -> None:
         case "home" | "tree":
             host.go_home()
         case "st" | "statements":
-            host.go("statements", filter_text=rest)
+            host.open_screen("statements", filter_text=rest)
         case "audit" | "log" | "runs" | "changes":
-            host.go(word)
+            host.open_screen(word)
         case "events" if not rest:
-            host.go("events")
+            host.open_screen("events")
         case "help" if rest:
-            host.go("help", topic=rest)
+            host.open_screen("help", topic=rest)
         case "plan" if rest:
-            host.go("review", plan_hash=rest)
+            host.open_screen("review", plan_hash=rest)
         case "review":
-            _review(page, rest)
+            _review(screen, rest)
         case "run":
-            _run(page, rest)
+            _run(screen, rest)
         case "env":
-            _env(page, rest)
+            _env(screen, rest)
         case _:
-            _act(page, word, rest)
+            _act(screen, word, rest)
 
 
-def _review(page: ConsoleScreen, rest: str) -> None:
+def _review(screen: StatementActionsScreen, rest: str) -> None:
     if rest:
-        page.desk.host.go("review", plan_hash=rest)
+        screen.state.host.open_screen("review", plan_hash=rest)
         return
-    mine = [mark for mark in page.desk.world.snapshot.staged if mark.actor == page.desk.place.user]
-    fresh = page.desk.fresh
+    mine = [mark for mark in screen.state.view.snapshot.staged if mark.actor == screen.state.identity.user]
+    fresh = screen.state.freshness
     if not mine:
-        page.desk.say("review: you have staged nothing: D stages a deploy, X a delete", Tone.CHANGING)
+        screen.state.notify("review: you have staged nothing: D stages a deploy, X a delete", Tone.CHANGING)
     elif fresh.reason:
-        page.desk.say(f"review: {fresh.reason}", Tone.CHANGING)
+        screen.state.notify(f"review: {fresh.reason}", Tone.CHANGING)
     else:
-        desk = page.desk
-        desk.say("planning what is staged", Tone.CHANGING)
-
-        def submitted(result: object) -> None:
-            page.arrive("review", f"the plan is ready: :review {str(result)[:12]}", plan_hash=str(result))
-
-        desk.host.perform(lambda: desk.operations.submit(desk.place.user), submitted)
+        screen.plan_staged()
 
 
-def _env(page: ConsoleScreen, rest: str) -> None:
-    desk = page.desk
+def _env(screen: StatementActionsScreen, rest: str) -> None:
+    state = screen.state
 
-    def known(result: object) -> None:
-        names = tuple(result) if isinstance(result, tuple) else ()
-        if rest in names and rest != desk.place.environment:
-            desk.host.switch(rest)
+    def known(names: tuple[str, ...]) -> None:
+        if rest in names and rest != state.identity.environment:
+            state.host.exit(rest)
         else:
-            here = f"this is {desk.place.environment}; " if rest == desk.place.environment else ""
-            desk.say(f"env: {here}started here: {', '.join(names)}", Tone.CHANGING)
+            here = f"this is {state.identity.environment}; " if rest == state.identity.environment else ""
+            state.notify(f"env: {here}started here: {', '.join(names)}", Tone.CHANGING)
 
-    desk.host.perform(desk.operations.started_environments, known)
+    state.host.run_in_thread(state.backend.started_environments, known)
 
 
-def _run(page: ConsoleScreen, rest: str) -> None:
-    runs = page.desk.world.snapshot.open_runs
+def _run(screen: StatementActionsScreen, rest: str) -> None:
+    runs = screen.state.view.snapshot.open_runs
     if rest:
-        page.desk.host.go("run", run_id=rest)
+        screen.state.host.open_screen("run", run_id=rest)
     elif runs:
-        page.desk.host.go("run", run_id=runs[0].id)
+        screen.state.host.open_screen("run", run_id=runs[0].id)
     else:
-        page.desk.host.go("runs")
+        screen.state.host.open_screen("runs")
 
 
-def _act(page: ConsoleScreen, word: str, rest: str) -> None:
-    action = next((one for one in actions_on_screen(page.page_name) if one.typed == word), None)
+def _act(screen: StatementActionsScreen, word: str, rest: str) -> None:
+    action = next((one for one in actions_on_screen(screen.screen_name) if one.typed == word), None)
     if action is None and word in TAKES_TABLES and rest:
         action = next((one for one in actions_on_screen("home") if one.typed == word), None)
     if action is None:
-        known = ", ".join(name for name, _ in names(page.page_name))
-        page.desk.say(f":{word} is not a command here: {known}", Tone.CHANGING)
+        known = ", ".join(name for name, _ in names(screen.screen_name))
+        screen.state.notify(f":{word} is not a command here: {known}", Tone.CHANGING)
         return
     if rest and word in TAKES_TABLES:
-        _act_on(page, action, tuple(rest.replace(",", " ").split()))
+        _act_on(screen, action, tuple(rest.replace(",", " ").split()))
     else:
-        page.do(action, f":{word}")
+        screen.perform_action(action, f":{word}")
 
 
-def _act_on(page: ConsoleScreen, action: ConsoleAction, tables: tuple[str, ...]) -> None:
+def _act_on(screen: StatementActionsScreen, action: ConsoleAction, tables: tuple[str, ...]) -> None:
     """Do an act on named tables instead of those under the cursor."""
-    unknown = [name for name in tables if page.desk.world.statement(name) is None]
+    unknown = [name for name in tables if screen.state.view.statement(name) is None]
     if unknown and action.id != "stage_deploy":
-        page.desk.say(f"{', '.join(unknown)}: not deployed here", Tone.CHANGING)
-    elif isinstance(page, StatementActionsScreen):
-        page.named = tables
+        screen.state.notify(f"{', '.join(unknown)}: not deployed here", Tone.CHANGING)
+    else:
+        screen.named = tables
         try:
-            page.do(action, f":{action.typed}")
+            screen.perform_action(action, f":{action.typed}")
         finally:
-            page.named = ()
+            screen.named = ()

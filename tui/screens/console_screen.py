@@ -1,6 +1,6 @@
-"""The frame of every screen: it takes each key, asks the table of actions what it means, and forwards.
+"""What every screen is made of: banner, breadcrumb, body, status line, footer, and the question that may be open.
 
-Nothing here waits.
+It takes each key and looks up in the table of actions what it means. Nothing here waits.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,101 +11,58 @@ from textual.app import ComposeResult
 from textual.screen import Screen
 from textual.widget import Widget
 
-from tui.presentation.interaction import confirmation_dialogs
-from tui.presentation.interaction import input_line as typing_line
-from tui.presentation.interaction.action_availability import (
-    ActionContext,
-    action_context_of,
-    action_label,
-    why_not_possible,
-)
-from tui.presentation.interaction.confirmation_dialogs import ConfirmationDialog, OpenDialog
-from tui.presentation.interaction.input_line import InputLine
-from tui.presentation.interaction.keymap import (
-    ConsoleAction,
-    command_of_action,
-    find_action,
-    keymap_of,
-    screens_with_key,
-)
-from tui.presentation.screen_content import banner_footer
+from tui.presentation.interaction.action_availability import ActionContext, action_label, why_not_possible
+from tui.presentation.interaction.input_line import input_line_cells
+from tui.presentation.interaction.keymap import ConsoleAction, keymap_of, screens_with_key
+from tui.presentation.screen_content import banner_footer, status_line
 from tui.presentation.styling.styled_text import Line, Tone, line
 from tui.screens.console_state import ConsoleState
+from tui.screens.question_box import QuestionBox
+from tui.screens.typed_line import TypedLine
 from tui.widgets.line_widgets import FixedLines, GrowingLines
 
 NEED_WIDTH, NEED_HEIGHT = 80, 24
-SAID_FOR_S = 12.0
+MESSAGE_S = 12.0
 SETTLES_S = 0.15
 """No row changes its place sooner than this after a key."""
-DIALOG_WIDTH = 100
 
 
 class ConsoleScreen(Screen[None], inherit_bindings=False):
     """A screen without focus: it takes every key itself, so that one table decides what each means."""
 
     AUTO_FOCUS: ClassVar[str | None] = ""
-    page_name: ClassVar[str] = ""
+    screen_name: ClassVar[str] = ""
 
-    def __init__(self, desk: ConsoleState) -> None:
+    def __init__(self, state: ConsoleState) -> None:
         super().__init__()
-        self.desk = desk
-        self.answering: OpenDialog | None = None
-        self.on_yes: Callable[[str], None] | None = None
-        self.on_safe: Callable[[], None] | None = None
-        self.named: tuple[str, ...] = ()
-        """Tables that a `:` command names; they go before the cursor and the marks."""
-        self.entry: InputLine | None = None
-        self.filter_text = ""
+        self.state = state
+        self.question = QuestionBox(state)
+        self.typed = TypedLine(state, self.screen_name, self.action_context)
         self.key_at = 0.0
-        self.keys = keymap_of(self.page_name)
-        painter = desk.painter
-        self.banner_line = FixedLines(painter, id="banner", band=True)
-        self.crumb_line = FixedLines(painter, id="crumb")
-        self.flash_line = GrowingLines(painter, id="flash")
-        self.hint_line = FixedLines(painter, id="hints")
-        self.dialog = FixedLines(painter, id="dialog", band=True)
+        self.keys = keymap_of(self.screen_name)
+        painter = state.painter
+        self.banner = FixedLines(painter, id="banner", band=True)
+        self.breadcrumb = FixedLines(painter, id="breadcrumb")
+        self.status = GrowingLines(painter, id="status")
+        self.footer = FixedLines(painter, id="footer")
         self.small = FixedLines(painter, id="small")
 
     # What a screen says of itself.
 
     def body(self) -> Sequence[Widget]:
-        """Return the widgets between the crumb and the flash line."""
+        """Return the widgets between the breadcrumb and the status line."""
         return ()
 
     def refresh_body(self) -> None:
-        """Show the world in the body; called at most a few times a second and after keys."""
+        """Show the ledger in the body; called at most a few times a second and after keys."""
 
-    def crumb(self) -> tuple[Sequence[str], str]:
-        """Return the path and the counts of line 2."""
-        return (self.page_name,), ""
+    def path_and_counts(self) -> tuple[Sequence[str], str]:
+        """Return what the breadcrumb says: where this is, and how much there is of it."""
+        return (self.screen_name,), ""
 
-    def targets(self) -> tuple[str, ...]:
-        """Return the tables that an act would be about now."""
-        return ()
-
-    def under_cursor(self) -> tuple[str, ...]:
-        """Return the tables under the cursor, whatever is marked."""
-        return self.targets()
-
-    def looked_at(self) -> tuple[str, ...]:
-        """Return the tables that a look is about: named ones first."""
-        return self.named or self.under_cursor()
-
-    def subjects(self) -> tuple[str, ...]:
-        """Return the tables of the act that is being done: named ones first."""
-        return self.named or self.targets()
-
-    def circumstances(self) -> ActionContext:
+    def action_context(self) -> ActionContext:
         """Return what decides which actions are possible."""
-        desk = self.desk
-        return action_context_of(
-            desk.world,
-            self.subjects(),
-            looked=self.looked_at(),
-            user=desk.place.user,
-            stale=desk.fresh.reason,
-            read_only=desk.read_only,
-        )
+        return ActionContext(stale=self.state.freshness.reason, read_only=self.state.read_only)
 
     def wrong_filter(self) -> str:
         """Explain why the filter is not understood; it shows everything as long as it is not."""
@@ -115,41 +72,46 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
         """Read what this screen alone needs; called in a thread, must touch no widget."""
         return None
 
-    def take(self, fetched: object) -> None:
-        """Take what `fetch` gave; called on the loop."""
+    def receive(self, fetched: object) -> None:
+        """Take what `fetch` returned; called on the loop."""
 
-    # Frame.
+    # Drawing.
 
     def compose(self) -> ComposeResult:
-        yield self.banner_line
-        yield self.crumb_line
+        yield self.banner
+        yield self.breadcrumb
         yield from self.body()
-        yield self.flash_line
-        yield self.hint_line
-        yield self.dialog
+        yield self.status
+        yield self.footer
+        yield self.question
         yield self.small
 
     def on_mount(self) -> None:
-        self.flush()
+        self.redraw()
 
     def on_resize(self, event: events.Resize) -> None:
         self._fit(event.size.width, event.size.height)
         # The panes learn their sizes after this event: their rows are made when they have them.
-        self.call_after_refresh(self.flush)
+        self.call_after_refresh(self.redraw)
 
     def _fit(self, width: int, height: int) -> None:
         self.set_class(width < NEED_WIDTH or height < NEED_HEIGHT, "-small")
         self.set_class(width >= 160, "-wide")
 
     def on_screen_resume(self) -> None:
-        self.flush()
+        self.redraw()
+
+    @property
+    def is_free(self) -> bool:
+        """Return whether another screen may open over this one: it is in front, and nothing is asked or typed."""
+        return self.is_current and self.question.dialog is None and self.typed.entry is None
 
     @property
     def holds_order(self) -> bool:
         """Return whether rows must stay where they are: a dialog is open, or a key has just come."""
-        return self.answering is not None or self.desk.tick() - self.key_at < SETTLES_S
+        return self.question.dialog is not None or self.state.monotonic() - self.key_at < SETTLES_S
 
-    def flush(self) -> None:
+    def redraw(self) -> None:
         """Show everything as it is now; what has not changed is not drawn again."""
         if not self.is_mounted or not self.is_current:
             return
@@ -160,220 +122,81 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
             self.small.show((banner_footer.too_small(width, height, NEED_WIDTH, NEED_HEIGHT),))
             return
         self.refresh_body()
-        desk = self.desk
-        self.banner_line.show((banner_footer.banner_line(desk.place, desk.world, desk.fresh, width),))
-        path, counts = self.crumb()
-        if desk.frozen:
+        state = self.state
+        self.banner.show((banner_footer.banner_line(state.identity, state.view, state.freshness, width),))
+        path, counts = self.path_and_counts()
+        if state.frozen:
             counts = f"FROZEN  {counts}"
-        self.crumb_line.show((banner_footer.breadcrumb_line(path, self.filter_text, counts, width),))
-        self._show_bottom(width)
-        self._show_dialog(width)
+        self.breadcrumb.show((banner_footer.breadcrumb_line(path, self.typed.filter_text, counts, width),))
+        self.status.show(self._status_lines(width))
+        self.footer.show((self._footer_line(width),))
+        self.question.redraw(width)
 
-    def _show_bottom(self, width: int) -> None:
-        if self.entry is not None:
-            self.flash_line.show((typing_line.input_line_cells(self.entry, self.desk.glyphs, width),))
-            wrong = self.wrong_filter() if self.entry.sign == "/" else ""
-            offered = banner_footer.choices(self.completions(self.entry), width, self.desk.glyphs.ellipsis)
-            self.hint_line.show((line((f" {wrong}", Tone.CHANGING)) if wrong else offered,))
-            return
-        said = self.desk.said
+    def _status_lines(self, width: int) -> Sequence[Line]:
+        state, message, now = self.state, self.state.message, self.state.clock()
+        if self.typed.entry is not None:
+            return (input_line_cells(self.typed.entry, state.glyphs, width),)
         if wrong := self.wrong_filter():
-            self.flash_line.show(
-                banner_footer.message_lines(
-                    f"{wrong}; all rows are shown until the filter is corrected", None, Tone.CHANGING, width
-                )
-            )
-        elif said is not None and self.desk.clock() - said[1] < SAID_FOR_S:
-            self.flash_line.show(banner_footer.message_lines(said[0], said[1], said[2], width))
-        else:
-            text, at, tone = banner_footer.standing(self.desk.world, self.desk.fresh)
-            self.flash_line.show(banner_footer.message_lines(text, at, tone, width, most=banner_footer.STANDING_LINES))
-        self.hint_line.show((banner_footer.hints(banner_footer.footer(self.page_name, self.circumstances()), width),))
+            text = f"{wrong}; all rows are shown until the filter is corrected"
+            return status_line.message_lines(text, None, Tone.CHANGING, width)
+        if message is not None and now - message.at < MESSAGE_S:
+            return status_line.message_lines(message.text, message.at, message.tone, width)
+        text, at, tone = status_line.standing_message(state.view, state.freshness, now)
+        return status_line.message_lines(text, at, tone, width, most=status_line.STANDING_LINES)
 
-    def _show_dialog(self, width: int) -> None:
-        lines: tuple[Line, ...] = ()
-        if self.answering is not None:
-            # Nothing of the screen below shows at its sides where it cannot be told from the box.
-            wide = width if width < DIALOG_WIDTH + 2 else DIALOG_WIDTH
-            lines = confirmation_dialogs.dialog_lines(self.answering, wide, self.desk.glyphs)
-            self.dialog.styles.width, self.dialog.styles.height = wide, len(lines)
-        self.dialog.display = bool(lines)
-        self.dialog.show(lines)
+    def _footer_line(self, width: int) -> Line:
+        entry, dialog = self.typed.entry, self.question.dialog
+        if dialog is not None:
+            return banner_footer.hints(banner_footer.dialog_keys(dialog.question), width, help_key=False)
+        if entry is not None:
+            if entry.sign == "/" and (wrong := self.wrong_filter()):
+                return line((f" {wrong}", Tone.CHANGING))
+            return banner_footer.choices(self.typed.completions(), width, self.state.glyphs.ellipsis)
+        return banner_footer.hints(banner_footer.footer(self.screen_name, self.action_context()), width)
 
     # Keys.
 
     def on_key(self, event: events.Key) -> None:
+        """Take one key: the question comes first, then the line being typed, then the table of actions."""
         event.stop()
         event.prevent_default()
+        key = event.key
         character = event.character if event.character and event.character.isprintable() else None
-        name = character if character and character != " " else event.key
-        self.press(name, event.key, character)
-
-    def press(self, name: str, key: str, character: str | None) -> None:
-        """Take one key: the dialog comes first, then the line being typed, then the table of actions."""
-        now = self.desk.tick()
-        unseen = self.has_class("-small") and (self.answering is not None or self.entry is not None)
-        if unseen and key not in ("escape", "ctrl+c"):
-            return
-        if self.answering is not None:
-            self._press_in_dialog(key, character, now)
-        elif self.entry is not None:
-            self._press_in_entry(key, character)
-        else:
-            action = self.keys.get(name)
-            if self.has_class("-small") and (action is None or action.id not in ("quit", "back", "interrupt")):
-                return
-            if action is not None:
-                self.do(action, name)
-            elif screens := screens_with_key(name):
-                self.desk.say(f"{name} does nothing on {self.page_name}: it is a key of {', '.join(screens)}", Tone.DIM)
-        self.key_at = now
-        self.flush()
-
-    def do(self, action: ConsoleAction, key: str) -> None:
-        """Do an action, or say why it is not possible."""
-        reason = why_not_possible(action, self.circumstances())
-        if reason:
-            self.desk.say(f"{action_label(action, self.circumstances())}: {reason}", Tone.CHANGING)
-            return
-        handler: Callable[[str], None] = getattr(self, f"do_{action.id}")
-        handler(key)
-
-    def _press_in_dialog(self, key: str, character: str | None, now: float) -> None:
-        assert self.answering is not None
-        self.answering = confirmation_dialogs.answer_key(self.answering, key, character, now)
-        if not self.answering.outcome:
-            return
-        answered, on_yes, on_safe = self.answering, self.on_yes, self.on_safe
-        self.answering = self.on_yes = self.on_safe = None
-        if answered.outcome == "yes" and on_yes is not None:
-            on_yes(answered.question.expected)
-        elif answered.outcome == "safe" and on_safe is not None:
-            on_safe()
-        else:
-            self.desk.say(f"{answered.question.title}: not done", Tone.DIM)
-
-    def _press_in_entry(self, key: str, character: str | None) -> None:
-        assert self.entry is not None
-        if key == "tab":
-            self.entry = typing_line.complete(self.entry, self.completions(self.entry))
-        else:
-            self.entry = typing_line.type_key(self.entry, key, character)
-        self._entry_changed()
-
-    def _entry_changed(self) -> None:
-        entry = self.entry
-        assert entry is not None
-        if entry.done == "leave":
-            self.entry = None
-            if entry.sign == "/":
-                self.filter_text = ""
-        elif entry.done == "accept":
-            self.entry = None
-            self.desk.remember(entry.sign, entry.text)
-            if entry.sign == ":":
-                self.desk.host.command(entry.text.strip())
-        elif entry.sign == "/":
-            self.filter_text = entry.text.strip()
+        name = character if character and character != " " else key
+        small = self.has_class("-small")
+        # What is not seen is not answered.
+        takes_key = not small or key in ("escape", "ctrl+c")
+        if self.question.dialog is not None:
+            answered = self.question.press(key, character) if takes_key else None
+            if answered is not None:
+                answered()
+        elif self.typed.entry is not None:
+            if takes_key:
+                self.typed.press(key, character)
+        elif action := self.keys.get(name):
+            if not small or action.id in ("quit", "back", "interrupt"):
+                self.perform_action(action, name)
+        elif (screens := screens_with_key(name)) and not small:
+            words = f"{name} does nothing on {self.screen_name}: it is a key of {', '.join(screens)}"
+            self.state.notify(words, Tone.DIM)
+        self.key_at = self.state.monotonic()
+        self.redraw()
 
     def on_paste(self, event: events.Paste) -> None:
         event.stop()
-        if self.answering is not None:
-            self.answering = confirmation_dialogs.answer_paste(self.answering)
-        elif self.entry is not None:
-            self.entry = typing_line.insert(self.entry, event.text)
-            self._entry_changed()
+        if self.question.dialog is not None:
+            self.question.paste()
+        elif self.typed.entry is not None:
+            self.typed.paste(event.text)
         else:
-            self.desk.say("pasted text is not read as keys: type : or / first", Tone.CHANGING)
-        self.flush()
+            self.state.notify("pasted text is not read as keys: type : or / first", Tone.CHANGING)
+        self.redraw()
 
-    def completions(self, entry: InputLine) -> tuple[str, ...]:
-        """Suggest how a line goes on."""
-        from tui.presentation.interaction.colon_completion import complete_command
-        from tui.presentation.interaction.filters import completions
-
-        if entry.sign == "/":
-            return completions(entry.text)
-        return complete_command(entry.text, self.page_name, tuple(self.desk.world.statements), self.circumstances())
-
-    # Handlers that every screen has.
-
-    def ask(
-        self, question: ConfirmationDialog, on_yes: Callable[[str], None], on_safe: Callable[[], None] | None = None
-    ) -> None:
-        """Put a question; `on_yes` is called with the text that was typed, `on_safe` after Enter alone."""
-        self.answering = OpenDialog(question, opened_at=self.desk.tick())
-        self.on_yes, self.on_safe = on_yes, on_safe
-
-    def arrive(self, name: str, said: str, **arguments: object) -> None:
-        """Open a screen that was asked for a while ago, unless its person does something else by now: then say so."""
-        if self.is_current and self.answering is None and self.entry is None:
-            self.desk.host.go(name, **arguments)
-        else:
-            self.desk.say(said, Tone.CHANGING)
-
-    def type_line(self, sign: str, text: str = "") -> None:
-        """Begin typing a filter or a command."""
-        self.entry = InputLine(sign, text, len(text), history=self.desk.histories.get(sign, ()))
-
-    def do_command(self, key: str) -> None:
-        self.type_line(":")
-
-    def do_palette(self, key: str) -> None:
-        self.type_line(":")
-
-    def do_filter(self, key: str) -> None:
-        self.type_line("/", self.filter_text)
-
-    def do_help(self, key: str) -> None:
-        self.desk.host.go("help", about=self.page_name, now=self.circumstances())
-
-    def do_back(self, key: str) -> None:
-        if key == "escape" and self.filter_text:
-            self.filter_text = ""
+    def perform_action(self, action: ConsoleAction, key: str) -> None:
+        """Do an action, or say why it is not possible."""
+        context = self.action_context()
+        if reason := why_not_possible(action, context):
+            self.state.notify(f"{action_label(action, context)}: {reason}", Tone.CHANGING)
             return
-        self.desk.host.leave()
-
-    def do_refresh(self, key: str) -> None:
-        self.desk.host.kick()
-        self.desk.say("reloading", Tone.DIM)
-
-    def do_freeze(self, key: str) -> None:
-        self.desk.frozen = not self.desk.frozen
-        self.desk.say("frozen: press . to unfreeze" if self.desk.frozen else "live again", Tone.CHANGING)
-
-    def do_redraw(self, key: str) -> None:
-        self.desk.host.redraw()
-
-    def do_log(self, key: str) -> None:
-        self.desk.host.go("log")
-
-    def do_changes(self, key: str) -> None:
-        self.desk.host.go("changes")
-
-    def do_interrupt(self, key: str) -> None:
-        self.desk.say("q leaves (esc goes back); runs and statements continue without this screen", Tone.CHANGING)
-
-    def do_copy(self, key: str) -> None:
-        text = self.copy_text()
-        if text:
-            self.desk.host.copy(text)
-            lines = text.splitlines()
-            self.desk.say(f"copied: {lines[0] if len(lines) == 1 else f'{len(lines)} lines'}", Tone.DIM)
-
-    def do_copy_command(self, key: str) -> None:
-        text = self.copy_line()
-        self.desk.host.copy(text)
-        self.desk.say(f"copied: {text}", Tone.DIM)
-
-    def copy_text(self) -> str:
-        """Return what `y` copies."""
-        return "\n".join(self.targets())
-
-    def copy_line(self) -> str:
-        """Return the CLI line that shows what this screen shows."""
-        action = find_action("detail", "home")
-        targets = self.looked_at()
-        if action is None or not targets or not action.command:
-            return f"headgate ls --env {self.desk.place.environment}"
-        return command_of_action(action, tables=targets, environment=self.desk.place.environment)
+        handler: Callable[[str], None] = getattr(self, f"do_{action.id}")
+        handler(key)

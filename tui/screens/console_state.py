@@ -1,85 +1,82 @@
-"""What all screens share: the world as read last, marks, what was said last, and the host that runs work."""
+"""What all screens share: the view of the ledger, marks, the newest message, and the application that hosts them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from state.ledger_snapshot import LedgerSnapshot
 from tui.presentation.screen_content.banner_footer import ConsoleIdentity
 from tui.presentation.styling.glyphs import Glyphs
 from tui.presentation.styling.styled_text import Tone
 from tui.presentation.view.ledger_view import Freshness, LedgerView, freshness, make_ledger_view
-from tui.screens.backend_protocol import ConsoleBackendProtocol
+from tui.screens.backend import ConsoleBackend
 from tui.widgets.textual_strips import StripPainter
 
+T = TypeVar("T")
 
-class ScreenHost(Protocol):
-    """What the application does for its screens."""
 
-    def perform(self, work: Callable[[], object], then: Callable[[object], None]) -> None:
-        """Run work in a thread, then hand its result to `then` on the loop; an expected error is said, not raised."""
+class ConsoleHost(Protocol):
+    """The application, as its screens ask it: it imports them, they know it by this alone."""
 
-    def go(self, name: str, **arguments: object) -> None:
-        """Open a screen by name."""
-
-    def command(self, text: str) -> None:
-        """Run a `:` command on the screen in front."""
-
-    def go_home(self) -> None:
-        """Close every screen above the tree."""
-
-    def leave(self) -> None:
-        """Go back one screen; on the first one, quit."""
-
+    def open_screen(self, name: str, **arguments: object) -> None: ...
+    def go_back(self) -> None: ...
+    def go_home(self) -> None: ...
     def quit(self) -> None: ...
-    def switch(self, environment: str) -> None:
-        """Leave for another environment of the project."""
+    def exit(self, result: int | str, /) -> None: ...
+    def command(self, text: str) -> None: ...
+    def read_now(self, *, progress: str = "") -> None: ...
+    def resend_cells(self) -> None: ...
+    def copy_to_clipboard(self, text: str) -> None: ...
+    def run_in_thread(self, work: Callable[[], T], then: Callable[[T], object], *, progress: str = "") -> None: ...
 
-    def kick(self) -> None:
-        """Read everything again now."""
 
-    def copy(self, text: str) -> None: ...
-    def redraw(self) -> None:
-        """Send every cell again."""
+class StatusMessage(NamedTuple):
+    """What the status line shows for a while."""
+
+    text: str
+    at: float
+    """Epoch seconds."""
+    tone: Tone
 
 
 @dataclass(slots=True)
 class ConsoleState:
     """Shared by reference; touched on the event loop only."""
 
-    operations: ConsoleBackendProtocol
-    place: ConsoleIdentity
+    backend: ConsoleBackend
+    identity: ConsoleIdentity
     glyphs: Glyphs
     painter: StripPainter
     clock: Callable[[], float]
     """Epoch seconds."""
-    tick: Callable[[], float]
+    monotonic: Callable[[], float]
     """Monotonic seconds."""
-    host: ScreenHost
-    world: LedgerView = field(default_factory=lambda: make_ledger_view(LedgerSnapshot(read_at=0.0)))
+    host: ConsoleHost
+    view: LedgerView = field(default_factory=lambda: make_ledger_view(LedgerSnapshot(read_at=0.0)))
     marks: set[str] = field(default_factory=set)
-    said: tuple[str, float, Tone] | None = None
-    """Text, when, tone."""
+    """Tables that are marked in the tree and in the list of statements."""
+    message: StatusMessage | None = None
     frozen: bool = False
     read_only: str = ""
     histories: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """What was typed after `:` and after `/`, oldest first."""
 
     @property
-    def fresh(self) -> Freshness:
-        """Freshness of the world now."""
-        return freshness(self.world.snapshot, self.clock())
+    def freshness(self) -> Freshness:
+        """Freshness of the view now."""
+        return freshness(self.view.snapshot, self.clock())
 
-    def take(self, world: LedgerView) -> None:
-        """Take a newer world; what is deployed no more is marked no more."""
-        self.marks -= {table for table in self.marks if self.world.statement(table) and not world.statement(table)}
-        self.world = world
+    def replace_view(self, view: LedgerView) -> None:
+        """Take a newer view; what is deployed no more is marked no more."""
+        self.marks -= {table for table in self.marks if self.view.statement(table) and not view.statement(table)}
+        self.view = view
 
-    def say(self, text: str, tone: Tone = Tone.PLAIN) -> None:
-        """Put a sentence on the flash line."""
-        self.said = (text, self.clock(), tone)
+    def notify(self, text: str, tone: Tone = Tone.PLAIN) -> StatusMessage:
+        """Show a sentence in the status line."""
+        self.message = StatusMessage(text, self.clock(), tone)
+        return self.message
 
-    def remember(self, sign: str, text: str) -> None:
-        """Keep what was typed, newest last, without repeats."""
-        if text:
-            kept = tuple(old for old in self.histories.get(sign, ()) if old != text)
-            self.histories[sign] = (*kept[-49:], text)
+    def end_message(self, message: StatusMessage | None) -> None:
+        """Take a message away where it is still the one that is shown."""
+        if message is not None and self.message is message:
+            self.message = None

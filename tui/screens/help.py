@@ -14,12 +14,12 @@ from tui.services.help_topics import help_topic, help_topics
 class HelpScreen(TextScreen):
     """Help."""
 
-    page_name = "help"
+    screen_name = "help"
 
     def __init__(
-        self, desk: ConsoleState, *, about: str = "home", now: ActionContext | None = None, topic: str = ""
+        self, state: ConsoleState, *, about: str = "home", now: ActionContext | None = None, topic: str = ""
     ) -> None:
-        super().__init__(desk)
+        super().__init__(state)
         self.about = about
         self.now = now or ActionContext()
         self.topic = topic
@@ -31,9 +31,6 @@ class HelpScreen(TextScreen):
             return (line((f" no page {self.topic}: {', '.join(help_topics())}", Tone.CHANGING)),)
         return topic_lines(help_topic(self.topic), width)
 
-    def targets(self) -> tuple[str, ...]:
-        return ()
-
-    def crumb(self) -> tuple[Sequence[str], str]:
+    def path_and_counts(self) -> tuple[Sequence[str], str]:
         below = counted(self.pane.below, "more line") if self.pane.below else ""
         return ("help", self.topic or self.about), below

@@ -8,11 +8,8 @@ from textual.widget import Widget
 from core.model.names import TableName
 from core.text.wording import counted
 from state.ledger_snapshot import StatementDetails
-from tui.presentation.interaction.filters import Filter, parse_filter
-from tui.presentation.screen_content.banner_footer import nothing_lines
 from tui.presentation.screen_content.statement_rows import (
     NARROW_TREE_COLUMNS,
-    RowContext,
     TableColumn,
     columns_for,
     header,
@@ -20,7 +17,7 @@ from tui.presentation.screen_content.statement_rows import (
     tree_row,
 )
 from tui.presentation.styling.styled_text import Line, Tone
-from tui.presentation.view.ledger_view import LedgerView, StatementView
+from tui.presentation.view.ledger_view import LedgerView
 from tui.presentation.view.statement_tree import (
     LAYER_NAMES,
     TreeRow,
@@ -32,7 +29,7 @@ from tui.presentation.view.statement_tree import (
     tables_of,
 )
 from tui.screens.console_state import ConsoleState
-from tui.screens.table_screen import TableScreen
+from tui.screens.statements import StatementListScreen
 from tui.widgets.line_widgets import ScrollingLines
 from tui.widgets.row_table import RowTable, with_gutter
 
@@ -40,17 +37,15 @@ RESTS_S = 0.4
 """The inspector follows a cursor that rests: on a slow line a held key must not draw it for every row."""
 
 
-class HomeScreen(TableScreen):
+class HomeScreen(StatementListScreen):
     """The tree."""
 
-    page_name = "home"
+    screen_name = "home"
 
-    def __init__(self, desk: ConsoleState) -> None:
-        super().__init__(desk)
+    def __init__(self, state: ConsoleState) -> None:
+        super().__init__(state)
         self.closed: frozenset[str] | None = None
         self.lineage = False
-        self.faults = False
-        self.wide = False
         self.entries: dict[str, TreeRow] = {}
         self._held: dict[str, TreeRow] = {}
         self._made_of: tuple[LedgerView, Hashable] | None = None
@@ -58,13 +53,12 @@ class HomeScreen(TableScreen):
         self._row_ids: tuple[str, ...] = ()
         self.branches: frozenset[str] = frozenset()
         """All branches of the tree by product, shown or not."""
-        self.filter: Filter = parse_filter("")
         self.details: StatementDetails | None = None
-        self.list = RowTable(desk.painter, id="beside")
+        self.list = RowTable(state.painter, id="beside")
         self.list.active = False
-        self.inspector = ScrollingLines(desk.painter, id="inspector")
-        self.below_left = ScrollingLines(desk.painter, id="below-left")
-        self.below_right = ScrollingLines(desk.painter, id="below-right")
+        self.inspector = ScrollingLines(state.painter, id="inspector")
+        self.below_left = ScrollingLines(state.painter, id="below-left")
+        self.below_right = ScrollingLines(state.painter, id="below-right")
 
     def body(self) -> Sequence[Widget]:
         return (
@@ -76,40 +70,32 @@ class HomeScreen(TableScreen):
         entry = self.entry_of(self.table.cursor_id)
         if entry is None or entry.statement is None or not self.has_class("-wide"):
             return None
-        return self.desk.operations.detail(entry.statement.table)
+        return self.state.backend.detail(entry.statement.table)
 
-    def take(self, fetched: object) -> None:
+    def receive(self, fetched: object) -> None:
         if isinstance(fetched, StatementDetails):
             self.details = fetched
 
     def row_ids(self) -> Sequence[str]:
-        world = self.desk.world
-        made_of = (world, self.shape())
-        if self._made_of is not None and self._made_of[0] is world and self._made_of[1] == made_of[1]:
+        view = self.state.view
+        made_of = (view, self.shape())
+        if self._made_of is not None and self._made_of[0] is view and self._made_of[1] == made_of[1]:
             return self._row_ids
-        self.branches = frozenset(branches(world))
-        if self.closed is None and world.statements:
-            self.closed = initially_closed(world)
-        if self.filter.text != self.filter_text:
-            self.filter = parse_filter(self.filter_text)
+        self.branches = frozenset(branches(view))
+        if self.closed is None and view.statements:
+            self.closed = initially_closed(view)
         listing = by_lineage if self.lineage else by_product
-        forced = bool(self.filter_text) or self.faults
-        entries = listing(world, self.closed or frozenset(), self._shows if forced else None, force_open=forced)
+        forced = bool(self.typed.filter_text) or self.faults
+        entries = listing(view, self.closed or frozenset(), self.shows if forced else None, force_open=forced)
         # Rows that must stay where they are may be none of the new ones: they are drawn from what they were.
         known = {**self._held, **self.entries}
         self._held = {row: known[row] for row in self.table.ids if row in known}
         self.entries = {entry.id: entry for entry in entries}
-        self._made_of, self._row_ids = (world, self.shape()), tuple(self.entries)
+        self._made_of, self._row_ids = (view, self.shape()), tuple(self.entries)
         return self._row_ids
 
-    def _shows(self, statement: StatementView) -> bool:
-        return self.filter.match(statement) and (not self.faults or statement.faulty)
-
-    def wrong_filter(self) -> str:
-        return self.filter.problem
-
     def shape(self) -> Hashable:
-        return (self.filter_text, self.closed, self.lineage, self.faults)
+        return (self.typed.filter_text, self.closed, self.lineage, self.faults)
 
     def columns(self) -> tuple[TableColumn, ...]:
         """Choose the tree's columns."""
@@ -120,25 +106,18 @@ class HomeScreen(TableScreen):
     def head(self, width: int) -> Line:
         return header(self.columns(), width)
 
-    def look(self) -> RowContext:
-        """Return what drawing a row needs."""
-        return RowContext(self.desk.glyphs, self.desk.clock(), stale=self.desk.fresh.stale)
-
     def picture(self, row: str, width: int) -> Line:
         entry = self.entry_of(row)
         assert entry is not None
-        return tree_row(entry, self.columns(), width, self.look(), self.desk.world)
-
-    def empty_lines(self, width: int) -> tuple[Line, ...]:
-        return nothing_lines(self.desk.world, self.desk.place, self.filter_text, width)
+        return tree_row(entry, self.columns(), width, self.row_context(), self.state.view)
 
     def is_gone(self, row: str) -> bool:
         if row.startswith(("product:", "layer:")):
             return row not in self.branches
         table, beside, version = row.partition("@v")
         if beside:
-            return int(version) not in {one.version for one in self.desk.world.others.get(TableName(table), ())}
-        return self.desk.world.statement(table.partition("<")[0]) is None
+            return int(version) not in {one.version for one in self.state.view.others.get(TableName(table), ())}
+        return self.state.view.statement(table.partition("<")[0]) is None
 
     def entry_of(self, row: str | None) -> TreeRow | None:
         """Find what a row shows; one that is held in its place shows what it was."""
@@ -146,20 +125,16 @@ class HomeScreen(TableScreen):
 
     def tables_of(self, row: str) -> tuple[str, ...]:
         entry = self.entry_of(row)
-        return tables_of(entry, self.desk.world) if entry else ()
+        return tables_of(entry, self.state.view) if entry else ()
 
-    def crumb(self) -> tuple[Sequence[str], str]:
-        total = len(self.desk.world.statements)
+    def path_and_counts(self) -> tuple[Sequence[str], str]:
+        total = len(self.state.view.statements)
         shown = total
-        if self.filter_text or self.faults:
-            shown = sum(1 for statement in self.desk.world.statements.values() if self._shows(statement))
+        if self.typed.filter_text or self.faults:
+            shown = sum(1 for statement in self.state.view.statements.values() if self.shows(statement))
         counts = f"{shown} of {total}" if shown != total else counted(total, "table")
-        if self.faults:
-            counts = f"faults only   {counts}"
-        if self.desk.marks:
-            counts = f"{len(self.desk.marks)} marked   {counts}"
         entry = self.entry_of(self.table.cursor_id)
-        return _path(entry, lineage=self.lineage), counts
+        return _path(entry, lineage=self.lineage), self.marks_and_faults() + counts
 
     def refresh_body(self) -> None:
         super().refresh_body()
@@ -173,26 +148,26 @@ class HomeScreen(TableScreen):
         if not width:
             return
         columns = columns_for(width, wide=self.wide)
-        look = self.look()
-        world = self.desk.world
-        ids: list[str] = [name for name, statement in world.statements.items() if self._shows(statement)]
+        look = self.row_context()
+        view = self.state.view
+        ids: list[str] = [name for name, statement in view.statements.items() if self.shows(statement)]
         if self.holds_order and set(self.list.ids) == set(ids):
             ids = list(self.list.ids)
         entry = self.entry_of(self.table.cursor_id)
         statement = entry.statement if entry else None
 
         def picture(row: str) -> Line:
-            found = world.statement(row)
-            drawn = statement_row(found, columns, width, look) if found else self.ghosts.line(row)
-            return with_gutter(drawn, look.glyphs.mark, Tone.MARK) if row in self.desk.marks else drawn
+            found = view.statement(row)
+            drawn = statement_row(found, columns, width, look) if found else self.vanished.line(row)
+            return with_gutter(drawn, look.glyphs.mark, Tone.MARK) if row in self.marks else drawn
 
         self.list.show(self.list.ids if list(self.list.ids) == ids else ids, picture, header(columns, width))
         if statement is not None:
             self.list.choose(statement.table)
-        if self.desk.tick() - self.key_at >= RESTS_S:
-            self.inspector.show(inspector_lines(entry, self.details, world, look, self.inspector.size.width))
-        self.below_left.show(event_lines(world, look, self.below_left.size.width))
-        self.below_right.show(changes_lines(world, look, self.below_right.size.width))
+        if self.state.monotonic() - self.key_at >= RESTS_S:
+            self.inspector.show(inspector_lines(entry, self.details, view, look, self.inspector.size.width))
+        self.below_left.show(event_lines(view, look, self.below_left.size.width))
+        self.below_right.show(changes_lines(view, look, self.below_right.size.width))
 
     # Keys.
 
@@ -208,7 +183,7 @@ class HomeScreen(TableScreen):
             else:
                 self.do_down(key)
         elif entry.statement is not None:
-            self.desk.host.go("detail", table=entry.statement.table)
+            self.state.host.open_screen("detail", table=entry.statement.table)
 
     def do_close(self, key: str) -> None:
         entry = self.entry_of(self.table.cursor_id)
@@ -224,29 +199,23 @@ class HomeScreen(TableScreen):
                 return
 
     def do_clear(self, key: str) -> None:
-        if self.filter_text:
-            self.filter_text = ""
+        if self.typed.filter_text:
+            self.typed.filter_text = ""
         elif self.faults:
             self.faults = False
-        elif self.desk.marks:
-            self.desk.marks.clear()
+        elif self.marks:
+            self.marks.clear()
         else:
-            self.desk.say("this is the top level: q leaves; statements and runs continue", Tone.DIM)
+            self.state.notify("this is the top level: q leaves; statements and runs continue", Tone.DIM)
 
     def do_quit(self, key: str) -> None:
-        self.desk.host.quit()
+        self.state.host.quit()
 
     def do_flip(self, key: str) -> None:
         self.lineage = not self.lineage
 
-    def do_faults(self, key: str) -> None:
-        self.faults = not self.faults
-
-    def do_wide(self, key: str) -> None:
-        self.wide = not self.wide
-
     def do_next_tab(self, key: str) -> None:
-        self.desk.host.go("statements", filter_text=self.filter_text)
+        self.state.host.open_screen("statements", filter_text=self.typed.filter_text)
 
     def do_previous_tab(self, key: str) -> None:
         self.do_next_tab(key)

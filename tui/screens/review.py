@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
-from textual.containers import Container
 from textual.widget import Widget
 
 from core.plan.confirmation import confirmation_for_plan
@@ -13,7 +13,6 @@ from core.text.wording import counted
 from tui.presentation.interaction.action_availability import ActionContext
 from tui.presentation.interaction.confirmation_dialogs import dialog_for_approval, dialog_for_plan
 from tui.presentation.interaction.keymap import command_of_action, find_action
-from tui.presentation.screen_content.agent_answers import approve_answer
 from tui.presentation.screen_content.plan_review import (
     columns,
     heading,
@@ -26,57 +25,57 @@ from tui.presentation.screen_content.plan_review import (
     waits_for,
     why,
 )
+from tui.presentation.screen_content.status_line import approve_answer
 from tui.presentation.styling.styled_text import Line, Tone, line
-from tui.screens.backend_protocol import PlanView
+from tui.screens.backend import PlanView
 from tui.screens.console_state import ConsoleState
-from tui.screens.table_screen import TableScreen
-from tui.widgets.line_widgets import GrowingLines, ScrollingLines
+from tui.screens.table_screen import SplitScreen
+from tui.widgets.line_widgets import GrowingLines
 
 COPIED = 100
 """Columns of a plan that is copied."""
 
 
-class ReviewScreen(TableScreen):
+class ReviewScreen(SplitScreen):
     """One plan."""
 
-    page_name = "review"
+    screen_name = "review"
 
-    def __init__(self, desk: ConsoleState, *, plan_hash: str) -> None:
-        super().__init__(desk)
+    def __init__(self, state: ConsoleState, *, plan_hash: str) -> None:
+        super().__init__(state)
         self.plan_hash = plan_hash
-        self.view: PlanView | None = None
+        self.plan_view: PlanView | None = None
         self.by_table: dict[str, PlanNode] = {}
         self.shared: tuple[int, ColumnWidths] | None = None
         self.missing = False
         self.full = False
-        self.heading = GrowingLines(desk.painter, id="heading")
-        self.pane = ScrollingLines(desk.painter, id="under")
+        self.heading = GrowingLines(state.painter, id="heading")
 
     def body(self) -> Sequence[Widget]:
-        return (self.heading, Container(self.table, self.pane, id="split"))
+        return (self.heading, *super().body())
 
     def fetch(self) -> object:
-        return self.desk.operations.plan(self.plan_hash) or "missing"
+        return self.state.backend.plan(self.plan_hash) or "missing"
 
-    def take(self, fetched: object) -> None:
+    def receive(self, fetched: object) -> None:
         if isinstance(fetched, PlanView):
-            if self.view is None and fetched.plan.order:
+            if self.plan_view is None and fetched.plan.order:
                 # What is done first is what is read first; what is kept stands above it.
                 self.table.cursor_id = fetched.plan.order[0]
-            self.view = fetched
+            self.plan_view = fetched
             self.by_table = {str(node.table): node for node in fetched.plan.nodes}
             self.shared = None
         else:
             self.missing = True
 
     def row_ids(self) -> Sequence[str]:
-        return [node.table for node in self.view.plan.nodes] if self.view else ()
+        return [node.table for node in self.plan_view.plan.nodes] if self.plan_view else ()
 
     def head(self, width: int) -> Line:
         return columns(self._widths(width))
 
     def picture(self, row: str, width: int) -> Line:
-        assert self.view is not None
+        assert self.plan_view is not None
         return node_row(self.by_table[row], self._widths(width))
 
     def _widths(self, width: int) -> ColumnWidths:
@@ -87,49 +86,45 @@ class ReviewScreen(TableScreen):
 
     def refresh_body(self) -> None:
         width = self.size.width
-        if self.view is None:
+        if self.plan_view is None:
             words = f" there is no plan {self.plan_hash[:12]}" if self.missing else " reading the plan"
             self.heading.show((line((words, Tone.CHANGING)),))
             return
-        plan = self.view.plan
+        plan, row, approvals = self.plan_view.plan, self.plan_view.row, self.plan_view.approvals
         self.share(len(plan.nodes), max((self.size.height - 8) // 2, 4))
-        place = self.desk.place
-        environment = place.words
-        now = self.desk.clock()
-        self.heading.show(heading(plan, self.view.row, environment, now, width, approvals=self.view.approvals))
+        environment, now = self.state.identity.words, self.state.clock()
+        self.heading.show(heading(plan, row, environment, now, width, approvals=approvals))
         super().refresh_body()
         lines: list[Line] = []
         beside = self.pane.size.width or width
         chosen = self.by_table.get(self.table.cursor_id or "")
         if chosen is not None:
-            lines.extend(why(chosen, beside, self.desk.glyphs, full=self.full))
-        lines.extend(rest(plan, beside, self.desk.glyphs))
+            lines.extend(why(chosen, beside, self.state.glyphs, full=self.full))
+        lines.extend(rest(plan, beside, self.state.glyphs))
         self.pane.show(lines)
 
-    def crumb(self) -> tuple[Sequence[str], str]:
+    def path_and_counts(self) -> tuple[Sequence[str], str]:
         below = f"{counted(self.pane.below, 'more line')} (pgdn)" if self.pane.below else ""
         return ("changes", "review"), below
 
-    def targets(self) -> tuple[str, ...]:
-        return ()
-
-    def circumstances(self) -> ActionContext:
-        found = super().circumstances()
-        if self.view is None:
+    def action_context(self) -> ActionContext:
+        found = super().action_context()
+        if self.plan_view is None:
             return found
-        plan, row, approvals, now = self.view.plan, self.view.row, self.view.approvals, self.desk.clock()
+        plan, row, approvals = self.plan_view.plan, self.plan_view.row, self.plan_view.approvals
+        now = self.state.clock()
         return replace(
             found,
             has_plan=True,
             plan_open=state_of_plan(plan, row, now) or waits_for(plan, row, approvals),
-            unapprovable=not_approvable(plan, row, approvals, user=self.desk.place.user, now=now),
+            unapprovable=not_approvable(plan, row, approvals, user=self.state.identity.user, now=now),
         )
 
     def copy_line(self) -> str:
-        return f"headgate review {self.plan_hash[:12]} --env {self.desk.place.environment}"
+        return f"headgate review {self.plan_hash[:12]} --env {self.state.identity.environment}"
 
     def copy_text(self) -> str:
-        return "\n".join(plan_lines(self.view.plan, COPIED)) if self.view else self.plan_hash
+        return "\n".join(plan_lines(self.plan_view.plan, COPIED)) if self.plan_view else self.plan_hash
 
     def do_sql(self, key: str) -> None:
         self.full = not self.full
@@ -137,55 +132,50 @@ class ReviewScreen(TableScreen):
     def do_enter_row(self, key: str) -> None:
         self.full = not self.full
 
-    def do_page_down(self, key: str) -> None:
-        self.pane.scroll_by(max(self.pane.size.height - 2, 1))
-
-    def do_page_up(self, key: str) -> None:
-        self.pane.scroll_by(-max(self.pane.size.height - 2, 1))
-
     def do_execute(self, key: str) -> None:
-        assert self.view is not None
-        plan, desk, place = self.view.plan, self.desk, self.desk.place
+        assert self.plan_view is not None
+        plan, state, identity = self.plan_view.plan, self.state, self.state.identity
         confirmation = confirmation_for_plan(plan)
-        action = find_action("execute", self.page_name)
+        action = find_action("execute", self.screen_name)
         assert action is not None
         question = dialog_for_plan(
             hash4=plan.hash[:4],
             summary=summary_of(plan),
             losses=losses(plan),
-            environment=place.title,
-            command=command_of_action(action, plan=plan.hash, environment=place.environment),
+            environment=identity.title,
+            command=command_of_action(action, plan=plan.hash, environment=identity.environment),
             expected=confirmation.text,
         )
 
-        def send(typed: str) -> None:
-            desk.say(f"plan {plan.hash[:4]}: sent", Tone.CHANGING)
-            desk.host.perform(lambda: desk.operations.agent.apply(plan.hash, confirm=typed), self._begun)
+        def begun(run_id: str) -> None:
+            self.open_when_free("run", f"the run has started: :run {run_id[:10]}", run_id=run_id)
 
-        self.ask(question, send)
+        def send(typed: str) -> None:
+            apply = partial(state.backend.agent.apply, plan.hash, confirm=typed)
+            state.host.run_in_thread(apply, begun, progress=f"plan {plan.hash[:4]}: sent")
+
+        self.question.ask(question, send)
 
     def do_approve(self, key: str) -> None:
-        assert self.view is not None
-        plan, desk, place = self.view.plan, self.desk, self.desk.place
-        action = find_action("approve", self.page_name)
+        assert self.plan_view is not None
+        plan, state, identity = self.plan_view.plan, self.state, self.state.identity
+        action = find_action("approve", self.screen_name)
         assert action is not None
         question = dialog_for_approval(
             hash4=plan.hash[:4],
-            author=self.view.row.author,
+            author=self.plan_view.row.author,
             summary=summary_of(plan),
             losses=losses(plan),
-            environment=place.title,
-            command=command_of_action(action, plan=plan.hash, environment=place.environment),
-            expected=desk.operations.agent.confirmation("approve", (plan.hash,)).text,
+            environment=identity.title,
+            command=command_of_action(action, plan=plan.hash, environment=identity.environment),
+            expected=state.backend.agent.confirmation("approve", (plan.hash,)).text,
         )
 
         def send(typed: str) -> None:
-            desk.say(f"plan {plan.hash[:4]}: sent", Tone.CHANGING)
-            approve = desk.operations.agent.approve
-            desk.host.perform(lambda: approve_answer(plan.hash, *approve(plan.hash, confirm=typed)), self._said)
+            state.host.run_in_thread(
+                partial(state.backend.agent.approve, plan.hash, confirm=typed),
+                lambda approvals: self.show_answer(approve_answer(plan.hash, *approvals)),
+                progress=f"plan {plan.hash[:4]}: sent",
+            )
 
-        self.ask(question, send)
-
-    def _begun(self, result: object) -> None:
-        run_id = str(result)
-        self.arrive("run", f"the run has started: :run {run_id[:10]}", run_id=run_id)
+        self.question.ask(question, send)

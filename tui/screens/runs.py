@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from textual.containers import Container
 from textual.widget import Widget
 
 from state.row_types import RunRow
@@ -21,93 +20,84 @@ from tui.presentation.screen_content.runs import (
 )
 from tui.presentation.screen_content.statement_rows import RowContext
 from tui.presentation.styling.styled_text import Line, Tone, line
-from tui.screens.backend_protocol import RunView
+from tui.screens.backend import RunView
 from tui.screens.console_state import ConsoleState
-from tui.screens.table_screen import TableScreen
-from tui.widgets.line_widgets import GrowingLines, ScrollingLines
+from tui.screens.table_screen import SplitScreen, TableScreen
+from tui.widgets.line_widgets import GrowingLines
 
 CONFIRMED_AS = {"pause": "stop", "resume": "start", "retry": "restart", "cancel": "cancel", "skip": "skip"}
 """The act on statements whose confirmation an act on a run takes."""
 
 
-class RunScreen(TableScreen):
+class RunScreen(SplitScreen):
     """One run."""
 
-    page_name = "run"
+    screen_name = "run"
 
-    def __init__(self, desk: ConsoleState, *, run_id: str) -> None:
-        super().__init__(desk)
+    def __init__(self, state: ConsoleState, *, run_id: str) -> None:
+        super().__init__(state)
         self.run_id = run_id
-        self.view: RunView | None = None
+        self.run_view: RunView | None = None
         self.missing = False
         self.following = True
-        self.heading = GrowingLines(desk.painter, id="heading")
-        self.pane = ScrollingLines(desk.painter, id="under")
+        self.heading = GrowingLines(state.painter, id="heading")
 
     def body(self) -> Sequence[Widget]:
-        return (self.heading, Container(self.table, self.pane, id="split"))
+        return (self.heading, *super().body())
 
     def fetch(self) -> object:
-        return self.desk.operations.run(self.run_id) or "missing"
+        return self.state.backend.run(self.run_id) or "missing"
 
-    def take(self, fetched: object) -> None:
+    def receive(self, fetched: object) -> None:
         if isinstance(fetched, RunView):
-            self.view = fetched
+            self.run_view = fetched
             self.run_id = fetched.run.id
         else:
             self.missing = True
 
     def row_ids(self) -> Sequence[str]:
-        return [str(step.n) for step in self.view.run.steps] if self.view else ()
+        return [str(step.n) for step in self.run_view.run.steps] if self.run_view else ()
 
     def head(self, width: int) -> Line:
         return columns(width)
 
     def picture(self, row: str, width: int) -> Line:
-        assert self.view is not None
-        step = self.view.run.steps[self.row_ids().index(row)]
-        planned = {one.n: one for one in self.view.plan.plan.steps} if self.view.plan else {}
+        assert self.run_view is not None
+        step = self.run_view.run.steps[self.row_ids().index(row)]
+        planned = {one.n: one for one in self.run_view.plan.plan.steps} if self.run_view.plan else {}
         needs = planned[step.n].after if step.n in planned else ()
         names = planned[step.n].tables if step.n in planned else ()
-        return step_row(step, needs, names, width, RowContext(self.desk.glyphs, self.desk.clock()))
+        return step_row(step, needs, names, width, RowContext(self.state.glyphs, self.state.clock()))
 
     def refresh_body(self) -> None:
-        if self.view is None:
+        if self.run_view is None:
             words = f" there is no run {self.run_id}" if self.missing else " reading the run"
             self.heading.show((line((words, Tone.CHANGING)),))
             return
-        run = self.view.run
+        run = self.run_view.run
         width = self.size.width
         self.share(len(run.steps), max(self.size.height - 12, 4))
-        place = self.desk.place
-        environment = place.words
-        self.heading.show(heading(run, environment, self.desk.clock(), width, self.desk.glyphs))
+        self.heading.show(heading(run, self.state.identity.words, self.state.clock(), width, self.state.glyphs))
         super().refresh_body()
         if self.following and (step := first_open(run)) is not None:
             self.table.choose(str(step.n))
         chosen = next((step for step in run.steps if str(step.n) == self.table.cursor_id), None)
         if chosen is not None:
-            steps = self.view.plan.plan.steps if self.view.plan else ()
+            steps = self.run_view.plan.plan.steps if self.run_view.plan else ()
             reason = next((one.why for one in steps if one.n == chosen.n), "")
-            self.pane.show(step_detail(chosen, reason, self.pane.size.width or width, self.desk.glyphs))
+            self.pane.show(step_detail(chosen, reason, self.pane.size.width or width, self.state.glyphs))
 
-    def targets(self) -> tuple[str, ...]:
-        return ()
-
-    def is_marked(self, row: str) -> bool:
-        return False
-
-    def circumstances(self) -> ActionContext:
-        run = self.view.run if self.view else None
+    def action_context(self) -> ActionContext:
+        run = self.run_view.run if self.run_view else None
         failed = run is not None and any(step.state == "failed" for step in run.steps)
         state = "" if run is None else f"continued by {run.continued_by[:10]}" if run.continued_by else run.state
-        return replace(super().circumstances(), run_state=state, run_failed=failed)
+        return replace(super().action_context(), run_state=state, run_failed=failed)
 
-    def crumb(self) -> tuple[Sequence[str], str]:
+    def path_and_counts(self) -> tuple[Sequence[str], str]:
         return ("runs", self.run_id[:10]), ""
 
     def copy_line(self) -> str:
-        return f"headgate runs {self.run_id[:12]} --env {self.desk.place.environment}"
+        return f"headgate runs {self.run_id[:12]} --env {self.state.identity.environment}"
 
     def do_down(self, key: str) -> None:
         self.following = False
@@ -119,12 +109,12 @@ class RunScreen(TableScreen):
 
     def do_enter_row(self, key: str) -> None:
         self.following = not self.following
-        self.desk.say("the cursor follows the run" if self.following else "the cursor stays where it is", Tone.DIM)
+        self.state.notify("the cursor follows the run" if self.following else "the cursor stays where it is", Tone.DIM)
 
     def _ask_about_run(self, verb: str) -> None:
-        assert self.view is not None
-        run, desk, place = self.view.run, self.desk, self.desk.place
-        confirmation = desk.operations.agent.confirmation(CONFIRMED_AS[verb], (run.id,))
+        assert self.run_view is not None
+        run, state, identity = self.run_view.run, self.state, self.state.identity
+        confirmation = state.backend.agent.confirmation(CONFIRMED_AS[verb], (run.id,))
         command, skipped = f"headgate runs {verb} {run.id}", 0
         if verb == "skip":
             skipped = next(step.n for step in run.steps if step.state == "failed")
@@ -133,19 +123,19 @@ class RunScreen(TableScreen):
             verb=verb,
             run=run.id,
             effect=EFFECTS[verb],
-            environment=place.title,
-            command=f"{command} --env {place.environment}",
+            environment=identity.title,
+            command=f"{command} --env {identity.environment}",
             expected=confirmation.text,
         )
 
         def control(typed: str) -> str:
-            desk.operations.agent.run_control(run.id, verb, step=skipped, confirm=typed)
+            state.backend.agent.run_control(run.id, verb, step=skipped, confirm=typed)
             return f"run {run.id[:10]}: {verb} sent"
 
-        self.ask(question, lambda typed: desk.host.perform(lambda: control(typed), self._said))
+        self.question.ask(question, lambda typed: state.host.run_in_thread(lambda: control(typed), self.show_answer))
 
     def do_pause(self, key: str) -> None:
-        paused = self.view is not None and self.view.run.state == "paused"
+        paused = self.run_view is not None and self.run_view.run.state == "paused"
         self._ask_about_run("resume" if paused else "pause")
 
     def do_cancel(self, key: str) -> None:
@@ -153,18 +143,18 @@ class RunScreen(TableScreen):
 
     def do_retry(self, key: str) -> None:
         """Review the plan that goes on with edited texts; where nothing was edited, ask to try the same again."""
-        assert self.view is not None
-        run_id, desk = self.view.run.id, self.desk
+        assert self.run_view is not None
+        run_id, state = self.run_view.run.id, self.state
 
-        def found(plan_hash: object) -> None:
+        def found(plan_hash: str) -> None:
             if plan_hash:
-                words = f"the files were edited: plan {str(plan_hash)[:12]} continues run {run_id[:10]}"
-                desk.say(words, Tone.CHANGING)
-                self.arrive("review", f"{words}: :review {str(plan_hash)[:12]}", plan_hash=str(plan_hash))
-            elif self.is_current and self.answering is None and self.entry is None:
+                words = f"the files were edited: plan {plan_hash[:12]} continues run {run_id[:10]}"
+                state.notify(words, Tone.CHANGING)
+                self.open_when_free("review", f"{words}: :review {plan_hash[:12]}", plan_hash=plan_hash)
+            elif self.is_free:
                 self._ask_about_run("retry")
 
-        desk.host.perform(lambda: desk.operations.continuation(run_id), found)
+        state.host.run_in_thread(lambda: state.backend.continuation(run_id), found)
 
     def do_skip(self, key: str) -> None:
         self._ask_about_run("skip")
@@ -173,21 +163,21 @@ class RunScreen(TableScreen):
 class RunsScreen(TableScreen):
     """The list of runs."""
 
-    page_name = "runs"
+    screen_name = "runs"
 
-    def __init__(self, desk: ConsoleState) -> None:
-        super().__init__(desk)
+    def __init__(self, state: ConsoleState) -> None:
+        super().__init__(state)
         self.runs: dict[str, RunRow] = {}
 
     def fetch(self) -> object:
-        return self.desk.operations.reader.runs()
+        return self.state.backend.reader.runs()
 
-    def take(self, fetched: object) -> None:
+    def receive(self, fetched: object) -> None:
         if isinstance(fetched, tuple):
             self.runs = {run.id: run for run in fetched}
 
     def row_ids(self) -> Sequence[str]:
-        needle = self.filter_text.lower()
+        needle = self.typed.filter_text.lower()
         words = {run.id: f"{run.id} {run.plan_hash} {run.state} {run.actor}".lower() for run in self.runs.values()}
         return [run_id for run_id, said in words.items() if needle in said]
 
@@ -198,17 +188,11 @@ class RunsScreen(TableScreen):
         return runs_columns(width)
 
     def picture(self, row: str, width: int) -> Line:
-        return run_row(self.runs[row], width, self.desk.clock())
+        return run_row(self.runs[row], width, self.state.clock())
 
-    def targets(self) -> tuple[str, ...]:
-        return ()
-
-    def is_marked(self, row: str) -> bool:
-        return False
-
-    def crumb(self) -> tuple[Sequence[str], str]:
+    def path_and_counts(self) -> tuple[Sequence[str], str]:
         return ("runs",), f"{len(self.table.ids)} of {len(self.runs)}"
 
     def do_enter_row(self, key: str) -> None:
         if self.table.cursor_id is not None:
-            self.desk.host.go("run", run_id=self.table.cursor_id)
+            self.state.host.open_screen("run", run_id=self.table.cursor_id)

@@ -23,10 +23,10 @@ async def export(folder: str, target: Path, size: tuple[int, int], keys: tuple[s
     from tui.services.environment_service import EnvironmentService
 
     bound = select_environment(dict(os.environ), folder)
-    operations = EnvironmentService(bound, dict(os.environ))
-    place = ConsoleIdentity(bound.project, bound.environment, bound.protected, getpass.getuser())
+    service = EnvironmentService(bound, dict(os.environ))
+    identity = ConsoleIdentity(bound.project, bound.environment, bound.protected, getpass.getuser())
     environ = {"TERM": "xterm-256color", "LANG": "C.UTF-8", "HEADGATE_THEME": os.environ.get("HEADGATE_THEME", "dark")}
-    app = ConsoleApp(ConsoleBackend(operations), place, environ=environ)
+    app = ConsoleApp(ConsoleBackend(service), identity, environ=environ)
     async with app.run_test(size=size) as pilot:
         await pilot.pause(WAIT_S)
         for key in keys:
@@ -35,7 +35,7 @@ async def export(folder: str, target: Path, size: tuple[int, int], keys: tuple[s
         if keys:
             await pilot.pause(WAIT_S)
         target.write_text(app.export_screenshot(title=app.title), encoding="utf-8")
-    operations.close()
+    service.close()
 
 
 def main(arguments: list[str]) -> int:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from tui.presentation.screen_content.banner_footer import ConsoleIdentity
 
 if TYPE_CHECKING:
-    from tui.screens.backend_protocol import ConsoleBackendProtocol
+    from tui.screens.backend import ConsoleBackend
 
 
 def run_console(
-    operations: "ConsoleBackendProtocol",
+    backend: "ConsoleBackend",
     *,
     project: str,
     environment: str,
@@ -27,7 +27,7 @@ def run_console(
     `read_only` says why this person may look but not act. `offer_down` is called after the screen is given back, when
     the person chose to stop everything; with None the question is not put.
     """
-    place = ConsoleIdentity(project, environment, protected, user)
+    identity = ConsoleIdentity(project, environment, protected, user)
     refused = refusal(environ, interactive=sys.stdin.isatty() and sys.stderr.isatty())
     if refused:
         print(f"headgate: {refused}", file=sys.stderr)
@@ -35,16 +35,16 @@ def run_console(
     from tui.presentation.view.ledger_view import make_ledger_view
     from tui.terminal.first_picture import FirstPicture
 
-    world = make_ledger_view(operations.snapshot(None))
+    view = make_ledger_view(backend.snapshot(None))
     with FirstPicture(environ) as opening:
-        opening.draw(place, world)
+        opening.draw(identity, view)
         from tui.screens.application import STOP_ALL, ConsoleApp
 
         app = ConsoleApp(
-            operations,
-            place,
+            backend,
+            identity,
             environ=environ,
-            first=world,
+            first=view,
             opening=opening,
             read_only=read_only,
             offer_down=offer_down is not None,

@@ -1,21 +1,63 @@
 """Acts on statements, shared by the tree, the list and the detail: the ids are fixed when the question is put."""
 
 from collections.abc import Sequence
+from functools import partial, partialmethod
 
 from core.model.errors import UsageError
 from core.model.names import TableName
 from core.text.wording import did_you_mean
+from tui.presentation.interaction.action_availability import ActionContext, action_context_of, staged_by_user
 from tui.presentation.interaction.confirmation_dialogs import ActionSummary, dialog_for_statements
 from tui.presentation.interaction.keymap import command_of_action, find_action
-from tui.presentation.screen_content.agent_answers import act_answer, stage_answer, unstage_answer
-from tui.presentation.styling.styled_text import Tone
+from tui.presentation.screen_content.status_line import act_answer, stage_answer, unstage_answer
 from tui.presentation.styling.value_formatting import short_duration
-from tui.presentation.view.downstream_readers import downstream_of, staged_by_user
-from tui.screens.console_screen import ConsoleScreen
+from tui.presentation.view.ledger_view import downstream_of
+from tui.screens.console_state import ConsoleState
+from tui.screens.shared_actions import SharedActionsScreen
 
 
-class StatementActionsScreen(ConsoleScreen):
+class StatementActionsScreen(SharedActionsScreen):
     """A screen whose rows are statements."""
+
+    named: tuple[str, ...] = ()
+    """Tables that a `:` command names; they go before the cursor and the marks."""
+
+    def targets(self) -> tuple[str, ...]:
+        """Return the tables that an act would be about now."""
+        return ()
+
+    def under_cursor(self) -> tuple[str, ...]:
+        """Return the tables under the cursor, whatever is marked."""
+        return self.targets()
+
+    def view_targets(self) -> tuple[str, ...]:
+        """Return the tables that a look is about: named ones first."""
+        return self.named or self.under_cursor()
+
+    def action_targets(self) -> tuple[str, ...]:
+        """Return the tables of the act that is being done: named ones first."""
+        return self.named or self.targets()
+
+    def action_context(self) -> ActionContext:
+        state = self.state
+        return action_context_of(
+            state.view,
+            self.action_targets(),
+            viewed=self.view_targets(),
+            user=state.identity.user,
+            stale=state.freshness.reason,
+            read_only=state.read_only,
+        )
+
+    def copy_text(self) -> str:
+        return "\n".join(self.targets())
+
+    def copy_line(self) -> str:
+        action = find_action("detail", "home")
+        targets = self.view_targets()
+        if action is None or not targets:
+            return super().copy_line()
+        return command_of_action(action, tables=targets, environment=self.state.identity.environment)
 
     def hidden(self, targets: Sequence[str]) -> frozenset[str]:
         """Return the targets that are not on screen."""
@@ -23,97 +65,110 @@ class StatementActionsScreen(ConsoleScreen):
 
     def acted_on(self) -> tuple[str, ...]:
         """Return the targets without external tables: those are never touched."""
-        statements = self.desk.world.statements
+        statements = self.state.view.statements
         return tuple(
-            name for name in self.subjects() if (found := statements.get(TableName(name))) is None or not found.external
+            name
+            for name in self.action_targets()
+            if (found := statements.get(TableName(name))) is None or not found.external
         )
 
-    def _ask_for(self, verb: str) -> None:
-        targets = self.acted_on()
-        desk = self.desk
-        confirmation = desk.operations.agent.confirmation(verb, targets)
+    def _ask(self, verb: str, key: str) -> None:
+        """Ask about stop, start or restart of the targets; they are fixed from here on."""
+        targets, state, identity = self.acted_on(), self.state, self.state.identity
         # Named after `:` it is asked for on any screen; the tree knows every act on statements.
         action = find_action(verb, "home")
         assert action is not None
-        place = desk.place
-        age = desk.fresh.age_s
+        age = state.freshness.age_s
         facts = ActionSummary(
             verb=verb,
             targets=targets,
             hidden=self.hidden(targets),
-            downstream=downstream_of(desk.world, targets),
-            environment=place.title,
-            command=command_of_action(action, tables=targets, environment=place.environment),
+            downstream=downstream_of(state.view, targets),
+            environment=identity.title,
+            command=command_of_action(action, tables=targets, environment=identity.environment),
             data="data of unknown age" if age is None else f"data {short_duration(age)} old",
-            expected=confirmation.text,
+            expected=state.backend.agent.confirmation(verb, targets).text,
         )
 
         def send(typed: str) -> None:
-            desk.say(f"{verb} {', '.join(targets[:3])}{' …' if len(targets) > 3 else ''}: sent", Tone.CHANGING)
-            acted = desk.operations.agent.act
-            desk.host.perform(lambda: act_answer(verb, acted(verb, targets, confirm=typed)), self._said)
+            state.host.run_in_thread(
+                partial(state.backend.agent.act, verb, targets, confirm=typed),
+                lambda answers: self.show_answer(act_answer(verb, answers)),
+                progress=f"{verb} {', '.join(targets[:3])}{' …' if len(targets) > 3 else ''}: sent",
+            )
 
-        self.ask(dialog_for_statements(facts), send)
+        self.question.ask(dialog_for_statements(facts), send)
 
-    def _said(self, result: object) -> None:
-        self.desk.say(str(result))
-        self.desk.host.kick()
+    do_stop = partialmethod(_ask, "stop")
+    do_start = partialmethod(_ask, "start")
+    do_restart = partialmethod(_ask, "restart")
 
-    def do_stop(self, key: str) -> None:
-        self._ask_for("stop")
-
-    def do_start(self, key: str) -> None:
-        self._ask_for("start")
-
-    def do_restart(self, key: str) -> None:
-        self._ask_for("restart")
+    def show_answer(self, words: str) -> None:
+        """Show what the agent answered to an act, and what it changed."""
+        self.state.notify(words)
+        self.state.host.read_now()
 
     def do_stage_deploy(self, key: str) -> None:
-        self._stage(self.subjects(), "deploy")
+        self._stage(self.action_targets(), "deploy")
 
     def do_stage_delete(self, key: str) -> None:
         self._stage(self.acted_on(), "delete")
 
     def _stage(self, targets: Sequence[str], verb: str) -> None:
-        undeployed = [name for name in targets if self.desk.world.statement(name) is None]
+        undeployed = [name for name in targets if self.state.view.statement(name) is None]
 
         def work() -> str:
             if undeployed:
-                self._refuse_undeclared(undeployed)
-            self.desk.operations.agent.stage(targets, verb=verb)
-            return stage_answer(verb, targets)
+                refuse_undeclared(self.state, undeployed)
+            self.state.backend.agent.stage(targets, verb=verb)
+            return stage_answer(verb, targets, self.screen_name)
 
-        self.desk.host.perform(work, self._said)
-
-    def _refuse_undeclared(self, undeployed: Sequence[str]) -> None:
-        """Raise UsageError for a name that is neither deployed nor declared in the project folder."""
-        view = self.desk.operations.project()
-        declared = {one.table for one in view.drift}
-        unknown = [name for name in undeployed if name not in declared]
-        if unknown and not view.missing:
-            known = declared | set(self.desk.world.statements)
-            raise UsageError(
-                f"there is no table {unknown[0]}",
-                remedy=did_you_mean(unknown[0], known) or "press p for what is declared and not deployed",
-            )
+        self.state.host.run_in_thread(work, self.show_answer)
 
     def do_unstage(self, key: str) -> None:
-        targets = staged_by_user(self.desk.world, self.desk.place.user, self.subjects())
-        agent = self.desk.operations.agent
-        self.desk.host.perform(lambda: unstage_answer(agent.unstage(targets)), self._said)
+        targets = staged_by_user(self.state.view, self.state.identity.user, self.action_targets())
+        agent = self.state.backend.agent
+        self.state.host.run_in_thread(lambda: unstage_answer(agent.unstage(targets)), self.show_answer)
+
+    def plan_staged(self) -> None:
+        """Plan what this person has staged, and open its review."""
+        state = self.state
+
+        def review(plan_hash: str) -> None:
+            self.open_when_free("review", f"the plan is ready: :review {plan_hash[:12]}", plan_hash=plan_hash)
+
+        submit = partial(state.backend.submit, state.identity.user)
+        state.host.run_in_thread(submit, review, progress="planning what is staged")
+
+    def open_tab(self, tab: str) -> None:
+        """Open a tab of the one statement that is looked at."""
+        self.state.host.open_screen("detail", table=self.view_targets()[0], tab=tab)
 
     def do_detail(self, key: str) -> None:
-        self.desk.host.go("detail", table=self.looked_at()[0])
+        self.open_tab("overview")
 
     def do_sql(self, key: str) -> None:
-        self.desk.host.go("detail", table=self.looked_at()[0], tab="sql")
-
-    def do_events(self, key: str) -> None:
-        looked = self.looked_at()
-        if len(looked) == 1:
-            self.desk.host.go("detail", table=looked[0], tab="events")
-        else:
-            self.desk.host.go("events", tables=looked)
+        self.open_tab("sql")
 
     def do_lineage(self, key: str) -> None:
-        self.desk.host.go("detail", table=self.looked_at()[0], tab="lineage")
+        self.open_tab("lineage")
+
+    def do_events(self, key: str) -> None:
+        targets = self.view_targets()
+        if len(targets) == 1:
+            self.open_tab("events")
+        else:
+            self.state.host.open_screen("events", tables=targets)
+
+
+def refuse_undeclared(state: ConsoleState, undeployed: Sequence[str]) -> None:
+    """Raise UsageError for a name that is neither deployed nor declared in the project folder."""
+    project = state.backend.project()
+    declared = {one.table for one in project.drift}
+    unknown = [name for name in undeployed if name not in declared]
+    if unknown and not project.missing:
+        known = declared | set(state.view.statements)
+        raise UsageError(
+            f"there is no table {unknown[0]}",
+            remedy=did_you_mean(unknown[0], known) or ":changes lists what is declared and not deployed",
+        )

@@ -1,4 +1,4 @@
-"""Statements: all of them as one list, sorted and filtered."""
+"""Statements as one list, sorted and filtered; and what the tree of Home has in common with it."""
 
 from collections.abc import Hashable, Sequence
 
@@ -16,38 +16,69 @@ from tui.presentation.screen_content.statement_rows import (
 from tui.presentation.styling.styled_text import Line
 from tui.presentation.view.ledger_view import StatementView
 from tui.screens.console_state import ConsoleState
-from tui.screens.table_screen import TableScreen
+from tui.screens.statement_table import StatementTableScreen
 
 
-class StatementsScreen(TableScreen):
-    """The flat list."""
+class StatementListScreen(StatementTableScreen):
+    """A screen of all statements that can be filtered; the tree and the flat list share filter and marks."""
 
-    page_name = "statements"
-
-    def __init__(self, desk: ConsoleState, *, filter_text: str = "") -> None:
-        super().__init__(desk)
-        self.filter_text = filter_text
-        self.filter: Filter = parse_filter(filter_text)
-        self.sort = "name"
+    def __init__(self, state: ConsoleState) -> None:
+        super().__init__(state)
+        self.marks = state.marks
+        self._filter = parse_filter("")
         self.faults = False
         self.wide = False
 
-    def row_ids(self) -> Sequence[str]:
-        if self.filter.text != self.filter_text:
-            self.filter = parse_filter(self.filter_text)
-        shown = [one for one in self.desk.world.statements.values() if self._shows(one)]
-        if self.sort != "name":
-            shown.sort(key=sort_key(self.sort))
-        return [one.table for one in shown]
+    @property
+    def filter(self) -> Filter:
+        """What was typed after `/`, understood once."""
+        if self._filter.text != self.typed.filter_text:
+            self._filter = parse_filter(self.typed.filter_text)
+        return self._filter
 
-    def _shows(self, statement: StatementView) -> bool:
+    def shows(self, statement: StatementView) -> bool:
+        """Return whether the filter and the faults-only view let a statement through."""
         return self.filter.match(statement) and (not self.faults or statement.faulty)
 
     def wrong_filter(self) -> str:
         return self.filter.problem
 
+    def row_context(self) -> RowContext:
+        """Return what drawing a row needs."""
+        return RowContext(self.state.glyphs, self.state.clock(), stale=self.state.freshness.stale)
+
+    def empty_lines(self, width: int) -> tuple[Line, ...]:
+        return nothing_lines(self.state.view, self.state.identity, self.typed.filter_text, width)
+
+    def marks_and_faults(self) -> str:
+        """Return what the breadcrumb says of marks and of the faults-only view."""
+        return self.marked_words() + ("faults only   " if self.faults else "")
+
+    def do_faults(self, key: str) -> None:
+        self.faults = not self.faults
+
+    def do_wide(self, key: str) -> None:
+        self.wide = not self.wide
+
+
+class StatementsScreen(StatementListScreen):
+    """The flat list."""
+
+    screen_name = "statements"
+
+    def __init__(self, state: ConsoleState, *, filter_text: str = "") -> None:
+        super().__init__(state)
+        self.typed.filter_text = filter_text
+        self.sort = "name"
+
+    def row_ids(self) -> Sequence[str]:
+        shown = [one for one in self.state.view.statements.values() if self.shows(one)]
+        if self.sort != "name":
+            shown.sort(key=sort_key(self.sort))
+        return [one.table for one in shown]
+
     def shape(self) -> Hashable:
-        return (self.filter_text, self.sort, self.faults)
+        return (self.typed.filter_text, self.sort, self.faults)
 
     def columns(self, width: int) -> tuple[TableColumn, ...]:
         """Choose the columns."""
@@ -57,33 +88,21 @@ class StatementsScreen(TableScreen):
         return header(self.columns(width), width, self.sort)
 
     def picture(self, row: str, width: int) -> Line:
-        look = RowContext(self.desk.glyphs, self.desk.clock(), stale=self.desk.fresh.stale)
-        statement = self.desk.world.statement(row)
+        statement = self.state.view.statement(row)
         assert statement is not None
-        return statement_row(statement, self.columns(width), width, look)
-
-    def empty_lines(self, width: int) -> tuple[Line, ...]:
-        return nothing_lines(self.desk.world, self.desk.place, self.filter_text, width)
+        return statement_row(statement, self.columns(width), width, self.row_context())
 
     def is_gone(self, row: str) -> bool:
-        return self.desk.world.statement(row) is None
+        return self.state.view.statement(row) is None
 
-    def crumb(self) -> tuple[Sequence[str], str]:
-        total = len(self.desk.world.statements)
-        marked = f"{len(self.desk.marks)} marked   " if self.desk.marks else ""
-        faults = "faults only   " if self.faults else ""
-        counts = f"{marked}{faults}{min(self.table.cursor + 1, len(self.table.ids))}/{len(self.table.ids)} of {total}"
-        return ("statements", f"by {self.sort}"), counts
+    def path_and_counts(self) -> tuple[Sequence[str], str]:
+        total = len(self.state.view.statements)
+        place = f"{min(self.table.cursor + 1, len(self.table.ids))}/{len(self.table.ids)}"
+        return ("statements", f"by {self.sort}"), f"{self.marks_and_faults()}{place} of {total}"
 
     def do_open(self, key: str) -> None:
         if self.table.cursor_id is not None:
-            self.desk.host.go("detail", table=self.table.cursor_id)
+            self.state.host.open_screen("detail", table=self.table.cursor_id)
 
     def do_sort(self, key: str) -> None:
         self.sort = SORTS[(SORTS.index(self.sort) + 1) % len(SORTS)]
-
-    def do_faults(self, key: str) -> None:
-        self.faults = not self.faults
-
-    def do_wide(self, key: str) -> None:
-        self.wide = not self.wide

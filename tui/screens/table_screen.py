@@ -1,25 +1,27 @@
-"""Screens that are one table of rows: cursor, marks and ghosts go by id, and data never moves a row under the hand."""
+"""Screens that are one table of rows: cursor and marks go by id, and data never moves a row under the hand.
+
+One that has a text for the chosen row shows it below the table, or beside it on a wide terminal.
+"""
 
 from collections.abc import Hashable, Sequence
-from dataclasses import replace
 
+from textual.containers import Container
 from textual.widget import Widget
 
-from tui.presentation.interaction.action_availability import ActionContext
-from tui.presentation.screen_content.vanished_rows import VanishedRows
 from tui.presentation.styling.styled_text import EMPTY, Line, Tone, line
 from tui.screens.console_state import ConsoleState
 from tui.screens.statement_actions import StatementActionsScreen
-from tui.widgets.row_table import RowTable, with_gutter
+from tui.widgets.line_widgets import ScrollingLines
+from tui.widgets.row_table import RowTable, VanishedRows, with_gutter
 
 
 class TableScreen(StatementActionsScreen):
     """A screen with one table that has the keys; a subclass says which rows there are and how each looks."""
 
-    def __init__(self, desk: ConsoleState) -> None:
-        super().__init__(desk)
-        self.table = RowTable(desk.painter, id="rows")
-        self.ghosts = VanishedRows()
+    def __init__(self, state: ConsoleState) -> None:
+        super().__init__(state)
+        self.table = RowTable(state.painter, id="rows")
+        self.vanished = VanishedRows()
         self._shape: Hashable = None
         self._pictures: dict[str, Line] = {}
         self._old_pictures: dict[str, Line] = {}
@@ -35,7 +37,7 @@ class TableScreen(StatementActionsScreen):
 
     def shape(self) -> Hashable:
         """Return what the person chose (filter, sort, open branches): a change of it may move rows at once."""
-        return self.filter_text
+        return self.typed.filter_text
 
     def picture(self, row: str, width: int) -> Line:
         """Draw a row; asked for visible rows alone."""
@@ -53,9 +55,13 @@ class TableScreen(StatementActionsScreen):
         """Return whether what a row stood for exists no more (not merely filtered)."""
         return False
 
-    def tables_of(self, row: str) -> tuple[str, ...]:
-        """Return the tables that an act on a row is about."""
-        return (row,)
+    def last_line(self, row: str) -> Line:
+        """Draw a row that has vanished: as it was drawn last."""
+        return self._old_pictures.get(row, EMPTY)
+
+    def is_marked(self, row: str) -> bool:
+        """Return whether a row is drawn with a mark."""
+        return False
 
     # What they share.
 
@@ -70,56 +76,31 @@ class TableScreen(StatementActionsScreen):
         if held:
             new = list(old)
         self._shape = shape
-        now = self.desk.tick()
-        ids = self.ghosts.merge(
+        now = self.state.monotonic()
+        ids = self.vanished.merge(
             old,
             [row for row in new if not self.is_gone(row)],
             gone=self.is_gone,
             now=self.key_at if held else now,
-            line_of=lambda row: self._old_pictures.get(row, EMPTY),
+            line_of=self.last_line,
         )
         if len(self._old_pictures) > 2000:
             self._old_pictures.clear()
         self.table.empty = () if ids else self.empty_lines(width)
         self.table.show(self.table.ids if list(self.table.ids) == list(ids) else ids, self.line_of, self.head(width))
 
-    def share(self, rows: int, most: int) -> None:
-        """Return the table the lines of its rows, `most` at most, where the text stands below it; beside it, all."""
-        self.table.styles.height = "1fr" if self.has_class("-wide") else min(rows + 1, most)
-
     def line_of(self, row: str) -> Line:
         """Draw a row with its mark; a ghost is drawn as it was."""
         picture = self._pictures.get(row)
         if picture is None:
-            if row in self.ghosts or self.is_gone(row):
-                picture = self.ghosts.line(row)
+            if row in self.vanished or self.is_gone(row):
+                picture = self.vanished.line(row)
             else:
                 picture = self.picture(row, self.table.size.width)
                 if self.is_marked(row):
-                    picture = with_gutter(picture, self.desk.glyphs.mark, Tone.MARK)
+                    picture = with_gutter(picture, self.state.glyphs.mark, Tone.MARK)
             self._pictures[row] = picture
         return picture
-
-    def is_marked(self, row: str) -> bool:
-        """Return whether all tables of a row are marked."""
-        tables = self.tables_of(row)
-        return bool(tables) and self.desk.marks.issuperset(tables)
-
-    def targets(self) -> tuple[str, ...]:
-        return tuple(sorted(self.desk.marks)) if self.desk.marks else self.under_cursor()
-
-    def under_cursor(self) -> tuple[str, ...]:
-        row = self.table.cursor_id
-        return self.tables_of(row) if row is not None and row not in self.ghosts else ()
-
-    def hidden(self, targets: Sequence[str]) -> frozenset[str]:
-        shown = {table for row in self.table.ids for table in self.tables_of(row)}
-        return frozenset(targets) - shown
-
-    def circumstances(self) -> ActionContext:
-        row = self.table.cursor_id
-        on_ghost = not self.named and not self.desk.marks and row is not None and row in self.ghosts
-        return replace(super().circumstances(), ghost=on_ghost)
 
     def do_down(self, key: str) -> None:
         self.table.move_to(self.table.cursor + 1)
@@ -139,18 +120,23 @@ class TableScreen(StatementActionsScreen):
     def do_page_up(self, key: str) -> None:
         self.table.move_to(self.table.cursor - self.table.page)
 
-    def do_mark(self, key: str) -> None:
-        row = self.table.cursor_id
-        tables = set(self.tables_of(row)) if row is not None and row not in self.ghosts else set()
-        if tables <= self.desk.marks:
-            self.desk.marks -= tables
-        else:
-            self.desk.marks |= tables
-        self.table.move_to(self.table.cursor + 1)
 
-    def do_mark_all(self, key: str) -> None:
-        rows = [row for row in self.table.ids if row not in self.ghosts]
-        self.desk.marks |= {table for row in rows for table in self.tables_of(row)}
+class SplitScreen(TableScreen):
+    """A table and a text on its chosen row, which the page keys scroll."""
 
-    def do_unmark(self, key: str) -> None:
-        self.desk.marks.clear()
+    def __init__(self, state: ConsoleState) -> None:
+        super().__init__(state)
+        self.pane = ScrollingLines(state.painter, id="under")
+
+    def body(self) -> Sequence[Widget]:
+        return (Container(self.table, self.pane, id="split"),)
+
+    def share(self, rows: int, most: int) -> None:
+        """Return the table the lines of its rows, `most` at most, where the text stands below it; beside it, all."""
+        self.table.styles.height = "1fr" if self.has_class("-wide") else min(rows + 1, most)
+
+    def do_page_down(self, key: str) -> None:
+        self.pane.scroll_by(max(self.pane.size.height - 2, 1))
+
+    def do_page_up(self, key: str) -> None:
+        self.pane.scroll_by(-max(self.pane.size.height - 2, 1))

@@ -13,9 +13,9 @@ from tui.widgets.line_widgets import ScrollingLines
 class TextScreen(StatementActionsScreen):
     """A screen whose body is a pane of lines."""
 
-    def __init__(self, desk: ConsoleState) -> None:
-        super().__init__(desk)
-        self.pane = ScrollingLines(desk.painter, id="pane")
+    def __init__(self, state: ConsoleState) -> None:
+        super().__init__(state)
+        self.pane = ScrollingLines(state.painter, id="pane")
 
     def body(self) -> Sequence[Widget]:
         return (self.pane,)

@@ -61,18 +61,8 @@ def copy_sample(folder: str, environ: Mapping[str, str]) -> dict[str, Any]:
 
 def run_demo_child(words: list[str], environ: Mapping[str, str], *, seconds: float = CHILD_S) -> dict[str, Any]:
     """Run `pipelines.demo` and return its JSON; raises what it refused."""
-    command = os_processes.module_command(GENERATOR, *words)
     try:
-        done = subprocess.run(
-            command,
-            cwd="/",
-            env=os_processes.child_environment(environ),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=seconds,
-            check=False,
-        )
+        done = os_processes.run_module(GENERATOR, words, environ, seconds=seconds)
     except subprocess.TimeoutExpired as error:
         raise TryAgain(f"the demo did not answer within {seconds:.0f} s", remedy="try again") from error
     try:
@@ -146,11 +136,11 @@ def rounds_of(project: "Project") -> int:
     def measure(name: str) -> int:
         if name not in depth:
             table = project.tables.get(name)  # type: ignore[call-overload]  # A str that may not be a TableName.
-            facts = table.facts if table else None
+            parsed = table.parsed if table else None
             depth[name] = 0
-            if facts is not None:
-                parents = [measure(read.table) for read in facts.reads if read.streaming]
-                depth[name] = max(parents, default=0) + facts.stateful
+            if parsed is not None:
+                parents = [measure(read.table) for read in parsed.reads if read.streaming]
+                depth[name] = max(parents, default=0) + parsed.stateful
         return depth[name]
 
     return max((measure(name) for name in project.tables), default=0) + 1

@@ -10,7 +10,8 @@ from core.model.names import TableName
 from core.observed.serving import serving_version
 from core.observed.table_statistics import TableStatistics
 from state.ledger import LedgerReader
-from state.ledger_snapshot import StatementDetails
+from state.ledger_snapshot import LedgerSnapshot, StatementDetails
+from state.registry import StatementLine
 from state.row_types import Deployment
 from tui.project_folder.environment_selection import SelectedEnvironment, has_ledger
 
@@ -48,27 +49,51 @@ def open_reader(place: SelectedEnvironment) -> LedgerReader:
 def statement_details(reader: LedgerReader, table: TableName, *, since: float) -> StatementDetails:
     """Read one statement, with samples from `since`, epoch seconds; without versions where it never was deployed."""
     with reader.frame():
-        versions = reader.versions(table)
-        shown = serving_version(versions)
-        if shown is None:
-            return StatementDetails(table)
-        return StatementDetails(
-            table,
-            versions,
-            measurement=reader.measurement(table, shown.version),
-            statistics=reader.table_statistics(table).get((table, shown.version), TableStatistics()),
-            samples=reader.samples(table, shown.version, since),
-            events=reader.events(table, EVENTS),
-        )
+        return _details(reader, table, since)
+
+
+def statement_among_all(
+    reader: LedgerReader, table: TableName, *, now: float
+) -> tuple[StatementDetails, LedgerSnapshot]:
+    """Read one statement and the lines of all in one moment; raises UsageError when it never was deployed."""
+    with reader.frame():
+        found, snapshot = _details(reader, table, now), LedgerSnapshot(read_at=now, statements=reader.statements())
+    if not found.versions:
+        raise not_deployed_error(table, [line.table for line in snapshot.statements])
+    return found, snapshot
+
+
+def _details(reader: LedgerReader, table: TableName, since: float) -> StatementDetails:
+    versions = reader.versions(table)
+    shown = serving_version(versions)
+    if shown is None:
+        return StatementDetails(table)
+    return StatementDetails(
+        table,
+        versions,
+        measurement=reader.measurement(table, shown.version),
+        statistics=reader.table_statistics(table).get((table, shown.version), TableStatistics()),
+        samples=reader.samples(table, shown.version, since),
+        events=reader.events(table, EVENTS),
+    )
 
 
 def not_deployed_error(table: str, known: Iterable[str]) -> UsageError:
     """Report that a table is not deployed, with the nearest name that is."""
-    import difflib
+    from core.text.wording import did_you_mean
 
-    near = difflib.get_close_matches(table, list(known), n=1)
-    remedy = f"did you mean {near[0]}?" if near else "headgate ls lists what is deployed"
-    return UsageError(f"{table} is not deployed here", remedy=remedy)
+    return UsageError(
+        f"{table} is not deployed here", remedy=did_you_mean(table, known) or "headgate ls lists what is deployed"
+    )
+
+
+def named_lines(lines: Iterable[StatementLine], names: Iterable[str]) -> list[StatementLine]:
+    """Return the lines of the tables that are named, in any case; all without a name. Raises UsageError."""
+    found = list(lines)
+    wanted = {name.strip().strip("`").lower() for name in names}
+    if missing := sorted(wanted - {line.table for line in found}):
+        raise not_deployed_error(missing[0], [line.table for line in found])
+    return [line for line in found if not wanted or line.table in wanted]
 
 
 def project_drift(project: "Project", deployments: Iterable[Deployment]) -> ProjectDrift:

@@ -54,18 +54,8 @@ def check_machine(environ: Mapping[str, str], folder: str) -> tuple[DoctorCheck,
 
 def check_engine(environ: Mapping[str, str]) -> tuple[DoctorCheck, ...]:
     """Ask the Spark side, in a child process of its own, about Java and itself."""
-    command = os_processes.module_command("pipelines.doctor", "--json")
     try:
-        done = subprocess.run(
-            command,
-            cwd="/",
-            env=os_processes.child_environment(environ),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        done = os_processes.run_module("pipelines.doctor", ("--json",), environ, seconds=60)
         found = json.loads(done.stdout)["checks"]
         return tuple(
             DoctorCheck(str(c["name"]), bool(c["ok"]), str(c["summary"]), str(c["remedy"]), facts=dict(c["facts"]))
@@ -183,6 +173,8 @@ def check_pool(place: SelectedEnvironment) -> DoctorCheck:
     if facts is None:
         return DoctorCheck("pool", True, "never started", "headgate up starts it", warning=True)
     text = f"pool {facts.pool} is {facts.pool_state}" + (f": {facts.pool_detail}" if facts.pool_detail else "")
+    if facts.pool_state == "failed" and agent_process.find_agent_process(place) is not None:
+        return DoctorCheck("pool", False, text, "headgate logs pool says why; headgate up starts it again")
     if facts.pool_state in ("down", "silent") and agent_process.find_agent_process(place) is not None:
         return DoctorCheck("pool", False, text, "headgate logs pool; the agent restarts it by itself")
     if agent_process.find_agent_process(place) is None:
@@ -191,7 +183,7 @@ def check_pool(place: SelectedEnvironment) -> DoctorCheck:
 
 
 def check_ledger(place: SelectedEnvironment) -> DoctorCheck:
-    """Check that the ledger can be read."""
+    """Check that the ledger can be read, and that it describes this world."""
     path = Path(place.where.ledger)
     try:
         if not has_ledger(place):
@@ -202,7 +194,9 @@ def check_ledger(place: SelectedEnvironment) -> DoctorCheck:
 
     try:
         with LedgerReader(path) as reader:
-            count = len(reader.statements())
+            count, doubt = len(reader.statements()), reader.facts().doubt
+        if doubt:
+            return DoctorCheck("ledger", False, f"nothing is started: {doubt}", "headgate adopt")
         return DoctorCheck("ledger", True, f"{path}: {count} deployments, {path.stat().st_size / 1e6:.1f} MB")
     except (LedgerUnavailable, VersionMismatch) as error:
         return DoctorCheck("ledger", False, error.summary, error.remedy or "headgate logs agent")

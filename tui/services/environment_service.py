@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from core.model.names import parse_table_name
+from core.model.names import TableName, parse_table_name
+from core.observed.serving import serving_versions
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
 from state.ledger import LedgerReader
@@ -28,14 +29,13 @@ from tui.services import (
     plan_files,
     planner_input,
     run_continuation,
-    submitted_plans,
 )
 from tui.services import plan_submission as planning
 from tui.services.deployed_statements import ProjectDrift
 
 if TYPE_CHECKING:
     from core.lineage.column_lineage import ColumnLineage, LineageTracer
-    from core.observed.planner_input import PlannerInput
+    from core.observed.deployment import PlannerInput
     from core.plan.file import SavedPlan
     from core.project.model import Project
     from core.project_files.git_comparison import GitComparison
@@ -53,7 +53,8 @@ class EnvironmentService:
 
     def __init__(self, place: SelectedEnvironment, environ: Mapping[str, str]) -> None:
         self.place = place
-        self.client = AgentClient(place.where.socket, ledger=SCHEMA_VERSION, title=place.title)
+        where = place.where
+        self.client = AgentClient(where.socket, ledger=SCHEMA_VERSION, title=place.title, owner=where.owner)
         self.agent = AgentCommands(place, self.client)
         self._environ = dict(environ)
         self._projects = ProjectReader(place, environ)
@@ -80,14 +81,13 @@ class EnvironmentService:
         """Read one moment of the environment; the same object again while nothing is written."""
         return self._opened()[1].snapshot()
 
-    def detail(self, table: str) -> StatementDetails:
-        """Read one statement, with its last samples; raises UsageError when it never was deployed."""
-        found = deployed_statements.statement_details(
-            self.reader, parse_table_name(table), since=time.time() - SAMPLES_S
-        )
-        if not found.versions:
-            raise deployed_statements.not_deployed_error(table, [line.table for line in self.snapshot().statements])
-        return found
+    def detail(self, table: TableName) -> StatementDetails:
+        """Read one statement, with its last samples; without versions where it never was deployed."""
+        return deployed_statements.statement_details(self.reader, table, since=time.time() - SAMPLES_S)
+
+    def statement(self, table: str) -> tuple[StatementDetails, LedgerSnapshot]:
+        """Read one statement and the lines of all, in one moment; raises UsageError when it never was deployed."""
+        return deployed_statements.statement_among_all(self.reader, parse_table_name(table), now=time.time())
 
     def run(self, id_prefix: str) -> RunRow:
         """Find a run; raises UsageError."""
@@ -103,8 +103,8 @@ class EnvironmentService:
         """List every table that is declared or deployed, by name; before the first start nothing is deployed."""
         from core.reports.inventory import inventory_of
 
-        serving = self.reader.serving() if environment_selection.has_ledger(self.place) else {}
-        return inventory_of(self.project(), serving)
+        deployed = self.snapshot().statements if environment_selection.has_ledger(self.place) else ()
+        return inventory_of(self.project(), serving_versions(deployed))
 
     def declared(self) -> "ProjectDeclaration":
         """Return the project with its texts and warnings."""
@@ -130,7 +130,7 @@ class EnvironmentService:
         with self._traced() as (project, tracer):
             root = inventory_lineage.root_of(tracer, known.observed, words)
             facts = self._projects.facts
-            return impact_of(project, self.place.environment, known, root, tracer, children=children, facts=facts)
+            return impact_of(project, self.place.environment, known, root, tracer, children=children, parse_cache=facts)
 
     @contextmanager
     def _traced(self) -> "Iterator[tuple[Project, LineageTracer]]":
@@ -143,9 +143,17 @@ class EnvironmentService:
                 self._tracer = (project, LineageTracer(project))
             yield self._tracer
 
+    def known(self) -> "PlannerInput":
+        """Return what plans are computed from; nothing before the first start."""
+        from core.observed.deployment import PlannerInput
+
+        return (
+            planner_input.planner_input(self.reader) if environment_selection.has_ledger(self.place) else PlannerInput()
+        )
+
     def compute(self, request: PlanRequest) -> Plan:
         """Compute a plan over the ledger's values, without the agent; refusals are in the plan."""
-        return self.compute_over(self.project(), planner_input.planner_input(self.reader), request)
+        return self.compute_over(self.project(), self.known(), request)
 
     def compute_over(self, project: "Project", known: "PlannerInput", request: PlanRequest) -> Plan:
         """Compute a plan over what is known from elsewhere, or over nothing; refusals are in the plan."""
@@ -197,8 +205,8 @@ class EnvironmentService:
         """
         run = self.run(run_id)
         run_continuation.refuse_running(run)
-        row = submitted_plans.find_plan_row(self.reader, run.plan_hash)
-        plan = submitted_plans.plan_of_row(row)
+        row = planning.find_plan_row(self.reader, run.plan_hash)
+        plan = planning.plan_of_row(row)
         if run.state != "failed" or plan.request.verb == "delete":
             return None
         if run_continuation.same_files(row, self._projects.texts()):

@@ -1,17 +1,20 @@
-"""Plans: computed here from files and the ledger, submitted to the agent, which computes them again."""
+"""Plans: computed here from files and the ledger, submitted to the agent, which computes them again, and looked up."""
 
+import json
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from core.model.actions import Action
-from core.model.errors import AgentUnreachable, HeadgateError, Refused, Stale
+from core.model.errors import AgentUnreachable, HeadgateError, LedgerUnavailable, Refused, Stale, UsageError
 from core.model.names import TableName
-from core.observed.planner_input import PlannerInput
+from core.observed.deployment import PlannerInput
+from core.plan.descriptions import about
 from core.plan.model import PLANNER_VERSION, Plan
 from core.plan.request import PlanRequest
 from state.ledger import LedgerReader
+from state.row_types import PlanRow
 from tui.agent_client import agent_process
 from tui.agent_client.agent_process import WaitProgress
 from tui.agent_client.socket_client import AgentClient
@@ -32,6 +35,8 @@ MEASURING_S = 3.0
 """How long a plan waits for its prices to be measured: a folder of thousands of files takes a second."""
 
 _TRIES = 3
+_SHORTEST = 4
+"""Characters of a hash that name a plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +77,7 @@ def raise_refusals(plan: Plan) -> None:
     if plan.refusals:
         first = plan.refusals[0]
         more = f", and {len(plan.refusals) - 1} more" if len(plan.refusals) > 1 else ""
-        raise Refused(f"{first.table}: {first.summary}{more}" if first.table else first.summary, remedy=first.remedy)
+        raise Refused(f"{about(first.table, first.summary)}{more}", remedy=first.remedy)
 
 
 def with_nonce(request: PlanRequest) -> PlanRequest:
@@ -166,6 +171,33 @@ def ask_spark(
     said = client.call("opinion", args)
     answers = tuple(answer_from_json(each) if each else None for each in said.get("answers") or ())
     return answers, str(said.get("unanswered") or "")
+
+
+def find_plan_row(reader: LedgerReader, hash_prefix: str) -> PlanRow:
+    """Find the row of the one submitted plan whose hash begins so; raises UsageError, also when it could be several."""
+    # An unset variable in a script gives an empty text, and the newest plan is not what it meant.
+    if len(hash_prefix) < _SHORTEST:
+        remedy = f"give the first {_SHORTEST} characters of its hash, or more; headgate review lists the plans"
+        raise UsageError(f"{hash_prefix!r} is too short to identify a plan", remedy=remedy)
+    hashes = reader.plan_hashes(hash_prefix)
+    if len(hashes) > 1:
+        named = ", ".join(found[:12] for found in hashes)
+        raise UsageError(f"{hash_prefix} matches several plans: {named}", remedy="give more characters of the hash")
+    row = reader.plan(hash_prefix)
+    if row is None:
+        raise UsageError(f"there is no plan {hash_prefix}", remedy="headgate review lists the plans")
+    return row
+
+
+def plan_of_row(row: PlanRow) -> Plan:
+    """Read the plan's body; raises LedgerUnavailable when it cannot be read back."""
+    from core.plan.codec import plan_from_json
+
+    try:
+        body: dict[str, Any] = json.loads(row.body)
+        return plan_from_json(body)
+    except (ValueError, KeyError) as error:
+        raise LedgerUnavailable(f"plan {row.hash[:12]} cannot be read back", remedy="plan again") from error
 
 
 def _moved(before: PlannerInput, now: PlannerInput) -> bool:

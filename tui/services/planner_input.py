@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from core.model.errors import InvalidProject, TryAgain
 from core.model.names import TableName
 from core.model.states import State, WantedState
-from core.observed.deployment import ObservedDeployment
-from core.observed.planner_input import PlannerInput
+from core.observed.deployment import ObservedDeployment, PlannerInput
 from core.text.wording import counted
 from state.ledger import LedgerReader
 from tui.agent_client.agent_process import ProgressCallback, WaitProgress
@@ -45,7 +44,9 @@ def observe(reader: LedgerReader) -> dict[TableName, ObservedDeployment]:
     """Observe the environment from its ledger by the same function as the agent."""
     from state.planner_input import observe as observe_deployments
 
-    return observe_deployments(reader.deployments(include_deleted=True), reader.table_statistics())
+    return observe_deployments(
+        reader.deployments(include_deleted=True), reader.table_statistics(), reader.taken_versions()
+    )
 
 
 def wait_until_statements_observed(
@@ -84,13 +85,8 @@ class ObservedDocument:
     known: PlannerInput
 
 
-def planner_input_from_file(path: str, environment: str) -> PlannerInput:
-    """Read an `--observed` file (YAML or JSON); raises UsageError, InvalidProject with all Problems."""
-    return read_observed(path, environment).known
-
-
 def read_observed(path: str, environment: str) -> ObservedDocument:
-    """Read an `--observed` file with its text; raises UsageError, InvalidProject with all Problems."""
+    """Read an `--observed` file (YAML or JSON) with its text; raises UsageError, InvalidProject with all Problems."""
     from core.observed.document import planner_input_from_text
 
     text = read_text(path, path, most_mb=_MOST_OBSERVED_MB, remedy="give a YAML or JSON file")
@@ -115,7 +111,7 @@ def refuse_impossible(
     if found:
         placed = with_places(found, places_in_text(said.text, said.path))
         raise InvalidProject(
-            f"the observed document describes what cannot be: {placed[0].summary}",
-            remedy=placed[0].remedy,
+            f"the observed document describes what cannot be: {counted(len(placed), 'problem')}",
+            remedy="correct what is listed",
             problems=tuple(problem.as_json() for problem in placed),
         )

@@ -61,8 +61,9 @@ GENERATOR = "pipelines.demo"
 
 OWNER_FILE = "_headgate_owner"
 NOTE_FILE = "_headgate.json"
+WORLD_FILE = "_headgate_world"
 DEMO_FILE = ".headgate-demo"
-"""The marks: in a checkpoint, beside a table, in a demo's folder."""
+"""The marks: in a checkpoint, beside a table, in a data folder, in a demo's folder."""
 
 
 def end_all(
@@ -119,6 +120,8 @@ def marked(place: SelectedEnvironment) -> list[str]:
     trash = data / "trash"
     if trash.is_dir() and _ours_alone(trash):
         found.append(trash)
+    if (data / WORLD_FILE).is_file():
+        found.append(data / WORLD_FILE)
     home = Path(place.where.home)
     if (home / "ledger.db").is_file():
         found.append(home)

@@ -32,13 +32,13 @@ class FirstPicture:
     def __enter__(self) -> Self:
         return self
 
-    def draw(self, place: ConsoleIdentity, world: LedgerView) -> None:
+    def draw(self, identity: ConsoleIdentity, view: LedgerView) -> None:
         """Draw the tree as it was known last."""
         width, height = shutil.get_terminal_size()
         palette, glyphs = choose_palette(self._environ), choose_glyphs(self._environ)
         shadow = ShadowScreen(width, height)
         for y, row in enumerate(
-            first_picture_lines(place, world, width=width, height=height, glyphs=glyphs, now=time.time())
+            first_picture_lines(identity, view, width=width, height=height, glyphs=glyphs, now=time.time())
         ):
             put_line(shadow, palette, y, row.line, chosen=row.chosen, band=row.band)
         self._be_quiet()

@@ -7,8 +7,7 @@ from sqlglot import exp
 
 from core.model.names import parse_table_name
 from core.sql.lineage.column_resolution import ColumnResolver, ResolutionScope, first_offset_or_zero, offset_of
-from core.sql.lineage.generators import generated_relation
-from core.sql.lineage.pivots import pivoted_relation
+from core.sql.lineage.generators_and_pivots import generated_relation, pivoted_relation
 from core.sql.lineage.relations import (
     JoinSide,
     Relation,

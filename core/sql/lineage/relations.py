@@ -147,10 +147,10 @@ def _merged(left: RelationColumn, right: RelationColumn, kind: str) -> RelationC
     return made_column(left.name, (left, right), text)
 
 
-def made_column(name: str, uses: Iterable[RelationColumn], expression: str = "", *, kind: str = "") -> RelationColumn:
+def made_column(name: str, uses: Iterable[RelationColumn], expression: str = "") -> RelationColumn:
     """Return an item whose inputs are those of all given items."""
     found = tuple(uses)
-    item = RelationColumn(name, expression=expression, uses=found, kind=kind)
+    item = RelationColumn(name, expression=expression, uses=found)
     for each in found:
         add_origins(item.values, each.values)
         add_origins(item.conditions, each.conditions)

@@ -17,7 +17,7 @@ from core.sql.lineage.column_resolution import (
     first_offset_or_zero,
 )
 from core.sql.lineage.from_sources import Ctes, FromSources, Sides, add_explode_decision, add_row_decision, fold_names
-from core.sql.lineage.generators import generated_relation, is_generator
+from core.sql.lineage.generators_and_pivots import generated_relation, is_generator
 from core.sql.lineage.model import (
     ColumnOrigin,
     InputKind,

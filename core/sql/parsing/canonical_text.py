@@ -43,7 +43,11 @@ def sql_of(node: Any) -> str:
         )
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         # Some texts parse into trees that sqlglot cannot write: `QUALIFY (a, b)`.
-        raise SqlDiagnostic("the SQL cannot be parsed: part of it is not valid", "write valid Spark SQL", -1) from error
+        raise SqlDiagnostic(
+            "the SQL cannot be parsed: a part of it is in a place where Spark does not take it",
+            "compare it with a text that works: the last edit is the likely cause",
+            -1,
+        ) from error
     return text
 
 

@@ -55,7 +55,7 @@ _WORDS = {
 _SYNTAX = "PARSE_SYNTAX_ERROR"
 
 
-def shape_from_clauses(tree: Any, *, nested: bool = True) -> None:
+def shape_from_clauses(tree: Any, *, nested: bool) -> None:
     """Normalize every FROM of a parsed query, in place; raise SqlDiagnostic for what Spark does not support.
 
     `nested` says whether there may be a query below another one: looking for them costs a walk through the tree.

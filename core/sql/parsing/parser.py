@@ -1,5 +1,6 @@
 """The one door to sqlglot's parser: tokens in, a tree or a SqlDiagnostic out, whatever sqlglot raises."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,14 +10,32 @@ from sqlglot.errors import ParseError, SqlglotError
 
 from core.sql.parsing.from_clause import shape_from_clauses
 from core.sql.parsing.function_names import with_plain_functions
-from core.sql.tokens.lexer import SqlDiagnostic
+from core.sql.tokens.lexer import SqlDiagnostic, end_of
+from core.text.wording import did_you_mean
 
 _DIALECT = Spark()
 _FAILURES = (SqlglotError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """What sqlglot 30.30 raises for texts that it does not expect, besides ParseError."""
 _QUERIES = frozenset((TokenType.SELECT, TokenType.VALUES, TokenType.WITH))
 """Words of which a statement with no query below another has one at the most."""
-_REMEDY = "write valid Spark SQL"
+_CLAUSES = (
+    "SELECT",
+    "FROM",
+    "WHERE",
+    "GROUP",
+    "HAVING",
+    "ORDER",
+    "LIMIT",
+    "JOIN",
+    "UNION",
+    "WINDOW",
+    "LATERAL",
+    "VALUES",
+)
+"""What a misspelt word may stand for: sqlglot takes it for a name, and stumbles over what follows."""
+_QUOTED = 40
+"""Characters of a token that are quoted."""
+_LAST_EDIT = "compare it with a text that works: the last edit is the likely cause"
 
 
 def parse_query(tokens: Sequence[Token], text: str) -> Any:
@@ -36,11 +55,11 @@ def parse_query(tokens: Sequence[Token], text: str) -> Any:
     except RecursionError as error:
         raise too_deep(start) from error
     except ParseError as error:
-        raise _unreadable(error, tokens if text else [], start) from error
+        raise _unreadable(error, tokens if text else [], text, start) from error
     except _FAILURES as error:
-        raise SqlDiagnostic("the SQL cannot be parsed", _REMEDY, start) from error
+        raise SqlDiagnostic("the SQL cannot be parsed", _LAST_EDIT, start) from error
     if len(trees) != 1 or not isinstance(trees[0], exp.Query):
-        raise SqlDiagnostic("the SELECT cannot be parsed", _REMEDY, start)
+        raise SqlDiagnostic("the SELECT cannot be parsed", _LAST_EDIT, start)
     shape_from_clauses(trees[0], nested=queries > 1)
     return trees[0]
 
@@ -51,7 +70,9 @@ def parse_expression(tokens: Sequence[Token]) -> tuple[Any, str]:
     select = Token(TokenType.SELECT, "SELECT", first.line, first.col, first.start, first.end, [])
     query = parse_query([select, *tokens], "")
     if len(query.expressions) != 1 or sum(value is not None and value != [] for value in query.args.values()) != 1:
-        raise SqlDiagnostic("one expression is expected here", _REMEDY, first.start)
+        raise SqlDiagnostic(
+            "one expression is expected here", "write one expression, without commas or clauses", first.start
+        )
     expression = query.expressions[0]
     name = expression.alias.lower() if isinstance(expression, exp.Alias) else ""
     return expression.unalias(), name
@@ -62,14 +83,38 @@ def too_deep(offset: int) -> SqlDiagnostic:
     return SqlDiagnostic("the SQL is nested too deeply to be read safely", "move the inner parts to WITH", offset)
 
 
-def _unreadable(error: ParseError, tokens: Sequence[Token], start: int) -> SqlDiagnostic:
+def _unreadable(error: ParseError, tokens: Sequence[Token], text: str, start: int) -> SqlDiagnostic:
+    """Report what the parser stumbled over, and what it expected where it says so."""
     first = error.errors[0] if error.errors else {}
-    description = str(first.get("description") or "it is not Spark SQL").partition(" for <class")[0].rstrip(".")
-    if description.startswith("Required keyword"):
-        # Which of several missing parts sqlglot names depends on the order of a set.
-        description = "an operand is missing"
     place = (first.get("line"), first.get("col"))
-    offset = next((int(token.start) for token in tokens if (token.line, token.col) == place), start)
-    return SqlDiagnostic(
-        f"the SQL cannot be parsed: {description[:1].lower()}{description[1:]}", _REMEDY, max(start, offset)
-    )
+    at = next((index for index, token in enumerate(tokens) if (token.line, token.col) == place), None)
+    if at is None:
+        return SqlDiagnostic("the SQL cannot be parsed", _LAST_EDIT, start)
+    here = f"`{_first_line(text[tokens[at].start : end_of(tokens[at])])}`"
+    description = str(first.get("description") or "").partition(" but got ")[0].partition(" for <class")[0]
+    expected = re.match("(?:Expected|Expecting) (.+)", description)
+    if expected:
+        summary = f"expected {expected[1]} at {here}"
+    elif description.startswith("Required keyword"):
+        # Which of several missing parts sqlglot names depends on the order of a set.
+        summary = f"an operand is missing at {here}"
+    else:
+        summary = f"{here} is not expected here"
+    remedy = _misspelt(tokens[max(at - 1, 0) : at + 1])
+    remedy = remedy or f"a comma, an operator, a bracket or a keyword is missing or misspelt at {here} or before it"
+    return SqlDiagnostic(f"the SQL cannot be parsed: {summary}", remedy, max(start, int(tokens[at].start)))
+
+
+def _first_line(quoted: str) -> str:
+    line, _, more = quoted.partition("\n")
+    return f"{line[:_QUOTED]}…" if more or len(line) > _QUOTED else line
+
+
+def _misspelt(tokens: Sequence[Token]) -> str:
+    """Suggest the clause that one of these names is nearly, or half of, the word of; empty where none is."""
+    for name in (token.text.upper() for token in tokens if token.token_type is TokenType.VAR):
+        if name in ("GROUP", "ORDER"):
+            return f"write {name} BY"
+        if len(name) > 2 and name not in _CLAUSES and (near := did_you_mean(name, _CLAUSES)):
+            return near
+    return ""

@@ -72,8 +72,8 @@ class WatermarkClause:
     delay: str
 
 
-def options_in(tokens: Sequence[Token], misread: list[SqlDiagnostic]) -> tuple[tuple[str, str], ...]:
-    """Read `'k'='v', a.b = 1, c 2`, the forms that Spark takes; unknown ones are added to `misread`."""
+def options_in(tokens: Sequence[Token], diagnostics: list[SqlDiagnostic]) -> tuple[tuple[str, str], ...]:
+    """Read `'k'='v', a.b = 1, c 2`, the forms that Spark takes; unknown ones are added to `diagnostics`."""
     found: list[tuple[str, str]] = []
     index = 0
     if not tokens:
@@ -98,7 +98,7 @@ def options_in(tokens: Sequence[Token], misread: list[SqlDiagnostic]) -> tuple[t
         index += 1
         if (remedy := unknown_option(key)) is not None:
             summary = f"{key} is not an option of a streaming read"
-            misread.append(SqlDiagnostic(summary, remedy, tokens[start].start, subject=key))
+            diagnostics.append(SqlDiagnostic(summary, remedy, tokens[start].start, subject=key))
         if index < len(tokens):
             if tokens[index].token_type is not TokenType.COMMA:
                 raise SqlDiagnostic("the options cannot be parsed", "write 'name'='value', …", tokens[index].start)

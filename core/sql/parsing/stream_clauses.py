@@ -92,7 +92,7 @@ class ExtractedClauses:
     by_start: dict[int, StreamClauses] = field(default_factory=dict)
     """By the offset of the last part of the table name."""
     hidden: list[StreamClauses] = field(default_factory=list)
-    misread: list[SqlDiagnostic] = field(default_factory=list)
+    diagnostics: list[SqlDiagnostic] = field(default_factory=list)
     """What is readable and still wrong: unknown options."""
     connectors: list[tuple[int, bool]] = field(default_factory=list)
     """Offsets of FROM, JOIN and commas in FROM, and whether it is CROSS JOIN: sqlglot takes a comma for one."""
@@ -318,7 +318,7 @@ def _take_table(tokens: Sequence[Token], index: int, marks: ExtractedClauses) ->
     """Remove and record the options of `t WITH (…)`; the tokens of the name stay."""
     last = name_end(tokens, index)
     end = closing_bracket(tokens, last + 2)
-    options = options_in(tokens[last + 3 : end], marks.misread)
+    options = options_in(tokens[last + 3 : end], marks.diagnostics)
     marks.tokens.extend(tokens[index : last + 1])
     marks.by_start[tokens[last].start] = StreamClauses(options=options, end=end_of(tokens[end]))
     return end + 1
@@ -329,7 +329,7 @@ def _take_clauses(tokens: Sequence[Token], index: int, marks: ExtractedClauses) 
     name, watermark = "", None
     if index + 1 < len(tokens) and is_word(tokens[index], "WITH") and tokens[index + 1].token_type is TokenType.L_PAREN:
         end = closing_bracket(tokens, index + 1)
-        options = options_in(tokens[index + 2 : end], marks.misread)
+        options = options_in(tokens[index + 2 : end], marks.diagnostics)
         index = end + 1
     if index + 2 < len(tokens) and is_word(tokens[index], "IDENTIFIED") and is_word(tokens[index + 1], "BY"):
         name = source_name(tokens[index + 2], _after(tokens, index + 2))

@@ -76,7 +76,7 @@ def _merge(select: Any) -> None:
     if not isinstance(base, (exp.Table, exp.Subquery)) or not _is_plain(base, {"this", "alias"}):
         return
     stands_for = _outputs(inner)
-    if stands_for is None or source.args["alias"].args.get("columns") or not _can_replace(select, inner, stands_for):
+    if stands_for is None or source.args["alias"].args.get("columns") or not _can_replace(select, stands_for):
         return
     for clause in ("expressions", "where", "group", "having"):
         _substitute(select, clause, stands_for)
@@ -110,7 +110,7 @@ def _is_long(value: Any) -> bool:
     return len(list(islice(value.walk(), LONGEST_INLINED + 1))) > LONGEST_INLINED
 
 
-def _can_replace(select: Any, inner: Any, stands_for: dict[str, Any]) -> bool:
+def _can_replace(select: Any, stands_for: dict[str, Any]) -> bool:
     """Return whether every name in the outer SELECT surely means an output of the inner one."""
     outputs = {each.alias for each in select.expressions if isinstance(each, exp.Alias)}
     for clause in ("expressions", "where", "group", "having", "distinct", "limit"):

@@ -93,7 +93,7 @@ def aggregated(select: Any, flow: RelationProperties, found: StreamFindings) -> 
     for call in calls.values():
         if call.find(exp.Distinct) is not None:
             remedy = "use approx_count_distinct, or deduplicate in an upstream statement"
-            found.misread.append(refused_by_spark("DISTINCT inside an aggregate cannot be streamed", remedy, call))
+            found.diagnostics.append(refused_by_spark("DISTINCT inside an aggregate cannot be streamed", remedy, call))
     stand_for = [each for key in keys for each in _meanings(key, select)]
     kind = _window_kind(stand_for, select, found)
     # Spark adds the number of the grouping set to the keys of CUBE and ROLLUP.
@@ -101,19 +101,19 @@ def aggregated(select: Any, flow: RelationProperties, found: StreamFindings) -> 
     constant = constant and not any(isinstance(key, (exp.Rollup, exp.Cube, exp.GroupingSets)) for key in keys)
     if kind == "session_window" and constant:
         remedy = "add a key to GROUP BY"
-        found.misread.append(
+        found.diagnostics.append(
             refused_by_spark("a session window without a grouping key cannot be streamed", remedy, select, "")
         )
     if any(_nulls_sessions(key) for key in keys):
         remedy = "group by the session window beside ROLLUP or CUBE: GROUP BY session_window(…), ROLLUP (k)"
         summary = "a session window that a grouping set leaves out fails on the first row"
-        found.misread.append(refused_by_spark(summary, remedy, select, ""))
+        found.diagnostics.append(refused_by_spark(summary, remedy, select, ""))
     meant = [_with_meaning(key, select) for key in keys]
     times = _event_times(keys, select, flow)
     if len(times) > 1:
-        found.misread.append(several_times(select.args.get("group") or select, "GROUP BY", times))
+        found.diagnostics.append(several_times(select.args.get("group") or select, "GROUP BY", times))
     if not times:
-        found.misread.append(no_watermark(select.args.get("group") or select, "an aggregate", WATERMARK_REMEDY))
+        found.diagnostics.append(no_watermark(select.args.get("group") or select, "an aggregate", WATERMARK_REMEDY))
     return replace(flow, operators=(*flow.operators, Operator(kind, tuple(meant), ", ".join(calls))))
 
 
@@ -121,11 +121,13 @@ def deduplicated(select: Any, flow: RelationProperties, found: StreamFindings) -
     """Apply DISTINCT to a stream; reports what Spark would reject."""
     times = {name for each in select.expressions for name in _times_of_output(each, select, flow)}
     if not flow.event_times:
-        found.misread.append(no_watermark(select, "DISTINCT", WATERMARK_REMEDY.replace("group by", "select")))
+        found.diagnostics.append(no_watermark(select, "DISTINCT", WATERMARK_REMEDY.replace("group by", "select")))
     elif not times:
-        found.misread.append(no_watermark(select, "DISTINCT", "select the watermarked column, or the window itself"))
+        found.diagnostics.append(
+            no_watermark(select, "DISTINCT", "select the watermarked column, or the window itself")
+        )
     elif len(times) > 1:
-        found.misread.append(several_times(select, "DISTINCT", times))
+        found.diagnostics.append(several_times(select, "DISTINCT", times))
     if aggregating(select):
         outputs = {sql_of(each.unalias()) for each in select.expressions}
         if all(sql_of(key) in outputs or str(key.this) in outputs & set(TIME_WINDOWS) for key in group_keys(select)):
@@ -163,7 +165,7 @@ def _window_kind(meanings: list[Any], select: Any, found: StreamFindings) -> str
     if len(windows) > 1:
         remedy = "group by one window, and aggregate its result in an outer SELECT"
         summary = "two time windows are not allowed in one SELECT"
-        found.misread.append(refused_by_spark(summary, remedy, select, "_LEGACY_ERROR_TEMP_1039"))
+        found.diagnostics.append(refused_by_spark(summary, remedy, select, "_LEGACY_ERROR_TEMP_1039"))
     kinds = {TIME_WINDOWS[str(call.this)] for node in meanings for call in _windows_in(node)}
     return next((each for each in ("session_window", "window") if each in kinds), "aggregate")
 

@@ -60,27 +60,27 @@ def joined_relations(
     keys = sorted((each for each in met if _is_join_key(each, aliases)), key=first_place)
     if not (keys or using or "NATURAL" in words):
         remedy = "write ON left.key = right.key"
-        found.misread.append(
+        found.diagnostics.append(
             refused_by_spark("a join of two streams needs an equality condition", remedy, join, NO_EQUALITY)
         )
     elif "CROSS" in words and not join.meta.get("comma"):
-        found.misread.append(
+        found.diagnostics.append(
             refused_by_spark("Spark rejects a CROSS JOIN of two streams", "write JOIN … ON …", join, "")
         )
     for side, name in ((left, "left"), (right, "right")):
         times = event_times_needed(side, needed_at(join, found.query)) if len(side.event_times) > 1 else set()
         if len(times) > 1:
-            found.misread.append(several_times(join, f"the {name} side of a join of streams", times))
+            found.diagnostics.append(several_times(join, f"the {name} side of a join of streams", times))
     named = [{column.table for column in each.find_all(exp.Column)} for each in met]
     met_in = {table for tables in named if tables & aliases for table in tables - aliases}
     if "SEMI" in words and met_in and met_in <= left.static:
         remedy = "name a column of the stream on the left in ON, or join the table after the semi join"
         summary = "if ON of a semi join names no stream on the left, Spark compares only the table with each batch"
-        found.misread.append(refused_by_spark(summary, remedy, join, ""))
+        found.diagnostics.append(refused_by_spark(summary, remedy, join, ""))
     elif left.crossed and met_in & left.static:
         remedy = "join the table with a condition of its own, or after the join of the streams"
         summary = "Spark joins the table first, without a condition, to the stream on the left"
-        found.misread.append(refused_by_spark(summary, remedy, join, ""))
+        found.diagnostics.append(refused_by_spark(summary, remedy, join, ""))
     _Sides(join, left, right).check(words, met, keys, using, found)
     detail = words or "INNER"
     if met:
@@ -118,7 +118,7 @@ def check_laterals(select: Any, found: StreamFindings) -> None:
         if any(isinstance(each, (exp.Kwarg, exp.PropertyEQ)) for each in lateral.this.iter_expressions()):
             remedy = "use positional arguments, or LATERAL in FROM"
             summary = "LATERAL VIEW does not take named arguments"
-            found.misread.append(refused_by_spark(summary, remedy, lateral, "PARSE_SYNTAX_ERROR"))
+            found.diagnostics.append(refused_by_spark(summary, remedy, lateral, "PARSE_SYNTAX_ERROR"))
 
 
 class _Sides:
@@ -135,18 +135,18 @@ class _Sides:
         join = self._join
         if "ANTI" in words:
             remedy = "write LEFT JOIN … WHERE right.key IS NULL"
-            found.misread.append(refused_by_spark("Spark rejects an anti join of two streams", remedy, join))
+            found.diagnostics.append(refused_by_spark("Spark rejects an anti join of two streams", remedy, join))
             return
         if not join.side and "SEMI" not in words:
             return
         name = words if "JOIN" in words else f"{words} JOIN"
         if not (self._left.event_times or self._right.event_times):
             summary = f"{name} of two streams needs a watermark"
-            found.misread.append(refused_by_spark(summary, "write WATERMARK … DELAY OF … on both sides", join))
+            found.diagnostics.append(refused_by_spark(summary, "write WATERMARK … DELAY OF … on both sides", join))
         elif not (self._by_key(keys, using) or self._by_range(words, met)):
             remedy = "add to ON: equal event times, or a time range that bounds how long the preserved side waits"
             summary = f"{name} of two streams needs a condition on event time"
-            found.misread.append(refused_by_spark(summary, remedy, join))
+            found.diagnostics.append(refused_by_spark(summary, remedy, join))
 
     def _by_key(self, keys: list[Any], using: tuple[str, ...]) -> bool:
         """Return whether an event time is a key of the join."""
@@ -237,11 +237,11 @@ def _check_lateral(join: Any, found: StreamFindings) -> None:
     if join.meta.get("on"):
         remedy = "move the condition to WHERE"
         summary = "LATERAL with ON next to a stream is a join that keeps state"
-        found.misread.append(refused_by_spark(summary, remedy, join, _WITHOUT_WATERMARK, subject="LATERAL"))
+        found.diagnostics.append(refused_by_spark(summary, remedy, join, _WITHOUT_WATERMARK, subject="LATERAL"))
     elif isinstance(lateral.this, exp.Query) and lateral.this.find(exp.From) is not None:
         remedy = "write a join with ON, or a subquery that names its columns"
         summary = "LATERAL (SELECT …) next to a stream keeps state that Headgate does not see"
-        found.misread.append(refused_by_spark(summary, remedy, join, "", subject="LATERAL"))
+        found.diagnostics.append(refused_by_spark(summary, remedy, join, "", subject="LATERAL"))
 
 
 def _check_static_join(join: Any, words: str, found: StreamFindings, *, stream_left: bool) -> None:
@@ -251,4 +251,4 @@ def _check_static_join(join: Any, words: str, found: StreamFindings, *, stream_l
     kept = "left" if stream_left else "right"
     summary = f"Spark rejects a {words} JOIN of a stream and a batch table"
     remedy = f"only the stream side may be preserved: write {kept.upper()} JOIN, with the stream on the {kept}"
-    found.misread.append(refused_by_spark(summary, remedy, join))
+    found.diagnostics.append(refused_by_spark(summary, remedy, join))

@@ -45,7 +45,7 @@ class StreamFindings:
     query: Any
     """The whole, as it was resolved and normalised."""
     reads: list[NamedRead] = field(default_factory=list)
-    misread: list[SqlDiagnostic] = field(default_factory=list)
+    diagnostics: list[SqlDiagnostic] = field(default_factory=list)
     numbering: list[SqlDiagnostic] = field(default_factory=list)
     """Calls that number rows, which Spark refuses anywhere in a statement that streams."""
 
@@ -64,7 +64,7 @@ def with_column_names(flow: RelationProperties, alias: Any, found: StreamFinding
     old = flow.outputs or ()
     if flow.outputs is not None and len(columns) != len(old):
         summary = f"{len(columns)} column aliases are given for {len(old)} columns"
-        found.misread.append(refused_by_spark(summary, "name each column once", alias, "ASSIGNMENT_ARITY_MISMATCH"))
+        found.diagnostics.append(refused_by_spark(summary, "name each column once", alias, "ASSIGNMENT_ARITY_MISMATCH"))
     events = frozenset(new for new, name in zip(columns, old, strict=False) if name in flow.event_times)
     return replace(flow, event_times=events, outputs=tuple(columns))
 

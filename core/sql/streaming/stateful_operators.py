@@ -42,10 +42,10 @@ _LEAVES = frozenset((exp.Column, exp.Identifier, exp.Literal))
 
 
 def relation_properties_of(found: StreamFindings) -> RelationProperties:
-    """Follow the query; what Spark would refuse is added to `found.misread`."""
+    """Follow the query; what Spark would refuse is added to `found.diagnostics`."""
     flow = _query(found.query, {}, found)
     if flow.streaming:
-        found.misread += found.numbering
+        found.diagnostics += found.numbering
     return flow
 
 
@@ -54,10 +54,10 @@ def _query(query: Any, ctes: dict[str, RelationProperties], found: StreamFinding
     if with_ is not None:
         ctes = dict(ctes)
         for cte in with_.expressions:
-            known = len(found.misread)
+            known = len(found.diagnostics)
             ctes[cte.alias] = with_column_names(_query(cte.this, ctes, found), cte.args.get("alias"), found)
-            if len(found.misread) > known and not _is_read(cte, query):
-                for each in found.misread[known:]:
+            if len(found.diagnostics) > known and not _is_read(cte, query):
+                for each in found.diagnostics[known:]:
                     each.summary += f", in {cte.meta['written']}, a WITH query that nothing reads"
                     if each.condition not in AS_PLANNED:
                         each.summary += ": Spark checks it anyway"
@@ -80,7 +80,7 @@ def _check_unread_streams(with_: Any, ctes: dict[str, RelationProperties], found
         if ctes[cte.alias].streaming:
             name = cte.meta["written"]
             summary = f"{name}, a WITH query that nothing reads, makes Spark treat a subquery over tables as a stream"
-            found.misread.append(refused_by_spark(summary, f"remove {name}", cte))
+            found.diagnostics.append(refused_by_spark(summary, f"remove {name}", cte))
 
 
 def _is_read(cte: Any, query: Any) -> bool:
@@ -94,12 +94,14 @@ def _ends(query: Any, flow: RelationProperties, found: StreamFindings) -> Relati
     for key, words in (("order", "ORDER BY"), ("sort", "SORT BY"), ("cluster", "CLUSTER BY")):
         if query.args.get(key) is not None:
             remedy = f"remove {words}"
-            found.misread.append(
+            found.diagnostics.append(
                 refused_by_spark(f"{words} cannot be streamed", remedy, query.args[key], subject=words)
             )
     if query.args.get("offset") is not None:
         offset = query.args["offset"]
-        found.misread.append(refused_by_spark("OFFSET cannot be streamed", "remove OFFSET", offset, subject="OFFSET"))
+        found.diagnostics.append(
+            refused_by_spark("OFFSET cannot be streamed", "remove OFFSET", offset, subject="OFFSET")
+        )
     limit = query.args.get("limit")
     if limit is not None:
         flow = _limited(query, flow, sql_of(limit.expression).lower())
@@ -138,7 +140,7 @@ def _combined(
     word = type(query).__name__.upper()
     if left.outputs is not None and right.outputs is not None and len(left.outputs) != len(right.outputs):
         summary = f"the sides of {word} have {len(left.outputs)} and {len(right.outputs)} columns"
-        found.misread.append(
+        found.diagnostics.append(
             refused_by_spark(summary, "select the same number of columns on both sides", query, "NUM_COLUMNS_MISMATCH")
         )
     if not (left.streaming or right.streaming):
@@ -149,15 +151,17 @@ def _combined(
     if not (union or anti):
         remedy = "write a join with a static table, or EXISTS over one"
         condition = "" if isinstance(query, exp.Except) and not right.streaming else UNSUPPORTED
-        found.misread.append(
+        found.diagnostics.append(
             refused_by_spark(f"{word} with a stream is not supported", remedy, query, condition, subject=word)
         )
     elif query.args.get("by_name"):
         remedy = "write UNION ALL, with the columns in the same order"
-        found.misread.append(refused_by_spark("UNION BY NAME is not Spark SQL", remedy, query, "PARSE_SYNTAX_ERROR"))
+        found.diagnostics.append(
+            refused_by_spark("UNION BY NAME is not Spark SQL", remedy, query, "PARSE_SYNTAX_ERROR")
+        )
     elif union and left.streaming != right.streaming:
         remedy = "read both sides with STREAM, or neither"
-        found.misread.append(refused_by_spark("Spark rejects a UNION of a stream and a batch table", remedy, query))
+        found.diagnostics.append(refused_by_spark("Spark rejects a UNION of a stream and a batch table", remedy, query))
     # The columns of a union are those of its first side, with their watermark or without (4.2.0, run).
     watermarked = left.watermarked or right.watermarked
     flow = RelationProperties(True, (*left.operators, *right.operators), left.event_times, left.outputs, watermarked)
@@ -165,9 +169,9 @@ def _combined(
         if (union or anti) and not flow.event_times:
             remedy = f"write UNION ALL, or {WATERMARK_REMEDY}"
             what = "UNION without ALL" if union else word
-            found.misread.append(no_watermark(query, what, remedy))
+            found.diagnostics.append(no_watermark(query, what, remedy))
         elif (union or anti) and len(flow.event_times) > 1:
-            found.misread.append(several_times(query, word, flow.event_times))
+            found.diagnostics.append(several_times(query, word, flow.event_times))
         if union and left.operators and left.operators[-1] == Operator("deduplicate", (), "union"):
             # Spark makes one of UNION over UNION (4.2.0, run).
             flow = replace(flow, operators=(*left.operators[:-1], *right.operators))
@@ -182,7 +186,7 @@ def _select(select: Any, ctes: dict[str, RelationProperties], found: StreamFindi
         flow = _source(from_.this, ctes, found)
     for join in select.args.get("joins") or []:
         flow = joined_relations(join, flow, _source(join.this, ctes, found), select, found)
-    _check_subqueries(select, flow, ctes, found)
+    _check_subqueries(select, ctes, found)
     if flow.streaming:
         _check_windows(select, found)
         check_laterals(select, found)
@@ -214,7 +218,7 @@ def _source(source: Any, ctes: dict[str, RelationProperties], found: StreamFindi
     else:
         flow = RelationProperties()
     if flow.streaming and source.args.get("sample") is not None:
-        found.misread.append(
+        found.diagnostics.append(
             refused_by_spark("TABLESAMPLE cannot be used on a stream", "write WHERE rand() < 0.1", source)
         )
     flow = _pivoted(source, _marked(flow, mark, source, found), found)
@@ -230,9 +234,11 @@ def _pivoted(source: Any, flow: RelationProperties, found: StreamFindings) -> Re
         named = {column.name for column in pivot.find_all(exp.Column)}
         events = frozenset(name for name in flow.event_times if name.rpartition(".")[2] not in named)
         if not events:
-            found.misread.append(no_watermark(source, "PIVOT", "keep the watermarked column among those it groups by"))
+            found.diagnostics.append(
+                no_watermark(source, "PIVOT", "keep the watermarked column among those it groups by")
+            )
         elif len(events) > 1:
-            found.misread.append(several_times(source, "PIVOT", events))
+            found.diagnostics.append(several_times(source, "PIVOT", events))
         keys = tuple(name for name in flow.outputs or ("*",) if name not in named)
         calls = ", ".join(sql_of(each) for each in pivot.expressions)
         fields = ", ".join(sql_of(each) for each in pivot.args.get("fields") or [])
@@ -256,12 +262,12 @@ def _marked(
         return flow
     if flow.watermarked:
         remedy = "write only one WATERMARK, after the STREAM or here"
-        found.misread.append(refused_by_spark("a watermark cannot be set on top of another", remedy, source, ""))
+        found.diagnostics.append(refused_by_spark("a watermark cannot be set on top of another", remedy, source, ""))
     name = mark.watermark.name
     if not name:
         remedy = "name it: WATERMARK <expression> AS <name> DELAY OF …"
         condition = "REQUIRES_EXPLICIT_NAME_IN_WATERMARK_CLAUSE"
-        found.misread.append(refused_by_spark("the watermark's expression has no name", remedy, source, condition))
+        found.diagnostics.append(refused_by_spark("the watermark's expression has no name", remedy, source, condition))
         return flow
     added = mark.watermark.text.endswith(f" AS {name}")
     outputs = None if added else flow.outputs
@@ -313,9 +319,7 @@ def _is_star(node: Any) -> bool:
     return isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star))
 
 
-def _check_subqueries(
-    select: Any, flow: RelationProperties, ctes: dict[str, RelationProperties], found: StreamFindings
-) -> None:
+def _check_subqueries(select: Any, ctes: dict[str, RelationProperties], found: StreamFindings) -> None:
     """Spark refuses a stream in any subquery of an expression, and a function that numbers rows."""
     waiting = [each for key, each in _clauses(select) if key not in ("from_", "with_")]
     while waiting:
@@ -329,7 +333,7 @@ def _check_subqueries(
                 remedy = "write a join of the two streams instead of IN, EXISTS or a scalar subquery"
                 condition = "INVALID_SUBQUERY_EXPRESSION.STREAMING_QUERY"
                 summary = "a stream is not allowed in a subquery expression"
-                found.misread.append(refused_by_spark(summary, remedy, each, condition))
+                found.diagnostics.append(refused_by_spark(summary, remedy, each, condition))
         else:
             if isinstance(each, exp.Anonymous) and each.this == "monotonically_increasing_id":
                 remedy = "use uuid(), or a key of the row"
@@ -354,4 +358,4 @@ def _check_windows(select: Any, found: StreamFindings) -> None:
         if window is not None and window.find_ancestor(exp.Select) is select:
             remedy = "group by window(…) instead: only time windows can be streamed"
             condition = "NON_TIME_WINDOW_NOT_SUPPORTED_IN_STREAMING"
-            found.misread.append(refused_by_spark("OVER cannot be streamed", remedy, window, condition))
+            found.diagnostics.append(refused_by_spark("OVER cannot be streamed", remedy, window, condition))

@@ -69,20 +69,21 @@ class SqlText:
         offset = max(0, min(offset, len(self.text)))
         return Where(self.path, self.line(offset), offset - self.text.rfind("\n", 0, offset))
 
-    def around(self, offset: int) -> str:
-        """Quote the line around an offset, `…` where it is cut."""
+    def around(self, offset: int, before: str = "") -> str:
+        """Quote the line around an offset behind `before`, `…` where it is cut; a caret below points at the offset."""
         offset = max(0, min(offset, len(self.text)))
         start = self.text.rfind("\n", 0, offset) + 1
         end = self.text.find("\n", offset)
         end = len(self.text) if end < 0 else end
         left, right = max(start, offset - _AROUND), min(end, offset + _AROUND)
-        quoted = self.text[left:right].strip()
-        return f"{'…' if left > start else ''}{quoted}{'…' if right < end else ''}"
+        lead = before + ("…" if left > start else "") + self.text[left:offset].lstrip()
+        margin = "".join(sign if sign == "\t" else " " for sign in lead)
+        quoted = lead + self.text[offset:right].rstrip() + ("…" if right < end else "")
+        return f"{quoted}\n{margin}^" if quoted.strip() else ""
 
     def problem(self, misread: SqlDiagnostic, *, severity: Severity = Severity.ERROR) -> Problem:
-        """Return a Problem for SQL that could not be read, with place, surrounding text and remedy."""
-        around = self.around(misread.offset)
-        detail = f"[{misread.condition}] {around}" if misread.condition else around
+        """Return a Problem for SQL that could not be read; its detail quotes the line, with a caret below the place."""
+        detail = self.around(misread.offset, f"[{misread.condition}] " if misread.condition else "")
         return Problem(misread.summary, misread.remedy, self.where(misread.offset), misread.subject, detail, severity)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from sqlglot import Token, TokenType
 
-from core.sql.tokens.lexer import PIECES, SqlDiagnostic, SqlText, is_word
+from core.sql.tokens.lexer import PIECES, SqlDiagnostic, SqlText, end_of, is_word
 from core.sql.tokens.other_dialects import FOREIGN, foreign_construct
 
 RESERVED = ("hg_w_", "hg_f_")
@@ -36,6 +36,9 @@ _UNFINISHED = frozenset(
 _COMBINING = ("UNION", "EXCEPT", "INTERSECT", "MINUS")
 _COMPARING = ("=", "<", ">", "<=", ">=", "<>", "!=", "==", "<=>", "LIKE", "ILIKE")
 _OPENING = (TokenType.SELECT, TokenType.WITH, TokenType.VALUES, TokenType.FROM)
+
+_COMMENTS = re.compile(r"--[^\r\n]*|/\*")
+_IN_HINT = re.compile(r"['\"`]|--|/\*")
 
 _Check = Callable[[Sequence[Token], int], SqlDiagnostic | None]
 
@@ -110,6 +113,26 @@ def _check_hints(tokens: Sequence[Token], text: str) -> None:
         if text.startswith("/*+", piece.start()) and piece.start() not in behind_select:
             remedy = "move it after SELECT, or write a comment as /* … */"
             raise SqlDiagnostic("Spark does not accept a hint here", remedy, piece.start(), condition=_SYNTAX)
+
+
+def check_comments(tokens: Sequence[Token], source: SqlText) -> None:
+    """Raise SqlDiagnostic for a comment or hint that Spark ends elsewhere than sqlglot, which would hide what follows.
+
+    Spark's comments nest but for `/*+`, and what stands in a hint are tokens like all others (run on 4.2.0).
+    """
+    text = source.text
+    if "/*+" not in text:
+        return
+    between = zip((0, *map(end_of, tokens)), (*(token.start for token in tokens), len(text)), strict=True)
+    for start, end in between:
+        opened = next((found.start() for found in _COMMENTS.finditer(text, start, end) if found[0] == "/*"), end)
+        if text.find("/*+", opened + 1, end) >= 0:
+            summary = "Spark ends a comment with /*+ in it earlier than it looks"
+            raise SqlDiagnostic(summary, "remove /*+ from the comment", opened)
+    for token in tokens:
+        if token.token_type is TokenType.HINT and _IN_HINT.search(str(token.text), 3):
+            remedy = "write the hint with plain names, without quotes and comments"
+            raise SqlDiagnostic("a hint with quotes or a comment in it is not supported", remedy, token.start)
 
 
 def _kind(tokens: Sequence[Token], index: int) -> TokenType | None:

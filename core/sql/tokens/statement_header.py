@@ -10,7 +10,7 @@ from sqlglot import Token, TokenType
 
 from core.sql.statement import Verb
 from core.sql.tokens.lexer import SqlDiagnostic, SqlText, closing_bracket, end_of, is_word
-from core.sql.tokens.merge import merge_query
+from core.sql.tokens.merge_statement import merge_query
 from core.sql.tokens.table_name_tokens import FROM_FIRST, SELECT_ALL, WrittenName, name_at, word_at
 
 HEADER_REMEDY = "write INSERT INTO <table> SELECT …"

@@ -5,9 +5,10 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from core.lag.measurement import total_lag
+from core.lag.lag_samples import total_lag
 from core.lag.trend import LagTrend, UpstreamHealth, lag_trend
 from core.lag.triggers import trigger_s
+from core.model.errors import LedgerUnavailable
 from core.model.names import TableName, query_name
 from core.model.states import State, WantedState
 from core.ports.spark import ReportedQuery
@@ -72,6 +73,8 @@ class LagCollector:
         self._reads: dict[tuple[TableName, int, str], tuple[TableRead, ...]] = {}
         self._world.files.unfold_lag(world.ledger.folded_lag())
         self._folded_at = world.monotonic()
+        self._unmeasured: set[str] = set()
+        """What could not be measured in the last round, which was said then."""
 
     def round(self, deployments: tuple[Deployment, ...], queries: tuple[ReportedQuery, ...]) -> None:
         """Measure once and write everything in one transaction."""
@@ -79,13 +82,25 @@ class LagCollector:
         by_version = {(d.table, d.version): d for d in deployments}
         measurements: list[Measurement] = []
         samples: list[tuple[TableName, int, SampleRow]] = []
+        unmeasured: set[str] = set()
         for deployment in deployments:
             if deployment.external or (not deployment.active and deployment.wanted == WantedState.STOPPED):
                 continue
             query = query_by_name.get(query_name(deployment.table, deployment.version))
-            measured = self._measure(deployment, by_version, query)
+            try:
+                measured = self._measure(deployment, by_version, query)
+            except LedgerUnavailable:
+                raise
+            except Exception as error:
+                name = query_name(deployment.table, deployment.version)
+                if name not in self._unmeasured:
+                    log.warning("%s was not measured: %r", name, error)
+                unmeasured.add(name)
+                measurements.append(Measurement(deployment.table, deployment.version, self._world.clock()))
+                continue
             measurements.append(measured[0])
             samples.append((deployment.table, deployment.version, measured[1]))
+        self._unmeasured = unmeasured
         self._forget(by_version)
         self._world.ledger.put_measurements(measurements)
         self._world.ledger.add_samples(samples)
@@ -206,7 +221,10 @@ class LagCollector:
             parents=tuple(parents),
             trigger_s=trigger_s(deployment.trigger),
             previous=history.previous,
-            commit_age_s=now - found.committed_at if found and found.committed_at else None,
+            # What a statement did not do while it was stopped says nothing of it: its start counts as a commit.
+            commit_age_s=now - max(found.committed_at, deployment.started_at or 0.0)
+            if found and found.committed_at
+            else None,
             watermark_age_s=now - history.watermark_at if history.watermark_at else None,
             by_files=any(_is_limited_in_files(read) for read in self._reads_of(deployment)),
         )

@@ -20,10 +20,13 @@ from core.model.names import TableName, parse_table_name
 from core.plan.confirmation import OF_A_RUN, Confirmation, confirmation_for_act
 from core.run.model import StepState
 from core.run.state_machine import OperatorControl, why_not_skipped
+from core.text.wording import counted
 from pipelines.agent.context import AgentContext
 from pipelines.agent.fast_lane import ActOutcome, FastLane
 from pipelines.agent.measurements.table_statistics_collector import TableStatisticsCollector
+from pipelines.agent.requests.adoption import Adoption
 from pipelines.agent.requests.policy_enforcement import PolicyEnforcement, require_confirmation
+from pipelines.agent.requests.refused_calls import RefusedCalls
 from pipelines.agent.requests.socket_server import Caller
 from pipelines.agent.requests.spark_analysis_cache import SparkAnalysisCache
 from pipelines.agent.requests.submitted_plans import SubmittedPlans, refuse_continued
@@ -43,6 +46,12 @@ SPARK_ANALYSIS_S = 20.0
 
 MEASURE_S = 10.0
 """How long tables are measured where the asker does not say."""
+
+FOLDER_LIMIT = 4096
+"""Bytes of the longest path of Linux."""
+
+TABLES_LIMIT = 10_000
+"""Tables that are staged at once."""
 
 NOTE_S = 0.5
 """How long an answer waits for its row in the command log."""
@@ -75,7 +84,9 @@ class CommandHandler:
         self._end = end
         self._policies = PolicyEnforcement(world)
         self._plans = SubmittedPlans(world, runs)
+        adoption = Adoption(world)
         self._opinions = SparkAnalysisCache(world)
+        self._refused = RefusedCalls(world.monotonic)
         self._answer_by_op: dict[str, _Answer] = {
             "status": self._status,
             "stop": partial(self._act_on_statements, "stop", acts.stop),
@@ -92,26 +103,32 @@ class CommandHandler:
             "measure": self._measure,
             "policy_apply": self._policies.apply,
             "policy_approve": self._policies.approve,
+            "adoption": lambda caller, args, confirm: adoption.findings(),
+            "adopt": lambda caller, args, confirm: adoption.carry_out(confirm),
+            "start_pool": self._start_pool,
             "exit": self._exit,
         }
 
     def handle(self, caller: Caller, request: dict[str, Any]) -> dict[str, Any]:
         """Answer one request; raises HeadgateError, whose class tells the caller what to do.
 
-        What does more than look is admitted, and recorded with its outcome.
+        All are admitted; what does more than look is recorded with its outcome.
         """
         op, args = str(request.get("op", "")), request.get("args") or {}
         answer = self._answer_by_op.get(op)
-        if answer is None:
-            raise UsageError(f"the agent does not know the command {op!r}", remedy="restart the agent after an upgrade")
-        if op in ("status", "peek", "opinion", "measure"):
+        if answer is None or not isinstance(args, dict):
+            raise UsageError(
+                f"the agent does not know the command {cut(op, 40)!r}", remedy="restart the agent after an upgrade"
+            )
+        if op in ("status", "peek", "measure", "adoption"):
+            self._policies.admit(caller, op, args)
             return answer(caller, args, "")
         began = time.monotonic()
         outcome, detail = "failed", "the agent failed to execute it"
         try:
             self._policies.admit(caller, op, args)
             result = answer(caller, args, str(request.get("confirm") or ""))
-            outcome, detail = "done", json.dumps(result, default=str)[:500]
+            outcome, detail = "done", json.dumps(result, default=str)
             return result
         except HeadgateError as error:
             outcome, detail = ("refused" if isinstance(error, Refused) else "failed"), error.summary
@@ -119,24 +136,31 @@ class CommandHandler:
         finally:
             self._note(caller, request, outcome, detail, int((time.monotonic() - began) * 1000))
 
+    def tell_refused(self) -> None:
+        """Store how many refusals were counted without being stored."""
+        for caller, op, count in self._refused.take_over():
+            subject = f"{count:,} more within a minute"
+            self._record(CommandRow(0, self._world.clock(), caller, op, subject, "", "refused"))
+
     def _note(self, caller: Caller, request: dict[str, Any], outcome: str, detail: str, took_ms: int) -> None:
-        """Write a row of the command log and one of the audit; a ledger that is locked or full delays no stop by it."""
-        now, act, subject = self._world.clock(), _act(request), _subject(request)
-        line = str(request.get("line") or "")
-        command = CommandRow(0, now, caller.name, act, subject, line, outcome, detail, now, took_ms)
-        plan_hash = str((request.get("args") or {}).get("hash", ""))
-        confirmation = str(request.get("confirm") or "")
+        """Write a row of the command log and one of the audit, of bounded fields; many refusals are counted instead."""
+        if outcome != "done" and not self._refused.is_stored(caller.name, str(request["op"])):
+            return
+        now, act, subject = self._world.clock(), cut(_act(request), 40), cut(_subject(request), 500)
+        line, detail = cut(str(request.get("line") or ""), 2000), cut(detail, 500)
+        plan_hash = cut(str((request.get("args") or {}).get("hash", "")), 64)
+        self._record(
+            CommandRow(0, now, caller.name, act, subject, line, outcome, detail, now, took_ms),
+            plan_hash=plan_hash,
+            confirmation=cut(str(request.get("confirm") or ""), 200),
+        )
+
+    def _record(self, command: CommandRow, **more: str) -> None:
+        """Write a command and its audit entry; a ledger that is locked or full delays no stop by it."""
 
         def write() -> None:
             self._world.ledger.add_command(command)
-            self._world.audit(
-                command.actor,
-                command.op,
-                command.subject,
-                plan_hash=plan_hash,
-                confirmation=confirmation,
-                outcome=command.outcome,
-            )
+            self._world.audit(command.actor, command.op, command.subject, outcome=command.outcome, **more)
 
         try:
             call_deadlines.call(NOTE_S, write)
@@ -209,8 +233,14 @@ class CommandHandler:
         verb = str(args.get("verb", "deploy"))
         if verb not in ("deploy", "delete"):
             raise UsageError(f"{verb!r} cannot be staged", remedy="deploy or delete")
+        folder = str(args.get("folder", ""))
+        if len(folder) > FOLDER_LIMIT or len(tables) > TABLES_LIMIT:
+            raise UsageError(
+                f"{len(tables):,} tables of a folder with {len(folder):,} characters cannot be staged",
+                remedy=f"stage at most {TABLES_LIMIT:,} tables",
+            )
         for table in tables:
-            staged = StagedRow(caller.name, str(args.get("folder", "")), table, verb, self._world.clock())
+            staged = StagedRow(caller.name, folder, table, verb, self._world.clock())
             self._world.ledger.stage(staged)
         return {"staged": tables}
 
@@ -237,7 +267,7 @@ class CommandHandler:
         return {"table": name, "columns": list(columns), "rows": [[_plain(cell) for cell in row] for row in rows]}
 
     def _opinion(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
-        """Run Spark analysis of statements; it changes nothing, so it is not recorded."""
+        """Run Spark analysis of statements: whoever can have Spark read a text is an operator, and is recorded."""
         questions = [question_from_json(each) for each in args.get("questions") or ()]
         answers, why = self._opinions.ask(questions, _seconds(args, SPARK_ANALYSIS_S))
         return {"answers": [answer.as_json() if answer else None for answer in answers], "unanswered": why}
@@ -248,12 +278,24 @@ class CommandHandler:
         measured, unmeasured = self._table_statistics.measure(tables, _seconds(args, MEASURE_S))
         return {"measured": measured, "unmeasured": unmeasured}
 
+    def _start_pool(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
+        """Have a pool started again that ended too often."""
+        return {"starting": self._world.pool.start_again()}
+
     def _exit(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
         here = self._world.ground.environment
         if here.protected:
             require_confirmation(Confirmation("C2", here.name), confirm)
         self._end(bool(args.get("pool", True)))
         return {"ending": True}
+
+
+def cut(text: str, most: int) -> str:
+    """Return a text of at most so many characters; one that is longer says how long it is."""
+    if len(text) <= most:
+        return text
+    end = f"… ({len(text):,} characters)"
+    return text[: most - len(end)] + end
 
 
 def _seconds(args: dict[str, Any], default: float) -> float:
@@ -276,7 +318,9 @@ def _act(request: dict[str, Any]) -> str:
 
 def _subject(request: dict[str, Any]) -> str:
     args = request.get("args") or {}
-    tables = args.get("tables")
+    tables, questions = args.get("tables"), args.get("questions")
+    if isinstance(questions, list):
+        return counted(len(questions), "statement")
     return " ".join(str(table) for table in tables) if tables else str(args.get("hash") or args.get("id") or "")[:12]
 
 

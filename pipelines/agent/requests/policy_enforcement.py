@@ -11,9 +11,8 @@ from typing import Any
 from core.model.errors import ConfirmationNeeded, InvalidProject, Refused, Stale, UsageError
 from core.model.problems import Problem, Severity
 from core.plan.confirmation import Confirmation, confirmation_for_policy
-from core.policy.model import APPROVE, OPERATE, Policy, policy_as_json
-from core.project_files.declared_policy import declared_policy
-from core.project_files.manifest import MANIFEST_PATH, read_manifest
+from core.policy.model import APPROVE, OPERATE, ROLES, VIEW, Policy, policy_as_json
+from core.project_files.manifest import MANIFEST_PATH, declared_policy, read_manifest
 from pipelines.agent.context import AgentContext
 from pipelines.agent.requests.socket_server import Caller
 from state.ledger import Ledger
@@ -34,18 +33,22 @@ POLICY_COMMANDS = "agent"
 """Who records the first policy."""
 
 NEEDED = {
+    "peek": (VIEW, "look at rows"),
+    "opinion": (OPERATE, "have Spark analyse statements"),
     "start": (OPERATE, "start statements"),
     "restart": (OPERATE, "restart statements"),
     "stage": (OPERATE, "stage"),
     "submit_plan": (OPERATE, "submit plans"),
     "apply": (OPERATE, "apply plans"),
     "run": (OPERATE, "continue a run, retry or skip"),
+    "adopt": (OPERATE, "adopt a world"),
+    "start_pool": (OPERATE, "start the pool"),
     "exit": (OPERATE, "stop the agent"),
     "approve": (APPROVE, "approve plans"),
     "policy_apply": (OPERATE, "record a policy"),
     "policy_approve": (APPROVE, "approve a policy"),
 }
-"""Role that a command needs, with the act in words. Whatever stops something, or only looks, is anybody's."""
+"""Role that a command needs, with the act in words. Whatever stops something, or looks at no rows, is anybody's."""
 
 STOPPING = frozenset(("pause", "cancel"))
 """Acts on a run that are anybody's."""
@@ -68,7 +71,7 @@ class PolicyEnforcement:
 
     def roles(self, caller: Caller) -> list[str]:
         """List the roles that a caller has."""
-        return [role for role in (OPERATE, APPROVE) if self._grants(self._in_force, role, caller)]
+        return [role for role in ROLES if self._grants(self._in_force, role, caller)]
 
     def admit(self, caller: Caller, op: str, args: Mapping[str, Any]) -> None:
         """Raise Refused where the policy gives the role that a command needs to others."""

@@ -4,6 +4,7 @@ import grp
 import logging
 import os
 import pwd
+import select
 import socket
 import struct
 import threading
@@ -11,29 +12,54 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from core.ipc import framing
-from core.model.errors import HeadgateError, VersionMismatch
+from core.model.errors import HeadgateError, Refused, TryAgain, VersionMismatch
+from pipelines.agent.requests.connection_slots import ConnectionSlots, Slot
 
 log = logging.getLogger(__name__)
 
-IDLE_S = 3600.0
+T = TypeVar("T")
+
+IDLE_S = 600.0
 """A connection that says nothing for this long is closed."""
+
+HANDSHAKE_S = 5.0
+"""From the connection to the end of its greeting."""
+
+FRAME_S = 30.0
+"""From the first byte of a request to its last, and for a caller to take its answer."""
+
+GREETING_LIMIT = 4096
+"""Bytes of a greeting."""
+
+LARGE = 1024 * 1024
+LARGE_AT_ONCE = 2
+"""So many requests of more than LARGE bytes are read at one time: what callers send must not fill the memory."""
 
 ACCEPT_AGAIN_S = 0.1
 
+WAITING = 1024
+"""Connections that the kernel holds until they are accepted; it turns further ones away."""
+
 _PEER_GROUPS = 59
 """SO_PEERGROUPS of Linux (`asm-generic/socket.h`), which Python 3.11 does not name."""
+_PEER_PIDFD = 77
+"""SO_PEERPIDFD of Linux 6.5, likewise."""
 _MOST_BYTES = 1024
 
-LAST_ANSWERS_S = 3.0
+LAST_ANSWERS_S = 1.0
 """How long closing waits for answers that are under way: that to `exit` is one of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who is at the other end: `SO_PEERCRED` (unix(7)) and the kernel's login uid (proc(5), /proc/PID/loginuid)."""
+    """Who is at the other end: `SO_PEERCRED` (unix(7)) and the kernel's login uid (proc(5), /proc/PID/loginuid).
+
+    The login uid is known only where the kernel holds on to the process itself (`SO_PEERPIDFD`, Linux 6.5): elsewhere a
+    process id may be another's by now, and the uid alone counts.
+    """
 
     pid: int
     uid: int
@@ -72,22 +98,21 @@ class SocketServer:
         self._hello = hello
         self._handle = handle
         self._socket: socket.socket | None = None
+        self._slots = ConnectionSlots()
+        self._large = threading.Semaphore(LARGE_AT_ONCE)
         self._answering = 0
         self._bound = 0
         self._answered = threading.Condition()
 
     def open(self) -> None:
-        """Bind and listen; the directory is ours alone and the socket is for owner and group."""
-        folder = os.path.dirname(self._path)
-        os.makedirs(folder, mode=0o750, exist_ok=True)
-        if os.stat(folder).st_uid != os.getuid():
-            raise PermissionError(f"{folder} belongs to another user")
-        if os.path.exists(self._path):
+        """Bind and listen; raises Refused where the directory is not ours alone. The socket is for owner and group."""
+        _own_folder(os.path.dirname(self._path))
+        with suppress(FileNotFoundError):
             os.unlink(self._path)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listener.bind(self._path)
         os.chmod(self._path, 0o660)
-        listener.listen(64)
+        listener.listen(WAITING)
         self._bound = os.stat(self._path).st_ino
         self._socket = listener
         threading.Thread(target=self._accept, name="socket", daemon=True).start()
@@ -115,20 +140,45 @@ class SocketServer:
                 log.warning("a connection was not accepted: %s", error)
                 time.sleep(ACCEPT_AGAIN_S)
                 continue
-            connection.settimeout(IDLE_S)
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+            slot = self._slots.enter(connection, _credentials(connection)[1])
+            if slot is None:
+                connection.close()
+                continue
+            threading.Thread(target=self._serve, args=(slot,), daemon=True).start()
 
-    def _serve(self, connection: socket.socket) -> None:
+    def _serve(self, slot: Slot) -> None:
+        connection = slot.connection
         with connection:
             try:
                 caller = _caller(connection)
-                self._greet(connection, receive_frame(connection))
+                self._greet(connection)
                 while True:
-                    request = receive_frame(connection)
+                    request = self._request(connection, HANDSHAKE_S if slot.for_stops else IDLE_S)
+                    self._slots.answer(slot)
                     with self._under_way():
-                        send_frame(connection, self._answer(caller, request))
+                        refused = slot.for_stops and not _stops(request)
+                        answer = _busy(request) if refused else self._answer(caller, request)
+                        connection.settimeout(FRAME_S)
+                        send_frame(connection, answer)
+                    self._slots.answered(slot)
             except (EOFError, OSError, framing.BadFrame) as error:
                 log.debug("connection ended: %s", error)
+            finally:
+                self._slots.leave(slot)
+
+    def _request(self, connection: socket.socket, idle_s: float) -> dict[str, Any]:
+        """Read a request: its first byte may take its time, the rest may not."""
+        first = _exactly(connection, 1, time.monotonic() + idle_s)
+        ends_at = time.monotonic() + FRAME_S
+        size = framing.frame_length(first + _exactly(connection, framing.FRAME_HEADER - 1, ends_at))
+        if size <= LARGE:
+            return framing.decode_frame(_exactly(connection, size, ends_at))
+        if not self._large.acquire(timeout=FRAME_S):
+            raise TimeoutError("other large requests are being read")
+        try:
+            return framing.decode_frame(_exactly(connection, size, time.monotonic() + FRAME_S))
+        finally:
+            self._large.release()
 
     @contextmanager
     def _under_way(self) -> Iterator[None]:
@@ -141,8 +191,9 @@ class SocketServer:
                 self._answering -= 1
                 self._answered.notify_all()
 
-    def _greet(self, connection: socket.socket, message: dict[str, Any]) -> None:
+    def _greet(self, connection: socket.socket) -> None:
         """Exchange versions; the caller decides from our answer what it may do."""
+        message = receive_frame(connection, HANDSHAKE_S, GREETING_LIMIT)
         if "hello" not in message:
             error = VersionMismatch("the first message was not a greeting", remedy="use the headgate program")
             send_frame(connection, {"id": 0, "ok": False, "error": error.as_json()})
@@ -161,19 +212,43 @@ class SocketServer:
             return {"id": number, "ok": False, "error": failed.as_json()}
 
 
+def _own_folder(path: str) -> None:
+    """Create the socket's folder, or take the one that is there: a real folder of ours that nobody else can write."""
+    os.makedirs(path, mode=0o750, exist_ok=True)
+    try:
+        folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError as error:
+        raise Refused(f"{path} is a link, or another user's: {error.strerror}", remedy=f"remove {path}") from error
+    try:
+        found = os.fstat(folder)
+        if found.st_uid != os.getuid():
+            raise Refused(f"{path} belongs to user {found.st_uid}", remedy=f"have that user, or root, remove {path}")
+        os.fchmod(folder, found.st_mode & 0o7755)
+    finally:
+        os.close(folder)
+
+
 def send_frame(connection: socket.socket, message: dict[str, Any]) -> None:
     """Write one frame."""
     connection.sendall(framing.encode_frame(message))
 
 
-def receive_frame(connection: socket.socket) -> dict[str, Any]:
-    """Read one frame; raises EOFError when the other side is gone."""
-    return framing.decode_frame(_exactly(connection, framing.frame_length(_exactly(connection, framing.FRAME_HEADER))))
+def receive_frame(
+    connection: socket.socket, seconds: float = FRAME_S, limit: int = framing.FRAME_LIMIT
+) -> dict[str, Any]:
+    """Read one frame; raises EOFError when the other side is gone, TimeoutError."""
+    ends_at = time.monotonic() + seconds
+    size = framing.frame_length(_exactly(connection, framing.FRAME_HEADER, ends_at), limit)
+    return framing.decode_frame(_exactly(connection, size, ends_at))
 
 
-def _exactly(connection: socket.socket, count: int) -> bytes:
+def _exactly(connection: socket.socket, count: int, ends_at: float) -> bytes:
     parts: list[bytes] = []
     while count:
+        left = ends_at - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        connection.settimeout(left)
         part = connection.recv(min(count, 1 << 20))
         if not part:
             raise EOFError
@@ -182,10 +257,29 @@ def _exactly(connection: socket.socket, count: int) -> bytes:
     return b"".join(parts)
 
 
-def _caller(connection: socket.socket) -> Caller:
+def _stops(request: dict[str, Any]) -> bool:
+    """Return whether a request stops something: it is answered whoever else is being answered."""
+    args = request.get("args")
+    act = args.get("act") if isinstance(args, dict) else None
+    return request.get("op") == "stop" or (request.get("op") == "run" and act in ("pause", "cancel"))
+
+
+def _busy(request: dict[str, Any]) -> dict[str, Any]:
+    error = TryAgain("the agent is answering too many callers; it still takes stops", remedy="try again in a moment")
+    return {"id": request.get("id", 0), "ok": False, "error": error.as_json()}
+
+
+def _credentials(connection: socket.socket) -> tuple[int, int, int]:
+    """Return pid, uid and gid of the other end."""
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     pid, uid, gid = struct.unpack("3i", credentials)
-    return Caller(pid=pid, uid=uid, login_uid=_login_uid(pid), gids=(gid, *_supplementary_groups(connection, pid)))
+    return pid, uid, gid
+
+
+def _caller(connection: socket.socket) -> Caller:
+    pid, uid, gid = _credentials(connection)
+    login_uid = _while_it_lives(connection, pid, _login_uid)
+    return Caller(pid=pid, uid=uid, login_uid=login_uid, gids=(gid, *_supplementary_groups(connection, pid)))
 
 
 def _supplementary_groups(connection: socket.socket, pid: int) -> tuple[int, ...]:
@@ -194,15 +288,31 @@ def _supplementary_groups(connection: socket.socket, pid: int) -> tuple[int, ...
         found = connection.getsockopt(socket.SOL_SOCKET, _PEER_GROUPS, _MOST_BYTES)
         return struct.unpack(f"{len(found) // 4}I", found)
     except OSError:
-        return _groups_of_process(pid)
+        return _while_it_lives(connection, pid, _groups_of_process) or ()
 
 
-def _groups_of_process(pid: int) -> tuple[int, ...]:
+def _while_it_lives(connection: socket.socket, pid: int, read: Callable[[int], T | None]) -> T | None:
+    """Read from /proc about the process that connected; None unless it lives afterwards, so that the id is its own."""
+    try:
+        process = connection.getsockopt(socket.SOL_SOCKET, _PEER_PIDFD)
+    except OSError:
+        return None
+    try:
+        found = read(pid)
+        # The descriptor of a process that has ended can be read (pidfd_open(2)).
+        ended = select.poll()
+        ended.register(process, select.POLLIN)
+        return None if ended.poll(0) else found
+    finally:
+        os.close(process)
+
+
+def _groups_of_process(pid: int) -> tuple[int, ...] | None:
     try:
         with open(f"/proc/{pid}/status") as file:
             line = next(line for line in file if line.startswith("Groups:"))
     except (OSError, StopIteration):
-        return ()
+        return None
     return tuple(map(int, line.split()[1:]))
 
 

@@ -1,5 +1,6 @@
 """Spark's second opinion through the agent: each question is put once for each version of the engine.
 
+What an analysis would run or read beyond empty tables of ours never reaches Spark, whoever asks.
 Whoever asks waits in a thread of their own, with a bound; stops and starts go by another session and never wait for it.
 """
 
@@ -9,8 +10,11 @@ import threading
 import time
 from collections.abc import Sequence
 
-from core.changes.spark_analysis import AnalysisAnswer, AnalysisQuestion, find_answer
+from core.changes.spark_analysis import AnalysedRevision, AnalysisAnswer, AnalysisQuestion, find_answer
 from core.model.errors import EngineRefused, HeadgateError, TryAgain
+from core.model.table_formats import EXTERNAL_INPUTS
+from core.sql.analysis_safety import unsafe_for_analysis
+from core.sql.ddl_reader import read_ddl
 from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext
 
 log = logging.getLogger(__name__)
@@ -61,6 +65,9 @@ class SparkAnalysisCache:
         return tuple(found[question.key] for question in questions), why
 
     def _put(self, question: AnalysisQuestion, seconds: float) -> AnalysisAnswer:
+        for side in (question.new, question.old):
+            if side is not None:
+                _refuse_unsafe(side)
         pool = self._world.pool.connection()
         answer = pool.call(seconds, pool.analysis.ask, question)
         packed = json.dumps(answer.as_json(), sort_keys=True)
@@ -74,3 +81,15 @@ class SparkAnalysisCache:
             pool.call(WRITE_CALL_S, pool.analysis.clear)
         except HeadgateError as error:
             log.info("the scratch tables of Spark analysis could not be dropped yet: %s", error.summary)
+
+
+def _refuse_unsafe(side: AnalysedRevision) -> None:
+    """Raise EngineRefused for a statement that Spark must not be shown."""
+    why = unsafe_for_analysis(side.select)
+    for name, text in side.tables:
+        ddl, _ = read_ddl(text, "")
+        if ddl is not None and ddl.format not in EXTERNAL_INPUTS:
+            # Any class of the pool can be named as a format, and is loaded.
+            why = why or f"{name} is {ddl.format}, not {', '.join(EXTERNAL_INPUTS)}"
+    if why:
+        raise EngineRefused(f"Spark was not asked: {why}", remedy="correct the statement")

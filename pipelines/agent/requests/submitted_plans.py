@@ -12,6 +12,7 @@ from core.model.problems import Severity
 from core.observed.deployment import ObservedDeployment
 from core.plan.codec import canonical_text, plan_as_json, plan_from_json, plan_hash, request_from_json
 from core.plan.confirmation import confirmation_for_act, confirmation_for_plan
+from core.plan.descriptions import about
 from core.plan.diff import compare_plans, difference_words
 from core.plan.model import PLANNER_VERSION, Plan
 from core.plan.preconditions import moved_since
@@ -68,7 +69,7 @@ class SubmittedPlans:
             )
         if plan.refusals:
             first = plan.refusals[0]
-            raise Refused(f"{first.table}: {first.summary}" if first.table else first.summary, remedy=first.remedy)
+            raise Refused(about(first.table, first.summary), remedy=first.remedy)
         refuse_not_executable(plan)
         return self._keep(caller, plan, args, made_at)
 
@@ -136,7 +137,11 @@ class SubmittedPlans:
         return self._world.ledger.recorded_policy()
 
     def _observed(self) -> dict[TableName, ObservedDeployment]:
-        return observe(self._world.ledger.deployments(include_deleted=True), self._world.ledger.table_statistics())
+        return observe(
+            self._world.ledger.deployments(include_deleted=True),
+            self._world.ledger.table_statistics(),
+            self._world.ledger.taken_versions(),
+        )
 
     def _plan(self, project: Project, observed: Mapping[TableName, ObservedDeployment], request: PlanRequest) -> Plan:
         environment = self._world.ground.environment.name

@@ -11,7 +11,7 @@ POLLS = 3
 """Measurements in a row that must be within the bound."""
 
 LAG_ROWS = 100
-"""Rows behind that count as caught up, whatever their age."""
+"""Rows behind that count as caught up, whatever their age, where the table holds a hundred times as many."""
 
 SILENT_S = 600.0
 """A version with input that commits nothing for this long has not caught up: the gate fails."""
@@ -41,6 +41,8 @@ class CatchUpGate:
 
     opened_at: float
     """Seconds of `AgentContext.monotonic`."""
+    whole: bool = False
+    """Whether it must hold everything there is, because what joins it never sees what comes later."""
     good: int = 0
     looked: bool = False
     seen_at: float | None = None
@@ -72,7 +74,8 @@ class CatchUpGate:
         if lost := _lost(mine, theirs):
             return GateReading(False, lost, failed=True)
         if before and mine.at != self.seen_at:
-            within = _caught_up(mine, theirs, deployment) and deployment.state == State.RUNNING
+            held = _holds_all(mine) if self.whole else _caught_up(mine, theirs, deployment)
+            within = held and deployment.state == State.RUNNING
             self.good = self.good + 1 if within else 0
         self.seen_at = mine.at
         if self.good >= POLLS:
@@ -152,12 +155,17 @@ def _gone(measured: Measurement) -> str:
     return ", ".join(str(source.get("table", "")) for source in measured.sources if source.get("missing"))
 
 
+def _holds_all(mine: Measurement) -> bool:
+    """Return whether nothing waits; before a first batch that is so only where there is no row at all."""
+    return mine.lag_files == 0 and (mine.batch is not None or all(source.get("rows") == 0 for source in mine.sources))
+
+
 def _caught_up(mine: Measurement, theirs: Measurement | None, deployment: Deployment) -> bool:
     if mine.lag_files is None or _gone(mine):
         return False
-    if mine.batch is None:
-        return mine.lag_files == 0 and all(source.get("rows") == 0 for source in mine.sources)
-    if mine.lag_files == 0 or (mine.lag_rows is not None and mine.lag_rows <= LAG_ROWS):
+    if mine.batch is None or mine.lag_files == 0:
+        return _holds_all(mine)
+    if mine.lag_rows is not None and mine.lag_rows <= min(LAG_ROWS, (mine.rows_total or 0) / 100):
         return True
     if mine.oldest_s is not None and mine.oldest_s <= 2 * trigger_s(deployment.trigger) + 15:
         return True

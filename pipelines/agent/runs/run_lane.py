@@ -9,8 +9,9 @@ from dataclasses import replace
 from functools import partial
 from typing import assert_never
 
-from core.model.errors import Busy, HeadgateError, LedgerUnavailable, PoolUnreachable
+from core.model.errors import Busy, HeadgateError, LedgerUnavailable, PoolUnreachable, UsageError
 from core.plan.codec import plan_from_json
+from core.plan.descriptions import act_words
 from core.plan.model import Plan, Step
 from core.run.model import Run, RunState, StepProgress, StepState
 from core.run.state_machine import (
@@ -25,7 +26,9 @@ from core.run.state_machine import (
     recover_run,
 )
 from pipelines.agent.context import AgentContext
+from pipelines.agent.runs.aborted_versions import abort, give_up
 from pipelines.agent.runs.step_executor import StepExecutor
+from pipelines.agent.runs.unreadable_run import end_unreadable
 from state.row_types import RunRow, StepRow
 
 log = logging.getLogger(__name__)
@@ -70,9 +73,11 @@ class RunLane:
 
     def _drive(self, run_id: str, words: "queue.Queue[OperatorControl]") -> None:
         try:
-            RunDriver(self._world, run_id, words).drive()
+            self._drive_or_end(run_id, words)
         except HeadgateError as error:
             log.error("run %s ended early: %s", run_id, error.summary)
+        except Exception:
+            log.exception("run %s ended early", run_id)
         finally:
             with self._lock:
                 del self._words[run_id]
@@ -80,22 +85,35 @@ class RunLane:
                     # A word that came while the run was ending takes it up once more.
                     self._begin(run_id, words)
 
+    def _drive_or_end(self, run_id: str, words: "queue.Queue[OperatorControl]") -> None:
+        """Drive a run; one that this version cannot execute is ended: a thread each second would end it never."""
+        row = self._world.ledger.run(run_id)
+        if row is None:
+            raise LedgerUnavailable(f"run {run_id} is not in the ledger")
+        try:
+            RunDriver(self._world, row, words).drive()
+        except LedgerUnavailable:
+            raise
+        except Exception as error:
+            why = error.summary if isinstance(error, HeadgateError) else f"unexpectedly ({type(error).__name__})"
+            log.error("run %s cannot be executed", run_id, exc_info=error)
+            row = self._world.ledger.run(run_id) or row
+            end_unreadable(self._world, row, f"the agent cannot execute this run: {why}", heard(words))
+
 
 class RunDriver:
     """One run's loop: evidence in, intents out, each written before and after."""
 
-    def __init__(self, world: AgentContext, run_id: str, words: "queue.Queue[OperatorControl]") -> None:
+    def __init__(self, world: AgentContext, row: RunRow, words: "queue.Queue[OperatorControl]") -> None:
+        """Take up a run; raises UsageError where its plan is missing or not readable by this version."""
         self._world = world
         self._words = words
-        row = self._world.ledger.run(run_id)
-        if row is None:
-            raise LedgerUnavailable(f"run {run_id} is not in the ledger")
         self._row = row
         found = self._world.ledger.plan(row.plan_hash)
         if found is None:
-            raise LedgerUnavailable(f"the plan of run {run_id} is not in the ledger")
+            raise UsageError("its plan is not in the ledger", remedy=f"headgate runs cancel {row.id}")
         self._plan: Plan = plan_from_json(json.loads(found.body))
-        self._executor = StepExecutor(world, self._plan, run_id)
+        self._executor = StepExecutor(world, self._plan, row.id)
         self._run = run_of(row, self._plan)
         self._rows = {step.n: step for step in row.steps}
 
@@ -103,12 +121,12 @@ class RunDriver:
         self._put(recover_run(self._run))
         evidence: list[RunEvidence] = []
         while not self._world.stopping.is_set():
-            evidence.extend(self._heard())
+            evidence.extend(heard(self._words))
             run, intents = advance_run(self._run, evidence)
             for intent in intents:
                 if isinstance(intent, AbortVersions):
                     # Before the run is closed: an agent that dies in between leaves them to the reconciler.
-                    self._retrying(partial(self._executor.give_up, intent.versions))
+                    self._retrying(partial(give_up, self._world, intent.versions))
             self._put(run)
             evidence = []
             for intent in intents:
@@ -118,7 +136,7 @@ class RunDriver:
                     case PollGate(step):
                         evidence.append(self._poll(step))
                     case AbortVersions(versions):
-                        self._executor.abort(versions)
+                        abort(self._world, self._run.id, versions)
                     case _:
                         assert_never(intent)
             if self._run.state in (RunState.DONE, RunState.FAILED, RunState.CANCELLED) and self._words.empty():
@@ -126,12 +144,6 @@ class RunDriver:
                 return
             if not any(isinstance(intent, PerformStep) for intent in intents):
                 self._wait()
-
-    def _heard(self) -> list[OperatorControl]:
-        words: list[OperatorControl] = []
-        while not self._words.empty():
-            words.append(self._words.get())
-        return words
 
     def _wait(self) -> None:
         """Wait for the next look at the gates, or for an operator's word, whichever is first."""
@@ -167,7 +179,7 @@ class RunDriver:
             return _unforeseen(step, error)
 
     def _cancelled(self) -> bool:
-        words = self._heard()
+        words = heard(self._words)
         for word in words:
             self._words.put(word)
         return any(word.act == "cancel" for word in words) or self._world.stopping.is_set()
@@ -223,12 +235,20 @@ class RunDriver:
     def _close(self) -> None:
         failed = [p for p in self._run.steps if p.state is StepState.FAILED]
         summary = f"run {self._run.id} {self._run.state}"
-        detail = "; ".join(f"{p.step.do} {p.step.table}: {p.note}" for p in failed)
+        detail = "; ".join(f"{act_words(p.step.do)} {p.step.table}: {p.note}" for p in failed)
         self._retrying(lambda: self._world.event("run", summary, detail=detail))
         actor, outcome = self._row.actor, self._run.state.value
         self._retrying(
             lambda: self._world.audit(actor, "run", self._run.id, plan_hash=self._plan.hash, outcome=outcome)
         )
+
+
+def heard(words: "queue.Queue[OperatorControl]") -> list[OperatorControl]:
+    """Take the words of operators that wait for a run."""
+    taken: list[OperatorControl] = []
+    while not words.empty():
+        taken.append(words.get())
+    return taken
 
 
 def run_of(row: RunRow, plan: Plan) -> Run:

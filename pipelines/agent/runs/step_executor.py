@@ -10,6 +10,7 @@ from core.model.errors import Busy, EngineRefused, HeadgateError, LedgerUnavaila
 from core.model.names import TableName, physical_name, query_name
 from core.model.states import State, WantedState
 from core.plan.model import Plan, PlanNode, Step
+from core.ports.storage import FolderTaken
 from core.run.model import StepState
 from core.run.state_machine import GateOpened, GatePolled, RunEvidence, StepDone, StepFailed, StepKept
 from pipelines.agent.context import WRITE_CALL_S, AgentContext
@@ -35,6 +36,7 @@ class StepExecutor:
         self._plan = plan
         self._run_id = run_id
         self._nodes = {node.table: node for node in plan.nodes}
+        self._joined = joined_whole(plan)
         self._gates: dict[int, CatchUpGate] = {}
         self._restarted: dict[int, tuple[float, str]] = {}
         self._waiting: dict[int, float] = {}
@@ -60,6 +62,7 @@ class StepExecutor:
         Raises PoolUnreachable and LedgerUnavailable when it should simply be tried again.
         """
         try:
+            self._world.identity.refuse_doubt()
             with self._world.locks.holding(*self._versions(step), by=f"run {self._run_id}", wait_s=0):
                 return self._act_by_do[step.do](step)
         except (PoolUnreachable, LedgerUnavailable, Busy):
@@ -130,28 +133,6 @@ class StepExecutor:
         start(self._world, self._deployed(step), stops=stops)
         return self._deployed(step)
 
-    def abort(self, versions: tuple[tuple[str, int], ...]) -> None:
-        """Stop what the run started beside what serves; tables and checkpoints stay.
-
-        What cannot be stopped now is recorded as wanted stopped, and the reconciler stops it.
-        """
-        for deployment in self.give_up(versions):
-            key = (deployment.table, deployment.version)
-            try:
-                with self._world.locks.holding(key, by=f"run {self._run_id}"):
-                    stop(self._world, deployment)
-                    mark_stopped(self._world, deployment)
-            except HeadgateError as error:
-                log.warning("%s of a cancelled run will be stopped later: %s", query_name(*key), error.summary)
-
-    def give_up(self, versions: tuple[tuple[str, int], ...]) -> tuple[Deployment, ...]:
-        """Record that versions which do not serve are wanted stopped; returns them, those that read others first."""
-        found = [self._world.ledger.deployment(TableName(table), version) for table, version in reversed(versions)]
-        beside = tuple(deployment for deployment in found if deployment is not None and not deployment.active)
-        for deployment in beside:
-            self._world.ledger.update_deployment(deployment.table, deployment.version, wanted=WantedState.STOPPED)
-        return beside
-
     def _node(self, step: Step) -> PlanNode:
         return self._nodes[step.table]
 
@@ -188,13 +169,17 @@ class StepExecutor:
             return StepFailed(step.n, STOPPED_BY_OPERATOR)
         built = self._built(step)
         note = self._note(built)
-        self._world.files.prepare(built.folder, note)
-        self._world.files.prepare(built.checkpoint, note)
+        try:
+            self._world.files.prepare(built.folder, note)
+            self._world.files.prepare(built.checkpoint, note)
+        except FolderTaken as error:
+            self._world.ledger.take_version(step.table, step.version)
+            return StepFailed(step.n, f"{error.summary}; nothing was written there: plan again, under the next number")
         name = self._world.ground.catalog_name(step.table, step.version)
         pool = self._world.pool.connection()
         pool.call(WRITE_CALL_S, pool.tables.create, name, built.compiled_ddl)
         if self._world.ledger.deployment(step.table, step.version) is None:
-            self._world.ledger.put_deployment(built)
+            self._world.ledger.put_deployment(replace(built, made_by=self._run_id))
         return StepDone(step.n)
 
     def _start(self, step: Step) -> RunEvidence:
@@ -202,7 +187,8 @@ class StepExecutor:
         return found if isinstance(found, StepFailed) else StepDone(step.n)
 
     def _open_gate(self, step: Step) -> RunEvidence:
-        self._gates[step.n] = CatchUpGate(opened_at=self._world.monotonic())
+        whole = (step.table, step.version) in self._joined
+        self._gates[step.n] = CatchUpGate(opened_at=self._world.monotonic(), whole=whole)
         return GateOpened(step.n, "waiting for the first batch")
 
     def _swap(self, step: Step) -> RunEvidence:
@@ -344,8 +330,12 @@ class StepExecutor:
         deployment = self._deployed(step)
         if deployment.wanted == WantedState.RUNNING and not deployment.external:
             return StepFailed(step.n, "it keeps running because something reads it; plan again from the current state")
-        if readers := self._running_readers(step):
-            return StepFailed(step.n, f"{readers} reads it again; stop the reader, or plan again")
+        with self._world.locks.deleting((step.table, step.version)):
+            if readers := self._running_readers(step):
+                return StepFailed(step.n, f"{readers} reads it again; stop the reader, or plan again")
+            return self._set_aside(step, deployment)
+
+    def _set_aside(self, step: Step, deployment: Deployment) -> RunEvidence:
         ground = self._world.ground
         name, trash = ground.catalog_name(step.table, step.version), ground.trash_folder(step.table, step.version)
         pool = self._world.pool.connection()
@@ -368,6 +358,19 @@ class StepExecutor:
             "plan": self._plan.hash,
             "checkpoint": built.checkpoint,
         }
+
+
+def joined_whole(plan: Plan) -> frozenset[tuple[TableName, int]]:
+    """Return the versions that nodes of a plan join as static sides, and those that fill them."""
+    bindings = {(node.table, node.version): node.bindings for node in plan.nodes}
+    open_ = [(b.parent, b.version) for found in bindings.values() for b in found if not b.streamed]
+    joined: set[tuple[TableName, int]] = set()
+    while open_:
+        key = open_.pop()
+        if key not in joined:
+            joined.add(key)
+            open_ += [(b.parent, b.version) for b in bindings.get(key, ())]
+    return frozenset(joined)
 
 
 def _one_line(error: HeadgateError) -> str:

@@ -22,7 +22,7 @@ FILTERED = "CREATE TABLE t (id BIGINT) USING parquet;", "INSERT INTO t SELECT id
 @pytest.mark.parametrize("edit", PAIRS, ids=lambda edit: edit.name)
 def test_a_change_has_its_kind_and_evidence(edit: Edit) -> None:
     found = classify(edit.old, edit.new)
-    assert [f"{found.kind.facts.code} {found.action}", *found.evidence] == list(edit.expected)
+    assert [f"{found.kind.definition.code} {found.action}", *found.evidence] == list(edit.expected)
     assert found.classified
 
 
@@ -60,7 +60,6 @@ def test_the_most_severe_kind_wins_and_the_evidence_names_all() -> None:
         (Settings(tags=("x",)), ChangeKind.DESCRIPTION),
         (Settings(runbook="x"), ChangeKind.DESCRIPTION),
         (Settings(description="x"), ChangeKind.DESCRIPTION),
-        (Settings(static_refresh=True), ChangeKind.DESCRIPTION),
         (Settings(reads="stream"), ChangeKind.DESCRIPTION),
         (Settings(readers=("bi (me)",)), ChangeKind.DESCRIPTION),
         (Settings(key=("id",)), ChangeKind.OUTPUT_MODE_OR_KEY),

@@ -12,7 +12,7 @@ def test_what_spark_made_of_an_edit_allows_our_action(edit: Edit) -> None:
     """The outcomes were seen on 4.2.0: `tests/drills/edited_statement_on_old_checkpoint.py` runs them again."""
     outcome, row_and_action = edit.expected
     found = classify(edit.old, edit.new)
-    assert f"{found.kind.facts.code} {found.action}" == row_and_action
+    assert f"{found.kind.definition.code} {found.action}" == row_and_action
     if found.action in (Action.KEEP, Action.RECORD):
         assert outcome == "equal"
     elif found.action is Action.RESTART:

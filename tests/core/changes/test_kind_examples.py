@@ -19,7 +19,7 @@ def read(text: str) -> Revision:
 def test_an_example_is_classified_as_the_kind_that_it_explains(kind: ChangeKind) -> None:
     example = KIND_EXAMPLES[kind]
     found = classify(read(example.old), read(example.new))
-    assert (found.kind, found.action) == (kind, kind.facts.action)
+    assert (found.kind, found.action) == (kind, kind.definition.action)
     assert found.classified
 
 

@@ -6,35 +6,35 @@ from pathlib import Path
 
 import pytest
 
-from core.changes.kinds import CHANGE_KINDS, ChangeKind, ChangeKindFacts, kind_of_code
+from core.changes.kinds import CHANGE_KINDS, ChangeKind, ChangeKindDefinition, kind_of_code
 from core.model.actions import Action
 
 LABEL = 24
 """Cells of the column CHANGE on a wide screen."""
 
-IDS = [facts.kind.name for facts in CHANGE_KINDS]
+IDS = [definition.kind.name for definition in CHANGE_KINDS]
 
 
 def test_every_kind_has_one_row_and_no_other() -> None:
-    assert Counter(facts.kind for facts in CHANGE_KINDS) == Counter(ChangeKind)
-    assert all(facts.kind.facts is facts for facts in CHANGE_KINDS)
+    assert Counter(definition.kind for definition in CHANGE_KINDS) == Counter(ChangeKind)
+    assert all(definition.kind.definition is definition for definition in CHANGE_KINDS)
 
 
 @pytest.mark.parametrize("name", ["code", "label", "severity"])
 def test_no_two_kinds_share_a_code_a_label_or_a_severity(name: str) -> None:
-    counted = Counter(getattr(facts, name) for facts in CHANGE_KINDS)
+    counted = Counter(getattr(definition, name) for definition in CHANGE_KINDS)
     assert [value for value, count in counted.items() if count > 1] == []
 
 
 def test_codes_are_those_that_saved_plans_hold() -> None:
-    assert {facts.kind.name: facts.code for facts in CHANGE_KINDS} == {
+    assert {definition.kind.name: definition.code for definition in CHANGE_KINDS} == {
         "NONE": "0", "CHECKPOINT_LOST": "0b", "COMMENT_OR_FORMAT": "1", "DESCRIPTION": "2",
         "FILTER_OR_PROJECTION": "3", "COLUMN_ADDED": "4", "COLUMNS_CHANGED": "5", "STATE_CHANGED": "6a",
         "CHANGE_BEFORE_STATE": "6b", "CHANGE_AFTER_STATE": "6c", "WATERMARK_DELAY": "6d", "SOURCES_CHANGED": "7a",
         "NAMED_SOURCES_CHANGED": "7b", "SOURCE_REPLACED": "7c", "TABLE_FORMAT": "8", "OUTPUT_MODE_OR_KEY": "9",
         "TRIGGER_OR_RATE": "11a", "PINNED_CONFIGURATION": "11b", "POOL": "12", "ENGINE": "13", "STATIC_SIDE": "14",
     }  # fmt: skip
-    assert all(kind_of_code(facts.code) is facts.kind for facts in CHANGE_KINDS)
+    assert all(kind_of_code(definition.code) is definition.kind for definition in CHANGE_KINDS)
 
 
 def test_a_code_of_no_kind_is_an_error() -> None:
@@ -42,43 +42,52 @@ def test_a_code_of_no_kind_is_an_error() -> None:
         kind_of_code("10")
 
 
-@pytest.mark.parametrize("facts", CHANGE_KINDS, ids=IDS)
-def test_a_row_says_everything_in_words(facts: ChangeKindFacts) -> None:
-    assert 0 < len(facts.label) <= LABEL and facts.why and facts.loses
+@pytest.mark.parametrize("definition", CHANGE_KINDS, ids=IDS)
+def test_a_row_says_everything_in_words(definition: ChangeKindDefinition) -> None:
+    assert 0 < len(definition.label) <= LABEL and definition.why and definition.loses
 
 
 def test_nothing_that_is_rebuilt_is_milder_than_what_keeps_its_table() -> None:
-    rebuilt = {facts.severity for facts in CHANGE_KINDS if facts.action is Action.REBUILD}
-    kept = {facts.severity for facts in CHANGE_KINDS if facts.action is not Action.REBUILD}
+    rebuilt = {definition.severity for definition in CHANGE_KINDS if definition.action is Action.REBUILD}
+    kept = {definition.severity for definition in CHANGE_KINDS if definition.action is not Action.REBUILD}
     assert max(kept) < min(rebuilt)
 
 
-@pytest.mark.parametrize("facts", CHANGE_KINDS, ids=IDS)
-def test_a_rebuilt_kind_says_why_its_checkpoint_ends_or_leaves_it_to_the_state(facts: ChangeKindFacts) -> None:
-    if facts.action is Action.REBUILD:
-        assert facts.judged_by_state or facts.breaks_checkpoint
+@pytest.mark.parametrize("definition", CHANGE_KINDS, ids=IDS)
+def test_a_rebuilt_kind_says_why_its_checkpoint_ends_or_leaves_it_to_the_state(
+    definition: ChangeKindDefinition,
+) -> None:
+    if definition.action is Action.REBUILD:
+        assert definition.judged_by_state or definition.breaks_checkpoint
 
 
 def test_a_rebuilt_kind_that_says_nothing_of_its_checkpoint_does_not_go_on_from_it() -> None:
-    silent = replace(ChangeKind.TABLE_FORMAT.facts, breaks_checkpoint="")
+    silent = replace(ChangeKind.TABLE_FORMAT.definition, breaks_checkpoint="")
     assert silent.why_not_from_checkpoint == "nobody has shown that Spark goes on from the old checkpoint"
     assert replace(silent, action=Action.RESTART).why_not_from_checkpoint == ""
 
 
 def test_what_the_state_decides_is_not_refused_by_its_kind() -> None:
-    by_state = {facts.kind for facts in CHANGE_KINDS if facts.judged_by_state}
+    by_state = {definition.kind for definition in CHANGE_KINDS if definition.judged_by_state}
     assert by_state == {ChangeKind.STATE_CHANGED, ChangeKind.CHANGE_BEFORE_STATE}
-    assert {facts.why_not_from_checkpoint for facts in CHANGE_KINDS if facts.judged_by_state} == {""}
+    assert {definition.why_not_from_checkpoint for definition in CHANGE_KINDS if definition.judged_by_state} == {""}
 
 
 def test_the_table_of_the_page_is_the_table_of_the_code() -> None:
     page = Path(__file__).parents[3] / "core" / "changes" / "README.md"
     rows = [line for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("|")]
-    assert rows[2:] == [_row(facts) for facts in CHANGE_KINDS]
+    assert rows[2:] == [_row(definition) for definition in CHANGE_KINDS]
 
 
-def _row(facts: ChangeKindFacts) -> str:
-    refused = facts.why_not_from_checkpoint
-    restart = "if the state allows it" if facts.judged_by_state else f"no: {refused}" if refused else "yes"
-    parts = (facts.code, f"`{facts.kind.name}`", facts.label, str(facts.severity), facts.action, restart)
+def _row(definition: ChangeKindDefinition) -> str:
+    refused = definition.why_not_from_checkpoint
+    restart = "if the state allows it" if definition.judged_by_state else f"no: {refused}" if refused else "yes"
+    parts = (
+        definition.code,
+        f"`{definition.kind.name}`",
+        definition.label,
+        str(definition.severity),
+        definition.action,
+        restart,
+    )
     return f"| {' | '.join(parts)} |"

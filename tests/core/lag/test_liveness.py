@@ -11,7 +11,7 @@ IN_BATCH, BETWEEN = True, False
 
 
 @pytest.mark.parametrize(
-    ("heard_s", "trigger_s", "usual_s", "in_batch", "why"),
+    ("silent_s", "trigger_s", "usual_s", "in_batch", "why"),
     [
         (0.0, 1.0, None, BETWEEN, ""),
         (30.0, 1.0, 0.5, BETWEEN, ""),
@@ -27,19 +27,19 @@ IN_BATCH, BETWEEN = True, False
     ],
 )
 def test_silence_counts_against_trigger_and_usual_batches(
-    heard_s: float, trigger_s: float, usual_s: float | None, in_batch: bool, why: str
+    silent_s: float, trigger_s: float, usual_s: float | None, in_batch: bool, why: str
 ) -> None:
-    assert why_not_live(LivenessSigns(heard_s, trigger_s, in_batch, usual_s=usual_s)) == why
+    assert why_not_live(LivenessSigns(silent_s, trigger_s, in_batch, usual_s=usual_s)) == why
 
 
 def test_one_that_says_it_waits_is_running_whatever_was_missed() -> None:
     assert why_not_live(LivenessSigns(900.0, 1.0, BETWEEN, waits=True, usual_s=0.5)) == ""
 
 
-@pytest.mark.parametrize(("heard_s", "late"), [(599.0, False), (601.0, True)])
-def test_a_first_replayed_or_catch_up_batch_has_ten_minutes(heard_s: float, late: bool) -> None:
-    assert bool(why_not_live(LivenessSigns(heard_s, 1.0, IN_BATCH, usual_s=0.5, patient=True))) is late
-    assert why_not_live(LivenessSigns(heard_s, 1.0, IN_BATCH, usual_s=100.0, patient=True)) == ""
+@pytest.mark.parametrize(("silent_s", "late"), [(599.0, False), (601.0, True)])
+def test_a_first_replayed_or_catch_up_batch_has_ten_minutes(silent_s: float, late: bool) -> None:
+    assert bool(why_not_live(LivenessSigns(silent_s, 1.0, IN_BATCH, usual_s=0.5, patient=True))) is late
+    assert why_not_live(LivenessSigns(silent_s, 1.0, IN_BATCH, usual_s=100.0, patient=True)) == ""
 
 
 def course(*waiting: int, taken: int = 100, files: bool = False) -> list[Point]:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from microbatch_model import EVERY_S, EXTERNAL, LANDING, ORDERS, PARENT, Model, Point, Watch
 
-from core.lag.measurement import Lag, total_lag
+from core.lag.lag_samples import Lag, total_lag
 from core.lag.trend import LagTrend, UpstreamHealth, lag_trend
 from core.model.states import State, Trend
 from core.ports.storage import SourceLag

@@ -83,4 +83,4 @@ def test_the_line_counts_from_the_start_of_the_file_for_a_later_statement() -> N
     dml = "INSERT INTO q SELECT k AS x FROM STREAM orders;\n\nINSERT INTO r\nSELECT id AS x FROM STREAM orders;"
     table = reader(dml)
     second = read_statements(dml, "x")[0][1]
-    assert column_reference_lines("id", T("orders"), replace(table, facts=second), PROJECT) == "dml.r.sql:4"
+    assert column_reference_lines("id", T("orders"), replace(table, parsed=second), PROJECT) == "dml.r.sql:4"

@@ -33,7 +33,7 @@ def used(column: str, **statements: str) -> list[str]:
     found = column_uses_downstream(tracer(**statements), ColumnOrigin(T("landed"), column))
     return [
         f"{table}{'.' if use.direct else ''}@{use.place.rpartition(':')[2]}"
-        + (f" -> {' '.join(use.makes)}" if use.makes else "")
+        + (f" -> {' '.join(use.output_columns)}" if use.output_columns else "")
         for table, use in found.items()
     ]
 

@@ -56,7 +56,7 @@ def test_nodes_come_go_and_change_with_their_versions_and_texts() -> None:
     rebuilt = make_plan(declared, "dev", observed, PlanRequest(tables=(T("a"),), rebuild=True, children="none"))
     said = lines(rebuilt, restarted)
     assert "~ node        a: action restart → rebuild v1→v2" in said
-    assert "~ node        a: strategy in_place → earliest" in said
+    assert "~ node        a: strategy in-place → earliest" in said
     assert "+ request     rebuild: true" in said
     assert "+ left behind b: stays on a__v1" in said
     assert any(line.startswith("+ step        a: create v2") for line in said)
@@ -70,7 +70,7 @@ def test_another_text_is_its_unified_diff_below_the_node() -> None:
     other, _ = changed("SELECT id FROM STREAM src WHERE id > 2")
     first, second = (make_plan(p, "dev", observed, PlanRequest(tables=(T("a"),))) for p in (declared, other))
     said = lines(second, first)
-    at = said.index("~ node        a: texts.dml")
+    at = said.index("~ node        a: new dml")
     assert [line for line in said[at + 1 :] if line.startswith(("    -", "    +"))] == [
         "    -SELECT id FROM STREAM src WHERE id > 1;", "    +SELECT id FROM STREAM src WHERE id > 2;",
     ]  # fmt: skip
@@ -120,3 +120,12 @@ def test_words_of_one_difference_are_one_sentence() -> None:
     assert "node a action: rebuild v1→v2 → keep" in map(
         difference_words, compare_plans(one(), replace(one(), nodes=kept))
     )
+
+
+def test_no_field_name_of_the_code_is_read_by_people() -> None:
+    second = replace(
+        one(), nodes=tuple(replace(n, eta_s=99.0, replay_rows=7, because_of=(T("z"),)) for n in one().nodes)
+    )
+    told = "\n".join(difference_lines(one(), second))
+    assert "ETA " in told and "rows to replay " in told and "because of " in told
+    assert "eta s" not in told and "_" not in told.replace("__", "")

@@ -265,6 +265,6 @@ def _far_from(found: Plan, drawn: World) -> list[T]:
     near = {binding.parent for name in inside for binding in drawn.seen(name).bindings}
     near |= {reader for name in inside for reader in drawn.readers(name)}
     for name, made in drawn.declared.tables.items():
-        reads = {read.table for read in made.facts.reads} if made.facts else set()
+        reads = {read.table for read in made.parsed.reads} if made.parsed else set()
         near |= reads if name in inside else {name} if reads & inside else set()
     return [name for name in drawn.names() if name not in inside | near]

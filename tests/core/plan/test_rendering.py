@@ -21,6 +21,7 @@ from core.plan.descriptions import (
     step_words,
     undo_words,
 )
+from core.plan.markdown import plan_as_markdown
 from core.plan.model import (
     Guard,
     LeftBehind,
@@ -85,7 +86,7 @@ def test_why_gives_reason_evidence_and_diff() -> None:
     found = make_plan(declared, "dev", observed, PlanRequest(tables=(T("a"),)))
     assert node_why(found, T("a")) == (
         "a: restart",
-        "  because it keeps no state, so the new text may go on from the checkpoint",
+        "  because it keeps no state, so the new text can continue from the checkpoint",
         "  evidence: filter added: 1 < id",
         "  not confirmed by Spark",
         "  undo until: any time",
@@ -227,6 +228,20 @@ def everything() -> Plan:
 LEE = PlanStanding(author="lee", expires="03:10", approved=1)
 
 
+def test_a_plan_that_does_nothing_shows_no_hash_that_nobody_keeps() -> None:
+    declared = project(src="", a="src")
+    for found in (plan(declared, running(declared), "a"), plan(declared, running(declared), "gone")):
+        assert found.empty or found.refusals
+        told = [*plan_lines(found, 80), plan_as_markdown(found)]
+        assert not any(found.hash[:4] in line or "single use" in line for line in told)
+
+
+def test_a_warning_names_its_table_once() -> None:
+    warnings = (PlanWarning("a", "a is left behind"), PlanWarning("a", "stays stopped"), PlanWarning("", "no table"))
+    told = "\n".join(plan_lines(replace(everything(), warnings=warnings), 160))
+    assert "WARNINGS    a is left behind\n             a: stays stopped\n             no table" in told
+
+
 @pytest.mark.parametrize("width", [80, 160])
 def test_a_plan_with_everything_is_drawn_as_kept(width: int) -> None:
     kept = Path(__file__).parents[2] / "fixtures" / "plans" / f"everything_{width}.txt"
@@ -295,10 +310,10 @@ def test_an_offer_has_its_price_and_says_whether_it_is_carried_out() -> None:
         "undo: plan again, until what it reads is deleted"
     )
     carried = "replays ? rows; ETA ?; disk ?; loses table data from before; undo: plan again; no old rows"
-    assert offer_lines(seen, every=True) == (earliest, f"carry_over (not executable yet): {carried}")
+    assert offer_lines(seen, every=True) == (earliest, f"carry-over (not executable yet): {carried}")
     assert offer_lines(seen) == (earliest,)
     assert offer_lines(replace(seen, strategy="carry_over"))[1:] == (
-        f"carry_over (chosen, not executable yet): {carried}",
+        f"carry-over (chosen, not executable yet): {carried}",
     )
 
 

@@ -251,14 +251,14 @@ def test_nothing_protected_is_changed_in_place(policy: Policy, node: dict[str, A
 
 def limited(*, rate: bool, watermark: bool) -> Project:
     one = table("c", "b")
-    assert one.facts is not None
+    assert one.parsed is not None
     options = (("maxFilesPerTrigger", "1"),) if rate else ()
     reads = (
         TableRead(
             T("b"), streaming=True, options=options, watermark=Watermark("at", "1 minute") if watermark else None
         ),
     )
-    return project(replace(one, facts=replace(one.facts, reads=reads)), src="", a="src", b="a")
+    return project(replace(one, parsed=replace(one.parsed, reads=reads)), src="", a="src", b="a")
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Observed worlds that cannot be are named at once with their lines; those that can be are planned over."""
 
+import json
 from contextlib import suppress
 from typing import Any
 
@@ -8,14 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.model.names import TableName as T
-from core.observed.deployment import ObservedDeployment
+from core.observed.deployment import ObservedDeployment, PlannerInput
 from core.observed.document import (
     places_in_text,
     planner_input_as_document,
-    planner_input_from_document,
     planner_input_from_text,
 )
-from core.observed.planner_input import PlannerInput
 from core.planning.impossible_observations import impossible_observations, with_places
 from core.project.model import Project
 from tests.core.planning.test_planner_simulated import Life, born
@@ -166,6 +165,6 @@ def test_what_an_agent_can_export_is_never_called_impossible_not_even_where_it_w
 def can_be(life: Life) -> None:
     world = life.look()
     document = planner_input_as_document(PlannerInput(world.observed), "dev")
-    known = planner_input_from_document(document, "dev").observed
+    known = planner_input_from_text(json.dumps(document), "o.json", "dev").observed
     assert known == world.observed
     assert impossible_observations(world.declared, world.declared.environments["dev"], known, world.facts) == ()

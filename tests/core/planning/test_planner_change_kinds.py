@@ -4,7 +4,7 @@
 `python -m tests.core.planning.test_planner_change_kinds > tests/fixtures/plans/rows.txt`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import groupby
@@ -38,8 +38,8 @@ environments:
 """
 COLUMNS = "id BIGINT, k STRING, v BIGINT, ts TIMESTAMP"
 DDL = {
-    "src": f"CREATE TABLE src ({COLUMNS}) USING json LOCATION 'src'",
-    "other": f"CREATE TABLE other ({COLUMNS}) USING json LOCATION 'other'",
+    "src": f"CREATE TABLE src ({COLUMNS}) USING json",
+    "other": f"CREATE TABLE other ({COLUMNS}) USING json",
     "dim": f"CREATE TABLE dim ({COLUMNS}) USING parquet",
     "b": "CREATE TABLE b (k STRING, v BIGINT, ts TIMESTAMP) USING parquet",
     "s": "CREATE TABLE s (k STRING, n BIGINT) USING parquet",
@@ -137,7 +137,7 @@ def aside(texts: RevisionTexts) -> RevisionTexts:
     joined = joined.replace("sum(v)", "sum(src.v)").replace("window(ts", "window(src.ts")
     at = " GROUP" if " GROUP" in joined else ""
     side = " JOIN dim ON dim.id = src.id"
-    return replace(texts, dml=joined.replace(at, side + at) if at else joined + side, yml="static_refresh: true\n")
+    return replace(texts, dml=joined.replace(at, side + at) if at else joined + side)
 
 
 def keyless() -> str:
@@ -146,13 +146,24 @@ def keyless() -> str:
 
 @cache
 def declared(new: RevisionTexts, foreign: bool) -> Project:
-    """Read the project of real texts, with `a` as it is declared."""
+    """Read the project of real texts, with `a` as it is declared.
+
+    A static side that a statement fills is a problem; one of an earlier release is still planned for.
+    """
+    if "JOIN dim" not in new.dml:
+        return read(new, foreign, DML)
+    filled = read(RevisionTexts(BASE, FREE), foreign, DML).tables[T("dim")]
+    project = read(new, foreign, {name: dml for name, dml in DML.items() if name != "dim"})
+    return replace(project, tables={**project.tables, T("dim"): filled})
+
+
+def read(new: RevisionTexts, foreign: bool, dmls: Mapping[str, str]) -> Project:
     product = "far" if foreign else "near"
     files = {"headgate.yml": HEAD}
     for name, ddl in {**DDL, "a": new.ddl}.items():
         folder = f"pipelines/facts/{product if name in 'bs' else 'near'}/{name}"
-        files[f"{folder}/sql-scripts/ddl.{name}.sql"] = ddl
-        dml = {**DML, "a": new.dml}.get(name)
+        files[f"{folder}/sql-scripts/ddl.{name}.sql"] = ddl if name in ("a", *dmls) else f"{ddl} LOCATION '{name}'"
+        dml = {**dmls, "a": new.dml}.get(name)
         if dml:
             files[f"{folder}/sql-scripts/dml.{name}.sql"] = dml
     if new.yml:
@@ -172,10 +183,10 @@ def planned(edit: Edit, *, foreign: bool, state: State) -> Plan:
     observed: dict[T, ObservedDeployment] = {}
     for name, made in before.tables.items():
         texts = revision_of(made).texts
-        if made.facts is None:
+        if made.parsed is None:
             observed[name] = ObservedDeployment(State.RUNNING, deployed=texts)
             continue
-        bound = tuple(Binding(r.table, 0 if r.table in ("src", "other") else 1, r.streaming) for r in made.facts.reads)
+        bound = tuple(Binding(r.table, 0 if r.table in ("src", "other") else 1, r.streaming) for r in made.parsed.reads)
         observed[name] = ObservedDeployment(
             State.RUNNING,
             deployed=texts,
@@ -253,7 +264,7 @@ def test_a_plan_offers_what_the_table_of_kinds_says_may_be_chosen() -> None:
             if node.table == "a" and node.change is not None and node.classified and node.offers:
                 words = {offer.strategy for offer in node.offers} - {node.strategy, Strategy.PARTIAL}
                 offered.setdefault(node.change, set()).update(words)
-    assert offered == {kind: {*kind.facts.instead} - {Strategy.PARTIAL} for kind in offered}
+    assert offered == {kind: {*kind.definition.instead} - {Strategy.PARTIAL} for kind in offered}
     assert {*ChangeKind} - {*offered} == {
         ChangeKind.NONE, ChangeKind.CHECKPOINT_LOST, ChangeKind.COMMENT_OR_FORMAT, ChangeKind.DESCRIPTION,
         ChangeKind.PINNED_CONFIGURATION,

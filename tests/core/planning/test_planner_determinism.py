@@ -214,12 +214,12 @@ def near(world: World, plan: Plan) -> set[T]:
     for name in found:
         made = tables.get(name)
         around |= {binding.parent for binding in world.seen(name).bindings}
-        around |= {read.table for read in made.facts.reads} if made and made.facts else set()
+        around |= {read.table for read in made.parsed.reads} if made and made.parsed else set()
         around |= {other for other in tables if made and tables[other].folder == made.folder}
     for name in world.names():
         made = tables.get(name)
         reads = {binding.parent for binding in world.seen(name).bindings}
-        reads |= {read.table for read in made.facts.reads} if made and made.facts else set()
+        reads |= {read.table for read in made.parsed.reads} if made and made.parsed else set()
         if reads & found:
             around.add(name)
     return around

@@ -76,7 +76,7 @@ def observed(scenario: Scenario, project: Project) -> dict[T, ObservedDeployment
     for name in names if names != ["nothing"] else ():
         made = project.tables[T(name)]
         externals = (
-            {read.table: 0 for read in made.facts.reads if project.tables[read.table].external} if made.facts else {}
+            {read.table: 0 for read in made.parsed.reads if project.tables[read.table].external} if made.parsed else {}
         )
         found[T(name)] = deployed(made, bindings={**{str(t): 1 for t in project.tables}, **externals})
     for state in ("failed", "stopped"):
@@ -182,7 +182,7 @@ def test_a_branch_of_the_decision_tree(line: str) -> None:
     there = {n: deployed(made, bindings=dict.fromkeys(map(str, before.tables), 1)) for n, made in before.tables.items()}
     for n, made in before.tables.items():
         bindings = tuple(replace(b, version=0 if b.parent.startswith("topic") else 1) for b in there[n].bindings)
-        there[n] = replace(there[n], bindings=bindings) if made.facts else there[n]
+        there[n] = replace(there[n], bindings=bindings) if made.parsed else there[n]
     if state == "absent":
         there = {n: seen for n, seen in there.items() if before.tables[n].external}
     else:

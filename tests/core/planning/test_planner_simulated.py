@@ -49,7 +49,7 @@ class Life:
         """Let people edit, stop and lose things."""
         chance = self.chance
         for name in chance.sample(sorted(self.tables), min(len(self.tables), chance.choice((0, 1, 3)))):
-            if self.tables[name].facts is not None:
+            if self.tables[name].parsed is not None:
                 self.tables[name] = chance.choice(EDITS)(self.tables[name])
         serving = sorted(key for key, row in self.pool.ledger.items() if row.active and not row.external)
         for key in chance.sample(serving, min(len(serving), chance.choice((0, 0, 1, 3)))):

@@ -73,13 +73,13 @@ def merged(*parts: dict[str, Any]) -> PlanRequest:
 def test_a_scope_takes_what_it_names(scope: str) -> None:
     asked, tables = SCOPES[scope]
     found = resolved(PlanRequest(**asked))
-    assert set(found.asked) == tables and found.refusals == () == found.warnings
+    assert set(found.requested) == tables and found.refusals == () == found.warnings
 
 
 @pytest.mark.parametrize(("one", "other"), list(combinations(SCOPES, 2)))
 def test_two_scopes_take_what_either_takes(one: str, other: str) -> None:
     found = resolved(merged(SCOPES[one][0], SCOPES[other][0]))
-    assert set(found.asked) == SCOPES[one][1] | SCOPES[other][1] and found.refusals == ()
+    assert set(found.requested) == SCOPES[one][1] | SCOPES[other][1] and found.refusals == ()
 
 
 @pytest.mark.parametrize("scope", SCOPES)
@@ -87,7 +87,7 @@ def test_two_scopes_take_what_either_takes(one: str, other: str) -> None:
 def test_an_option_beside_a_scope_keeps_the_scope(scope: str, option: str) -> None:
     asked, tables = SCOPES[scope]
     found = resolved(merged(asked, OPTIONS[option]))
-    assert set(found.asked) == tables - ({"c"} if option == "exclude" else set()) and found.refusals == ()
+    assert set(found.requested) == tables - ({"c"} if option == "exclude" else set()) and found.refusals == ()
 
 
 @pytest.mark.parametrize(("one", "other"), list(combinations(OPTIONS, 2)))
@@ -180,7 +180,7 @@ def test_what_is_excluded_is_warned_of_where_it_was_named_or_has_nothing_to_do_w
         ("d", "is both named and excluded; it is left out"),
         ("lone", "is excluded, but nothing in the request involves it"),
     ]
-    assert list(found.asked) == ["b"]
+    assert list(found.requested) == ["b"]
 
 
 def test_only_what_was_asked_for_one_by_one_is_named() -> None:

@@ -13,8 +13,8 @@ from core.model.errors import UsageError
 from core.model.problems import Problem
 from core.policy.freeze_windows import frozen_until, parse_freeze_window
 from core.policy.model import ROLES, Policy, differing_rules, policy_as_json, policy_from_json
-from core.project_files.declared_policy import declared_policy
 from core.project_files.loader import read_project
+from core.project_files.manifest import declared_policy
 from core.project_files.policy_section import RULES
 
 MANIFEST = """\
@@ -155,6 +155,14 @@ def test_a_role_is_a_login_s_or_a_group_s(login: str, groups: tuple[str, ...], g
     policy = Policy(roles=(("operate", ("@sre", "alice")),))
     assert policy.grants("operate", login, frozenset(groups)) is granted
     assert policy.grants("approve", login, frozenset(groups))
+
+
+def test_whoever_acts_may_view_where_viewing_is_granted() -> None:
+    policy = Policy(roles=(("approve", ("bob",)), ("operate", ("@sre", "alice")), ("view", ("vera",))))
+    assert policy.holders("view") == ("@sre", "alice", "bob", "vera")
+    assert not policy.grants("view", "eve", frozenset())
+    assert not policy.grants("operate", "vera", frozenset())
+    assert Policy(roles=policy.roles[:2]).holders("view") is None
 
 
 def test_every_rule_is_in_the_digest() -> None:

@@ -117,7 +117,10 @@ def test_all_problems_come_at_once_with_file_and_line() -> None:
         "pipelines/facts/p/c/sql-scripts/dml.c.sql:1: these tables form a cycle: c → d → c",
     ]
     remedies = {p.subject: p.remedy for p in errors(found)}
-    assert remedies["triger"] == "did you mean trigger?" and remedies["sorc"] == "did you mean src?"
+    assert (
+        remedies["triger"] == "did you mean trigger?"
+        and remedies["sorc"] == "did you mean src? If not, declare it: headgate init table sorc"
+    )
 
 
 @pytest.mark.parametrize(
@@ -196,7 +199,6 @@ def test_a_manifest_with_everything_is_read() -> None:
         ("\nowner: [x]\n", "a.yml:2: owner must be one value"),
         ("owner: 3\n", "a.yml:1: owner must be a string"),
         ("tags: {a: b}\n", "a.yml:1: tags must be a list of strings"),
-        ("static_refresh: 'yes'\n", "a.yml:1: static_refresh must be true or false"),
         ("reads: both\n", "a.yml:1: reads must be stream or batch"),
         ("trigger: 10\n", "a.yml:1: trigger must be a string"),
         ("trigger: 10 fortnights\n", "a.yml:1: trigger must be an interval"),
@@ -223,7 +225,7 @@ def test_readers_outside_are_declared_where_the_table_is() -> None:
 
 def test_a_project_or_a_table_can_read_every_table_as_a_stream() -> None:
     found = texts(src="", a="SELECT id FROM src") | {"headgate.yml": MANIFEST + "defaults: {reads: stream}\n"}
-    facts = good(found).tables[T("a")].facts
+    facts = good(found).tables[T("a")].parsed
     assert facts is not None and [(read.streaming, read.implied) for read in facts.reads] == [(True, True)]
     own = {"pipelines/facts/p/a/a.yml": "reads: batch\n"}
     assert problems(found | own) == ["pipelines/facts/p/a/sql-scripts/dml.a.sql:1:1: the statement reads no stream"]
@@ -303,10 +305,16 @@ def test_a_stream_over_a_view_names_reader_and_view() -> None:
     ]
 
 
-def test_a_changing_table_is_no_static_side_unless_it_is_refreshed() -> None:
+def test_a_changing_table_is_no_static_side_and_no_setting_makes_it_one() -> None:
     found = texts(src="", d="SELECT id FROM STREAM src", a="SELECT s.id FROM STREAM src AS s JOIN d ON d.id = s.id")
-    assert problems(found) == [f"{SRC_A}/dml.a.sql:2: a reads d as a static side, but a statement keeps changing it"]
-    assert good(found | {"pipelines/facts/p/a/a.yml": "static_refresh: true\n"})
+    wrong = f"{SRC_A}/dml.a.sql:2: a reads d as a static side, but a statement keeps changing it"
+    assert problems(found) == [wrong]
+    _, reported = read_project(found)
+    assert all("static_refresh" not in problem.remedy for problem in reported)
+    with_setting = found | {"pipelines/facts/p/a/a.yml": "static_refresh: true\n"}
+    assert wrong in problems(with_setting)
+    _, reported = read_project(with_setting)
+    assert "static_refresh is not supported by this version yet" in [problem.summary for problem in reported]
 
 
 def test_an_external_table_may_be_a_static_side() -> None:
@@ -320,7 +328,7 @@ def test_an_unreadable_statement_is_one_problem_and_not_a_second_about_its_table
 
 def test_names_compare_without_case() -> None:
     found = texts(src="", a="SELECT ID FROM STREAM SRC")
-    assert good(found).tables[T("a")].facts.reads[0].table == "src"  # type: ignore[union-attr]  # a has a statement
+    assert good(found).tables[T("a")].parsed.reads[0].table == "src"  # type: ignore[union-attr]  # a has a statement
 
 
 def test_defaults_stand_in_for_what_a_table_does_not_say() -> None:
@@ -333,7 +341,7 @@ def test_defaults_stand_in_for_what_a_table_does_not_say() -> None:
     "settings",
     [
         Settings(), Settings(trigger="1 hour", owner='a "b" \\ c', description="two\nlines: # not a comment"),
-        Settings(tags=("yes", "x, y", "[z]"), key=("id", "No"), static_refresh=True, runbook="a/b.md"),
+        Settings(tags=("yes", "x, y", "[z]"), key=("id", "No"), runbook="a/b.md"),
         Settings(protect=True, readers=("audit", "finance report (bi team)")),
     ],
 )  # fmt: skip

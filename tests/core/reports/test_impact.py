@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from core.lineage.column_lineage import LineageTracer
 from core.model.actions import Action
 from core.model.errors import UsageError
-from core.observed.planner_input import PlannerInput
+from core.observed.deployment import PlannerInput
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
 from core.planning.planner import make_plan
@@ -28,7 +28,7 @@ def asked(
     name, _, column = words.partition(".")
     root = ColumnOrigin(T(name), column)
     return impact_of(
-        declared, "dev", known or PlannerInput(), root, LineageTracer(declared), children=children, facts=facts
+        declared, "dev", known or PlannerInput(), root, LineageTracer(declared), children=children, parse_cache=facts
     )  # type: ignore[arg-type]  # Facts of a world.
 
 
@@ -50,7 +50,7 @@ def shown(answer: ImpactAnswer) -> list[str]:
         f"{one.effect} {one.depth} {one.table} < "
         + " ".join(f"{reading.table}{'' if reading.streamed else '!'}" for reading in one.through)
         + (f" @ {one.place}" if one.place else "")
-        + (f" -> {' '.join(one.makes)}" if one.makes else "")
+        + (f" -> {' '.join(one.output_columns)}" if one.output_columns else "")
         for one in answer.reached
     ]
 
@@ -110,16 +110,16 @@ def test_dropped_is_what_a_plan_of_a_delete_decides(question: tuple[World, str, 
 
 def every_column() -> list[str]:
     own = (made for made in sample().tables.values() if not made.external)
-    return [f"{made.name}.{column.name}" for made in own for column in made.ddl_facts.columns]
+    return [f"{made.name}.{column.name}" for made in own for column in made.parsed_ddl.columns]
 
 
 def without(made: Table, column: str) -> Table:
     """Take a column from a declared table, DDL and statement."""
-    ddl = replace(made.ddl_facts, columns=tuple(each for each in made.ddl_facts.columns if each.name != column))
-    assert made.facts is not None
-    facts = replace(made.facts, columns=tuple(each for each in made.facts.columns if each.name != column))
+    ddl = replace(made.parsed_ddl, columns=tuple(each for each in made.parsed_ddl.columns if each.name != column))
+    assert made.parsed is not None
+    facts = replace(made.parsed, columns=tuple(each for each in made.parsed.columns if each.name != column))
     return replace(
-        made, ddl=replace(made.ddl, text=f"{made.ddl.text}\n-- without {column}"), ddl_facts=ddl, facts=facts
+        made, ddl=replace(made.ddl, text=f"{made.ddl.text}\n-- without {column}"), parsed_ddl=ddl, parsed=facts
     )
 
 
@@ -173,9 +173,9 @@ def test_a_lost_column_is_followed_to_what_is_made_from_it() -> None:
 def test_a_column_that_only_decides_rows_or_groups_is_used_and_makes_nothing() -> None:
     declared = sample()
     where = of(asked(declared, "int_order_items.status"), ImpactEvent.COLUMN_LOST).reached[0]
-    assert (where.effect, where.place, where.makes) == (ImpactEffect.REFUSED, "dml.int_priced_items.sql:6", ())
+    assert (where.effect, where.place, where.output_columns) == (ImpactEffect.REFUSED, "dml.int_priced_items.sql:6", ())
     key = of(asked(declared, "int_priced_items.pizza_name"), ImpactEvent.COLUMN_LOST).reached[0]
-    assert (key.table, key.place, key.makes) == ("fct_revenue", "dml.fct_revenue.sql:2,5", ("pizza_name",))
+    assert (key.table, key.place, key.output_columns) == ("fct_revenue", "dml.fct_revenue.sql:2,5", ("pizza_name",))
     watermark = of(asked(declared, "int_paid_orders.paid_at"), ImpactEvent.COLUMN_LOST).reached[0]
     assert (watermark.effect, watermark.place) == (ImpactEffect.REFUSED, "dml.fct_takings.sql:5,6")
 

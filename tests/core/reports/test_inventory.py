@@ -2,6 +2,7 @@
 
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,11 +13,12 @@ from core.reports.inventory import (
     InventoryEntry,
     InventoryReading,
     InventorySelection,
-    ServingVersion,
     inventory_of,
     select,
 )
+from state.registry import StatementLine
 from tests.support.domain_builders import T, project, table
+from tests.support.ledger_rows import deployment_row, statement_line
 
 SAMPLE = Path(__file__).parents[3] / "pipelines/samples/pizzeria"
 
@@ -29,10 +31,10 @@ def sample() -> Project:
     return found
 
 
-def serving(*reads: str, **known: object) -> ServingVersion:
-    bound = tuple(Binding(T(name), 1, True) for name in reads)
-    every = {"version": 1, "state": "running", "product": "p", "layer": "fact", "owner": "", "format": "parquet"}
-    return ServingVersion(**{**every, "external": False, "stateful": False, "reads": bound, **known})  # type: ignore[arg-type]
+def serving(*reads: str, **known: Any) -> StatementLine:
+    """Return a version that serves and streams from the named tables."""
+    row = deployment_row(bindings=tuple(Binding(T(name), 1, True) for name in reads))
+    return statement_line(row, **known)
 
 
 def by_name(entries: tuple[InventoryEntry, ...]) -> dict[str, InventoryEntry]:

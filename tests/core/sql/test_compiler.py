@@ -76,7 +76,7 @@ def test_a_table_is_written_from_its_facts_and_reads_back_equal() -> None:
     )
     ddl, problems = read_ddl(text, "ddl.t.sql")
     assert problems == () and ddl is not None
-    sql = compile_ddl(text, ddl, "t__v2", "/data/it's/t__v2")
+    sql = compile_ddl(ddl, "t__v2", "/data/it's/t__v2")
     assert sql == (
         "CREATE TABLE IF NOT EXISTS t__v2 (id bigint NOT NULL COMMENT 'it\\'s', `N x` struct<A:int,b:decimal(10,0)>) "
         "USING parquet OPTIONS ('a.b'='1') PARTITIONED BY (id) LOCATION '/data/it\\'s/t__v2' COMMENT 'c' "

@@ -278,11 +278,34 @@ def test_a_statement_set_of_another_engine_is_one_problem(text: str) -> None:
     assert parsed == () and "STATEMENT SET is not Spark SQL" in problem.summary
 
 
+@pytest.mark.parametrize(
+    ("text", "summary", "remedy"),
+    [
+        ("FROM STREAM a GRUOP BY k", "`BY` is not expected here", "did you mean GROUP?"),
+        ("FROM STREAM a ORDER k", "`k` is not expected here", "write ORDER BY"),
+        ("FROM STREAM a JOIN", "expected table name at `JOIN`", "is missing or misspelt at `JOIN` or before it"),
+        ("FROM STREAM a WHERE k =", "an operand is missing at `=`", "is missing or misspelt at `=` or before it"),
+        ("FROM STREAM a b 'x\ny' c", "`'x…` is not expected here", "is missing or misspelt at `'x…` or before it"),
+    ],
+)
+def test_a_parse_error_quotes_the_token_and_says_what_to_do(text: str, summary: str, remedy: str) -> None:
+    _, (problem,) = read_statements(f"INSERT INTO t SELECT k {text}", "dml.t.sql")
+    assert problem.summary == f"the SQL cannot be parsed: {summary}"
+    assert problem.remedy.endswith(remedy)
+
+
 def test_a_problem_quotes_the_text_around_its_place() -> None:
     _, (problem,) = read_statements("INSERT INTO t\nSELECT k\nFROM STREAM a WITH (maxFilesPerTriger=1)", "p/dml.t.sql")
     assert str(problem.where) == "p/dml.t.sql:3:21"
-    assert problem.detail == "FROM STREAM a WITH (maxFilesPerTriger=1)"
+    assert problem.detail == "FROM STREAM a WITH (maxFilesPerTriger=1)\n                    ^"
     assert problem.remedy == "did you mean maxFilesPerTrigger?"
+
+
+def test_the_caret_stands_below_the_place_behind_tabs_and_cut_text() -> None:
+    _, (problem,) = read_statements(f"INSERT INTO t\tSELECT k FROM STREAM a WHERE {'x' * 40}\tz", "dml.t.sql")
+    quoted, caret = problem.detail.split("\n")
+    assert quoted[caret.index("^")] == "z" and quoted.startswith("…")
+    assert [sign for sign in caret if sign == "\t"] == ["\t"]
 
 
 def test_an_open_string_is_reported_where_it_opens() -> None:

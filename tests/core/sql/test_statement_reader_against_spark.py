@@ -48,7 +48,7 @@ def tables(session: Session, tmp_path_factory: pytest.TempPathFactory) -> Sessio
         ddl, problems = read_ddl(text, "ddl.sql")
         assert ddl is not None and problems == ()
         (folder / physical).mkdir()
-        session.spark.sql(compile_ddl(text, ddl, physical, str(folder / physical)))
+        session.spark.sql(compile_ddl(ddl, physical, str(folder / physical)))
     return session
 
 

@@ -1,5 +1,6 @@
 """A world without Spark: a scripted pool and scripted files around a real ledger."""
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from core.ipc.environment_paths import EnvironmentPaths
 from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable, TryAgain
 from core.model.names import TableName
 from core.ports.spark import Analysis, Queries, QueryStart, ReportedQuery, Tables, unheard
-from core.ports.storage import CheckpointState, SourceLag
+from core.ports.storage import CheckpointState, FolderTaken, SourceLag
 from core.project.model import Environment
 from pipelines.agent.context import AgentContext, PoolConnection
 from pipelines.agent.deployment_compiler import EnvironmentLayout
@@ -43,9 +44,21 @@ class ScriptedPool:
     shown: dict[str, Any] = field(default_factory=dict)
     looks: list[str] = field(default_factory=list)
     reachable: bool = True
+    restored: bool = True
+    """False while the catalog is being filled."""
+    refuse_stop: dict[str, HeadgateError] = field(default_factory=dict)
+    refuse_table: dict[str, HeadgateError] = field(default_factory=dict)
 
     def connection(self) -> PoolConnection:
+        if not self.restored:
+            raise PoolUnreachable("the pool is starting")
         return _Connection(self)
+
+    def connection_for_stops(self) -> PoolConnection:
+        return _Connection(self)
+
+    def start_again(self) -> bool:
+        return False
 
 
 class _Connection:
@@ -76,6 +89,8 @@ class _Queries:
     def stop(self, name: str, calling: Callable[[], object] = unheard) -> None:
         calling()
         calling()
+        if name in self.pool.refuse_stop:
+            raise self.pool.refuse_stop[name]
         self.pool.stops.append(name)
         self.pool.running.pop(name, None)
 
@@ -102,6 +117,8 @@ class _Tables:
     pool: ScriptedPool
 
     def create(self, name: str, ddl: str) -> None:
+        if name in self.pool.refuse_table:
+            raise self.pool.refuse_table[name]
         self.pool.tables.setdefault(name, ddl)
 
     def add_columns(self, name: str, columns: tuple[tuple[str, str], ...]) -> None:
@@ -111,6 +128,8 @@ class _Tables:
         self.pool.tables.pop(name, None)
 
     def point(self, view: str, target: str, columns: tuple[str, ...]) -> None:
+        if view in self.pool.refuse_table:
+            raise self.pool.refuse_table[view]
         assert target in self.pool.tables, f"{target} is not in the catalog"
         self.pool.views[view] = target
 
@@ -150,16 +169,38 @@ class ScriptedFiles:
     started: set[str] = field(default_factory=set)
     planned: int = 1
     """Batch 1 is committed everywhere."""
+    sink: int | None = 1
+    """The newest batch in the record of every table."""
+    told: dict[str, Any] = field(default_factory=dict)
+    """What every owner file says beyond its ledger."""
+    epoch: int = 1
+    machine: str = ""
+    taken_over: list[str] = field(default_factory=list)
+    unreachable: set[str] = field(default_factory=set)
+    """Folders that the file system does not give at the moment."""
 
     def prepare(self, folder: str, note: Mapping[str, Any]) -> None:
-        self.folders.setdefault(folder, note)
+        before = self.folders.setdefault(folder, note)
+        if before.get("run") != note.get("run"):
+            raise FolderTaken(f"{folder} holds what run {before.get('run')} has written, not this one")
+
+    def take_over(self, folder: str) -> None:
+        self.taken_over.append(folder)
+
+    def sink_batch(self, folder: str) -> int | None:
+        return self.sink
 
     def read(self, folder: str) -> CheckpointState | None:
+        self._reach(folder)
         if folder not in self.folders:
             return None
         self.started.update(start.checkpoint for start in self.pool.running.values())
         return CheckpointState(
-            id=f"id in {folder}" if folder in self.started else "", owner=self.owner, batch=1, planned=self.planned
+            id=f"id in {folder}" if folder in self.started else "",
+            owner=self.owner,
+            batch=1,
+            planned=self.planned,
+            **self.told,
         )
 
     def note(self, folder: str, note: Mapping[str, Any]) -> None:
@@ -180,7 +221,12 @@ class ScriptedFiles:
         return
 
     def lag(self, checkpoint: str, sources: tuple[tuple[int, TableName, str, str], ...]) -> tuple[SourceLag, ...]:
+        self._reach(checkpoint)
         return tuple(SourceLag(table, 0, 0, 0, True, None) for _, table, _, _ in sources)
+
+    def _reach(self, folder: str) -> None:
+        if folder in self.unreachable:
+            raise TryAgain(f"{folder} cannot be reached: Input/output error")
 
 
 @pytest.fixture
@@ -192,7 +238,7 @@ def pool() -> ScriptedPool:
 def world(tmp_path: Path, pool: ScriptedPool) -> AgentContext:
     ledger = create_or_open(tmp_path / "home" / "ledger.db", environment_row())
     return AgentContext(
-        places=EnvironmentPaths(str(tmp_path / "home"), str(tmp_path / "a.sock")),
+        places=EnvironmentPaths(str(tmp_path / "home"), str(tmp_path / "a.sock"), os.getuid()),
         folder=str(tmp_path),
         project_id="p-id",
         project="p",

@@ -51,7 +51,10 @@ def test_an_agent_whose_home_is_taken_away_ends_with_its_pool(
     monkeypatch.setattr(agents, "PoolSupervisor", Keeper)
     monkeypatch.setattr(agents, "ROUND_S", 0.02)
     monkeypatch.setattr(Keeper, "ended", 0)
-    home, places = tmp_path / "home", EnvironmentPaths(str(tmp_path / "home"), str(tmp_path / "a" / "agent.sock"))
+    home, places = (
+        tmp_path / "home",
+        EnvironmentPaths(str(tmp_path / "home"), str(tmp_path / "a" / "agent.sock"), os.getuid()),
+    )
     facts = environment_row(ledger_id="l", pool_state="off", pool_generation=0, session_id="")
     manifest = Manifest(id="p-id", name="p", environments=(Environment("dev"),), default_env="dev")
     with create_or_open(Path(places.ledger), facts) as ledger:

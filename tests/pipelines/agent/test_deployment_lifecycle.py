@@ -69,3 +69,14 @@ def test_an_engine_that_does_not_say_its_version_keeps_no_statement_from_startin
     monkeypatch.setattr(_Analysis, "engine", silent)
     found = started(world, FIRST)
     assert (found.state, found.engine) == ("starting", "4.2.0")
+
+
+@pytest.mark.parametrize(("clause", "partitioned"), [("", False), (" PARTITIONED BY (`day`)", True)])
+def test_the_pool_is_asked_for_partitions_only_where_a_table_has_some(
+    clause: str, partitioned: bool, world: AgentContext, pool: ScriptedPool
+) -> None:
+    found = deployment_row(compiled_ddl=f"CREATE TABLE IF NOT EXISTS `a__v1` (`day` STRING) USING parquet{clause}")
+    world.ledger.put_deployment(found)
+    world.files.prepare("/c/a__v1", {})
+    start(world, found, stops=world.locks.stops(A))
+    assert pool.running["a@v1"].partitioned is partitioned

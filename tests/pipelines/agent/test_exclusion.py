@@ -250,7 +250,7 @@ def test_an_agent_that_dies_after_a_cancel_leaves_nothing_wanted(
     def killed(*_: Any) -> None:
         raise Killed
 
-    monkeypatch.setattr(step_executor.StepExecutor, "abort", killed)
+    monkeypatch.setattr(run_lane, "abort", killed)
     with pytest.raises(Killed):
         drive(world, run_id, OperatorControl("cancel"))
     assert {(d.table, d.wanted) for d in world.ledger.deployments() if d.version == 2} == {
@@ -370,3 +370,32 @@ def test_a_run_whose_version_is_held_waits_and_goes_on(
         wait_until(lambda: any(step.state == "running" for step in (world.ledger.run(run_id) or pytest.fail()).steps))
     thread.join(30)
     assert done == ["done"]
+
+
+def test_a_reader_is_not_started_while_what_it_reads_is_being_deleted(world: AgentContext, pool: Any) -> None:
+    deploy(world, pool, small_project.texts())
+    stop(world, B)
+    with world.locks.deleting((A, 1)), pytest.raises(Refused, match="b reads a__v1"):
+        fast_lane(world).start((B,), time.monotonic(), by="bob")
+    found = version(world, B, 1)
+    assert (found.wanted, "b@v1" in pool.running) == ("stopped", False)
+
+
+def test_a_start_that_a_stop_overtakes_stays_stopped(
+    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deploy(world, pool, small_project.texts())
+    pool.running.pop("b@v1")
+    world.ledger.update_deployment(B, 1, state="failed")
+    real, waiting = world.files.read, []
+
+    def stopped_meanwhile(folder: str) -> Any:
+        if not waiting:
+            waiting.append(stop_by_operator(world, pool, "b"))
+        return real(folder)
+
+    monkeypatch.setattr(world.files, "read", stopped_meanwhile)
+    with pytest.raises(Refused, match="was stopped by an operator while it was starting"):
+        fast_lane(world).start((B,), time.monotonic(), by="ana")
+    waiting[0].join(30)
+    assert (version(world, B, 1).wanted, "b@v1" in pool.running) == ("stopped", False)

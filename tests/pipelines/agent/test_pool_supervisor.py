@@ -1,5 +1,6 @@
 """The pool's supervisor over a process and sessions in memory: started, adopted, lost, died, silent, ended."""
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,7 +31,10 @@ class Machine:
     tombstones: set[str] = field(default_factory=set)
     opened: list[str] = field(default_factory=list)
     closed: list[str] = field(default_factory=list)
+    closed_readers: list[str] = field(default_factory=list)
     idle_limit: float | None = None
+    now: float = 0.0
+    last_words: str = ""
 
     def act(self, name: str) -> None:
         self.did.append(name)
@@ -61,6 +65,9 @@ class FakeProcess:
         self.machine.act("end")
         self.machine.running = False
 
+    def last_words(self) -> str:
+        return self.machine.last_words
+
 
 class FakeSession(Session):
     """A Session without a server, which makes calls as every other; an id that was refused once is refused for ever."""
@@ -78,13 +85,14 @@ class FakeSession(Session):
         self.machine.opened.append(self.session_id)
 
     def reader(self) -> "FakeSession":
-        return self
+        return FakeSession(self.machine, f"reader of {self.session_id}", lambda _: None)
 
     def idle_limit_s(self) -> float | None:
         return self.machine.idle_limit
 
     def close(self) -> None:
-        self.machine.closed.append(self.session_id)
+        closed = self.machine.closed_readers if self.session_id.startswith("reader") else self.machine.closed
+        closed.append(self.session_id)
 
 
 @pytest.fixture
@@ -112,8 +120,15 @@ def supervise(
     monkeypatch.setattr(
         pool_supervisor, "threading", SimpleNamespace(Lock=pool_supervisor.threading.Lock, Thread=AtOnce)
     )
-    places = EnvironmentPaths(str(tmp_path / "home"), str(tmp_path / "a.sock"))
-    return lambda pool=None: PoolSupervisor(places, pool or Pool(), ledger, lambda attached: machine.act("restore"))
+    places = EnvironmentPaths(str(tmp_path / "home"), str(tmp_path / "a.sock"), os.getuid())
+
+    def supervisor(pool: Pool | None = None) -> PoolSupervisor:
+        def restore(attached: object) -> None:
+            machine.act("restore")
+
+        return PoolSupervisor(places, pool or Pool(), ledger, restore, monotonic=lambda: machine.now)
+
+    return supervisor
 
 
 @dataclass
@@ -157,14 +172,73 @@ def test_a_pool_of_ours_is_started_and_its_catalog_filled_before_anyone_calls(
     assert machine.did == []
 
 
-def test_nobody_calls_while_the_catalog_is_being_filled(
-    supervise: Any, machine: Machine, monkeypatch: pytest.MonkeyPatch
+def test_while_the_catalog_is_being_filled_statements_can_be_stopped_and_nothing_else(
+    supervise: Any, machine: Machine, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keeper = supervise()
-    seen: list[bool] = []
-    monkeypatch.setattr(keeper, "_restore", lambda attached: seen.append(answers(keeper)))
+    seen: list[object] = []
+
+    def restore(attached: object) -> None:
+        stopped = keeper.connection_for_stops().call(60.0, lambda: "stopped")
+        seen.extend([answers(keeper), stopped, keeper.up, ledger.facts().pool_state])
+
+    monkeypatch.setattr(keeper, "_restore", restore)
     keeper.keep()
-    assert seen == [False]
+    assert seen == [False, "stopped", False, "starting"]
+    assert keeper.up and ledger.facts().pool_state == "up"
+
+
+def test_a_catalog_that_could_not_be_filled_is_filled_later_over_the_same_session(
+    supervise: Any, machine: Machine, ledger: Ledger
+) -> None:
+    keeper = supervise()
+    machine.fails["restore"] = PoolUnreachable("no answer within 20 s")
+    for _ in range(20):
+        with pytest.raises(PoolUnreachable, match="no answer"):
+            keeper.keep()
+    assert (ledger.facts().pool_state, keeper.up) == ("silent", False)
+    assert len(machine.opened) == 1 and machine.closed == []
+    machine.fails.clear()
+    keeper.keep()
+    assert keeper.up and len(machine.opened) == 1
+
+
+@pytest.mark.parametrize("where", ["start", "ready"])
+def test_a_pool_that_ends_again_and_again_is_started_ever_later_and_then_waits_for_a_person(
+    where: str, supervise: Any, machine: Machine, ledger: Ledger
+) -> None:
+    keeper = supervise()
+    machine.fails[where] = PoolUnreachable("it exited during startup: OutOfMemoryError")
+    starts: list[float] = []
+    while machine.now < 3600.0:
+        with pytest.raises(PoolUnreachable):
+            keeper.keep()
+        machine.running = False
+        if machine.did:
+            starts.append(machine.now)
+            machine.did.clear()
+        machine.now += 1.0
+    assert starts == [0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0]
+    facts = ledger.facts()
+    assert (facts.pool_state, keeper.up) == ("failed", False)
+    assert "started 8 times within 10 min" in facts.pool_detail and "OutOfMemoryError" in facts.pool_detail
+    machine.fails.clear()
+    assert keeper.start_again() and ledger.facts().pool_state == "starting"
+    keeper.keep()
+    assert keeper.up and not keeper.start_again()
+
+
+def test_the_last_words_of_a_pool_that_died_are_shown(supervise: Any, machine: Machine, ledger: Ledger) -> None:
+    keeper = supervise()
+    keeper.keep()
+    machine.running, machine.last_words = False, "ERROR: there is no memory"
+    machine.fails["start"] = PoolUnreachable("no Java")
+    said: list[str] = []
+    real = keeper._say
+    keeper._say = lambda state, detail: (said.append(detail), real(state, detail))
+    with pytest.raises(PoolUnreachable, match="no Java"):
+        keeper.keep()
+    assert said[0] == "its process ended; it is being restarted; its log ends: ERROR: there is no memory"
 
 
 def test_a_new_agent_adopts_the_pool_and_its_session(supervise: Any, machine: Machine, ledger: Ledger) -> None:
@@ -196,6 +270,7 @@ def test_a_process_that_died_is_started_again_with_a_new_session(
     keeper.keep()
     assert machine.did == ["start", "ready", "attach", "restore"]
     assert machine.closed == machine.opened[:1]
+    assert machine.closed_readers == [f"reader of {machine.opened[0]}"], "no connection is left behind"
     assert said(ledger) == ("up", 2, machine.opened[1])
 
 
@@ -239,7 +314,7 @@ def test_another_error_of_a_call_keeps_the_session(error: HeadgateError, supervi
     assert keeper.up and not machine.closed
 
 
-@pytest.mark.parametrize("where", ["start", "attach", "restore"])
+@pytest.mark.parametrize("where", ["start", "attach"])
 def test_what_fails_on_the_way_up_is_said_and_tried_again(
     where: str, supervise: Any, machine: Machine, ledger: Ledger
 ) -> None:
@@ -251,6 +326,7 @@ def test_what_fails_on_the_way_up_is_said_and_tried_again(
         assert (raised.value.summary, raised.value.remedy) == (f"{where} went wrong", "look")
         assert not keeper.up and not answers(keeper)
         assert (ledger.facts().pool_state, ledger.facts().pool_detail) == ("down", f"{where} went wrong")
+        machine.now += 60.0
     assert len(machine.closed) == machine.did.count("attach"), "no connection is left behind"
     machine.fails.clear()
     keeper.keep()

@@ -54,6 +54,18 @@ def test_a_query_lost_with_its_session_is_started_again_and_counted(
     assert found is not None and found.restarts == 1
 
 
+def test_a_query_that_ended_with_headgate_down_is_resumed_and_not_counted_as_an_error(
+    world: AgentContext, pool: Any, reconciler: Reconciler
+) -> None:
+    deploy(world, wanted="running", state="stopped")
+    assert reconcile(reconciler) == "starting"
+    assert pool.starts == ["a@v1"]
+    found = world.ledger.deployment(A, 1)
+    assert found is not None and found.restarts == 0
+    (event,) = world.ledger.events()
+    assert (event.summary, event.detail.partition(":")[0]) == ("stopped → starting", "resumed from its checkpoint")
+
+
 def test_a_version_that_is_being_started_is_left_to_the_next_round(
     world: AgentContext, pool: Any, reconciler: Reconciler
 ) -> None:
@@ -127,6 +139,16 @@ def test_a_missing_checkpoint_of_a_stopped_statement_is_seen(world: AgentContext
     assert found is not None and not found.checkpoint_ok
 
 
+def test_a_checkpoint_that_is_behind_its_table_is_seen_before_anybody_starts_it(
+    world: AgentContext, reconciler: Reconciler
+) -> None:
+    deploy(world, wanted="stopped", state="stopped")
+    world.files.sink = 7  # type: ignore[attr-defined]  # Scripted.
+    reconcile(reconciler)
+    found = world.ledger.deployment(A, 1)
+    assert found is not None and not found.checkpoint_ok
+
+
 def test_a_checkpoint_of_somebody_else_is_never_started_on(
     world: AgentContext, pool: Any, reconciler: Reconciler
 ) -> None:
@@ -164,12 +186,12 @@ def running(world: AgentContext, pool: Any) -> Deployment:
 def test_a_statement_that_went_silent_is_degraded_until_it_moves_and_never_restarted(
     world: AgentContext, pool: Any, reconciler: Reconciler, running: Deployment
 ) -> None:
-    assert rounds_of(reconciler, pool, {"heard_s": 29.0}, {"heard_s": 31.0}, {"heard_s": 95.0}) == [
+    assert rounds_of(reconciler, pool, {"silent_s": 29.0}, {"silent_s": 31.0}, {"silent_s": 95.0}) == [
         "running", "degraded", "degraded",
     ]  # fmt: skip
     found = world.ledger.deployment(A, 1)
     assert found is not None and found.error == "no progress for 31 s, and no batch is running"
-    assert rounds_of(reconciler, pool, {"heard_s": 0.1}) == ["running"]
+    assert rounds_of(reconciler, pool, {"silent_s": 0.1}) == ["running"]
     found = world.ledger.deployment(A, 1)
     assert found is not None and found.error == "" and found.restarts == 0
     assert [event.summary for event in world.ledger.events()] == ["degraded → running", "running → degraded"]
@@ -180,7 +202,7 @@ def test_a_batch_under_way_is_late_after_ten_of_the_usual_ones(
     world: AgentContext, pool: Any, reconciler: Reconciler, running: Deployment
 ) -> None:
     world.files.planned = 2  # type: ignore[attr-defined]  # Scripted.
-    heard = [{"heard_s": seconds} for seconds in (29.0, 31.0)]
+    heard = [{"silent_s": seconds} for seconds in (29.0, 31.0)]
     assert rounds_of(reconciler, pool, *heard) == ["running", "degraded"]
     found = world.ledger.deployment(A, 1)
     assert found is not None and found.error == "a batch has been running for 31 s, 1.0 s is usual"
@@ -190,13 +212,13 @@ def test_a_batch_under_way_is_late_after_ten_of_the_usual_ones(
     now = world.clock()
     for seconds, state in ((32.0, "running"), (599.0, "running"), (601.0, "degraded")):
         world.clock = partial(float, now + seconds - 32)
-        assert rounds_of(reconciler, pool, {"heard_s": seconds}) == [state]
+        assert rounds_of(reconciler, pool, {"silent_s": seconds}) == [state]
 
 
 @pytest.mark.parametrize(
     ("shown", "state"),
     [
-        ({"heard_s": 0.0}, "running"),
+        ({"silent_s": 0.0}, "running"),
         ({"message": "Waiting for data to arrive"}, "running"),
         ({"message": "Getting offsets from FileStreamSource", "trigger_active": True}, "degraded"),
         ({"message": "Stopped"}, "degraded"),
@@ -207,7 +229,7 @@ def test_a_silent_statement_without_a_batch_is_looked_at_itself(
     shown: dict[str, Any], state: str, pool: Any, reconciler: Reconciler, running: Deployment
 ) -> None:
     pool.shown = shown
-    assert rounds_of(reconciler, pool, {"heard_s": 31.0}) == [state]
+    assert rounds_of(reconciler, pool, {"silent_s": 31.0}) == [state]
     assert pool.looks == ["a@v1"]
 
 
@@ -217,9 +239,9 @@ def test_a_first_batch_is_starting_for_ten_minutes_and_late_after_them(
     deploy(world, state="starting", run_id="run of a@v1")
     pool.running["a@v1"] = START
     first = {"progress": None, "message": "Processing new data", "trigger_active": True}
-    told = [first | {"heard_s": seconds} for seconds in (0.0, 599.0, 601.0)]
+    told = [first | {"silent_s": seconds} for seconds in (0.0, 599.0, 601.0)]
     assert rounds_of(reconciler, pool, *told) == ["starting", "starting", "degraded"]
-    assert rounds_of(reconciler, pool, {"heard_s": 0.5}) == ["running"]
+    assert rounds_of(reconciler, pool, {"silent_s": 0.5}) == ["running"]
 
 
 def test_a_first_batch_after_a_restart_has_ten_of_the_usual_ones_where_they_are_longer(
@@ -230,7 +252,7 @@ def test_a_first_batch_after_a_restart_has_ten_of_the_usual_ones_where_they_are_
     world.ledger.add_samples([(A, 1, before)])
     pool.running["a@v1"] = START
     first = {"progress": None, "message": "Processing new data", "trigger_active": True}
-    assert rounds_of(reconciler, pool, first | {"heard_s": 1990.0}, first | {"heard_s": 2010.0}) == [
+    assert rounds_of(reconciler, pool, first | {"silent_s": 1990.0}, first | {"silent_s": 2010.0}) == [
         "starting", "degraded",
     ]  # fmt: skip
 

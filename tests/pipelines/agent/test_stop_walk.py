@@ -28,6 +28,8 @@ WALK = [
     "CommandHandler.handle",
     "CommandHandler._act_on_statements",
     "FastLane.stop",
+    "in_threads",
+    "in_threads.<locals>.work",
     "FastLane._stop_one",
     "stop",
     "Session.call",
@@ -52,7 +54,7 @@ class SparkOfOneQuery:
     def stop(self) -> None:
         walks = [_ours(frame) for frame in sys._current_frames().values()]
         # Each thread waits for the next: that of the connection, that of this stop, that of the call with its deadline.
-        self.walk = [name for first in ("SocketServer._serve", "FastLane._stop_one", "call.<locals>.run")
+        self.walk = [name for first in ("SocketServer._serve", "in_threads.<locals>.work", "call.<locals>.run")
                      for walk in walks if walk[:1] == [first] for name in walk]  # fmt: skip
         self.active = []
 
@@ -77,7 +79,7 @@ def test_stop_goes_from_the_socket_to_spark_by_these_functions_alone(
     session: Any = object.__new__(Session)
     session.spark, session.breaker, session._lost = spark, CircuitBreaker(lambda: None), None
     connection = SimpleNamespace(call=session.call, queries=SparkQueries(session))
-    world.pool = SimpleNamespace(connection=lambda: connection)  # type: ignore[assignment]  # One port is enough.
+    world.pool = SimpleNamespace(connection_for_stops=lambda: connection)  # type: ignore[assignment]  # One port is enough.
     acts = FastLane(world, EmergencyJournal(tmp_path / "emergency.jsonl"))
     unused: Any = None
     commands = CommandHandler(world, acts, unused, unused, unused)

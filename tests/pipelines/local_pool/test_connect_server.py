@@ -1,22 +1,27 @@
 """The local pool: start, adoption by a second agent, refusal without the token, end by its own process id."""
 
+import fcntl
 import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from core.model.errors import EngineRefused, PoolUnreachable
 from core.project.model import Pool
-from pipelines.local_pool import process_identity
+from pipelines.local_pool import connect_server, process_identity
 from pipelines.local_pool.connect_server import LocalPool
+from pipelines.local_pool.java_check import JavaCheck
 from pipelines.spark.call_deadlines import CircuitState
 from pipelines.spark.session import Session, probe
 
@@ -97,6 +102,59 @@ def test_a_server_whose_record_is_gone_with_the_home_is_known_and_ended_and_anot
             child.wait()
 
 
+@pytest.fixture
+def sleeping(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Servers that only sleep, in place of Spark; what was started is ended with the test."""
+    monkeypatch.setattr(LocalPool, "check_java", lambda _: JavaCheck("/nowhere/bin/java", "/nowhere", 17, "Java 17"))
+    sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
+    monkeypatch.setattr(LocalPool, "_command", lambda _, spark, server: [*sleep, f"-Dheadgate.pool={server.marker}"])
+    started: list[subprocess.Popen[bytes]] = []
+    popen = subprocess.Popen
+
+    def noted(*args: Any, **kwargs: Any) -> subprocess.Popen[bytes]:
+        started.append(popen(*args, **kwargs))
+        return started[-1]
+
+    monkeypatch.setattr(connect_server.subprocess, "Popen", noted)
+    yield started
+    for child in started:
+        child.kill()
+        child.wait()
+
+
+@pytest.mark.parametrize("stale", ["older", "gone", "of another server"])
+def test_a_stale_pool_file_never_leads_to_a_second_server(
+    stale: str, tmp_path: Path, sleeping: list[subprocess.Popen[bytes]]
+) -> None:
+    record = tmp_path / "pool.json"
+    first = LocalPool(tmp_path, Pool())
+    assert first.start()
+    older = record.read_text()
+    first.end()
+    assert LocalPool(tmp_path, Pool()).start(), "the lock went with the first server"
+    match stale:
+        case "older":
+            record.write_text(older)
+        case "gone":
+            record.unlink()
+        case _:
+            record.write_text(json.dumps({"marker": "m", "port": 1, "pid": os.getpid(), "started": "another boot:1"}))
+    written = record.read_text() if record.exists() else None
+    with pytest.raises(PoolUnreachable, match=f"process {sleeping[1].pid} is a server of this home") as refused:
+        LocalPool(tmp_path, Pool()).start()
+    assert f"kill {sleeping[1].pid}" in refused.value.remedy
+    assert len(sleeping) == 2 and sleeping[1].poll() is None
+    assert (record.read_text() if record.exists() else None) == written, "nothing was written over it"
+
+
+def test_the_lock_is_the_servers_and_not_its_agents(tmp_path: Path, sleeping: list[subprocess.Popen[bytes]]) -> None:
+    assert LocalPool(tmp_path, Pool()).start()
+    (tmp_path / "pool.json").unlink()
+    sleeping[0].kill()
+    sleeping[0].wait()
+    assert LocalPool(tmp_path, Pool()).start()
+
+
 def test_a_dead_child_that_nobody_has_waited_for_is_no_process() -> None:
     child = subprocess.Popen([sys.executable, "-c", ""])
     _until(lambda: process_identity.process_start(child.pid) is None)
@@ -122,6 +180,12 @@ def test_the_token_is_random_secret_and_not_on_the_command_line(pool: LocalPool)
 
 
 @pytest.mark.spark
+def test_a_spark_server_holds_the_lock_of_its_home(pool: LocalPool) -> None:
+    with open(pool._home / "pool.lock") as lock, pytest.raises(BlockingIOError):
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+@pytest.mark.spark
 @pytest.mark.parametrize("token", ["", "wrong"])
 def test_a_connection_without_the_token_is_refused(pool: LocalPool, token: str) -> None:
     with pytest.raises(EngineRefused, match="refused our token") as raised:
@@ -131,6 +195,21 @@ def test_a_connection_without_the_token_is_refused(pool: LocalPool, token: str) 
 
 @pytest.mark.spark
 @pytest.mark.drill
+def test_an_xml_document_makes_the_pool_fetch_nothing(session: Session) -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+    listener.setblocking(False)
+    address = f"http://127.0.0.1:{listener.getsockname()[1]}/x.dtd"
+    document = f'<?xml version="1.0"?><!DOCTYPE a SYSTEM "{address}"><a>1</a>'
+    try:
+        assert session.spark.sql("SELECT xpath_string('<a>1</a>', 'a')").collect() == [("1",)]
+        with pytest.raises(Exception, match="Error loading expression 'a'"):
+            session.spark.sql(f"SELECT xpath_string('{document}', 'a')").collect()
+        with pytest.raises(BlockingIOError):
+            listener.accept()
+    finally:
+        listener.close()
+
+
 def test_a_server_that_is_frozen_killed_and_started_again(tmp_path: Path) -> None:
     """One server for three failures, because each start costs ten seconds."""
     pool = LocalPool(tmp_path, Pool(cores=1, memory="600m"))
@@ -167,6 +246,15 @@ def test_a_server_that_is_frozen_killed_and_started_again(tmp_path: Path) -> Non
         assert not pool.alive() and pool_end_s >= 9
     finally:
         pool.end()
+
+
+def test_the_logs_of_the_last_servers_are_kept(tmp_path: Path) -> None:
+    pool = LocalPool(tmp_path, Pool())
+    for number in range(8):
+        pool._make_room()
+        (tmp_path / "pool.log").write_text(f"log of start {number}")
+    logs = sorted(tmp_path.glob("pool.log*"))
+    assert [log.read_text()[-1] for log in logs] == ["7", "6", "5", "4", "3", "2"]
 
 
 @pytest.mark.spark

@@ -40,48 +40,48 @@ def test_every_delay_is_longer_than_any_event_is_late_and_shorter_than_the_settl
 
 
 def test_every_statement_with_state_has_a_watermark_on_each_stream(project: Project) -> None:
-    stateful = [table for table in project.tables.values() if table.facts and table.facts.stateful]
+    stateful = [table for table in project.tables.values() if table.parsed and table.parsed.stateful]
     assert len(stateful) == 9
     for table in stateful:
-        assert table.facts
-        assert all(read.watermark for read in table.facts.reads if read.streaming), table.name
+        assert table.parsed
+        assert all(read.watermark for read in table.parsed.reads if read.streaming), table.name
 
 
 def test_all_tables_of_ours_are_parquet_in_append_mode_at_five_seconds_or_slower(project: Project) -> None:
     for table in project.tables.values():
         if not table.external:
-            assert (table.ddl_facts.format, table.settings.mode) == ("parquet", "append")
+            assert (table.parsed_ddl.format, table.settings.mode) == ("parquet", "append")
             assert 5 <= int(table.settings.trigger.removesuffix(" seconds")) <= 20
 
 
 def test_only_pizzas_and_tables_are_static_and_all_that_changes_is_streamed(project: Project) -> None:
-    reads = [read for table in project.tables.values() if table.facts for read in table.facts.reads]
+    reads = [read for table in project.tables.values() if table.parsed for read in table.parsed.reads]
     assert {read.table for read in reads if not read.streaming} == {"pizzas", "tables"}
     external = {table.name for table in project.tables.values() if table.external}
     assert external == {*FEEDS, "pizzas", "tables"}
     for feed, column in EVENT_TIME.items():
-        ddl = project.tables[TableName(feed)].ddl_facts
+        ddl = project.tables[TableName(feed)].parsed_ddl
         assert ddl.location == f"landing/{feed}"
         assert next(c.type for c in ddl.columns if c.name == column) == "timestamp"
 
 
 def test_the_order_items_are_shared_by_two_products(project: Project) -> None:
-    readers = {table.product for table in project.tables.values() if table.facts
-               and "int_order_items" in {read.table for read in table.facts.reads}}  # fmt: skip
+    readers = {table.product for table in project.tables.values() if table.parsed
+               and "int_order_items" in {read.table for read in table.parsed.reads}}  # fmt: skip
     assert readers == {"kitchen", "sales"}
 
 
 def test_the_router_is_one_unit_of_three_statements_over_one_input(project: Project) -> None:
     unit = [table for table in project.tables.values() if table.unit == "kitchen_tickets"]
     assert len(unit) == 3
-    assert {read.table for table in unit if table.facts for read in table.facts.reads} == {"src_orders"}
+    assert {read.table for table in unit if table.parsed for read in table.parsed.reads} == {"src_orders"}
 
 
 def test_the_slowed_statement_is_a_stateless_leaf(project: Project) -> None:
-    slowed = [table for table in project.tables.values() if table.facts and any(r.options for r in table.facts.reads)]
+    slowed = [table for table in project.tables.values() if table.parsed and any(r.options for r in table.parsed.reads)]
     assert [table.name for table in slowed] == ["order_labels"]
-    assert slowed[0].facts and not slowed[0].facts.stateful
-    assert not [t for t in project.tables.values() if t.facts and "order_labels" in {r.table for r in t.facts.reads}]
+    assert slowed[0].parsed and not slowed[0].parsed.stateful
+    assert not [t for t in project.tables.values() if t.parsed and "order_labels" in {r.table for r in t.parsed.reads}]
 
 
 def test_the_reference_has_the_bounds_of_the_statements(project: Project) -> None:

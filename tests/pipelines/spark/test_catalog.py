@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from core.model.errors import EngineRefused, PoolUnreachable, TryAgain
+from core.sql.compiler import compile_ddl
+from core.sql.ddl_reader import read_ddl
 from pipelines.spark.call_deadlines import CircuitState
 from pipelines.spark.catalog import SparkTables
 from pipelines.spark.session import Session
@@ -52,6 +54,69 @@ def test_forgetting_a_table_keeps_its_files_and_refuses_one_that_lies_with_spark
         ground.tables.forget(managed)
 
 
+TYPES = (
+    "a BIGINT, b STRING, c DECIMAL(10, 2), d STRUCT<x: INT, `Y z`: ARRAY<STRING>>, e MAP<STRING, TIMESTAMP_NTZ>, "
+    "f VARCHAR(10), g TIMESTAMP NOT NULL COMMENT 'it''s when', h INTEGER, i DEC, j CHAR(3), k TIMESTAMP_LTZ, l VARIANT"
+)
+
+
+def made(ground: Any, columns: str, folder: str, name: str = "t", **more: str) -> str:
+    """Create a table by its compiled DDL and return its name."""
+    physical = f"{name}_{ground.mark}__v1"
+    declared, problems = read_ddl(
+        f"CREATE TABLE {name} ({columns}) USING {more.get('format', 'parquet')} {more.get('clauses', '')}", "ddl"
+    )
+    assert declared is not None, problems
+    ground.tables.create(physical, compile_ddl("", declared, physical, f"{ground.folder}/{folder}"))
+    return physical
+
+
+def test_a_table_that_is_there_as_declared_is_taken_whatever_its_types(ground: Any) -> None:
+    for _ in range(2):
+        made(ground, TYPES, "one place", clauses="PARTITIONED BY (b) COMMENT 'all' TBLPROPERTIES ('k'='v')")
+    plain = made(ground, "a BIGINT, b STRING", "./two//", "plain")
+    ground.tables.add_columns(plain, (("later", "INT"),))
+    made(ground, "a BIGINT, b STRING", "two", "plain")
+
+
+@pytest.mark.parametrize(
+    ("columns", "folder", "more", "said"),
+    [
+        ("a BIGINT, b STRING", "two", {}, "is in the catalog at .*/one, not at .*/two"),
+        ("a BIGINT, b INT", "one", {}, "has b string in the catalog, not b int"),
+        ("a BIGINT, b STRING, c INT", "one", {}, "has no c int in the catalog"),
+        ("a BIGINT, b STRING", "one", {"format": "json"}, "is parquet in the catalog, not json"),
+    ],
+)
+def test_a_table_that_is_there_and_is_another_is_refused(
+    columns: str, folder: str, more: dict[str, str], said: str, ground: Any
+) -> None:
+    made(ground, "a BIGINT, b STRING", "one")
+    with pytest.raises(EngineRefused, match=said) as refused:
+        made(ground, columns, folder, **more)
+    assert refused.value.error_class == "HEADGATE_OTHER_TABLE" and refused.value.remedy
+
+
+def test_a_pointer_of_another_home_on_the_same_pool_is_not_moved(ground: Any) -> None:
+    view = f"v_{ground.mark}"
+    theirs, ours = (made(ground, "a BIGINT", f"{home}/tables/{home}", home) for home in ("theirs", "ours"))
+    newer = made(ground, "a BIGINT", "theirs/tables/newer", "newer")
+    ground.tables.point(view, theirs, ("a",))
+    with pytest.raises(EngineRefused, match=r"serves .*theirs.*, which is not of this environment"):
+        ground.tables.point(view, ours, ("a",))
+    ground.tables.point(view, newer, ("a",))
+    assert target(ground, view) == newer
+
+
+def test_a_pointer_to_a_table_that_is_gone_is_moved(ground: Any) -> None:
+    view = f"v_{ground.mark}"
+    first, second = (made(ground, "a BIGINT", name, name) for name in ("one", "two"))
+    ground.tables.point(view, first, ("a",))
+    ground.tables.forget(first)
+    ground.tables.point(view, second, ("a",))
+    assert target(ground, view) == second
+
+
 def test_a_pointer_is_read_back_and_altered_where_it_exists(ground: Any) -> None:
     first, second = ground.table("t"), ground.table("u")
     view = f"v_{ground.mark}"
@@ -63,6 +128,22 @@ def test_a_pointer_is_read_back_and_altered_where_it_exists(ground: Any) -> None
     ground.tables.point(view, second, ("a", "b"))
     assert said == [f"ALTER VIEW `{view}` AS SELECT `a`, `b` FROM `{second}`"]
     assert target(ground, view) == second
+
+
+def test_a_pointer_that_another_client_made_or_dropped_is_set_all_the_same(ground: Any) -> None:
+    first, second = ground.table("t"), ground.table("u")
+    view, other = f"v_{ground.mark}", SparkTables(ground.session)
+    ground.tables.unpoint("none")
+    other.point(view, first, ("a",))
+    ground.tables.point(view, second, ("a",))
+    assert target(ground, view) == second
+    other.unpoint(view)
+    ground.tables.point(view, first, ("a",))
+    assert target(ground, view) == first
+    for pointer in (view, f"w_{ground.mark}"):
+        with pytest.raises(EngineRefused) as raised:
+            ground.tables.point(pointer, "gone", ("a",))
+        assert raised.value.error_class == "TABLE_OR_VIEW_NOT_FOUND"
 
 
 def test_readers_of_a_pointer_never_miss_it_while_it_moves(ground: Any) -> None:

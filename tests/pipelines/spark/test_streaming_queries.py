@@ -40,7 +40,7 @@ def test_an_idle_query_is_heard_of_though_it_commits_nothing(ground: Any) -> Non
 
     def is_heard_again() -> bool:
         nonlocal longest
-        silence = ground.mine()[name].heard_s
+        silence = ground.mine()[name].silent_s
         longest, before = max(longest, silence), longest
         return before > 3.0 and silence < before
 

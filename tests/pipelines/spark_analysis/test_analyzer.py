@@ -17,6 +17,8 @@ from core.changes.spark_analysis import (
 )
 from core.model.errors import EngineRefused
 from core.model.names import TableName
+from core.sql.comparison.builtin_functions import BUILTINS
+from pipelines.local_pool.connect_server import LocalPool
 from pipelines.spark.session import Session
 from pipelines.spark_analysis.analyzer import SparkAnalysis
 
@@ -163,6 +165,54 @@ def test_nothing_is_started_and_nothing_is_left(session: Session) -> None:
     analysis.clear()
     assert databases(session) == before
     assert not any(folder.exists() for folder in made.values())
+
+
+CALL = "('java.io.File', 'createTempFile', 'headgate_analysed', 'x')"
+
+
+def made(pool: LocalPool) -> list[Path]:
+    """Return the files that a method called by a statement of these tests has made; the pool is on this machine."""
+    return sorted((pool._work / "tmp").glob("headgate_analysed*"))
+
+
+@pytest.mark.parametrize(
+    "select",
+    [
+        f"SELECT {{name}}{CALL} AS x FROM VALUES (1)",
+        f"SELECT i FROM STREAM a JOIN (SELECT {{name}}{CALL} AS j FROM VALUES (1)) AS b ON a.k = b.j",
+        f"SELECT i FROM STREAM a WHERE k IN (SELECT {{name}}{CALL} FROM VALUES (1))",
+        f"SELECT i FROM STREAM a WHERE EXISTS (SELECT 1 FROM VALUES (1) AS v(c) WHERE {{name}}{CALL} = 'x')",
+        f"SELECT i, e FROM STREAM a LATERAL VIEW explode(array({{name}}{CALL})) v AS e",
+        f"SELECT {{name}}{CALL} AS x",
+    ],
+)
+@pytest.mark.parametrize("name", ["java_method", "reflect", "try_reflect", "`system`.builtin.Reflect"])
+def test_no_java_method_is_called_by_an_analysis_that_was_shown_one(
+    analysis: SparkAnalysis, pool: LocalPool, name: str, select: str
+) -> None:
+    said = opinion(analysis, select.format(name=name))
+    assert said.columns, "Spark did not get as far as to call it"
+    assert made(pool) == []
+
+
+def test_a_query_calls_the_method_outside_of_an_analysis(session: Session, pool: LocalPool) -> None:
+    session.spark.sql(f"SELECT java_method{CALL} FROM VALUES (1)")._explain_string(mode="extended")
+    (file,) = made(pool)
+    file.unlink()
+
+
+def test_every_function_of_the_server_has_been_gone_through(session: Session) -> None:
+    # A newer Spark has more: look at what they reach, add them to FORBIDDEN or not, and then to BUILTINS.
+    known = {name for (name,) in session.spark.sql("SHOW SYSTEM FUNCTIONS").collect() if name.isidentifier()}
+    assert len(known) > 500
+    assert known <= BUILTINS
+
+
+def test_path_in_place_of_a_table_is_not_read(analysis: SparkAnalysis, tmp_path: Path) -> None:
+    (tmp_path / "notes.json").write_text('{"secret": 1}')
+    said = opinion(analysis, f"SELECT * FROM json.`{tmp_path}`")
+    assert said.columns == () and said.refused is not None
+    assert said.refused.error_class == "TABLE_OR_VIEW_NOT_FOUND"
 
 
 def databases(session: Session) -> dict[str, Path]:

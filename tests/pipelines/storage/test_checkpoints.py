@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from core.model.errors import Refused, TryAgain
-from core.ports.storage import CheckpointState
+from core.ports.storage import CheckpointState, FolderTaken
 from pipelines.storage.checkpoints import FileCheckpoints
 
-FILES = FileCheckpoints("ledger-1", host="here", epoch=2)
+FILES = FileCheckpoints("ledger-1", machine="m-1", epoch=2)
 
 
 def note_of(folder: Path) -> dict[str, Any]:
@@ -21,19 +21,61 @@ def note_of(folder: Path) -> dict[str, Any]:
 
 def test_prepare_makes_a_folder_with_owner_and_note_and_leaves_nothing_else(tmp_path: Path) -> None:
     folder = tmp_path / "checkpoints" / "orders__v1"
-    FILES.prepare(str(folder), {"table": "orders", "version": 1})
-    assert json.loads((folder / "_headgate_owner").read_text()) == {"ledger": "ledger-1", "host": "here", "epoch": 2}
-    assert note_of(folder) == {"table": "orders", "version": 1}
+    note = {"table": "orders", "version": 1, "run": "7f3a"}
+    FILES.prepare(str(folder), note)
+    assert json.loads((folder / "_headgate_owner").read_text()) == {
+        "ledger": "ledger-1", "machine": "m-1", "epoch": 2, "run": "7f3a",
+    }  # fmt: skip
+    assert note_of(folder) == note
     assert [path.name for path in folder.parent.iterdir()] == ["orders__v1"]
 
 
-def test_prepare_leaves_a_folder_of_ours_as_it_is(tmp_path: Path) -> None:
+def test_prepare_leaves_a_folder_of_the_same_run_as_it_is(tmp_path: Path) -> None:
     folder = tmp_path / "c"
-    FILES.prepare(str(folder), {"version": 1})
+    FILES.prepare(str(folder), {"version": 1, "run": "7f3a"})
     (folder / "metadata").write_text('{"id":"abc"}')
-    FILES.prepare(str(folder), {"version": 2})
-    assert note_of(folder) == {"version": 1}
-    assert FILES.read(str(folder)) == CheckpointState(id="abc", owner="ledger-1")
+    FILES.prepare(str(folder), {"version": 2, "run": "7f3a"})
+    assert note_of(folder) == {"version": 1, "run": "7f3a"}
+    assert FILES.read(str(folder)) == CheckpointState(id="abc", owner="ledger-1", epoch=2, machine="m-1", run="7f3a")
+
+
+def test_a_folder_that_another_run_has_used_is_not_taken_and_one_that_nobody_used_is(tmp_path: Path) -> None:
+    folder = tmp_path / "c"
+    FILES.prepare(str(folder), {"version": 1, "run": "7f3a"})
+    FILES.prepare(str(folder), {"version": 1, "run": "91bc"})
+    found = FILES.read(str(folder))
+    assert found is not None and found.run == "91bc"
+    (folder / "part-0.parquet").write_text("rows")
+    with pytest.raises(FolderTaken, match="holds what run 91bc has written"):
+        FILES.prepare(str(folder), {"version": 1, "run": "c0de"})
+    assert note_of(folder) == {"version": 1, "run": "91bc"}
+
+
+def test_a_folder_of_an_earlier_release_is_of_the_run_that_its_note_names(tmp_path: Path) -> None:
+    folder = tmp_path / "c"
+    FILES.prepare(str(folder), {"run": "7f3a"})
+    (folder / "_headgate_owner").write_text('{"ledger":"ledger-1","host":"h","epoch":1}')
+    (folder / "part-0.parquet").write_text("rows")
+    FILES.prepare(str(folder), {"run": "7f3a"})
+    with pytest.raises(FolderTaken):
+        FILES.prepare(str(folder), {"run": "91bc"})
+
+
+def test_taking_over_writes_epoch_and_machine_and_keeps_the_run(tmp_path: Path) -> None:
+    folder = tmp_path / "c"
+    FileCheckpoints("ledger-1", machine="m-0", epoch=1).prepare(str(folder), {"run": "7f3a"})
+    FILES.take_over(str(folder))
+    assert FILES.read(str(folder)) == CheckpointState(id="", owner="ledger-1", epoch=2, machine="m-1", run="7f3a")
+
+
+def test_the_newest_batch_of_a_sink_counts_compacted_ones(tmp_path: Path) -> None:
+    assert FILES.sink_batch(str(tmp_path)) is None
+    log = tmp_path / "_spark_metadata"
+    log.mkdir()
+    assert FILES.sink_batch(str(tmp_path)) is None
+    for name in ("8", "9.compact", ".10.crc", ".10.tmp"):
+        (log / name).write_text("v1")
+    assert FILES.sink_batch(str(tmp_path)) == 9
 
 
 @pytest.mark.parametrize("owner", ['{"ledger":"ledger-2"}', "garbage", None])

@@ -1,5 +1,9 @@
 """The client against an agent that answers from a script: framing, versions, refusals, deadlines."""
 
+import os
+import socket
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -47,14 +51,43 @@ def test_without_an_agent_the_remedy_is_to_start_it(client: AgentClient) -> None
     assert "headgate up" in refused.value.remedy
 
 
+def test_a_socket_in_a_folder_of_another_user_is_not_connected_to(place: SelectedEnvironment, agent: Any) -> None:
+    mine = os.getuid()
+    squatted = AgentClient(place.where.socket, ledger=SCHEMA_VERSION, title=place.title, owner=mine + 1)
+    with pytest.raises(AgentUnreachable, match=f"belongs to user {mine}, the agent of shop dev to user {mine + 1}"):
+        squatted.call("stop", {"tables": ["a"]})
+    assert agent.heard == []
+
+
+def test_an_agent_that_another_user_runs_in_our_folder_is_told_nothing(
+    place: SelectedEnvironment, agent: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = os.lstat(os.path.dirname(place.where.socket))
+    others = os.stat_result((*folder[:4], folder.st_uid + 1, *folder[5:]))
+    monkeypatch.setattr(module.os, "lstat", lambda path: others)
+    client = AgentClient(place.where.socket, ledger=SCHEMA_VERSION, owner=folder.st_uid + 1)
+    with pytest.raises(AgentUnreachable, match=f"user {folder.st_uid} listens at"):
+        client.call("stop", {"tables": ["a"]})
+    assert agent.heard == []
+
+
+def test_a_link_in_place_of_the_sockets_folder_is_not_followed(
+    place: SelectedEnvironment, agent: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "link").symlink_to(os.path.dirname(place.where.socket))
+    path = tmp_path / "link" / os.path.basename(place.where.socket)
+    with pytest.raises(AgentUnreachable, match="is not a folder"):
+        AgentClient(str(path), ledger=SCHEMA_VERSION).hello()
+
+
 def test_an_agent_that_does_not_answer_is_left_after_the_deadline(
     client: AgentClient, agent: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    agent.silent = frozenset({"stop"})
-    monkeypatch.setitem(module.DEADLINES_S, "stop", 0.2)
+    agent.silent = frozenset({"submit_plan"})
+    monkeypatch.setitem(module.DEADLINES_S, "submit_plan", 0.2)
     with pytest.raises(TryAgain) as refused:
-        client.call("stop")
-    assert "did not answer `stop`" in refused.value.summary
+        client.call("submit_plan")
+    assert refused.value.summary.endswith("did not answer within 0 s (plan)")
 
 
 def test_a_newer_ledger_is_refused_and_both_versions_are_named(client: AgentClient, agent: Any) -> None:
@@ -84,3 +117,21 @@ def test_a_newer_agent_is_refused(client: AgentClient, agent: Any) -> None:
 
 def test_the_hello_tells_the_agents_versions(client: AgentClient, agent: Any) -> None:
     assert client.hello() == module.AgentVersions(program="0.1.0", protocol=framing.PROTOCOL, ledger=SCHEMA_VERSION)
+
+
+def test_where_too_many_callers_connect_it_is_tried_again_and_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "CONNECT_S", 0.05)
+    path = str(tmp_path / "agent.sock")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener, ExitStack() as callers:
+        listener.bind(path)
+        listener.listen(0)
+        with pytest.raises(BlockingIOError):
+            while True:
+                caller = callers.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+                caller.setblocking(False)
+                caller.connect(path)
+        with pytest.raises(TryAgain, match="too many callers") as raised:
+            AgentClient(path, ledger=1).call("stop")
+        assert type(raised.value) is TryAgain

@@ -12,7 +12,7 @@ import pytest
 
 from core.model.errors import UsageError
 from tui.command_line import exit_codes
-from tui.command_line.output import CommandOutput
+from tui.command_line.output import CommandOutput, problem_line
 
 
 @pytest.mark.parametrize("redirected", [">/dev/full", ">&-", "<&-", "2>/dev/full", "2>&1 | true", "<&- >&- 2>&-"])
@@ -100,3 +100,25 @@ def test_what_a_voice_narrates_keeps_its_lines_and_no_other_control(capsys: pyte
     said = capsys.readouterr()
     assert said.err == "one\ttab\\x0d\ntwo\\x1b[2J\nheadgate: no \\x1b[A\\x0asuch\n  do\\x0a\\x9bthis\n"
     assert said.out == "a\\x0ab\nä → 'x'\n"
+
+
+def test_a_long_sentence_is_folded_between_words_on_a_terminal_and_nowhere_else(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    voice = CommandOutput(as_json=False)
+    sentence = "  the generator is running: new orders arrive every second, for two hours or until `headgate down`"
+    monkeypatch.setenv("COLUMNS", "80")
+    voice.say(sentence)
+    assert capsys.readouterr().err == f"{sentence}\n"
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    voice.say(f"short\n{sentence}")
+    short, *folded = capsys.readouterr().err.splitlines()
+    assert short == "short" and len(folded) == 2 and all(len(line) <= 80 for line in folded)
+    assert " ".join(line.strip() for line in folded) == sentence.strip()
+    assert [len(line) - len(line.lstrip()) for line in folded] == [2, 4]
+
+
+def test_a_problem_names_its_file_once() -> None:
+    problem = {"file": "p/b.yml", "line": 2, "column": 6, "severity": "error", "summary": "p/b.yml is not valid YAML"}
+    assert problem_line(problem) == "p/b.yml:2:6: error: this file is not valid YAML"
+    assert problem_line(problem | {"summary": "p/b.ymls is new"}) == "p/b.yml:2:6: error: p/b.ymls is new"

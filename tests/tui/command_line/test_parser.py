@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from core.model.actions import STRATEGIES
 from core.model.errors import UsageError
 from tui.command_line import exit_codes
 from tui.command_line.command_table import COMMAND_SPECS, CommandSpec, SubcommandSpec
@@ -24,6 +25,14 @@ each_form = pytest.mark.parametrize(("typed", "form"), FORMS, ids=[typed for typ
 
 def read(line: str) -> argparse.Namespace:
     return parse_line(shlex.split(line))
+
+
+@pytest.mark.parametrize("words", ["plan --help", "plan deploy --help", "help changes"])
+def test_every_strategy_is_explained_as_it_is_typed(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_codes.run_command_line(words.split()) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    for strategy, summary in STRATEGIES.items():
+        assert f"{strategy.replace('_', '-')} {summary}" in said
 
 
 @each_form

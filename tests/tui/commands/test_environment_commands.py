@@ -9,7 +9,9 @@ import pytest
 from command_line import written
 
 from core.model.errors import Refused
+from tui.agent_client import agent_process
 from tui.command_line import exit_codes
+from tui.services import doctor_checks
 
 
 def test_a_new_project_can_be_planned_at_once(
@@ -118,12 +120,8 @@ def test_demo_takes_a_relative_folder_from_where_we_are(
     monkeypatch.setattr("tui.services.demo_project.copy_sample", copied)
     monkeypatch.setattr("tui.commands.demo._healthy", lambda *_, **__: True)
     monkeypatch.chdir(tmp_path)
-    assert (
-        exit_codes.run_command_line(["demo", "./mine", "--no-console"])
-        == exit_codes.run_command_line(["demo", "--folder", "mine", "--no-console"])
-        == 3
-    )
-    assert asked == [str(tmp_path / "mine")] * 2
+    assert exit_codes.run_command_line(["demo", "./mine", "--no-console"]) == 3
+    assert asked == [str(tmp_path / "mine")]
 
 
 def test_doctor_fails_on_a_home_that_is_open_to_everybody(
@@ -133,6 +131,13 @@ def test_doctor_fails_on_a_home_that_is_open_to_everybody(
     Path(place.where.home).chmod(0o777)
     assert exit_codes.run_command_line(["doctor"]) == 1
     assert "chmod o-rwx" in capsys.readouterr().out
+
+
+def test_doctor_says_that_a_ledger_is_in_doubt(ledger: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    ledger.put_doubt("the ledger is an older copy")
+    assert exit_codes.run_command_line(["doctor"]) == 1
+    said = capsys.readouterr().out
+    assert "nothing is started: the ledger is an older copy" in said and "headgate adopt" in said
 
 
 def test_paths_name_the_ledger_and_the_socket(place: Any, capsys: pytest.CaptureFixture[str]) -> None:
@@ -159,6 +164,38 @@ def test_help_names_the_nearest_topic(capsys: pytest.CaptureFixture[str]) -> Non
 def test_up_finds_an_agent_that_answers(agent: Any, ledger: Any, capsys: pytest.CaptureFixture[str]) -> None:
     found = written(["up"], capsys)
     assert (found["started"], found["pool_state"]) == (False, "up")
+
+
+def test_up_asks_for_a_pool_that_was_given_up(agent: Any, ledger: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    ledger.put_pool(pool_state="failed", pool_detail="it was started 8 times within 10 min and ended each time")
+
+    def start_again(request: dict[str, Any]) -> dict[str, Any]:
+        ledger.put_pool(pool_state="up", pool_detail="")
+        return {"starting": True}
+
+    agent.script["start_pool"] = start_again
+    assert written(["up"], capsys)["pool_state"] == "up"
+    assert [request["op"] for request in agent.heard] == ["start_pool"]
+
+
+def test_doctor_says_how_a_pool_that_was_given_up_is_started(
+    place: Any, ledger: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_process, "find_agent_process", lambda place: "a process")
+    ledger.put_pool(pool_state="failed", pool_detail="it ended each time; its log ends: OutOfMemoryError")
+    check = doctor_checks.check_pool(place)
+    assert not check.ok and "OutOfMemoryError" in check.summary and "headgate up" in check.remedy
+
+
+def test_up_says_how_many_statements_are_resumed(
+    ledger: Any, deployed: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for table, wanted in (("a", "running"), ("b", "running"), ("c", "stopped")):
+        ledger.put_deployment(deployed(table, wanted=wanted, state="stopped"))
+    monkeypatch.setattr("tui.agent_client.agent_process.ensure_running", lambda *_, **__: True)
+    assert exit_codes.run_command_line(["up"]) == 0
+    assert "wanted running: 2 statements; each that is not running is resumed" in capsys.readouterr().err
+    assert written(["up"], capsys)["wanted_running"] == 2
 
 
 def test_down_says_when_nothing_was_running(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,8 +11,8 @@ import pytest
 from command_line import written
 
 from core.model.names import TableName
+from core.observed.deployment import PlannerInput
 from core.observed.document import planner_input_from_text
-from core.observed.planner_input import PlannerInput
 from core.observed.table_statistics import Headroom, TableStatistics
 from core.policy.model import Policy, policy_as_json
 from core.project.model import Pool

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from command_line import written
 
+from core.model.reasons import Reason, reason_words
 from core.project.revision import RevisionTexts
 from tui.command_line import exit_codes
 
@@ -47,7 +48,7 @@ def test_before_the_first_start_it_is_about_what_is_declared(folder: Path, capsy
     assert rebuilt["readers"] == [{
         "table": "b", "product": "p", "layer": "fact", "owner": None, "depth": 1,
         "through": [{"table": "a", "streamed": True}], "streamed": True, "stateful": False, "state": None,
-        "effect": "rebuilt", "why": "a parent is re-created; its positions mean nothing in the new table",
+        "effect": "rebuilt", "why": reason_words(Reason.PARENT_REBUILT),
         "uses": None, "makes": [],
     }]  # fmt: skip
     assert found["columns"][1] == {"column": "kind", "readers": [{"table": "b", "uses": "dml.b.sql:1"}]}
@@ -88,7 +89,7 @@ IF a WERE REBUILT: 1 rebuilt
   headgate plan deploy a --rebuild …
   EFFECT   READER  PRODUCT  DEPTH  THROUGH
   rebuilt  b       p        1      a
-      a parent is re-created; its positions mean nothing in the new table
+      an upstream table is re-created; old offsets mean nothing in the new one
 
 IF a WERE DROPPED: a plan would be refused; 1 refused
   refused: a is read by b (p); delete them together: headgate plan delete a b
@@ -116,7 +117,7 @@ def test_a_wide_terminal_has_the_why_on_the_line(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "160")
     assert exit_codes.run_command_line(["impact", "a"]) == 0
-    assert any(line.startswith("  rebuilt  b ") and line.endswith("in the new table") for line in _lines(capsys))
+    assert any(line.startswith("  rebuilt  b ") and line.endswith("in the new one") for line in _lines(capsys))
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import sqlite3
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -14,8 +15,9 @@ from core.model.errors import UsageError
 from core.model.names import TableName
 from core.model.states import State, Trend
 from core.observed.table_statistics import TableStatistics
+from state.ledger import LedgerReader
 from state.registry import StatementLine
-from state.row_types import AuditRow, EventRow
+from state.row_types import AuditRow, Deployment, EventRow
 from tui.command_line import exit_codes
 from tui.command_line.fail_on import matching_conditions, parse_conditions, parse_count
 
@@ -119,6 +121,19 @@ def test_show_names_parents_readers_and_versions(shop: Any, capsys: pytest.Captu
     assert [version["version"] for version in found["versions"]] == [1]
 
 
+def test_show_is_of_one_moment(shop: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    read = LedgerReader.versions
+
+    def written_meanwhile(reader: LedgerReader, table: TableName) -> tuple[Deployment, ...]:
+        found = read(reader, table)
+        shop.update_deployment(table, 1, state="failed")
+        return found
+
+    monkeypatch.setattr(LedgerReader, "versions", written_meanwhile)
+    found = told(["show", "a"], capsys)
+    assert (found["state"], found["versions"][0]["state"]) == ("running", "running")
+
+
 def test_show_says_what_a_table_holds_and_what_is_gone(shop: Any, capsys: pytest.CaptureFixture[str]) -> None:
     measured = TableStatistics(at=1.0, rows=3639, bytes=474_649, files=207, earliest=time.time() - 480, gone=25)
     shop.put_table_statistics({(TableName("a"), 1): measured})
@@ -156,6 +171,33 @@ def test_events_and_audit_are_told_oldest_first(shop: Any, capsys: pytest.Captur
         shop.add_audit(AuditRow(id=0, at=at, actor="ana", action="stop", subject=f"a at {at}"))
     assert [event["at"] for event in told(["events", "a"], capsys)] == [1.0, 2.0]
     assert [row["subject"] for row in told(["audit"], capsys)] == ["a at 1.0", "a at 2.0"]
+
+
+def test_audit_is_verified_and_an_entry_that_was_changed_fails_it(
+    shop: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for subject in ("a", "b"):
+        shop.add_audit(AuditRow(id=0, at=1.0, actor="ana", action="stop", subject=subject))
+    newest = told(["audit"], capsys)[-1]["hash"]
+    assert told(["audit", "--verify"], capsys) == {"whole": True, "newest": 2, "hash": newest, "breaks": []}
+    assert exit_codes.run_command_line(["audit", "--verify"]) == 0
+    assert capsys.readouterr().out == f"the audit is whole up to entry 2, {newest}\n"
+    with sqlite3.connect(shop.path) as connection:
+        connection.execute("DROP TRIGGER audit_is_not_changed")
+        connection.execute("UPDATE audit SET actor = 'eve' WHERE id = 1")
+    connection.close()
+    found = told(["audit", "--verify"], capsys, code=1)
+    assert found["breaks"] == [{"first": 1, "last": 1, "kind": "changed"}]
+    assert exit_codes.run_command_line(["audit", "--verify"]) == 1
+    assert capsys.readouterr().out.splitlines() == ["the audit is not as it was written:", "  entry 1 was changed"]
+
+
+def test_the_audit_names_acts_as_people_type_them(shop: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    for action in ("submit_plan", "policy_apply", "exit", "stop"):
+        shop.add_audit(AuditRow(id=0, at=1.0, actor="ana", action=action, subject="x"))
+    assert exit_codes.run_command_line(["audit"]) == 0
+    said = [line.split(" x")[0].split("ana")[1].strip() for line in capsys.readouterr().out.splitlines()]
+    assert said == ["plan", "policy apply", "down", "stop"]
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from state.row_types import PolicyRow
 from tests.pipelines.agent.conftest import ScriptedFiles, ScriptedPool
 from tests.support.submission_desk import Driven, deployed
 from tui.command_line import exit_codes
-from tui.project_folder.project_reader import read_texts
+from tui.project_folder.declaring_files import read_files
 
 OTHER = "pipelines/facts/q/z/sql-scripts"
 LEE, BOB = 70_001, 70_002
@@ -53,7 +53,7 @@ def serving(folder: Path, place: Any, ledger: Any, tmp_path: Path) -> Iterator[A
     (folder / OTHER).mkdir(parents=True)
     (folder / OTHER / "ddl.z.sql").write_text("CREATE TABLE z (id BIGINT, kind STRING) USING parquet;")
     (folder / OTHER / "dml.z.sql").write_text("INSERT INTO z SELECT id, kind FROM STREAM landed;")
-    project, problems = read_project(read_texts(str(folder)))
+    project, problems = read_project(read_files(str(folder)).texts)
     assert project is not None, problems
     for name, parent in (("landed", ""), ("a", "landed"), ("b", "a"), ("z", "landed")):
         ledger.put_deployment(deployed(name, parent, revision_of(project.tables[T(name)])))
@@ -190,7 +190,7 @@ def test_two_plans_of_the_same_request_differ_in_nothing_until_something_changes
     third = written(["plan", "a", "--rebuild"], capsys)
     assert exit_codes.run_command_line(["plan", "diff", "1.json", third["hash"][:12]]) == 0
     said = capsys.readouterr().out
-    assert "~ node        b: texts.dml" in said and "+INSERT INTO b SELECT id, upper(kind)" in said
+    assert "~ node        b: new dml" in said and "+INSERT INTO b SELECT id, upper(kind)" in said
 
 
 def test_a_plan_that_needs_an_approval_has_the_exit_code_of_one_that_loses(

@@ -92,6 +92,21 @@ def test_sql_that_cannot_be_read_is_a_problem_with_its_place(here: Path, capsys:
     assert (problem["file"], problem["line"]) == ("q.sql", 2)
 
 
+def test_a_text_that_cannot_be_parsed_is_told_once_with_its_line_and_what_to_do(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(here, old=ROWS, new=f"{ROWS}\nGRUOP BY id")
+    assert exit_codes.run_command_line(["diff", "old.sql", "new.sql"]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "new.sql:2:7: error: the SQL cannot be parsed: `BY` is not expected here",
+        "    GRUOP BY id",
+        "          ^",
+        "    did you mean GROUP?",
+        "headgate: new.sql has 1 problem",
+        "  correct what is listed",
+    ]
+
+
 def test_a_fingerprint_of_what_lies_beside_is_there(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(here / "t/sql-scripts", **{"dml.t": ROWS, "ddl.t": DDL})
     before = run(capsys, "sql", "t/sql-scripts/dml.t.sql")["fingerprints"]
@@ -139,6 +154,25 @@ def test_diff_takes_ddl_settings_and_pool_from_beside_the_texts(here: Path, caps
     assert found["row"] == "12"
     assert found["evidence"][:2] == ["pool: small → big", "trigger: 5 seconds → 1 minute"]
     assert "+trigger: 1 minute" in found["diff"]
+
+
+@pytest.mark.parametrize("edited", ["old", "new"])
+def test_a_copy_without_its_ddl_and_settings_is_compared_by_its_sql_alone(
+    edited: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = folder / "pipelines/facts/p/b/sql-scripts/dml.b.sql"
+    place.write_text("INSERT INTO b SELECT id, kind FROM a")
+    (place.parents[1] / "b.yml").write_text("reads: stream\ntrigger: 15 seconds\n")
+    write(tmp_path / "elsewhere", copy=place.read_text(), edit=f"{place.read_text()} WHERE id > 1")
+    copy, edit = (str(tmp_path / f"elsewhere/{name}.sql") for name in ("copy", "edit"))
+    sides = (str(place), copy) if edited == "new" else (copy, str(place))
+    found = run(capsys, "diff", *sides)
+    assert (found["row"], found["evidence"], found["diff"]) == ("0", [], [])
+    sides = (str(place), edit) if edited == "new" else (edit, str(place))
+    found = run(capsys, "diff", *sides)
+    assert (found["row"], found["evidence"]) == ("3", [f"filter {'added' if edited == 'new' else 'removed'}: 1 < id"])
+    assert exit_codes.run_command_line(["diff", *sides]) == 0
+    assert f"there is no DDL beside {edit}: settings and pool are those of {place}" in capsys.readouterr().err
 
 
 def test_diff_reads_a_text_of_another_revision_from_git(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,18 +6,22 @@ from typing import Any
 
 import pytest
 
+from pipelines.agent.fast_lane import SENT, STOPPED, WAITS
 from tui.command_line import exit_codes
+from tui.commands.stop_start_restart import PROVEN
 
 
-@pytest.mark.parametrize("verb", ["stop", "start", "restart"])
-def test_an_act_is_sent_once_it_is_confirmed(verb: str, agent: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    agent.script[verb] = {"statements": [{"table": "a", "version": 1, "outcome": "done", "took_ms": 12}]}
+@pytest.mark.parametrize(("verb", "outcome"), [("stop", "stopped"), ("start", "started"), ("restart", "restarted")])
+def test_an_act_is_sent_once_it_is_confirmed(
+    verb: str, outcome: str, agent: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    agent.script[verb] = {"statements": [{"table": "a", "version": 1, "outcome": outcome, "took_ms": 12}]}
     assert exit_codes.run_command_line([verb, "A", "--yes"]) == 0
     (request,) = agent.heard
     assert (request["args"], request["confirm"]) == ({"tables": ["a"]}, "yes")
     assert request["line"].startswith(f"headgate {verb} a --project ")
     said = capsys.readouterr()
-    assert said.out == "a v1: done in 12 ms\n" and said.err.startswith("shop dev  (")
+    assert said.out == f"a v1: {outcome} in 12 ms\n" and said.err.startswith("shop dev  (")
 
 
 @pytest.mark.parametrize(
@@ -48,9 +52,21 @@ def test_a_name_that_is_none_is_usage(agent: Any) -> None:
 
 @pytest.mark.parametrize("outcome", ["stopped, not recorded", "sent, not confirmed, not recorded"])
 def test_a_stop_that_is_not_recorded_says_so_and_is_no_success(
-    outcome: str, agent: Any, capsys: pytest.CaptureFixture[str]
+    outcome: str, agent: Any, place: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     agent.script["stop"] = {"statements": [{"table": "a", "version": 1, "outcome": outcome, "took_ms": 12}]}
     assert exit_codes.run_command_line(["stop", "a", "--yes"]) == 4
     said = capsys.readouterr()
     assert f"a v1: {outcome}" in said.out and "the change is lost if the agent stops now" in said.err
+    assert f"free space for {place.where.home}, then stop again" in said.err
+
+
+@pytest.mark.parametrize("outcome", [SENT, WAITS, "not stopped: the session is closed", "done", ""])
+def test_only_what_is_proven_of_every_statement_is_a_success(outcome: str, agent: Any) -> None:
+    proven = {"table": "a", "version": 1, "outcome": "stopped"}
+    agent.script["stop"] = {"statements": [proven, {"table": "a", "version": 2, "outcome": outcome}]}
+    assert exit_codes.run_command_line(["stop", "a", "--yes"]) == 4
+
+
+def test_the_words_of_success_are_the_agents_own() -> None:
+    assert PROVEN["stop"] == STOPPED

@@ -7,7 +7,7 @@ import pytest
 from core.model.errors import HeadgateError
 from core.plan.model import Guard
 from state.row_types import PlanRow
-from tests.terminal.in_memory_backend import FakeOperations
+from tests.terminal.in_memory_backend import FakeBackend
 from tests.terminal.pizzeria_values import NOW, sample_plan, sample_run
 from tests.tui.console_harness import Console, in_console
 from tui.presentation.interaction.confirmation_dialogs import (
@@ -19,8 +19,9 @@ from tui.presentation.interaction.confirmation_dialogs import (
 from tui.presentation.interaction.help_text import topic_lines
 from tui.presentation.interaction.input_line import insert
 from tui.presentation.screen_content import runs
-from tui.presentation.screen_content.banner_footer import ConsoleIdentity, banner_line, message_lines
+from tui.presentation.screen_content.banner_footer import ConsoleIdentity, banner_line
 from tui.presentation.screen_content.plan_review import heading, rest
+from tui.presentation.screen_content.status_line import message_lines
 from tui.presentation.styling.glyphs import UNICODE
 from tui.presentation.styling.styled_text import Line, Tone, fold, fold_all, line, line_width, plain
 from tui.presentation.view.ledger_view import freshness, make_ledger_view
@@ -77,8 +78,10 @@ def test_the_question_on_leaving_is_readable_at_80_columns() -> None:
         console.app.offer_down = True
         await console.press("q")
         said = " ".join(row.strip("│ ") for row in console.dialog().splitlines())
-        assert "statements, agent and the demo's generator keep running; `headgate` opens the console again" in said
-        assert "Enter alone, esc" not in said.replace("Enter alone, esc: leave it running", "")
+        assert "You lose only what this screen remembers: marks, filters, what was typed." in said
+        assert "Statements and runs continue" in said and "what is staged stays staged" in said
+        assert "generator" not in said
+        assert "Enter alone: leave it running; esc: stay here" in said
 
     in_console(scenario)
 
@@ -88,7 +91,7 @@ def test_an_unknown_command_lists_all_there_are() -> None:
         await console.press(":")
         await console.type("nonsense")
         await console.press("enter")
-        said = " ".join(console.flash().split())
+        said = " ".join(console.status().split())
         assert ":nonsense is not a command here" in said
         assert said.endswith("unstage")
 
@@ -98,11 +101,11 @@ def test_an_unknown_command_lists_all_there_are() -> None:
 def test_the_body_gives_the_lines_that_a_long_sentence_takes() -> None:
     async def scenario(console: Console) -> None:
         await console.press("G")
-        last = console.page.table.cursor_id
-        console.app.desk.say(" ".join(["word"] * 40), Tone.BAD)
-        console.page.flush()
+        last = console.screen.table.cursor_id
+        console.app.state.notify(" ".join(["word"] * 40), Tone.BAD)
+        console.screen.redraw()
         await console.pilot.pause()
-        assert console.page.flash_line.size.height == 3
+        assert console.screen.status.size.height == 3
         assert last is not None and last in console.text()
 
     in_console(scenario)
@@ -123,11 +126,11 @@ def test_checks_steps_and_headings_of_a_plan_and_a_run_are_whole() -> None:
 
 def test_a_dialog_hides_the_whole_width_of_a_narrow_screen() -> None:
     async def scenario(console: Console) -> None:
-        assert console.page.table.choose("till")
+        assert console.screen.table.choose("till")
         await console.press("T")
         rows = console.text().splitlines()
         top = next(index for index, row in enumerate(rows) if "STOP till" in row)
-        box = rows[top : top + len(console.page.dialog.lines)]
+        box = rows[top : top + len(console.screen.question.lines)]
         assert all(row[0] in "┌│└" and row[79] in "┐│┘" for row in box)
 
     in_console(scenario)
@@ -142,14 +145,14 @@ def test_the_pages_of_help_fit_80_columns_where_they_are_tables() -> None:
 
 @pytest.mark.parametrize("width", [80, 100, 200])
 def test_the_first_line_never_loses_the_environment_or_the_age_of_the_data(width: int) -> None:
-    operations = FakeOperations(protected=True)
-    facts = operations.current.facts
+    backend = FakeBackend(protected=True)
+    facts = backend.current.facts
     assert facts is not None
     run = replace(sample_run(NOW), id="7f3a-01c2f")
     facts = replace(facts, pool="spark-connect-eu-central-1", pool_state="silent", agent_seen_at=NOW - 42)
-    world = make_ledger_view(replace(operations.current, facts=facts, open_runs=(run,)))
+    view = make_ledger_view(replace(backend.current, facts=facts, open_runs=(run,)))
     place = ConsoleIdentity("the-payments-platform-of-the-company", "production-eu", True, "somebody.else.of.the.night")
-    text = plain(banner_line(place, world, freshness(world.snapshot, NOW), width))
+    text = plain(banner_line(place, view, freshness(view.snapshot, NOW), width))
     assert len(text) == width
     assert " PRODUCTION-EU protected " in text
     assert "STALE 40s" in text
@@ -158,37 +161,37 @@ def test_the_first_line_never_loses_the_environment_or_the_age_of_the_data(width
 
 
 def test_what_cannot_be_read_is_said_once_and_not_every_half_second() -> None:
-    class Failing(FakeOperations):
+    class Failing(FakeBackend):
         asked = 0
 
         def audits(self):
             self.asked += 1
             raise HeadgateError("the ledger is gone", remedy="headgate up")
 
-    operations = Failing()
+    backend = Failing()
 
     async def scenario(console: Console) -> None:
-        console.app.go("audit")
-        await console.until(lambda: "the ledger is gone. headgate up" in console.flash(), "the sentence")
-        said, asked = console.app.desk.said, operations.asked
+        console.app.open_screen("audit")
+        await console.until(lambda: "the ledger is gone. headgate up" in console.status(), "the sentence")
+        said, asked = console.app.state.message, backend.asked
         for _ in range(3):
             console.pass_time(1.0)
-            console.app.kick()
-            await console.until(lambda before=asked: operations.asked > before, "another reading")
-            asked = operations.asked
+            console.app.read_now()
+            await console.until(lambda before=asked: backend.asked > before, "another reading")
+            asked = backend.asked
         await console.pilot.pause()
-        assert console.app.desk.said is said
+        assert console.app.state.message is said
 
-    in_console(scenario, operations=operations)
+    in_console(scenario, backend=backend)
 
 
 def test_the_cursor_of_a_long_line_is_seen_and_so_is_that_there_are_more_words() -> None:
     async def scenario(console: Console) -> None:
         await console.press(":")
-        assert console.lines(console.page.hint_line).rstrip().endswith("…")
-        assert line_width(console.page.hint_line.lines[0]) <= 80
-        console.page.entry = insert(console.page.entry, "deploy " + "a" * 90 + " the_end")
-        console.page.flush()
+        assert console.lines(console.screen.footer).rstrip().endswith("…")
+        assert line_width(console.screen.footer.lines[0]) <= 80
+        console.screen.typed.entry = insert(console.screen.typed.entry, "deploy " + "a" * 90 + " the_end")
+        console.screen.redraw()
         await console.pilot.pause()
         assert "the_end▌" in console.text().splitlines()[22]
 

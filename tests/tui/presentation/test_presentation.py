@@ -9,13 +9,13 @@ from core.model.states import State, Trend
 from core.plan.rendering import column_widths, plan_lines
 from state.ledger_snapshot import LedgerSnapshot, StatementDetails
 from tests.support.ledger_rows import statement_line
-from tests.terminal.in_memory_backend import FakeOperations
+from tests.terminal.in_memory_backend import FakeBackend
 from tests.terminal.pizzeria_values import NOW, sample_plan, sample_run
 from tui.presentation.interaction import input_line as typing_line
 from tui.presentation.interaction.confirmation_dialogs import ConfirmationDialog, OpenDialog, answer_key, answer_paste
 from tui.presentation.interaction.filters import completions, parse_filter
 from tui.presentation.interaction.input_line import InputLine
-from tui.presentation.screen_content.banner_footer import ConsoleIdentity, banner_line, nothing_lines, standing
+from tui.presentation.screen_content.banner_footer import ConsoleIdentity, banner_line, nothing_lines
 from tui.presentation.screen_content.changes import merge, row, summary
 from tui.presentation.screen_content.first_picture import first_picture_lines
 from tui.presentation.screen_content.plan_review import columns, heading, losses, node_row, state_of_plan, summary_of
@@ -29,6 +29,7 @@ from tui.presentation.screen_content.statement_rows import (
     statement_row,
     tree_row,
 )
+from tui.presentation.screen_content.status_line import standing_message
 from tui.presentation.styling.diff_highlighting import difference
 from tui.presentation.styling.glyphs import ASCII, STATE_TONES, TREND_TONES, UNICODE, choose_glyphs, sparkline
 from tui.presentation.styling.palette import choose_palette
@@ -47,7 +48,7 @@ from tui.presentation.styling.value_formatting import (
 from tui.presentation.view.ledger_view import freshness, make_ledger_view
 from tui.presentation.view.statement_tree import by_lineage, by_product, health_of, initially_closed
 
-WORLD = make_ledger_view(FakeOperations().current)
+VIEW = make_ledger_view(FakeBackend().current)
 LOOK = RowContext(UNICODE, NOW)
 ALL = None
 
@@ -55,7 +56,7 @@ ALL = None
 def matching(text: str) -> set[str]:
     found = parse_filter(text)
     assert not found.problem
-    return {name for name, statement in WORLD.statements.items() if found.match(statement)}
+    return {name for name, statement in VIEW.statements.items() if found.match(statement)}
 
 
 @pytest.mark.parametrize(
@@ -80,7 +81,7 @@ def test_filters_mean_what_they_say(text: str, wanted: set[str]) -> None:
 def test_a_filter_that_is_not_understood_says_why_and_hides_nothing(text: str) -> None:
     found = parse_filter(text)
     assert found.problem
-    assert all(found.match(statement) for statement in WORLD.statements.values())
+    assert all(found.match(statement) for statement in VIEW.statements.values())
 
 
 def test_filters_complete_fields_and_words() -> None:
@@ -90,10 +91,10 @@ def test_filters_complete_fields_and_words() -> None:
 
 
 def test_the_tree_goes_from_products_to_layers_to_tables_and_rolls_up_the_worst() -> None:
-    entries = by_product(WORLD, frozenset(), ALL, force_open=False)
+    entries = by_product(VIEW, frozenset(), ALL, force_open=False)
     assert [entry.name for entry in entries if entry.kind == "product"] == ["crm", "kitchen", "sales"]
     kitchen = next(entry for entry in entries if entry.id == "product:kitchen")
-    health = health_of(kitchen, WORLD)
+    health = health_of(kitchen, VIEW)
     assert (health.word, health.trend, health.errors) == ("1 failed", Trend.GROWING, 3)
     layers = [entry.name for entry in entries if entry.kind == "layer" and entry.id.startswith("layer:kitchen")]
     assert layers == ["sources", "intermediates", "facts"]
@@ -101,14 +102,14 @@ def test_the_tree_goes_from_products_to_layers_to_tables_and_rolls_up_the_worst(
 
 def test_a_closed_branch_hides_what_is_below_and_a_filter_opens_it() -> None:
     closed = frozenset({"product:kitchen"})
-    assert "oven_load" not in {entry.id for entry in by_product(WORLD, closed, ALL, force_open=False)}
-    assert "oven_load" in {entry.id for entry in by_product(WORLD, closed, ALL, force_open=True)}
+    assert "oven_load" not in {entry.id for entry in by_product(VIEW, closed, ALL, force_open=False)}
+    assert "oven_load" in {entry.id for entry in by_product(VIEW, closed, ALL, force_open=True)}
 
 
 def test_by_lineage_every_table_is_opened_once_and_named_below_each_other_parent() -> None:
-    entries = by_lineage(WORLD, frozenset(), ALL, force_open=True)
+    entries = by_lineage(VIEW, frozenset(), ALL, force_open=True)
     opened = [entry.name for entry in entries if entry.kind == "table"]
-    assert sorted(opened) == sorted(WORLD.statements)
+    assert sorted(opened) == sorted(VIEW.statements)
     assert {entry.name for entry in entries if entry.kind == "again"} == {
         "orders_paid", "oven_load", "menu_sales", "crm_orders",
     }  # fmt: skip
@@ -119,17 +120,17 @@ def test_a_chain_longer_than_python_s_recursion_is_a_tree_too() -> None:
     from tests.terminal.ledger_under_load import name_of, row_of
 
     rows = tuple(statement_line(row_of(index + 1, NOW), product="one") for index in range(39))
-    world = make_ledger_view(LedgerSnapshot(read_at=NOW, statements=rows))
-    assert [entry.depth for entry in by_lineage(world, frozenset(), ALL, force_open=True)] == list(range(39))
-    assert world.statements[name_of(1)].readers == (name_of(2),)
+    view = make_ledger_view(LedgerSnapshot(read_at=NOW, statements=rows))
+    assert [entry.depth for entry in by_lineage(view, frozenset(), ALL, force_open=True)] == list(range(39))
+    assert view.statements[name_of(1)].readers == (name_of(2),)
 
 
 def test_many_statements_begin_with_closed_products() -> None:
     from tests.terminal.ledger_under_load import row_of
 
     lines = tuple(statement_line(row_of(index, NOW)) for index in range(200))
-    world = make_ledger_view(LedgerSnapshot(read_at=NOW, statements=lines))
-    assert len(by_product(world, initially_closed(world), ALL, force_open=False)) == 5
+    view = make_ledger_view(LedgerSnapshot(read_at=NOW, statements=lines))
+    assert len(by_product(view, initially_closed(view), ALL, force_open=False)) == 5
 
 
 @pytest.mark.parametrize("width", [80, 100, 132, 159, 200, 320])
@@ -139,16 +140,16 @@ def test_rows_and_headings_have_the_width_they_were_given(width: int, wide: bool
     columns = columns_for(width, wide=wide)
     look = RowContext(glyphs, NOW)
     assert line_width(header(columns, width)) <= width
-    for entry in by_product(WORLD, frozenset(), ALL, force_open=True):
-        assert line_width(tree_row(entry, columns, width, look, WORLD)) <= width
-    for statement in WORLD.statements.values():
+    for entry in by_product(VIEW, frozenset(), ALL, force_open=True):
+        assert line_width(tree_row(entry, columns, width, look, VIEW)) <= width
+    for statement in VIEW.statements.values():
         assert line_width(statement_row(statement, columns, width, look)) == line_width(header(columns, width))
 
 
 @pytest.mark.parametrize("width", [80, 200])
 def test_the_first_picture_fills_the_terminal_exactly(width: int) -> None:
     place = ConsoleIdentity("pizzeria", "prod", True, "alice")
-    rows = first_picture_lines(place, WORLD, width=width, height=24 if width == 80 else 60, glyphs=UNICODE, now=NOW)
+    rows = first_picture_lines(place, VIEW, width=width, height=24 if width == 80 else 60, glyphs=UNICODE, now=NOW)
     assert len(rows) == (24 if width == 80 else 60)
     assert {line_width(one.line) for one in rows} == {width}
     assert "PROD protected" in plain(rows[0].line)
@@ -189,7 +190,7 @@ def test_a_spark_is_scaled_to_its_maximum_and_shows_gaps() -> None:
 
 
 def test_freshness_says_live_stale_or_no_agent_and_why() -> None:
-    snapshot = FakeOperations().current
+    snapshot = FakeBackend().current
     assert freshness(snapshot, NOW).words == "live 2s"
     stale = freshness(snapshot, NOW + 41)
     assert (stale.words, stale.stale, bool(stale.reason)) == ("STALE 40s", True, True)
@@ -198,17 +199,17 @@ def test_freshness_says_live_stale_or_no_agent_and_why() -> None:
     assert freshness(LedgerSnapshot(read_at=NOW), NOW).words == "reading"
 
 
-def test_without_an_agent_the_flash_line_says_that_this_is_the_last_known_state() -> None:
-    snapshot = FakeOperations().current
-    world = make_ledger_view(replace(snapshot, facts=replace(snapshot.facts, agent_pid=None)))
-    assert "last known state" in standing(world, freshness(world.snapshot, NOW + 60))[0]
+def test_without_an_agent_the_status_line_says_that_this_is_the_last_known_state() -> None:
+    snapshot = FakeBackend().current
+    view = make_ledger_view(replace(snapshot, facts=replace(snapshot.facts, agent_pid=None)))
+    assert "last known state" in standing_message(view, freshness(view.snapshot, NOW + 60), NOW + 60)[0]
 
 
 def test_an_empty_environment_says_what_to_do() -> None:
-    facts = FakeOperations().current.facts
-    world = make_ledger_view(LedgerSnapshot(read_at=NOW, facts=facts))
+    facts = FakeBackend().current.facts
+    view = make_ledger_view(LedgerSnapshot(read_at=NOW, facts=facts))
     text = "\n".join(
-        plain(one) for one in nothing_lines(world, ConsoleIdentity("pizzeria", "dev", False, "alice"), "", 80)
+        plain(one) for one in nothing_lines(view, ConsoleIdentity("pizzeria", "dev", False, "alice"), "", 80)
     )
     assert "nothing is deployed in dev yet" in text
     assert "D stages" in text
@@ -217,20 +218,20 @@ def test_an_empty_environment_says_what_to_do() -> None:
 def test_the_banner_keeps_project_and_environment_at_any_width() -> None:
     place = ConsoleIdentity("pizzeria", "prod", True, "alice")
     for width in (80, 100, 200):
-        text = plain(banner_line(place, WORLD, freshness(WORLD.snapshot, NOW), width))
+        text = plain(banner_line(place, VIEW, freshness(VIEW.snapshot, NOW), width))
         assert text.startswith(" pizzeria  PROD protected ")
-        assert line_width(banner_line(place, WORLD, freshness(WORLD.snapshot, NOW), width)) == width
+        assert line_width(banner_line(place, VIEW, freshness(VIEW.snapshot, NOW), width)) == width
 
 
 @pytest.mark.parametrize("tab", TABS)
 @pytest.mark.parametrize("table", ["oven_load", "orders_paid", "pizzas", "crm_orders"])
 def test_every_tab_of_the_detail_draws_for_every_kind_of_statement(tab: str, table: str) -> None:
-    statement = WORLD.statement(table)
+    statement = VIEW.statement(table)
     assert statement is not None
-    asked = FakeOperations()
+    asked = FakeBackend()
     for facts in (asked.detail(table), StatementDetails(statement.table)):
         for declared in (asked.declared(table, ""), DeclaredDetails()):
-            assert tab_lines(tab, statement, facts, WORLD, declared=declared, look=LOOK, width=80)
+            assert tab_lines(tab, statement, facts, VIEW, declared=declared, look=LOOK, width=80)
 
 
 def test_what_is_stolen_from_a_terminal_s_own_language_is_drawn_as_blanks() -> None:
@@ -295,11 +296,9 @@ def test_typing_a_line() -> None:
 
 
 def test_changes_join_differences_and_what_is_staged() -> None:
-    operations = FakeOperations()
-    from tui.screens.changes import change_row_of
-
-    drift = {one.table: change_row_of(one) for one in operations.project().drift}
-    changes = merge(drift, operations.staged_marks)
+    backend = FakeBackend()
+    drift = {one.table: one for one in backend.project().drift}
+    changes = merge(drift, backend.staged_marks)
     assert [one.table for one in changes] == ["menu_sales", "oven_load"]
     assert summary(changes, "alice") == "2 differences   1 staged by you"
     assert summary(changes, "bob") == "2 differences   0 staged by you   1 by others"
@@ -308,7 +307,7 @@ def test_changes_join_differences_and_what_is_staged() -> None:
 
 def test_a_plan_says_what_it_loses_and_why_it_cannot_be_executed() -> None:
     plan = sample_plan()
-    view = FakeOperations().plan("7f3a")
+    view = FakeBackend().plan("7f3a")
     assert view is not None
     assert summary_of(plan) == "2 rebuild, 1 record, 1 restart, 1 delete"
     assert losses(plan) == (
@@ -330,9 +329,9 @@ def test_a_step_says_what_it_waits_for() -> None:
 
 
 def test_statements_sort_worst_first_and_equal_ones_by_name() -> None:
-    rows = sorted(WORLD.statements.values(), key=sort_key("lag"))
+    rows = sorted(VIEW.statements.values(), key=sort_key("lag"))
     assert [one.table for one in rows[:3]] == ["orders_paid", "oven_load", "crm_orders"]
-    assert next(one.table for one in sorted(WORLD.statements.values(), key=sort_key("state"))) == "orders_paid"
+    assert next(one.table for one in sorted(VIEW.statements.values(), key=sort_key("state"))) == "orders_paid"
 
 
 @pytest.mark.parametrize(
@@ -376,3 +375,22 @@ def test_a_row_is_the_same_on_paper_and_on_screen() -> None:
     assert plain(columns(widths)).strip() in [line.strip() for line in printed]
     for node in plan.nodes:
         assert plain(node_row(node, widths)).strip() in [line.strip() for line in printed]
+
+
+def test_a_statement_that_was_just_started_is_starting_and_not_stalled() -> None:
+    pizzeria = FakeBackend()
+    started = dict(trend="stalled", trigger="10 seconds", started_at=NOW - 5, committed_at=NOW - 3600)
+    pizzeria.change("till", **started, at=NOW - 1)
+    till = make_ledger_view(pizzeria.current).statements["till"]
+    shown = plain(statement_row(till, columns_for(120, wide=False), 120, LOOK))
+    assert "starting" in shown and "stalled" not in shown
+    assert not till.faulty
+    for later in ({"at": NOW + 6}, {"committed_at": NOW - 2}):
+        pizzeria.change("till", **started | {"at": NOW - 1} | later)
+        assert make_ledger_view(pizzeria.current).statements["till"].faulty
+
+
+def test_what_a_command_did_leaves_the_status_line_after_a_minute() -> None:
+    live = freshness(VIEW.snapshot, NOW)
+    assert "stop crm_orders: done" in standing_message(VIEW, live, NOW)[0]
+    assert standing_message(VIEW, live, NOW + 31)[0] == ""

@@ -12,7 +12,7 @@ import pytest
 from core.model.errors import UsageError
 from core.model.names import TableName
 from tui.project_folder.request_scope import read_lists
-from tui.services.planner_input import planner_input_from_file
+from tui.services.planner_input import read_observed
 
 
 def bound(path: Path) -> None:
@@ -24,7 +24,7 @@ def test_what_a_shell_pipes_into_a_name_is_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     writer = threading.Thread(target=(tmp_path / "pipe").write_text, args=("tables: {a: running}",))
     writer.start()
-    known = planner_input_from_file(str(tmp_path / "pipe"), "dev")
+    known = read_observed(str(tmp_path / "pipe"), "dev").known
     writer.join()
     assert [str(name) for name in known.observed] == ["a"]
 
@@ -40,7 +40,7 @@ def test_a_socket_or_a_folder_is_refused_and_never_opened(tmp_path: Path, make: 
         read_lists((name,), str(tmp_path))
     assert refused.value.exit_code == 2 and refused.value.remedy
     with pytest.raises(UsageError, match=f"{name} cannot be read: it is not a regular file"):
-        planner_input_from_file(str(tmp_path / name), "dev")
+        read_observed(str(tmp_path / name), "dev")
 
 
 def test_a_file_that_is_too_large_is_refused_by_its_size(tmp_path: Path) -> None:
@@ -50,14 +50,14 @@ def test_a_file_that_is_too_large_is_refused_by_its_size(tmp_path: Path) -> None
         read_lists(("large",), str(tmp_path))
     os.truncate(tmp_path / "large", 64_000_001)
     with pytest.raises(UsageError, match="large cannot be read: it is larger than 64 MB"):
-        planner_input_from_file(str(tmp_path / "large"), "dev")
+        read_observed(str(tmp_path / "large"), "dev")
 
 
 @pytest.mark.parametrize("name", ["there", "link"])
 def test_a_file_and_a_link_to_one_are_read(tmp_path: Path, name: str) -> None:
     (tmp_path / "there").write_bytes(b"\xef\xbb\xbf{}")
     (tmp_path / "link").symlink_to("there")
-    assert planner_input_from_file(str(tmp_path / name), "dev").observed == {}
+    assert read_observed(str(tmp_path / name), "dev").known.observed == {}
     (tmp_path / "there").write_bytes(b"\xef\xbb\xbfa # ours\r\n")
     assert [each.table for each in read_lists((name,), str(tmp_path))] == [TableName("a")]
 

@@ -10,7 +10,7 @@ import pytest
 from core.model.names import TableName
 from state.row_types import EventRow, StagedRow
 from tests.terminal.ledger_under_load import figures_of, make, name_of, place_of, row_of, write
-from tui.presentation.screen_content.agent_answers import act_answer, unstage_answer
+from tui.presentation.screen_content.status_line import act_answer, unstage_answer
 from tui.presentation.view.ledger_view import freshness, make_ledger_view
 from tui.screens.audit_log_events import EventsScreen
 from tui.screens.backend import ConsoleBackend
@@ -26,9 +26,9 @@ def ledger(tmp_path: Path):
 
 @pytest.fixture
 def answers(ledger, tmp_path: Path):
-    operations = EnvironmentService(place_of(tmp_path), {})
-    yield ConsoleBackend(operations)
-    operations.close()
+    backend = EnvironmentService(place_of(tmp_path), {})
+    yield ConsoleBackend(backend)
+    backend.close()
 
 
 def test_a_ledger_that_was_not_written_gives_the_same_object(answers: ConsoleBackend) -> None:
@@ -47,7 +47,7 @@ def test_new_figures_leave_every_other_line_the_same_object(answers: ConsoleBack
 def test_a_world_made_after_another_equals_one_made_anew(answers: ConsoleBackend, ledger) -> None:
     chance = random.Random(3)
     snapshot = answers.snapshot(None)
-    world = make_ledger_view(snapshot)
+    view = make_ledger_view(snapshot)
     for turn in range(6):
         write(ledger, chance, 50, 9)
         if turn == 3:
@@ -55,19 +55,19 @@ def test_a_world_made_after_another_equals_one_made_anew(answers: ConsoleBackend
         if turn == 4:
             ledger.stage(StagedRow("alice", "/p", name_of(2), "deploy", 1.0))
         snapshot = answers.snapshot(snapshot)
-        world = make_ledger_view(snapshot, world)
-        assert world == make_ledger_view(snapshot)
-    assert world.statements[name_of(4)].line.error == "it failed"
-    assert world.statements[name_of(2)].staged
+        view = make_ledger_view(snapshot, view)
+        assert view == make_ledger_view(snapshot)
+    assert view.statements[name_of(4)].line.error == "it failed"
+    assert view.statements[name_of(2)].staged
 
 
 def test_a_new_version_and_a_delete_arrive(answers: ConsoleBackend, ledger) -> None:
     snapshot = answers.snapshot(None)
     ledger.put_deployment(row_of(77, 1.0))
     ledger.tombstone(name_of(5), 1, drop_after=9e9, trash="/trash")
-    world = make_ledger_view(answers.snapshot(snapshot), make_ledger_view(snapshot))
-    assert name_of(77) in world.statements
-    assert name_of(5) not in world.statements
+    view = make_ledger_view(answers.snapshot(snapshot), make_ledger_view(snapshot))
+    assert name_of(77) in view.statements
+    assert name_of(5) not in view.statements
 
 
 def test_without_a_ledger_it_says_what_to_do_and_raises_nothing(tmp_path: Path) -> None:
@@ -130,10 +130,10 @@ def test_what_the_agent_answers_is_one_line() -> None:
 def test_events_are_those_of_the_tables_that_are_asked_for(answers: ConsoleBackend, ledger) -> None:
     for n, table in enumerate((name_of(1), name_of(2), name_of(3), "")):
         ledger.add_event(EventRow(0, float(n), table, 1, "state", f"event {n}"))
-    desk = SimpleNamespace(operations=answers)
+    state = SimpleNamespace(backend=answers)
 
     def shown(*tables: str) -> list[str]:
-        asked: Any = SimpleNamespace(desk=desk, tables=tables)
+        asked: Any = SimpleNamespace(state=state, tables=tables)
         return [event.summary for event in EventsScreen.fetch(asked)]  # type: ignore[attr-defined]  # A tuple of events.
 
     assert shown() == ["event 3", "event 2", "event 1", "event 0"]

@@ -1,15 +1,20 @@
 """Screens by keys: what is asked, what is sent, and above all what is not."""
 
+from dataclasses import replace
+
 import pytest
 
-from tests.terminal.in_memory_backend import FakeOperations
+from core.model.names import TableName
+from state.row_types import StagedRow
+from tests.terminal.in_memory_backend import FakeBackend
+from tests.terminal.pizzeria_values import NOW
 from tests.tui.console_harness import Console, in_console
 from tui.screens.home import RESTS_S, HomeScreen
 
 
 async def find(console: Console, table: str) -> None:
     """Put the cursor on a table of the tree."""
-    assert console.page.table.choose(table)
+    assert console.screen.table.choose(table)
     await console.pilot.pause()
 
 
@@ -22,8 +27,8 @@ def test_stop_is_sent_after_yes_and_enter_and_names_what_is_below() -> None:
         assert "headgate stop order_items --env dev" in console.dialog()
         await console.type("yes")
         await console.press("enter")
-        await console.until(lambda: bool(console.operations.calls), "the stop")
-        assert console.operations.calls == [("stop", ("order_items",), "yes")]
+        await console.until(lambda: bool(console.backend.calls), "the stop")
+        assert console.backend.calls == [("stop", ("order_items",), "yes")]
 
     in_console(scenario)
 
@@ -35,7 +40,7 @@ def test_anything_but_the_expected_text_and_enter_sends_nothing(keys: tuple[str,
     async def scenario(console: Console) -> None:
         await find(console, "order_items")
         await console.press("T", *keys)
-        assert console.operations.calls == []
+        assert console.backend.calls == []
 
     in_console(scenario)
 
@@ -44,10 +49,10 @@ def test_a_dialog_takes_no_key_in_its_first_moments() -> None:
     async def scenario(console: Console) -> None:
         await find(console, "order_items")
         await console.press("T")
-        console.clocks["tick"] = console.page.answering.opened_at + 0.3
+        console.clocks["tick"] = console.screen.question.dialog.opened_at + 0.3
         await console.pilot.press("y", "e", "s", "enter")
-        assert console.page.answering.typed == ""
-        assert console.operations.calls == []
+        assert console.screen.question.dialog.typed == ""
+        assert console.backend.calls == []
 
     in_console(scenario)
 
@@ -59,7 +64,7 @@ def test_enter_in_the_same_burst_as_the_text_does_not_confirm() -> None:
         console.pass_time(1.0)
         await console.pilot.press("y", "e", "s", "enter")
         assert "all at once" in console.dialog()
-        assert console.operations.calls == []
+        assert console.backend.calls == []
 
     in_console(scenario)
 
@@ -68,12 +73,12 @@ def test_a_question_is_about_the_rows_it_was_asked_about_even_when_they_move() -
     async def scenario(console: Console) -> None:
         await find(console, "order_items")
         await console.press("T")
-        console.operations.drop("order_items")
-        await console.world()
+        console.backend.drop("order_items")
+        await console.show_ledger()
         await console.type("yes")
         await console.press("enter")
-        await console.until(lambda: bool(console.operations.calls), "the stop")
-        assert console.operations.calls[0][1] == ("order_items",)
+        await console.until(lambda: bool(console.backend.calls), "the stop")
+        assert console.backend.calls[0][1] == ("order_items",)
 
     in_console(scenario)
 
@@ -81,16 +86,16 @@ def test_a_question_is_about_the_rows_it_was_asked_about_even_when_they_move() -
 def test_a_vanished_statement_leaves_a_ghost_on_which_no_key_acts() -> None:
     async def scenario(console: Console) -> None:
         await find(console, "till")
-        console.operations.drop("till")
+        console.backend.drop("till")
         console.pass_time(1.0)
-        await console.world()
+        await console.show_ledger()
         assert "till" in console.text()
         await console.press("T")
-        assert console.page.answering is None
-        assert "was deleted" in console.flash()
+        assert console.screen.question.dialog is None
+        assert "was deleted" in console.status()
         console.pass_time(6.0)
-        await console.world()
-        assert "till" not in console.page.table.ids
+        await console.show_ledger()
+        assert "till" not in console.screen.table.ids
 
     in_console(scenario)
 
@@ -100,7 +105,7 @@ def test_a_filter_leaves_no_ghosts_of_what_it_hides() -> None:
         await console.press("/")
         await console.type("till")
         await console.press("enter", "G")
-        assert list(console.page.table.ids) == ["product:sales", "layer:sales/fact", "till"]
+        assert list(console.screen.table.ids) == ["product:sales", "layer:sales/fact", "till"]
         await console.press("T")
         assert "STOP till" in console.dialog()
 
@@ -110,33 +115,33 @@ def test_a_filter_leaves_no_ghosts_of_what_it_hides() -> None:
 def test_a_key_just_pressed_keeps_every_row_in_its_place() -> None:
     async def scenario(console: Console) -> None:
         await console.press("tab", "o", "o")
-        assert console.page.crumb()[0] == ("statements", "by lag")
-        before = list(console.page.table.ids)
-        console.operations.change("till", lag_rows=99_999)
+        assert console.screen.path_and_counts()[0] == ("statements", "by lag")
+        before = list(console.screen.table.ids)
+        console.backend.change("till", lag_rows=99_999)
         await console.pilot.press("j")
-        await console.world()
-        assert list(console.page.table.ids) == before
+        await console.show_ledger()
+        assert list(console.screen.table.ids) == before
         console.pass_time(0.2)
-        await console.world()
-        assert console.page.table.ids[0] == "till"
+        await console.show_ledger()
+        assert console.screen.table.ids[0] == "till"
 
     in_console(scenario)
 
 
 def test_the_inspector_waits_for_a_cursor_that_rests() -> None:
     async def scenario(console: Console) -> None:
-        page = console.page
+        page = console.screen
         assert isinstance(page, HomeScreen)
-        await console.world()
+        await console.show_ledger()
         before = console.lines(page.inspector)
         console.pass_time(1.0)
         for _ in range(4):
             await console.pilot.press("j")
             console.pass_time(RESTS_S / 8)
-            await console.world()
+            await console.show_ledger()
         assert console.lines(page.inspector) == before
         console.pass_time(RESTS_S)
-        await console.world()
+        await console.show_ledger()
         assert page.table.cursor_id in console.lines(page.inspector) != before
 
     in_console(scenario, size=(200, 60))
@@ -145,11 +150,11 @@ def test_the_inspector_waits_for_a_cursor_that_rests() -> None:
 def test_the_cursor_stays_on_its_statement_when_rows_move() -> None:
     async def scenario(console: Console) -> None:
         await console.press("tab", "o", "o")
-        console.page.table.choose("menu_sales")
-        console.operations.change("till", lag_rows=99_999)
+        console.screen.table.choose("menu_sales")
+        console.backend.change("till", lag_rows=99_999)
         console.pass_time(1.0)
-        await console.world()
-        assert console.page.table.cursor_id == "menu_sales"
+        await console.show_ledger()
+        assert console.screen.table.cursor_id == "menu_sales"
 
     in_console(scenario)
 
@@ -171,7 +176,7 @@ def test_a_set_asks_for_its_count_and_names_what_the_filter_hides() -> None:
 
 def test_in_a_protected_environment_one_statement_asks_for_its_name() -> None:
     async def scenario(console: Console) -> None:
-        assert "PROD protected" in console.lines(console.page.banner_line)
+        assert "PROD protected" in console.lines(console.screen.banner)
         await find(console, "till")
         await console.press("T")
         assert "pizzeria PROD protected" in console.dialog()
@@ -184,16 +189,16 @@ def test_stale_data_disables_staging_and_restart_and_never_stop() -> None:
     async def scenario(console: Console) -> None:
         await find(console, "till")
         console.pass_time(42.0)
-        await console.world()
-        assert "STALE" in console.lines(console.page.banner_line)
+        await console.show_ledger()
+        assert "STALE" in console.lines(console.screen.banner)
         for key in "DXUSR":
             await console.press(key)
-            assert console.page.answering is None
-            assert "old" in console.flash()
+            assert console.screen.question.dialog is None
+            assert "old" in console.status()
         await console.press("T")
         assert "STOP till" in console.dialog()
         assert "data 49s old" in console.dialog()
-        assert console.operations.calls == []
+        assert console.backend.calls == []
 
     in_console(scenario)
 
@@ -203,8 +208,8 @@ def test_an_external_table_is_never_acted_on() -> None:
         await find(console, "pizzas")
         for key in "TSRX":
             await console.press(key)
-            assert console.page.answering is None
-            assert "external" in console.flash()
+            assert console.screen.question.dialog is None
+            assert "external" in console.status()
 
     in_console(scenario)
 
@@ -216,7 +221,7 @@ def test_a_paste_is_text_in_a_filter_and_nothing_elsewhere() -> None:
         await find(console, "till")
         console.app.post_message(events.Paste("T\nyes\n"))
         await console.pilot.pause()
-        assert console.page.answering is None
+        assert console.screen.question.dialog is None
         await console.press("T")
         console.pass_time(1.0)
         console.app.post_message(events.Paste("yes\n"))
@@ -225,8 +230,8 @@ def test_a_paste_is_text_in_a_filter_and_nothing_elsewhere() -> None:
         await console.press("enter", "/")
         console.app.post_message(events.Paste("menu\nT"))
         await console.pilot.pause()
-        assert console.page.filter_text == "menu"
-        assert console.operations.calls == []
+        assert console.screen.typed.filter_text == "menu"
+        assert console.backend.calls == []
 
     in_console(scenario)
 
@@ -235,8 +240,8 @@ def test_staging_needs_no_question_and_is_sent_at_once() -> None:
     async def scenario(console: Console) -> None:
         await find(console, "till")
         await console.press("D")
-        await console.until(lambda: bool(console.operations.calls), "the stage")
-        assert console.operations.calls == [("stage", ("till",), "deploy")]
+        await console.until(lambda: bool(console.backend.calls), "the stage")
+        assert console.backend.calls == [("stage", ("till",), "deploy")]
 
     in_console(scenario)
 
@@ -254,7 +259,7 @@ def test_a_plan_is_executed_after_environment_and_hash_were_typed() -> None:
         await console.type("dev 7f3a")
         await console.press("enter")
         await console.until(lambda: "RUN 9f2c" in console.text(), "the run")
-        assert console.operations.calls[-1] == ("apply", "7f3a" * 16, "dev 7f3a")
+        assert console.backend.calls[-1] == ("apply", "7f3a" * 16, "dev 7f3a")
 
     in_console(scenario)
 
@@ -266,21 +271,24 @@ def test_leaving_a_run_sends_nothing() -> None:
         await console.press("enter")
         await console.until(lambda: "RUN 9f2c" in console.text(), "the run")
         await console.press("ctrl+c")
-        assert "runs and statements continue" in console.flash()
+        assert "runs and statements continue" in console.status()
         await console.press("q")
-        assert console.page.page_name == "home"
-        assert console.operations.calls == []
+        assert console.screen.screen_name == "home"
+        assert console.backend.calls == []
 
     in_console(scenario)
 
 
 def test_env_leaves_for_another_environment_and_for_no_other_name() -> None:
     async def scenario(console: Console) -> None:
-        for name, flash in (("staging", "started here: dev, prod"), (console.app.desk.place.environment, "this is")):
+        for name, flash in (
+            ("staging", "started here: dev, prod"),
+            (console.app.state.identity.environment, "this is"),
+        ):
             await console.press(":")
             await console.type(f"env {name}")
             await console.press("enter")
-            await console.until(lambda said=flash: said in console.flash(), "the answer")
+            await console.until(lambda said=flash: said in console.status(), "the answer")
         await console.press(":")
         await console.type("env prod")
         await console.press("enter")
@@ -291,14 +299,14 @@ def test_env_leaves_for_another_environment_and_for_no_other_name() -> None:
 
 def test_cancel_asks_and_is_sent() -> None:
     async def scenario(console: Console) -> None:
-        console.app.go("run", run_id="9f2c")
+        console.app.open_screen("run", run_id="9f2c")
         await console.until(lambda: "RUN 9f2c" in console.text(), "the run")
         await console.press("C")
         assert "CANCEL run 9f2c" in console.dialog()
-        await console.type(console.page.answering.question.expected)
+        await console.type(console.screen.question.dialog.question.expected)
         await console.press("enter")
-        await console.until(lambda: bool(console.operations.calls), "the cancel")
-        assert console.operations.calls[0][0] == "cancel"
+        await console.until(lambda: bool(console.backend.calls), "the cancel")
+        assert console.backend.calls[0][0] == "cancel"
 
     in_console(scenario)
 
@@ -307,15 +315,15 @@ def test_no_lower_case_key_anywhere_calls_an_act() -> None:
     async def scenario(console: Console) -> None:
         for name in ("home", "statements", "changes", "audit", "log", "runs"):
             if name != "home":
-                console.app.go(name)
+                console.app.open_screen(name)
                 await console.pilot.pause()
             for key in "abcdefghijklmnoprstuvwxyz":
-                if console.page.page_name == name and key not in "qp":
+                if console.screen.screen_name == name and key not in "qp":
                     await console.press(key)
-                    console.page.entry = None
+                    console.screen.typed.entry = None
             console.app.go_home()
             await console.pilot.pause()
-        assert console.operations.calls == []
+        assert console.backend.calls == []
 
     in_console(scenario)
 
@@ -331,9 +339,9 @@ def test_every_screen_draws_at_every_size(size: tuple[int, int]) -> None:
             "audit": ({}, "bob"), "log": ({}, "headgate stop crm_orders"), "help": ({}, "KEYS on home"),
         }  # fmt: skip
         for name, (arguments, words) in wanted.items():
-            console.app.go(name, **arguments)
+            console.app.open_screen(name, **arguments)
             await console.until(lambda words=words: words in console.text(), f"{name}: {words}")
-            console.app.leave()
+            console.app.go_back()
             await console.pilot.pause()
 
     in_console(scenario, size=size)
@@ -345,7 +353,7 @@ def test_a_terminal_that_is_too_small_is_told_what_is_needed(size: tuple[int, in
         await console.pilot.resize_terminal(*size)
         await console.until(lambda: "needs 80x24"[: size[0]] in console.text(), "the sentence")
         await console.press("T", "j")
-        assert console.page.answering is None
+        assert console.screen.question.dialog is None
         await console.pilot.resize_terminal(80, 24)
         await console.until(lambda: "kitchen" in console.text(), "the tree again")
 
@@ -353,8 +361,8 @@ def test_a_terminal_that_is_too_small_is_told_what_is_needed(size: tuple[int, in
 
 
 def test_a_console_without_a_ledger_says_what_to_do() -> None:
-    operations = FakeOperations()
-    operations.current = type(operations.current)(
+    backend = FakeBackend()
+    backend.current = type(backend.current)(
         read_at=0.0, problem="pizzeria dev has never been started on this machine", remedy="start it: headgate up"
     )
 
@@ -363,7 +371,7 @@ def test_a_console_without_a_ledger_says_what_to_do() -> None:
         assert "never been started" in console.text()
         assert "headgate up" in console.text()
 
-    in_console(scenario, operations=operations)
+    in_console(scenario, backend=backend)
 
 
 def test_a_table_that_is_neither_deployed_nor_declared_cannot_be_staged() -> None:
@@ -372,7 +380,7 @@ def test_a_table_that_is_neither_deployed_nor_declared_cannot_be_staged() -> Non
         console.pass_time(1.0)
         await console.pilot.press("enter")
         await console.until(lambda: "there is no table oven_lod" in console.text(), "the refusal")
-        assert console.operations.calls == []
+        assert console.backend.calls == []
 
     in_console(scenario)
 
@@ -384,5 +392,74 @@ def test_the_detail_copies_its_text_and_the_line_that_shows_the_statement() -> N
         await console.until(lambda: "copied: headgate show order_items" in console.text(), "the line")
         await console.press("y")
         await console.until(lambda: "lines" in console.text() and "copied:" in console.text(), "the text")
+
+    in_console(scenario)
+
+
+def row_of(console: Console, table: str) -> str:
+    """Return the line of the screen that begins with a table."""
+    return next(row for row in console.text().splitlines() if row.startswith(f"  {table}"))
+
+
+def test_what_was_unstaged_is_not_drawn_as_staged_any_more() -> None:
+    class Staging(FakeBackend):
+        def unstage(self, tables):
+            left = tuple(mark for mark in self.current.staged if mark.table not in tables)
+            self.current = replace(self.current, staged=left)
+            return super().unstage(tables)
+
+    backend = Staging()
+    marks = (*backend.staged_marks, StagedRow("alice", "/p", TableName("till"), "deploy", NOW))
+    backend.current = replace(backend.current, staged=marks)
+
+    async def scenario(console: Console) -> None:
+        await console.press("p")
+        await console.until(lambda: "rebuild + 1" in console.text(), "the changes")
+        for table, after in (("oven_load", "rebuild + 1"), ("till", "neither staged nor known to differ")):
+            assert console.screen.table.choose(table)
+            await console.press("U")
+            await console.until(lambda table=table: "alice" not in row_of(console, table), "the row that is not staged")
+            assert after in row_of(console, table)
+        await console.press("D")
+        assert "it is neither staged nor known to differ any more" in console.status()
+
+    in_console(scenario, backend=backend)
+
+
+def test_the_footer_shows_the_keys_of_an_open_dialog_and_no_others() -> None:
+    async def scenario(console: Console) -> None:
+        await find(console, "till")
+        await console.press("T")
+        footer = console.lines(console.screen.footer)
+        assert footer.split("  ") == [" enter, esc keep running", "ctrl+u clear", "yes enter stop"]
+        await console.press("escape")
+        assert "? keys" in console.lines(console.screen.footer)
+
+    in_console(scenario)
+
+
+def test_a_message_that_something_is_under_way_ends_with_it() -> None:
+    async def scenario(console: Console) -> None:
+        await console.press("r")
+        await console.until(lambda: "reloading" not in console.status(), "the end of the reload")
+        await console.press("p")
+        await console.until(lambda: "rebuild + 1" in console.text(), "the changes")
+        await console.press("enter")
+        await console.until(lambda: "PLAN 7f3a" in console.text(), "the review")
+        assert "planning" not in console.status()
+
+    in_console(scenario)
+
+
+def test_what_was_staged_is_followed_by_the_key_of_the_screen_in_front() -> None:
+    async def scenario(console: Console) -> None:
+        await find(console, "till")
+        await console.press("D")
+        await console.until(lambda: "deploy staged: till; p shows the stage" in console.status(), "the answer")
+        await console.press("p")
+        await console.until(lambda: "rebuild + 1" in console.text(), "the changes")
+        await console.press("D")
+        await console.until(lambda: "; enter plans what is staged" in console.status(), "the answer")
+        assert "p shows" not in console.status()
 
     in_console(scenario)

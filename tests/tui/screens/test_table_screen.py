@@ -1,14 +1,15 @@
 """Rows under the hand: what is held stays, what vanishes hits nobody, and what comes late does not get in the way."""
 
 from dataclasses import replace
+from threading import Event
 
 import pytest
 
 from core.model.errors import HeadgateError
-from tests.terminal.in_memory_backend import FakeOperations
+from tests.terminal.in_memory_backend import FakeBackend
 from tests.terminal.pizzeria_values import NOW
 from tests.tui.console_harness import Console, in_console
-from tui.screens.backend_protocol import ProjectView
+from tui.screens.backend import ProjectView
 
 
 async def filtered(console: Console, text: str) -> None:
@@ -21,96 +22,104 @@ async def filtered(console: Console, text: str) -> None:
 def test_a_row_that_leaves_the_filter_under_an_open_dialog_stays_where_it_is() -> None:
     async def scenario(console: Console) -> None:
         await filtered(console, "lag>1k")
-        assert console.page.table.choose("oven_load")
+        assert console.screen.table.choose("oven_load")
         await console.press("T")
-        before = list(console.page.table.ids)
+        before = list(console.screen.table.ids)
         for lag in (0, 1, 2):
-            console.operations.change("oven_load", lag_rows=lag)
-            console.operations.change("orders_paid", lag_rows=lag)
-            await console.world()
-            assert list(console.page.table.ids) == before
+            console.backend.change("oven_load", lag_rows=lag)
+            console.backend.change("orders_paid", lag_rows=lag)
+            await console.show_ledger()
+            assert list(console.screen.table.ids) == before
         assert "oven_load" in console.text()
         await console.press("escape")
         console.pass_time(1.0)
-        await console.world()
-        assert "oven_load" not in console.page.table.ids
+        await console.show_ledger()
+        assert "oven_load" not in console.screen.table.ids
 
     in_console(scenario)
 
 
 def test_a_ghost_stays_as_long_as_a_dialog_is_open() -> None:
     async def scenario(console: Console) -> None:
-        console.page.table.choose("menu_sales")
-        console.operations.drop("payments")
-        await console.world()
+        console.screen.table.choose("menu_sales")
+        console.backend.drop("payments")
+        await console.show_ledger()
         await console.press("T")
-        before = list(console.page.table.ids)
+        before = list(console.screen.table.ids)
         assert "payments" in before
         console.pass_time(60.0)
-        await console.world()
-        assert list(console.page.table.ids) == before
+        await console.show_ledger()
+        assert list(console.screen.table.ids) == before
 
     in_console(scenario)
 
 
 def test_a_second_version_that_goes_leaves_a_ghost_too() -> None:
-    operations = FakeOperations()
-    row = next(one for one in operations.current.statements if one.table == "till")
+    backend = FakeBackend()
+    row = next(one for one in backend.current.statements if one.table == "till")
     beside = row._replace(version=2, active=False)
-    alone = operations.current
-    operations.current = replace(alone, statements=(*alone.statements, beside))
+    alone = backend.current
+    backend.current = replace(alone, statements=(*alone.statements, beside))
 
     async def scenario(console: Console) -> None:
-        assert console.page.table.choose("till@v2")
-        console.operations.current = alone
+        assert console.screen.table.choose("till@v2")
+        console.backend.current = alone
         console.pass_time(1.0)
-        await console.world()
-        assert "till@v2" in console.page.table.ids
+        await console.show_ledger()
+        assert "till@v2" in console.screen.table.ids
         await console.press("D")
-        assert "was deleted" in console.flash()
-        assert console.operations.calls == []
+        assert "was deleted" in console.status()
+        assert console.backend.calls == []
 
-    in_console(scenario, operations=operations)
+    in_console(scenario, backend=backend)
 
 
 def test_what_is_deployed_no_more_is_marked_no_more() -> None:
     async def scenario(console: Console) -> None:
         for table in ("till", "menu_sales"):
-            assert console.page.table.choose(table)
+            assert console.screen.table.choose(table)
             await console.press("space")
-        console.operations.drop("till")
-        await console.world_comes()
-        assert console.app.desk.marks == {"menu_sales"}
+        console.backend.drop("till")
+        await console.ledger_arrives()
+        assert console.app.state.marks == {"menu_sales"}
 
     in_console(scenario)
 
 
 @pytest.mark.parametrize("key", ["T", "slash"])
 def test_a_plan_that_comes_late_does_not_open_over_a_dialog_or_a_line(key: str) -> None:
+    planned = Event()
+
+    class Slow(FakeBackend):
+        def submit(self, actor: str) -> str:
+            assert planned.wait(10.0)
+            return super().submit(actor)
+
     async def scenario(console: Console) -> None:
         await console.press("p")
         await console.until(lambda: "rebuild + 1" in console.text(), "the changes")
-        changes = console.page
+        await console.press("enter")
+        assert "planning what is staged" in console.status()
         await console.press("q")
-        assert console.page.table.choose("till")
+        assert console.screen.table.choose("till")
         await console.press(key)
-        changes._submitted("7f3a" * 16)
-        await console.pilot.pause()
-        assert console.page.page_name == "home"
-        assert console.app.desk.said is not None and ":review 7f3a7f3a7f3a" in console.app.desk.said[0]
+        planned.set()
+        await console.until(lambda: "planning" not in (console.app.state.message or ("",))[0], "the plan")
+        assert console.screen.screen_name == "home"
+        assert console.app.state.message is not None and ":review 7f3a7f3a7f3a" in console.app.state.message.text
 
-    in_console(scenario)
+    in_console(scenario, backend=Slow())
 
 
 def test_a_terminal_too_small_to_show_a_question_takes_no_answer_to_it() -> None:
     async def scenario(console: Console) -> None:
-        assert console.page.table.choose("till")
+        assert console.screen.table.choose("till")
         await console.press("T")
         await console.pilot.resize_terminal(60, 20)
         await console.until(lambda: "needs 80x24" in console.text(), "the sentence")
         await console.type("yes")
         await console.press("enter")
-        assert console.operations.calls == []
+        assert console.backend.calls == []
         await console.pilot.resize_terminal(80, 24)
         await console.until(lambda: "type yes and Enter" in console.text(), "the question again")
 
@@ -118,7 +127,7 @@ def test_a_terminal_too_small_to_show_a_question_takes_no_answer_to_it() -> None
 
 
 def test_a_frozen_screen_takes_nothing_until_it_is_let_go() -> None:
-    class Failing(FakeOperations):
+    class Failing(FakeBackend):
         words = ""
 
         def detail(self, table: str):
@@ -127,17 +136,17 @@ def test_a_frozen_screen_takes_nothing_until_it_is_let_go() -> None:
             return super().detail(table)
 
     async def scenario(console: Console) -> None:
-        console.app.go("detail", table="till")
+        console.app.open_screen("detail", table="till")
         await console.until(lambda: "VERDICT" in console.text(), "the detail")
         await console.press(".")
-        console.operations.words = "the ledger is gone"
-        console.app.kick()
+        console.backend.words = "the ledger is gone"
+        console.app.read_now()
         await console.until(lambda: console.app._fetched is not None, "what was read")
         assert "the ledger is gone" not in console.text()
         await console.press(".")
         await console.until(lambda: "the ledger is gone" in console.text(), "what was read meanwhile")
 
-    in_console(scenario, operations=Failing())
+    in_console(scenario, backend=Failing())
 
 
 def test_the_events_of_all_tables_and_of_a_branch_are_one_key_away() -> None:
@@ -148,12 +157,12 @@ def test_the_events_of_all_tables_and_of_a_branch_are_one_key_away() -> None:
         await console.until(lambda: "the pool is up" in console.text(), "all events")
         for words in ("crm_orders v1", "running → stopped, stopped by alice", "running → failed", "CAST_INVALID_INPUT"):
             assert words in console.text()
-        console.page.table.choose("3")
+        console.screen.table.choose("3")
         await console.press("enter")
-        assert console.page.page_name == "detail"
-        assert console.page.crumb()[0][-1].startswith("orders_paid")
+        assert console.screen.screen_name == "detail"
+        assert console.screen.path_and_counts()[0][-1].startswith("orders_paid")
         await console.press("q", "q")
-        assert console.page.table.choose("product:crm")
+        assert console.screen.table.choose("product:crm")
         await console.press("v")
         await console.until(lambda: "stopped by alice" in console.text(), "the branch's events")
         assert "orders_paid" not in console.text()
@@ -171,17 +180,17 @@ def test_a_wide_terminal_shows_events_and_commands_below_the_tree() -> None:
 
 
 def test_what_was_staged_is_told_in_the_log_as_what_is_typed() -> None:
-    operations = FakeOperations()
-    stop = operations.current.commands[0]
+    backend = FakeBackend()
+    stop = backend.current.commands[0]
     staged = replace(stop, id=3, op="stage", subject="till", line=":deploy till", at=NOW)
-    operations.current = replace(operations.current, commands=(staged, stop))
+    backend.current = replace(backend.current, commands=(staged, stop))
 
     async def scenario(console: Console) -> None:
         await console.press("m")
         await console.until(lambda: ":deploy till" in console.text(), "the log")
         assert "`headgate plan deploy till` plans the same directly" in " ".join(console.text().split())
 
-    in_console(scenario, operations=operations)
+    in_console(scenario, backend=backend)
 
 
 def test_on_a_wide_terminal_the_text_stands_beside_the_rows() -> None:
@@ -192,20 +201,20 @@ def test_on_a_wide_terminal_the_text_stands_beside_the_rows() -> None:
             "changes": ({}, "menu_sales", "30 seconds"),
         }
         for name, (arguments, row, text) in wanted.items():
-            console.app.go(name, **arguments)
+            console.app.open_screen(name, **arguments)
             await console.until(lambda text=text: text in console.text(), f"{name}: {text}")
-            table, pane = console.page.table.region, console.page.pane.region
+            table, pane = console.screen.table.region, console.screen.pane.region
             assert table.y == pane.y
             assert pane.x > table.x + table.width
             assert any(row in line[: table.width] for line in console.text().splitlines())
-            console.app.leave()
+            console.app.go_back()
             await console.pilot.pause()
 
     in_console(scenario, size=(200, 60))
 
 
 def test_files_that_cannot_be_read_are_not_said_to_be_what_is_deployed() -> None:
-    class Unreadable(FakeOperations):
+    class Unreadable(FakeBackend):
         def project(self) -> ProjectView:
             return ProjectView(missing="the project has 1 problem")
 
@@ -215,4 +224,4 @@ def test_files_that_cannot_be_read_are_not_said_to_be_what_is_deployed() -> None
         assert "the files match what is deployed" not in console.text()
         assert "not compared" in console.text()
 
-    in_console(scenario, operations=Unreadable())
+    in_console(scenario, backend=Unreadable())

@@ -14,6 +14,7 @@ from core.model.names import TableName
 from core.project.model import Layer
 from tui.agent_client import agent_process, os_processes
 from tui.project_folder import project_reader
+from tui.project_folder.declaring_files import read_files
 from tui.project_folder.environment_selection import SelectedEnvironment
 from tui.project_folder.project_reader import DeclaredTable
 from tui.services import demo_project, deployed_statements, teardown
@@ -31,7 +32,7 @@ def test_declared_tables_are_known_from_the_names_of_their_files(folder: Path) -
 
 
 def test_names_of_files_and_the_real_reading_agree(place: SelectedEnvironment) -> None:
-    project = project_reader.parse(place, project_reader.read_texts(place.folder))[0]
+    project = project_reader.parse(place, read_files(place.folder).texts)[0]
     found = project_reader.declared_tables(place.folder)
     assert [(entry.table, entry.product, entry.layer, entry.external) for entry in found] == [
         (table.name, table.product, table.layer, table.external) for table in project.tables.values()
@@ -43,23 +44,21 @@ def test_texts_are_those_of_headgate_yml_and_of_pipelines_alone(folder: Path) ->
     (folder / "data" / "tables" / "x.sql").write_text("no")
     (folder / "notes.sql").write_text("no")
     (folder / "pipelines" / "notes.txt").write_text("no")
-    assert all(
-        path == "headgate.yml" or path.startswith("pipelines/") for path in project_reader.read_texts(str(folder))
-    )
-    assert not any("notes" in path for path in project_reader.read_texts(str(folder)))
+    assert all(path == "headgate.yml" or path.startswith("pipelines/") for path in read_files(str(folder)).texts)
+    assert not any("notes" in path for path in read_files(str(folder)).texts)
 
 
 def test_an_unreadable_file_is_named(folder: Path) -> None:
     (folder / "pipelines/facts/p/b/b.yml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UsageError) as refused:
-        project_reader.read_texts(str(folder))
+        read_files(str(folder))
     assert "b.yml" in refused.value.summary
 
 
 def test_a_project_that_is_gone_says_so(folder: Path, place: SelectedEnvironment) -> None:
     folder.rename(folder.parent / "elsewhere")
     with pytest.raises(UsageError) as refused:
-        project_reader.read_texts(place.folder)
+        read_files(place.folder)
     assert "gone" in refused.value.summary
 
 
@@ -77,7 +76,7 @@ def test_problems_come_all_at_once(folder: Path, place: SelectedEnvironment) -> 
     (folder / "pipelines/facts/p/b/sql-scripts/dml.b.sql").write_text("INSERT INTO b SELECT id FROM STREAM nowhere")
     (folder / "pipelines/facts/p/b/b.yml").write_text("triger: 5 seconds")
     with pytest.raises(InvalidProject) as refused:
-        project_reader.parse(place, project_reader.read_texts(place.folder))
+        project_reader.parse(place, read_files(place.folder).texts)
     assert len(refused.value.problems) >= 2
 
 
@@ -205,8 +204,10 @@ def test_purge_lists_and_deletes_what_carries_our_mark_and_nothing_else(place: S
         path.mkdir(parents=True)
     (ours / "_headgate.json").write_text("{}")
     (checkpoint / "_headgate_owner").write_text("{}")
+    mark = Path(place.data, "_headgate_world")
+    mark.write_text("{}")
     found = teardown.marked(place)
-    assert found == [str(ours), str(checkpoint)]
+    assert found == [str(ours), str(checkpoint), str(mark)]
     assert teardown.purge(place, found, lambda wait: None) == found
     assert foreign.exists() and not ours.exists() and not checkpoint.parent.exists()
 
@@ -253,7 +254,7 @@ def test_the_rounds_of_the_sample_are_those_of_its_own_process(tmp_path: Path) -
 
     made = demo_project.copy_sample(str(tmp_path / "demo"), os.environ)
     place = select_environment({"HEADGATE_HOME": str(tmp_path / "home")}, made["folder"])
-    project = project_reader.parse(place, project_reader.read_texts(place.folder))[0]
+    project = project_reader.parse(place, read_files(place.folder).texts)[0]
     assert demo_project.rounds_of(project) == how_many_rounds(project)
 
 

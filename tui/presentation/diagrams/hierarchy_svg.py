@@ -12,14 +12,12 @@ from tui.presentation.diagrams.lineage_svg import (
     CHAR,
     HEAD,
     LINE,
-    MARGIN,
     PAD,
     SMALL,
-    STYLE,
     TITLE,
     curve,
     safe,
-    tips,
+    svg_document,
 )
 from tui.presentation.reports.table_hierarchy import kind_of, lag_of, state_of, version_of
 
@@ -35,23 +33,13 @@ def hierarchy_svg(trees: Sequence[tuple[str, Sequence[HierarchyRow]]]) -> str:
     ways = {way: streamed for direction, branches in trees for way, streamed in _ways(direction, branches)}
     layers = lay_out_boxes({name: _size(name, texts[name]) for name in boxes}, ways, BETWEEN)
     title = f"{root}: " + " and ".join("upstream" if way == UPSTREAM else "downstream" for way, _ in trees)
-    width = max(layers.left[-1] + layers.widths[-1], len(title) * 8.5, 420.0) + 2 * MARGIN
-    height = TITLE + layers.height + 34 + 2 * MARGIN
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '
-        f'height="{height:.0f}" role="img">',
-        f"<title>{safe(title)}</title><style>{STYLE}</style>{tips()}",
-        '<rect class="paper" width="100%" height="100%"/>',
-        f'<g transform="translate({MARGIN:.0f} {MARGIN:.0f})">',
-        f'<text class="title" x="0" y="14">{safe(title)}</text>',
-        f'<g transform="translate(0 {TITLE:.0f})">',
+    width = max(layers.left[-1] + layers.widths[-1], len(title) * 8.5, 420.0)
+    boxes_and_ways = [
         *_lines(ways, layers),
         *(line for name, text in texts.items() for line in _box(boxes[name], text, layers, is_root=name == root)),
-        "</g>",
-        *_legend(TITLE + layers.height + 26),
-        "</g></svg>",
     ]
-    return "\n".join(parts) + "\n"
+    below = TITLE + layers.height
+    return svg_document(title, width, below + 34, boxes_and_ways, _legend(below + 26))
 
 
 def _ways(direction: str, branches: Sequence[HierarchyRow]) -> Iterable[tuple[tuple[str, str], bool]]:

@@ -74,18 +74,27 @@ def lineage_svg(found: "ColumnLineage") -> str:
     title = f"{_root_name(found)}: {'upstream' if found.direction == 'up' else 'downstream'}"
     width = max(layers.left[-1] + layers.widths[-1], len(title) * 8.5, 420.0, *(len(note) * SMALL for note in notes))
     height = TITLE + layers.height + 34 + LINE * len(notes)
+    boxes_and_ways = [
+        *_lines(found.edges, boxes, layers),
+        *(line for box in boxes.values() for line in _box(box, sizes[box.table][0], layers, found.root)),
+    ]
+    return svg_document(title, width, height, boxes_and_ways, _legend(TITLE + layers.height + 26, notes))
+
+
+def svg_document(title: str, width: float, height: float, drawing: Iterable[str], legend: Iterable[str]) -> str:
+    """Write a picture of `width` x `height` pixels with its title above, its legend below and a margin around it."""
+    width, height = width + 2 * MARGIN, height + 2 * MARGIN
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width + 2 * MARGIN:.0f} {height + 2 * MARGIN:.0f}" '
-        f'width="{width + 2 * MARGIN:.0f}" height="{height + 2 * MARGIN:.0f}" role="img">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '
+        f'height="{height:.0f}" role="img">',
         f"<title>{safe(title)}</title><style>{STYLE}</style>{tips()}",
         '<rect class="paper" width="100%" height="100%"/>',
         f'<g transform="translate({MARGIN:.0f} {MARGIN:.0f})">',
         f'<text class="title" x="0" y="14">{safe(title)}</text>',
         f'<g transform="translate(0 {TITLE:.0f})">',
-        *_lines(found.edges, boxes, layers),
-        *(line for box in boxes.values() for line in _box(box, sizes[box.table][0], layers, found.root)),
+        *drawing,
         "</g>",
-        *_legend(TITLE + layers.height + 26, notes),
+        *legend,
         "</g></svg>",
     ]
     return "\n".join(parts) + "\n"

@@ -1,11 +1,15 @@
-"""Whether an action is possible now, and if not, why: one sentence for the flash line and for the help."""
+"""Whether an action is possible now, and if not, why: one sentence for the status line and for the help."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from core.model.names import TableName
+from core.model.states import stays_at_rest
 from tui.presentation.interaction.keymap import ActionRequirement, ConfirmationLevel, ConsoleAction
-from tui.presentation.view.downstream_readers import staged_by_user, why_not_deletable
 from tui.presentation.view.ledger_view import LedgerView
+
+NAMED = 3
+"""Readers that a refusal names; the others are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,11 +17,12 @@ class ActionContext:
     """What decides whether an action is possible now."""
 
     targets: tuple[str, ...] = ()
-    looked: tuple[str, ...] = ()
+    viewed: tuple[str, ...] = ()
     """Statements under the cursor, whatever is marked."""
     external: tuple[str, ...] = ()
     """Those of the targets that are filled by others."""
-    ghost: bool = False
+    vanished: str = ""
+    """Why the row under the cursor is there no more; empty when it is."""
     stale: str = ""
     """Why the data is stale; empty when it is live."""
     running: bool = False
@@ -41,21 +46,21 @@ class ActionContext:
 
 
 def action_context_of(
-    world: LedgerView, targets: Sequence[str], *, looked: Sequence[str], user: str, stale: str, read_only: str = ""
+    view: LedgerView, targets: Sequence[str], *, viewed: Sequence[str], user: str, stale: str, read_only: str = ""
 ) -> ActionContext:
-    """Return what the world says of the targets of an act and of what is looked at; the rest is the screen's own."""
-    known = [found for name in targets if (found := world.statement(name)) is not None]
+    """Return what the view says of the targets of an act and of what is looked at; the rest is the screen's own."""
+    known = [found for name in targets if (found := view.statement(name)) is not None]
     external = tuple(str(found.table) for found in known if found.external)
     ours = [found for found in known if not found.external]
     return ActionContext(
         targets=tuple(targets),
-        looked=tuple(looked),
+        viewed=tuple(viewed),
         external=external if len(external) == len(targets) else (),
         stale=stale,
         running=bool(ours) and all(found.runs for found in ours),
-        kept=why_not_deletable(world, [name for name in targets if name not in external], user),
-        staged=len(world.snapshot.staged),
-        mine=len(staged_by_user(world, user, targets)),
+        kept=why_not_deletable(view, [name for name in targets if name not in external], user),
+        staged=len(view.snapshot.staged),
+        mine=len(staged_by_user(view, user, targets)),
         read_only=read_only,
     )
 
@@ -68,7 +73,7 @@ def _run(now: ActionContext, states: tuple[str, ...]) -> str:
 
 _AGAINST: Mapping[ActionRequirement, Callable[[ActionContext], str]] = {
     ActionRequirement.TARGET: lambda now: "" if now.targets else "no statement under the cursor",
-    ActionRequirement.ONE: lambda now: "" if len(now.looked) == 1 else "put the cursor on one statement",
+    ActionRequirement.ONE: lambda now: "" if len(now.viewed) == 1 else "put the cursor on one statement",
     ActionRequirement.OURS: lambda now: (
         f"{', '.join(now.external)} is external: Headgate only reads it" if now.external else ""
     ),
@@ -92,8 +97,8 @@ _OF_ROWS = frozenset({ActionRequirement.TARGET, ActionRequirement.ONE})
 
 def why_not_possible(action: ConsoleAction, now: ActionContext) -> str:
     """Return, in one sentence, why an action is not possible now; empty if it is."""
-    if now.ghost and action.needs & _OF_ROWS:
-        return "this statement was deleted; its row stays for five seconds so that no key acts on another row"
+    if now.vanished and action.needs & _OF_ROWS:
+        return f"{now.vanished}; its row stays for five seconds so that no key acts on another row"
     if now.read_only and action.level is not ConfirmationLevel.LOOK and action.id not in ("stop", "cancel"):
         return now.read_only
     reasons = (against(now) for need, against in _AGAINST.items() if need in action.needs)
@@ -103,3 +108,32 @@ def why_not_possible(action: ConsoleAction, now: ActionContext) -> str:
 def action_label(action: ConsoleAction, now: ActionContext) -> str:
     """Return the label of a key's current action: the key that pauses a run also resumes a paused one."""
     return "go on" if action.id == "pause" and now.run_state == "paused" else action.label
+
+
+def why_not_deletable(view: LedgerView, targets: Sequence[str], user: str) -> str:
+    """Return who keeps the targets from being deleted, by the planner's own rule; empty when nobody does.
+
+    A reader that goes with them, or that this person has staged for a delete, does not count; nor does one at rest.
+    """
+    going = {*targets, *(mark.table for mark in view.snapshot.staged if (mark.actor, mark.verb) == (user, "delete"))}
+    for name in targets:
+        statement = view.statement(name)
+        if statement is None:
+            return f"{name} is not deployed; there is nothing to delete"
+        live = [reader for reader in statement.readers if reader not in going and _goes_on(view, reader)]
+        if live:
+            more = f" and {len(live) - NAMED} more" if len(live) > NAMED else ""
+            return f"{name} is read by {', '.join(live[:NAMED])}{more}: stage their delete first, or mark them all"
+    return ""
+
+
+def staged_by_user(view: LedgerView, user: str, tables: Sequence[str]) -> tuple[str, ...]:
+    """Return those of the tables that a person has staged, sorted."""
+    asked = frozenset(tables)
+    marks = view.snapshot.staged
+    return tuple(sorted({str(mark.table) for mark in marks if mark.actor == user and mark.table in asked}))
+
+
+def _goes_on(view: LedgerView, reader: TableName) -> bool:
+    found = view.statements[reader]
+    return not stays_at_rest(found.state, found.line.wanted)

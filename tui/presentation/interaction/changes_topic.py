@@ -4,8 +4,8 @@ import textwrap
 from collections.abc import Iterator
 
 from core.changes.kind_examples import KIND_EXAMPLES
-from core.changes.kinds import CHANGE_KINDS, ChangeKind, ChangeKindFacts
-from core.model.actions import EXECUTABLE
+from core.changes.kinds import CHANGE_KINDS, ChangeKind, ChangeKindDefinition
+from core.model.actions import EXECUTABLE, strategy_lines, typed_strategy
 
 WIDTH = 80
 _INDENT, _NAMES = 4, 12
@@ -19,25 +19,20 @@ what cannot be told counts as `{worst}`.
 
 Instead of the default, `--strategy T=WORD` takes another way where the plan offers it, and the plan says what it costs:
 
-    earliest    a new version that reads from the beginning, as with --rebuild
-    partial     a new version from a time or a partition on
-    seeded      a new version from a position, or from now on
-    carry-over  a new version that begins where the old one has read to
-    fork        a new version with a copy of checkpoint and state
-    chain       a new version that holds new rows only, beside the old one
-    in-place    a restart on the old checkpoint; it needs an approval
+{strategies}
 
-Ways behind "not yet" are not executable yet: `--offline` plans them, and an agent refuses them."""
+What is not executable yet ("not yet" below) can be planned with `--offline`; an agent refuses it."""
 
 
 def changes_topic() -> str:
     """Write the page: an introduction, and a block for each kind, the mildest first."""
     blocks = (_block(facts) for facts in sorted(CHANGE_KINDS, key=lambda facts: facts.severity))
-    introduction = _INTRODUCTION.format(worst=ChangeKind.STATE_CHANGED.facts.label)
+    strategies = textwrap.indent("\n".join(strategy_lines(WIDTH - _INDENT)), " " * _INDENT)
+    introduction = _INTRODUCTION.format(worst=ChangeKind.STATE_CHANGED.definition.label, strategies=strategies)
     return "\n\n".join((introduction, *blocks)) + "\n"
 
 
-def _block(facts: ChangeKindFacts) -> str:
+def _block(facts: ChangeKindDefinition) -> str:
     rows = [f"{facts.label} ({facts.code})"]
     for name, words in _parts(facts):
         first, *others = textwrap.wrap(words, WIDTH - _INDENT - _NAMES - 2)
@@ -48,7 +43,7 @@ def _block(facts: ChangeKindFacts) -> str:
     return textwrap.indent("\n".join(rows), " " * _INDENT)
 
 
-def _parts(facts: ChangeKindFacts) -> Iterator[tuple[str, str]]:
+def _parts(facts: ChangeKindDefinition) -> Iterator[tuple[str, str]]:
     yield "by default", str(facts.action)
     yield "because", facts.why
     yield "loses", facts.loses
@@ -57,10 +52,10 @@ def _parts(facts: ChangeKindFacts) -> Iterator[tuple[str, str]]:
         yield "note", facts.note
 
 
-def _instead(facts: ChangeKindFacts) -> str:
+def _instead(facts: ChangeKindDefinition) -> str:
     """Name the strategies as they are typed, those that no agent carries out yet behind the others."""
     able, planned = (
-        ", ".join(each.replace("_", "-") for each in facts.instead if (each in EXECUTABLE) is now)
+        ", ".join(typed_strategy(each) for each in facts.instead if (each in EXECUTABLE) is now)
         for now in (True, False)
     )
     return "; ".join(filter(None, (able, f"not yet: {planned}" if planned else "")))

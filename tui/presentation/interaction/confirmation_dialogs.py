@@ -32,7 +32,8 @@ class ConfirmationDialog:
     """As in `type yes and Enter to stop`."""
     safe: str
     """What stays as it is: `keep running`."""
-    targets: tuple[str, ...] = ()
+    escape: str = ""
+    """What esc does; empty where it does the same as Enter alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,9 @@ def _field(state: OpenDialog, inner: int, glyphs: Glyphs) -> tuple[Line, ...]:
     """Draw what is to be typed, what has been typed, and what Enter alone does; nothing of it is ever cut."""
     question = state.question
     prompt = f"type {question.expected} and Enter to {question.verb}:  "
-    safe = f"Enter alone, esc: {question.safe}"
+    safe = f"Enter alone: {question.safe}; esc: {question.escape}"
+    if not question.escape:
+        safe = f"Enter alone, esc: {question.safe}"
     room = inner - 1
     if width_of(prompt) + len(question.expected) + 1 <= inner:
         room -= width_of(prompt)
@@ -176,7 +179,7 @@ def dialog_for_statements(facts: ActionSummary) -> ConfirmationDialog:
         )
     body.append(line((f"same as: {facts.command}", Tone.DIM)))
     body.append(line((f"{facts.data}, checked again when sent", Tone.DIM)))
-    return ConfirmationDialog(title, tuple(body), facts.expected, facts.verb, safe, facts.targets)
+    return ConfirmationDialog(title, tuple(body), facts.expected, facts.verb, safe)
 
 
 def _names(targets: Sequence[str], hidden: frozenset[str]) -> Line:

@@ -1,4 +1,4 @@
-"""Every act and key of the console in one table: it feeds keys, footer, help, palette and the README.
+"""Every act and key of the console in one table: it feeds keys, footer, help and the README.
 
 Lower case never changes anything.
 """
@@ -79,8 +79,7 @@ _OURS_AND_LIVE = _OURS | {ActionRequirement.LIVE}
 
 ACTIONS: tuple[ConsoleAction, ...] = (
     # Anywhere.
-    ConsoleAction("command", (":",), ALL_SCREENS, "command", "Type a command; tab completes", rank=95),
-    ConsoleAction("palette", ("ctrl+p",), ALL_SCREENS, "palette", "The same, with a list of all commands", rank=99),
+    ConsoleAction("command", (":", "ctrl+p"), ALL_SCREENS, "command", "Type a command; tab completes", rank=95),
     ConsoleAction("help", ("?",), ALL_SCREENS - {"help"}, "keys", "Keys that are valid here, and why others are not",
                   typed="help", rank=99),
     ConsoleAction("back", ("escape", "q"), ALL_SCREENS - {"home"}, "back", "Go back; whatever is running continues",

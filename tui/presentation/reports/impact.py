@@ -122,7 +122,7 @@ def _reached(one: "ReachedTable", *, deployed: bool) -> dict[str, Any]:
         "effect": str(one.effect),
         "why": one.why,
         "uses": one.place or None,
-        "makes": list(one.makes),
+        "makes": list(one.output_columns),
     }
 
 

@@ -64,13 +64,11 @@ def nested(branches: Sequence[HierarchyRow], direction: str) -> dict[str, Any]:
     return way[0]
 
 
-def _described(branch: HierarchyRow) -> dict[str, Any]:
-    entry, found = branch.entry, {"table": str(branch.table)}
-    if entry is None:
-        return {**found, "declared": False, "state": None, "streamed": branch.streamed}
+def table_as_json(entry: InventoryEntry) -> dict[str, Any]:
+    """Return what inventory and report say of a table alike; not known is null."""
     serving = entry.serving
     return {
-        **found,
+        "table": str(entry.table),
         "product": entry.product,
         "layer": str(entry.layer),
         "external": entry.external,
@@ -81,6 +79,16 @@ def _described(branch: HierarchyRow) -> dict[str, Any]:
         "files": list(entry.files),
         "version": serving.version if serving else None,
         "state": str(serving.state) if serving else None,
+    }
+
+
+def _described(branch: HierarchyRow) -> dict[str, Any]:
+    entry = branch.entry
+    if entry is None:
+        return {"table": str(branch.table), "declared": False, "state": None, "streamed": branch.streamed}
+    serving = entry.serving
+    return {
+        **table_as_json(entry),
         "lag_rows": serving.lag_rows if serving else None,
         "trend": serving.trend if serving else None,
         "streamed": branch.streamed if branch.depth else None,

@@ -1,5 +1,6 @@
 """Audit, command log and events as rows and texts: who, when, what, confirmed by what, with which outcome."""
 
+from state.audit_log import op_words
 from state.row_types import AuditRow, CommandRow, EventRow
 from tui.presentation.styling.styled_text import Line, Span, Tone, fit, left, line, shorten, wrap
 from tui.presentation.styling.value_formatting import moment
@@ -31,7 +32,7 @@ def audit_row(one: AuditRow, width: int, now: float) -> Line:
             Span("  "),
             Span(left(moment(one.at, now), 13), Tone.DIM),
             Span(left(one.actor + " ", 12)),
-            Span(left(one.action + " ", 11), Tone.ACCENT),
+            Span(left(op_words(one.action) + " ", 11), Tone.ACCENT),
             Span(left(one.subject + " ", max(width - 70, 12))),
             Span(left(one.plan_hash[:4], 6), Tone.DIM),
             Span(left(one.confirmation + " ", 14), Tone.DIM),
@@ -58,7 +59,7 @@ def command_row(one: CommandRow, width: int, now: float) -> Line:
             Span(left(one.actor + " ", 12)),
             Span(left(one.outcome, 10), outcome_tone(one.outcome)),
             Span(left(took, 8), Tone.DIM),
-            Span(one.line or f"{one.op} {one.subject}"),
+            Span(one.line or f"{op_words(one.op)} {one.subject}"),
         ),
         width,
     )
@@ -71,7 +72,7 @@ def outcome_tone(outcome: str) -> Tone:
 
 def command_text(one: CommandRow, width: int) -> tuple[Line, ...]:
     """Write the whole of a command."""
-    lines = list(wrap(one.line or f"{one.op} {one.subject}", width - 4, Tone.PLAIN, "   "))
+    lines = list(wrap(one.line or f"{op_words(one.op)} {one.subject}", width - 4, Tone.PLAIN, "   "))
     if one.op == "stage":
         words = (
             f"staging exists only in the console; `headgate plan {one.line.removeprefix(':')}` plans the same directly"
@@ -84,7 +85,7 @@ def command_text(one: CommandRow, width: int) -> tuple[Line, ...]:
 
 def audit_text(one: AuditRow, width: int) -> tuple[Line, ...]:
     """Write the whole of an entry."""
-    text = f"{one.actor}: {one.action} {one.subject}"
+    text = f"{one.actor}: {op_words(one.action)} {one.subject}"
     if one.confirmation:
         text += f", confirmed by typing `{one.confirmation}`"
     if one.plan_hash:

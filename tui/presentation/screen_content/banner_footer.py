@@ -1,10 +1,11 @@
-"""The frame of every screen: where am I and how fresh is it, what is filtered, what was said last, which keys work."""
+"""Banner, breadcrumb and footer of every screen: where am I and how fresh is it, what is filtered, which keys work."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from core.text.wording import counted
 from tui.presentation.interaction.action_availability import ActionContext, action_label, why_not_possible
+from tui.presentation.interaction.confirmation_dialogs import ConfirmationDialog
 from tui.presentation.interaction.keymap import KEY_NAMES, actions_on_screen
 from tui.presentation.styling.styled_text import (
     EMPTY,
@@ -15,12 +16,10 @@ from tui.presentation.styling.styled_text import (
     fit,
     line,
     line_width,
-    plain,
     shorten,
     width_of,
     wrap,
 )
-from tui.presentation.styling.value_formatting import clock
 from tui.presentation.view.ledger_view import Freshness, LedgerView
 
 SEPARATOR = "   "
@@ -46,18 +45,18 @@ class ConsoleIdentity:
         return f"{self.project} {self.words}"
 
 
-def banner_line(place: ConsoleIdentity, world: LedgerView, fresh: Freshness, width: int) -> Line:
+def banner_line(identity: ConsoleIdentity, view: LedgerView, fresh: Freshness, width: int) -> Line:
     """Write line 1: project, environment in colour and word, pool, age of the data, faults, staged, runs, user.
 
     What has no room is left out whole, the least important first; environment and age of the data are never.
     """
-    environment = f" {place.words} "
-    user = line((f"  {shorten(place.user, 16)} ", Tone.DIM))
-    project = shorten(place.project, max(width - width_of(environment) - width_of(fresh.words) - 12, 4))
-    start: list[Span] = [Span(f" {project}", Tone.TITLE), Span(" "), Span(environment, environment_tone(place))]
+    environment = f" {identity.words} "
+    user = line((f"  {shorten(identity.user, 16)} ", Tone.DIM))
+    project = shorten(identity.project, max(width - width_of(environment) - width_of(fresh.words) - 12, 4))
+    start: list[Span] = [Span(f" {project}", Tone.TITLE), Span(" "), Span(environment, environment_tone(identity))]
     room = width - line_width(tuple(start))
     kept: list[tuple[int, str, Tone]] = []
-    for part in sorted(_parts(world, fresh)):
+    for part in sorted(_parts(view, fresh)):
         taken = width_of(SEPARATOR + part[2])
         if taken > room:
             break
@@ -68,16 +67,16 @@ def banner_line(place: ConsoleIdentity, world: LedgerView, fresh: Freshness, wid
     return ends(tuple(start), user, width) if room >= line_width(user) else fit(tuple(start), width)
 
 
-def _parts(world: LedgerView, fresh: Freshness) -> list[tuple[int, int, str, Tone]]:
+def _parts(view: LedgerView, fresh: Freshness) -> list[tuple[int, int, str, Tone]]:
     """List what line 1 says by importance and place, each number smallest first."""
-    snapshot = world.snapshot
+    snapshot = view.snapshot
     parts = [(0, 1, fresh.words, Tone.BAD if fresh.stale else Tone.GOOD)]
     if snapshot.facts is not None:
         calm = snapshot.facts.pool_state in ("up", "")
         words = f"pool {snapshot.facts.pool}" + ("" if calm else f" {snapshot.facts.pool_state}")
         parts.append((5 if calm else 1, 0, words, Tone.DIM if calm else Tone.BAD))
-    if world.faults:
-        parts.append((2, 2, f"! {counted(world.faults, 'fault')}", Tone.BAD))
+    if view.faults:
+        parts.append((2, 2, f"! {counted(view.faults, 'fault')}", Tone.BAD))
     if snapshot.open_runs:
         parts.append((3, 3, f"run {snapshot.open_runs[0].id[:10]}", Tone.CHANGING))
     if snapshot.staged:
@@ -85,9 +84,9 @@ def _parts(world: LedgerView, fresh: Freshness) -> list[tuple[int, int, str, Ton
     return parts
 
 
-def environment_tone(place: ConsoleIdentity) -> Tone:
+def environment_tone(identity: ConsoleIdentity) -> Tone:
     """Return the tone of the environment's name."""
-    return Tone.PROTECTED if place.protected else Tone.OPEN
+    return Tone.PROTECTED if identity.protected else Tone.OPEN
 
 
 def breadcrumb_line(parts: Sequence[str], filter_text: str, counts: str, width: int) -> Line:
@@ -101,24 +100,10 @@ def breadcrumb_line(parts: Sequence[str], filter_text: str, counts: str, width: 
     return ends(start, tuple(end), width)
 
 
-SAID_LINES, STANDING_LINES = 4, 2
-"""Lines that the flash may take: for what was said just now, and for what stands there."""
-
-
-def message_lines(text: str, at: float | None, tone: Tone, width: int, *, most: int = SAID_LINES) -> tuple[Line, ...]:
-    """Write what happened last, on as many lines as it needs, `most` at most."""
-    stamp = f" {clock(at)} " if at is not None else " "
-    rows = [plain(row) for row in wrap(text, width - len(stamp) - 1)]
-    if len(rows) > most:
-        rows[most - 1 :] = [shorten(f"{rows[most - 1]} {rows[most]}", width - len(stamp) - 1)]
-    stamps = (stamp, *(" " * len(stamp) for _ in rows[1:]))
-    return tuple(fit(line((start, Tone.DIM), (row, tone)), width) for start, row in zip(stamps, rows, strict=True))
-
-
-def nothing_lines(world: LedgerView, place: ConsoleIdentity, filter_text: str, width: int) -> tuple[Line, ...]:
+def nothing_lines(view: LedgerView, identity: ConsoleIdentity, filter_text: str, width: int) -> tuple[Line, ...]:
     """Explain why no statement is shown, and what to do."""
-    snapshot = world.snapshot
-    if world.statements:
+    snapshot = view.snapshot
+    if view.statements:
         words = f"no statement matches /{filter_text}" if filter_text else "everything is healthy: f shows all again"
         return (EMPTY, *wrap(words, width - 2, Tone.DIM, "  "))
     if snapshot.problem:
@@ -129,33 +114,9 @@ def nothing_lines(world: LedgerView, place: ConsoleIdentity, filter_text: str, w
         )
     if snapshot.facts is None:
         return (EMPTY, *wrap("reading the ledger", width - 2, Tone.DIM, "  "))
-    words = f"nothing is deployed in {place.environment} yet"
+    words = f"nothing is deployed in {identity.environment} yet"
     todo = "p lists what the files declare; there, D stages, enter plans and reviews, E executes"
     return (EMPTY, *wrap(words, width - 2, Tone.PLAIN, "  "), *wrap(todo, width - 2, Tone.DIM, "  "))
-
-
-def standing(world: LedgerView, fresh: Freshness) -> tuple[str, float | None, Tone]:
-    """Describe what stands in the flash line while nothing else is said: what is wrong,
-    else what the last command did.
-    """
-    snapshot = world.snapshot
-    if snapshot.problem:
-        return f"{snapshot.problem}. {snapshot.remedy}".strip(), None, Tone.BAD
-    if snapshot.facts is not None and not fresh.agent:
-        return fresh.reason, None, Tone.CHANGING
-    return last_command(world)
-
-
-def last_command(world: LedgerView) -> tuple[str, float | None, Tone]:
-    """Describe what the last command did."""
-    if not world.snapshot.commands:
-        return "", None, Tone.DIM
-    command = world.snapshot.commands[0]
-    tone = Tone.BAD if command.outcome in ("refused", "failed") else Tone.PLAIN
-    took = f" in {command.took_ms / 1000:.1f} s" if command.took_ms is not None else ""
-    detail = f": {command.detail}" if command.detail and tone is Tone.BAD else ""
-    words = f"{command.op} {command.subject}".strip()
-    return f"{words}: {command.outcome}{took}, by {command.actor}{detail}", command.at, tone
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +139,14 @@ def footer(screen: str, now: ActionContext) -> tuple[KeyHint, ...]:
     )
 
 
+def dialog_keys(question: ConfirmationDialog) -> tuple[KeyHint, ...]:
+    """Return the footer's keys while a question is open: no key of the screen below works then."""
+    safe: tuple[KeyHint, ...] = (KeyHint("enter", question.safe), KeyHint("esc", question.escape))
+    if not question.escape:
+        safe = (KeyHint("enter, esc", question.safe),)
+    return (*safe, KeyHint("ctrl+u", "clear"), KeyHint(f"{question.expected} enter", question.verb))
+
+
 def choices(words: Sequence[str], width: int, ellipsis: str) -> Line:
     """Write how a line that is typed may go on: as many words as fit, and a sign that there are more."""
     text = ""
@@ -188,9 +157,9 @@ def choices(words: Sequence[str], width: int, ellipsis: str) -> Line:
     return line((f" {text}".rstrip(), Tone.DIM))
 
 
-def hints(items: Sequence[KeyHint], width: int) -> Line:
-    """Write the last line: as many keys as fit, in order of importance, and always `? keys`."""
-    last = line((" ? ", Tone.KEY), ("keys ", Tone.DIM))
+def hints(items: Sequence[KeyHint], width: int, *, help_key: bool = True) -> Line:
+    """Write the last line: as many keys as fit, in order of importance, and always `? keys` where it works."""
+    last = line((" ? ", Tone.KEY), ("keys ", Tone.DIM)) if help_key else ()
     spans: list[Span] = []
     room = width - line_width(last)
     for item in items:

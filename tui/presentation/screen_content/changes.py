@@ -1,7 +1,7 @@
 """Changes: what the files say against what is deployed, and what is staged by whom."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from core.model.problems import Problem
 from core.project.revision import RevisionTexts
@@ -19,11 +19,12 @@ class ChangeRow:
     table: str
     change: str
     would: str
-    reason: str
-    old: RevisionTexts
-    new: RevisionTexts
-    folder: str
-    staged: tuple[StagedRow, ...]
+    """What a plan would do."""
+    reason: str = ""
+    old: RevisionTexts = field(default_factory=RevisionTexts)
+    new: RevisionTexts = field(default_factory=RevisionTexts)
+    folder: str = ""
+    staged: tuple[StagedRow, ...] = ()
     compared: bool = True
     """Whether the files could be compared with what is deployed."""
 
@@ -122,13 +123,8 @@ def merge(
         marks[mark.table] = (*marks.get(mark.table, ()), mark)
     rows: list[ChangeRow] = []
     for table in sorted({*drift, *marks}):
-        known = drift.get(table)
         mine = marks.get(table, ())
-        deleted = any(mark.verb == "delete" for mark in mine)
-        if known is None:
-            would = "delete" if deleted else "keep" if compared else "?"
-            rows.append(ChangeRow(table, "", would, "", RevisionTexts(), RevisionTexts(), "", mine, compared))
-        else:
-            would = "delete" if deleted else known.would
-            rows.append(ChangeRow(table, known.change, would, known.reason, known.old, known.new, known.folder, mine))
+        row = drift.get(table) or ChangeRow(table, "", "keep" if compared else "?", compared=compared)
+        would = "delete" if any(mark.verb == "delete" for mark in mine) else row.would
+        rows.append(replace(row, would=would, staged=mine))
     return tuple(rows)

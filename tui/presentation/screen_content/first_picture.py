@@ -10,16 +10,13 @@ from typing import NamedTuple
 from core.text.wording import counted
 from tui.presentation.interaction.action_availability import action_context_of
 from tui.presentation.screen_content.banner_footer import (
-    STANDING_LINES,
     ConsoleIdentity,
     KeyHint,
     banner_line,
     breadcrumb_line,
     footer,
     hints,
-    message_lines,
     nothing_lines,
-    standing,
     too_small,
 )
 from tui.presentation.screen_content.inspector import changes_lines, event_lines, inspector_lines
@@ -31,6 +28,7 @@ from tui.presentation.screen_content.statement_rows import (
     statement_row,
     tree_row,
 )
+from tui.presentation.screen_content.status_line import STANDING_LINES, message_lines, standing_message
 from tui.presentation.styling.glyphs import Glyphs
 from tui.presentation.styling.styled_text import EMPTY, Line, fit, fold_all, line
 from tui.presentation.view.ledger_view import Freshness, LedgerView, freshness
@@ -49,65 +47,65 @@ class PictureLine(NamedTuple):
 
 
 def first_picture_lines(
-    place: ConsoleIdentity, world: LedgerView, *, width: int, height: int, glyphs: Glyphs, now: float
+    identity: ConsoleIdentity, view: LedgerView, *, width: int, height: int, glyphs: Glyphs, now: float
 ) -> tuple[PictureLine, ...]:
     """Draw Home before there is an application."""
     if width < 80 or height < 24:
         return (PictureLine(fit(too_small(width, height, 80, 24), width)),)
-    fresh = freshness(world.snapshot, now)
+    fresh = freshness(view.snapshot, now)
     look = RowContext(glyphs, now, stale=fresh.stale)
-    entries = by_product(world, initially_closed(world), None, force_open=False)
-    text, at, tone = standing(world, fresh)
+    entries = by_product(view, initially_closed(view), None, force_open=False)
+    text, at, tone = standing_message(view, fresh, now)
     said = message_lines(text, at, tone, width, most=STANDING_LINES)
     rows: list[PictureLine] = [
-        PictureLine(fit(banner_line(place, world, fresh, width), width), band=True),
+        PictureLine(fit(banner_line(identity, view, fresh, width), width), band=True),
         PictureLine(
             breadcrumb_line(
-                (entries[0].name,) if entries else ("all",), "", counted(len(world.statements), "table"), width
+                (entries[0].name,) if entries else ("all",), "", counted(len(view.statements), "table"), width
             )
         ),
     ]
     body = height - 3 - len(said)
     if width >= 160:
-        rows.extend(PictureLine(content) for content in _wide(entries, world, look, width, body))
+        rows.extend(PictureLine(content) for content in _wide(entries, view, look, width, body))
     else:
         columns = columns_for(width, wide=False)
         rows.append(PictureLine(fit(header(columns, width), width)))
         for index in range(body - 1):
             entry = entries[index] if index < len(entries) else None
-            content = tree_row(entry, columns, width, look, world) if entry else EMPTY
+            content = tree_row(entry, columns, width, look, view) if entry else EMPTY
             if not entries:
-                content = _at(nothing_lines(world, place, "", width), index)
+                content = _at(nothing_lines(view, identity, "", width), index)
             rows.append(PictureLine(fit(content, width), chosen=index == 0 and entry is not None))
     rows.extend(PictureLine(content) for content in said)
-    rows.append(PictureLine(hints(first_hints(world, fresh, entries[0] if entries else None, place.user), width)))
+    rows.append(PictureLine(hints(first_hints(view, fresh, entries[0] if entries else None, identity.user), width)))
     return tuple(rows)
 
 
-def first_hints(world: LedgerView, fresh: Freshness, entry: TreeRow | None, user: str) -> tuple[KeyHint, ...]:
+def first_hints(view: LedgerView, fresh: Freshness, entry: TreeRow | None, user: str) -> tuple[KeyHint, ...]:
     """Return the footer of Home with the cursor on its first row."""
-    tables = tables_of(entry, world) if entry else ()
-    now = action_context_of(world, tables, looked=tables, user=user, stale=fresh.reason)
+    tables = tables_of(entry, view) if entry else ()
+    now = action_context_of(view, tables, viewed=tables, user=user, stale=fresh.reason)
     return footer("home", now)
 
 
-def _wide(entries: Sequence[TreeRow], world: LedgerView, look: RowContext, width: int, body: int) -> tuple[Line, ...]:
+def _wide(entries: Sequence[TreeRow], view: LedgerView, look: RowContext, width: int, body: int) -> tuple[Line, ...]:
     middle = width - TREE - INSPECTOR
     columns = columns_for(middle, wide=False)
     tree = [
         header(NARROW_TREE_COLUMNS, TREE),
-        *(tree_row(entry, NARROW_TREE_COLUMNS, TREE, look, world) for entry in entries[:body]),
+        *(tree_row(entry, NARROW_TREE_COLUMNS, TREE, look, view) for entry in entries[:body]),
     ]
-    names = list(world.statements.values())[:body]
+    names = list(view.statements.values())[:body]
     listed = [header(columns, middle), *(statement_row(one, columns, middle, look) for one in names)]
-    inspector = fold_all(inspector_lines(entries[0] if entries else None, None, world, look, INSPECTOR), INSPECTOR)
+    inspector = fold_all(inspector_lines(entries[0] if entries else None, None, view, look, INSPECTOR), INSPECTOR)
     upper = body - LOWER
     rows = [
         (*fit(_at(tree, y), TREE), *fit(_at(listed, y), middle), *fit(_at(inspector, y), INSPECTOR))
         for y in range(upper)
     ]
-    commands = fold_all(event_lines(world, look, width - INSPECTOR), width - INSPECTOR)
-    changes = fold_all(changes_lines(world, look, INSPECTOR), INSPECTOR)
+    commands = fold_all(event_lines(view, look, width - INSPECTOR), width - INSPECTOR)
+    changes = fold_all(changes_lines(view, look, INSPECTOR), INSPECTOR)
     rows.extend((*fit(_at(commands, y), width - INSPECTOR), *fit(_at(changes, y), INSPECTOR)) for y in range(LOWER))
     return tuple(rows)
 

@@ -1,6 +1,7 @@
 """Panes beside and below the tree on a wide terminal: the statement under the cursor, commands, the stage."""
 
 from core.text.wording import counted
+from state.audit_log import op_words
 from state.ledger_snapshot import StatementDetails
 from state.row_types import Measurement
 from tui.presentation.screen_content.audit_log_events import event_tone, event_words
@@ -9,19 +10,19 @@ from tui.presentation.screen_content.statement_rows import RowContext
 from tui.presentation.styling.diff_highlighting import colour_sql
 from tui.presentation.styling.glyphs import STATE_TONES, TREND_TONES
 from tui.presentation.styling.styled_text import EMPTY, Line, Tone, line, shorten, wrap
-from tui.presentation.styling.value_formatting import long_duration, long_number, moment, rate, short_size, trend_words
+from tui.presentation.styling.value_formatting import long_duration, long_number, moment, rate, short_size
 from tui.presentation.view.ledger_view import LedgerView, StatementView
 from tui.presentation.view.statement_tree import TreeRow, tables_of
 
 
 def inspector_lines(
-    entry: TreeRow | None, details: StatementDetails | None, world: LedgerView, look: RowContext, width: int
+    entry: TreeRow | None, details: StatementDetails | None, view: LedgerView, look: RowContext, width: int
 ) -> tuple[Line, ...]:
     """Write the inspector for the row under the cursor; `details` are of one statement, maybe of another."""
     if entry is None:
         return ()
     if entry.statement is None:
-        return branch_lines(entry, world, look, width)
+        return branch_lines(entry, view, look, width)
     statement = entry.statement
     row, deployed = statement.line, details.serving if details else None
     read = deployed is not None and (deployed.table, deployed.version) == (row.table, row.version)
@@ -33,7 +34,7 @@ def inspector_lines(
     else:
         state = f" {glyphs.states[statement.state]} {statement.state} {long_duration(look.now - statement.since)}"
         lines.append(line((state, STATE_TONES[statement.state]), (f"   restarts {row.restarts}", Tone.DIM)))
-        words, tone = advise(statement, known, world, look)
+        words, tone = advise(statement, known, view, look)
         lines.extend(wrap(words, width - 2, tone, " "))
     if row.error:
         lines.append(EMPTY)
@@ -54,7 +55,7 @@ def inspector_lines(
 
 
 def _figure_lines(statement: StatementView, figures: Measurement, look: RowContext) -> tuple[Line, ...]:
-    words = trend_words(statement.trend, figures.rate_rows_s, figures.eta_s)
+    words = statement.trend_words(figures)
     trend = f"   {look.glyphs.trends[statement.trend]} {words}"
     batch = "-" if figures.batch_ms is None else f"{figures.batch_ms / 1000:.1f} s"
     state = "none" if figures.state_rows is None else f"{long_number(figures.state_rows)} rows"
@@ -74,30 +75,30 @@ def _figure_lines(statement: StatementView, figures: Measurement, look: RowConte
     return tuple(lines)
 
 
-def branch_lines(entry: TreeRow, world: LedgerView, look: RowContext, width: int) -> tuple[Line, ...]:
+def branch_lines(entry: TreeRow, view: LedgerView, look: RowContext, width: int) -> tuple[Line, ...]:
     """Write what is not well below a branch of the tree."""
     lines: list[Line] = [
-        line((f" {entry.name}", Tone.TITLE), (f"  {counted(len(tables_of(entry, world)), 'statement')}", Tone.DIM)),
+        line((f" {entry.name}", Tone.TITLE), (f"  {counted(len(tables_of(entry, view)), 'statement')}", Tone.DIM)),
         EMPTY,
     ]
-    faults = [found for name in tables_of(entry, world) if (found := world.statements[name]).faulty]
+    faults = [found for name in tables_of(entry, view) if (found := view.statements[name]).faulty]
     if not faults:
         return (*lines, line((" all healthy", Tone.GOOD)))
     for found in faults:
         lines.append(line((f" {look.glyphs.states[found.state]} {found.table}", STATE_TONES[found.state])))
-        words, tone = advise(found, found.line.measurement, world, look)
+        words, tone = advise(found, found.line.measurement, view, look)
         lines.extend(wrap(words, width - 4, tone, "   "))
     return tuple(lines)
 
 
-def event_lines(world: LedgerView, look: RowContext, width: int) -> tuple[Line, ...]:
+def event_lines(view: LedgerView, look: RowContext, width: int) -> tuple[Line, ...]:
     """Write what happened last, events and commands together; what a command answered when it did not work."""
     found: list[tuple[float, str, Tone]] = []
-    for command in world.snapshot.commands:
+    for command in view.snapshot.commands:
         bad = command.outcome in ("refused", "failed")
-        words = f"{command.op} {command.subject}: {command.outcome} by {command.actor}"
+        words = f"{op_words(command.op)} {command.subject}: {command.outcome} by {command.actor}"
         found.append((command.at, f"{words}  {command.detail}" if bad else words, Tone.BAD if bad else Tone.PLAIN))
-    for event in world.snapshot.events:
+    for event in view.snapshot.events:
         about = f"{event.table} v{event.version}: " if event.table else ""
         found.append((event.at, about + event_words(event), event_tone(event)))
     newest = sorted(found, key=lambda one: -one[0])[:20]
@@ -110,10 +111,10 @@ def event_lines(world: LedgerView, look: RowContext, width: int) -> tuple[Line, 
     )
 
 
-def changes_lines(world: LedgerView, look: RowContext, width: int) -> tuple[Line, ...]:
+def changes_lines(view: LedgerView, look: RowContext, width: int) -> tuple[Line, ...]:
     """Write what is staged and which runs are open."""
     lines: list[Line] = [line((" STAGED AND RUNNING", Tone.DIM))]
-    for run in world.snapshot.open_runs:
+    for run in view.snapshot.open_runs:
         done = sum(1 for step in run.steps if step.state in ("done", "kept", "skipped"))
         lines.append(
             line(
@@ -122,7 +123,7 @@ def changes_lines(world: LedgerView, look: RowContext, width: int) -> tuple[Line
                 (f"  by {run.actor}", Tone.DIM),
             )
         )
-    for mark in world.snapshot.staged:
+    for mark in view.snapshot.staged:
         lines.append(
             line((f" {mark.verb:7}", Tone.MARK), shorten(mark.table, width - 24), (f"  by {mark.actor}", Tone.DIM))
         )

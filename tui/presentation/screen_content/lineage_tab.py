@@ -101,35 +101,35 @@ def _name(branch: LineageTreeRow) -> str:
     return "   " + "  " * branch.depth + mark + branch.name
 
 
-def lineage_lines(statement: StatementView, world: LedgerView, look: RowContext) -> tuple[Line, ...]:
+def lineage_lines(statement: StatementView, view: LedgerView, look: RowContext) -> tuple[Line, ...]:
     """Write what it reads and who reads it, two steps each way."""
     lines: list[Line] = [line((" READS", Tone.DIM))]
     for one in statement.parents:
         how = "stream" if one.streamed else "static"
         lines.append(
-            _relative(one.parent, f"{how}  {'v' + str(one.version) if one.version else 'external'}", world, look, 1)
+            _relative(one.parent, f"{how}  {'v' + str(one.version) if one.version else 'external'}", view, look, 1)
         )
-        parent = world.statement(one.parent)
+        parent = view.statement(one.parent)
         for grand in parent.parents if parent else ():
-            lines.append(_relative(grand.parent, "stream" if grand.streamed else "static", world, look, 2))
+            lines.append(_relative(grand.parent, "stream" if grand.streamed else "static", view, look, 2))
     if not statement.parents:
         lines.append(line(("   nothing", Tone.DIM)))
     lines.extend((EMPTY, line((" READ BY", Tone.DIM))))
     for reader in statement.readers:
-        bound = world.statements[reader]
+        bound = view.statements[reader]
         binding = next(one for one in bound.parents if one.parent == statement.table)
         how = "stream" if binding.streamed else "static"
         note = f"{how}  {f'v{binding.version}' if binding.version else ''}  {bound.product}"
-        lines.append(_relative(reader, note, world, look, 1))
+        lines.append(_relative(reader, note, view, look, 1))
         for below in bound.readers:
-            lines.append(_relative(below, world.statements[below].product, world, look, 2))
+            lines.append(_relative(below, view.statements[below].product, view, look, 2))
     if not statement.readers:
         lines.append(line(("   no statement", Tone.DIM)))
     return tuple(lines)
 
 
-def _relative(table: str, note: str, world: LedgerView, look: RowContext, depth: int) -> Line:
-    found = world.statement(table)
+def _relative(table: str, note: str, view: LedgerView, look: RowContext, depth: int) -> Line:
+    found = view.statement(table)
     name = "   " * depth + table
     if found is None or found.external:
         return line(

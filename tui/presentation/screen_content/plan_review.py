@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from core.model.actions import Action
-from core.plan.descriptions import GLYPH_BY_ACTION, loss_words, offer_lines, spark_words
+from core.model.reasons import reason_words
+from core.plan.descriptions import GLYPH_BY_ACTION, about, loss_words, offer_lines, spark_words
 from core.plan.model import Plan, PlanNode
 from core.plan.rendering import (
     TITLES,
@@ -20,7 +21,7 @@ from core.plan.rendering import (
 from core.text.wording import counted
 from state.row_types import ApprovalRow, PlanRow
 from tui.presentation.screen_content.changes import rule
-from tui.presentation.styling.diff_highlighting import difference, head_of_difference
+from tui.presentation.styling.diff_highlighting import difference
 from tui.presentation.styling.glyphs import Glyphs
 from tui.presentation.styling.styled_text import EMPTY, Line, Span, Tone, fold, left, line, wrap
 from tui.presentation.styling.value_formatting import long_duration, moment, short_duration
@@ -134,8 +135,8 @@ def node_row(node: PlanNode, widths: ColumnWidths) -> Line:
 def why(node: PlanNode, width: int, glyphs: Glyphs, *, full: bool) -> tuple[Line, ...]:
     """Write why a row is done, what may be chosen instead, what it loses and what it reads afterwards."""
     lines: list[Line] = [rule(f"why {node.table}", width, glyphs)]
-    cause = f" ({node.change.facts.label}, {node.row})" if node.change is not None else ""
-    lines.extend(wrap(f"{node.reason}{cause}", width - 4, Tone.PLAIN, "   "))
+    cause = f" ({node.change.definition.label}, {node.row})" if node.change is not None else ""
+    lines.extend(wrap(f"{reason_words(node.reason)}{cause}", width - 4, Tone.PLAIN, "   "))
     if node.because_of:
         lines.extend(wrap(f"because of {', '.join(node.because_of)}", width - 4, Tone.DIM, "   "))
     for evidence in node.evidence:
@@ -148,7 +149,7 @@ def why(node: PlanNode, width: int, glyphs: Glyphs, *, full: bool) -> tuple[Line
         lines.append(line((f"   {words}", Tone.BAD if node.confirmed_by_spark is False else Tone.DIM)))
     for old, new in ((node.old.dml, node.texts.dml), (node.old.ddl, node.texts.ddl), (node.old.yml, node.texts.yml)):
         if old and new:
-            lines.extend(difference(old, new, 50) if full else head_of_difference(old, new, 10))
+            lines.extend(difference(old, new, 50) if full else difference(old, new, 0)[:10])
     if node.lowered:
         lines.append(line(("   less severe than the default; needs an approval", Tone.CHANGING)))
     if node.loses:
@@ -177,12 +178,14 @@ def rest(plan: Plan, width: int, glyphs: Glyphs) -> tuple[Line, ...]:
     """Write what is left behind, refusals, warnings, checks and steps."""
     lines: list[Line] = [EMPTY]
     for refusal in plan.refusals:
-        lines.extend(wrap(f"REFUSED  {refusal.table}: {refusal.summary}. {refusal.remedy}", width - 2, Tone.BAD, " "))
+        lines.extend(
+            wrap(f"REFUSED  {about(refusal.table, refusal.summary)}. {refusal.remedy}", width - 2, Tone.BAD, " ")
+        )
     for title, sentences, tone in (
         ("LEFT BEHIND", left_behind_sentences(plan), Tone.CHANGING),
         ("READER", reader_sentences(plan), Tone.CHANGING),
         ("LOSES", loss_sentences(plan), Tone.BAD),
-        ("WARNING", (f"{warned.table}: {warned.summary}" for warned in plan.warnings), Tone.CHANGING),
+        ("WARNING", (about(warned.table, warned.summary) for warned in plan.warnings), Tone.CHANGING),
     ):
         for sentence in sentences:
             lines.extend(wrap(f"{title}  {sentence}", width - 2, tone, " "))

@@ -11,13 +11,13 @@ from tui.presentation.view.ledger_view import LedgerView, StatementView
 
 
 def advise(
-    statement: StatementView, figures: Measurement | None, world: LedgerView, look: RowContext
+    statement: StatementView, figures: Measurement | None, view: LedgerView, look: RowContext
 ) -> tuple[str, Tone]:
     """Return a sentence or two on the state of the statement and what to do."""
     bad = [
         f"{one.parent} is {parent.state}"
         for one in statement.parents
-        if (parent := world.statement(one.parent)) is not None
+        if (parent := view.statement(one.parent)) is not None
         and not parent.external
         and str(parent.state) in ("failed", "stopped", "absent")
     ]
@@ -32,6 +32,8 @@ def advise(
         return "It was stopped on purpose; table and checkpoint are kept. S starts it where it left off.", Tone.PLAIN
     if bad and statement.trend in (Trend.STARVED, Trend.STALLED, Trend.IDLE):
         return f"It is running but gets no rows, because {' and '.join(bad)}.", Tone.BAD
+    if statement.starting:
+        return "It has just been started: there is a verdict once it has committed a batch.", Tone.PLAIN
     match statement.trend:
         case Trend.DRAINING:
             eta = f": about {short_duration(figures.eta_s)} left" if figures and figures.eta_s is not None else ""

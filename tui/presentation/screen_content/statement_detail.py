@@ -24,7 +24,6 @@ from tui.presentation.styling.value_formatting import (
     short_duration,
     short_number,
     short_size,
-    trend_words,
 )
 from tui.presentation.view.ledger_view import LedgerView, StatementView
 
@@ -62,7 +61,7 @@ def tab_lines(
     tab: str,
     statement: StatementView,
     facts: StatementDetails,
-    world: LedgerView,
+    view: LedgerView,
     *,
     declared: DeclaredDetails = NOTHING_DECLARED,
     look: RowContext,
@@ -75,7 +74,7 @@ def tab_lines(
         case "sql":
             return sql_lines(statement, facts, declared, look)
         case "lineage":
-            return (*lineage_lines(statement, world, look), *column_lines(declared.columns, width))
+            return (*lineage_lines(statement, view, look), *column_lines(declared.columns, width))
         case "errors":
             return error_lines(statement, facts, look, width)
         case "events":
@@ -83,11 +82,11 @@ def tab_lines(
         case "versions":
             return version_lines(facts, look)
         case _:
-            return overview_lines(statement, facts, world, look, width)
+            return overview_lines(statement, facts, view, look, width)
 
 
 def overview_lines(
-    statement: StatementView, facts: StatementDetails, world: LedgerView, look: RowContext, width: int
+    statement: StatementView, facts: StatementDetails, view: LedgerView, look: RowContext, width: int
 ) -> tuple[Line, ...]:
     """Write the first tab: is it well, is it behind, what is it bound by."""
     row, deployed = statement.line, facts.serving
@@ -136,7 +135,7 @@ def overview_lines(
         )
     )
     lines.append(EMPTY)
-    verdict_text, tone = advise(statement, figures, world, look)
+    verdict_text, tone = advise(statement, figures, view, look)
     lines.append(line((" VERDICT  ", Tone.TITLE)))
     lines.extend(wrap(verdict_text, width - 2, tone, " "))
     if row.error:
@@ -152,7 +151,7 @@ def _figure_lines(
     room = SPARK_WIDTH if width < 120 else min(width - 60, 64)
     lags = [None if one.lag_rows is None else float(one.lag_rows) for one in facts.samples]
     top = max((value for value in lags if value is not None), default=None)
-    words = trend_words(statement.trend, figures.rate_rows_s, figures.eta_s)
+    words = statement.trend_words(figures)
     since = (
         f"last {short_duration(look.now - facts.samples[0].at)}, most {short_number(top)}"
         if facts.samples

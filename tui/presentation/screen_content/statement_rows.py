@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from core.model.states import State
 from tui.presentation.styling.glyphs import STATE_TONES, TREND_TONES, Glyphs, parse_state, parse_trend
 from tui.presentation.styling.styled_text import Line, Span, Tone, left, line, right, shorten, width_of
-from tui.presentation.styling.value_formatting import age, rate, short_number, trend_words
+from tui.presentation.styling.value_formatting import age, rate, short_number
 from tui.presentation.view.ledger_view import LedgerView, StatementView
 from tui.presentation.view.statement_tree import TreeRow, health_of
 
@@ -76,23 +76,23 @@ def widths(columns: Sequence[TableColumn], width: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class RowContext:
-    """What rows need besides the world."""
+    """What rows need besides the view."""
 
     glyphs: Glyphs
     now: float
     stale: bool = False
 
 
-def tree_row(entry: TreeRow, columns: Sequence[TableColumn], width: int, look: RowContext, world: LedgerView) -> Line:
+def tree_row(entry: TreeRow, columns: Sequence[TableColumn], width: int, look: RowContext, view: LedgerView) -> Line:
     """Write one row of the tree."""
     if entry.statement is None:
-        return _branch_row(entry, columns, width, look, world)
+        return _branch_row(entry, columns, width, look, view)
     name = _tree_name(entry, look.glyphs)
     if entry.kind == "again":
         dim = line((f"  {name} {look.glyphs.again} above", Tone.DIM))
         return dim
     if entry.kind == "version":
-        return _version_row(entry, columns, width, look, world)
+        return _version_row(entry, columns, width, look, view)
     return statement_row(entry.statement, columns, width, look, name=name)
 
 
@@ -101,10 +101,8 @@ def _tree_name(entry: TreeRow, glyphs: Glyphs) -> str:
     return "  " * entry.depth + (mark if entry.open is not None or not entry.depth else "") + entry.name
 
 
-def _branch_row(
-    entry: TreeRow, columns: Sequence[TableColumn], width: int, look: RowContext, world: LedgerView
-) -> Line:
-    rollup = health_of(entry, world)
+def _branch_row(entry: TreeRow, columns: Sequence[TableColumn], width: int, look: RowContext, view: LedgerView) -> Line:
+    rollup = health_of(entry, view)
     tone = Tone.TITLE if entry.kind == "product" else Tone.ACCENT
     cells: list[Span] = [Span("  ")]
     for column, room in zip(columns, widths(columns, width), strict=True):
@@ -131,9 +129,9 @@ def _branch_row(
 
 
 def _version_row(
-    entry: TreeRow, columns: Sequence[TableColumn], width: int, look: RowContext, world: LedgerView
+    entry: TreeRow, columns: Sequence[TableColumn], width: int, look: RowContext, view: LedgerView
 ) -> Line:
-    row = next((row for row in world.others.get(entry.tables[0], ()) if row.version == entry.version), None)
+    row = next((row for row in view.others.get(entry.tables[0], ()) if row.version == entry.version), None)
     assert entry.statement is not None
     newer = entry.version > entry.statement.version
     state = parse_state(row.state) if row else State.ABSENT
@@ -216,7 +214,7 @@ def _lag(statement: StatementView, _: RowContext) -> tuple[str, Tone]:
 def _trend(statement: StatementView, look: RowContext) -> tuple[str, Tone]:
     if statement.external:
         return "", Tone.DIM
-    words = trend_words(statement.trend, statement.line.rate_rows_s, statement.line.eta_s)
+    words = statement.trend_words(statement.line)
     return f"{look.glyphs.trends[statement.trend]} {words}", TREND_TONES[statement.trend]
 
 

@@ -31,11 +31,6 @@ def difference(old: str, new: str, context: int = 3) -> tuple[Line, ...]:
     return tuple(lines)
 
 
-def head_of_difference(old: str, new: str, most: int) -> tuple[Line, ...]:
-    """Return the first changed lines of a comparison without context."""
-    return difference(old, new, context=0)[:most]
-
-
 def colour_sql(text: str, indent: str = "   ") -> tuple[Line, ...]:
     """Write SQL with its words set off; reading is left to `core.sql`."""
     return tuple(_coloured(row, indent) for row in text.strip("\n").splitlines())

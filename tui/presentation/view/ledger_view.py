@@ -1,9 +1,11 @@
-"""The world that the screens show, made of a snapshot of the ledger: statements with parents and readers."""
+"""The view that the screens show, made of a snapshot of the ledger: statements with parents and readers."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
+from core.lag.triggers import trigger_s
+from core.lineage.table_graph import distances
 from core.model.names import TableName
 from core.model.states import ALIVE, State, Trend
 from core.observed.deployment import Binding
@@ -11,8 +13,9 @@ from core.observed.serving import INTERVAL_S, heartbeat_age_s, is_stale, serving
 from core.project.model import layer_place
 from state.ledger_snapshot import LedgerSnapshot
 from state.registry import StatementLine
-from state.row_types import StagedRow
+from state.row_types import Measurement, StagedRow
 from tui.presentation.styling.glyphs import parse_state, parse_trend
+from tui.presentation.styling.value_formatting import trend_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,12 @@ class StatementView:
     """Tables whose serving version reads this one, sorted."""
     reader_products: int
     staged: tuple[StagedRow, ...]
+    starting: bool = False
+    """Whether it was started so short a time ago that there is no verdict on its lag yet."""
+
+    def trend_words(self, figures: Measurement | StatementLine) -> str:
+        """Write where its lag is going, by these figures."""
+        return "starting" if self.starting else trend_words(self.trend, figures.rate_rows_s, figures.eta_s)
 
     @property
     def lag_rows(self) -> int | None:
@@ -79,6 +88,14 @@ class LedgerView:
     def statement(self, table: str) -> StatementView | None:
         """Find a table; None when it is not deployed."""
         return self.statements.get(TableName(table))
+
+
+def downstream_of(view: LedgerView, targets: Sequence[str]) -> tuple[str, ...]:
+    """List everything that reads from the targets, directly or not, without the targets, nearest first."""
+    below = distances(
+        map(TableName, targets), lambda name: view.statements[name].readers if view.statement(name) else ()
+    )
+    return tuple(name for name in below if name not in targets)
 
 
 def make_ledger_view(snapshot: LedgerSnapshot, previous: LedgerView | None = None) -> LedgerView:
@@ -139,7 +156,7 @@ def _families(statements: Iterable[StatementView]) -> Mapping[str, Mapping[str, 
 def _with_figures(
     snapshot: LedgerSnapshot, changed: Iterable[tuple[StatementLine, StatementLine]], previous: LedgerView
 ) -> LedgerView:
-    """Take new lines into a world of the same structure."""
+    """Take new lines into a view of the same structure."""
     statements, others = dict(previous.statements), dict(previous.others)
     faults = previous.faults
     for line, newer in changed:
@@ -159,22 +176,35 @@ def _statement(
     reader_products: int,
     staged: tuple[StagedRow, ...],
 ) -> StatementView:
+    state, starting = parse_state(line.state), is_starting(line)
+    trend = Trend.IDLE if line.external and line.at is None else parse_trend(line.trend or "unknown")
     return StatementView(
         table=line.table,
         version=line.version,
         product=line.product,
         layer=line.layer,
         owner=line.owner,
-        state=parse_state(line.state),
+        state=state,
         since=line.state_since,
-        trend=Trend.IDLE if line.external and line.at is None else parse_trend(line.trend or "unknown"),
+        trend=Trend.UNKNOWN if starting else trend,
         external=line.external,
         line=line,
         parents=parents,
         readers=readers,
         reader_products=reader_products,
         staged=staged,
+        starting=starting,
     )
+
+
+def is_starting(line: StatementLine) -> bool:
+    """Return whether a statement runs, has committed nothing since its start, and was last measured within a trigger.
+
+    A verdict of that time is about the while that it was stopped.
+    """
+    if line.started_at is None or line.state not in ALIVE or (line.committed_at or 0.0) >= line.started_at:
+        return False
+    return line.at is None or line.at - line.started_at < trigger_s(line.trigger)
 
 
 @dataclass(frozen=True, slots=True)

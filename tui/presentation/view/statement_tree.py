@@ -67,12 +67,12 @@ def roll_up(statements: Iterable[StatementView]) -> BranchHealth:
 
 
 def by_product(
-    world: LedgerView, closed: frozenset[str], shows: Callable[[StatementView], bool] | None, *, force_open: bool
+    view: LedgerView, closed: frozenset[str], shows: Callable[[StatementView], bool] | None, *, force_open: bool
 ) -> tuple[TreeRow, ...]:
     """List the tree by product; `closed` holds ids of closed branches, a filter forces all open; None shows all."""
     entries: list[TreeRow] = []
-    known = world.statements
-    for product, layers in world.families.items():
+    known = view.statements
+    for product, layers in view.families.items():
         shown = layers
         if shows is not None:
             shown = {layer: tuple(name for name in names if shows(known[name])) for layer, names in layers.items()}
@@ -89,13 +89,13 @@ def by_product(
             layer_open = force_open or node not in closed
             entries.append(TreeRow(node, "layer", 1, LAYER_NAMES.get(layer, layer), layer_open, below=names))
             for name in names if layer_open else ():
-                entries.extend(_leaf(world, known[name], 2))
+                entries.extend(_leaf(view, known[name], 2))
     return tuple(entries)
 
 
-def _leaf(world: LedgerView, statement: StatementView, depth: int) -> Iterable[TreeRow]:
+def _leaf(view: LedgerView, statement: StatementView, depth: int) -> Iterable[TreeRow]:
     yield TreeRow(statement.table, "table", depth, statement.table, None, statement, tables=(statement.table,))
-    for row in world.others.get(statement.table, ()):
+    for row in view.others.get(statement.table, ()):
         yield TreeRow(
             f"{row.table}@v{row.version}",
             "version",
@@ -109,12 +109,12 @@ def _leaf(world: LedgerView, statement: StatementView, depth: int) -> Iterable[T
 
 
 def by_lineage(
-    world: LedgerView, closed: frozenset[str], shows: Callable[[StatementView], bool] | None, *, force_open: bool
+    view: LedgerView, closed: frozenset[str], shows: Callable[[StatementView], bool] | None, *, force_open: bool
 ) -> tuple[TreeRow, ...]:
     """List the tree from sources to sinks; a table with several parents is opened below the first of them."""
-    shown = {table for table, statement in world.statements.items() if shows is None or shows(statement)}
+    shown = {table for table, statement in view.statements.items() if shows is None or shows(statement)}
     children: Mapping[TableName, tuple[TableName, ...]] = {
-        table: tuple(reader for reader in world.statements[table].readers if reader in shown) for table in shown
+        table: tuple(reader for reader in view.statements[table].readers if reader in shown) for table in shown
     }
     has_parent = {child for below in children.values() for child in below}
     entries: list[TreeRow] = []
@@ -123,7 +123,7 @@ def by_lineage(
     stack = [(table, 0, "") for table in sorted(shown - has_parent, reverse=True)]
     while stack:
         table, depth, path = stack.pop()
-        statement = world.statements[table]
+        statement = view.statements[table]
         if table in done:
             entries.append(TreeRow(f"{table}<{path}", "again", depth, table, None, statement, tables=(table,)))
             continue
@@ -145,26 +145,26 @@ OPEN_AT_MOST = 60
 """With more statements than this the tree begins with its products closed."""
 
 
-def initially_closed(world: LedgerView) -> frozenset[str]:
+def initially_closed(view: LedgerView) -> frozenset[str]:
     """Return the branches that are closed at first."""
-    if len(world.statements) <= OPEN_AT_MOST:
+    if len(view.statements) <= OPEN_AT_MOST:
         return frozenset()
-    return frozenset(name for name in branches(world) if name.startswith("product:"))
+    return frozenset(name for name in branches(view) if name.startswith("product:"))
 
 
-def branches(world: LedgerView) -> tuple[str, ...]:
+def branches(view: LedgerView) -> tuple[str, ...]:
     """List the ids of all branches of the tree by product."""
-    products = [f"product:{product}" for product in world.families]
-    return (*products, *(f"layer:{product}/{layer}" for product, layers in world.families.items() for layer in layers))
+    products = [f"product:{product}" for product in view.families]
+    return (*products, *(f"layer:{product}/{layer}" for product, layers in view.families.items() for layer in layers))
 
 
-def tables_of(entry: TreeRow, world: LedgerView) -> tuple[TableName, ...]:
+def tables_of(entry: TreeRow, view: LedgerView) -> tuple[TableName, ...]:
     """Return the tables that an act on a row is about: those below a branch, without external ones."""
     if entry.tables:
         return entry.tables
-    return tuple(name for name in entry.below if (found := world.statement(name)) is not None and not found.external)
+    return tuple(name for name in entry.below if (found := view.statement(name)) is not None and not found.external)
 
 
-def health_of(entry: TreeRow, world: LedgerView) -> BranchHealth:
+def health_of(entry: TreeRow, view: LedgerView) -> BranchHealth:
     """Sum up what is below a branch; asked for visible rows alone."""
-    return roll_up(found for name in entry.below if (found := world.statement(name)) is not None)
+    return roll_up(found for name in entry.below if (found := view.statement(name)) is not None)

@@ -89,3 +89,24 @@ def test_a_new_agent_is_given_what_the_one_before_has_folded_every_five_minutes(
     rounds(measured, LagCollector(measured), 4)
     LagCollector(measured)
     assert measured.files.folded == measured.ledger.folded_lag() != {}  # type: ignore[attr-defined]  # A double's.
+
+
+@pytest.mark.parametrize(("running_s", "word"), [(20.0, False), (3_000.0, True)])
+def test_a_statement_is_not_stalled_for_the_time_that_it_was_stopped(
+    measured: AgentContext, running_s: float, word: bool
+) -> None:
+    class Waiting(Files):
+        """A backlog that nothing was taken of for an hour."""
+
+        def lag(self, checkpoint: str, sources: tuple[tuple[int, TableName, str, str], ...]) -> tuple[SourceLag, ...]:
+            n = next(self.looks)
+            return (SourceLag(LANDED, n, 90 + n, 90 + n, True, 1.0, produced_rows=100 + n, consumed_rows=10),)
+
+        def read(self, folder: str) -> CheckpointState:
+            return CheckpointState(id="c", owner="ledger", batch=1, committed_at=1_800_000_000.0 - 3_600)
+
+    measured.files = Waiting()  # type: ignore[assignment]
+    measurer = LagCollector(measured)
+    rounds(measured, measurer, 12)
+    measured.ledger.update_deployment(A, 1, started_at=measured.clock() + 5.0 - running_s)
+    assert (rounds(measured, measurer, 1) == "stalled") == word

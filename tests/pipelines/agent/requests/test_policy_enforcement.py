@@ -15,7 +15,7 @@ from ledger_rows import policy_row
 
 from core.model.errors import ConfirmationNeeded, InvalidProject, Refused, Stale, UsageError
 from core.policy.model import Policy
-from core.project_files.declared_policy import declared_policy
+from core.project_files.manifest import declared_policy
 from pipelines.agent.context import AgentContext
 from pipelines.agent.fast_lane import FastLane
 from pipelines.agent.measurements.pool_utilization import PoolUtilization
@@ -228,7 +228,7 @@ def test_what_is_no_policy_is_refused(agent: Callable[[], CommandHandler]) -> No
         record(commands, ALICE, texts("    policy: {roles: {operate: [nobody]}}\n"))
 
 
-ROLES = "    policy:\n      roles: {operate: [alice, '@sre'], approve: [bob]}\n"
+ROLES = "    policy:\n      roles: {view: [vera], operate: [alice, '@sre'], approve: [bob]}\n"
 REQUESTS: dict[str, dict[str, Any]] = {
     "run": {"id": "7f3a", "act": "retry"},
     "stop": {"tables": ["a"]},
@@ -243,7 +243,9 @@ def named(monkeypatch: pytest.MonkeyPatch, names: dict[int, str], groups: dict[i
 
 @pytest.fixture
 def roles(agent: Callable[[], CommandHandler], monkeypatch: pytest.MonkeyPatch) -> CommandHandler:
-    named(monkeypatch, {70001: "alice", 70002: "bob", 70003: "carol", os.getuid(): "svc"}, {70003: "sre"})
+    named(
+        monkeypatch, {70001: "alice", 70002: "bob", 70003: "carol", 70005: "vera", os.getuid(): "svc"}, {70003: "sre"}
+    )
     commands = agent()
     record(commands, ALICE, texts(ROLES))
     return commands
@@ -262,8 +264,8 @@ def refused_for_a_role(commands: CommandHandler, caller: Caller, op: str, args: 
 @pytest.mark.parametrize("op", sorted(NEEDED))
 def test_a_command_is_refused_without_its_role(roles: CommandHandler, op: str) -> None:
     role = NEEDED[op][0]
-    may = {"operate": {70001, 70003}, "approve": {70002}}[role]
-    for uid in (70001, 70002, 70003, 70004):
+    may = {"view": {70001, 70002, 70003, 70005}, "operate": {70001, 70003}, "approve": {70002}}[role]
+    for uid in (70001, 70002, 70003, 70004, 70005):
         found = refused_for_a_role(roles, Caller(1, uid, None), op, REQUESTS.get(op, {}))
         assert found is (uid not in may), (op, uid)
 
@@ -278,9 +280,9 @@ def test_a_refusal_names_who_has_the_role_and_is_recorded(roles: CommandHandler,
 @pytest.mark.parametrize(
     ("op", "args"),
     [("stop", {"tables": ["a"]}), ("run", {"id": "7f3a", "act": "cancel"}), ("run", {"id": "7f3a", "act": "pause"}),
-     ("unstage", {"tables": ["a"]}), ("status", {}), ("peek", {"table": "a"}), ("measure", {"tables": []})],
+     ("unstage", {"tables": ["a"]}), ("status", {}), ("measure", {"tables": []})],
 )  # fmt: skip
-def test_what_stops_or_only_looks_is_anybodys(roles: CommandHandler, op: str, args: dict[str, Any]) -> None:
+def test_what_stops_or_looks_at_no_rows_is_anybodys(roles: CommandHandler, op: str, args: dict[str, Any]) -> None:
     assert not refused_for_a_role(roles, Caller(1, 70004, None), op, args)
 
 
@@ -290,8 +292,26 @@ def test_the_agents_own_user_can_have_a_policy_recorded_that_names_somebody_else
 
 
 def test_the_agent_says_which_roles_a_caller_has(roles: CommandHandler) -> None:
-    found = {uid: roles.handle(Caller(1, uid, None), {"op": "status"})["roles"] for uid in (70001, 70002, 70003, 70004)}
-    assert found == {70001: ["operate"], 70002: ["approve"], 70003: ["operate"], 70004: []}
+    uids = (70001, 70002, 70003, 70004, 70005)
+    found = {uid: roles.handle(Caller(1, uid, None), {"op": "status"})["roles"] for uid in uids}
+    operator = ["view", "operate"]
+    assert found == {70001: operator, 70002: ["view", "approve"], 70003: operator, 70004: [], 70005: ["view"]}
+
+
+def test_everybody_views_where_no_policy_says_who(agent: Callable[[], CommandHandler]) -> None:
+    commands = agent()
+    assert commands.handle(Caller(1, 70004, None), {"op": "status"})["roles"] == ["view", "operate", "approve"]
+    assert not refused_for_a_role(commands, Caller(1, 70004, None), "peek", {"table": "a"})
+
+
+def test_analysis_is_recorded_with_who_asked_and_whether_they_might(roles: CommandHandler, prod: AgentContext) -> None:
+    questions = [{"new": {"select": "SELECT 1 AS i", "tables": {}}}] * 2
+    roles.handle(ALICE, {"op": "opinion", "args": {"questions": questions}})
+    assert refused_for_a_role(roles, Caller(1, 70005, None), "opinion", {"questions": questions})
+    assert [(a.actor, a.action, a.subject, a.outcome) for a in prod.ledger.audits(2)] == [
+        ("vera", "opinion", "2 statements", "refused"),
+        ("alice", "opinion", "2 statements", "done"),
+    ]
 
 
 CALL = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.recv(1)"

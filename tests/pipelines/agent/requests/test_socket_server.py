@@ -1,13 +1,17 @@
-"""The agent's socket goes on accepting, whatever one connection does."""
+"""The agent's socket: goes on accepting, lies in a folder of ours alone, and takes nobody for another."""
 
 import errno
+import os
 import socket
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from core.ipc import framing
+from core.model.errors import Refused
 from pipelines.agent.requests import socket_server
 from pipelines.agent.requests.socket_server import SocketServer, receive_frame, send_frame
 
@@ -37,3 +41,75 @@ def test_a_connection_that_cannot_be_accepted_does_not_end_the_socket(
             assert receive_frame(caller)["result"] == {"op": "status"}
     finally:
         serving.close()
+
+
+def opened(path: Path) -> SocketServer:
+    server = SocketServer(str(path), {}, lambda caller, request: {})
+    server.open()
+    return server
+
+
+def test_a_folder_that_is_a_link_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "link").symlink_to("elsewhere")
+    with pytest.raises(Refused, match="link is a link, or another user's") as refused:
+        opened(tmp_path / "link" / "agent.sock")
+    assert refused.value.remedy == f"remove {tmp_path / 'link'}"
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_a_folder_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "theirs").mkdir()
+    theirs = os.getuid()
+    monkeypatch.setattr(socket_server.os, "getuid", lambda: theirs + 1)
+    with pytest.raises(Refused, match=f"theirs belongs to user {theirs}"):
+        opened(tmp_path / "theirs" / "agent.sock")
+    assert list((tmp_path / "theirs").iterdir()) == []
+
+
+def test_a_folder_of_ours_that_others_can_write_is_closed_and_what_lay_there_is_replaced(tmp_path: Path) -> None:
+    folder = tmp_path / "open"
+    folder.mkdir()
+    folder.chmod(0o777)
+    (folder / "agent.sock").symlink_to("nowhere")
+    server = opened(folder / "agent.sock")
+    assert folder.stat().st_mode & 0o777 == 0o755
+    assert (folder / "agent.sock").is_socket() and not (folder / "agent.sock").is_symlink()
+    server.close()
+
+
+CONNECTS = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); sys.stdin.read()"
+
+
+@pytest.mark.parametrize("lives", [True, False])
+def test_login_is_read_only_while_the_process_that_connected_lives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lives: bool
+) -> None:
+    # As if the process id were another login's by the time it is read.
+    monkeypatch.setattr(socket_server, "_login_uid", lambda pid: 70001)
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(tmp_path / "s"))
+    listener.listen()
+    child = subprocess.Popen([sys.executable, "-c", CONNECTS, str(tmp_path / "s")], stdin=subprocess.PIPE)
+    connection, _ = listener.accept()
+    if not lives:
+        child.communicate()
+    caller = socket_server._caller(connection)
+    assert (caller.pid, caller.uid) == (child.pid, os.getuid())
+    assert caller.login_uid == (70001 if lives else None)
+    assert caller.person == (70001 if lives else os.getuid())
+    child.communicate()
+    connection.close()
+    listener.close()
+
+
+def test_login_is_not_known_where_the_kernel_holds_on_to_no_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(socket_server, "_login_uid", lambda pid: 70001)
+    monkeypatch.setattr(socket_server, "_PEER_PIDFD", 9999)
+    ours, theirs = socket.socketpair(socket.AF_UNIX)
+    with ours, theirs:
+        caller = socket_server._caller(ours)
+        assert (caller.login_uid, caller.person) == (None, os.getuid())
+        assert set(os.getgroups()) <= set(caller.gids)

@@ -28,7 +28,9 @@ from state.emergency_journal import EmergencyJournal
 from tests.pipelines.agent.conftest import ScriptedPool
 
 ONE, TWO = (
-    AnalysisQuestion(AnalysedRevision(f"SELECT {n} FROM STREAM a", ((TableName("a"), "CREATE TABLE a (i INT)"),)))
+    AnalysisQuestion(
+        AnalysedRevision(f"SELECT {n} FROM STREAM a", ((TableName("a"), "CREATE TABLE a (i INT) USING parquet"),))
+    )
     for n in (1, 2)
 )
 SAID = AnalysisAnswer("4.2.0", AnalysedStatement())
@@ -62,6 +64,28 @@ def test_table_that_cannot_be_made_leaves_one_question_unanswered(world: AgentCo
     pool.answers = {ONE.key: EngineRefused("no source nowhere"), TWO.key: SAID}
     assert SparkAnalysisCache(world).ask([ONE, TWO], 5.0) == ((None, SAID), "no source nowhere")
     assert set(world.ledger.opinions()) == {TWO.key}
+
+
+@pytest.mark.parametrize(
+    ("select", "ddl", "why"),
+    [
+        ("SELECT java_method('java.io.File', 'createTempFile', 'headgate', 'x') AS x", "",
+         "Spark was not asked: java_method calls a Java method, which no statement may do"),
+        ("SELECT * FROM text.`/etc/passwd`", "",
+         "Spark was not asked: text./etc/passwd is a path or a table of another database"),
+        ("SELECT i FROM a", "CREATE TABLE a (i INT) USING `org.evil.Source`",
+         "Spark was not asked: a is org.evil.source, not parquet, json, csv, orc, text"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("old", [False, True])
+def test_what_an_analysis_would_run_or_read_never_reaches_spark(
+    world: AgentContext, pool: ScriptedPool, select: str, ddl: str, why: str, old: bool
+) -> None:
+    unsafe = AnalysedRevision(select, ((TableName("a"), ddl),) if ddl else ())
+    question = AnalysisQuestion(ONE.new, unsafe) if old else AnalysisQuestion(unsafe)
+    pool.answers = {question.key: SAID, TWO.key: SAID}
+    assert SparkAnalysisCache(world).ask([question, TWO], 5.0) == ((None, SAID), why)
+    assert pool.asked == [TWO]
 
 
 def test_slow_answer_ends_the_asking(world: AgentContext, pool: ScriptedPool) -> None:

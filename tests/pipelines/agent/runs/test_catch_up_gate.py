@@ -4,12 +4,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
+from domain_builders import plan, project, table
 
 from core.model.errors import LedgerUnavailable
 from core.model.names import TableName
 from core.model.states import State
 from core.project.revision import RevisionTexts
 from pipelines.agent.runs.catch_up_gate import FALLING_S, LAG_ROWS, POLLS, SILENT_S, UNKNOWN_S, CatchUpGate, GateReading
+from pipelines.agent.runs.step_executor import joined_whole
 from state.row_types import Deployment, Measurement
 
 T = TableName("orders")
@@ -148,8 +150,10 @@ def within(**figures: Any) -> bool:
         ({"lag_files": None}, False),
         ({"lag_files": None, "lag_rows": 0, "oldest_s": 0.0}, False),
         ({"lag_files": 0}, True),
-        ({"lag_files": 1, "lag_rows": LAG_ROWS}, True),
-        ({"lag_files": 1, "lag_rows": LAG_ROWS + 1}, False),
+        ({"lag_files": 1, "lag_rows": LAG_ROWS, "rows_total": 100 * LAG_ROWS}, True),
+        ({"lag_files": 1, "lag_rows": LAG_ROWS + 1, "rows_total": 1_000_000}, False),
+        ({"lag_files": 1, "lag_rows": 80, "rows_total": 7_999}, False),
+        ({"lag_files": 1, "lag_rows": 80}, False),
         ({"lag_files": 9, "lag_rows": 90_000, "oldest_s": 25.0}, True),
         ({"lag_files": 9, "lag_rows": 90_000, "oldest_s": 25.1}, False),
         ({"lag_files": 9, "lag_rows": 90_000, "oldest_s": 75.0, "trigger": "30 seconds"}, True),
@@ -165,6 +169,16 @@ def within(**figures: Any) -> bool:
 )
 def test_what_counts_as_caught_up(figures: dict[str, Any], caught_up: bool) -> None:
     assert within(**figures) is caught_up
+
+
+@pytest.mark.parametrize(
+    "figures", [{"lag_files": 1, "lag_rows": 1, "rows_total": 1_000_000}, {"lag_files": 1, "oldest_s": 0.0}]
+)
+def test_what_is_joined_as_it_is_must_hold_everything(figures: dict[str, Any], world: World) -> None:
+    world.gate = CatchUpGate(opened_at=world.passed, whole=True)
+    world.look()
+    assert not world.looks(POLLS + 2, **figures).open
+    assert world.looks(POLLS, lag_files=0).open
 
 
 @pytest.mark.parametrize(
@@ -399,3 +413,9 @@ def test_a_lag_that_falls_slowly_is_waited_for(world: World) -> None:
     for batch in range(200):
         world.wait(600)
         assert not world.looks(1, **(BEHIND | {"lag_rows": 90_000 - batch, "batch": batch})).failed
+
+
+def test_what_a_plan_joins_as_it_is_and_all_that_fills_it_must_be_whole() -> None:
+    declared = project(table("src"), table("e", "src"), table("d", "e"), table("b", "src"), table("a", "b d!"))
+    whole = {(str(name), number) for name, number in joined_whole(plan(declared, {}))}
+    assert whole == {("d", 1), ("e", 1), ("src", 0)}

@@ -2,13 +2,15 @@
 
 import json
 import queue
+import sqlite3
+import threading
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import small_project
-from agent_world import stop_by_operator
+from agent_world import stop_by_operator, wait_until
 from ledger_rows import plan_row, run_row
 
 from core.model.errors import EngineRefused, LedgerUnavailable, Refused
@@ -16,13 +18,14 @@ from core.model.names import TableName
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
 from core.planning.planner import make_plan
+from core.run.model import IllegalTransition
 from core.run.state_machine import OperatorControl
 from pipelines.agent.context import AgentContext
 from pipelines.agent.runs import run_lane, step_executor
 from pipelines.agent.runs.catch_up_gate import GateReading
-from pipelines.agent.runs.run_lane import RunDriver
+from pipelines.agent.runs.run_lane import RunDriver, RunLane
 from state.planner_input import observe
-from state.row_types import StepRow
+from state.row_types import RunRow, StepRow
 
 EVERYTHING = PlanRequest(everything=True, children="all")
 
@@ -49,6 +52,7 @@ class OpenGate:
     """A gate that opens at the second look."""
 
     opened_at: float
+    whole: bool = False
     looks: int = 0
 
     def look(self, world: AgentContext, deployment: Any) -> GateReading:
@@ -67,7 +71,7 @@ def fast_gates(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def plan(world: AgentContext, files: dict[str, str], request: PlanRequest) -> Plan:
-    seen = observe(world.ledger.deployments(include_deleted=True))
+    seen = observe(world.ledger.deployments(include_deleted=True), taken=world.ledger.taken_versions())
     made = make_plan(small_project.project(files), "dev", seen, request)
     assert not made.refusals, made.refusals
     return made
@@ -87,7 +91,9 @@ def drive(world: AgentContext, run_id: str, *words: OperatorControl) -> str:
     heard: queue.Queue[OperatorControl] = queue.Queue()
     for word in words:
         heard.put(word)
-    RunDriver(world, run_id, heard).drive()
+    row = world.ledger.run(run_id)
+    assert row is not None
+    RunDriver(world, row, heard).drive()
     row = world.ledger.run(run_id)
     assert row is not None
     return row.state
@@ -375,3 +381,80 @@ def test_our_own_bug_fails_its_step_and_is_not_begun_for_ever(
     assert row is not None and any(
         "the agent failed unexpectedly on this step (KeyError)" in step.note for step in row.steps
     )
+
+
+def unreadable(world: AgentContext, pool: Any, plan_is: str) -> tuple[str, RunLane]:
+    """Leave an open run of a rebuild at its gate, whose plan no version reads."""
+    deploy(world, pool, small_project.texts())
+    request = PlanRequest(tables=(TableName("a"),), rebuild=True, children="all")
+    run_id = submit(
+        world, plan(world, small_project.texts(a="SELECT id, upper(kind) AS kind FROM STREAM landed"), request)
+    )
+    row = world.ledger.run(run_id)
+    assert row is not None
+    for step in row.steps:
+        state = "done" if step.do in ("create", "start") else "gate" if step.do == "catch_up" else "waits"
+        world.ledger.put_step(run_id, replace(step, state=state))
+        if step.do == "start":
+            old = world.ledger.deployment(TableName(step.table), 1)
+            assert old is not None
+            checkpoint = f"/c/{step.table}__v2"
+            new = replace(old, version=2, active=False, state="running", checkpoint=checkpoint)
+            world.ledger.put_deployment(new)
+            pool.running[f"{step.table}@v2"] = pool.running[f"{step.table}@v1"]
+    with sqlite3.connect(world.ledger.path) as ledger:
+        ledger.execute({
+            "missing": "UPDATE run SET plan_hash = 'gone' WHERE id = ?",
+            "of another version": "UPDATE plan SET body = '{\"format\": \"headgate.plan/9\"}' WHERE run_id = ?",
+            "no JSON": "UPDATE plan SET body = '{' WHERE run_id = ?",
+        }[plan_is], (run_id,))  # fmt: skip
+    return run_id, RunLane(world)
+
+
+def ended(world: AgentContext, run_id: str) -> RunRow:
+    """Return the row of a run once its thread has ended."""
+    wait_until(lambda: not any(thread.name == f"run {run_id}" for thread in threading.enumerate()))
+    row = world.ledger.run(run_id)
+    assert row is not None
+    return row
+
+
+PLANS = ["missing", "of another version", "no JSON"]
+
+
+@pytest.mark.parametrize("plan_is", PLANS)
+def test_a_run_whose_plan_cannot_be_read_ends_failed_with_its_error_and_frees_its_tables(
+    plan_is: str, world: AgentContext, pool: Any
+) -> None:
+    run_id, lane = unreadable(world, pool, plan_is)
+    lane.resume_open()
+    row = ended(world, run_id)
+    assert row.state == "failed" and row.ended_at is not None
+    (failed,) = [step for step in row.steps if step.state == "failed"]
+    assert failed.note.startswith("the agent cannot execute this run: ")
+    assert world.ledger.open_runs() == (), "no round takes it up again"
+    assert "a@v2" in pool.running, "nothing is stopped unasked"
+
+
+@pytest.mark.parametrize("plan_is", PLANS)
+def test_a_run_whose_plan_cannot_be_read_can_be_cancelled(plan_is: str, world: AgentContext, pool: Any) -> None:
+    run_id, lane = unreadable(world, pool, plan_is)
+    lane.resume_open()
+    ended(world, run_id)
+    lane.tell(run_id, OperatorControl("cancel"))
+    row = ended(world, run_id)
+    assert row.state == "cancelled" and row.ended_at is not None
+    assert sorted(pool.running) == ["a@v1", "b@v1", "c@v1"], "what serves goes on, what the run started does not"
+    assert {step.state for step in row.steps} <= {"done", "cancelled"}
+
+
+def test_a_run_that_meets_a_bug_of_ours_is_not_begun_each_second_for_ever(
+    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any) -> Any:
+        raise IllegalTransition("step 1: done → waits")
+
+    run_id = submit(world, plan(world, small_project.texts(), EVERYTHING))
+    monkeypatch.setattr(run_lane, "advance_run", broken)
+    RunLane(world).resume_open()
+    assert ended(world, run_id).state == "failed" and world.ledger.open_runs() == ()

@@ -5,17 +5,17 @@ from dataclasses import replace
 import pytest
 
 from state.row_types import StagedRow
-from tests.terminal.in_memory_backend import FakeOperations
+from tests.terminal.in_memory_backend import FakeBackend
 from tests.terminal.pizzeria_values import NOW, sample_run
 from tests.tui.console_harness import Console, in_console
 from tui.command_line.parser import parse_line
 from tui.presentation.interaction.colon_completion import complete_command
 from tui.presentation.screen_content.banner_footer import KeyHint, hints
 from tui.presentation.styling.styled_text import plain
-from tui.screens.backend_protocol import RunView
+from tui.screens.backend import RunView
 
 
-class WithRun(FakeOperations):
+class WithRun(FakeBackend):
     """The pizzeria with a run in a state."""
 
     def __init__(self, state: str) -> None:
@@ -28,30 +28,30 @@ class WithRun(FakeOperations):
         return RunView(replace(row, state=self.state, steps=broken if self.state == "failed" else row.steps))
 
 
-def pizzeria(*staged: tuple[str, str, str]) -> FakeOperations:
+def pizzeria(*staged: tuple[str, str, str]) -> FakeBackend:
     """Make a pizzeria in which (actor, table, verb) are staged."""
-    operations = FakeOperations()
+    backend = FakeBackend()
     marks = tuple(StagedRow(actor, "/p", table, verb, NOW) for actor, table, verb in staged)
-    operations.current = replace(operations.current, staged=marks)
-    return operations
+    backend.current = replace(backend.current, staged=marks)
+    return backend
 
 
 async def at(console: Console, row: str) -> None:
     """Put the cursor on a row."""
-    assert console.page.table.choose(row)
-    console.page.flush()
+    assert console.screen.table.choose(row)
+    console.screen.redraw()
     await console.pilot.pause()
 
 
 def said(console: Console) -> str:
-    return " ".join(console.flash().split())
+    return " ".join(console.status().split())
 
 
 @pytest.mark.parametrize("screen", ["home", "changes", "detail"])
 def test_a_delete_under_readers_is_refused_at_the_key_with_their_names(screen: str) -> None:
     async def scenario(console: Console) -> None:
         if screen == "detail":
-            console.app.go("detail", table="order_items")
+            console.app.open_screen("detail", table="order_items")
             await console.until(lambda: "VERDICT" in console.text(), "the detail")
         elif screen == "changes":
             await console.press("p")
@@ -60,41 +60,41 @@ def test_a_delete_under_readers_is_refused_at_the_key_with_their_names(screen: s
         else:
             await at(console, "order_items")
         await console.press("X")
-        assert console.operations.calls == []
+        assert console.backend.calls == []
         assert "order_items is read by menu_sales, oven_load, pizza_per_10s: stage their delete first" in said(console)
 
-    in_console(scenario, operations=pizzeria(("bob", "order_items", "deploy")))
+    in_console(scenario, backend=pizzeria(("bob", "order_items", "deploy")))
 
 
 def test_readers_that_go_too_or_rest_keep_nothing() -> None:
     async def scenario(console: Console) -> None:
         await at(console, "order_items")
         await console.press("X")
-        await console.until(lambda: bool(console.operations.calls), "the stage")
+        await console.until(lambda: bool(console.backend.calls), "the stage")
         # crm_orders is stopped for good: a table that it alone reads may go.
         await at(console, "clients")
         await console.press("X")
-        await console.until(lambda: len(console.operations.calls) == 2, "the second")
-        assert console.operations.calls == [
+        await console.until(lambda: len(console.backend.calls) == 2, "the second")
+        assert console.backend.calls == [
             ("stage", ("order_items",), "delete"),
             ("stage", ("clients",), "delete"),
         ]
 
     readers = ("menu_sales", "oven_load", "pizza_per_10s")
-    in_console(scenario, operations=pizzeria(*(("alice", name, "delete") for name in readers)))
+    in_console(scenario, backend=pizzeria(*(("alice", name, "delete") for name in readers)))
 
 
 def test_unstage_on_a_branch_takes_what_was_staged_there_and_by_this_person() -> None:
     async def scenario(console: Console) -> None:
         await at(console, "product:kitchen")
         await console.press("U")
-        await console.until(lambda: bool(console.operations.calls), "the unstage")
-        assert console.operations.calls == [("unstage", ("oven_load", "src_orders"))]
+        await console.until(lambda: bool(console.backend.calls), "the unstage")
+        assert console.backend.calls == [("unstage", ("oven_load", "src_orders"))]
         assert "2 tables off the stage" in said(console)
         await at(console, "product:crm")
         await console.press("U")
         assert "you have not staged it" in said(console)
-        assert len(console.operations.calls) == 1
+        assert len(console.backend.calls) == 1
 
     marks = (
         ("alice", "oven_load", "deploy"),
@@ -103,7 +103,7 @@ def test_unstage_on_a_branch_takes_what_was_staged_there_and_by_this_person() ->
         ("bob", "order_items", "deploy"),
         ("bob", "clients", "deploy"),
     )
-    in_console(scenario, operations=pizzeria(*marks))
+    in_console(scenario, backend=pizzeria(*marks))
 
 
 @pytest.mark.parametrize(
@@ -118,37 +118,37 @@ def test_unstage_on_a_branch_takes_what_was_staged_there_and_by_this_person() ->
 )
 def test_a_run_offers_what_its_state_allows(state: str, possible: str, words: str) -> None:
     async def scenario(console: Console) -> None:
-        console.app.go("run", run_id="9f2c")
+        console.app.open_screen("run", run_id="9f2c")
         await console.until(lambda: "RUN 9f2c" in console.text(), "the run")
-        footer = console.lines(console.page.hint_line)
+        footer = console.lines(console.screen.footer)
         assert words in footer if state == "paused" else "P pause" in footer
         for key in "PC":
             assert (f"({key} " not in footer) == (key in possible)
             await console.press(key)
-            assert (console.page.answering is not None) == (key in possible)
+            assert (console.screen.question.dialog is not None) == (key in possible)
             if key not in possible:
                 assert words in said(console)
             await console.press("escape") if key in possible else None
-        offered = complete_command("", "run", (), console.page.circumstances())
+        offered = complete_command("", "run", (), console.screen.action_context())
         assert {"retry", "skip"} <= set(offered) if state == "failed" else not {"retry", "skip"} & set(offered)
         assert ("pause" in offered, "cancel" in offered) == ("P" in possible, "C" in possible)
 
-    in_console(scenario, operations=WithRun(state))
+    in_console(scenario, backend=WithRun(state))
 
 
 def test_start_is_offered_where_something_does_not_run() -> None:
     async def scenario(console: Console) -> None:
-        console.app.go("detail", table="oven_load")
+        console.app.open_screen("detail", table="oven_load")
         await console.until(lambda: "VERDICT" in console.text(), "the detail")
-        assert "(S start)" in console.lines(console.page.hint_line)
+        assert "(S start)" in console.lines(console.screen.footer)
         await console.press("S")
-        assert console.page.answering is None
+        assert console.screen.question.dialog is None
         assert "it is already running; R restarts it" in said(console)
         for table in ("orders_paid", "crm_orders"):
-            console.app.go("detail", table=table)
+            console.app.open_screen("detail", table=table)
             await console.pilot.pause()
             await console.press("S")
-            assert console.page.answering is not None
+            assert console.screen.question.dialog is not None
             await console.press("escape")
 
     in_console(scenario)
@@ -160,11 +160,11 @@ def test_a_look_is_about_the_row_under_the_cursor_whatever_is_marked() -> None:
         await console.press("space")
         await at(console, "menu_sales")
         await console.press("d")
-        assert console.page.crumb()[0][-1].startswith("menu_sales")
+        assert console.screen.path_and_counts()[0][-1].startswith("menu_sales")
         await console.press("q")
         await at(console, "product:kitchen")
         await console.press("d")
-        assert console.page.page_name == "home"
+        assert console.screen.screen_name == "home"
         assert "put the cursor on one statement" in said(console)
 
     in_console(scenario)
@@ -175,7 +175,7 @@ def test_a_key_of_another_screen_says_where_it_works(key: str, screens: str) -> 
     async def scenario(console: Console) -> None:
         await console.press(key)
         assert f"it is a key of {screens}" in said(console)
-        assert console.operations.calls == []
+        assert console.backend.calls == []
 
     in_console(scenario)
 
@@ -196,11 +196,11 @@ def test_a_wrong_filter_says_so_as_long_as_it_is_wrong_and_no_longer() -> None:
     async def scenario(console: Console) -> None:
         await console.press("/")
         await console.type("lag>>")
-        assert "not a number" in console.lines(console.page.hint_line)
+        assert "not a number" in console.lines(console.screen.footer)
         await console.press("enter")
         assert "not a number" in said(console)
         console.pass_time(60.0)
-        await console.world()
+        await console.show_ledger()
         assert "not a number" in said(console)
         await console.press("/", "backspace")
         await console.type("0")
@@ -224,7 +224,7 @@ def test_what_is_not_possible_is_told_without_colour_and_takes_no_more_room() ->
 @pytest.mark.parametrize("screen", ["changes", "audit", "help", "run"])
 def test_an_act_on_named_tables_is_asked_for_on_any_screen(screen: str) -> None:
     async def scenario(console: Console) -> None:
-        console.app.go(screen, **({"run_id": "9f2c"} if screen == "run" else {}))
+        console.app.open_screen(screen, **({"run_id": "9f2c"} if screen == "run" else {}))
         await console.pilot.pause()
         await console.press(":")
         await console.type("stop till")
@@ -234,12 +234,24 @@ def test_an_act_on_named_tables_is_asked_for_on_any_screen(screen: str) -> None:
     in_console(scenario)
 
 
-def test_changes_says_how_many_are_marked_because_acts_are_about_them() -> None:
+def test_marks_are_of_the_screen_that_shows_them() -> None:
     async def scenario(console: Console) -> None:
         await at(console, "till")
-        await console.press("space", "p")
-        await console.until(lambda: "rebuild + 1" in console.text(), "the changes")
+        await console.press("space", "tab")
         assert "1 marked" in console.text().splitlines()[1]
+        await console.press("q", "p")
+        await console.until(lambda: "rebuild + 1" in console.text(), "the changes")
+        assert "marked" not in console.text().splitlines()[1]
+        assert console.screen.table.choose("menu_sales")
+        await console.press("D")
+        await console.until(lambda: bool(console.backend.calls), "the stage")
+        assert console.backend.calls == [("stage", ("menu_sales",), "deploy")]
+        await console.press("space", "/")
+        await console.type("oven")
+        await console.press("enter")
+        assert "1 marked, 1 of them hidden" in console.text().splitlines()[1]
+        await console.press("escape", "q")
+        assert console.app.state.marks == {"till"}
 
     in_console(scenario)
 
@@ -247,12 +259,12 @@ def test_changes_says_how_many_are_marked_because_acts_are_about_them() -> None:
 @pytest.mark.parametrize(("command", "words"), [("show", "VERDICT"), ("sql", "statement v1"), ("lineage", "READ BY")])
 def test_a_look_at_a_named_statement_leaves_the_one_on_screen(command: str, words: str) -> None:
     async def scenario(console: Console) -> None:
-        console.app.go("detail", table="oven_load")
+        console.app.open_screen("detail", table="oven_load")
         await console.until(lambda: "VERDICT" in console.text(), "the detail")
         await console.press(":")
         await console.type(f"{command} till")
         await console.press("enter")
-        assert console.page.crumb()[0][-1].startswith("till")
+        assert console.screen.path_and_counts()[0][-1].startswith("till")
         await console.until(lambda: words in console.text(), "the tab")
 
     in_console(scenario)
@@ -264,14 +276,14 @@ def test_a_run_that_was_continued_offers_nothing_and_names_the_one_that_goes_on(
             return RunView(replace(super().run(run_id).run, continued_by="7f3a-01c2f"))
 
     async def scenario(console: Console) -> None:
-        console.app.go("run", run_id="9f2c")
+        console.app.open_screen("run", run_id="9f2c")
         await console.until(lambda: "continued by run 7f3a-01c2f" in console.text(), "the run")
         await console.press("C")
-        assert console.page.answering is None
+        assert console.screen.question.dialog is None
         assert "the run is continued by 7f3a-01c2f" in said(console)
-        assert not {"retry", "skip"} & set(complete_command("", "run", (), console.page.circumstances()))
+        assert not {"retry", "skip"} & set(complete_command("", "run", (), console.screen.action_context()))
 
-    in_console(scenario, operations=Continued("failed"))
+    in_console(scenario, backend=Continued("failed"))
 
 
 @pytest.mark.parametrize(
@@ -285,7 +297,7 @@ def test_a_run_that_was_continued_offers_nothing_and_names_the_one_that_goes_on(
 )
 def test_a_question_about_a_run_names_the_command_that_does_just_that(state: str, typed: str, command: str) -> None:
     async def scenario(console: Console) -> None:
-        console.app.go("run", run_id="9f2c")
+        console.app.open_screen("run", run_id="9f2c")
         await console.until(lambda: "RUN 9f2c" in console.text(), "the run")
         await console.type(typed)
         if typed.startswith(":"):
@@ -295,4 +307,4 @@ def test_a_question_about_a_run_names_the_command_that_does_just_that(state: str
         assert f"same as: {command} {'9f2c' * 4}{step} --env dev" in same
         parse_line(f"{command} {'9f2c' * 4}{step} --env dev".split()[1:])
 
-    in_console(scenario, operations=WithRun(state))
+    in_console(scenario, backend=WithRun(state))

@@ -3,12 +3,12 @@
 import pytest
 
 from core.changes.kind_examples import KIND_EXAMPLES
-from core.changes.kinds import CHANGE_KINDS, ChangeKindFacts
+from core.changes.kinds import CHANGE_KINDS, ChangeKindDefinition
 from core.model.actions import EXECUTABLE, Strategy
 from tui.presentation.interaction.changes_topic import changes_topic
 
 
-def block(facts: ChangeKindFacts) -> list[str]:
+def block(facts: ChangeKindDefinition) -> list[str]:
     """Return the lines of one kind without their indent."""
     blocks = [part.splitlines() for part in changes_topic().split("\n\n")]
     (found,) = [rows for rows in blocks if rows[0] == f"    {facts.label} ({facts.code})"]
@@ -16,7 +16,7 @@ def block(facts: ChangeKindFacts) -> list[str]:
 
 
 @pytest.mark.parametrize("facts", CHANGE_KINDS, ids=lambda facts: facts.kind.name)
-def test_a_kind_says_what_is_done_why_what_is_lost_and_shows_an_edit(facts: ChangeKindFacts) -> None:
+def test_a_kind_says_what_is_done_why_what_is_lost_and_shows_an_edit(facts: ChangeKindDefinition) -> None:
     rows = block(facts)
     said = " ".join(" ".join(rows).split())
     for words in (f"by default {facts.action} because {facts.why} loses {facts.loses} instead ", facts.note):
@@ -27,7 +27,9 @@ def test_a_kind_says_what_is_done_why_what_is_lost_and_shows_an_edit(facts: Chan
 
 
 @pytest.mark.parametrize("facts", CHANGE_KINDS, ids=lambda facts: facts.kind.name)
-def test_what_may_be_chosen_is_named_as_it_is_typed_and_what_no_agent_does_stands_apart(facts: ChangeKindFacts) -> None:
+def test_what_may_be_chosen_is_named_as_it_is_typed_and_what_no_agent_does_stands_apart(
+    facts: ChangeKindDefinition,
+) -> None:
     (said,) = [row.removeprefix("  instead").strip() for row in block(facts) if row.startswith("  instead")]
     able, _, planned = said.partition("not yet: ")
     named = [[word for word in part.strip("; ").split(", ") if word] for part in (able, planned)]

@@ -14,7 +14,7 @@ from tui.presentation.interaction.keymap import (
     find_action,
     keymap_of,
 )
-from tui.screens.screen_registry import SCREENS
+from tui.screens.application import SCREENS
 
 ACTS = [action for action in ACTIONS if action.level is not ConfirmationLevel.LOOK]
 
@@ -86,7 +86,9 @@ def test_a_read_only_console_still_stops_and_cancels() -> None:
 def test_every_act_says_why_it_is_not_possible_on_a_ghost() -> None:
     for action in actions_on_screen("home"):
         if action.level is not ConfirmationLevel.LOOK:
-            assert "was deleted" in why_not_possible(action, ActionContext(targets=("till",), ghost=True))
+            assert "was deleted" in why_not_possible(
+                action, ActionContext(targets=("till",), vanished="it was deleted")
+            )
 
 
 def test_commands_complete_to_names_and_tables() -> None:

@@ -9,13 +9,13 @@ from core.model.actions import Action
 from core.plan.model import Guard, Plan, StrategyOffer
 from core.plan.rendering import column_widths
 from state.row_types import ApprovalRow, PlanRow
-from tests.terminal.in_memory_backend import FakeOperations, sample_plan
+from tests.terminal.in_memory_backend import FakeBackend, sample_plan
 from tests.terminal.pizzeria_values import NOW
 from tests.tui.console_harness import Console, in_console
 from tui.presentation.screen_content.plan_review import heading, node_row, not_approvable, rest, waits_for, why
 from tui.presentation.styling.glyphs import ASCII
 from tui.presentation.styling.styled_text import plain
-from tui.screens.backend_protocol import PlanView
+from tui.screens.backend import PlanView
 
 
 @pytest.mark.parametrize(
@@ -106,15 +106,15 @@ def test_review_shows_what_may_be_chosen_for_the_row_and_what_is_not_carried_out
     assert (
         "OPTION earliest (chosen)" in short
         and "1 option not executable yet: enter" in short
-        and "carry_over" not in short
+        and "carry-over" not in short
     )
     told = " ".join(plain(line).strip() for line in why(seen, 80, ASCII, full=True))
     assert "OPTION earliest (chosen): replays 81 M rows; ETA 14 m" in told
-    assert "OPTION carry_over (not executable yet): replays ? rows" in told
+    assert "OPTION carry-over (not executable yet): replays ? rows" in told
     assert "less severe than the default; needs an approval" in told
 
 
-class Guarded(FakeOperations):
+class Guarded(FakeBackend):
     """A pizzeria whose plan is lee's, and waits for an approval."""
 
     given: tuple[ApprovalRow, ...] = ()
@@ -129,23 +129,23 @@ class Guarded(FakeOperations):
 
 def test_a_plan_is_approved_by_its_key_and_executed_only_then() -> None:
     async def scenario(console: Console) -> None:
-        console.app.go("review", plan_hash="7f3a")
+        console.app.open_screen("review", plan_hash="7f3a")
         await console.until(lambda: "approvals 0 of 1" in console.text(), "the review")
         await console.press("E")
-        assert "approvals 0 of 1: press A as another login" in console.flash()
+        assert "approvals 0 of 1: press A as another login" in console.status()
         await console.press("A")
         assert "APPROVE plan 7f3a" in console.dialog() and "by lee" in console.dialog()
         await console.press("enter")
-        assert console.operations.calls == []
+        assert console.backend.calls == []
         await console.press("A")
-        expected = console.operations.confirmation("approve", ("7f3a" * 16,)).text
+        expected = console.backend.confirmation("approve", ("7f3a" * 16,)).text
         await console.type(expected)
         await console.press("enter")
-        await console.until(lambda: "approvals 1 of 1" in console.flash(), "the approval")
-        assert console.operations.calls == [("approve", "7f3a" * 16, expected)]
+        await console.until(lambda: "approvals 1 of 1" in console.status(), "the approval")
+        assert console.backend.calls == [("approve", "7f3a" * 16, expected)]
         await console.press("r")
         await console.until(lambda: "approvals 1 of 1 (alice)" in console.text(), "the header")
-        now = console.page.circumstances()
+        now = console.screen.action_context()
         assert (now.plan_open, now.unapprovable) == ("", "you have already approved it")
 
-    in_console(scenario, operations=Guarded(), size=(100, 30))
+    in_console(scenario, backend=Guarded(), size=(100, 30))

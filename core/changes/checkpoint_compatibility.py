@@ -1,0 +1,74 @@
+"""When a statement may go on from its checkpoint although the default is a rebuild.
+
+Only where Spark goes on without a word and the table stays right in form: its rows then mix what the old text meant and
+what the new one means, which is what a second person approves.
+"""
+
+import re
+
+from core.changes.classification import keeps_names, kinds_between
+from core.changes.kinds import CHANGE_KINDS, ChangeKind
+from core.project.revision import Revision
+from core.sql.statement import Operator, ParsedStatement
+
+_LENGTH = re.compile(r"(?<!_)\bwindow\(([^,]+), '[^']+'\)")
+_HARMLESS = ("filter ", "HAVING ", "GROUP BY key changed: window(")
+"""Edits below the state that leave what it holds in form."""
+
+
+def why_state_not_taken(old: Revision, new: Revision) -> str:
+    """Explain why Spark does not surely go on, or the table would be wrong in form; empty where neither is so."""
+    found = kinds_between(old, new)
+    named = ChangeKind.NAMED_SOURCES_CHANGED in found and keeps_names(old)
+    asked = found - {ChangeKind.NAMED_SOURCES_CHANGED} if named else found
+    wrong = (each.why_not_from_checkpoint for each in CHANGE_KINDS if each.kind in asked)
+    if first := next(filter(None, wrong), ""):
+        return first
+    if old.parsed is None or new.parsed is None:
+        return "a statement was added or removed"
+    if not any(kind.definition.judged_by_state for kind in found):
+        return ""
+    if not same_state_schema(old.parsed, new.parsed):
+        return "its state has different operators, keys or values, which Spark rejects or misreads as the old ones"
+    if old.parsed.read_above != new.parsed.read_above:
+        return "Spark may keep other aggregates once it has simplified what reads them"
+    return (
+        "" if named or _only_filters(old.parsed.pre, new.parsed.pre) else "Spark may reject what would enter its state"
+    )
+
+
+def same_state_schema(old: ParsedStatement, new: ParsedStatement) -> bool:
+    """Return whether Spark is known to take the old state for the new text (run on 4.2.0, `same_checkpoint.txt`).
+
+    That is so for the length of a window that does not slide, min for max, and an outer join that becomes an inner one;
+    the other way round depends on which columns may be null.
+    """
+    if len(old.operators) != len(new.operators):
+        return False
+    return all(_takes(was, now) for was, now in zip(old.operators, new.operators, strict=True))
+
+
+def _takes(was: Operator, now: Operator) -> bool:
+    if was.kind != now.kind:
+        return False
+    before, after = (tuple(_LENGTH.sub(r"window(\1)", key) for key in each.keys) for each in (was, now))
+    if was.kind == "stream_join":
+        return before == after and now.detail in (was.detail, re.sub("^LEFT ON", "INNER ON", was.detail))
+    if was.kind in ("aggregate", "window"):
+        return before == after and _extremes(was.detail) == _extremes(now.detail)
+    return (was.keys, was.detail) == (now.keys, now.detail)
+
+
+def _extremes(aggregates: str) -> str:
+    return re.sub(r"\b(min|max)\(", "extreme(", aggregates)
+
+
+def _only_filters(old: str, new: str) -> bool:
+    if old == new:
+        return True
+    from core.sql.comparison.query_edits import query_edits
+
+    said = query_edits(old, new)
+    return bool(said) and all(
+        words.startswith(_HARMLESS) or re.fullmatch(r"join with .*: LEFT → INNER", words) for words in said
+    )

@@ -1,0 +1,178 @@
+"""Measured lag: one sample, the sum over all streamed sources of a statement, and samples as series without a hole."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+from typing import Protocol
+
+from core.model.names import TableName
+from core.ports.storage import SourceLag
+
+
+class LagSample(Protocol):
+    """What is read of a sample; `state.row_types.SampleRow` is one."""
+
+    @property
+    def at(self) -> float: ...
+    @property
+    def lag_rows(self) -> int | None: ...
+    @property
+    def lag_files(self) -> int | None: ...
+    @property
+    def in_rows_s(self) -> float | None: ...
+    @property
+    def batch_ms(self) -> int | None: ...
+    @property
+    def produced_rows(self) -> int | None: ...
+    @property
+    def consumed_rows(self) -> int | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """What all streamed sources of a statement hold that it has not committed."""
+
+    rows: int | None
+    """None when one of the sources cannot say."""
+    files: int
+    bytes: int
+    exact: bool
+    oldest_s: float | None
+    missing: tuple[TableName, ...]
+    """Sources that are gone or were replaced."""
+
+
+def total_lag(positions: Iterable[SourceLag]) -> Lag:
+    """Add up the sources; no source at all is no lag."""
+    known = tuple(positions)
+    rows = [position.rows for position in known if position.rows is not None]
+    return Lag(
+        rows=sum(rows) if len(rows) == len(known) else None,
+        files=sum(position.files for position in known),
+        bytes=sum(position.bytes for position in known),
+        exact=all(position.exact for position in known),
+        oldest_s=max((position.oldest_s for position in known if position.oldest_s is not None), default=None),
+        missing=tuple(position.table for position in known if position.missing),
+    )
+
+
+LEAST_SAMPLES = 6
+"""Samples in a row below which nothing is said."""
+
+_HOLE = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class SampleSeries:
+    """The newest row of samples without a hole, as parallel series, oldest first."""
+
+    at: tuple[float, ...]
+    lag: tuple[float, ...]
+    """Rows, or files where rows are not known."""
+    files: tuple[float, ...]
+    """Files, empty where one of the samples does not know them."""
+    in_rows: bool
+    arrived: tuple[float, ...]
+    """Ever produced, counted from the first sample."""
+    processed: tuple[float, ...]
+    """Ever consumed, counted from the first sample."""
+    batch_rows_s: float
+    """Rows per second that the newest batches took, as Spark says; 0 when not known or lag is in files."""
+    has_counters: bool
+    """Whether `arrived` and `processed` are counters, not guessed from what lag rose and fell between samples."""
+    batches_s: tuple[float, ...]
+    """How long the newest batch took, at each of the newest samples."""
+    arrived_at: float
+    """When something came last; the first sample's time when nothing did."""
+    usual_gap_s: float
+    """Between two samples that saw something come."""
+    interval_s: float
+
+    def arrival_rate(self) -> float:
+        """Units per second that came lately: the middle one of the last three sightings, so that one burst is none."""
+        seen = [n for n in range(1, len(self.at)) if self.arrived[n] > self.arrived[n - 1]]
+        rates = [
+            (self.arrived[n] - self.arrived[n - 1]) / min(self.at[n] - self.at[before], 2 * self.usual_gap_s)
+            for before, n in zip([0, *seen], seen, strict=False)
+        ]
+        missed = (self.at[-1] - self.arrived_at) / self.usual_gap_s
+        rates += [0.0] * int(missed - 1)
+        return median(rates[-3:]) if rates else 0.0
+
+
+def sample_series(samples: Sequence[LagSample], now: float, interval_s: float) -> SampleSeries | None:
+    """Return the newest run of consecutive samples, oldest first.
+
+    None if it is too short, too old or without a known lag.
+    """
+    if not samples or now - samples[-1].at > _HOLE * interval_s:
+        return None
+    in_rows = samples[-1].lag_rows is not None
+    row = _unbroken(samples, interval_s, in_rows=in_rows)
+    if len(row) < LEAST_SAMPLES:
+        return None
+    lag = tuple(float(_amount(sample, in_rows=in_rows) or 0) for sample in row)
+    at = tuple(sample.at for sample in row)
+    arrived, processed = _counters(row, lag, in_rows=in_rows)
+    seen = [n for n in range(1, len(at)) if arrived[n] > arrived[n - 1]]
+    gaps = [at[after] - at[before] for before, after in pairwise(seen)]
+    batches = tuple(sample.batch_ms / 1000 for sample in row[-24:] if sample.batch_ms is not None)
+    batch_rows_s = [sample.in_rows_s for sample in row[-4:] if in_rows and sample.in_rows_s is not None]
+    return SampleSeries(
+        at=at,
+        lag=lag,
+        files=tuple(float(sample.lag_files) for sample in row if sample.lag_files is not None),
+        in_rows=in_rows,
+        arrived=arrived,
+        processed=processed,
+        batch_rows_s=median(batch_rows_s) if batch_rows_s else 0.0,
+        has_counters=in_rows and row[-1].produced_rows is not None and row[-1].consumed_rows is not None,
+        batches_s=batches or (0.0,),
+        arrived_at=at[seen[-1]] if seen else at[0],
+        usual_gap_s=max(interval_s, median(gaps)) if gaps else interval_s,
+        interval_s=interval_s,
+    )
+
+
+def _amount(sample: LagSample, *, in_rows: bool) -> int | None:
+    return sample.lag_rows if in_rows else sample.lag_files
+
+
+def _unbroken(samples: Sequence[LagSample], interval_s: float, *, in_rows: bool) -> Sequence[LagSample]:
+    start = len(samples)
+    for n in range(len(samples) - 1, -1, -1):
+        if _amount(samples[n], in_rows=in_rows) is None:
+            break
+        if n + 1 < len(samples) and not _follows(samples[n], samples[n + 1], interval_s):
+            break
+        start = n
+    return samples[start:]
+
+
+def _follows(before: LagSample, after: LagSample, interval_s: float) -> bool:
+    if not 0 < after.at - before.at <= _HOLE * interval_s:
+        return False
+    counters = ((before.produced_rows, after.produced_rows), (before.consumed_rows, after.consumed_rows))
+    return all(old is None or new is None or old <= new for old, new in counters)
+
+
+def _counters(
+    row: Sequence[LagSample], lag: tuple[float, ...], *, in_rows: bool
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return input and output counters of the samples.
+
+    Without counters, a rise of the lag counts as input, a fall as output.
+    """
+    arrived, processed = [0.0], [0.0]
+    for n in range(1, len(row)):
+        produced = _step(row[n - 1].produced_rows, row[n].produced_rows) if in_rows else None
+        consumed = _step(row[n - 1].consumed_rows, row[n].consumed_rows) if in_rows else None
+        change = lag[n] - lag[n - 1]
+        arrived.append(arrived[-1] + (max(change, 0.0) if produced is None else produced))
+        processed.append(processed[-1] + (max(-change, 0.0) if consumed is None else consumed))
+    return tuple(arrived), tuple(processed)
+
+
+def _step(before: int | None, after: int | None) -> float | None:
+    return None if before is None or after is None else float(after - before)

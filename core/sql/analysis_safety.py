@@ -1,0 +1,48 @@
+"""Whether a query may be shown to Spark.
+
+To ask about a statement must neither run code nor read anything but what the project declares.
+"""
+
+from collections.abc import Sequence
+
+from sqlglot import Token, TokenType
+
+from core.sql.statement import Verb
+from core.sql.statement_reader import read_any
+from core.sql.tokens.forbidden_functions import forbidden_calls
+from core.sql.tokens.lexer import open_sql, tokens_of
+
+_BUILTIN = (["builtin"], ["system", "builtin"])
+"""Qualifiers of Spark's own functions (run on 4.2.0)."""
+
+
+def unsafe_for_analysis(select: str) -> str:
+    """Return why Spark is not asked about a query, as a sentence; empty where it may be.
+
+    Only what Headgate can read is safe: what it cannot read may be anything.
+    """
+    found, problems = read_any(select, "")
+    if not found:
+        return f"Headgate cannot read it: {problems[0].summary}"
+    if [each.verb for each in found] != [Verb.SELECT]:
+        return "it is not one query"
+    qualified = next((read.table for read in found[0].reads if "." in read.table), "")
+    if qualified:
+        return f"{qualified} is a path or a table of another database"
+    tokens = tokens_of(open_sql(select, ""))
+    refused = next((misread.summary for misread in forbidden_calls(tokens)), "")
+    return refused or _foreign_function(tokens)
+
+
+def _foreign_function(tokens: Sequence[Token]) -> str:
+    """Return what is wrong with a function of a catalog: Spark loads its code while it analyses."""
+    for index in range(2, len(tokens) - 1):
+        if tokens[index + 1].token_type is not TokenType.L_PAREN or tokens[index - 1].token_type is not TokenType.DOT:
+            continue
+        first = index
+        while first >= 2 and tokens[first - 1].token_type is TokenType.DOT:
+            first -= 2
+        parts = [str(token.text).lower() for token in tokens[first : index + 1 : 2]]
+        if parts[:-1] not in _BUILTIN:
+            return f"{'.'.join(parts)} is a function of a catalog, whose code is loaded by an analysis"
+    return ""

@@ -1,0 +1,63 @@
+"""A restart in place of a rebuild, beside what a real Spark made of the edit on the old checkpoint."""
+
+from dataclasses import replace
+
+import pytest
+from revision_pairs import Edit, edits
+
+from core.changes.checkpoint_compatibility import why_state_not_taken
+from core.changes.classification import classify
+from core.changes.kinds import CHANGE_KINDS, ChangeKind
+from core.model.actions import Action
+from core.project.model import Pool
+
+NAMED = (
+    ("spark.sql.streaming.queryEvolution.enableSourceEvolution", "true"),
+    ("spark.sql.streaming.offsetLog.formatVersion", "2"),
+)
+
+
+def started(edit: Edit) -> Edit:
+    """Return an edit with what its old text was started on."""
+    if "evolving" not in edit.marks:
+        return edit
+    old, new = (replace(each, pool=Pool(conf=NAMED)) for each in (edit.old, edit.new))
+    return replace(edit, old=old, new=new)
+
+
+EDITS = [started(edit) for edit in edits("same_checkpoint.txt")]
+REBUILDS = [edit for edit in EDITS if classify(edit.old, edit.new).action is Action.REBUILD]
+
+
+@pytest.mark.parametrize("edit", REBUILDS, ids=lambda edit: " ".join((edit.name, *edit.marks)))
+def test_only_what_spark_was_seen_to_take_may_go_on(edit: Edit) -> None:
+    if not why_state_not_taken(edit.old, edit.new):
+        assert edit.expected[0] in ("equal", "seam", "differs")
+
+
+def test_what_may_go_on() -> None:
+    assert [edit.name for edit in REBUILDS if not why_state_not_taken(edit.old, edit.new)] == [
+        "a named source added to an aggregate",
+        "a filter before an aggregate",
+        "a window's length",
+        "HAVING on a key",
+        "HAVING that sets an aggregate beside a key",
+        "a filter before a dedup",
+        "left becomes inner join",
+    ]
+
+
+def test_a_rebuilt_kind_that_says_nothing_of_its_checkpoint_does_not_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    edit = next(edit for edit in edits("changes.txt") if classify(edit.old, edit.new).kind is ChangeKind.TABLE_FORMAT)
+    assert why_state_not_taken(edit.old, edit.new) == "its table is written differently"
+    silent = tuple(replace(facts, breaks_checkpoint="") for facts in CHANGE_KINDS)
+    monkeypatch.setattr("core.changes.checkpoint_compatibility.CHANGE_KINDS", silent)
+    assert why_state_not_taken(edit.old, edit.new) == "nobody has shown that Spark goes on from the old checkpoint"
+
+
+def test_sources_with_names_come_and_go_without_state_where_the_first_start_kept_their_names() -> None:
+    found = [edit for edit in EDITS if classify(edit.old, edit.new).kind is ChangeKind.NAMED_SOURCES_CHANGED]
+    assert {(edit.marks, classify(edit.old, edit.new).action) for edit in found} == {
+        ((), Action.REBUILD), (("evolving",), Action.RESTART),
+    }  # fmt: skip
+    assert all(edit.expected[0] in ("equal", "seam") for edit in found if edit.marks)

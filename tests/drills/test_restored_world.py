@@ -1,0 +1,83 @@
+"""Copies put back under a real agent and real Spark: noticed, said, nothing started, and every row once after it."""
+
+import json
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tiny_project import Tiny, alive, tiny_that_runs, until
+
+pytestmark = [pytest.mark.spark, pytest.mark.drill]
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tiny]:
+    with tiny_that_runs(tmp_path_factory.mktemp("restored"), landed=50) as found:
+        assert found.apply(found.plan("--all")).returncode == 0
+        until(lambda: whole(found), 90, "all landed rows are in marked")
+        yield found
+
+
+def whole(tiny: Tiny) -> bool:
+    """Return whether the last table holds every landed row once."""
+    return tiny.ids("marked", 1) == list(range(1, tiny.landed + 1))
+
+
+def test_a_restored_checkpoint_is_refused_with_both_numbers_and_nothing_is_lost(tiny: Tiny, tmp_path: Path) -> None:
+    checkpoint = tiny.folder / "data/checkpoints/kept__v1"
+    tiny.done("stop", "kept", "--confirm", "yes")
+    shutil.copytree(checkpoint, tmp_path / "older")
+    tiny.done("start", "kept", "--confirm", "yes")
+    tiny.land(10)
+    until(lambda: whole(tiny), 60, "what landed is in marked")
+    tiny.done("stop", "kept", "--confirm", "yes")
+    checkpoint.rename(tmp_path / "newest")
+    shutil.copytree(tmp_path / "older", checkpoint)
+    tiny.land(10)
+    refused = tiny.run("start", "kept", "--confirm", "yes")
+    assert refused.returncode == 3
+    assert "stands at batch" in refused.stderr and "headgate plan kept --rebuild" in refused.stderr
+    shutil.rmtree(checkpoint)
+    (tmp_path / "newest").rename(checkpoint)
+    tiny.done("start", "kept", "--confirm", "yes")
+    until(lambda: whole(tiny), 60, "nothing is lost once the right one is back")
+
+
+def test_an_older_ledger_starts_nothing_until_it_is_adopted(tiny: Tiny, tmp_path: Path) -> None:
+    tiny.done("down", "--confirm", "")
+    ledger = tiny.home() / "ledger.db"
+    shutil.copyfile(ledger, tmp_path / "ledger.db")
+    tiny.done("up")
+    until(lambda: tiny.statements()["marked"]["state"] == "running", 90, "it goes on after the pool")
+    tiny.done("stop", "marked", "--confirm", "yes")
+    tiny.land(10)
+    tiny.done("down", "--confirm", "")
+    shutil.copyfile(tmp_path / "ledger.db", ledger)
+    tiny.done("up")
+    until(lambda: "older copy" in tiny.run("doctor").stdout, 30, "the doctor says so")
+    refused = tiny.run("start", "marked", "--confirm", "yes")
+    assert refused.returncode == 3 and "headgate adopt" in refused.stderr
+    assert {row["state"] for row in tiny.statements().values() if not row["external"]} == {"stopped"}
+    asked = tiny.run("adopt")
+    assert asked.returncode == 3 and "the ledger is an older copy" in asked.stderr
+    assert "marked@v1: goes on after batch" in asked.stderr
+    tiny.done("adopt", "--confirm", "dev adopt")
+    until(lambda: tiny.statements()["kept"]["state"] == "running", 60, "what the older ledger wants runs again")
+    until(lambda: whole(tiny), 60, "every row once")
+    owner = json.loads((tiny.folder / "data/checkpoints/kept__v1/_headgate_owner").read_text())
+    assert owner["epoch"] == 2
+
+
+def test_a_restored_pool_file_leads_to_no_second_server(tiny: Tiny) -> None:
+    record, pool = tiny.home() / "pool.json", tiny.pool_pid()
+    os.kill(tiny.agent_pid(), signal.SIGKILL)
+    kept = record.read_text()
+    record.write_text(json.dumps(json.loads(kept) | {"pid": 1, "started": "another boot:1"}))
+    said = tiny.run("up").stderr
+    until(lambda: f"process {pool} is a server of this home" in tiny.run("doctor").stdout, 60, said)
+    assert alive(pool)
+    record.write_text(kept)
+    until(lambda: tiny.statements()["kept"]["state"] == "running", 60, "the agent finds it again")

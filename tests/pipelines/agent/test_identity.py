@@ -1,0 +1,118 @@
+"""The world knows itself: folders of another run, copies of another age, and a ledger that is not the one it was."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import small_project
+from ledger_rows import deployment_row
+
+from core.model.errors import Refused
+from core.model.names import TableName
+from core.plan.request import PlanRequest
+from core.run.state_machine import OperatorControl
+from pipelines.agent.context import AgentContext
+from pipelines.agent.deployment_lifecycle import start
+from state.row_types import Deployment
+from tests.pipelines.agent.runs.test_run_lane import (
+    EVERYTHING,
+    deploy,
+    drive,
+    fast_gates,  # noqa: F401  # A fixture of every test here.
+    plan,
+    submit,
+)
+
+A = TableName("a")
+REBUILD = PlanRequest(tables=(A,), rebuild=True)
+UPPER = "SELECT id, upper(kind) AS kind FROM STREAM landed"
+
+
+@pytest.fixture
+def stopped(world: AgentContext) -> Deployment:
+    """A version that run 7f3a has made, and that does not run."""
+    found = deployment_row(state="stopped", made_by="7f3a")
+    world.ledger.put_deployment(found)
+    world.files.prepare("/c/a__v1", {"run": "7f3a"})
+    return found
+
+
+def start_it(world: AgentContext, deployment: Deployment) -> None:
+    start(world, deployment, stops=world.locks.stops(A))
+
+
+def notes(world: AgentContext, run_id: str, state: str) -> list[str]:
+    row = world.ledger.run(run_id)
+    assert row is not None
+    return [step.note for step in row.steps if step.state == state]
+
+
+@pytest.mark.parametrize(
+    ("planned", "sink", "said"),
+    [
+        (1, 7, "the checkpoint of a@v1 stands at batch 1 and its table at batch 7"),
+        (None, 7, "stands before its first batch and its table at batch 7"),
+        (1, 0, "has committed batch 1 and its table ends with batch 0"),
+        (1, None, "has committed batch 1 and its table has none"),
+    ],
+)
+def test_a_checkpoint_and_a_table_of_different_age_are_not_started(
+    planned: int | None, sink: int | None, said: str, world: AgentContext, pool: Any, stopped: Deployment
+) -> None:
+    world.files.planned, world.files.sink = planned, sink  # type: ignore[attr-defined]  # Scripted.
+    with pytest.raises(Refused, match=said) as refused:
+        start_it(world, stopped)
+    assert refused.value.remedy == "restore both from one moment, or headgate plan a --rebuild"
+    assert pool.starts == []
+
+
+def test_a_batch_that_was_written_and_not_committed_is_done_again(
+    world: AgentContext, pool: Any, stopped: Deployment
+) -> None:
+    world.files.planned = world.files.sink = 2  # type: ignore[attr-defined]  # Scripted.
+    start_it(world, stopped)
+    assert pool.starts == ["a@v1"]
+
+
+def test_a_checkpoint_that_another_run_has_made_is_not_started_on(
+    world: AgentContext, pool: Any, stopped: Deployment
+) -> None:
+    world.files.told = {"run": "91bc"}  # type: ignore[attr-defined]  # Scripted.
+    with pytest.raises(Refused, match="is not the one it had before"):
+        start_it(world, stopped)
+    assert pool.starts == []
+
+
+@pytest.mark.parametrize("kind", ["tables", "checkpoints"])
+def test_a_rebuild_that_finds_a_folder_of_another_run_leaves_it_and_the_next_plan_takes_the_next_number(
+    kind: str, world: AgentContext, pool: Any
+) -> None:
+    deploy(world, pool, small_project.texts())
+    theirs = f"{world.ground.data}/{kind}/a__v2"
+    world.files.folders[theirs] = {"run": "of a ledger that was lost"}  # type: ignore[attr-defined]  # Scripted.
+    run_id = submit(world, plan(world, small_project.texts(a=UPPER), REBUILD))
+    assert drive(world, run_id) == "failed"
+    (said,) = notes(world, run_id, "failed")
+    assert "has written, not this one; nothing was written there: plan again, under the next number" in said
+    assert "a__v2" not in pool.tables and world.ledger.deployment(A, 2) is None
+    assert drive(world, run_id, OperatorControl("cancel")) == "cancelled"
+    deploy(world, pool, small_project.texts(a=UPPER), REBUILD)
+    assert pool.views["a"] == "a__v3"
+    assert world.files.folders[theirs] == {"run": "of a ledger that was lost"}  # type: ignore[attr-defined]  # Scripted.
+
+
+def test_after_an_older_ledger_nothing_is_appended_to_the_folders_that_came_after_it(
+    world: AgentContext, pool: Any
+) -> None:
+    for number in (1, 2):
+        world.files.folders[f"{world.ground.data}/tables/a__v{number}"] = {"run": f"lost {number}"}  # type: ignore[attr-defined]  # Scripted.
+    tries = 0
+    while "a" not in pool.views:
+        made = plan(world, small_project.texts(), replace(EVERYTHING, nonce=str(tries)))
+        run_id = submit(world, made)
+        if drive(world, run_id) == "failed":
+            drive(world, run_id, OperatorControl("cancel"))
+        tries += 1
+        assert tries <= 3
+    assert pool.views["a"] == "a__v3"
+    assert {"a__v1", "a__v2"}.isdisjoint(pool.tables)

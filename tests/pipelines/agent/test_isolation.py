@@ -1,0 +1,326 @@
+"""Isolation: one bad statement or table harms nobody else; it is marked with its error and tried again."""
+
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import count
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from agent_world import fast_lane, held_elsewhere, in_a_thread, wait_until
+from ledger_rows import deployment_row, external_row
+
+from core.model.errors import EngineRefused, PoolUnreachable, TryAgain
+from core.model.names import TableName
+from core.ports.spark import QueryStart, ReportedQuery, unheard
+from core.project.revision import RevisionTexts
+from pipelines.agent import bounded_threads, deployment_lifecycle
+from pipelines.agent import fast_lane as fast_lane_module
+from pipelines.agent.context import AgentContext
+from pipelines.agent.fast_lane import SENT, WAITS
+from pipelines.agent.measurements.lag_collector import LagCollector
+from pipelines.agent.reconciler import ACTS_AT_ONCE, BeforeRound, Reconciler
+from pipelines.spark import call_deadlines
+from pipelines.spark.call_deadlines import CircuitBreaker, MissedDeadline
+from pipelines.spark.session import Session
+from state.emergency_journal import EmergencyJournal
+from state.row_types import Deployment
+
+BAD, GOOD = TableName("a"), TableName("b")
+
+
+@pytest.fixture
+def world(world: AgentContext) -> AgentContext:
+    """A world in which a minute passes with each look at the clock: whatever waits is due."""
+    return replace(world, monotonic=partial(next, count(0.0, 60.0)))
+
+
+@pytest.fixture
+def reconciler(world: AgentContext, tmp_path: Path) -> Reconciler:
+    return Reconciler(world, EmergencyJournal(tmp_path / "emergency.jsonl"))
+
+
+def deploy(world: AgentContext, *tables: str, **changed: Any) -> None:
+    for table in tables:
+        world.ledger.put_deployment(deployment_row(table, **({"query_id": "q", "run_id": "r"} | changed)))
+        world.files.prepare(f"/c/{table}__v1", {})
+
+
+def lost(pool: Any) -> None:
+    """Lose every query with its session."""
+    pool.running.clear()
+
+
+def reconcile(reconciler: Reconciler, *ended: ReportedQuery) -> None:
+    world = reconciler.world
+    before = BeforeRound.of(world)
+    reconciler.round(before, world.pool.connection().queries.active(), ended)
+
+
+def found(world: AgentContext, table: TableName) -> Deployment:
+    deployment = world.ledger.deployment(table, 1)
+    assert deployment is not None
+    return deployment
+
+
+def runs(pool: Any, table: str) -> None:
+    pool.running[f"{table}@v1"] = QueryStart(f"{table}@v1", "SELECT 1", "t", "parquet", f"/c/{table}__v1", "1 second")
+
+
+def test_a_file_system_hiccup_at_a_restart_is_said_and_tried_again(
+    world: AgentContext, pool: Any, reconciler: Reconciler
+) -> None:
+    deploy(world, "a", "b")
+    world.files.unreachable.add("/c/a__v1")  # type: ignore[attr-defined]  # Scripted.
+    reconcile(reconciler)
+    assert pool.starts == ["b@v1"]
+    assert (found(world, BAD).state, found(world, BAD).error) == (
+        "degraded", "/c/a__v1 cannot be reached: Input/output error",
+    )  # fmt: skip
+    reconcile(reconciler)
+    assert len([event for event in world.ledger.events() if "Input/output" in event.detail]) == 1, "said once"
+    world.files.unreachable.clear()  # type: ignore[attr-defined]  # Scripted.
+    reconcile(reconciler)
+    assert "a@v1" in pool.starts and found(world, BAD).error == ""
+
+
+@pytest.mark.parametrize("wanted", ["running", "stopped"])
+def test_a_checkpoint_that_cannot_be_read_ends_no_round(
+    wanted: str, world: AgentContext, pool: Any, reconciler: Reconciler
+) -> None:
+    deploy(world, "a", wanted=wanted, state=wanted)
+    deploy(world, "b")
+    if wanted == "running":
+        runs(pool, "a")
+    world.files.unreachable.add("/c/a__v1")  # type: ignore[attr-defined]  # Scripted.
+    reconcile(reconciler)
+    assert pool.starts == ["b@v1"]
+    assert found(world, BAD).state == wanted and found(world, BAD).checkpoint_ok
+    said = found(world, BAD).error
+    assert said == ("" if wanted == "running" else "/c/a__v1 cannot be reached: Input/output error")
+    world.files.unreachable.clear()  # type: ignore[attr-defined]  # Scripted.
+    reconcile(reconciler)
+    assert found(world, BAD).error == ""
+
+
+def test_a_stop_that_spark_refuses_is_said_and_tried_again(
+    world: AgentContext, pool: Any, reconciler: Reconciler
+) -> None:
+    deploy(world, "a", wanted="stopped", state="stopping")
+    deploy(world, "b")
+    runs(pool, "a")
+    pool.refuse_stop["a@v1"] = EngineRefused("it did not stop within 15 s", error_class="TIMEOUT")
+    reconcile(reconciler)
+    assert pool.starts == ["b@v1"]
+    assert (found(world, BAD).state, found(world, BAD).error) == ("stopping", "it did not stop within 15 s")
+    pool.refuse_stop.clear()
+    reconcile(reconciler)
+    assert (found(world, BAD).state, found(world, BAD).error, "a@v1" in pool.running) == ("stopped", "", False)
+
+
+def test_our_own_bug_on_a_statement_is_said_of_that_statement(
+    world: AgentContext, pool: Any, reconciler: Reconciler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deploy(world, "a", "b")
+    read = type(world.files).read
+
+    def broken(files: Any, folder: str) -> Any:
+        return 1 / 0 if folder == "/c/a__v1" else read(files, folder)
+
+    monkeypatch.setattr(type(world.files), "read", broken)
+    reconcile(reconciler)
+    assert pool.starts == ["b@v1"] and "ZeroDivisionError" in found(world, BAD).error
+
+
+def test_a_table_that_is_refused_keeps_no_other_from_the_catalog_and_comes_later(
+    world: AgentContext, pool: Any, reconciler: Reconciler
+) -> None:
+    world.ledger.put_deployment(external_row())
+    deploy(world, "a", "b")
+    pool.refuse_table["a__v1"] = EngineRefused("no permission on /t/a__v1", error_class="IO")
+    reconciler.restore(pool.connection())
+    assert set(pool.tables) == {"landed", "b__v1"} and set(pool.views) == {"b"}
+    assert found(world, BAD).error == "its table is not in the pool's catalog: no permission on /t/a__v1"
+    lost(pool)
+    reconcile(reconciler)
+    assert pool.starts == ["b@v1"] and found(world, BAD).state == "degraded"
+    pool.refuse_table.clear()
+    reconcile(reconciler)
+    assert "a__v1" in pool.tables and pool.views["a"] == "a__v1"
+    assert "a@v1" in pool.starts and found(world, BAD).error == ""
+
+
+def test_a_pointer_that_is_refused_keeps_nothing_from_running_and_comes_later(
+    world: AgentContext, pool: Any, reconciler: Reconciler
+) -> None:
+    deploy(world, "a", "b")
+    pool.refuse_table["a"] = EngineRefused("a is a table", error_class="EXPECT_VIEW_NOT_TABLE")
+    reconciler.restore(pool.connection())
+    assert pool.views == {"b": "b__v1"}
+    assert found(world, BAD).error == "its pointer is not in the pool's catalog: a is a table"
+    reconcile(reconciler)
+    assert sorted(pool.starts) == ["a@v1", "b@v1"]
+    pool.refuse_table.clear()
+    reconcile(reconciler)
+    assert pool.views == {"a": "a__v1", "b": "b__v1"}
+
+
+def test_a_table_is_not_tried_again_while_a_run_swaps_another_version_in(
+    world: AgentContext, pool: Any, reconciler: Reconciler
+) -> None:
+    deploy(world, "a")
+    world.ledger.put_deployment(deployment_row("a", version=2, active=False))
+    pool.refuse_table["a__v1"] = EngineRefused("no permission", error_class="IO")
+    reconciler.restore(pool.connection())
+    pool.refuse_table.clear()
+    with held_elsewhere(world, (BAD, 2)):
+        reconcile(reconciler)
+        assert pool.views == {}
+    world.ledger.activate({BAD: 2})
+    pool.views["a"] = "a__v2"
+    reconcile(reconciler)
+    assert "a__v1" in pool.tables and pool.views == {"a": "a__v2"}
+
+
+def test_what_reads_a_table_that_is_refused_waits_for_it(
+    world: AgentContext, pool: Any, reconciler: Reconciler
+) -> None:
+    world.ledger.put_deployment(external_row())
+    deploy(world, "a")
+    pool.refuse_table["landed"] = EngineRefused("the format is not known", error_class="DATA_SOURCE_NOT_FOUND")
+    reconciler.restore(pool.connection())
+    external = world.ledger.deployment(TableName("landed"), 0)
+    assert external is not None and (external.state, external.error[:12]) == ("running", "its table is")
+    reconcile(reconciler)
+    assert pool.starts == [] and found(world, BAD).state == "degraded"
+    assert "it waits for landed, which is not in the pool's catalog" in found(world, BAD).error
+
+
+def test_an_end_that_met_a_held_version_is_not_forgotten(
+    world: AgentContext, pool: Any, reconciler: Reconciler
+) -> None:
+    deploy(world, "a")
+    ended = ReportedQuery("a@v1", "q", "r", False, error_class="DIVIDE_BY_ZERO", error="Division by zero.")
+    with world.locks.holding((BAD, 1), by="a test"):
+        reconcile(reconciler, ended)
+    reconcile(reconciler)
+    assert (found(world, BAD).state, pool.starts) == ("failed", [])
+
+
+def test_a_stop_goes_through_while_the_catalog_is_being_filled(world: AgentContext, pool: Any) -> None:
+    deploy(world, "a")
+    runs(pool, "a")
+    pool.restored = False
+    (outcome,) = fast_lane(world).stop((BAD,), time.monotonic(), by="bob")
+    assert outcome.outcome == "stopped" and "a@v1" not in pool.running
+
+
+def test_measuring_goes_on_behind_a_statement_that_cannot_be_measured(world: AgentContext) -> None:
+    world.ledger.put_deployment(external_row())
+    ddl, dml = "CREATE TABLE {} (id BIGINT) USING parquet", "INSERT INTO {} SELECT id FROM STREAM landed"
+    for table in ("a", "b"):
+        deploy(world, table, revision=table, texts=RevisionTexts(ddl.format(table), dml.format(table), ""))
+    world.files.unreachable.add("/c/a__v1")  # type: ignore[attr-defined]  # Scripted.
+    LagCollector(world).round(world.ledger.deployments(), ())
+    good, bad = world.ledger.measurement(GOOD, 1), world.ledger.measurement(BAD, 1)
+    assert good is not None and good.lag_rows == 0
+    assert bad is not None and (bad.lag_rows, bad.trend) == (None, "unknown")
+
+
+@pytest.fixture
+def at_work() -> Iterator[threading.Event]:
+    released = threading.Event()
+    yield released
+    released.set()
+
+
+def test_an_act_for_each_of_many_is_bounded_and_fails_after_all_were_tried(at_work: threading.Event) -> None:
+    begun: list[int] = []
+
+    def act(item: int) -> int:
+        begun.append(item)
+        at_work.wait(30)
+        if item in (3, 5):
+            raise TryAgain(f"{item} failed")
+        return item * 2
+
+    raised: list[str] = []
+
+    def all_of_them() -> None:
+        try:
+            bounded_threads.in_threads(4, act, range(10))
+        except TryAgain as error:
+            raised.append(error.summary)
+
+    thread = in_a_thread(all_of_them)
+    wait_until(lambda: len(begun) == 4)
+    at_work.set()
+    thread.join(30)
+    assert raised == ["3 failed"] and sorted(begun) == list(range(10))
+    assert bounded_threads.in_threads(4, lambda item: item * 2, range(3)) == (0, 2, 4)
+
+
+def hang() -> None:
+    threading.Event().wait(call_deadlines.remaining())
+    raise MissedDeadline("no answer")
+
+
+class FrozenQueries:
+    """Queries of a server that takes calls and never answers; a call ends with its deadline, as gRPC's does."""
+
+    def __init__(self) -> None:
+        self.threads: list[int] = []
+
+    def stop(self, name: str, calling: Any = unheard) -> None:
+        calling()
+        self._hang()
+
+    def start(self, start: QueryStart) -> ReportedQuery:
+        return self._hang()
+
+    def _hang(self) -> Any:
+        self.threads.append(threading.active_count())
+        hang()
+
+
+class FrozenPool:
+    """A pool that was frozen after its catalog had been filled, behind a real breaker and real deadlines."""
+
+    def __init__(self) -> None:
+        session: Any = object.__new__(Session)
+        self.queries: Any = FrozenQueries()
+        session.breaker, session._lost = CircuitBreaker(hang, probe_s=0.01, every_s=0.01), None
+        self.breaker = session.breaker
+        self._connection = SimpleNamespace(call=session.call, queries=self.queries)
+
+    def connection(self) -> Any:
+        return self._connection
+
+    connection_for_stops = connection
+
+
+def test_a_frozen_pool_with_a_hundred_statements_costs_few_threads_and_nothing_is_called_stopped(
+    world: AgentContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fast_lane_module, "STOP_S", 0.2)
+    monkeypatch.setattr(deployment_lifecycle, "WRITE_CALL_S", 0.2)
+    tables = [f"t{n}" for n in range(100)]
+    deploy(world, *tables)
+    pool: Any = FrozenPool()
+    world = replace(world, pool=pool)
+    before = threading.active_count()
+    reconciler = Reconciler(world, EmergencyJournal(Path(world.folder, "e")))
+    for _ in range(5):
+        with pytest.raises(PoolUnreachable):
+            reconciler.round(BeforeRound.of(world), (), ())
+    outcomes = fast_lane(world).stop(tuple(map(TableName, tables)), time.monotonic(), by="bob")
+    assert len(outcomes) == 100 and {outcome.outcome for outcome in outcomes} <= {SENT, WAITS}
+    # Each act has a thread for itself and one for its call; two belong to the breaker.
+    assert max(pool.queries.threads) <= before + 2 * ACTS_AT_ONCE + 2
+    pool.breaker.close()
+    wait_until(lambda: threading.active_count() <= before + 1)
+    assert {d.state for d in world.ledger.deployments()} == {"stopping"}

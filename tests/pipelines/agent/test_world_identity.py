@@ -1,0 +1,250 @@
+"""A world that was restored, cloned or moved is noticed and said, and nothing starts until it is adopted."""
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import small_project
+from agent_world import fast_lane
+from ledger_rows import create_run, deployment_row, environment_row, run_row
+
+from core.model.errors import Busy, ConfirmationNeeded, Refused, TryAgain
+from core.model.names import TableName
+from core.plan.request import PlanRequest
+from core.ports.spark import QueryStart
+from pipelines.agent.context import AgentContext
+from pipelines.agent.deployment_lifecycle import start
+from pipelines.agent.reconciler import Reconciler
+from pipelines.agent.requests.adoption import Adoption
+from pipelines.agent.world_identity import WorldIdentity, difference
+from pipelines.storage.world_mark import MARK_FILE, WorldMark, read_mark
+from state.emergency_journal import EmergencyJournal
+from state.ledger import create_or_open
+from tests.pipelines.agent.runs.test_run_lane import (
+    drive,
+    fast_gates,  # noqa: F401  # A fixture of every test here.
+    plan,
+    submit,
+)
+
+A = TableName("a")
+OURS = WorldMark("ledger", 1, "m", "/home", 7)
+
+
+class Place:
+    """A home and a data folder on disk, and the agents that serve them one after the other."""
+
+    def __init__(self, root: Path) -> None:
+        self.home, self.data = root / "home", root / "data"
+        self.machine = "m-1"
+
+    def serve(self, rounds: int = 3, ledger_id: str = "ledger") -> str:
+        """Begin an agent, let it compare and count on, and end it; returns its doubt."""
+        facts = environment_row(ledger_id=ledger_id)
+        with create_or_open(self.home / "ledger.db", facts) as ledger:
+            identity = self.identity(ledger)
+            for _ in range(rounds):
+                identity.keep()
+            assert ledger.facts().doubt == identity.doubt
+            return identity.doubt
+
+    def identity(self, ledger: Any) -> WorldIdentity:
+        return WorldIdentity(ledger, data=str(self.data), home=str(self.home), machine=self.machine, clock=lambda: 1.0)
+
+    def copy(self, what: str) -> Callable[[], None]:
+        """Copy home or data folder; returns what puts the copy back."""
+        place, kept = getattr(self, what), self.home.parent / f"{what} then"
+        shutil.copytree(place, kept)
+
+        def restore() -> None:
+            shutil.rmtree(place)
+            shutil.copytree(kept, place)
+
+        return restore
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    made = Place(tmp_path)
+    assert made.serve() == ""
+    return made
+
+
+def test_a_world_that_nobody_touched_is_in_no_doubt_over_agents_and_kills(place: Place) -> None:
+    for rounds in (1, 5, 1):
+        assert place.serve(rounds) == ""
+    mark = json.loads((place.data / MARK_FILE).read_text())
+    assert (mark["count"], mark["ledger"], mark["home"]) == (10, "ledger", str(place.home))
+    (place.data / MARK_FILE).write_text(json.dumps(mark | {"count": 9}))
+    assert place.serve() == "", "killed between the ledger and the mark"
+
+
+def test_a_ledger_of_an_earlier_release_begins_to_count(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    (tmp_path / "data" / "tables").mkdir(parents=True)
+    assert place.serve() == "" and (place.data / MARK_FILE).is_file()
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ("home", "the ledger is an older copy: it stands at mark 3, and the data folder at 6"),
+        ("data", "the data folder is an older copy: it stands at mark 3, and the ledger at 6"),
+    ],
+)
+def test_a_copy_that_is_put_back_is_noticed(what: str, said: str, place: Place) -> None:
+    restore = place.copy(what)
+    assert place.serve() == ""
+    restore()
+    assert place.serve() == said
+    assert place.serve() == said, "it stays in doubt"
+
+
+def test_a_cloned_home_machine_and_data_folder_are_noticed(place: Place, tmp_path: Path) -> None:
+    shutil.copytree(place.home, tmp_path / "clone")
+    clone = Place(tmp_path)
+    clone.home = tmp_path / "clone"
+    assert clone.serve() == f"this home is {clone.home}, and the data folder was last used from {place.home}"
+    elsewhere = Place(tmp_path)
+    elsewhere.machine = "m-2"
+    assert elsewhere.serve() == "this is machine m-2, and the data folder was last used from machine m-1"
+    shutil.rmtree(place.data)
+    assert place.serve() == "the data folder has no mark any more: it was emptied, or is another one"
+
+
+def test_a_new_ledger_over_an_old_data_folder_is_noticed(place: Place) -> None:
+    shutil.rmtree(place.home)
+    assert (
+        place.serve(ledger_id="new")
+        == f"the data folder belongs to ledger ledger of {place.home}, and this is ledger new"
+    )
+
+
+def test_a_second_agent_on_the_data_folder_is_noticed_while_the_first_serves(place: Place) -> None:
+    with create_or_open(place.home / "ledger.db", environment_row()) as ledger:
+        identity = place.identity(ledger)
+        identity.keep()
+        theirs = read_mark(str(place.data))
+        assert theirs is not None
+        (place.data / MARK_FILE).write_text(
+            json.dumps({**json.loads((place.data / MARK_FILE).read_text()), "count": 99})
+        )
+        identity.keep()
+        assert "another agent" in identity.doubt
+        with pytest.raises(Refused, match="another agent"):
+            identity.refuse_doubt()
+
+
+def test_a_data_folder_out_of_reach_is_no_doubt_and_nothing_starts_meanwhile(place: Place) -> None:
+    with create_or_open(place.home / "ledger.db", environment_row()) as ledger:
+        identity = place.identity(ledger)
+        with pytest.raises(Busy):
+            identity.refuse_doubt()
+        identity.keep()
+        identity.refuse_doubt()
+        (place.data / MARK_FILE).rename(place.data / "away")
+        with pytest.raises(TryAgain, match="the mark is gone"):
+            identity.keep()
+        with pytest.raises(Busy, match="could not be compared"):
+            identity.refuse_doubt()
+        (place.data / "away").rename(place.data / MARK_FILE)
+        identity.keep()
+        identity.refuse_doubt()
+
+
+@pytest.mark.parametrize("field", ["ledger", "epoch", "machine", "home", "count"])
+def test_every_part_of_the_mark_counts(field: str) -> None:
+    other: Any = {"ledger": "x", "epoch": 2, "machine": "x", "home": "x", "count": 8}[field]
+    assert difference(OURS, OURS) == difference(OURS, replace(OURS, count=6)) == ""
+    assert difference(OURS, replace(OURS, **{field: other})) != ""
+    assert difference(OURS, replace(OURS, machine="")) == "", "a machine without an id is not compared"
+
+
+@pytest.fixture
+def doubted(world: AgentContext) -> AgentContext:
+    """A world whose ledger is behind its data folder, with one version that is wanted running."""
+    data = Path(world.ground.data)
+    data.mkdir(parents=True)
+    home = world.places.home
+    (data / MARK_FILE).write_text(json.dumps({"ledger": "ledger", "epoch": 1, "machine": "", "home": home, "count": 9}))
+    identity = WorldIdentity(world.ledger, data=str(data), home=home, machine="", clock=lambda: 1.0)
+    identity.keep()
+    found = deployment_row(state="stopped", made_by="7f3a")
+    world.ledger.put_deployment(found)
+    for folder in (found.folder, found.checkpoint):
+        world.files.prepare(folder, {"run": "7f3a"})
+    return replace(world, identity=identity)
+
+
+def test_in_doubt_nothing_starts_no_step_acts_and_a_stop_works(doubted: AgentContext, pool: Any) -> None:
+    found = doubted.ledger.deployment(A, 1)
+    assert found is not None
+    with pytest.raises(Refused, match="the ledger is an older copy") as refused:
+        start(doubted, found, stops=0)
+    assert refused.value.remedy == "headgate adopt"
+    run_id = submit(
+        doubted, plan(doubted, small_project.texts(), PlanRequest(tables=(TableName("b"),), children="none"))
+    )
+    assert drive(doubted, run_id) == "failed"
+    assert (pool.starts, pool.tables) == ([], {})
+    acts = Reconciler(doubted, EmergencyJournal(Path(doubted.folder, "emergency.jsonl")))
+    acts.restore(doubted.pool.connection())
+    assert (list(pool.tables), pool.views) == (["a__v1"], {}), "an older ledger moves no pointer"
+    fast_lane(doubted).stop((A,), 0.0, by="bob")
+    assert pool.stops == ["a@v1"]
+
+
+def test_an_adoption_says_what_it_does_asks_and_begins_an_epoch(doubted: AgentContext, pool: Any) -> None:
+    theirs = Path(doubted.ground.data, "tables", "a__v2")
+    theirs.mkdir(parents=True)
+    (theirs / "_headgate.json").write_text(json.dumps({"table": "a", "version": 2, "run": "91bc"}))
+    pool.running["late@v3"] = QueryStart("late@v3", "", "late__v3", "parquet", "/c/late__v3", "")
+    create_run(doubted.ledger, run_row("h", id="r-1", actor="ana"))
+    adoption = Adoption(doubted)
+    found = adoption.findings()
+    assert found["doubt"] == "the ledger is an older copy: it stands at mark 0, and the data folder at 9"
+    assert found["lines"] == [
+        "a@v1: goes on after batch 1, wanted running",
+        f"{theirs} of run 91bc is not in the registry: it stays as it is, and version 2 of a is not used again",
+        "run r-1 of ana is running: it goes on",
+        "query late@v3 runs and is not in the registry: it is left alone",
+    ]
+    with pytest.raises(ConfirmationNeeded, match="dev adopt"):
+        adoption.carry_out("yes")
+    assert doubted.ledger.facts().epoch == 1
+    assert adoption.carry_out("dev adopt")["epoch"] == 2
+    facts = doubted.ledger.facts()
+    assert (facts.epoch, facts.doubt, doubted.files.epoch) == (2, "", 2)
+    assert doubted.files.taken_over == ["/t/a__v1", "/c/a__v1"]  # type: ignore[attr-defined]  # Scripted.
+    assert doubted.ledger.taken_versions() == {"a": 2}
+    assert pool.views == {"a": "a__v1"}
+    doubted.identity.refuse_doubt()
+    mark = read_mark(doubted.ground.data)
+    assert mark is not None and (mark.epoch, mark.count) == (2, facts.mark)
+    with pytest.raises(Refused, match="nothing is in doubt"):
+        adoption.carry_out("dev adopt")
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ({"epoch": 1}, "is of epoch 1, and the ledger of epoch 2"),
+        ({"epoch": 2, "machine": "m-2"}, "was written on machine m-2, and this is machine m-1"),
+    ],
+)
+def test_a_checkpoint_of_another_epoch_or_machine_is_not_started_until_it_is_adopted(
+    told: dict[str, Any], said: str, world: AgentContext, pool: Any
+) -> None:
+    found = deployment_row(state="stopped")
+    world.ledger.put_deployment(found)
+    world.files.prepare(found.checkpoint, {})
+    world.files.epoch, world.files.machine, world.files.told = 2, "m-1", told  # type: ignore[attr-defined, misc]  # Scripted.
+    with pytest.raises(Refused, match=said) as refused:
+        start(world, found, stops=0)
+    assert "headgate adopt" in refused.value.remedy and pool.starts == []
+    assert Adoption(world).carry_out("dev adopt")["doubt"].startswith("the checkpoint of a@v1")
+    assert found.checkpoint in world.files.taken_over  # type: ignore[attr-defined]  # Scripted.

@@ -1,0 +1,92 @@
+"""What Spark does with a checkpoint and a sink of different age, and that both are told apart before a start."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.model.errors import Refused
+from pipelines.agent.deployment_lifecycle import refuse_other_age
+
+pytestmark = pytest.mark.spark
+
+
+def run_batches(ground: Any, last: int) -> None:
+    """Land a file a batch until the query has committed batch `last`."""
+    files, checkpoint = ground.files, ground.checkpoint("t")
+    committed = files.read(checkpoint).batch if Path(checkpoint).exists() else None
+    for batch in range(0 if committed is None else committed + 1, last + 1):
+        ground.land(10, a=batch)
+        ground.start("t", f"SELECT a, b FROM STREAM {ground.source}")
+        ground.until(lambda batch=batch: files.read(checkpoint).batch == batch)
+    ground.queries.stop(ground.query("t"))
+
+
+def ages(ground: Any) -> tuple[int | None, int | None, int | None]:
+    """Return the planned and the committed batch of the checkpoint, and the newest of the sink."""
+    found = ground.files.read(ground.checkpoint("t"))
+    return found.planned, found.batch, ground.files.sink_batch(ground.place("t"))
+
+
+def check(ground: Any) -> None:
+    refuse_other_age("t@v1", *ages(ground))
+
+
+def test_a_checkpoint_restored_from_an_older_copy_loses_rows_without_a_word_and_is_refused(ground: Any) -> None:
+    physical, checkpoint = ground.table("t"), ground.checkpoint("t")
+    run_batches(ground, 1)
+    shutil.copytree(checkpoint, f"{checkpoint}.copy")
+    run_batches(ground, 11)
+    assert ages(ground) == (11, 11, 11)
+    check(ground)
+    shutil.rmtree(checkpoint)
+    shutil.copytree(f"{checkpoint}.copy", checkpoint)
+    with pytest.raises(Refused, match="stands at batch 1 and its table at batch 11") as refused:
+        check(ground)
+    assert "--rebuild" in refused.value.remedy
+    # What a start would do: the rows of the new files come as batch 2, which the sink has already.
+    shutil.rmtree(Path(checkpoint, "sources"))
+    shutil.copytree(f"{checkpoint}.copy/sources", f"{checkpoint}/sources")
+    ground.land(10, a=99)
+    query = ground.start("t", f"SELECT a, b FROM STREAM {ground.source}")
+    ground.until(lambda: ground.files.read(checkpoint).batch == 2)
+    assert {found.name: found.error for found in ground.queries.active()}[query.name] == ""
+    assert ground.count(f"SELECT count(*) FROM {physical} WHERE a = 99") == 0
+
+
+def test_a_table_restored_from_an_older_copy_is_refused(ground: Any) -> None:
+    ground.table("t")
+    run_batches(ground, 1)
+    shutil.copytree(ground.place("t"), f"{ground.place('t')}.copy")
+    run_batches(ground, 2)
+    shutil.rmtree(ground.place("t"))
+    shutil.copytree(f"{ground.place('t')}.copy", ground.place("t"))
+    with pytest.raises(Refused, match="has committed batch 2 and its table ends with batch 1"):
+        check(ground)
+    shutil.rmtree(f"{ground.place('t')}/_spark_metadata")
+    with pytest.raises(Refused, match="has committed batch 2 and its table has none"):
+        check(ground)
+
+
+def test_batches_without_a_row_are_in_the_sinks_record_as_well(ground: Any) -> None:
+    ground.table("t", "a BIGINT, n BIGINT")
+    ground.start(
+        "t",
+        f"SELECT a, count(*) AS n FROM STREAM {ground.source} WATERMARK ts DELAY OF INTERVAL 1 MINUTE "
+        "GROUP BY a, window(ts, '10 minutes')",
+    )
+    ground.land(5)
+    ground.until(lambda: (ground.files.read(ground.checkpoint("t")).batch or 0) >= 1)
+    ground.queries.stop(ground.query("t"))
+    planned, committed, sink = ages(ground)
+    assert sink in (planned, committed)
+    check(ground)
+
+
+def test_a_batch_that_was_cut_off_after_it_was_written_is_no_other_age(ground: Any) -> None:
+    ground.table("t")
+    run_batches(ground, 1)
+    Path(ground.checkpoint("t"), "commits", "1").unlink()
+    assert ages(ground) == (1, 0, 1)
+    check(ground)

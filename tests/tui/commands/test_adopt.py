@@ -1,0 +1,40 @@
+"""adopt: what is in doubt and what is done about it, before anything is asked; nothing is sent without the text."""
+
+from typing import Any
+
+import pytest
+from command_line import written
+
+from tui.command_line import exit_codes
+
+FOUND = {
+    "doubt": "the ledger is an older copy: it stands at mark 3, and the data folder at 6",
+    "lines": ["a@v1: begins"],
+}
+
+
+def test_what_is_found_is_said_and_adopted_once_it_is_confirmed(agent: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    agent.script["adoption"], agent.script["adopt"] = FOUND, {"epoch": 2}
+    assert exit_codes.run_command_line(["adopt", "--confirm", "dev adopt"]) == 0
+    said = capsys.readouterr()
+    assert said.out == "adopted as epoch 2\n"
+    assert "the ledger is an older copy" in said.err and "  a@v1: begins" in said.err
+    look, act = agent.heard
+    assert (look["op"], act["op"], act["confirm"]) == ("adoption", "adopt", "dev adopt")
+    assert act["line"].startswith("headgate adopt --project ")
+
+
+def test_without_the_text_it_is_shown_and_nothing_is_adopted(agent: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    agent.script["adoption"] = FOUND
+    assert exit_codes.run_command_line(["adopt"]) == 3
+    said = capsys.readouterr().err
+    assert "a@v1: begins" in said and "--confirm 'dev adopt'" in said
+    assert [request["op"] for request in agent.heard] == ["adoption"]
+
+
+def test_where_nothing_is_in_doubt_nothing_is_asked(agent: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    agent.script["adoption"] = {"doubt": "", "lines": []}
+    assert written(["adopt"], capsys) == {"doubt": "", "lines": [], "epoch": None}
+    assert exit_codes.run_command_line(["adopt"]) == 0
+    assert "nothing is in doubt" in capsys.readouterr().err
+    assert {request["op"] for request in agent.heard} == {"adoption"}

@@ -1,0 +1,63 @@
+"""How many functions of ours a stop goes through: from its key to the dialog, from Enter to its bytes on the socket."""
+
+import sys
+import threading
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from tests.terminal.in_memory_backend import FakeBackend
+from tests.tui.console_harness import Console, in_console
+from tui.agent_client import socket_client
+from tui.agent_client.agent_commands import AgentCommands
+from tui.project_folder.environment_selection import SelectedEnvironment
+from tui.screens.question_box import QuestionBox
+
+TO_DIALOG, TO_SOCKET = 4, 7
+OURS = tuple(str(Path(__file__).parents[3] / package) for package in ("tui", "core", "state"))
+
+
+def callers() -> list[str]:
+    """List our functions on this thread's stack, the outermost first."""
+    found, frame = [], sys._getframe()
+    while isinstance(frame, FrameType):
+        if frame.f_code.co_filename.startswith(OURS):
+            found.append(frame.f_code.co_qualname)
+        frame = frame.f_back
+    return found[::-1]
+
+
+def test_a_stop_takes_few_functions_from_its_key_to_the_socket(
+    place: SelectedEnvironment, agent: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    walks: dict[str, list[str]] = {}
+
+    def recorded(name: str, call: Any) -> Any:
+        def record(*args: Any, **kwargs: Any) -> Any:
+            # The agent of the test and the poller start threads as well; a greeting is sent before the stop.
+            if name != "thread" or "ConsoleApp.run_in_thread" in callers():
+                walks[name] = callers()
+            return call(*args, **kwargs)
+
+        return record
+
+    monkeypatch.setattr(QuestionBox, "ask", recorded("dialog", QuestionBox.ask))
+    monkeypatch.setattr(socket_client, "_send", recorded("socket", socket_client._send))
+    monkeypatch.setattr(threading.Thread, "start", recorded("thread", threading.Thread.start))
+    backend = FakeBackend()
+    backend.agent = AgentCommands(place, socket_client.AgentClient(place.where.socket, ledger=agent.hello["ledger"]))
+
+    async def scenario(console: Console) -> None:
+        assert console.screen.table.choose("till")
+        await console.press("T")
+        await console.type("yes")
+        await console.press("enter")
+        await console.until(lambda: bool(agent.heard), "the stop")
+
+    in_console(scenario, backend=backend)
+    assert agent.heard[0]["op"] == "stop"
+    # The functions that are recorded are one more each.
+    assert len(walks["dialog"]) + 1 <= TO_DIALOG, walks["dialog"]
+    assert len(walks["thread"]) + len(walks["socket"]) + 1 <= TO_SOCKET, (walks["thread"], walks["socket"])

@@ -1,0 +1,71 @@
+"""The status line of every screen: a message, what the agent answered to an act, and what stands there without one."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from core.text.wording import counted
+from state.audit_log import op_words
+from tui.presentation.styling.styled_text import Line, Tone, fit, line, plain, shorten, wrap
+from tui.presentation.styling.value_formatting import clock
+from tui.presentation.view.ledger_view import Freshness, LedgerView
+
+MESSAGE_LINES, STANDING_LINES = 4, 2
+"""Lines that the status line may take: for a message, and for what stands there without one."""
+COMMAND_S = 60.0
+"""How long the last command stands there; after that it is in the log."""
+
+
+def message_lines(
+    text: str, at: float | None, tone: Tone, width: int, *, most: int = MESSAGE_LINES
+) -> tuple[Line, ...]:
+    """Write what happened last, on as many lines as it needs, `most` at most."""
+    stamp = f" {clock(at)} " if at is not None else " "
+    rows = [plain(row) for row in wrap(text, width - len(stamp) - 1)]
+    if len(rows) > most:
+        rows[most - 1 :] = [shorten(f"{rows[most - 1]} {rows[most]}", width - len(stamp) - 1)]
+    stamps = (stamp, *(" " * len(stamp) for _ in rows[1:]))
+    return tuple(fit(line((start, Tone.DIM), (row, tone)), width) for start, row in zip(stamps, rows, strict=True))
+
+
+def standing_message(view: LedgerView, fresh: Freshness, now: float) -> tuple[str, float | None, Tone]:
+    """Return text, time and tone of what stands there without a message: what is wrong, else the last command."""
+    snapshot = view.snapshot
+    if snapshot.problem:
+        return f"{snapshot.problem}. {snapshot.remedy}".strip(), None, Tone.BAD
+    if snapshot.facts is not None and not fresh.agent:
+        return fresh.reason, None, Tone.CHANGING
+    if not snapshot.commands or now - snapshot.commands[0].at > COMMAND_S:
+        return "", None, Tone.DIM
+    command = snapshot.commands[0]
+    tone = Tone.BAD if command.outcome in ("refused", "failed") else Tone.PLAIN
+    took = f" in {command.took_ms / 1000:.1f} s" if command.took_ms is not None else ""
+    detail = f": {command.detail}" if command.detail and tone is Tone.BAD else ""
+    words = f"{op_words(command.op)} {command.subject}".strip()
+    return f"{words}: {command.outcome}{took}, by {command.actor}{detail}", command.at, tone
+
+
+def act_answer(verb: str, answers: Iterable[Mapping[str, Any]]) -> str:
+    """Write what happened to each statement that was stopped, started or restarted."""
+    words = []
+    for answer in answers:
+        millis = answer.get("ms", answer.get("took_ms"))
+        took = f" in {millis / 1000:.1f} s" if isinstance(millis, int | float) else ""
+        words.append(f"{answer.get('table', '?')} {answer.get('outcome', 'sent')}{took}")
+    return f"{verb}: {', '.join(words) or 'sent'}"
+
+
+def stage_answer(verb: str, tables: Sequence[str], screen: str) -> str:
+    """Write what was staged, and which key goes on from this screen."""
+    key = "enter plans what is staged" if screen == "changes" else "p shows the stage, enter there plans it"
+    return f"{verb} staged: {', '.join(tables)}; {key}"
+
+
+def unstage_answer(taken: Sequence[str]) -> str:
+    """Write what was taken off the stage."""
+    words = f"{counted(len(taken), 'table')} off the stage: "
+    return words + (", ".join(taken) or "nothing changed: it was staged from another project folder")
+
+
+def approve_answer(plan_hash: str, approved: int, needed: int) -> str:
+    """Write how many approvals a plan has."""
+    return f"plan {plan_hash[:4]}: approvals {approved} of {needed}"

@@ -1,0 +1,112 @@
+"""The poller: a thread that reads the ledger and what the screen in front needs, and posts what is new.
+
+It touches no widget: everything that it has read reaches the event loop as a message.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from textual.message import Message
+
+from core.model.errors import HeadgateError
+from tui.presentation.view.ledger_view import LedgerView, make_ledger_view
+from tui.screens.backend import ConsoleBackend
+from tui.screens.console_screen import ConsoleScreen
+
+POLL_S = 0.5
+"""How often it reads, and how often what it read is shown: two frames a second."""
+
+
+class LedgerRead(Message):
+    """The ledger was read; `asked` when somebody waits for it."""
+
+    def __init__(self, view: LedgerView, *, asked: bool) -> None:
+        super().__init__()
+        self.view = view
+        self.asked = asked
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFailure:
+    """Why something could not be read; shown once as long as it is the same."""
+
+    words: str
+
+
+class ScreenDataRead(Message):
+    """What one screen alone needs was read."""
+
+    def __init__(self, screen: ConsoleScreen, what: object) -> None:
+        super().__init__()
+        self.screen = screen
+        self.what = what
+
+
+class ReloadFinished(Message):
+    """Everything was read again, because somebody asked for it."""
+
+
+class WorkerCrashed(Message):
+    """A thread met a bug of ours: it is raised on the loop, where it ends the console with its place."""
+
+    def __init__(self, bug: Exception) -> None:
+        super().__init__()
+        self.bug = bug
+
+
+class Poller:
+    """Reads twice a second, and at once when it is asked to."""
+
+    def __init__(self, backend: ConsoleBackend, view: LedgerView, post: Callable[[Message], object]) -> None:
+        self.screen: ConsoleScreen | None = None
+        """The screen in front, as the loop set it last."""
+        self._backend = backend
+        self._view = view
+        self._post = post
+        self._asked = threading.Event()
+        self._over = threading.Event()
+
+    def start(self) -> None:
+        """Begin reading."""
+        threading.Thread(target=self._run, name="console-poller", daemon=True).start()
+
+    def stop(self) -> None:
+        """Let the thread end."""
+        self._over.set()
+        self._asked.set()
+
+    def read_now(self) -> None:
+        """Read everything again without waiting for the next turn."""
+        self._asked.set()
+
+    def _run(self) -> None:
+        try:
+            self._read_for_ever()
+        except Exception as bug:
+            self._post(WorkerCrashed(bug))
+
+    def _read_for_ever(self) -> None:
+        view, shown, asked = self._view, False, False
+        fetched: tuple[ConsoleScreen, object] | None = None
+        while not self._over.is_set():
+            newer = make_ledger_view(self._backend.snapshot(view.snapshot), view)
+            if newer is not view or not shown:
+                view, shown = newer, True
+                self._post(LedgerRead(view, asked=asked))
+            screen = self.screen
+            if screen is not None:
+                what = self._fetch(screen)
+                if what is not None and (fetched is None or fetched[0] is not screen or fetched[1] != what):
+                    fetched = (screen, what)
+                    self._post(ScreenDataRead(screen, what))
+            if asked:
+                self._post(ReloadFinished())
+            asked = self._asked.wait(POLL_S)
+            self._asked.clear()
+
+    def _fetch(self, screen: ConsoleScreen) -> object:
+        try:
+            return screen.fetch()
+        except HeadgateError as error:
+            return ReadFailure(f"{error.summary}. {error.remedy}".strip())
