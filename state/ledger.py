@@ -8,7 +8,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Self
 
@@ -20,7 +20,8 @@ from state.migrations import APPLICATION_ID, SCHEMA_VERSION, migrate
 from state.network_file_systems import refuse_network
 from state.plans import PlanReads, PlanWrites
 from state.recorded_policy import PolicyReads, PolicyWrites
-from state.registry import RegistryReads, RegistryWrites
+from state.registry import RegistryReads
+from state.retention import RetentionWrites
 from state.row_mapping import values_by_column
 from state.row_types import EnvironmentRow
 from state.runs import RunReads, RunWrites
@@ -34,7 +35,7 @@ FOLDER_MODE = 0o2750
 
 
 class Ledger(
-    RegistryWrites,
+    RetentionWrites,
     MeasurementWrites,
     TableStatisticsWrites,
     PlanWrites,
@@ -132,6 +133,17 @@ class LedgerReader(
         with self._connected() as connection:
             (version,) = connection.execute("PRAGMA data_version").fetchone()
         return self.opened << 32 | int(version)
+
+    def copy_to(self, path: Path) -> None:
+        """Copy the ledger as of one moment into an empty file, which is left without a log beside it."""
+        with (
+            self._connected() as connection,
+            sqlite_errors_translated(path),
+            closing(sqlite3.connect(path, isolation_level=None)) as copy,
+        ):
+            # All pages in one step, which is one read transaction: a write in between would begin the copy again.
+            connection.backup(copy)
+            copy.execute("PRAGMA journal_mode = DELETE").fetchall()
 
     @contextmanager
     def frame(self) -> Iterator[Self]:

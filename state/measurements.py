@@ -4,7 +4,7 @@ Samples thin with age: each of them for an hour, one a minute for a day, one a q
 """
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from core.model.names import TableName
@@ -58,6 +58,10 @@ class MeasurementReads(LedgerReads):
         found = self._values(_SAMPLES, (table, version, max(0, _slot(since))))
         return tuple(_sample(*values) for values in found)
 
+    def folded_lag(self) -> dict[str, str]:
+        """Return what the last agent measured lag from, by key."""
+        return dict(self._values("SELECT key, body FROM folded_lag"))
+
     def events(self, table: TableName | None = None, limit: int = 100) -> tuple[EventRow, ...]:
         """List the newest events, newest first, of one table or of all."""
         if table is None:
@@ -95,6 +99,14 @@ class MeasurementWrites(MeasurementReads, LedgerWrites):
                 connection.execute("INSERT OR IGNORE INTO sample_round VALUES (?)", (slot,))
                 upsert(connection, "sample", values, key=("place",))
 
+    def put_folded_lag(self, folded: Mapping[str, str]) -> None:
+        """Write what lag is measured from in place of what was there; only what differs is written."""
+        with self._transaction() as connection:
+            known = dict(connection.execute("SELECT key, body FROM folded_lag").fetchall())
+            connection.executemany("DELETE FROM folded_lag WHERE key = ?", [(key,) for key in known.keys() - folded])
+            changed = [(key, body) for key, body in folded.items() if known.get(key) != body]
+            connection.executemany("INSERT OR REPLACE INTO folded_lag VALUES (?, ?)", changed)
+
     def thin_samples(self, now: float) -> None:
         """Thin samples that have become old; call it once a minute. Each span of time is a transaction of its own."""
         for source, target, age_s, span_s in _AGES:
@@ -106,7 +118,6 @@ class MeasurementWrites(MeasurementReads, LedgerWrites):
         with self._transaction() as connection:
             connection.execute("DELETE FROM sample_quarter WHERE place < ?", (oldest * _DEPLOYMENTS,))
             connection.execute("DELETE FROM sample_round WHERE slot < ?", (oldest,))
-            connection.execute("PRAGMA incremental_vacuum(1000)").fetchall()
 
     def add_event(self, event: EventRow) -> int:
         """Add an event and return its id; one with a fingerprint that its version had before counts up there.

@@ -138,6 +138,16 @@ ALTER TABLE run ADD COLUMN serial INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE run_table ADD COLUMN reads INTEGER NOT NULL DEFAULT 0;
 """
 
+_CLOCK = """
+CREATE TABLE clock_check (
+  one INTEGER PRIMARY KEY CHECK (one = 1), wall REAL NOT NULL, boot TEXT NOT NULL, uptime_s REAL NOT NULL,
+  debt_s REAL NOT NULL, hold_s REAL NOT NULL);
+"""
+
+_FOLDED_LAG = """
+CREATE TABLE folded_lag (key TEXT PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID;
+"""
+
 _IDENTITY = """
 ALTER TABLE deployment ADD COLUMN made_by TEXT NOT NULL DEFAULT '';
 ALTER TABLE facts ADD COLUMN epoch INTEGER NOT NULL DEFAULT 1;
@@ -201,6 +211,8 @@ MIGRATIONS: tuple[Migration, ...] = (
     _EXCLUSION,
     _chain_audit,
     _IDENTITY,
+    _FOLDED_LAG,
+    _CLOCK,
 )
 """Migration N takes a ledger from `user_version` N to N + 1."""
 

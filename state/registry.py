@@ -14,7 +14,7 @@ from core.model.names import TableName
 from core.model.states import ALIVE, State
 from core.observed.deployment import Binding
 from state.row_mapping import field_names, sqlite_value, values_by_column
-from state.row_types import Deployment, EnvironmentRow, Measurement, StagedRow
+from state.row_types import ClockCheck, Deployment, EnvironmentRow, Measurement, StagedRow
 from state.transactions import NEWEST_CHANGE, LedgerReads, LedgerWrites, upsert
 
 _DEPLOYMENT = "SELECT deployment.*, revision.texts FROM deployment JOIN revision USING (revision)"
@@ -131,6 +131,10 @@ class RegistryReads(LedgerReads):
         """Return the number of the last change, from which a run counts what comes during it."""
         return int(self._values(NEWEST_CHANGE)[0][0])
 
+    def clock_check(self) -> ClockCheck | None:
+        """Read the last check of the wall clock, None before the first."""
+        return self._row(ClockCheck, "SELECT * FROM clock_check")
+
     def stopped_during(self, run_id: str, table: TableName) -> bool:
         """Return whether a stop by an operator holds that came after a run began or was retried."""
         sql = 'SELECT count(*) FROM deployment d, run r WHERE r.id = ? AND d."table" = ? AND d.stop_serial > r.serial'
@@ -188,6 +192,12 @@ class RegistryWrites(RegistryReads, LedgerWrites):
         """Record why this may not be the world that the ledger describes; empty where it is."""
         with self._transaction() as connection:
             connection.execute("UPDATE facts SET doubt = ?", (doubt,))
+
+    def begin_epoch(self, *, above: int) -> int:
+        """Begin an epoch that nobody has adopted, higher than this ledger's and than `above`; returns it."""
+        with self._transaction() as connection:
+            connection.execute("UPDATE facts SET epoch = max(epoch, ?) + 1", (above,))
+        return self.facts().epoch
 
     def adopt(self, *, epoch: int, mark: int) -> None:
         """Begin a new epoch, which ends every doubt."""
@@ -268,11 +278,12 @@ class RegistryWrites(RegistryReads, LedgerWrites):
                 self._serve(connection, table, version)
 
     def tombstone(self, table: TableName, version: int, *, drop_after: float, trash: str) -> None:
-        """Report that a version is deleted and where its files wait until `drop_after`."""
+        """Report that a version is deleted and where its files wait until `drop_after`; the first time counts."""
         with self._registering() as connection:
             connection.execute(
-                "UPDATE deployment SET active = 0, wanted = 'stopped', state = 'absent', drop_after = ?, trash = ?, "
-                'changed = ? WHERE "table" = ? AND version = ?',
+                "UPDATE deployment SET active = 0, wanted = 'stopped', state = 'absent', "
+                "trash = CASE WHEN drop_after IS NULL THEN ?2 ELSE trash END, drop_after = coalesce(drop_after, ?1), "
+                'changed = ?3 WHERE "table" = ?4 AND version = ?5',
                 (drop_after, trash, self._next_change(), table, version),
             )
 
@@ -283,6 +294,11 @@ class RegistryWrites(RegistryReads, LedgerWrites):
                 "UPDATE deployment SET trash = '', purged_at = ? WHERE \"table\" = ? AND version = ?",
                 (at, table, version),
             )
+
+    def put_clock_check(self, check: ClockCheck) -> None:
+        """Write the newest check of the wall clock."""
+        with self._transaction() as connection:
+            upsert(connection, "clock_check", {"one": 1, **values_by_column(check)}, key=("one",))
 
     def stage(self, staged: StagedRow) -> None:
         """Stage a table for its actor and folder; a second time replaces the verb."""

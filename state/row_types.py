@@ -130,7 +130,7 @@ class EventRow:
     table: str
     version: int
     kind: str
-    """state, exception, pool, run or agent."""
+    """state, exception, pool, run, clock or agent."""
     summary: str
     detail: str = ""
     fingerprint: str = ""
@@ -266,6 +266,20 @@ class StagedRow:
     verb: str
     """deploy or delete."""
     at: float
+
+
+@dataclass(frozen=True, slots=True)
+class ClockCheck:
+    """When the wall clock was checked last, and how far it had jumped ahead then."""
+
+    wall: float
+    """Epoch seconds."""
+    boot: str
+    uptime_s: float
+    debt_s: float = 0.0
+    """By how much it was ahead of the time that had passed."""
+    hold_s: float = 0.0
+    """For how much longer that counts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ from pathlib import Path
 from core.model.errors import LedgerUnavailable
 
 RESTORE_REMEDY = (
-    "restore it from a backup, or move it away to start with an empty ledger, which has no record of what is deployed"
+    "headgate restore puts a backup in its place; or move it away to start with an empty ledger, which has no record "
+    "of what is deployed"
 )
 """What to do about a ledger that cannot be read; none is ever made in the place of one that is there."""
 

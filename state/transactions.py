@@ -12,8 +12,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from core.model.errors import LedgerUnavailable
 from state.row_mapping import Row, Value, row_from_values
-from state.sqlite_errors import sqlite_errors_translated
+from state.sqlite_errors import RESTORE_REMEDY, sqlite_errors_translated
 
 NEWEST_CHANGE = """SELECT max((SELECT coalesce(max(changed), 0) FROM deployment),
   (SELECT coalesce(max(changed), 0) FROM measurement))"""
@@ -40,6 +41,12 @@ class LedgerReads(ABC):
     @abstractmethod
     def _connected(self) -> AbstractContextManager[sqlite3.Connection]:
         """Lend the connection to one thread; errors of SQLite come out as LedgerUnavailable."""
+
+    def check_integrity(self) -> None:
+        """Read the whole file; raises LedgerUnavailable where something in it is damaged."""
+        found = [str(line) for (line,) in self._values("PRAGMA integrity_check(1)")]
+        if found != ["ok"]:
+            raise LedgerUnavailable(f"the ledger {self.path} is damaged: {found[0]}", remedy=RESTORE_REMEDY)
 
     def _values(self, sql: str, parameters: tuple[Value, ...] = ()) -> list[tuple[Any, ...]]:
         with self._connected() as connection:

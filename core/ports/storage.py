@@ -104,6 +104,15 @@ class Checkpoints(Protocol):
     def lag(self, checkpoint: str, sources: tuple[tuple[int, TableName, str, str], ...]) -> tuple[SourceLag, ...]:
         """Measure sources given as (ordinal, table, folder, format); works for stopped statements."""
 
+    def rows(self, folder: str, format: str) -> int | None:
+        """Count the rows of all files of a table; None while some are not counted, and where they never are."""
+
+    def folded_lag(self) -> Mapping[str, str]:
+        """Return what lag is measured from, positions and sums, as JSON by key, for `unfold_lag` after a restart."""
+
+    def unfold_lag(self, folded: Mapping[str, str]) -> None:
+        """Go on from what `folded_lag` gave, before anything is measured."""
+
     def contents(self, folder: str, format: str) -> FolderContents | None:
         """Return size and range of all files of a table; slow for many files.
 

@@ -124,6 +124,8 @@ class Environment:
     pool: Pool = field(default_factory=Pool)
     plan_expires_h: float = 24.0
     drop_after_d: float = 7.0
+    gate_ends_h: float = 24.0
+    """How long a step of a run waits for its gate, then it fails and the run asks."""
     policy: Policy = field(default_factory=Policy)
     """Its rules as declared; what an agent has recorded is in force instead."""
 

@@ -139,7 +139,7 @@ def _environment(name: str, section: YamlSection) -> Environment:
         prefix = ""
     pool, policy = section.section("pool"), section.section("policy")
     if policy is not None:
-        policy.only(("plan_expires_h", "drop_after_d", *RULES))
+        policy.only(("plan_expires_h", "drop_after_d", "gate_ends_h", *RULES))
     return Environment(
         name=name,
         protected=section.flag("protected", False),
@@ -148,6 +148,7 @@ def _environment(name: str, section: YamlSection) -> Environment:
         pool=_pool(pool) if pool is not None else Pool(),
         plan_expires_h=policy.number("plan_expires_h", 24.0, most=YEAR_D * 24) if policy else 24.0,
         drop_after_d=policy.number("drop_after_d", 7.0, most=10 * YEAR_D) if policy else 7.0,
+        gate_ends_h=policy.number("gate_ends_h", 24.0, most=YEAR_D * 24) if policy else 24.0,
         policy=read_policy_section(policy) if policy else Policy(),
     )
 

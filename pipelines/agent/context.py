@@ -11,6 +11,7 @@ from core.model.names import TableName
 from core.observed.serving import serving_version
 from core.ports.spark import Analysis, Queries, Tables
 from core.ports.storage import Checkpoints
+from pipelines.agent.checked_clock import Uptime, machine_uptime
 from pipelines.agent.deployment_compiler import EnvironmentLayout
 from pipelines.agent.fault_points import FaultPoints
 from pipelines.agent.statement_locks import StatementLocks
@@ -96,6 +97,8 @@ class AgentContext:
     """When something was: epoch seconds, which jump when the machine's clock is set."""
     monotonic: Callable[[], float] = time.monotonic
     """How long something took."""
+    uptime: Callable[[], Uptime] = machine_uptime
+    """What the wall clock is checked against."""
     stopping: threading.Event = field(default_factory=threading.Event)
     """Set once, when the agent is to end; every loop waits on it instead of sleeping."""
     locks: StatementLocks = field(default_factory=StatementLocks)

@@ -26,7 +26,7 @@ from pipelines.agent.reconciler import BeforeRound, Reconciler
 from pipelines.agent.requests.command_handler import CommandHandler
 from pipelines.agent.requests.socket_server import SocketServer
 from pipelines.agent.runs.run_lane import RunLane
-from pipelines.agent.trash_purge import purge_trash
+from pipelines.agent.trash_purge import checked_now, purge_trash
 from pipelines.agent.world_identity import MARK_S, WorldIdentity
 from state.emergency_journal import EmergencyJournal
 from state.ledger import Ledger
@@ -171,7 +171,9 @@ class Agent:
         self._commands.tell_refused()
 
     def _keep_house(self) -> None:
-        self._ledger.thin_samples(self._world.clock())
+        now = checked_now(self._world)
+        self._ledger.thin_samples(now)
+        self._ledger.forget_old(now)
         self._world.identity.refuse_doubt()
         purge_trash(self._world)
 

@@ -43,8 +43,9 @@ class EnvironmentLayout:
     def checkpoint_folder(self, table: TableName, version: int) -> str:
         return f"{self.data}/checkpoints/{self.catalog_name(table, version)}"
 
-    def trash_folder(self, table: TableName, version: int, kind: str, mark: str) -> str:
-        return f"{self.data}/trash/{mark}/{kind}/{self.catalog_name(table, version)}"
+    def trash_folder(self, table: TableName, version: int) -> str:
+        """Absolute folder of what a deleted version has left; its number is not used again."""
+        return f"{self.data}/trash/{self.catalog_name(table, version)}"
 
     def external_location(self, ddl: TableDdl) -> str:
         """Absolute location of an external table: as declared, relative ones below the data folder."""

@@ -1,25 +1,66 @@
-"""Purging what was deleted, once its time is over: only from the trash, only what carries our mark."""
+"""Purging what was deleted, once its time is over: only from the trash, only what the deleted version has there."""
 
 import logging
 import os
 import shutil
+from pathlib import Path
 
+from core.text.units import long_duration
+from pipelines.agent.checked_clock import check_clock
 from pipelines.agent.context import AgentContext
+from state.row_types import Deployment
 
 log = logging.getLogger(__name__)
 
 
 def purge_trash(world: AgentContext) -> None:
-    """Delete the files of every tombstoned version whose `drop_after` has passed."""
-    now = world.clock()
+    """Delete the files of every version in the trash whose recorded deadline has passed, by the checked clock."""
+    now, waiting = checked_now(world), _in_trash(world)
     trash = os.path.realpath(f"{world.ground.data}/trash")
-    for deployment in world.ledger.deployments(include_deleted=True):
-        if deployment.drop_after is None or not deployment.trash or deployment.drop_after > now:
-            continue
+    for deployment in waiting:
         folder = os.path.realpath(deployment.trash)
+        if deployment.drop_after is None or deployment.drop_after > now:
+            continue
         if not folder.startswith(trash + os.sep):
             log.error("%s is outside the trash folder and is left alone", folder)
             continue
-        shutil.rmtree(folder, ignore_errors=True)
-        world.ledger.purged(deployment.table, deployment.version, now)
-        log.info("purged %s v%s", deployment.table, deployment.version)
+        shared = any(other.trash == deployment.trash for other in waiting if other is not deployment)
+        if _removed(world, deployment, Path(folder), shared=shared):
+            waiting = [other for other in waiting if other is not deployment]
+            world.ledger.purged(deployment.table, deployment.version, world.clock())
+            log.info("purged %s v%s", deployment.table, deployment.version)
+
+
+def checked_now(world: AgentContext) -> float:
+    """Check the wall clock, and return the time that deadlines in the trash are compared with.
+
+    Also called before a deadline is recorded: one that was recorded by a clock that had jumped would hold the others.
+    """
+    wall = world.clock()
+    last_deadline = max((d.drop_after or 0.0 for d in _in_trash(world)), default=0.0)
+    check, jump_s = check_clock(world.ledger.clock_check(), wall, world.uptime(), last_deadline)
+    world.ledger.put_clock_check(check)
+    if jump_s:
+        summary = f"the clock jumped forward by {long_duration(jump_s)}; deleted files are kept as if it had not"
+        log.warning("%s", summary)
+        world.event("clock", summary)
+    return wall - check.debt_s
+
+
+def _in_trash(world: AgentContext) -> list[Deployment]:
+    return [d for d in world.ledger.deployments(include_deleted=True) if d.drop_after is not None and d.trash]
+
+
+def _removed(world: AgentContext, deployment: Deployment, folder: Path, *, shared: bool) -> bool:
+    """Delete what a version has in the trash; returns whether nothing of it is left.
+
+    Until one folder for each version, all that a run deleted lay in one, in folders by the versions' names.
+    """
+    name = world.ground.catalog_name(deployment.table, deployment.version)
+    mine = [found for found in folder.glob("*/*") if found.name.split(".")[0] == name] if shared else [folder]
+    for found in mine:
+        shutil.rmtree(found, ignore_errors=True)
+    left = [str(found) for found in mine if found.exists()]
+    if left:
+        log.warning("%s could not be purged and will be tried again", ", ".join(left))
+    return not left

@@ -118,6 +118,19 @@ class FileCheckpoints:
         with reachable(checkpoint):
             return self._lags.measure(checkpoint, consumed, sources)
 
+    def rows(self, folder: str, format: str) -> int | None:
+        """Count the rows of all files of a table; None while some are not counted, and where they never are."""
+        with reachable(folder):
+            return self._lags.rows(folder, format)
+
+    def folded_lag(self) -> dict[str, str]:
+        """Return positions in logs and sums over them as JSON by key, for `unfold_lag` in the next process."""
+        return self._lags.folded()
+
+    def unfold_lag(self, folded: Mapping[str, str]) -> None:
+        """Go on from what `folded_lag` gave before anything is measured."""
+        self._lags.unfold(folded)
+
     def contents(self, folder: str, format: str) -> FolderContents | None:
         """Return size and range of all files of a table; slow for many files.
 

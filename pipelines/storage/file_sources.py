@@ -1,15 +1,17 @@
 """How far a source has been written: the files of a table by its log, or of a plain folder by listing it.
 
-Each holds what it has seen only as long as somebody has not consumed it; who comes later reads the log again.
+Of a log a position and sums are held, of a plain folder the names that lie there; who comes later reads the log again.
 """
 
 import os
 import stat
 from collections import deque
-from typing import Protocol
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from core.model.table_formats import TableFormat
-from pipelines.storage.file_stream_logs import LogRestarted, local_path, read_table_log
+from pipelines.storage.file_stream_logs import LogEntry, LogRestarted, local_path, read_table_log, whole_table_log
 from pipelines.storage.row_counting import RowCounter, SourceFile
 
 TABLE_LOG_FOLDER = "_spark_metadata"
@@ -27,6 +29,17 @@ class SourceGone(Exception):
     """The source is not there, or is not the one it was."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    """What a plain folder held when it was listed."""
+
+    changed_ns: int
+    at: float
+    names: frozenset[str]
+    below: tuple[str, ...]
+    """The folders in it, by path."""
+
+
 class FileSource:
     """One folder that is streamed from; refreshed at most once a round, read by any number of statements."""
 
@@ -37,29 +50,38 @@ class FileSource:
         """Whether the files are named by a log; a plain folder may get one later, when its first writer comes."""
         self.generation = 0
         """Counts how often what was known had to be given up."""
+        self.looks = 0
+        """Counts how often it was refreshed."""
         self.newest_at: float | None = None
         self._counter = counter
         self._readers: list[FileListener] = []
+        self._history: Iterator[SourceFile] = iter(())
         self._uncounted: deque[SourceFile] = deque()
         self._rows = 0
         self._rows_known = True
         self._position = -1
         self._last_path = ""
+        self._sure = True
+        """Whether the position is of the log that lies there, not only of one in its place."""
         self._identity: tuple[int, ...] = ()
-        self._listed: dict[str, SourceFile] = {}
-        self._stamps: dict[str, tuple[int, float, list[tuple[str, bool]]]] = {}
+        self._listings: dict[str, _Listing] = {}
 
-    def subscribe(self, reader: FileListener) -> dict[str, SourceFile]:
-        """Register a reader and return all current files, by path."""
+    def subscribe(self, reader: FileListener) -> Iterator[SourceFile]:
+        """Register a reader and go through all current files, those of a log in its order."""
+        self.listen(reader)
+        if not self.logged:
+            return self._there()
+        whole = whole_table_log(f"{self.folder}/{TABLE_LOG_FOLDER}")
+        while whole.newest > self._position:
+            # What is beyond the position is reported as new once more.
+            self.refresh(0.0)
+            whole = whole_table_log(f"{self.folder}/{TABLE_LOG_FOLDER}")
+        return map(logged_file, whole)
+
+    def listen(self, reader: FileListener) -> None:
+        """Register a reader that knows the current files."""
         if reader not in self._readers:
             self._readers.append(reader)
-        if not self.logged:
-            return dict(self._listed)
-        chunk = read_table_log(f"{self.folder}/{TABLE_LOG_FOLDER}", -1, "")
-        files = {file.path: file for file in map(logged_file, chunk.entries)}
-        if chunk.newest > self._position:
-            self.refresh(0.0)
-        return files
 
     def unsubscribe(self, reader: FileListener) -> None:
         """Unregister a reader."""
@@ -70,11 +92,6 @@ class FileSource:
     def is_table(self) -> bool:
         """Return whether a note of ours says that a query writes it, so that its files are named by a log."""
         return os.path.exists(f"{self.folder}/{TABLE_NOTE_FILE}")
-
-    @property
-    def deserted(self) -> bool:
-        """Return whether nobody reads it any more."""
-        return not self._readers
 
     def refresh(self, now: float) -> None:
         """List the folder and pass new files to the readers; raises SourceGone if it does not exist."""
@@ -90,16 +107,46 @@ class FileSource:
             if self._identity:
                 self._forget()
             raise SourceGone(self.folder) from error
+        self.looks += 1
 
     def produced_rows(self) -> int | None:
         """Rows ever seen in this source; None while some files are not counted yet."""
-        while self._uncounted:
+        while self._uncounted or self._take_history():
             if not self._counter.count(self._uncounted[0], self.folder, self.format, history=True):
                 return None
             file = self._uncounted.popleft()
             self._rows_known = self._rows_known and file.rows is not None
             self._rows += file.rows or 0
         return self._rows if self._rows_known else None
+
+    def folded(self) -> dict[str, Any] | None:
+        """Return its position and sums as JSON; None for a plain folder, and while files are not counted yet."""
+        if not self.logged or not self._identity or self._uncounted or self._take_history():
+            return None
+        return {
+            "identity": self._identity,
+            "position": self._position,
+            "last_path": self._last_path,
+            "rows": self.produced_rows(),
+            "newest_at": self.newest_at,
+        }
+
+    def unfold(self, folded: Mapping[str, Any]) -> None:
+        """Go on from what another process folded; a log that is not the same one is read from its beginning."""
+        self._identity = tuple(folded["identity"])
+        self._position, self._last_path = folded["position"], folded["last_path"]
+        self._rows, self._rows_known = folded["rows"] or 0, folded["rows"] is not None
+        self.newest_at, self._sure = folded["newest_at"], False
+
+    def _take_history(self) -> bool:
+        """Make the next file of the history one that is to be counted; False when there is none."""
+        try:
+            file = next(self._history, None)
+        except (OSError, ValueError):
+            self._rows_known, file = False, None
+        if file is not None:
+            self._uncounted.append(file)
+        return file is not None
 
     def _add(self, file: SourceFile) -> None:
         self._uncounted.append(file)
@@ -111,11 +158,11 @@ class FileSource:
         """Start over; readers notice by the generation and subscribe again."""
         self.generation += 1
         self.newest_at = None
+        self._history = iter(())
         self._uncounted.clear()
         self._rows, self._rows_known = 0, True
         self._position, self._last_path, self._identity = -1, "", ()
-        self._listed.clear()
-        self._stamps.clear()
+        self._listings.clear()
 
     def _read_log(self) -> None:
         folder = f"{self.folder}/{TABLE_LOG_FOLDER}"
@@ -123,60 +170,89 @@ class FileSource:
         identity = (found.st_dev, found.st_ino)
         if self._identity and identity != self._identity:
             self._forget()
-        self._identity = identity
-        try:
-            chunk = read_table_log(folder, self._position, self._last_path)
-        except LogRestarted:
-            self._forget()
-            chunk = read_table_log(folder, -1, "")
-        if chunk.whole and self._position >= 0:
-            # The batches since were cleaned up, which takes ten minutes without a look: everything is read again.
-            self._forget()
-        self._identity = identity
-        self._position = chunk.newest
-        for entry in chunk.entries:
+        if self._position >= 0:
+            try:
+                chunk = read_table_log(folder, self._position, self._last_path, sure=self._sure)
+            except LogRestarted:
+                self._forget()
+            else:
+                self._position = chunk.newest
+                self._hear(chunk.entries)
+        if self._position < 0:
+            # Who reads it subscribes anew, and goes through it by itself.
+            whole = whole_table_log(folder)
+            self._position = whole.newest
+            self._history = map(logged_file, whole.compacted)
+            if whole.last is not None:
+                self._last_path = str(whole.last.get("path", ""))
+                self.newest_at = logged_file(whole.last).at
+            self._hear(whole.recent)
+        self._identity, self._sure = identity, True
+
+    def _hear(self, entries: Iterable[LogEntry]) -> None:
+        for entry in entries:
             self._last_path = str(entry.get("path", ""))
             if entry.get("action", "add") == "add":
                 self._add(logged_file(entry))
             else:
-                for reader in self._readers:
-                    reader.removed(local_path(self._last_path))
+                self._remove(local_path(self._last_path))
+
+    def _remove(self, path: str) -> None:
+        for reader in self._readers:
+            reader.removed(path)
 
     def _list(self, now: float) -> None:
         found = os.stat(self.folder)
         self._identity = (found.st_dev, found.st_ino)
         there: set[str] = set()
         self._walk(self.folder, now, there)
-        for path in self._listed.keys() - there:
-            del self._listed[path]
-            for reader in self._readers:
-                reader.removed(path)
-        for path in sorted(there - self._listed.keys()):
-            try:
-                about = os.stat(path)
-            except FileNotFoundError:
-                continue
-            if stat.S_ISREG(about.st_mode):
-                self._listed[path] = SourceFile(path, about.st_size, about.st_mtime)
-                self._add(self._listed[path])
+        for folder in self._listings.keys() - there:
+            for name in self._listings.pop(folder).names:
+                self._remove(f"{folder}/{name}")
 
-    def _walk(self, folder: str, now: float, into: set[str]) -> None:
+    def _walk(self, folder: str, now: float, there: set[str]) -> None:
         """List a folder and those below it; one that has not changed for two seconds is not read again."""
         try:
             changed = os.stat(folder).st_mtime_ns
+            known = self._listings.get(folder, _Listing(0, 0.0, frozenset(), ()))
+            if known.changed_ns != changed or known.at - changed / 1e9 < 2.0:
+                known = self._listings[folder] = self._listed(folder, changed, now, known.names)
         except FileNotFoundError:
             return
-        known = self._stamps.get(folder)
-        if known is None or known[0] != changed or known[1] - changed / 1e9 < 2.0:
-            with os.scandir(folder) as entries:
-                names = [(entry.path, entry.is_dir()) for entry in entries if is_data(entry.name)]
-            known = (changed, now, names)
-            self._stamps[folder] = known
-        for path, is_folder in known[2]:
-            if is_folder:
-                self._walk(path, now, into)
+        there.add(folder)
+        for below in known.below:
+            self._walk(below, now, there)
+
+    def _listed(self, folder: str, changed_ns: int, now: float, before: frozenset[str]) -> _Listing:
+        with os.scandir(folder) as entries:
+            found = {entry.name: entry.is_dir() for entry in entries if is_data(entry.name)}
+        names = {name for name, is_folder in found.items() if not is_folder}
+        for name in before - names:
+            self._remove(f"{folder}/{name}")
+        for name in sorted(names - before):
+            file = _file(f"{folder}/{name}")
+            if file is None:
+                names.discard(name)
             else:
-                into.add(path)
+                self._add(file)
+        below = tuple(f"{folder}/{name}" for name, is_folder in found.items() if is_folder)
+        return _Listing(changed_ns, now, frozenset(names), below)
+
+    def _there(self) -> Iterator[SourceFile]:
+        """Go through the files of a plain folder."""
+        for folder, listing in self._listings.items():
+            for name in listing.names:
+                if (file := _file(f"{folder}/{name}")) is not None:
+                    yield file
+
+
+def _file(path: str) -> SourceFile | None:
+    """Look at a file; None where it is gone, or is none."""
+    try:
+        about = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return SourceFile(path, about.st_size, about.st_mtime) if stat.S_ISREG(about.st_mode) else None
 
 
 def logged_file(entry: dict[str, object]) -> SourceFile:

@@ -8,10 +8,14 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from itertools import chain, takewhile
+from typing import Any, BinaryIO
 from urllib.parse import unquote
 
 LogEntry = dict[str, Any]
+
+_BLOCK_BYTES = 64 * 1024
+"""Read at once from the end of a file: some three hundred entries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,57 +25,95 @@ class LogChunk:
     newest: int
     """The newest batch that was read: where to go on; -1 while the log is empty."""
     entries: tuple[LogEntry, ...]
-    whole: bool
-    """Whether the entries are all there are, not only those beyond the position asked for."""
 
 
 class LogRestarted(Exception):
     """The log is shorter than it was: somebody began it anew."""
 
 
-def read_table_log(folder: str, after: int, last_path: str) -> LogChunk:
-    """Read `_spark_metadata` beyond batch `after` (-1 for all), where `last_path` was the last entry seen.
+@dataclass(frozen=True, slots=True)
+class WholeLog:
+    """All of a log, read as it is asked for; its newest compact file is open, so that it may be cleaned up."""
 
-    Raises FileNotFoundError without a log, LogRestarted when it is not the one that `after` came from.
+    newest: int
+    """The newest batch; -1 while the log is empty."""
+    compacted: Iterator[LogEntry]
+    """The entries of the newest compact file, oldest first; the log's bulk, to be gone through once."""
+    recent: tuple[LogEntry, ...]
+    """The entries of the batches after it."""
+    last: LogEntry | None
+    """The last entry of all."""
+
+    def __iter__(self) -> Iterator[LogEntry]:
+        """Go through all entries, oldest first, once."""
+        return chain(self.compacted, self.recent)
+
+
+def whole_table_log(folder: str) -> WholeLog:
+    """Open `_spark_metadata`; raises FileNotFoundError without a log."""
+    names = _names(folder)
+    newest = max(names, default=-1)
+    start = max((batch for batch, name in names.items() if name.endswith(".compact")), default=-1)
+    recent: list[LogEntry] = []
+    for batch in sorted(batch for batch in names if batch > start):
+        recent += _entries(f"{folder}/{names[batch]}")
+    last = recent[-1] if recent else None
+    if start < 0:
+        return WholeLog(newest, iter(()), tuple(recent), last)
+    compact = f"{folder}/{names[start]}"
+    return WholeLog(newest, _entries(compact), tuple(recent), last or next(_entries_backwards(compact), None))
+
+
+def read_table_log(folder: str, after: int, last_path: str, *, sure: bool = True) -> LogChunk:
+    """Read `_spark_metadata` beyond batch `after`, where `last_path` was the last entry seen.
+
+    Raises FileNotFoundError without a log, LogRestarted when it is not the one that `after` came from; without anything
+    new that is looked at only where nobody is `sure`.
     """
     names = _names(folder)
     newest = max(names, default=-1)
     if newest < after:
         raise LogRestarted(folder)
-    if newest == after:
-        return LogChunk(newest, (), whole=False)
-    if after < 0 or any(batch not in names for batch in range(after + 1, newest + 1)):
-        return LogChunk(newest, tuple(_all(folder, names, newest)), whole=True)
+    if after in names and (newest > after or not sure):
+        last = next(_entries_backwards(f"{folder}/{names[after]}"), None)
+        if last is not None and str(last.get("path", "")) != last_path:
+            raise LogRestarted(folder)
     entries: list[LogEntry] = []
-    for batch in range(after + 1, newest + 1):
-        if not names[batch].endswith(".compact"):
-            entries += _parsed(_lines(f"{folder}/{names[batch]}"))
-            continue
-        mark = _raw_path(entries[-1]) if entries else last_path
-        fresh = _tail(_lines(f"{folder}/{names[batch]}"), mark)
+    # A compact file holds what was cleaned up before it was looked at as well.
+    compact = [batch for batch, name in names.items() if batch > after and name.endswith(".compact")]
+    start = after + 1
+    if compact:
+        mark = max(compact)
+        fresh = _after_mark(f"{folder}/{names[mark]}", last_path)
         if fresh is None:
             raise LogRestarted(folder)
-        entries += fresh
-    return LogChunk(newest, tuple(entries), whole=False)
+        entries, start = fresh, mark + 1
+    for batch in range(start, newest + 1):
+        if batch not in names:
+            raise LogRestarted(folder)
+        entries += _entries(f"{folder}/{names[batch]}")
+    return LogChunk(newest, tuple(entries))
 
 
-def read_source_log(folder: str, after: int, upto: int) -> tuple[LogEntry, ...]:
+def read_source_log(folder: str, after: int, upto: int) -> Iterator[LogEntry]:
     """Read the entries of a checkpoint's source log with `after` < batch ≤ `upto`; nothing when there is no log."""
     try:
         names = _names(folder)
     except FileNotFoundError:
-        return ()
-    if after >= 0 and all(batch in names for batch in range(after + 1, upto + 1)):
-        read: list[LogEntry] = []
-        for batch in range(after + 1, upto + 1):
-            lines = _lines(f"{folder}/{names[batch]}")
-            read += _newer_than(lines, batch - 1) if names[batch].endswith(".compact") else _parsed(lines)
-        return tuple(entry for entry in read if after < entry.get("batchId", after + 1) <= upto)
-    # A compact file beyond `upto` covers it as well, and may be the only one left.
+        return
     compact = [batch for batch, name in names.items() if name.endswith(".compact")]
-    covering = min((batch for batch in compact if batch >= upto), default=None)
-    everything = _parsed(_lines(f"{folder}/{names[covering]}")) if covering is not None else _all(folder, names, upto)
-    return tuple(entry for entry in everything if after < entry.get("batchId", 0) <= upto)
+    start = after + 1
+    if after < 0 or any(batch not in names for batch in range(start, upto + 1)):
+        # A compact file beyond `upto` covers it as well, and may be the only one left.
+        covering = min((batch for batch in compact if batch >= upto), default=max(compact, default=-1))
+        if covering >= 0:
+            path = f"{folder}/{names[covering]}"
+            found = _entries(path) if after < 0 else iter(_newer_than(path, after))
+            yield from (entry for entry in found if after < entry.get("batchId", 0) <= upto)
+        start = max(start, covering + 1)
+    for batch in sorted(batch for batch in names if start <= batch <= upto):
+        path = f"{folder}/{names[batch]}"
+        yield from _newer_than(path, batch - 1) if names[batch].endswith(".compact") else _entries(path)
 
 
 def local_path(uri: str) -> str:
@@ -95,50 +137,49 @@ def _names(folder: str) -> dict[int, str]:
     return names
 
 
-def _all(folder: str, names: dict[int, str], upto: int) -> Iterator[LogEntry]:
-    """Return every entry up to a batch: the newest compact file, then each batch after it."""
-    start = max((batch for batch, name in names.items() if name.endswith(".compact") and batch <= upto), default=-1)
-    for batch in sorted(batch for batch in names if start <= batch <= upto):
-        yield from _parsed(_lines(f"{folder}/{names[batch]}"))
-
-
-def _lines(path: str) -> list[bytes]:
-    """Return the entries of one file, without the version line; nothing when it is cleaned up in this moment."""
+def _entries(path: str) -> Iterator[LogEntry]:
+    """Open a file and read its entries one by one; none when it is cleaned up in this moment."""
     try:
-        with open(path, "rb") as file:
-            return file.read().split(b"\n")[1:]
+        file = open(path, "rb")  # noqa: SIM115  # Open from now on, however late it is read.
     except FileNotFoundError:
-        return []
+        return iter(())
+    return _read(file)
 
 
-def _parsed(lines: list[bytes]) -> list[LogEntry]:
-    return [json.loads(line) for line in lines if line]
+def _read(file: BinaryIO) -> Iterator[LogEntry]:
+    with file:
+        next(file, None)  # The version.
+        for line in file:
+            if line := line.strip():
+                yield json.loads(line)
 
 
-def _tail(lines: list[bytes], mark: str) -> list[LogEntry] | None:
+def _entries_backwards(path: str) -> Iterator[LogEntry]:
+    """Read the entries of a file from the last to the first, a block at a time; none when it is cleaned up."""
+    try:
+        file = open(path, "rb")  # noqa: SIM115  # Closed below.
+    except FileNotFoundError:
+        return
+    with file:
+        place, rest = file.seek(0, os.SEEK_END), b""
+        while place > 0:
+            size = min(_BLOCK_BYTES, place)
+            place = file.seek(place - size)
+            first, *lines = (file.read(size) + rest).split(b"\n")
+            yield from (json.loads(line) for line in reversed(lines) if line)
+            rest = first
+
+
+def _after_mark(path: str, mark: str) -> list[LogEntry] | None:
     """Return the entries after the one whose path is `mark`, which is near the end; None when it is not there."""
     found: list[LogEntry] = []
-    for line in reversed(lines):
-        if not line:
-            continue
-        entry: LogEntry = json.loads(line)
-        if _raw_path(entry) == mark:
+    for entry in _entries_backwards(path):
+        if mark and str(entry.get("path", "")) == mark:
             return found[::-1]
         found.append(entry)
-    return found[::-1] if not mark else None
+    return None if mark else found[::-1]
 
 
-def _newer_than(lines: list[bytes], batch: int) -> list[LogEntry]:
-    found: list[LogEntry] = []
-    for line in reversed(lines):
-        if not line:
-            continue
-        entry: LogEntry = json.loads(line)
-        if entry.get("batchId", batch) <= batch:
-            break
-        found.append(entry)
-    return found[::-1]
-
-
-def _raw_path(entry: LogEntry) -> str:
-    return str(entry.get("path", ""))
+def _newer_than(path: str, batch: int) -> list[LogEntry]:
+    newer = takewhile(lambda entry: entry.get("batchId", batch) > batch, _entries_backwards(path))
+    return list(newer)[::-1]

@@ -67,7 +67,7 @@ BUDGET_S = 0.06
 _HISTORY_SHARE = 0.3
 """Part of it that files which everybody has consumed may take from those that are lag."""
 
-_REMEMBERED = 50_000
+_REMEMBERED = 10_000
 
 
 @dataclass(slots=True, eq=False)

@@ -3,13 +3,17 @@
 Consumed is what a committed batch has read; files of a batch that is under way count as lag.
 """
 
+import json
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from itertools import zip_longest
+from typing import Any
 
 from core.model.names import TableName
-from core.model.table_formats import TableFormat, table_format
+from core.model.table_formats import TABLE_FORMATS, TableFormat, table_format
 from core.ports.storage import SourceLag
 from pipelines.storage.file_sources import FileSource, SourceGone
 from pipelines.storage.file_stream_logs import local_path, read_source_log
@@ -19,8 +23,18 @@ REFRESH_S = 0.5
 """A source that several statements read is looked at once within this time."""
 
 
+FORGET_S = 3600.0
+"""What nobody has asked for this long is forgotten: versions come and go, an agent stays for months."""
+
+FOLDED_PENDING = 1_000
+"""Files that are pending, up to which a reading is folded; one that is farther behind is read again after a restart."""
+
+
 class SourceLags:
-    """Measures sources of statements, round by round; holds what is pending and reads only what is new."""
+    """Measures sources of statements, round by round; holds what is pending and reads only what is new.
+
+    Of what was consumed nothing is held but a position and sums, which are `folded` for the next process.
+    """
 
     def __init__(self, *, counter: RowCounter | None = None, refresh_s: float = REFRESH_S) -> None:
         self._lock = threading.Lock()
@@ -42,6 +56,54 @@ class SourceLags:
                 self._measure(checkpoint, consumed.get(ordinal, -1), (ordinal, table, folder.rstrip("/"), format))
                 for ordinal, table, folder, format in sources
             )
+
+    def rows(self, folder: str, format: str) -> int | None:
+        """Count the rows of all files of a source; None while some are not counted, and where they never are."""
+        found = table_format(format)
+        if not found.counts_rows_exactly:
+            return None
+        with self._lock:
+            try:
+                return self._refreshed_source(local_path(folder.rstrip("/")), found).produced_rows()
+            except SourceGone:
+                return None
+
+    def folded(self) -> dict[str, str]:
+        """Return positions and sums as JSON by key, for `unfold` in the next process."""
+        with self._lock:
+            sources = {key: folded for key, source in self._sources.items() if (folded := source.folded())}
+            readings = {
+                key: (reading.source, folded)
+                for key, reading in self._readings.items()
+                if (reading.source.folder, reading.source.format) in sources and (folded := reading.folded())
+            }
+            return {
+                f"source {format.name} {folder}": json.dumps(folded) for (folder, format), folded in sources.items()
+            } | {
+                f"reading {ordinal} {checkpoint}": json.dumps(
+                    {"folder": source.folder, "format": source.format.name, **folded}
+                )
+                for (checkpoint, ordinal), (source, folded) in readings.items()
+            }
+
+    def unfold(self, folded: Mapping[str, str]) -> None:
+        """Go on from what `folded` gave; what cannot be read, of another version, is measured from the beginning."""
+        with self._lock:
+            for key, body in sorted(folded.items(), reverse=True):  # Sources before readings.
+                with suppress(ValueError, KeyError, TypeError):
+                    kind, name, place = key.split(" ", 2)
+                    self._unfold(kind, name, place, json.loads(body))
+
+    def _unfold(self, kind: str, name: str, place: str, values: dict[str, Any]) -> None:
+        if kind == "source":
+            source = FileSource(place, TABLE_FORMATS[name], self._counter)
+            source.unfold(values)
+            self._sources[place, source.format] = source
+            self._refreshed[place, source.format] = time.monotonic() - self._refresh_s
+        elif found := self._sources.get((values["folder"], TABLE_FORMATS[values["format"]])):
+            reading = SourceBacklog(f"{place}/sources/{name}", found)
+            reading.unfold(values)
+            self._readings[place, int(name)] = reading
 
     def _measure(self, checkpoint: str, upto: int, source: tuple[int, TableName, str, str]) -> SourceLag:
         ordinal, table, folder, format = source
@@ -66,21 +128,28 @@ class SourceLags:
     def _refreshed_source(self, folder: str, format: TableFormat) -> FileSource:
         key = (folder, format)
         now = time.monotonic()
-        source = self._sources.get(key)
-        if source is None:
-            source = self._sources[key] = FileSource(folder, format, self._counter)
+        source = self._sources.get(key) or self._new_source(key)
         if now - self._refreshed.get(key, -self._refresh_s) >= self._refresh_s:
             source.refresh(time.time())
             self._refreshed[key] = now
         return source
 
+    def _new_source(self, key: tuple[str, TableFormat]) -> FileSource:
+        unused = time.monotonic() - FORGET_S
+        for old in [other for other, at in self._refreshed.items() if at < unused]:
+            for name in [
+                name
+                for name, reading in self._readings.items()
+                if (reading.source.folder, reading.source.format) == old
+            ]:
+                del self._readings[name]
+            del self._sources[old], self._refreshed[old]
+        source = self._sources[key] = FileSource(*key, self._counter)
+        return source
+
     def _drop(self, key: tuple[str, int]) -> None:
         reading = self._readings.pop(key)
         reading.source.unsubscribe(reading)
-        if reading.source.deserted:
-            gone = (reading.source.folder, reading.source.format)
-            self._sources.pop(gone, None)
-            self._refreshed.pop(gone, None)
 
     def _position(self, table: TableName, reading: "SourceBacklog") -> SourceLag:
         source = reading.source
@@ -120,7 +189,8 @@ class SourceBacklog:
         self._identity = _identity(log)
         self._generation = -1
         self._upto = -1
-        self._early: set[str] = set()
+        self._early: dict[str, int] = {}
+        """What was consumed before the source reported it, by the number of the source's last look then."""
 
     def continues(self, upto: int) -> bool:
         """Return whether this still is the checkpoint it was: its log the same folder, its position not behind."""
@@ -131,38 +201,85 @@ class SourceBacklog:
         if self._generation != self.source.generation:
             self._begin(upto)
             return
+        if self._early:
+            # A file that two looks have not shown was cleaned up before the first of them.
+            self._early = {path: look for path, look in self._early.items() if look >= self.source.looks}
         if upto > self._upto:
-            for entry in read_source_log(self._log, self._upto, upto):
-                path = local_path(str(entry["path"]))
+            for path in self._consumed(self._upto, upto):
                 # The source was looked at before this file was written there: it will be reported yet.
                 if self.pending.pop(path, None) is None:
-                    self._early.add(path)
+                    self._early[path] = self.source.looks
             self._upto = upto
             self._identity = self._identity or _identity(self._log)
 
     def added(self, file: SourceFile) -> None:
         """Hear of a new file."""
-        if file.path in self._early:
-            self._early.discard(file.path)
-        else:
+        if self._early.pop(file.path, None) is None:
             self.pending[file.path] = file
 
     def removed(self, path: str) -> None:
         """Hear that a file is gone, so that nobody can read it any more."""
         self.pending.pop(path, None)
 
+    def folded(self) -> dict[str, Any] | None:
+        """Return its position and what is pending as JSON; None where that is too much, or not sure."""
+        settled = self._generation == self.source.generation and not self.replaced and not self._early
+        if not settled or not self._identity or len(self.pending) > FOLDED_PENDING:
+            return None
+        pending = [(file.path, file.size, file.at) for file in self.pending.values()]
+        return {"identity": self._identity, "upto": self._upto, "pending": pending}
+
+    def unfold(self, folded: Mapping[str, Any]) -> None:
+        """Go on from what another process folded, together with its source."""
+        self.source.listen(self)
+        self._generation = self.source.generation
+        self._identity, self._upto = tuple(folded["identity"]), folded["upto"]
+        self.pending = {path: SourceFile(path, size, at) for path, size, at in folded["pending"]}
+
     def _begin(self, upto: int) -> None:
-        consumed = {local_path(str(entry["path"])) for entry in read_source_log(self._log, -1, upto)}
         files = self.source.subscribe(self)
         self._generation = self.source.generation
         self._identity = _identity(self._log)
         self._upto = upto
         self._early.clear()
-        self.pending = {path: file for path, file in files.items() if path not in consumed}
+        consumed = self._consumed(-1, upto)
+        # A plain folder is listed in no order, and what was read there may be gone: only what is there is held.
+        written = (files, {}) if self.source.logged else (iter(()), {file.path: file for file in files})
+        self.pending, read, matched = _unread(*written, consumed, hold=self.source.logged)
         # Lines that landed may be cleaned up behind a reader; the log of a table forgets nothing, and a late task of
         # a writer that was stopped makes the folder of a table that is gone once more, empty (seen on 4.2.0).
         keeps_all = self.source.logged or self.source.is_table or self.source.format.keeps_read_files
-        self.replaced = bool(consumed) and keeps_all and consumed.isdisjoint(files)
+        self.replaced = bool(read) and keeps_all and not matched
+
+    def _consumed(self, after: int, upto: int) -> Iterator[str]:
+        return (local_path(str(entry["path"])) for entry in read_source_log(self._log, after, upto))
+
+
+def _unread(
+    files: Iterator[SourceFile], pending: dict[str, SourceFile], consumed: Iterator[str], *, hold: bool
+) -> tuple[dict[str, SourceFile], int, int]:
+    """Return the files that were not consumed, how many files were, and how many of these are among all files.
+
+    Both logs are gone through side by side, and what the other has as well is dropped: a statement reads about in the
+    order in which its source was written, so that little is held of two long histories.
+    """
+    ahead: set[str] = set()
+    read = matched = 0
+    for file, path in zip_longest(files, consumed):
+        if path is not None:
+            read += 1
+            if pending.pop(path, None) is not None:
+                matched += 1
+            elif hold:
+                ahead.add(path)
+        if file is None:
+            continue
+        if file.path in ahead:
+            ahead.discard(file.path)
+            matched += 1
+        else:
+            pending[file.path] = file
+    return pending, read, matched
 
 
 def _identity(folder: str) -> tuple[int, int] | None:

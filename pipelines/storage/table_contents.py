@@ -13,7 +13,7 @@ from core.model.names import TableName
 from core.model.table_formats import TableFormat, table_format
 from core.ports.storage import FolderContents
 from pipelines.storage.file_sources import TABLE_LOG_FOLDER, is_data, logged_file
-from pipelines.storage.file_stream_logs import local_path, read_source_log, read_table_log
+from pipelines.storage.file_stream_logs import local_path, read_source_log, whole_table_log
 from pipelines.storage.row_counting import DataFile, TableRows
 
 COUNT_S = 2.0
@@ -101,10 +101,10 @@ def _gone_of(log: str, upto: int, folder: str) -> int:
 def _logged(folder: str, folders: dict[str, int]) -> list[DataFile]:
     """Return the files that the table's log names and that are still there, in the order of the log."""
     folders[f"{folder}/{TABLE_LOG_FOLDER}"] = os.stat(f"{folder}/{TABLE_LOG_FOLDER}").st_mtime_ns
-    chunk = read_table_log(f"{folder}/{TABLE_LOG_FOLDER}", -1, "")
+    whole = whole_table_log(f"{folder}/{TABLE_LOG_FOLDER}")
     # After the log, so that all it names was written before.
     there = set(_walk(folder, folders))
-    files = map(logged_file, chunk.entries)
+    files = map(logged_file, whole)
     return [(file.at, file.path, file.size) for file in files if file.path in there or os.path.exists(file.path)]
 
 

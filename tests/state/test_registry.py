@@ -97,3 +97,11 @@ def test_reading_imports_neither_sqlite_utils_nor_the_parsers() -> None:
     script = "import sys, state.ledger; print(*{'sqlite_utils', 'sqlglot', 'networkx', 'yaml'} & set(sys.modules))"
     found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == ""
+
+
+def test_a_version_that_is_deleted_again_keeps_its_first_deadline_and_place(ledger: Ledger, deployment: Made) -> None:
+    ledger.put_deployment(deployment("orders", 3))
+    ledger.tombstone(ORDERS, 3, drop_after=99.0, trash="/data/trash/x")
+    ledger.tombstone(ORDERS, 3, drop_after=500.0, trash="/data/trash/y")
+    again = ledger.deployment(ORDERS, 3)
+    assert again is not None and (again.drop_after, again.trash) == (99.0, "/data/trash/x")

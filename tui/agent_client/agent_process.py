@@ -3,11 +3,13 @@
 So is the local pool: the process that pool.json names, if it still is that process.
 """
 
+import fcntl
 import json
 import os
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,6 +87,23 @@ def is_listening(client: AgentClient) -> bool:
     except VersionMismatch:
         return True
     return True
+
+
+@contextmanager
+def no_agent(place: SelectedEnvironment) -> Iterator[None]:
+    """Hold the environment for a block in which no agent runs or starts, nor a pool; raises Refused where one does."""
+    make_home(place)
+    with open(place.where.lock, "a+", encoding="ascii") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            lock.seek(0)
+            raise Refused(
+                f"the agent (pid {lock.read().strip()}) is running", remedy="headgate down stops it"
+            ) from error
+        if (pool := find_pool_process(place)) is not None:
+            raise Refused(f"the pool (pid {pool.pid}) is running", remedy="headgate down stops it")
+        yield
 
 
 def ensure_running(

@@ -311,27 +311,32 @@ def policy_act(parser: CommandParser) -> None:
     parser.add_argument("--yes", action="store_true", help="answer `yes` to the confirmation, where that is enough")
 
 
+def backup(parser: CommandParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="the file to write, which does not exist yet")
+
+
+def restore(parser: CommandParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="a file that headgate backup wrote")
+    confirm(parser)
+
+
 def doctor(parser: CommandParser) -> None:
     parser.add_argument("--paths", action="store_true", help="print the paths of all files and folders")
 
 
 def demo(parser: CommandParser) -> None:
-    _demo_folder(parser)
+    demo_folder(parser)
     parser.add_argument("--no-console", action="store_true", help="return once every statement has processed rows")
     parser.add_argument("--rate", type=rate, help="orders per second")
 
 
-def demo_settle(parser: CommandParser) -> None:
-    _demo_folder(parser)
-
-
 def demo_change(parser: CommandParser) -> None:
     parser.add_argument("kind", metavar="KIND", help="comment, column, filter, window or rename")
-    _demo_folder(parser)
+    demo_folder(parser)
     parser.add_argument("--with-readers", action="store_true", help="rename: edit the readers as well")
 
 
-def _demo_folder(parser: CommandParser) -> None:
+def demo_folder(parser: CommandParser) -> None:
     what = "the demo's folder; default: the one that you are in, else headgate-demo here, or beside the clone inside it"
     parser.add_argument("folder", nargs="?", metavar="FOLDER", help=what)
     parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="data on stdout as JSON")

@@ -73,7 +73,7 @@ POLICY_SUBCOMMANDS = (
 DEMO_SUBCOMMANDS = (
     SubcommandSpec("run", "The same as without a word.", "headgate demo run ./my-demo", arguments.demo),
     SubcommandSpec("settle", "Stop the feeds and close every window, for exact comparisons.",
-                   "headgate demo settle\nheadgate demo settle ./my-demo", arguments.demo_settle),
+                   "headgate demo settle\nheadgate demo settle ./my-demo", arguments.demo_folder),
     SubcommandSpec("change", "Edit one of the demo's statements, as an example of a kind of change.",
                    "headgate demo change filter\nheadgate demo change rename --with-readers", arguments.demo_change),
 )  # fmt: skip
@@ -166,6 +166,11 @@ COMMAND_SPECS = (
                 "policy:policy", arguments.nothing, subcommands=POLICY_SUBCOMMANDS),
     CommandSpec("adopt", HOUSE, "Take a restored, copied or moved environment for this ledger's own.",
                 "headgate adopt\nheadgate adopt --env prod --confirm 'prod adopt'", "adopt:adopt", arguments.confirm),
+    CommandSpec("backup", HOUSE, "Copy the ledger to a file, while the agent runs, and verify the copy.",
+                "headgate backup ledger-monday.db --env prod", "backup_restore:backup", arguments.backup),
+    CommandSpec("restore", HOUSE, "Put a backup in the place of the ledger, which is kept; no agent may run.",
+                "headgate restore ledger-monday.db --env dev --confirm pizzeria", "backup_restore:restore",
+                arguments.restore),
     CommandSpec("doctor", HOUSE, "Check Java, Python, home, disk, terminal, agent, pool and ledger.",
                 "headgate doctor --json", "doctor:doctor", arguments.doctor),
     CommandSpec("demo", HOUSE, "Run the sample project: a pizzeria.",

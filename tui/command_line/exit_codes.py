@@ -23,6 +23,8 @@ _ACT = "the command may still complete: headgate ls shows the result, headgate a
 GOES_ON_BY_COMMAND = {
     "up": "agent and pool keep starting: headgate up waits for them again, headgate down stops them",
     "down": "the shutdown continues: run headgate down again to check that nothing is running",
+    "backup": "no file has the name that was given, unless the copy was whole: run headgate backup again",
+    "restore": "either ledger is in place, whole: headgate restore again, or headgate up",
     "demo": "what was started keeps running: headgate demo returns to it, headgate down in its folder stops it",
     "wait": "nothing was changed: headgate ls shows the current state",
     "approve": "the approval may still have been recorded: headgate review ID shows it",

@@ -28,6 +28,9 @@ EVERY_S = 5.0
 EVERY_VARIABLE = "HEADGATE_MEASURE_S"
 """Measures faster in drills, which wait for gates again and again."""
 
+FOLD_S = 300.0
+"""Between two times that positions in logs are written down: how much of them is read again after a restart."""
+
 KEPT = 180
 """Samples of a deployment held in memory for its verdict: 15 minutes."""
 
@@ -68,6 +71,8 @@ class LagCollector:
         self.load = PoolUtilization()
         self._history: dict[tuple[TableName, int], MeasurementHistory] = {}
         self._reads: dict[tuple[TableName, int, str], tuple[TableRead, ...]] = {}
+        self._world.files.unfold_lag(world.ledger.folded_lag())
+        self._folded_at = world.monotonic()
         self._unmeasured: set[str] = set()
         """What could not be measured in the last round, which was said then."""
 
@@ -99,6 +104,9 @@ class LagCollector:
         self._forget(by_version)
         self._world.ledger.put_measurements(measurements)
         self._world.ledger.add_samples(samples)
+        if self._world.monotonic() - self._folded_at >= FOLD_S:
+            self._folded_at = self._world.monotonic()
+            self._world.ledger.put_folded_lag(self._world.files.folded_lag())
 
     def _remember(self, key: tuple[TableName, int], now: float) -> MeasurementHistory:
         """Start a history from what an earlier agent measured, so that the trend need not start at unknown."""
@@ -156,7 +164,7 @@ class LagCollector:
             eta_s=judged.eta_s,
             in_rows_s=progress.in_rows_s if progress else None,
             out_rows_s=progress.out_rows_s if progress else None,
-            rows_total=self._rows_of(deployment),
+            rows_total=self._world.files.rows(deployment.folder, deployment.format),
             batch=found.batch if found else None,
             batch_ms=progress.batch_ms if progress else None,
             durations=dict(progress.durations) if progress else {},
@@ -168,13 +176,6 @@ class LagCollector:
             sources=tuple(_source(position) for position in positions),
             fastest_rows_s=history.fastest_rows_s,
         ), sample
-
-    def _rows_of(self, deployment: Deployment) -> int | None:
-        """Count the rows of the version's own table, as a reader that has consumed nothing would see them."""
-        own = self._world.files.lag(
-            f"{deployment.folder}/_none", ((0, deployment.table, deployment.folder, deployment.format),)
-        )
-        return own[0].rows if own and own[0].exact else None
 
     def _positions(
         self, deployment: Deployment, by_version: dict[tuple[TableName, int], Deployment]

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from core.lag.triggers import trigger_s
-from core.model.states import State
+from core.model.states import State, WantedState
 from pipelines.agent.context import AgentContext
 from state.row_types import Deployment, Measurement
 
@@ -18,6 +18,9 @@ SILENT_S = 600.0
 
 UNKNOWN_S = 600.0
 """A version whose lag nobody knows for this long cannot be judged: the gate fails."""
+
+FALLING_S = 6 * 3600.0
+"""A version whose lag has had no new low for this long does not catch up: the gate fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,28 +51,28 @@ class CatchUpGate:
     moved_at: float = 0.0
     known_at: float = 0.0
     """When its lag was known last."""
+    there_at: float = 0.0
+    """When all of its sources were there last."""
+    up_at: float = 0.0
+    """When it was last anything but stopped."""
+    lowest: tuple[str, int] | None = None
+    """The lowest lag so far, by its unit."""
+    fell_at: float = 0.0
 
     def look(self, world: AgentContext, deployment: Deployment) -> GateReading:
         """Judge the newest measurement; one that was judged before, or found at the first look, changes nothing."""
-        if deployment.state == State.FAILED:
-            return GateReading(False, f"failed: {deployment.error_class} {deployment.error}".strip(), failed=True)
         now = world.monotonic()
         measured = {(m.table, m.version): m for m in world.ledger.measurements()}
         mine = measured.get((deployment.table, deployment.version))
         before, self.looked = self.looked, True
-        if mine is not None and mine.lag_files is not None:
-            self.known_at = now
-        elif now - max(self.known_at, self.opened_at) > UNKNOWN_S:
-            summary = f"its lag could not be measured for {UNKNOWN_S:.0f} s; see headgate logs agent"
-            return GateReading(False, summary, failed=True)
+        if why := self._hopeless(deployment, now) or self._unjudgeable(mine, now):
+            return GateReading(False, why, failed=True)
         if mine is None:
             return GateReading(False, "waiting for the first measurement")
         blue = next((d for d in world.ledger.deployments() if d.table == deployment.table and d.active), None)
         theirs = measured.get((blue.table, blue.version)) if blue else None
         if lost := _lost(mine, theirs):
             return GateReading(False, lost, failed=True)
-        if mine.batch != self.batch:
-            self.batch, self.moved_at = mine.batch, now
         if before and mine.at != self.seen_at:
             held = _holds_all(mine) if self.whole else _caught_up(mine, theirs, deployment)
             within = held and deployment.state == State.RUNNING
@@ -77,9 +80,53 @@ class CatchUpGate:
         self.seen_at = mine.at
         if self.good >= POLLS:
             return GateReading(True, f"caught up: {_behind(mine)}")
-        if now - max(self.moved_at, self.opened_at) > SILENT_S and mine.lag_files:
-            return GateReading(False, f"no batch for {SILENT_S:.0f} s with {_behind(mine)} waiting", failed=True)
+        if why := self._stuck(mine, now):
+            return GateReading(False, why, failed=True)
+        if _gone(mine):
+            return GateReading(False, _behind(mine))
         return GateReading(False, f"{_behind(mine)}, {self.good} of {POLLS} checks within the limit")
+
+    def _hopeless(self, deployment: Deployment, now: float) -> str:
+        """Say why a version cannot catch up by its own state; empty where it may."""
+        if deployment.state == State.FAILED:
+            return f"failed: {deployment.error_class} {deployment.error}".strip()
+        if deployment.deleted:
+            return "it was deleted"
+        if deployment.wanted == WantedState.STOPPED:
+            return "it is wanted stopped"
+        if deployment.state != State.STOPPED:
+            self.up_at = now
+        return f"it has been stopped for {SILENT_S:.0f} s" if self._is_past(self.up_at, SILENT_S, now) else ""
+
+    def _unjudgeable(self, mine: Measurement | None, now: float) -> str:
+        """Say why its lag says nothing, for too long; empty where it does, or may again."""
+        if mine is not None and mine.lag_files is not None:
+            self.known_at = now
+        if self._is_past(self.known_at, UNKNOWN_S, now):
+            return f"its lag could not be measured for {UNKNOWN_S:.0f} s; see headgate logs agent"
+        gone = _gone(mine) if mine is not None else ""
+        if not gone:
+            self.there_at = now
+        if gone and self._is_past(self.there_at, UNKNOWN_S, now):
+            return f"its source {gone} has not been there for {UNKNOWN_S:.0f} s; put it back, or plan again"
+        return ""
+
+    def _stuck(self, mine: Measurement, now: float) -> str:
+        """Say that it commits nothing, or not enough to ever catch up; empty where it does."""
+        if mine.batch != self.batch:
+            self.batch, self.moved_at = mine.batch, now
+        if self._is_past(self.moved_at, SILENT_S, now) and mine.lag_files:
+            return f"no batch for {SILENT_S:.0f} s with {_behind(mine)} waiting"
+        lag = ("files", mine.lag_files or 0) if mine.lag_rows is None else ("rows", mine.lag_rows)
+        if self.lowest is None or lag[0] != self.lowest[0] or lag[1] < self.lowest[1]:
+            self.lowest, self.fell_at = lag, now
+        unit, lowest = self.lowest
+        if lowest and self._is_past(self.fell_at, FALLING_S, now):
+            return f"its lag has not fallen below {lowest:,} {unit} for {FALLING_S / 3600:.0f} hours"
+        return ""
+
+    def _is_past(self, since: float, seconds: float, now: float) -> bool:
+        return now - max(since, self.opened_at) > seconds
 
     @staticmethod
     def why_closed(world: AgentContext, deployment: Deployment) -> str:
@@ -103,13 +150,18 @@ def _lost(mine: Measurement, theirs: Measurement | None) -> str:
     return ""
 
 
+def _gone(measured: Measurement) -> str:
+    """Return the sources that were not there, which have no lag that could be known; empty where all were."""
+    return ", ".join(str(source.get("table", "")) for source in measured.sources if source.get("missing"))
+
+
 def _holds_all(mine: Measurement) -> bool:
     """Return whether nothing waits; before a first batch that is so only where there is no row at all."""
     return mine.lag_files == 0 and (mine.batch is not None or all(source.get("rows") == 0 for source in mine.sources))
 
 
 def _caught_up(mine: Measurement, theirs: Measurement | None, deployment: Deployment) -> bool:
-    if mine.lag_files is None:
+    if mine.lag_files is None or _gone(mine):
         return False
     if mine.batch is None or mine.lag_files == 0:
         return _holds_all(mine)
@@ -123,6 +175,8 @@ def _caught_up(mine: Measurement, theirs: Measurement | None, deployment: Deploy
 
 
 def _behind(measured: Measurement) -> str:
+    if gone := _gone(measured):
+        return f"its source {gone} is not there"
     if measured.lag_rows is None:
         return "lag unknown" if measured.lag_files is None else f"lag {measured.lag_files:,} files"
     return f"lag {'' if measured.exact else '≈'}{measured.lag_rows:,} rows"

@@ -17,6 +17,7 @@ from pipelines.agent.context import WRITE_CALL_S, AgentContext
 from pipelines.agent.deployment_compiler import column_types, compile_deployment
 from pipelines.agent.deployment_lifecycle import mark_stopped, start, stop
 from pipelines.agent.runs.catch_up_gate import CatchUpGate
+from pipelines.agent.trash_purge import checked_now
 from state.row_types import Deployment
 
 STOPPED_BY_OPERATOR = "an operator has stopped it during this run; headgate runs retry starts it all the same"
@@ -38,6 +39,8 @@ class StepExecutor:
         self._joined = joined_whole(plan)
         self._gates: dict[int, CatchUpGate] = {}
         self._restarted: dict[int, tuple[float, str]] = {}
+        self._waiting: dict[int, float] = {}
+        """Since when each gate is waited for, by the monotonic clock: a new agent waits the whole time again."""
         self._act_by_do: dict[StepKind, Callable[[Step], RunEvidence]] = {
             StepKind.REGISTER: self._register,
             StepKind.CREATE: self._create,
@@ -68,7 +71,27 @@ class StepExecutor:
             return StepFailed(step.n, _one_line(error))
 
     def poll(self, step: Step) -> RunEvidence:
-        """Check whether a gate is open: a version has caught up or may be swapped in, a restarted one has a batch."""
+        """Check whether a gate is open: a version has caught up or may be swapped in, a restarted one has a batch.
+
+        A gate that stays closed, or that nobody can look at, for as long as the environment allows fails its step.
+        """
+        since = self._waiting.setdefault(step.n, self._world.monotonic())
+        ends_h = self._world.ground.environment.gate_ends_h
+        over = self._world.monotonic() - since > ends_h * 3600
+        try:
+            found = self._look(step)
+        except (PoolUnreachable, LedgerUnavailable, Busy) as error:
+            if not over:
+                raise
+            found = GatePolled(step.n, error.summary)
+        if isinstance(found, GatePolled) and over:
+            ended = f"its gate was not open after {ends_h:g} hours; headgate runs retry waits again"
+            found = StepFailed(step.n, f"{found.note}; {ended}")
+        if not isinstance(found, GatePolled):
+            del self._waiting[step.n]
+        return found
+
+    def _look(self, step: Step) -> RunEvidence:
         match step.do:
             case StepKind.RESTART:
                 return self._proven(step)
@@ -84,11 +107,10 @@ class StepExecutor:
             return StepFailed(step.n, f"{query_name(step.table, step.version)} is not in the registry")
         if self._stopped_by_operator(step.table):
             return StepFailed(step.n, STOPPED_BY_OPERATOR)
-        whole = (step.table, step.version) in self._joined
-        gate = self._gates.setdefault(step.n, CatchUpGate(opened_at=self._world.monotonic(), whole=whole))
+        gate = self._gates[step.n]
         look = gate.look(self._world, deployment)
         if look.failed:
-            return StepFailed(step.n, look.note)
+            return StepFailed(step.n, f"{look.note}; headgate runs retry waits again")
         return StepDone(step.n, look.note) if look.open else GatePolled(step.n, look.note)
 
     def _versions(self, step: Step) -> list[tuple[TableName, int]]:
@@ -165,6 +187,8 @@ class StepExecutor:
         return found if isinstance(found, StepFailed) else StepDone(step.n)
 
     def _open_gate(self, step: Step) -> RunEvidence:
+        whole = (step.table, step.version) in self._joined
+        self._gates[step.n] = CatchUpGate(opened_at=self._world.monotonic(), whole=whole)
         return GateOpened(step.n, "waiting for the first batch")
 
     def _swap(self, step: Step) -> RunEvidence:
@@ -312,18 +336,15 @@ class StepExecutor:
             return self._set_aside(step, deployment)
 
     def _set_aside(self, step: Step, deployment: Deployment) -> RunEvidence:
-        ground, mark = self._world.ground, self._run_id
-        name = ground.catalog_name(step.table, step.version)
+        ground = self._world.ground
+        name, trash = ground.catalog_name(step.table, step.version), ground.trash_folder(step.table, step.version)
         pool = self._world.pool.connection()
         pool.call(WRITE_CALL_S, pool.tables.forget, name)
-        trash = ground.trash_folder(step.table, step.version, "tables", mark)
-        self._world.files.set_aside(deployment.folder, trash)
-        aside = ground.trash_folder(step.table, step.version, "checkpoints", mark)
-        self._world.files.set_aside(deployment.checkpoint, aside)
+        self._world.files.set_aside(deployment.folder, f"{trash}/tables/{name}")
+        self._world.files.set_aside(deployment.checkpoint, f"{trash}/checkpoints/{name}")
+        checked_now(self._world)
         drop_after = self._world.clock() + ground.environment.drop_after_d * 86400
-        self._world.ledger.tombstone(
-            step.table, step.version, drop_after=drop_after, trash=f"{ground.data}/trash/{mark}"
-        )
+        self._world.ledger.tombstone(step.table, step.version, drop_after=drop_after, trash=trash)
         return StepDone(step.n, f"files kept until {ground.environment.drop_after_d:g} days from now")
 
     def _note(self, built: Deployment) -> dict[str, Any]:

@@ -139,7 +139,7 @@ def test_all_problems_come_at_once_with_file_and_line() -> None:
          "headgate.yml:5: environments.dev.pool.cores must be a number above 0, at most 1024"),
         *((MANIFEST.replace("dev: {}", f"dev: {{policy: {{{key}: {value}}}}}"),
            f"headgate.yml:5: environments.dev.policy.{key} must be a number above 0, at most {most}")
-          for key, most in (("plan_expires_h", 8760), ("drop_after_d", 3650))
+          for key, most in (("plan_expires_h", 8760), ("drop_after_d", 3650), ("gate_ends_h", 8760))
           for value in ("-1", "0", ".nan", ".inf", "1e300", "99999", "'7'", "true", "soon")),
         *((MANIFEST.replace("dev: {}", f"dev: {{pool: {{memory: {size}}}}}"),
            "headgate.yml:5: environments.dev.pool.memory must be a size from 512m to 4096g")
@@ -178,7 +178,7 @@ def test_a_manifest_with_everything_is_read() -> None:
     data: /srv/data
     prefix: dev_
     pool: {name: big, url: "sc://host:1", cores: 8, memory: 16g, conf: {spark.x: 1, spark.a: true}}
-    policy: {plan_expires_h: 1.5, drop_after_d: 3}
+    policy: {plan_expires_h: 1.5, drop_after_d: 3, gate_ends_h: 48}
   prod: {protected: true}""",
         )
         + "defaults: {trigger: 5 seconds, owner: me}\n"
@@ -186,7 +186,7 @@ def test_a_manifest_with_everything_is_read() -> None:
     project = good({"headgate.yml": manifest})
     pool = Pool("big", "sc://host:1", 8, "16g", (("spark.a", "true"), ("spark.x", "1")))
     assert project.environments == {
-        "dev": Environment("dev", False, "/srv/data", "dev_", pool, 1.5, 3.0),
+        "dev": Environment("dev", False, "/srv/data", "dev_", pool, 1.5, 3.0, 48.0),
         "prod": Environment("prod", protected=True),
     }
     assert project.defaults == Settings(trigger="5 seconds", owner="me")

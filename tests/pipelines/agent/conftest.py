@@ -211,6 +211,15 @@ class ScriptedFiles:
             self.aside[into] = folder
             del self.folders[folder]
 
+    def rows(self, folder: str, format: str) -> int | None:
+        return None
+
+    def folded_lag(self) -> Mapping[str, str]:
+        return {}
+
+    def unfold_lag(self, folded: Mapping[str, str]) -> None:
+        return
+
     def lag(self, checkpoint: str, sources: tuple[tuple[int, TableName, str, str], ...]) -> tuple[SourceLag, ...]:
         self._reach(checkpoint)
         return tuple(SourceLag(table, 0, 0, 0, True, None) for _, table, _, _ in sources)

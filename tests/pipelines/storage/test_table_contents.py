@@ -57,7 +57,7 @@ def test_unchanged_table_is_not_read_again(tmp_path: Path, monkeypatch: pytest.M
     for folder in (table.folder / "_spark_metadata", table.folder):
         os.utime(folder, (1000.0, 1000.0))
     first = folders.contents(str(table.folder), "parquet")
-    monkeypatch.setattr(table_contents, "read_table_log", None)
+    monkeypatch.setattr(table_contents, "whole_table_log", None)
     assert folders.contents(str(table.folder), "parquet") is first
 
 

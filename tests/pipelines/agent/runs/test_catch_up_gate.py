@@ -10,7 +10,7 @@ from core.model.errors import LedgerUnavailable
 from core.model.names import TableName
 from core.model.states import State
 from core.project.revision import RevisionTexts
-from pipelines.agent.runs.catch_up_gate import LAG_ROWS, POLLS, SILENT_S, UNKNOWN_S, CatchUpGate, GateReading
+from pipelines.agent.runs.catch_up_gate import FALLING_S, LAG_ROWS, POLLS, SILENT_S, UNKNOWN_S, CatchUpGate, GateReading
 from pipelines.agent.runs.step_executor import joined_whole
 from state.row_types import Deployment, Measurement
 
@@ -57,6 +57,9 @@ class World:
         if self.locked:
             raise LedgerUnavailable("the ledger is locked")
         return list(self.measured.values())
+
+    def versions(self, table: TableName) -> list[Deployment]:
+        return self.deployments()
 
     def deployments(self) -> list[Deployment]:
         return [self.green, *([self.blue] if self.blue else [])]
@@ -353,6 +356,63 @@ def test_it_judges_its_own_version_alone(world: World) -> None:
         world.wait(5)
         world.measure(1)
         assert world.look().note == "waiting for the first measurement"
+
+
+GONE = {"lag_files": 0, "lag_rows": None, "sources": ({"table": "raw_orders", "rows": None, "missing": True},)}
+
+
+def test_a_source_that_is_gone_is_never_caught_up_and_fails_it_in_the_end(world: World) -> None:
+    reading = world.looks(POLLS + 2, **GONE)
+    assert reading == GateReading(False, "its source raw_orders is not there")
+    world.wait(UNKNOWN_S)
+    summary = f"its source raw_orders has not been there for {UNKNOWN_S:.0f} s; put it back, or plan again"
+    assert world.looks(1, **GONE) == GateReading(False, summary, failed=True)
+
+
+def test_a_source_that_comes_back_begins_the_wait_again(world: World) -> None:
+    for _ in range(3):
+        world.wait(UNKNOWN_S - 20)
+        assert not world.looks(1, **GONE).failed
+        assert not world.looks(1).failed
+    assert world.looks(POLLS).open
+
+
+def test_a_source_that_is_gone_keeps_a_pointer_where_it_is(world: World) -> None:
+    world.measure(**GONE)
+    closed = CatchUpGate.why_closed(world, world.green)  # type: ignore[arg-type]  # What a gate needs of the context.
+    assert closed == "its source raw_orders is not there"
+
+
+def test_a_version_that_stays_stopped_fails_it_in_the_end(world: World) -> None:
+    world.looks(1)
+    world.green = replace(world.green, state=State.STOPPED)
+    assert not world.looks(1).failed
+    world.wait(SILENT_S)
+    assert world.looks(1) == GateReading(False, f"it has been stopped for {SILENT_S:.0f} s", failed=True)
+
+
+def test_a_version_that_is_wanted_stopped_or_deleted_fails_it_at_once(world: World) -> None:
+    for green, why in (
+        (replace(world.green, wanted="stopped"), "it is wanted stopped"),
+        (replace(world.green, drop_after=1.0), "it was deleted"),
+    ):
+        world.green = green
+        assert world.look() == GateReading(False, why, failed=True)
+
+
+def test_a_lag_that_does_not_fall_fails_it_in_the_end(world: World) -> None:
+    reading = world.looks(1, **BEHIND)
+    for batch in range(int(FALLING_S / 605) + 1):
+        world.wait(600)
+        assert not reading.failed
+        reading = world.looks(1, **(BEHIND | {"lag_rows": 90_000 + batch % 3, "batch": batch}))
+    assert reading == GateReading(False, "its lag has not fallen below 90,000 rows for 6 hours", failed=True)
+
+
+def test_a_lag_that_falls_slowly_is_waited_for(world: World) -> None:
+    for batch in range(200):
+        world.wait(600)
+        assert not world.looks(1, **(BEHIND | {"lag_rows": 90_000 - batch, "batch": batch})).failed
 
 
 def test_what_a_plan_joins_as_it_is_and_all_that_fills_it_must_be_whole() -> None:

@@ -1,0 +1,125 @@
+"""Backup and restore of a ledger: a verified copy while the agent writes, and back while none does."""
+
+import os
+import shutil
+import time
+from dataclasses import dataclass
+from itertools import chain, count
+from pathlib import Path
+
+from core.model.errors import HeadgateError, Refused
+from state.ledger import FILE_MODE, LedgerReader, create_or_open
+from state.row_types import AuditRow, EnvironmentRow, EventRow
+from state.sqlite_errors import sqlite_errors_translated
+
+_LOGS = ("-wal", "-shm", "-journal")
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What a restore has done."""
+
+    epoch: int
+    """The world epoch that has begun."""
+    kept: Path | None
+    """Where the ledger lies that was replaced; None where there was none."""
+
+
+def back_up(ledger: Path, into: Path) -> int:
+    """Copy a ledger as of one moment, verify the copy and give it its name; returns its bytes.
+
+    The agent goes on writing meanwhile. Raises Refused where the file is there, LedgerUnavailable where the ledger
+    cannot be read or the copy is not whole.
+    """
+    if into.exists():
+        raise Refused(f"{into} exists already", remedy="name a file that does not exist")
+    unfinished = into.with_name(f"{into.name}.unfinished")
+    with sqlite_errors_translated(into):
+        try:
+            _remove(unfinished)
+            os.close(os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_WRONLY, FILE_MODE))
+            with LedgerReader(ledger) as reader:
+                reader.copy_to(unfinished)
+            with LedgerReader(unfinished) as copy:
+                copy.check_integrity()
+            _sync(unfinished)
+            unfinished.rename(into)
+            _sync(into.parent)
+        finally:
+            _remove(unfinished)
+    return into.stat().st_size
+
+
+def restore(
+    backup: Path, ledger: Path, *, project_id: str, project: str, environment: str, actor: str, now: float
+) -> Restored:
+    """Put a backup in the place of a ledger, which is kept beside it; whoever calls holds the agent's lock.
+
+    The copy is migrated and verified, and begins a new world epoch, before anything is moved. Raises Refused for
+    what is no whole ledger of this environment, LedgerUnavailable where the disk takes no copy.
+    """
+    fresh = ledger.with_name(f"{ledger.name}.restoring")
+    facts = EnvironmentRow(
+        ledger_id="", project_id=project_id, project=project, environment=environment, protected=False, agent_pid=None,
+        agent_started_at=None, agent_seen_at=None, pool="", pool_state="off", pool_detail="", pool_generation=0,
+        session_id="",
+    )  # fmt: skip
+    if any(Path(f"{backup}{log}").exists() for log in _LOGS):
+        raise Refused(f"{backup} is open in another program", remedy="restore a file that headgate backup wrote")
+    with sqlite_errors_translated(backup):
+        try:
+            _remove(fresh)
+            # A copy first: to open a file is to write to it, and a refusal changes nothing.
+            shutil.copyfile(backup, fresh)
+            fresh.chmod(FILE_MODE)
+            with create_or_open(fresh, facts) as restored:
+                restored.check_integrity()
+                epoch = restored.begin_epoch(above=_epoch_of(ledger))
+                restored.put_agent(None, None)
+                restored.add_event(EventRow(0, now, "", 0, "agent", f"restored from {backup.name}, epoch {epoch}"))
+                restored.add_audit(AuditRow(0, now, actor, "restore", backup.name, outcome="done"))
+            _sync(fresh)
+            kept = _keep(ledger, now) if ledger.exists() else None
+            fresh.replace(ledger)
+            _sync(ledger.parent)
+        except HeadgateError as error:
+            summary = error.summary.replace(str(fresh), str(backup))
+            remedy = "restore a file that headgate backup wrote of this environment"
+            raise Refused(summary, remedy=remedy) from error
+        finally:
+            _remove(fresh)
+    return Restored(epoch, kept)
+
+
+def _epoch_of(ledger: Path) -> int:
+    """Return the epoch of the ledger that will be replaced, which may be damaged or older; 0 where nobody can tell."""
+    try:
+        with LedgerReader(ledger) as reader:
+            return reader.facts().epoch
+    except HeadgateError:
+        return 0
+
+
+def _keep(ledger: Path, now: float) -> Path:
+    """Give a ledger a second name, and take its logs along: SQLite would apply them to whatever has the first name."""
+    stem = f"{ledger.name}.{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(now))}"
+    names = (ledger.with_name(f"{stem}{n}.replaced") for n in chain([""], (f".{n}" for n in count(2))))
+    kept = next(name for name in names if not name.exists())
+    os.link(ledger, kept)
+    for log in _LOGS:
+        if (found := Path(f"{ledger}{log}")).exists():
+            found.rename(f"{kept}{log}")
+    return kept
+
+
+def _remove(path: Path) -> None:
+    for part in ("", *_LOGS):
+        Path(f"{path}{part}").unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,111 @@
+"""Retention: when each table of the ledger forgets, a bounded part of it in each round.
+
+What is in use never goes: open runs with their plans, the revisions of all versions, the newest version of every table,
+whose number is not used again. The audit and the policies are kept. Samples thin by themselves (`measurements`), and
+answers of Spark are limited where they are written (`spark_analyses`).
+"""
+
+from state.registry import RegistryWrites
+from state.sqlite_errors import sqlite_errors_translated
+
+DAY_S = 86400.0
+EVENTS_D = 30
+EVENTS_KEPT = 100_000
+"""The newest, of those that are not too old."""
+COMMANDS_D = 90
+COMMANDS_KEPT = 100_000
+RUNS_D = 90
+PLAN_TEXTS_D = 7
+"""After a plan has expired: until then a failed run of it is compared with what was edited since."""
+PLANS_D = 30
+"""After they have expired, of those without a run; a plan with a run goes with it."""
+VERSIONS_D = 90
+"""After their files were purged."""
+STAGED_D = 90
+
+_PART = 200
+"""Rows that are removed in one transaction."""
+_PLANS_PART = 4
+"""Plans, which may have megabytes each."""
+_PARTS = 10
+"""Transactions for each rule in one round."""
+_PAGES = 1000
+"""Free pages that are given back to the file system in one round: 4 MB."""
+
+_RULES: tuple[tuple[float, int, str], ...] = (
+    (
+        EVENTS_D,
+        _PART,
+        "DELETE FROM event WHERE id IN (SELECT id FROM event WHERE at < :before ORDER BY at LIMIT :most)",
+    ),
+    (
+        0,
+        _PART,
+        "DELETE FROM event WHERE id IN (SELECT id FROM event WHERE id <= "
+        f"(SELECT id FROM event ORDER BY id DESC LIMIT 1 OFFSET {EVENTS_KEPT}) ORDER BY id LIMIT :most)",
+    ),
+    (
+        COMMANDS_D,
+        _PART,
+        "DELETE FROM command WHERE id IN (SELECT id FROM command ORDER BY id LIMIT :most) AND (at < :before OR id <= "
+        f"(SELECT id FROM command ORDER BY id DESC LIMIT 1 OFFSET {COMMANDS_KEPT}))",
+    ),
+    (
+        PLAN_TEXTS_D,
+        _PLANS_PART,
+        "UPDATE plan SET texts = '' WHERE hash IN (SELECT hash FROM plan WHERE expires_at < :before AND texts <> '' "
+        "AND hash NOT IN (SELECT plan_hash FROM run WHERE ended_at IS NULL) LIMIT :most)",
+    ),
+    (
+        PLANS_D,
+        _PLANS_PART,
+        "DELETE FROM plan WHERE hash IN (SELECT hash FROM plan WHERE expires_at < :before "
+        "AND hash NOT IN (SELECT plan_hash FROM run) LIMIT :most)",
+    ),
+    (PLANS_D, _PART, "DELETE FROM approval WHERE plan_hash NOT IN (SELECT hash FROM plan)"),
+    (
+        STAGED_D,
+        _PART,
+        'DELETE FROM staged WHERE (actor, folder, "table") IN '
+        '(SELECT actor, folder, "table" FROM staged WHERE at < :before LIMIT :most)',
+    ),
+    (
+        0,
+        _PART,
+        "DELETE FROM revision WHERE revision IN (SELECT revision FROM revision "
+        "WHERE revision NOT IN (SELECT revision FROM deployment) LIMIT :most)",
+    ),
+)
+"""Days, rows at once, and what is removed that is older; 0 days where age does not matter."""
+
+_OLD_RUNS = "SELECT id FROM run WHERE ended_at < :before ORDER BY ended_at LIMIT :most"
+_OLD_VERSIONS = """SELECT id FROM deployment old WHERE purged_at < :before AND version <
+  (SELECT max(version) FROM deployment new WHERE new."table" = old."table") LIMIT :most"""
+
+
+class RetentionWrites(RegistryWrites):
+    """Forgetting, by the agent's housekeeping."""
+
+    def forget_old(self, now: float) -> None:
+        """Remove some of what is too old, each part in a transaction of its own, and give back free pages."""
+        with self._registering() as connection:
+            ids = connection.execute(_OLD_VERSIONS, _limits(now, VERSIONS_D)).fetchall()
+            for table, column in (("measurement", "deployment"), ("figure", "deployment"), ("deployment", "id")):
+                connection.executemany(f"DELETE FROM {table} WHERE {column} = ?", ids)
+        with self._transaction() as connection:
+            ids = connection.execute(_OLD_RUNS, _limits(now, RUNS_D)).fetchall()
+            for table, column in (("step", "run_id"), ("run_table", "run_id"), ("run", "id")):
+                connection.executemany(f"DELETE FROM {table} WHERE {column} = ?", ids)
+        for days, part, sql in _RULES:
+            for _ in range(_PARTS):
+                with self._transaction() as connection:
+                    removed = connection.execute(sql, _limits(now, days, part)).rowcount
+                if removed < part:
+                    break
+        with self._writing, sqlite_errors_translated(self.path):
+            # As a script, which is run to its end: `execute` stops after the first page (Python 3.11).
+            self._connection.executescript(f"PRAGMA incremental_vacuum({_PAGES})")
+
+
+def _limits(now: float, days: float, most: int = _PART) -> dict[str, float]:
+    return {"before": now - days * DAY_S, "most": most}

@@ -1,0 +1,219 @@
+"""Measures the growth of a ledger, and of an agent over a week: `python -m tests.bench.ledger_growth`, ten minutes.
+
+The ledger: a year of days, each with what a busy team does in one (`DAY`), with housekeeping three times a
+day; and a week of samples, as they are after a week. The agent: rounds of measuring in which every
+statement reads one file and writes one, which is as much as it can in five seconds; a week is 120,960 of them.
+"""
+
+import gc
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import tracemalloc
+from functools import partial
+from pathlib import Path
+
+from core.ipc.environment_paths import EnvironmentPaths
+from core.model.names import TableName
+from core.observed.deployment import Binding
+from core.project.model import Environment
+from core.project.revision import RevisionTexts
+from pipelines.agent.context import AgentContext
+from pipelines.agent.deployment_compiler import EnvironmentLayout
+from pipelines.agent.measurements.lag_collector import LagCollector
+from pipelines.storage import row_counting
+from pipelines.storage.checkpoints import FileCheckpoints
+from state.ledger import Ledger, create_or_open
+from state.row_types import AuditRow, CommandRow, EventRow, PlanRow, StepRow
+from tests.bench.lag_history import PENDING, History
+from tests.support.ledger_rows import create_run, deployment_row, environment_row, external_row, run_row, sample_row
+
+STATEMENTS = (16, 100, 1_000)
+DAYS = (30, 120, 240, 360)
+PLANS, RUNS, COMMANDS = 20, 10, 60
+"""A day's; half of the runs rebuild one table each."""
+EVENTS_EACH = 4
+TEXTS = 2_500
+"""Bytes of texts that a statement has; a plan carries those of the whole project, its body those of ten."""
+TRACED = 100
+"""Statements up to which every allocation is traced, which takes long."""
+START = 1_800_000_000.0
+DAY_S, ROUND_S, WEEK_ROUNDS = 86_400.0, 5.0, 7 * 17_280
+
+
+def ledger_of_days(statements: int) -> None:
+    """Print how large the ledger is after each of so many days."""
+    with tempfile.TemporaryDirectory() as folder:
+        ledger = create_or_open(Path(folder, "home", "ledger.db"), environment_row())
+        for n in range(statements):
+            ledger.put_deployment(deployment_row(f"t{n}", compiled="x" * 1500, compiled_ddl="y" * 700))
+        ledger._connection.execute("PRAGMA synchronous = OFF")
+        sizes, longest = [], 0.0
+        for day in range(DAYS[-1]):
+            _live(ledger, statements, day)
+            for _ in range(3):
+                began = time.perf_counter()
+                ledger.forget_old(START + (day + 1) * DAY_S)
+                longest = max(longest, time.perf_counter() - began)
+            if day + 1 in DAYS:
+                sizes.append(_bytes(ledger) / 1e6)
+        (audit,) = ledger._connection.execute("SELECT sum(length(actor) + length(action) + 60) FROM audit").fetchone()
+        samples = _week_of_samples(ledger, statements) / 1e6
+        early, late = sizes[0] / DAYS[0], (sizes[-1] - sizes[-2]) / (DAYS[-1] - DAYS[-2])
+        grown = " | ".join(f"{size:.1f} MB" for size in sizes)
+        print(
+            f"| {statements:,} | {grown} | {early * 1000:.0f} kB | {late * 1000:.1f} kB "
+            f"| {audit / DAYS[-1] / 1000:.1f} kB | {samples:.0f} MB | {longest:.2f} s |",
+            flush=True,
+        )
+
+
+def _live(ledger: Ledger, statements: int, day: int) -> None:
+    at = START + day * DAY_S
+    texts = json.dumps({f"t{n}.sql": "s" * TEXTS for n in range(statements)})
+    for n in range(PLANS):
+        name = f"{day:04}{n:04}{'0' * 56}"
+        ledger.put_plan(PlanRow(name, "b" * 10 * TEXTS, "ana", at, at + DAY_S, "open", texts=texts))
+        if n < RUNS:
+            steps = tuple(StepRow(k, "start", f"t{k}", 1, "done", note="caught up") for k in range(8))
+            create_run(ledger, run_row(name, id=f"r{day}-{n}", started_at=at, ended_at=at + 60, steps=steps))
+    for n in range(RUNS // 2):
+        _rebuild(ledger, f"t{(day * RUNS + n) % statements}", at)
+    for n in range(COMMANDS):
+        ledger.add_command(CommandRow(0, at + n, "ana", "restart", f"t{n}", f"headgate restart t{n}", "done"))
+        ledger.add_audit(AuditRow(0, at + n, "ana", "restart", f"t{n}", outcome="done"))
+    for n in range(statements * EVENTS_EACH):
+        ledger.add_event(EventRow(0, at + n, f"t{n % statements}", 1, "state", "running → stopped, by ana"))
+
+
+def _rebuild(ledger: Ledger, table: str, at: float) -> None:
+    """Put the next version in the place of the newest, whose files go a week later."""
+    before = ledger.versions(TableName(table))[0]
+    row = deployment_row(table, version=before.version + 1, revision=f"{table} {at}", compiled="x" * 1500)
+    ledger.put_deployment(row)
+    ledger.tombstone(TableName(table), before.version, drop_after=at + 7 * DAY_S, trash="/trash")
+    ledger.purged(TableName(table), before.version, at + 7 * DAY_S)
+
+
+def _week_of_samples(ledger: Ledger, statements: int) -> float:
+    """Return the bytes that samples take once they are a week old, from 100 statements at most."""
+    few = min(statements, 100)
+    before = _bytes(ledger)
+    for first, last, every_s in ((0, 144, 900), (144, 167, 60), (167, 168, 5)):
+        for offset in range(first * 3600, last * 3600, every_s):
+            at = START + offset
+            big = sample_row(
+                at, lag_rows=90_000, lag_files=900, lag_bytes=1 << 30, in_rows_s=9e3, out_rows_s=9e3, batch_ms=2500,
+                produced_rows=1 << 33, consumed_rows=1 << 33,
+            )  # fmt: skip
+            ledger.add_samples(
+                (TableName(f"t{n}"), ledger.versions(TableName(f"t{n}"))[0].version, big) for n in range(few)
+            )
+        ledger.thin_samples(START + last * 3600)
+    return (_bytes(ledger) - before) * statements / few
+
+
+def _bytes(ledger: Ledger) -> int:
+    pages, free, size = (
+        ledger._connection.execute(f"PRAGMA {name}").fetchone()[0]
+        for name in ("page_count", "freelist_count", "page_size")
+    )
+    return (int(pages) - int(free)) * int(size)
+
+
+def agent_of_rounds(statements: int) -> None:
+    """Print what so many rounds cost, and what they come to in a week."""
+    row_counting.parquet_rows = lambda path: 10
+    rounds = max(40, 4_800 // statements)
+    with tempfile.TemporaryDirectory() as folder:
+        histories = [History(Path(folder, str(n)), 200) for n in range(statements)]
+        world = _world(Path(folder), histories)
+        collector = LagCollector(world)
+        warm = 200 if statements <= TRACED else 20
+        _rounds(world, collector, histories, warm)  # Until the samples that are held have reached their limit.
+        each = _rounds(world, collector, histories, rounds) / rounds
+        size, grown = f"{_rss_bytes() / 1e6:.0f} MB", "not measured"
+        if statements <= TRACED:
+            tracemalloc.start()
+            _rounds(world, collector, histories, warm)
+            before = tracemalloc.get_traced_memory()[0]
+            _rounds(world, collector, histories, rounds)
+            more = (tracemalloc.get_traced_memory()[0] - before) / rounds
+            grown = f"{more:,.0f} B"
+        print(
+            f"| {statements:,} | {rounds} | {1000 * each:.1f} ms | {100 * each / ROUND_S:.1f} % "
+            f"| {each * WEEK_ROUNDS / 3600:.2f} h | {size} | {grown} |",
+            flush=True,
+        )
+
+
+def _world(folder: Path, histories: list[History]) -> AgentContext:
+    ledger = create_or_open(folder / "home" / "ledger.db", environment_row())
+    ledger._connection.execute("PRAGMA synchronous = OFF")
+    for n, history in enumerate(histories):
+        ledger.put_deployment(external_row(f"l{n}", folder=str(history.table)))
+        texts = RevisionTexts("d", f"INSERT INTO t{n} SELECT id FROM STREAM l{n}", "")
+        ledger.put_deployment(
+            deployment_row(
+                f"t{n}", revision=f"t{n}", texts=texts, folder=str(history.table), checkpoint=str(history.checkpoint),
+                bindings=(Binding(TableName(f"l{n}"), 0, True),),
+            )
+        )  # fmt: skip
+    files = FileCheckpoints("ledger")
+    files._lags._refresh_s = 0.0
+    files._lags._counter._budget_s = 60.0
+    return AgentContext(
+        places=EnvironmentPaths(str(folder / "home"), str(folder / "a.sock")), folder=str(folder), project_id="p-id",
+        project="p", ground=EnvironmentLayout(str(folder / "data"), Environment("dev")), ledger=ledger,
+        ledger_id="ledger", pool=None, files=files,  # type: ignore[arg-type]  # Measuring asks no pool.
+    )  # fmt: skip
+
+
+def _rounds(world: AgentContext, collector: LagCollector, histories: list[History], rounds: int) -> float:
+    """Let every statement write and read a file, measure, keep house every five minutes; returns the CPU of that."""
+    cpu = 0.0
+    for n in range(rounds):
+        for history in histories:
+            history.grow()
+        now = world.clock() + ROUND_S
+        world.clock = partial(float, now)
+        before = time.process_time()
+        collector.round(tuple(world.ledger.deployments()), ())
+        if n % 60 == 0:
+            world.ledger.thin_samples(now)
+            world.ledger.forget_old(now)
+        cpu += time.process_time() - before
+    assert {m.lag_files for m in world.ledger.measurements()} == {PENDING}
+    gc.collect()
+    return cpu
+
+
+def _rss_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def main(arguments: list[str]) -> int:
+    """Print the tables; returns an exit code."""
+    if len(arguments) == 2:
+        {"days": ledger_of_days, "rounds": agent_of_rounds}[arguments[0]](int(arguments[1]))
+        return 0
+    print(f"{time.strftime('%Y-%m-%d %H:%M', time.gmtime())} UTC, {os.cpu_count()} cores", end="")
+    print(f", load average {os.getloadavg()[0]:.1f} at the start\n")
+    for part, head in (
+        ("days", ("statements", *(f"day {day}" for day in DAYS), "a day, at first", "a day, in the end", "of it audit",
+                  "samples", "longest round")),
+        ("rounds", ("statements", "rounds", "CPU of a round", "of a core", "CPU in a week", "memory",
+                    "more each round")),
+    ):  # fmt: skip
+        print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}", flush=True)
+        for statements in STATEMENTS:
+            subprocess.run([sys.executable, "-m", "tests.bench.ledger_growth", part, str(statements)], check=True)
+        print(flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

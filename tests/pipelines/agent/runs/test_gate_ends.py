@@ -1,0 +1,109 @@
+"""The end of every gate: a run that waits for what does not come fails, says what to do, and can be retried."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import count
+from typing import Any
+
+import pytest
+import small_project
+
+from core.model.errors import LedgerUnavailable, PoolUnreachable
+from core.model.names import TableName
+from core.plan.request import PlanRequest
+from core.run.state_machine import OperatorControl
+from pipelines.agent.context import AgentContext
+from pipelines.agent.runs.catch_up_gate import GateReading
+from tests.pipelines.agent.runs.test_run_lane import (
+    OpenGate,
+    deploy,
+    drive,
+    fast_gates,  # noqa: F401  # A fixture of every test here.
+    plan,
+    submit,
+)
+
+A = TableName("a")
+UPPER = "SELECT id, upper(kind) AS kind FROM STREAM landed"
+LOOKS = 300
+"""After so many looks what is waited for would come after all; the clock passes an hour at each."""
+ENDED = "its gate was not open after 24 hours; headgate runs retry waits again"
+
+
+@dataclass
+class Closed:
+    """What keeps a gate closed, for a long time."""
+
+    why: Callable[[], str]
+    looks: int = 0
+
+    def look(self, *_: Any) -> GateReading:
+        why = self.still()
+        return GateReading(not why, why)
+
+    def still(self, *_: Any) -> str:
+        self.looks += 1
+        return "" if self.looks > LOOKS else self.why()
+
+
+@pytest.fixture
+def world(world: AgentContext) -> AgentContext:
+    """A world in which an hour passes between two looks at the clock."""
+    return replace(world, monotonic=partial(next, count(0.0, 3600.0)))
+
+
+def rebuild(world: AgentContext, pool: Any, closed: Closed, monkeypatch: pytest.MonkeyPatch, gate: str) -> str:
+    """Begin a rebuild whose gate stays closed; returns the run once it has ended."""
+    deploy(world, pool, small_project.texts())
+    made = plan(world, small_project.texts(a=UPPER), PlanRequest(tables=(A,), rebuild=True, children="all"))
+    what = staticmethod(closed.still) if gate == "why_closed" else closed.look
+    monkeypatch.setattr(OpenGate, gate, what)
+    run_id = submit(world, made)
+    drive(world, run_id)
+    return run_id
+
+
+def failure(world: AgentContext, run_id: str, do: str) -> str:
+    row = world.ledger.run(run_id)
+    assert row is not None and row.state == "failed", row
+    return next(step.note for step in row.steps if step.do == do and step.state == "failed")
+
+
+@pytest.mark.parametrize(
+    ("gate", "do", "waits"),
+    [("look", "catch_up", "lag 7 rows"), ("why_closed", "swap", "c@v2 is behind again: lag 7 rows")],
+)
+def test_a_gate_that_never_opens_ends_and_says_what_to_do(
+    gate: str, do: str, waits: str, world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = Closed(lambda: "lag 7 rows")
+    run_id = rebuild(world, pool, closed, monkeypatch, gate)
+    assert failure(world, run_id, do) == f"{waits}; {ENDED}"
+    assert pool.views["a"] == "a__v1", "no pointer has moved"
+
+
+@pytest.mark.parametrize("error", [PoolUnreachable("the pool is silent"), LedgerUnavailable("the ledger is locked")])
+def test_a_gate_that_nobody_can_look_at_ends_too(
+    error: Exception, world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreachable() -> str:
+        raise error
+
+    run_id = rebuild(world, pool, Closed(unreachable), monkeypatch, "look")
+    assert failure(world, run_id, "catch_up") == f"{error}; {ENDED}"
+
+
+def test_a_retry_waits_the_whole_time_again(world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = Closed(lambda: "lag 7 rows")
+    run_id = rebuild(world, pool, closed, monkeypatch, "look")
+    before = closed.looks
+    world.ledger.put_run_state(run_id, "failed")
+    assert drive(world, run_id, OperatorControl("retry")) == "failed"
+    assert closed.looks - before >= before, "as many hours as the first time"
+
+
+def test_the_environment_says_how_long(world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.ground = replace(world.ground, environment=replace(world.ground.environment, gate_ends_h=100.0))
+    run_id = rebuild(world, pool, Closed(lambda: "lag 7 rows"), monkeypatch, "look")
+    assert "after 100 hours" in failure(world, run_id, "catch_up")

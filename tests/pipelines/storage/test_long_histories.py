@@ -1,0 +1,127 @@
+"""Long histories: what is held of them, what is read of them again, and what a new agent knows of them."""
+
+import gc
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from core.model.names import TableName
+from core.ports.storage import SourceLag
+from pipelines.storage import row_counting
+from pipelines.storage.row_counting import RowCounter
+from pipelines.storage.source_lag import SourceLags
+from tests.bench.lag_history import PENDING, ROWS, History
+
+T = TableName("orders")
+FILES = 20_000
+
+
+@pytest.fixture
+def history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> History:
+    """A table of 20,000 files, of which all but a few were consumed; footers are not read."""
+    monkeypatch.setattr(row_counting, "parquet_rows", lambda path: ROWS)
+    return History(tmp_path, FILES)
+
+
+def lags_of_agent() -> SourceLags:
+    return SourceLags(refresh_s=0, counter=RowCounter(budget_s=60))
+
+
+def look(lags: SourceLags, history: History) -> SourceLag:
+    source = ((0, T, str(history.table), "parquet"),)
+    return lags.measure(str(history.checkpoint), {0: history.consumed - 1}, source)[0]
+
+
+def test_memory_does_not_grow_with_the_files_that_were_consumed(history: History) -> None:
+    lags = lags_of_agent()
+    tracemalloc.start()
+    try:
+        found = look(lags, history)
+        rows = lags.rows(str(history.table), "parquet")
+        gc.collect()
+        held, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (found.files, found.produced_rows, rows) == (PENDING, FILES * ROWS, FILES * ROWS)
+    # 10,000 counted footers are remembered for statements that come later.
+    assert held / FILES < 200 and most / FILES < 300, (held / FILES, most / FILES)
+
+
+def test_a_compacted_log_is_read_from_its_end(history: History) -> None:
+    lags = lags_of_agent()
+    look(lags, history)
+    for _ in range(25):
+        history.grow()
+        spoil_the_beginning(history)
+        assert look(lags, history).files == PENDING
+    assert lags.rows(str(history.table), "parquet") == history.written * ROWS
+
+
+def test_a_new_agent_goes_on_from_what_was_folded_and_reads_only_what_is_new(history: History) -> None:
+    before = lags_of_agent()
+    look(before, history)
+    folded = before.folded()
+    for _ in range(25):
+        history.grow()
+    expected = look(before, history)
+    spoil_the_beginning(history)
+    after = lags_of_agent()
+    after.unfold(folded)
+    found = look(after, history)
+    assert (found.files, found.rows, found.bytes, found.exact) == (PENDING, PENDING * ROWS, expected.bytes, True)
+    assert (found.produced_rows, found.consumed_rows) == (history.written * ROWS, history.consumed * ROWS)
+    assert look(before, history).produced_rows == found.produced_rows
+
+
+def test_what_was_folded_of_another_log_is_not_used(history: History, tmp_path: Path) -> None:
+    before = lags_of_agent()
+    look(before, history)
+    folded = before.folded()
+    history.table.rename(tmp_path / "old table")
+    history.checkpoint.rename(tmp_path / "old checkpoint")
+    anew = History(tmp_path, 50)
+    after = lags_of_agent()
+    after.unfold(folded)
+    found = look(after, anew)
+    assert (found.files, found.produced_rows) == (PENDING, 50 * ROWS)
+
+
+def spoil_the_beginning(history: History) -> None:
+    """Make the older part of both compacted logs unreadable, to show that nobody reads it."""
+    for log in (history.log, history.read):
+        for compact in log.glob("*.compact"):
+            with open(compact, "r+b") as file:
+                file.seek(3)
+                file.write(b"?" * (compact.stat().st_size // 2))
+
+
+@pytest.mark.parametrize("more", [0, 5])
+def test_a_log_that_was_written_anew_in_the_same_folder_is_not_gone_on_with(
+    more: int, history: History, tmp_path: Path
+) -> None:
+    """As where the number of a folder on the disk is used again."""
+    before = lags_of_agent()
+    look(before, history)
+    folded = before.folded()
+    other = History(tmp_path / "other", FILES + more)
+    for mine, its in ((history.log, other.log), (history.read, other.read)):
+        for file in mine.iterdir():
+            file.unlink()
+        for file in its.iterdir():
+            file.rename(mine / file.name)
+    history.written, history.consumed = other.written, other.consumed
+    after = lags_of_agent()
+    after.unfold(folded)
+    found = look(after, history)
+    assert (found.files, found.produced_rows) == (PENDING, (FILES + more) * ROWS)
+    assert next(iter(after._readings.values())).pending.keys() == {
+        f"{other.table}/part-00000-{n:08}-5b1f-4a0e-9c51-2f3d7f6e1c00-c000.snappy.parquet"
+        for n in range(other.consumed, other.written)
+    }
+
+
+def test_what_an_agent_of_another_version_has_folded_is_passed_over(history: History) -> None:
+    lags = lags_of_agent()
+    lags.unfold({"source parquet /gone": "{}", "source of what": "no json", "source delta2 /x": "{}", "reading": ""})
+    assert look(lags, history).files == PENDING

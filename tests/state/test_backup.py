@@ -1,0 +1,204 @@
+"""Backup and restore: a copy is whole or not there, and a restore loses neither ledger."""
+
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from core.model.errors import LedgerUnavailable, Refused
+from core.model.names import TableName
+from state import backup as backups
+from state.backup import Restored, back_up, restore
+from state.ledger import Ledger, LedgerReader, create_or_open
+from state.migrations import MIGRATIONS, SCHEMA_VERSION, migrate
+from state.row_types import Deployment, EnvironmentRow, EventRow
+
+Made = Callable[..., Deployment]
+NOW = 1_800_000_000.0
+
+
+@pytest.fixture
+def ledger(path: Path, facts: EnvironmentRow) -> Iterator[Ledger]:
+    """A ledger that a test may close by itself."""
+    opened = create_or_open(path, facts)
+    yield opened
+    with suppress(sqlite3.ProgrammingError):
+        opened.close()
+
+
+def tables(path: Path) -> list[str]:
+    with LedgerReader(path) as reader:
+        return [deployment.table for deployment in reader.deployments()]
+
+
+def put_back(file: Path, path: Path, facts: EnvironmentRow, now: float = NOW) -> Restored:
+    return restore(
+        file, path, project_id=facts.project_id, project=facts.project, environment=facts.environment, actor="ana",
+        now=now,
+    )  # fmt: skip
+
+
+def test_a_backup_while_the_agent_writes_is_one_whole_moment(ledger: Ledger, path: Path, tmp_path: Path) -> None:
+    over = threading.Event()
+
+    def write() -> None:
+        while not over.is_set():
+            ledger.add_event(EventRow(0, NOW, "orders", 1, "state", "x" * 2000))
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for n in range(5):
+            into = tmp_path / f"backup {n}.db"
+            assert back_up(path, into) == into.stat().st_size
+            with LedgerReader(into) as copy:
+                copy.check_integrity()
+    finally:
+        over.set()
+        writer.join()
+    assert {found.name for found in tmp_path.glob("backup*")} == {f"backup {n}.db" for n in range(5)}, "nothing beside"
+
+
+def test_a_backup_writes_over_nothing(ledger: Ledger, path: Path, tmp_path: Path) -> None:
+    into = tmp_path / "there"
+    into.write_text("mine")
+    with pytest.raises(Refused, match="exists already"):
+        back_up(path, into)
+    assert into.read_text() == "mine"
+
+
+def test_a_copy_that_is_not_whole_gets_no_name(
+    ledger: Ledger, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied = LedgerReader.copy_to
+
+    def damaged(self: LedgerReader, into: Path) -> None:
+        copied(self, into)
+        body = into.read_bytes()
+        into.write_bytes(body[: len(body) // 2] + b"\xff" * 4096 + body[len(body) // 2 + 4096 :])
+
+    monkeypatch.setattr(LedgerReader, "copy_to", damaged)
+    with pytest.raises(LedgerUnavailable, match="damaged"):
+        back_up(path, tmp_path / "copy.db")
+    assert not list(tmp_path.glob("copy.db*"))
+
+
+def test_a_restore_brings_back_what_was_and_keeps_what_it_replaces(
+    ledger: Ledger, path: Path, facts: EnvironmentRow, deployment: Made, tmp_path: Path
+) -> None:
+    ledger.put_deployment(deployment("orders"))
+    back_up(path, tmp_path / "monday.db")
+    ledger.put_deployment(deployment("payments"))
+    ledger.close()
+    done = put_back(tmp_path / "monday.db", path, facts)
+    assert done.kept is not None and done.kept.parent == path.parent
+    assert (tables(path), tables(done.kept)) == (["orders"], ["orders", "payments"])
+    with create_or_open(path, facts) as restored:
+        assert restored.facts().epoch == done.epoch == 2
+        assert (restored.audits()[0].action, restored.audits()[0].actor) == ("restore", "ana")
+        assert restored.events()[0].summary == "restored from monday.db, epoch 2"
+
+
+def test_what_a_killed_agent_left_in_the_log_stays_with_the_ledger_that_is_kept(
+    ledger: Ledger, path: Path, facts: EnvironmentRow, deployment: Made, tmp_path: Path
+) -> None:
+    back_up(path, tmp_path / "monday.db")
+    ledger.put_deployment(deployment("payments"))
+    assert Path(f"{path}-wal").stat().st_size, "as after a kill: not in the database yet"
+    done = put_back(tmp_path / "monday.db", path, facts)
+    assert done.kept is not None
+    assert (tables(path), tables(done.kept)) == ([], ["payments"])
+
+
+def test_each_restore_begins_a_later_epoch_also_from_the_same_file(
+    ledger: Ledger, path: Path, facts: EnvironmentRow, tmp_path: Path
+) -> None:
+    back_up(path, tmp_path / "monday.db")
+    ledger.close()
+    epochs = [put_back(tmp_path / "monday.db", path, facts).epoch for _ in range(3)]
+    assert epochs == [2, 3, 4]
+
+
+def test_a_ledger_that_is_gone_or_damaged_can_be_restored(
+    ledger: Ledger, path: Path, facts: EnvironmentRow, deployment: Made, tmp_path: Path
+) -> None:
+    ledger.put_deployment(deployment("orders"))
+    back_up(path, tmp_path / "monday.db")
+    ledger.close()
+    path.write_bytes(b"no ledger any more")
+    done = put_back(tmp_path / "monday.db", path, facts)
+    assert done.kept is not None and done.kept.read_bytes() == b"no ledger any more"
+    path.unlink()
+    assert put_back(tmp_path / "monday.db", path, facts).kept is None
+    assert tables(path) == ["orders"]
+
+
+def test_a_backup_of_an_older_version_is_migrated(path: Path, facts: EnvironmentRow, tmp_path: Path) -> None:
+    create_or_open(path, facts).close()
+    old = tmp_path / "old.db"
+    connection = sqlite3.connect(old, isolation_level=None)
+    migrate(connection, MIGRATIONS[:3])
+    connection.execute(
+        "INSERT INTO facts (one, ledger_id, project_id, project, environment, protected, pool, pool_state, "
+        "pool_detail, pool_generation, session_id) VALUES (1, 'l', ?, ?, ?, 0, '', 'off', '', 0, '')",
+        (facts.project_id, facts.project, facts.environment),
+    )
+    connection.close()
+    assert put_back(old, path, facts).epoch == 2
+    assert sqlite3.connect(path).execute("PRAGMA user_version").fetchone() == (SCHEMA_VERSION,)
+
+
+@pytest.mark.parametrize("what", ["no database", "another project", "damaged", "in use"])
+def test_what_is_no_whole_ledger_of_this_environment_is_refused_and_changes_nothing(
+    what: str, ledger: Ledger, path: Path, facts: EnvironmentRow, deployment: Made, tmp_path: Path
+) -> None:
+    for n in range(40):
+        ledger.put_deployment(deployment(f"t{n}"))
+    file = tmp_path / "file.db"
+    back_up(path, file)
+    ledger.close()
+    before = path.read_bytes(), sorted(path.parent.iterdir())
+    if what == "no database":
+        file.write_text("text" * 2000)
+    elif what == "another project":
+        connection = sqlite3.connect(file)
+        connection.execute("UPDATE facts SET project_id = 'other'")
+        connection.commit()
+        connection.close()
+    elif what == "damaged":
+        body = bytearray(file.read_bytes())
+        body[len(body) // 2 : len(body) // 2 + 8192] = b"\xff" * 8192
+        file.write_bytes(body)
+    else:
+        Path(f"{file}-wal").write_bytes(b"x")
+    with pytest.raises(Refused) as refused:
+        put_back(file, path, facts)
+    assert str(file) in refused.value.summary and "restor" not in refused.value.summary
+    assert (path.read_bytes(), sorted(path.parent.iterdir())) == before
+
+
+def test_a_restore_that_is_killed_leaves_a_ledger_in_place(
+    ledger: Ledger, path: Path, facts: EnvironmentRow, deployment: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    back_up(path, tmp_path / "monday.db")
+    ledger.put_deployment(deployment("payments"))
+    ledger.close()
+
+    def killed(ledger: Path, now: float) -> None:
+        keep(ledger, now)
+        raise KeyboardInterrupt
+
+    keep = backups._keep
+    monkeypatch.setattr(backups, "_keep", killed)
+    with pytest.raises(KeyboardInterrupt):
+        put_back(tmp_path / "monday.db", path, facts)
+    assert tables(path) == ["payments"]
+
+
+def test_the_names_of_tables_survive(ledger: Ledger, path: Path, deployment: Made, tmp_path: Path) -> None:
+    ledger.put_deployment(deployment("größe"))
+    back_up(path, tmp_path / "b.db")
+    assert tables(tmp_path / "b.db") == [TableName("größe")]

@@ -1,0 +1,103 @@
+"""backup and restore, as commands: what they write, what they ask and what they refuse."""
+
+import fcntl
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from command_line import written
+from ledger_rows import deployment_row, environment_row
+
+from core.model.names import TableName
+from state.ledger import LedgerReader, create_or_open
+from tui.command_line import exit_codes
+from tui.project_folder.environment_selection import SelectedEnvironment
+
+
+@pytest.fixture
+def ledger(place: SelectedEnvironment) -> Iterator[Path]:
+    """The ledger that an agent has left, with one statement."""
+    facts = environment_row(project_id=place.project_id, project=place.project, environment=place.environment)
+    path = Path(place.where.ledger)
+    with create_or_open(path, facts) as opened:
+        opened.put_deployment(deployment_row("a"))
+    yield path
+
+
+def statements(ledger: Path) -> list[str]:
+    with LedgerReader(ledger) as reader:
+        return [line.table for line in reader.statements()]
+
+
+def change(ledger: Path, place: SelectedEnvironment) -> None:
+    facts = environment_row(project_id=place.project_id, project=place.project, environment=place.environment)
+    with create_or_open(ledger, facts) as opened:
+        opened.put_deployment(deployment_row("later"))
+
+
+def test_there_and_back(
+    ledger: Path, place: SelectedEnvironment, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = written(["backup", "monday.db"], capsys)
+    assert found == {
+        "file": str(folder / "monday.db"),
+        "bytes": (folder / "monday.db").stat().st_size,
+        "verified": True,
+    }
+    change(ledger, place)
+    back = written(["restore", "monday.db", "--confirm", place.project], capsys)
+    assert (statements(ledger), statements(Path(back["kept"])), back["epoch"]) == (["a"], ["a", "later"], 2)
+    assert exit_codes.run_command_line(["restore", "monday.db", "--confirm", place.project]) == 0
+    said = capsys.readouterr().err
+    assert "the world epoch is 3 now" in said and "the ledger that was replaced is " in said
+
+
+def test_a_restore_is_refused_while_an_agent_runs(
+    ledger: Path, place: SelectedEnvironment, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_codes.run_command_line(["backup", "monday.db"]) == 0
+    change(ledger, place)
+    with open(place.where.lock, "a+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.write("4711")
+        lock.flush()
+        assert exit_codes.run_command_line(["restore", "monday.db", "--confirm", place.project]) == 3
+    assert "the agent (pid 4711) is running" in capsys.readouterr().err
+    assert statements(ledger) == ["a", "later"]
+
+
+def test_a_restore_asks_and_changes_nothing_without_an_answer(
+    ledger: Path, place: SelectedEnvironment, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_codes.run_command_line(["backup", "monday.db"]) == 0
+    change(ledger, place)
+    before = sorted(ledger.parent.iterdir())
+    assert exit_codes.run_command_line(["restore", "monday.db", "--confirm", "dev"]) == 3
+    assert "--confirm 'shop'" in capsys.readouterr().err.replace(place.project, "shop")
+    assert statements(ledger) == ["a", "later"]
+    assert [path for path in sorted(ledger.parent.iterdir()) if path.name != "agent.lock"] == before
+
+
+@pytest.mark.parametrize(
+    "words", [["backup", "no/such/folder/b.db"], ["restore", "missing.db"], ["restore", "pipelines"]]
+)
+def test_files_that_cannot_be_written_or_read_are_told_without_a_traceback(
+    words: list[str], ledger: Path, place: SelectedEnvironment, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = ["--confirm", place.project] if words[0] == "restore" else []
+    assert exit_codes.run_command_line([*words, *more]) in (1, 3, 4)
+    said = capsys.readouterr().err
+    assert words[1].split("/")[-1] in said and "unexpected" not in said
+    assert statements(ledger) == ["a"]
+
+
+def test_without_a_ledger_there_is_nothing_to_back_up(
+    place: SelectedEnvironment, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_codes.run_command_line(["backup", "monday.db"]) != 0
+    assert not list(folder.glob("monday*"))
+
+
+def test_names_of_tables_are_what_they_were(ledger: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    written(["backup", "monday.db"], capsys)
+    assert statements(folder / "monday.db") == [TableName("a")]
