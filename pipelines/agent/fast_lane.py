@@ -211,8 +211,8 @@ class FastLane:
         def write() -> None:
             for deployment, outcome in zip(found, outcomes, strict=True):
                 now = self._world.ledger.deployment(deployment.table, deployment.version)
-                # A version that somebody has started since is theirs.
-                if outcome.outcome == STOPPED and now is not None and now.run_id == deployment.run_id:
+                # A version that somebody has started since is theirs; the reconciler may have found it gone already.
+                if outcome.outcome == STOPPED and now is not None and now.run_id in ("", deployment.run_id):
                     mark_stopped(self._world, deployment)
                     if deployment.state != State.STOPPED:
                         self._tell(deployment, State.STOPPED, f"stopped by {by}")

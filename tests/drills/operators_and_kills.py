@@ -46,7 +46,7 @@ class Operator(threading.Thread):
         tables = sorted(self.demo.states())
         while not self.over.is_set():
             table, act = self.chance.choice(tables), self.chance.choice(("stop", "start", "restart"))
-            said = self.demo.run(act, table, "--confirm", table)
+            said = self.demo.run(act, table, "--confirm", "yes")
             self.done[f"{act}: exit code {said.returncode}"] += 1
             if act == "stop":
                 # Also a stop that is not confirmed holds; one that is refused does not.
@@ -60,7 +60,7 @@ class Operator(threading.Thread):
             self.over.wait(self.chance.uniform(0.2, 2.0))
 
     def _settle(self, table: str) -> None:
-        said = self.demo.run("stop", table, "--confirm", table)
+        said = self.demo.run("stop", table, "--confirm", "yes")
         if said.returncode in (0, 4):
             self.stopped.add(table)
 

@@ -236,6 +236,9 @@ class Agent:
         self.world.settle()
         if step.table in self.world.stopped:
             return StepFailed(step.n, "stopped by an operator during this run")
+        if step.do is StepKind.SWAP:
+            again = self.perform(step)
+            return GatePolled(step.n, again.note) if isinstance(again, GateOpened) else again
         if (step.table, step.version) not in self.world.queries:
             return StepFailed(step.n, f"{step.table}@v{step.version} does not run")
         return StepDone(step.n)
@@ -301,13 +304,25 @@ class Agent:
         world.update(version, state=State.STARTING, checkpoint_id=found, started_at=1.0, error="")
 
     def _open(self, step: Step) -> RunEvidence:
-        return GateOpened(step.n)
+        return self._begin_again(step, (step.table, step.version)) or GateOpened(step.n)
+
+    def _begin_again(self, step: Step, version: Version) -> StepFailed | None:
+        """Start a version that an operator has stopped before the run was retried."""
+        row = self.world.ledger.get(version)
+        if row is None or row.external or row.wanted == WantedState.RUNNING:
+            return None
+        again = self._start(replace(step, table=version[0], version=version[1]))
+        return again if isinstance(again, StepFailed) else None
 
     def _swap(self, step: Step) -> RunEvidence:
         targets = {table: self._nodes[table].version for table in (step.tables or (step.table,))}
         gates = {(s.table, s.version) for s in self.plan.steps if s.do is StepKind.CATCH_UP}
-        for key in gates & targets.items():
-            if key[0] in self.world.stopped or key not in self.world.queries:
+        for key in sorted(gates & targets.items()):
+            if key[0] in self.world.stopped:
+                return StepFailed(step.n, f"{key} was stopped by an operator")
+            if self.world.ledger[key].wanted != WantedState.RUNNING:
+                return self._begin_again(step, key) or GateOpened(step.n, f"{key} was started again")
+            if key not in self.world.queries:
                 return StepFailed(step.n, f"{key} does not run")
         for table, version in targets.items():
             self.passes()

@@ -155,9 +155,12 @@ def _report(context: CommandContext, row: RunRow, *, told: bool = False) -> int:
         context.voice.print([_run_line(row), *(_step_line(step) for step in row.steps if not told)])
         wrong = [step for step in row.steps if step.state == "failed"]
         if wrong and row.state == "failed" and not row.continued_by:
+            # A note that names the way on is of no file and no cause outside: a stop by an operator, the end of a wait.
+            cause = (
+                "" if "headgate runs retry" in wrong[0].note else "correct the file, or fix the external cause; then "
+            )
             context.voice.say(
-                f"step {wrong[0].n} failed: {wrong[0].note}\n"
-                f"  correct the file, or fix the external cause; then headgate runs retry {row.id} --follow"
+                f"step {wrong[0].n} failed: {wrong[0].note}\n  {cause}headgate runs retry {row.id} --follow"
             )
     bad = row.state in ("failed", "cancelled") or any(step.state in ("failed", "blocked") for step in row.steps)
     return 1 if bad else 0

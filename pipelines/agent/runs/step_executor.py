@@ -122,6 +122,14 @@ class StepExecutor:
         locks, ledger = self._world.locks, self._world.ledger
         return locks.has_unrecorded_stop(table) or ledger.stopped_during(self._run_id, table)
 
+    def _begun_again(self, step: Step, table: TableName, version: int) -> StepFailed | None:
+        """Start a version of this run that an operator has stopped: a retry of the run is the later word."""
+        deployment = self._world.ledger.deployment(table, version)
+        if deployment is None or deployment.external or deployment.wanted == WantedState.RUNNING:
+            return None
+        again = self._start_unless_stopped(replace(step, table=table, version=version), lambda found: None)
+        return again if isinstance(again, StepFailed) else None
+
     def _start_unless_stopped(self, step: Step, before: Callable[[Deployment], None]) -> Deployment | StepFailed:
         """Start the step's version after `before`; a stop by an operator during this run wins, whenever it comes."""
         stops = self._world.locks.stops(step.table)
@@ -189,7 +197,7 @@ class StepExecutor:
     def _open_gate(self, step: Step) -> RunEvidence:
         whole = (step.table, step.version) in self._joined
         self._gates[step.n] = CatchUpGate(opened_at=self._world.monotonic(), whole=whole)
-        return GateOpened(step.n, "waiting for the first batch")
+        return self._begun_again(step, step.table, step.version) or GateOpened(step.n, "waiting for the first batch")
 
     def _swap(self, step: Step) -> RunEvidence:
         targets = self._versions(step)
@@ -219,8 +227,10 @@ class StepExecutor:
             name, deployment = query_name(table, version), self._world.ledger.deployment(table, version)
             if deployment is None:
                 return StepFailed(step.n, f"{name} is not in the registry")
-            if self._stopped_by_operator(table) or deployment.wanted != WantedState.RUNNING:
+            if self._stopped_by_operator(table):
                 return StepFailed(step.n, f"{name} was stopped after it had caught up; no pointer has moved")
+            if deployment.wanted != WantedState.RUNNING:
+                return self._begun_again(step, table, version) or GateOpened(step.n, f"{name} was started again")
             if deployment.state == State.FAILED:
                 why = f"{deployment.error_class} {deployment.error}".strip()
                 return StepFailed(step.n, f"{name} failed after it had caught up: {why}; no pointer has moved")

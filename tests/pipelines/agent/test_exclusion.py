@@ -102,10 +102,12 @@ def test_a_stop_during_a_rebuild_stops_all_versions_and_nothing_is_swapped_in(
     assert all(found.wanted == "stopped" for found in world.ledger.versions(A))
 
 
-def test_a_retry_is_the_later_word(world: AgentContext, pool: Any) -> None:
+@pytest.mark.parametrize("before_step", ["create", "start", "catch_up", "swap"])
+def test_a_retry_is_the_later_word(before_step: str, world: AgentContext, pool: Any) -> None:
     deploy(world, pool, small_project.texts())
     made = plan(world, small_project.texts(a=UPPER), REBUILD)
-    run_id, state = drive_while(world, made, "effect 2 start", lambda: stop(world, A))
+    step = next(step for step in made.steps if step.do.value == before_step)
+    run_id, state = drive_while(world, made, f"effect {step.n} {before_step}", lambda: stop(world, A))
     assert state == "failed"
     world.ledger.retry_run(run_id)
     assert drive(world, run_id, OperatorControl("retry")) == "done"

@@ -13,6 +13,7 @@ from ledger_rows import create_run, plan_row, run_row
 from core.changes.spark_analysis import AnalysedRevision, AnalysedStatement, AnalysisAnswer, AnalysisQuestion
 from core.model.errors import EngineRefused, Stale, TryAgain, UsageError
 from core.model.names import TableName
+from core.model.table_formats import EXTERNAL_INPUTS
 from core.plan.codec import plan_as_json
 from core.plan.request import PlanRequest
 from core.planning.planner import make_plan, questions_of
@@ -74,7 +75,7 @@ def test_table_that_cannot_be_made_leaves_one_question_unanswered(world: AgentCo
         ("SELECT * FROM text.`/etc/passwd`", "",
          "Spark was not asked: text./etc/passwd is a path or a table of another database"),
         ("SELECT i FROM a", "CREATE TABLE a (i INT) USING `org.evil.Source`",
-         "Spark was not asked: a is org.evil.source, not parquet, json, csv, orc, text"),
+         f"Spark was not asked: a is org.evil.source, not {', '.join(EXTERNAL_INPUTS)}"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("old", [False, True])
