@@ -1,7 +1,7 @@
 """Drill: operators act on the demo while its agent and its server are killed; then settle and compare every table.
 
-Run: python tests/drills/operators_and_kills.py [ROUNDS [SEED [ROOT]]]. Takes some minutes, most of them to settle; ROOT (a new
-folder) is kept. In each round an operator stops, starts and restarts statements at random, in the middle of a rebuild,
+Run: python tests/drills/operators_and_kills.py [ROUNDS [SEED [ROOT]]]. Takes some minutes; ROOT (a new folder) is
+kept. In each round an operator stops, starts and restarts statements at random, in the middle of a rebuild,
 while the agent or the server is killed with SIGKILL. Afterwards nothing runs that was stopped, and all others run.
 Exits 1 when that does not hold, when a run is in doubt, or when one row is too many or too few.
 """

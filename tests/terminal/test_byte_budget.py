@@ -15,7 +15,9 @@ pytestmark = pytest.mark.terminal
 STATEMENTS, CHANGES_A_SECOND, SECONDS = 1000, 100, 10
 
 
-@pytest.mark.parametrize(("width", "height", "bound"), [(80, 24, 4_000), (200, 60, 10_000)])
+@pytest.mark.parametrize(
+    ("width", "height", "bound"), [pytest.param(80, 24, 4_000, marks=pytest.mark.drill), (200, 60, 10_000)]
+)
 def test_steady_changes_stay_within_their_bytes_a_second(width: int, height: int, bound: int, tmp_path: Path) -> None:
     chance = random.Random(7)
     with (

@@ -197,7 +197,7 @@ SPLITS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("gap", [0.05, 0.3, pytest.param(1.5, marks=pytest.mark.drill)])
+@pytest.mark.parametrize("gap", [0.05, *(pytest.param(gap, marks=pytest.mark.drill) for gap in (0.3, 1.5))])
 def test_broken_sequences_stage_confirm_and_send_nothing(gap: float) -> None:
     with console(80, 24) as terminal:
         ready(terminal)

@@ -210,6 +210,7 @@ def test_an_xml_document_makes_the_pool_fetch_nothing(session: Session) -> None:
         listener.close()
 
 
+@pytest.mark.drill
 def test_a_server_that_is_frozen_killed_and_started_again(tmp_path: Path) -> None:
     """One server for three failures, because each start costs ten seconds."""
     pool = LocalPool(tmp_path, Pool(cores=1, memory="600m"))
