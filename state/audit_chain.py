@@ -85,7 +85,7 @@ def _breaks(entries: Sequence[AuditRow], head: AuditHead | None) -> Iterator[Aud
 
 
 def _break_before(entry: AuditRow, before: int, wanted: int | None) -> AuditBreak:
-    """Say what lies between an entry and the one that it was written behind, by number; None where that is gone."""
+    """Describe what lies between an entry and the one it was written behind, by number; None where that is gone."""
     if wanted is None and entry.id > before + 1:
         return AuditBreak(before + 1, entry.id - 1, "removed")
     if wanted is None:

@@ -101,7 +101,7 @@ def _epoch_of(ledger: Path) -> int:
 
 
 def _keep(ledger: Path, now: float) -> Path:
-    """Give a ledger a second name, and take its logs along: SQLite would apply them to whatever has the first name."""
+    """Link a ledger under a second name and move its logs along: SQLite applies them to whatever has the first."""
     stem = f"{ledger.name}.{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(now))}"
     names = (ledger.with_name(f"{stem}{n}.replaced") for n in chain([""], (f".{n}" for n in count(2))))
     kept = next(name for name in names if not name.exists())

@@ -57,7 +57,7 @@ class Identity(Protocol):
 
     @property
     def doubt(self) -> str:
-        """Say why it may be another one; empty where it is not."""
+        """Explain why it may be another one; empty where it is not."""
 
     def refuse_doubt(self) -> None:
         """Raise Refused where something must be adopted before anything starts, Busy where nobody could compare yet."""

@@ -43,7 +43,7 @@ class WorldIdentity:
 
     @property
     def doubt(self) -> str:
-        """Say why this may be another world; empty where it is not."""
+        """Explain why this may be another world; empty where it is not."""
         return self._doubt
 
     def keep(self) -> None:
@@ -96,7 +96,7 @@ class WorldIdentity:
 
 
 def difference(ours: WorldMark, found: WorldMark | None) -> str:
-    """Say in what the mark of the data folder is not this ledger's; empty where both are of one world.
+    """Describe in what the mark of the data folder is not this ledger's; empty where both are of one world.
 
     A ledger that never counted, over a folder without a mark, is a new world or one of an earlier release.
     """

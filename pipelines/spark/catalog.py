@@ -213,7 +213,7 @@ def _declared(ddl: str) -> TableDdl:
 
 
 def _difference(declared: TableDdl, found: _Described) -> str:
-    """Say in what a table of the catalog is not the declared one; a column more is one that was added since."""
+    """Describe in what a table of the catalog is not the declared one; a column more is one that was added since."""
     if found.location != _path(declared.location):
         return f"is in the catalog at {found.location or 'no location'}, not at {_path(declared.location)}"
     provider = found.about.get("Provider", "").lower()

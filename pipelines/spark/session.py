@@ -224,7 +224,7 @@ class _Details(grpc.ClientCallDetails):  # type: ignore[misc]  # grpc has no stu
 
 
 class _Deadline(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor):  # type: ignore[misc]  # As above.
-    """Gives each remote call the time that its caller has left, so that no thread stays behind for long."""
+    """Bounds each remote call by the time that its caller has left, so that no thread stays behind for long."""
 
     def intercept_unary_unary(self, continuation: Any, details: Any, request: Any) -> Any:
         return continuation(self._timed(details), request)

@@ -24,7 +24,7 @@ from core.project_files.revision_reader import read_revision
 from core.sql.statement_reader import read_statements
 
 Maker = Callable[[Random, Node], tuple[str, Node] | None]
-"""Gives the kind of an edit and a tree with nodes of sort `edit` in it; None where a statement has no place for it."""
+"""Returns the kind of an edit and a tree with nodes of sort `edit`; None where a statement has no place for it."""
 
 OLD, NEW = 0, 1
 REBUILT_SHARE = 0.25

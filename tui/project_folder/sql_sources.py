@@ -34,9 +34,9 @@ class SqlSource:
     """Without the revision; with forward slashes."""
     text: str
     beside: Callable[[str], str | None] = field(repr=False)
-    """Give the text at a path of the same folder or revision, None where there is none."""
+    """Return the text at a path of the same folder or revision, None where there is none."""
     ddl_below: Callable[[str], Mapping[str, str]] = field(repr=False, default=lambda folder: {})
-    """Give the paths of DDL files, below a folder or in the whole revision, by the tables that they are named for."""
+    """Return the paths of DDL files, below a folder or in the whole revision, by the tables that they are named for."""
 
 
 def open_source(name: str, cwd: str) -> SqlSource:

@@ -22,7 +22,7 @@ class Adoption:
         self._world = world
 
     def findings(self) -> dict[str, Any]:
-        """Say what is in doubt, and what an adoption does with each statement, folder and query that is there."""
+        """Describe what is in doubt, and what an adoption does with each statement, folder and query that is there."""
         return {
             "doubt": self._doubt(),
             "lines": [
@@ -57,7 +57,7 @@ class Adoption:
         return {"epoch": epoch, "doubt": doubt}
 
     def _doubt(self) -> str:
-        """Say why the world is in doubt, or which statement carries another epoch or machine."""
+        """Explain why the world is in doubt, or which statement carries another epoch or machine."""
         if self._world.identity.doubt:
             return self._world.identity.doubt
         files = self._world.files

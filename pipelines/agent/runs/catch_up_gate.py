@@ -87,7 +87,7 @@ class CatchUpGate:
         return GateReading(False, f"{_behind(mine)}, {self.good} of {POLLS} checks within the limit")
 
     def _hopeless(self, deployment: Deployment, now: float) -> str:
-        """Say why a version cannot catch up by its own state; empty where it may."""
+        """Explain why a version cannot catch up by its own state; empty where it may."""
         if deployment.state == State.FAILED:
             return f"failed: {deployment.error_class} {deployment.error}".strip()
         if deployment.deleted:
@@ -99,7 +99,7 @@ class CatchUpGate:
         return f"it has been stopped for {SILENT_S:.0f} s" if self._is_past(self.up_at, SILENT_S, now) else ""
 
     def _unjudgeable(self, mine: Measurement | None, now: float) -> str:
-        """Say why its lag says nothing, for too long; empty where it does, or may again."""
+        """Explain why its lag says nothing, for too long; empty where it does, or may again."""
         if mine is not None and mine.lag_files is not None:
             self.known_at = now
         if self._is_past(self.known_at, UNKNOWN_S, now):
@@ -112,7 +112,7 @@ class CatchUpGate:
         return ""
 
     def _stuck(self, mine: Measurement, now: float) -> str:
-        """Say that it commits nothing, or not enough to ever catch up; empty where it does."""
+        """Explain that it commits nothing, or not enough to ever catch up; empty where it does."""
         if mine.batch != self.batch:
             self.batch, self.moved_at = mine.batch, now
         if self._is_past(self.moved_at, SILENT_S, now) and mine.lag_files:

@@ -214,7 +214,7 @@ class StepExecutor:
         return StepDone(step.n, ", ".join(f"{t} → {physical_name(t, v)}" for t, v in targets))
 
     def _not_servable(self, step: Step, targets: list[tuple[TableName, int]]) -> RunEvidence | None:
-        """Say why pointers must not move now, None where they may: a gate that opened long ago is looked at again.
+        """Explain why pointers must not move now, None where they may: a gate that opened long ago is looked at again.
 
         A gate that an operator skipped is not looked at; a version that failed or was stopped never serves.
         """

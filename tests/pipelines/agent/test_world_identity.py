@@ -22,6 +22,7 @@ from pipelines.agent.reconciler import Reconciler
 from pipelines.agent.requests.adoption import Adoption
 from pipelines.agent.world_identity import WorldIdentity, difference
 from pipelines.storage.world_mark import MARK_FILE, WorldMark, read_mark
+from state.backup import back_up, restore
 from state.emergency_journal import EmergencyJournal
 from state.ledger import create_or_open
 from tests.pipelines.agent.runs.test_run_lane import (
@@ -248,3 +249,21 @@ def test_a_checkpoint_of_another_epoch_or_machine_is_not_started_until_it_is_ado
     assert "headgate adopt" in refused.value.remedy and pool.starts == []
     assert Adoption(world).carry_out("dev adopt")["doubt"].startswith("the checkpoint of a@v1")
     assert found.checkpoint in world.files.taken_over  # type: ignore[attr-defined]  # Scripted.
+
+
+def test_a_ledger_that_headgate_restore_has_put_back_is_in_doubt_until_it_is_adopted(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    assert place.serve() == ""
+    ledger = place.home / "ledger.db"
+    back_up(ledger, tmp_path / "monday.db")
+    # Nothing has counted on since the backup: the marks are equal, and only the epoch tells that this is another world.
+    who = {"project_id": "p-id", "project": "p", "environment": "dev", "actor": "ana"}
+    assert restore(tmp_path / "monday.db", ledger, now=1.0, **who).epoch == 2
+    assert place.serve() == "the ledger is of epoch 2, and the data folder of epoch 1"
+    with create_or_open(ledger, environment_row()) as restored:
+        identity = place.identity(restored)
+        identity.keep()
+        with pytest.raises(Refused, match="nothing is started"):
+            identity.refuse_doubt()
+        assert identity.adopt() == 3
+    assert place.serve() == ""
