@@ -9,7 +9,7 @@ ANSWERS_KEPT = 2000
 class SparkAnalysisReads(LedgerReads):
     """Reads of answers."""
 
-    def opinions(self) -> dict[str, str]:
+    def spark_analyses(self) -> dict[str, str]:
         """Return every answer as JSON, by the key of its question; some milliseconds for all that are kept."""
         return {str(key): str(answer) for key, answer in self._values("SELECT key, answer FROM opinion ORDER BY key")}
 

@@ -64,7 +64,7 @@ def _serve(folder: Path, name: str) -> int:
             places=places,
             folder=str(folder),
             manifest=manifest,
-            ground=EnvironmentLayout(data, environment),
+            layout=EnvironmentLayout(data, environment),
             ledger=ledger,
             files=FileCheckpoints(known.ledger_id, machine=machine_id(), epoch=known.epoch),
         )

@@ -87,7 +87,7 @@ class AgentContext:
     """Absolute project folder."""
     project_id: str
     project: str
-    ground: EnvironmentLayout
+    layout: EnvironmentLayout
     ledger: Ledger
     ledger_id: str
     pool: PoolClient

@@ -54,22 +54,22 @@ class Agent:
         places: EnvironmentPaths,
         folder: str,
         manifest: Manifest,
-        ground: EnvironmentLayout,
+        layout: EnvironmentLayout,
         ledger: Ledger,
         files: Checkpoints,
     ) -> None:
         self._places = places
         self._ledger = ledger
         self._identity = WorldIdentity(
-            ledger, data=ground.data, home=places.home, machine=files.machine, clock=time.time
+            ledger, data=layout.data, home=places.home, machine=files.machine, clock=time.time
         )
-        self._keeper = PoolSupervisor(places, ground.environment.pool, ledger, self._restore)
+        self._keeper = PoolSupervisor(places, layout.environment.pool, ledger, self._restore)
         self._world = AgentContext(
             places=places,
             folder=folder,
             project_id=manifest.id,
             project=manifest.name,
-            ground=ground,
+            layout=layout,
             ledger=ledger,
             ledger_id=ledger.facts().ledger_id,
             pool=self._keeper,

@@ -52,12 +52,12 @@ class EnvironmentLayout:
         return ddl.location if "://" in ddl.location or ddl.location.startswith("/") else f"{self.data}/{ddl.location}"
 
 
-def compile_deployment(node: PlanNode, ground: EnvironmentLayout, *, now: float, plan_hash: str) -> Deployment:
+def compile_deployment(node: PlanNode, layout: EnvironmentLayout, *, now: float, plan_hash: str) -> Deployment:
     """Compile a node into the deployment that its steps make; raises InvalidProject when its texts cannot be read."""
     ddl = _ddl(node.texts, node.table)
     external = not node.texts.dml
     version = node.version
-    folder = ground.external_location(ddl) if external else ground.table_folder(node.table, version)
+    folder = layout.external_location(ddl) if external else layout.table_folder(node.table, version)
     statement = None if external else _statement(node.texts, node.table)
     return Deployment(
         table=node.table,
@@ -67,12 +67,12 @@ def compile_deployment(node: PlanNode, ground: EnvironmentLayout, *, now: float,
         owner=node.owner,
         revision=node.revision,
         texts=node.texts,
-        compiled=compile_statement(statement, node.bindings, ground) if statement else "",
-        compiled_ddl=compile_ddl(ddl, ground.catalog_name(node.table, version), folder),
+        compiled=compile_statement(statement, node.bindings, layout) if statement else "",
+        compiled_ddl=compile_ddl(ddl, layout.catalog_name(node.table, version), folder),
         columns=tuple(column.name for column in ddl.columns),
         format=ddl.format,
         folder=folder,
-        checkpoint="" if external else ground.checkpoint_folder(node.table, version),
+        checkpoint="" if external else layout.checkpoint_folder(node.table, version),
         checkpoint_id="",
         trigger=node.trigger,
         mode="append",
@@ -88,9 +88,9 @@ def compile_deployment(node: PlanNode, ground: EnvironmentLayout, *, now: float,
     )
 
 
-def compile_statement(statement: ParsedStatement, bindings: tuple[Binding, ...], ground: EnvironmentLayout) -> str:
+def compile_statement(statement: ParsedStatement, bindings: tuple[Binding, ...], layout: EnvironmentLayout) -> str:
     """Bind every parent, streamed or static, to the physical version that this deployment reads."""
-    return compile_select(statement, {b.parent: ground.catalog_name(b.parent, b.version) for b in bindings})
+    return compile_select(statement, {b.parent: layout.catalog_name(b.parent, b.version) for b in bindings})
 
 
 def column_types(texts: RevisionTexts, table: TableName) -> tuple[tuple[str, str], ...]:

@@ -199,7 +199,7 @@ def _runs_on(world: AgentContext, deployment: Deployment) -> dict[str, Any]:
         pool = world.pool.connection()
         found["engine"] = pool.call(READ_CALL_S, pool.analysis.engine)
     if deployment.pool is not None or deployment.started_at is None:
-        found["pool"] = pool_at_start(world.ground.environment.pool, deployment.pool)
+        found["pool"] = pool_at_start(world.layout.environment.pool, deployment.pool)
     return found
 
 
@@ -207,7 +207,7 @@ def _start_of(world: AgentContext, deployment: Deployment) -> QueryStart:
     return QueryStart(
         name=query_name(deployment.table, deployment.version),
         select=deployment.compiled,
-        target=world.ground.catalog_name(deployment.table, deployment.version),
+        target=world.layout.catalog_name(deployment.table, deployment.version),
         format=deployment.format,
         checkpoint=deployment.checkpoint,
         trigger=deployment.trigger,

@@ -81,7 +81,7 @@ class Reconciler:
     def _register(self, pool: PoolConnection, deployment: Deployment) -> None:
         key = (deployment.table, deployment.version)
         try:
-            pool.call(WRITE_CALL_S, pool.tables.create, self.world.ground.catalog_name(*key), deployment.compiled_ddl)
+            pool.call(WRITE_CALL_S, pool.tables.create, self.world.layout.catalog_name(*key), deployment.compiled_ddl)
         except PoolUnreachable:
             raise
         except HeadgateError as error:
@@ -96,7 +96,7 @@ class Reconciler:
         if not deployment.active or deployment.external or key in self._unregistered or self.world.identity.doubt:
             # In doubt an older ledger would point readers of a pool that others use as well to an older version.
             return
-        pointer, target = self.world.ground.pointer_name(deployment.table), self.world.ground.catalog_name(*key)
+        pointer, target = self.world.layout.pointer_name(deployment.table), self.world.layout.catalog_name(*key)
         try:
             pool.call(WRITE_CALL_S, pool.tables.point, pointer, target, deployment.columns)
         except EngineRefused as error:
@@ -303,7 +303,7 @@ class Reconciler:
         """Raise TryAgain while the catalog lacks a table that a statement writes or reads."""
         for key in ((deployment.table, deployment.version), *((b.parent, b.version) for b in deployment.bindings)):
             if why := self._unregistered.get(key):
-                name = self.world.ground.catalog_name(*key)
+                name = self.world.layout.catalog_name(*key)
                 raise TryAgain(f"it waits for {name}, which is not in the pool's catalog: {why}")
 
     def _stop_again(self, deployment: Deployment) -> None:

@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 def purge_trash(world: AgentContext) -> None:
     """Delete the files of every version in the trash whose recorded deadline has passed, by the checked clock."""
     now, waiting = checked_now(world), _in_trash(world)
-    trash = os.path.realpath(f"{world.ground.data}/trash")
+    trash = os.path.realpath(f"{world.layout.data}/trash")
     for deployment in waiting:
         folder = os.path.realpath(deployment.trash)
         if deployment.drop_after is None or deployment.drop_after > now:
@@ -56,7 +56,7 @@ def _removed(world: AgentContext, deployment: Deployment, folder: Path, *, share
 
     Until one folder for each version, all that a run deleted lay in one, in folders by the versions' names.
     """
-    name = world.ground.catalog_name(deployment.table, deployment.version)
+    name = world.layout.catalog_name(deployment.table, deployment.version)
     mine = [found for found in folder.glob("*/*") if found.name.split(".")[0] == name] if shared else [folder]
     for found in mine:
         shutil.rmtree(found, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Spark's second opinion: statements are analysed over empty tables of our own; nothing of the operator's is touched.
+"""Spark analysis: statements are analysed over empty tables of our own; nothing of the operator's is touched.
 
 A statement is never shown a table of the operator's: each table that it names is made anew, empty, by its declaration,
 in a database of ours. So tables that are not in the catalog yet are analysed like any other.

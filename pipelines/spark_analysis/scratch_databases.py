@@ -83,7 +83,7 @@ class ScratchDatabases:
         self._session.release()
 
     def _look(self, side: AnalysedRevision) -> tuple[AnalysedStatement, Any, str]:
-        """Return the opinion, the analysed frame (None when refused) and the optimised plan without ids."""
+        """Return the analysis, the analysed frame (None when refused) and the optimised plan without ids."""
         database = self._database(side.tables)
         self._spark.sql(f"USE {database}")
         try:
@@ -104,10 +104,10 @@ class ScratchDatabases:
             refused: AnalysisRefusal | None = refusal_of(first_line(failure), error_class(failure))
         else:
             refused = self._check(frame, database)
-        opinion = AnalysedStatement(
+        statement = AnalysedStatement(
             tables_read_by(analysed, database), columns, stateful_operators_of(physical), refused
         )
-        return opinion, frame, normalized_plan(parts.get("Optimized", "")) if refused is None else ""
+        return statement, frame, normalized_plan(parts.get("Optimized", "")) if refused is None else ""
 
     def _check(self, frame: Any, database: str) -> AnalysisRefusal | None:
         """Have Spark check that the frame can be streamed in append mode.

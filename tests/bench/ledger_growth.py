@@ -167,7 +167,7 @@ def _world(folder: Path, histories: list[History]) -> AgentContext:
     files._lags._counter._budget_s = 60.0
     return AgentContext(
         places=EnvironmentPaths(str(folder / "home"), str(folder / "a.sock")), folder=str(folder), project_id="p-id",
-        project="p", ground=EnvironmentLayout(str(folder / "data"), Environment("dev")), ledger=ledger,
+        project="p", layout=EnvironmentLayout(str(folder / "data"), Environment("dev")), ledger=ledger,
         ledger_id="ledger", pool=None, files=files,  # type: ignore[arg-type]  # Measuring asks no pool.
     )  # fmt: skip
 

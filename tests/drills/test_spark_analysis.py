@@ -1,4 +1,4 @@
-"""Spark's second opinion through a real agent: confirmed, cached, disagreed with, and missing without being missed."""
+"""Spark analysis through a real agent: confirmed, cached, disagreed with, and missing without being missed."""
 
 import json
 from collections.abc import Iterator

@@ -28,15 +28,15 @@ def lag(context: CommandContext) -> int:
     if voice.as_json:
         found = []
         for line in lines:
-            figures = measured.get((line.table, line.version))
-            found.append({**statement_as_json(line), "sources": list(figures.sources) if figures else []})
+            measurement = measured.get((line.table, line.version))
+            found.append({**statement_as_json(line), "sources": list(measurement.sources) if measurement else []})
         context.document("headgate.lag/1", statements=found)
         return check_fail_on(context, conditions, lines)
     rows = []
     for line in lines:
         rows.append((line.table, "", *_lag_cells(line)))
-        figures = measured.get((line.table, line.version))
-        for source in figures.sources if figures else ():
+        measurement = measured.get((line.table, line.version))
+        for source in measurement.sources if measurement else ():
             rows.append(("", str(source.get("table", "?")), *_source_cells(source)))
     head = ("TABLE", "INPUT", "LAG", "FILES", "BYTES", "OLDEST", "TREND")
     voice.print(format_table(head, rows, right=RIGHT))

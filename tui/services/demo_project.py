@@ -178,7 +178,7 @@ def wait_for_quiet(
     seconds: float,
     what: str,
 ) -> None:
-    """Wait until nothing lags, by figures from after `since`, and no statement has made a batch for `quiet_s`."""
+    """Wait until nothing lags, by measurement from after `since`, and no statement has made a batch for `quiet_s`."""
     began = quiet_from = time.monotonic()
     before: tuple[tuple[str, int | None], ...] = ()
     while True:
@@ -208,9 +208,9 @@ def not_closed(operations: EnvironmentService, reached: str) -> list[str]:
     found = []
     for d in operations.reader.deployments():
         if d.active and d.stateful and d.wanted == WantedState.RUNNING:
-            figures = measured.get((d.table, d.version))
-            if figures and figures.watermark and figures.watermark < reached:
-                found.append(f"{d.table} (watermark {figures.watermark})")
+            measurement = measured.get((d.table, d.version))
+            if measurement and measurement.watermark and measurement.watermark < reached:
+                found.append(f"{d.table} (watermark {measurement.watermark})")
     return sorted(found)
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tui.project_folder.project_reader import ProjectDeclaration
 
 SPARK_ANALYSIS_S = 15.0
-"""How long a plan waits for Spark's opinion of its statements."""
+"""How long a plan waits for the Spark analysis of its statements."""
 
 MEASURING_S = 3.0
 """How long a plan waits for its prices to be measured: a folder of thousands of files takes a second."""

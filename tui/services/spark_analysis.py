@@ -1,4 +1,4 @@
-"""Spark's second opinion of texts that need not be deployed, asked through the agent of the project they are of."""
+"""Spark analysis of texts that need not be deployed, asked through the agent of the project they are of."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

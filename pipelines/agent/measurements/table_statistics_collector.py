@@ -108,9 +108,9 @@ class TableStatisticsCollector:
         return {key: TableStatistics(now, held.rows, held.exact, held.bytes, held.files, held.earliest, gone)}
 
     def _headroom(self) -> Headroom:
-        pool, now = self._world.ground.environment.pool, self._world.clock()
+        pool, now = self._world.layout.environment.pool, self._world.clock()
         cores = pool.cores if pool.url is None else None
-        free, total = _disk(self._world.ground.data)
+        free, total = _disk(self._world.layout.data)
         engine = ""
         with suppress(HeadgateError):
             connection = self._world.pool.connection()

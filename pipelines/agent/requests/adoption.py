@@ -44,7 +44,7 @@ class Adoption:
         """Adopt; raises Refused where nothing is in doubt, ConfirmationNeeded without the typed text."""
         if not (doubt := self._doubt()):
             raise Refused("nothing is in doubt: there is nothing to adopt")
-        require_confirmation(confirmation_for_adoption(self._world.ground.environment.name), confirm)
+        require_confirmation(confirmation_for_adoption(self._world.layout.environment.name), confirm)
         for folder in self._unknown_folders():
             self._world.ledger.take_version(TableName(folder.table), folder.version)
         epoch = self._world.identity.adopt()
@@ -81,12 +81,12 @@ class Adoption:
         """Point to what serves, which nobody did in doubt; a pool that is away gets it when it is attached to."""
         world = self._world
         for d in self._statements():
-            name = world.ground.catalog_name(d.table, d.version)
+            name = world.layout.catalog_name(d.table, d.version)
             try:
                 pool = world.pool.connection()
                 pool.call(WRITE_CALL_S, pool.tables.create, name, d.compiled_ddl)
                 if d.active:
-                    pool.call(WRITE_CALL_S, pool.tables.point, world.ground.pointer_name(d.table), name, d.columns)
+                    pool.call(WRITE_CALL_S, pool.tables.point, world.layout.pointer_name(d.table), name, d.columns)
             except HeadgateError as error:
                 log.warning("%s is not in the catalog: %s", name, error.summary)
 
@@ -103,7 +103,7 @@ class Adoption:
 
     def _unknown_folders(self) -> tuple[TableFolder, ...]:
         known = {(str(d.table), d.version) for d in self._world.ledger.deployments(include_deleted=True)}
-        found = table_folders(self._world.ground.data)
+        found = table_folders(self._world.layout.data)
         return tuple(folder for folder in found if (folder.table, folder.version) not in known)
 
     def _unknown_queries(self) -> tuple[str, ...]:

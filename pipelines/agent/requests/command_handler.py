@@ -85,7 +85,7 @@ class CommandHandler:
         self._policies = PolicyEnforcement(world)
         self._plans = SubmittedPlans(world, runs)
         adoption = Adoption(world)
-        self._opinions = SparkAnalysisCache(world)
+        self._analyses = SparkAnalysisCache(world)
         self._refused = RefusedCalls(world.monotonic)
         self._answer_by_op: dict[str, _Answer] = {
             "status": self._status,
@@ -99,7 +99,7 @@ class CommandHandler:
             "stage": self._stage,
             "unstage": self._unstage,
             "peek": self._peek,
-            "opinion": self._opinion,
+            "opinion": self._analyse,
             "measure": self._measure,
             "policy_apply": self._policies.apply,
             "policy_approve": self._policies.approve,
@@ -191,7 +191,7 @@ class CommandHandler:
         tables = tuple(sorted({parse_table_name(str(table)) for table in args.get("tables") or ()}))
         if not tables:
             raise UsageError(f"{act} needs a table", remedy=f"headgate {act} TABLE")
-        here = self._world.ground.environment
+        here = self._world.layout.environment
         needed = confirmation_for_act(act, tables, here.protected, environment=here.name)
         # A caller whose file protects already what is not recorded yet asks for more, and a stop must not fail by that.
         require_confirmation(needed, confirm, stronger=confirmation_for_act(act, tables, True, environment=here.name))
@@ -218,7 +218,7 @@ class CommandHandler:
             )
         if act in OF_A_RUN:
             require_confirmation(
-                confirmation_for_act(act, (row.id,), self._world.ground.environment.protected), confirm
+                confirmation_for_act(act, (row.id,), self._world.layout.environment.protected), confirm
             )
         if act == "retry":
             self._world.ledger.retry_run(row.id)
@@ -260,16 +260,16 @@ class CommandHandler:
         if deployment is None:
             raise UsageError(f"{table} is not deployed", remedy="headgate ls shows what is deployed")
         version = int(args.get("version") or deployment.version)
-        name = self._world.ground.catalog_name(table, version)
+        name = self._world.layout.catalog_name(table, version)
         limit = max(1, min(int(args.get("limit") or 20), PEEK_ROWS))
         pool = self._world.pool.connection()
         columns, rows = pool.call(PEEK_S, pool.tables.read, f"SELECT * FROM `{name}`", limit)
         return {"table": name, "columns": list(columns), "rows": [[_plain(cell) for cell in row] for row in rows]}
 
-    def _opinion(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
+    def _analyse(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
         """Run Spark analysis of statements: whoever can have Spark read a text is an operator, and is recorded."""
         questions = [question_from_json(each) for each in args.get("questions") or ()]
-        answers, why = self._opinions.ask(questions, _seconds(args, SPARK_ANALYSIS_S))
+        answers, why = self._analyses.ask(questions, _seconds(args, SPARK_ANALYSIS_S))
         return {"answers": [answer.as_json() if answer else None for answer in answers], "unanswered": why}
 
     def _measure(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
@@ -283,7 +283,7 @@ class CommandHandler:
         return {"starting": self._world.pool.start_again()}
 
     def _exit(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
-        here = self._world.ground.environment
+        here = self._world.layout.environment
         if here.protected:
             require_confirmation(Confirmation("C2", here.name), confirm)
         self._end(bool(args.get("pool", True)))

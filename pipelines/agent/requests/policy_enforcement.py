@@ -60,11 +60,11 @@ _LARGEST = 1024 * 1024
 
 
 class PolicyEnforcement:
-    """Keeps the policy in force at hand in `world.ground`, so that no command waits for the ledger to be judged."""
+    """Keeps the policy in force at hand in `world.layout`, so that no command waits for the ledger to be judged."""
 
     def __init__(self, world: AgentContext) -> None:
         self._world = world
-        self._declared = world.ground.environment
+        self._declared = world.layout.environment
         recorded = world.ledger.recorded_policy()
         if recorded is not None:
             self._enforce(recorded)
@@ -88,7 +88,7 @@ class PolicyEnforcement:
 
     def apply(self, caller: Caller, args: Mapping[str, Any], confirm: str) -> dict[str, Any]:
         """Record what the files declare; where the environment is protected it waits for another's approval."""
-        policy, here = self._read(args), self._world.ground.environment
+        policy, here = self._read(args), self._world.layout.environment
         digest = policy.digest
         if digest != args.get("id"):
             raise Stale("the files changed while they were being read", remedy="headgate policy show, then apply again")
@@ -110,7 +110,7 @@ class PolicyEnforcement:
 
     def approve(self, caller: Caller, args: Mapping[str, Any], confirm: str) -> dict[str, Any]:
         """Put the waiting policy into force, as a login other than the one that recorded it."""
-        waiting, here = self._world.ledger.policy_that_waits(), self._world.ground.environment
+        waiting, here = self._world.ledger.policy_that_waits(), self._world.layout.environment
         if waiting is None:
             raise Refused("no policy is waiting for approval", remedy="headgate policy show")
         if waiting.actor_uid == caller.person:
@@ -126,13 +126,13 @@ class PolicyEnforcement:
 
     @property
     def _in_force(self) -> Policy:
-        return self._world.ground.environment.policy
+        return self._world.layout.environment.policy
 
     def _enforce(self, policy: Policy) -> None:
         """Publish the policy to the rest of the agent; what the agent's own file protects stays protected."""
         protected = policy.protected or self._declared.protected
         environment = replace(self._declared, policy=policy, protected=protected)
-        self._world.ground = replace(self._world.ground, environment=environment)
+        self._world.layout = replace(self._world.layout, environment=environment)
 
     @staticmethod
     def _grants(policy: Policy, role: str, caller: Caller) -> bool:

@@ -1,4 +1,4 @@
-"""Spark's second opinion through the agent: each question is put once for each version of the engine.
+"""Spark analysis through the agent: each question is put once for each version of the engine.
 
 What an analysis would run or read beyond empty tables of ours never reaches Spark, whoever asks.
 Whoever asks waits in a thread of their own, with a bound; stops and starts go by another session and never wait for it.
@@ -41,7 +41,7 @@ class SparkAnalysisCache:
         A pool that is away leaves what is known from earlier, whatever version said it.
         """
         ends_at = time.monotonic() + min(seconds, LONGEST_S)
-        known = self._world.ledger.opinions()
+        known = self._world.ledger.spark_analyses()
         found = {question.key: find_answer(known, question) for question in questions}
         why = ""
         try:
@@ -59,7 +59,7 @@ class SparkAnalysisCache:
         except TryAgain as error:
             why = error.summary
             # Whoever asked has waited long enough for a pool that is slow.
-            threading.Thread(target=self._clear, name="clear opinions", daemon=True).start()
+            threading.Thread(target=self._clear, name="clear analyses", daemon=True).start()
         else:
             self._clear()
         return tuple(found[question.key] for question in questions), why

@@ -87,7 +87,7 @@ class SubmittedPlans:
             )
         self._refuse_policy(plan)
         self._refuse_stale(plan)
-        here = self._world.ground.environment
+        here = self._world.layout.environment
         require_confirmation(
             confirmation_for_act("approve", (plan.hash,), here.protected, environment=here.name), confirm
         )
@@ -102,7 +102,7 @@ class SubmittedPlans:
         now = self._world.clock()
         refuse_closed(row.hash, row.status, row.expires_at, row.run_id, now=now)
         self._refuse_policy(plan)
-        policy = self._policy() or self._world.ground.environment.policy
+        policy = self._policy() or self._world.layout.environment.policy
         if until := frozen_until(policy.freeze, now):
             raise Refused(f"{plan.environment} is {until}: no plan is applied", remedy="apply it after that")
         refuse_not_executable(plan)
@@ -144,8 +144,8 @@ class SubmittedPlans:
         )
 
     def _plan(self, project: Project, observed: Mapping[TableName, ObservedDeployment], request: PlanRequest) -> Plan:
-        environment = self._world.ground.environment.name
-        answers = self._world.ledger.opinions()
+        environment = self._world.layout.environment.name
+        answers = self._world.ledger.spark_analyses()
         plan = make_plan(
             project,
             environment,
@@ -182,7 +182,7 @@ class SubmittedPlans:
             return None
         saved = plan_from_json(args["plan"])
         refuse_other_planner(saved.planner)
-        here = self._world.ground.environment.name
+        here = self._world.layout.environment.name
         if saved.environment != here:
             raise Refused(
                 f"this plan was made for {saved.environment}, but this agent serves {here}",
@@ -209,7 +209,7 @@ class SubmittedPlans:
 
     @property
     def _expires_s(self) -> float:
-        return self._world.ground.environment.plan_expires_h * 3600
+        return self._world.layout.environment.plan_expires_h * 3600
 
     def _keep(self, caller: Caller, plan: Plan, args: Mapping[str, Any], made_at: float) -> dict[str, Any]:
         body, texts = canonical_text(plan_as_json(plan)), json.dumps(args.get("texts") or {})

@@ -76,7 +76,7 @@ class StepExecutor:
         A gate that stays closed, or that nobody can look at, for as long as the environment allows fails its step.
         """
         since = self._waiting.setdefault(step.n, self._world.monotonic())
-        ends_h = self._world.ground.environment.gate_ends_h
+        ends_h = self._world.layout.environment.gate_ends_h
         over = self._world.monotonic() - since > ends_h * 3600
         try:
             found = self._look(step)
@@ -149,7 +149,7 @@ class StepExecutor:
         node = self._node(step)
         return compile_deployment(
             replace(node, version=step.version),
-            self._world.ground,
+            self._world.layout,
             now=self._world.clock(),
             plan_hash=self._plan.hash,
         )
@@ -165,7 +165,7 @@ class StepExecutor:
 
     def _register(self, step: Step) -> RunEvidence:
         built = self._built(step)
-        name = self._world.ground.catalog_name(step.table, 0)
+        name = self._world.layout.catalog_name(step.table, 0)
         pool = self._world.pool.connection()
         pool.call(WRITE_CALL_S, pool.tables.create, name, built.compiled_ddl)
         running = replace(built, state=State.RUNNING)
@@ -183,7 +183,7 @@ class StepExecutor:
         except FolderTaken as error:
             self._world.ledger.take_version(step.table, step.version)
             return StepFailed(step.n, f"{error.summary}; nothing was written there: plan again, under the next number")
-        name = self._world.ground.catalog_name(step.table, step.version)
+        name = self._world.layout.catalog_name(step.table, step.version)
         pool = self._world.pool.connection()
         pool.call(WRITE_CALL_S, pool.tables.create, name, built.compiled_ddl)
         if self._world.ledger.deployment(step.table, step.version) is None:
@@ -205,7 +205,7 @@ class StepExecutor:
             return not_yet
         deployed = {d.table: d for d in self._world.ledger.deployments() if (d.table, d.version) in targets}
         for table, version in targets:
-            pointer, target = self._world.ground.pointer_name(table), self._world.ground.catalog_name(table, version)
+            pointer, target = self._world.layout.pointer_name(table), self._world.layout.catalog_name(table, version)
             self._world.faults.pass_by(f"swap {table}")
             pool = self._world.pool.connection()
             pool.call(WRITE_CALL_S, pool.tables.point, pointer, target, deployed[table].columns)
@@ -267,7 +267,7 @@ class StepExecutor:
 
     def _alter(self, step: Step) -> RunEvidence:
         node = self._node(step)
-        name = self._world.ground.catalog_name(step.table, step.version)
+        name = self._world.layout.catalog_name(step.table, step.version)
         columns = column_types(node.texts, step.table)
         built = self._built(step)
         pool = self._world.pool.connection()
@@ -331,7 +331,7 @@ class StepExecutor:
         return StepDone(step.n)
 
     def _unpoint(self, step: Step) -> RunEvidence:
-        pointer = self._world.ground.pointer_name(step.table)
+        pointer = self._world.layout.pointer_name(step.table)
         pool = self._world.pool.connection()
         pool.call(WRITE_CALL_S, pool.tables.unpoint, pointer)
         return StepDone(step.n)
@@ -346,16 +346,16 @@ class StepExecutor:
             return self._set_aside(step, deployment)
 
     def _set_aside(self, step: Step, deployment: Deployment) -> RunEvidence:
-        ground = self._world.ground
-        name, trash = ground.catalog_name(step.table, step.version), ground.trash_folder(step.table, step.version)
+        layout = self._world.layout
+        name, trash = layout.catalog_name(step.table, step.version), layout.trash_folder(step.table, step.version)
         pool = self._world.pool.connection()
         pool.call(WRITE_CALL_S, pool.tables.forget, name)
         self._world.files.set_aside(deployment.folder, f"{trash}/tables/{name}")
         self._world.files.set_aside(deployment.checkpoint, f"{trash}/checkpoints/{name}")
         checked_now(self._world)
-        drop_after = self._world.clock() + ground.environment.drop_after_d * 86400
+        drop_after = self._world.clock() + layout.environment.drop_after_d * 86400
         self._world.ledger.tombstone(step.table, step.version, drop_after=drop_after, trash=trash)
-        return StepDone(step.n, f"files kept until {ground.environment.drop_after_d:g} days from now")
+        return StepDone(step.n, f"files kept until {layout.environment.drop_after_d:g} days from now")
 
     def _note(self, built: Deployment) -> dict[str, Any]:
         """Return what lies beside each table and checkpoint, so that a restart or an adoption needs no catalog."""

@@ -242,7 +242,7 @@ def world(tmp_path: Path, pool: ScriptedPool) -> AgentContext:
         folder=str(tmp_path),
         project_id="p-id",
         project="p",
-        ground=EnvironmentLayout(str(tmp_path / "data"), Environment("dev")),
+        layout=EnvironmentLayout(str(tmp_path / "data"), Environment("dev")),
         ledger=ledger,
         ledger_id="ledger",
         pool=pool,

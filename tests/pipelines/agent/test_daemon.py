@@ -60,7 +60,7 @@ def test_an_agent_whose_home_is_taken_away_ends_with_its_pool(
     with create_or_open(Path(places.ledger), facts) as ledger:
         agent = Agent(
             places=places, folder=str(tmp_path), manifest=manifest, ledger=ledger, files=FileCheckpoints("l"),
-            ground=EnvironmentLayout(str(tmp_path / "data"), Environment("dev")),
+            layout=EnvironmentLayout(str(tmp_path / "data"), Environment("dev")),
         )  # fmt: skip
         serving = threading.Thread(target=agent.serve)
         serving.start()

@@ -31,7 +31,7 @@ def pending(world: AgentContext) -> Deployment:
 
 def started(world: AgentContext, pool: Pool) -> Deployment:
     """Stop it where it runs, and start it on a pool."""
-    world.ground = EnvironmentLayout(world.ground.data, Environment("dev", pool=pool))
+    world.layout = EnvironmentLayout(world.layout.data, Environment("dev", pool=pool))
     world.pool.connection().queries.stop("a@v1")
     start(world, world.ledger.deployment(A, 1), stops=world.locks.stops(A))  # type: ignore[arg-type]  # It is there.
     found = world.ledger.deployment(A, 1)

@@ -142,8 +142,8 @@ def test_the_agent_of_a_protected_environment_asks_for_the_name_itself(
     op: str, args: dict[str, Any], text: str, world: AgentContext, pool: Any, acts: FastLane
 ) -> None:
     ended: list[bool] = []
-    ground = replace(world.ground, environment=Environment("prod", protected=True))
-    guarded = commands_of(replace(world, ground=ground), acts, ended)
+    layout = replace(world.layout, environment=Environment("prod", protected=True))
+    guarded = commands_of(replace(world, layout=layout), acts, ended)
     for given in ("", "yes"):
         with pytest.raises(ConfirmationNeeded, match=f"'{text}'"):
             guarded.handle(ALICE, {"op": op, "args": args, "confirm": given})

@@ -88,7 +88,7 @@ def test_a_rebuild_that_finds_a_folder_of_another_run_leaves_it_and_the_next_pla
     kind: str, world: AgentContext, pool: Any
 ) -> None:
     deploy(world, pool, small_project.texts())
-    theirs = f"{world.ground.data}/{kind}/a__v2"
+    theirs = f"{world.layout.data}/{kind}/a__v2"
     world.files.folders[theirs] = {"run": "of a ledger that was lost"}  # type: ignore[attr-defined]  # Scripted.
     run_id = submit(world, plan(world, small_project.texts(a=UPPER), REBUILD))
     assert drive(world, run_id) == "failed"
@@ -105,7 +105,7 @@ def test_after_an_older_ledger_nothing_is_appended_to_the_folders_that_came_afte
     world: AgentContext, pool: Any
 ) -> None:
     for number in (1, 2):
-        world.files.folders[f"{world.ground.data}/tables/a__v{number}"] = {"run": f"lost {number}"}  # type: ignore[attr-defined]  # Scripted.
+        world.files.folders[f"{world.layout.data}/tables/a__v{number}"] = {"run": f"lost {number}"}  # type: ignore[attr-defined]  # Scripted.
     tries = 0
     while "a" not in pool.views:
         made = plan(world, small_project.texts(), replace(EVERYTHING, nonce=str(tries)))

@@ -51,7 +51,7 @@ def clocks(world: AgentContext) -> Clocks:
 def set_aside(world: AgentContext, table: str, *, drop_after: float, trash: str) -> Path:
     """Record a deleted version whose table folder lies in the trash; returns the folder."""
     world.ledger.put_deployment(deployment_row(table, active=False))
-    root = f"{world.ground.data}/trash/{trash}"
+    root = f"{world.layout.data}/trash/{trash}"
     folder = Path(root, "tables", f"{table}__v1")
     folder.mkdir(parents=True)
     (folder / "part").write_text("rows")

@@ -168,7 +168,7 @@ def test_every_part_of_the_mark_counts(field: str) -> None:
 @pytest.fixture
 def doubted(world: AgentContext) -> AgentContext:
     """A world whose ledger is behind its data folder, with one version that is wanted running."""
-    data = Path(world.ground.data)
+    data = Path(world.layout.data)
     data.mkdir(parents=True)
     home = world.places.home
     (data / MARK_FILE).write_text(json.dumps({"ledger": "ledger", "epoch": 1, "machine": "", "home": home, "count": 9}))
@@ -200,7 +200,7 @@ def test_in_doubt_nothing_starts_no_step_acts_and_a_stop_works(doubted: AgentCon
 
 
 def test_an_adoption_says_what_it_does_asks_and_begins_an_epoch(doubted: AgentContext, pool: Any) -> None:
-    theirs = Path(doubted.ground.data, "tables", "a__v2")
+    theirs = Path(doubted.layout.data, "tables", "a__v2")
     theirs.mkdir(parents=True)
     (theirs / "_headgate.json").write_text(json.dumps({"table": "a", "version": 2, "run": "91bc"}))
     pool.running["late@v3"] = QueryStart("late@v3", "", "late__v3", "parquet", "/c/late__v3", "")
@@ -224,7 +224,7 @@ def test_an_adoption_says_what_it_does_asks_and_begins_an_epoch(doubted: AgentCo
     assert doubted.ledger.taken_versions() == {"a": 2}
     assert pool.views == {"a": "a__v1"}
     doubted.identity.refuse_doubt()
-    mark = read_mark(doubted.ground.data)
+    mark = read_mark(doubted.layout.data)
     assert mark is not None and (mark.epoch, mark.count) == (2, facts.mark)
     with pytest.raises(Refused, match="nothing is in doubt"):
         adoption.carry_out("dev adopt")

@@ -60,7 +60,7 @@ def serving(folder: Path, place: Any, ledger: Any, tmp_path: Path) -> Iterator[A
     pool = ScriptedPool()
     world = AgentContext(
         places=place.where, folder=str(folder), project_id=project.id, project="shop",
-        ground=EnvironmentLayout(str(tmp_path / "data"), Environment("dev")), ledger=ledger, ledger_id="9f2c",
+        layout=EnvironmentLayout(str(tmp_path / "data"), Environment("dev")), ledger=ledger, ledger_id="9f2c",
         pool=pool, files=ScriptedFiles(pool, "9f2c"),
     )  # fmt: skip
     agent = Agent(world, Driven())

@@ -41,7 +41,7 @@ def inspector_lines(
         lines.extend(wrap(error_text(row), width - 2, Tone.BAD, " ")[:6])
     if known is not None and not statement.external:
         lines.append(EMPTY)
-        lines.extend(_figure_lines(statement, known, look))
+        lines.extend(_measurement_lines(statement, known, look))
     lines.append(EMPTY)
     for binding in statement.parents:
         how = "streams" if binding.streamed else "joins"
@@ -54,24 +54,28 @@ def inspector_lines(
     return tuple(lines)
 
 
-def _figure_lines(statement: StatementView, figures: Measurement, look: RowContext) -> tuple[Line, ...]:
-    words = statement.trend_words(figures)
+def _measurement_lines(statement: StatementView, measurement: Measurement, look: RowContext) -> tuple[Line, ...]:
+    words = statement.trend_words(measurement)
     trend = f"   {look.glyphs.trends[statement.trend]} {words}"
-    batch = "-" if figures.batch_ms is None else f"{figures.batch_ms / 1000:.1f} s"
-    state = "none" if figures.state_rows is None else f"{long_number(figures.state_rows)} rows"
+    batch = "-" if measurement.batch_ms is None else f"{measurement.batch_ms / 1000:.1f} s"
+    state = "none" if measurement.state_rows is None else f"{long_number(measurement.state_rows)} rows"
     lines = [
-        line((" lag      ", Tone.DIM), f"{long_number(figures.lag_rows)} rows", (trend, TREND_TONES[statement.trend])),
-        line((" in       ", Tone.DIM), rate(figures.in_rows_s), ("   out ", Tone.DIM), rate(figures.out_rows_s)),
+        line(
+            (" lag      ", Tone.DIM), f"{long_number(measurement.lag_rows)} rows", (trend, TREND_TONES[statement.trend])
+        ),
+        line(
+            (" in       ", Tone.DIM), rate(measurement.in_rows_s), ("   out ", Tone.DIM), rate(measurement.out_rows_s)
+        ),
         line((" batch    ", Tone.DIM), batch, (f" of a {statement.line.trigger} trigger", Tone.DIM)),
         line(
             (" state    ", Tone.DIM),
             state,
-            (f"  {short_size(figures.state_bytes)}" if figures.state_bytes else "", Tone.DIM),
+            (f"  {short_size(measurement.state_bytes)}" if measurement.state_bytes else "", Tone.DIM),
         ),
-        line((" table    ", Tone.DIM), f"{long_number(figures.rows_total)} rows"),
+        line((" table    ", Tone.DIM), f"{long_number(measurement.rows_total)} rows"),
     ]
-    if figures.watermark:
-        lines.append(line((" mark     ", Tone.DIM), figures.watermark[11:19] or figures.watermark))
+    if measurement.watermark:
+        lines.append(line((" mark     ", Tone.DIM), measurement.watermark[11:19] or measurement.watermark))
     return tuple(lines)
 
 

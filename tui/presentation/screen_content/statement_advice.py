@@ -11,7 +11,7 @@ from tui.presentation.view.ledger_view import LedgerView, StatementView
 
 
 def advise(
-    statement: StatementView, figures: Measurement | None, view: LedgerView, look: RowContext
+    statement: StatementView, measurement: Measurement | None, view: LedgerView, look: RowContext
 ) -> tuple[str, Tone]:
     """Return a sentence or two on the state of the statement and what to do."""
     bad = [
@@ -36,12 +36,16 @@ def advise(
         return "It has just been started: there is a verdict once it has committed a batch.", Tone.PLAIN
     match statement.trend:
         case Trend.DRAINING:
-            eta = f": about {short_duration(figures.eta_s)} left" if figures and figures.eta_s is not None else ""
+            eta = (
+                f": about {short_duration(measurement.eta_s)} left"
+                if measurement and measurement.eta_s is not None
+                else ""
+            )
             return f"Behind, and catching up{eta}. Nothing to do.", Tone.PLAIN
         case Trend.GROWING:
-            rows = f" by {short_number((figures.rate_rows_s or 0) * 60)} rows a minute" if figures else ""
+            rows = f" by {short_number((measurement.rate_rows_s or 0) * 60)} rows a minute" if measurement else ""
             return (
-                f"Input arrives faster than it is processed: the lag grows{rows}.{_limit(statement, figures)}",
+                f"Input arrives faster than it is processed: the lag grows{rows}.{_limit(statement, measurement)}",
                 Tone.BAD,
             )
         case Trend.STALLED:
@@ -54,7 +58,7 @@ def advise(
                 "An upstream table was dropped, was replaced or is silent: no rows arrive until that is fixed.",
                 Tone.BAD,
             )
-        case Trend.STEADY if slow := _limit(statement, figures):
+        case Trend.STEADY if slow := _limit(statement, measurement):
             return f"The lag is constant.{slow}", Tone.PLAIN
         case Trend.STEADY | Trend.IDLE:
             return "It keeps up with its input. Nothing to do.", Tone.GOOD
@@ -62,11 +66,11 @@ def advise(
             return "Too few samples yet for a trend.", Tone.DIM
 
 
-def _limit(statement: StatementView, figures: Measurement | None) -> str:
+def _limit(statement: StatementView, measurement: Measurement | None) -> str:
     """Return what limits a statement, if the measurements show it; empty if they do not."""
     trigger_ms = trigger_s(statement.line.trigger) * 1000
-    if figures and figures.batch_ms and trigger_ms and figures.batch_ms > 1.5 * trigger_ms:
-        took = f"{figures.batch_ms / 1000:.0f} s on a trigger of {statement.line.trigger}"
+    if measurement and measurement.batch_ms and trigger_ms and measurement.batch_ms > 1.5 * trigger_ms:
+        took = f"{measurement.batch_ms / 1000:.0f} s on a trigger of {statement.line.trigger}"
         return f" Its batches take {took}: the statement is too expensive, or the pool is saturated."
     return " Its SQL limits it (maxFilesPerTrigger)." if statement.line.limited else ""
 

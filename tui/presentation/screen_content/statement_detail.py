@@ -111,8 +111,10 @@ def overview_lines(
             reads,
         )
     )
-    figures = facts.measurement or statement.line.measurement
-    rows = f", {short_number(figures.rows_total)} rows" if figures and figures.rows_total is not None else ""
+    measurement = facts.measurement or statement.line.measurement
+    rows = (
+        f", {short_number(measurement.rows_total)} rows" if measurement and measurement.rows_total is not None else ""
+    )
     pointer = f"pointer {statement.table} {look.glyphs.arrow} v{statement.version}" if row.active else "not serving yet"
     lines.append(
         line(
@@ -122,8 +124,8 @@ def overview_lines(
             (f"   {pointer}", Tone.DIM),
         )
     )
-    if figures is not None:
-        lines.extend(_figure_lines(statement, figures, facts, look, width))
+    if measurement is not None:
+        lines.extend(_measurement_lines(statement, measurement, facts, look, width))
     lines.append(
         line(
             (" owner  ", Tone.DIM),
@@ -135,7 +137,7 @@ def overview_lines(
         )
     )
     lines.append(EMPTY)
-    verdict_text, tone = advise(statement, figures, view, look)
+    verdict_text, tone = advise(statement, measurement, view, look)
     lines.append(line((" VERDICT  ", Tone.TITLE)))
     lines.extend(wrap(verdict_text, width - 2, tone, " "))
     if row.error:
@@ -144,26 +146,27 @@ def overview_lines(
     return tuple(lines)
 
 
-def _figure_lines(
-    statement: StatementView, figures: Measurement, facts: StatementDetails, look: RowContext, width: int
+def _measurement_lines(
+    statement: StatementView, measurement: Measurement, facts: StatementDetails, look: RowContext, width: int
 ) -> tuple[Line, ...]:
     levels = look.glyphs.levels
     room = SPARK_WIDTH if width < 120 else min(width - 60, 64)
     lags = [None if one.lag_rows is None else float(one.lag_rows) for one in facts.samples]
     top = max((value for value in lags if value is not None), default=None)
-    words = statement.trend_words(figures)
+    words = statement.trend_words(measurement)
     since = (
         f"last {short_duration(look.now - facts.samples[0].at)}, most {short_number(top)}"
         if facts.samples
         else "no samples yet"
     )
-    exact = "" if figures.exact else " (estimate)"
+    exact = "" if measurement.exact else " (estimate)"
     lines = [
         line(
             (" lag    ", Tone.DIM),
-            f"{long_number(figures.lag_rows)} rows{exact}",
+            f"{long_number(measurement.lag_rows)} rows{exact}",
             (
-                f"  {long_number(figures.lag_files)} files in flight  oldest {short_duration(figures.oldest_s)}",
+                f"  {long_number(measurement.lag_files)} files in flight"
+                f"  oldest {short_duration(measurement.oldest_s)}",
                 Tone.DIM,
             ),
             (f"   {look.glyphs.trends[statement.trend]} {words}", TREND_TONES[statement.trend]),
@@ -178,20 +181,20 @@ def _figure_lines(
         ),
         line(
             (" in     ", Tone.DIM),
-            left(rate(figures.in_rows_s), 7),
+            left(rate(measurement.in_rows_s), 7),
             (sparkline([one.in_rows_s for one in facts.samples], room - 8, levels), Tone.ACCENT),
             ("  out ", Tone.DIM),
-            rate(figures.out_rows_s),
+            rate(measurement.out_rows_s),
         ),
     ]
-    lines.append(_batch_line(statement, figures, facts, look, room))
-    lines.append(_state_line(statement, figures))
-    if figures.durations:
-        lines.append(_time_line(figures))
+    lines.append(_batch_line(statement, measurement, facts, look, room))
+    lines.append(_state_line(statement, measurement))
+    if measurement.durations:
+        lines.append(_time_line(measurement))
     lines.append(
         line(
             (" checkpoint  ", Tone.DIM),
-            f"batch {long_number(figures.batch)}  {clock(figures.committed_at)}",
+            f"batch {long_number(measurement.batch)}  {clock(measurement.committed_at)}",
             (f"  id {(facts.serving.checkpoint_id[:8] if facts.serving else '') or '-'}", Tone.DIM),
         )
     )
@@ -199,10 +202,10 @@ def _figure_lines(
 
 
 def _batch_line(
-    statement: StatementView, figures: Measurement, facts: StatementDetails, look: RowContext, room: int
+    statement: StatementView, measurement: Measurement, facts: StatementDetails, look: RowContext, room: int
 ) -> Line:
     batches = [None if one.batch_ms is None else float(one.batch_ms) for one in facts.samples]
-    took = "-" if figures.batch_ms is None else f"{figures.batch_ms / 1000:.1f} s"
+    took = "-" if measurement.batch_ms is None else f"{measurement.batch_ms / 1000:.1f} s"
     return line(
         (" batch  ", Tone.DIM),
         left(took, 7),
@@ -211,13 +214,13 @@ def _batch_line(
     )
 
 
-def _state_line(statement: StatementView, figures: Measurement) -> Line:
-    mark = figures.watermark[11:19] if len(figures.watermark) >= 19 else figures.watermark or "none"
-    dropped = "-" if figures.dropped_by_watermark is None else str(figures.dropped_by_watermark)
-    held = f"{long_number(figures.state_rows)} rows  {short_size(figures.state_bytes)}"
+def _state_line(statement: StatementView, measurement: Measurement) -> Line:
+    mark = measurement.watermark[11:19] if len(measurement.watermark) >= 19 else measurement.watermark or "none"
+    dropped = "-" if measurement.dropped_by_watermark is None else str(measurement.dropped_by_watermark)
+    held = f"{long_number(measurement.state_rows)} rows  {short_size(measurement.state_bytes)}"
     return line(
         (" state  ", Tone.DIM),
-        held if figures.state_rows is not None or statement.line.stateful else "none, it is stateless",
+        held if measurement.state_rows is not None or statement.line.stateful else "none, it is stateless",
         ("   watermark ", Tone.DIM),
         mark,
         ("   dropped rows ", Tone.DIM),
@@ -233,8 +236,8 @@ _PARTS = (
 )
 
 
-def _time_line(figures: Measurement) -> Line:
-    sums = {name: sum(figures.durations.get(key, 0) for key in keys) for name, keys in _PARTS}
+def _time_line(measurement: Measurement) -> Line:
+    sums = {name: sum(measurement.durations.get(key, 0) for key in keys) for name, keys in _PARTS}
     total = sum(sums.values()) or 1
     shares = "  ".join(f"{name} {round(100 * value / total)}%" for name, value in sums.items())
     bound = {"run": "running", "read": "reading", "plan": "planning", "commit": "committing"}
@@ -245,7 +248,7 @@ def _time_line(figures: Measurement) -> Line:
 
 def sources_lines(statement: StatementView, facts: StatementDetails, look: RowContext, width: int) -> tuple[Line, ...]:
     """Write lag by source."""
-    figures = facts.measurement or statement.line.measurement
+    measurement = facts.measurement or statement.line.measurement
     lines = [
         line(
             (
@@ -259,7 +262,7 @@ def sources_lines(statement: StatementView, facts: StatementDetails, look: RowCo
             )
         )
     ]
-    for source in figures.sources if figures else ():
+    for source in measurement.sources if measurement else ():
         rows, oldest = source.get("rows"), source.get("oldest_s")
         mark = "" if source.get("exact", True) else "~"
         missing = bool(source.get("missing"))

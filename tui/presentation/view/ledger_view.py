@@ -20,7 +20,7 @@ from tui.presentation.styling.value_formatting import trend_words
 
 @dataclass(frozen=True, slots=True)
 class StatementView:
-    """A table as the screens show it: the version that serves with its latest figures."""
+    """A table as the screens show it: the version that serves with its latest measurement."""
 
     table: TableName
     version: int
@@ -40,9 +40,9 @@ class StatementView:
     starting: bool = False
     """Whether it was started so short a time ago that there is no verdict on its lag yet."""
 
-    def trend_words(self, figures: Measurement | StatementLine) -> str:
-        """Write where its lag is going, by these figures."""
-        return "starting" if self.starting else trend_words(self.trend, figures.rate_rows_s, figures.eta_s)
+    def trend_words(self, measurement: Measurement | StatementLine) -> str:
+        """Write where its lag is going, by a measurement."""
+        return "starting" if self.starting else trend_words(self.trend, measurement.rate_rows_s, measurement.eta_s)
 
     @property
     def lag_rows(self) -> int | None:

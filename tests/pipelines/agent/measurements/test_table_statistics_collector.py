@@ -174,14 +174,14 @@ def test_room_is_the_disk_below_the_data_and_the_pool_that_is_there(
 ) -> None:
     load = PoolUtilization()
     world.clock = lambda: 1000.0
-    world.ground = EnvironmentLayout(str(tmp_path / "not" / "there"), Environment("dev", pool=Pool(cores=4)))
+    world.layout = EnvironmentLayout(str(tmp_path / "not" / "there"), Environment("dev", pool=Pool(cores=4)))
     measurer = TableStatisticsCollector(world, load)
     measurer.round(())
     room, disk = world.ledger.headroom(), os.statvfs(tmp_path)
     assert (room.at, room.cores, room.busy, room.engine) == (1000.0, 4, None, "4.2.0")
     assert room.disk_total == disk.f_blocks * disk.f_frsize and 0 < (room.disk_free or 0) < room.disk_total
     pool.reachable = False
-    world.ground = EnvironmentLayout(str(tmp_path), Environment("dev", pool=Pool(url="sc://host:15002")))
+    world.layout = EnvironmentLayout(str(tmp_path), Environment("dev", pool=Pool(url="sc://host:15002")))
     measurer.round(())
     assert (world.ledger.headroom().cores, world.ledger.headroom().busy, world.ledger.headroom().engine) == (
         None,

@@ -61,9 +61,9 @@ def prod(world: AgentContext, tmp_path: Path) -> AgentContext:
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
     record_first(world.ledger, str(tmp_path), "prod", 1.0)
-    environment = replace(world.ground.environment, name="prod")
+    environment = replace(world.layout.environment, name="prod")
     project_id = small_project.project(small_project.texts()).id
-    return replace(world, ground=replace(world.ground, environment=environment), project_id=project_id)
+    return replace(world, layout=replace(world.layout, environment=environment), project_id=project_id)
 
 
 @pytest.fixture
@@ -154,7 +154,7 @@ def test_an_open_environment_takes_a_policy_at_once(agent: Callable[[], CommandH
     assert prod.ledger.recorded_policy() == Policy(approve=("delete",), protected_tables=("a",))  # type: ignore[arg-type]
     row = prod.ledger.policy_in_force()
     assert row is not None and (row.actor, row.actor_uid) == (ALICE.name, ALICE.uid)
-    assert prod.ground.environment.policy.approve == ("delete",)
+    assert prod.layout.environment.policy.approve == ("delete",)
     assert record(agent(), BOB, files, confirm="")["changed"] is False
 
 
@@ -176,10 +176,10 @@ def test_in_a_protected_environment_a_policy_waits_for_another_login(
 ) -> None:
     commands = agent()
     record(commands, ALICE, texts(SHUT), "prod")
-    assert prod.ground.environment.protected and prod.ledger.facts().protected
+    assert prod.layout.environment.protected and prod.ledger.facts().protected
     files = texts("", a="protect: true\n")
     assert record(commands, ALICE, files, "prod") == {"policy": digest(files), "state": WAITING, "changed": True}
-    assert prod.ground.environment.protected and prod.ledger.recorded_policy() == Policy(protected=True)
+    assert prod.layout.environment.protected and prod.ledger.recorded_policy() == Policy(protected=True)
     with pytest.raises(Refused, match=f"was recorded by {ALICE.name}, who cannot approve it"):
         approve(commands, ALICE, digest(files))
     with pytest.raises(ConfirmationNeeded):
@@ -187,7 +187,7 @@ def test_in_a_protected_environment_a_policy_waits_for_another_login(
     with pytest.raises(Refused, match="no policy 0123 is waiting"):
         approve(commands, BOB, "0123")
     assert approve(commands, BOB, digest(files))["state"] == IN_FORCE
-    assert not prod.ground.environment.protected and not prod.ledger.facts().protected
+    assert not prod.layout.environment.protected and not prod.ledger.facts().protected
     row = prod.ledger.policy_in_force()
     assert row is not None and (row.actor, row.approver) == (ALICE.name, BOB.name)
     with pytest.raises(Refused, match="no policy is waiting"):
@@ -198,10 +198,10 @@ def test_the_next_agent_keeps_the_policy_that_is_recorded(
     agent: Callable[[], CommandHandler], prod: AgentContext
 ) -> None:
     record(agent(), ALICE, texts(SHUT + RULES), "prod")
-    prod.ground = replace(prod.ground, environment=replace(prod.ground.environment, protected=False, policy=Policy()))
+    prod.layout = replace(prod.layout, environment=replace(prod.layout.environment, protected=False, policy=Policy()))
     agent()
-    assert prod.ground.environment.protected
-    assert prod.ground.environment.policy == Policy(max_statements=4, protected=True)
+    assert prod.layout.environment.protected
+    assert prod.layout.environment.policy == Policy(max_statements=4, protected=True)
 
 
 @pytest.mark.parametrize(("given", "taken"), [("yes", True), ("a", True), ("b", False), ("", False)])

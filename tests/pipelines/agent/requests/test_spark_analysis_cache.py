@@ -42,7 +42,7 @@ def test_same_question_is_put_to_spark_once(world: AgentContext, pool: ScriptedP
     for _ in range(2):
         assert SparkAnalysisCache(world).ask([ONE, ONE], 5.0) == ((SAID, SAID), "")
     assert pool.asked == [ONE]
-    assert json.loads(world.ledger.opinions()[ONE.key]) == json.loads(json.dumps(SAID.as_json()))
+    assert json.loads(world.ledger.spark_analyses()[ONE.key]) == json.loads(json.dumps(SAID.as_json()))
 
 
 def test_another_engine_is_asked_again(world: AgentContext, pool: ScriptedPool) -> None:
@@ -51,7 +51,7 @@ def test_another_engine_is_asked_again(world: AgentContext, pool: ScriptedPool) 
     newer = AnalysisAnswer("4.3.0", AnalysedStatement())
     pool.engine, pool.answers = "4.3.0", {ONE.key: newer}
     assert SparkAnalysisCache(world).ask([ONE], 5.0) == ((newer,), "")
-    assert len(world.ledger.opinions()) == 1
+    assert len(world.ledger.spark_analyses()) == 1
 
 
 def test_pool_that_is_away_leaves_what_is_known(world: AgentContext, pool: ScriptedPool) -> None:
@@ -64,7 +64,7 @@ def test_pool_that_is_away_leaves_what_is_known(world: AgentContext, pool: Scrip
 def test_table_that_cannot_be_made_leaves_one_question_unanswered(world: AgentContext, pool: ScriptedPool) -> None:
     pool.answers = {ONE.key: EngineRefused("no source nowhere"), TWO.key: SAID}
     assert SparkAnalysisCache(world).ask([ONE, TWO], 5.0) == ((None, SAID), "no source nowhere")
-    assert set(world.ledger.opinions()) == {TWO.key}
+    assert set(world.ledger.spark_analyses()) == {TWO.key}
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_what_was_made_is_dropped_each_time(
     pool.answers = {ONE.key: said}
     SparkAnalysisCache(world).ask([ONE], 5.0)
     for thread in threading.enumerate():
-        if thread.name == "clear opinions":
+        if thread.name == "clear analyses":
             thread.join(60)
     assert pool.cleared == 1
 

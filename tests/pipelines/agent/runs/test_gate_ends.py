@@ -104,6 +104,6 @@ def test_a_retry_waits_the_whole_time_again(world: AgentContext, pool: Any, monk
 
 
 def test_the_environment_says_how_long(world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    world.ground = replace(world.ground, environment=replace(world.ground.environment, gate_ends_h=100.0))
+    world.layout = replace(world.layout, environment=replace(world.layout.environment, gate_ends_h=100.0))
     run_id = rebuild(world, pool, Closed(lambda: "lag 7 rows"), monkeypatch, "look")
     assert "after 100 hours" in failure(world, run_id, "catch_up")
