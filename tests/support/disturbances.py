@@ -343,6 +343,8 @@ def clone_home(demo: Disturbed, chance: Random) -> None:
         twin.run("down", "--confirm", "")
         shutil.rmtree(copy)
     assert alive(pool), "the clone has ended the server of another home"
+    # It ends the generator, which is the data folder's.
+    demo.begin()
 
 
 RESTORED: dict[str, Disturbance] = {
