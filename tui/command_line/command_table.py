@@ -181,7 +181,8 @@ COMMAND_SPECS = (
                 "headgate init pizzeria\n"
                 "headgate init table fct_orders --layer facts --reads src_orders",
                 "init:init", arguments.init, subcommands=INIT_SUBCOMMANDS),
-    CommandSpec("help", HOUSE, "Print a topic of the manual.", "headgate help plans", "help_completion:manual",
+    CommandSpec("help", HOUSE, "Print a topic of the manual, or the help of a command.",
+                "headgate help plans\nheadgate help runs cancel", "help_completion:manual",
                 arguments.help, places=False),
     CommandSpec("completion", HOUSE, "Print a completion script for bash or zsh, with table names.",
                 "source <(headgate completion bash)", "help_completion:completion", arguments.completion),

@@ -174,10 +174,10 @@ def test_disk(needed: int | None, free: int | None, factor: float | None, verdic
         (Policy(max_statements=4), None, "deny",
          "2 additional statements on local would bring it to 5 while both versions run; the policy allows 4"),
         (Policy(max_busy_percent=100), 0.6, "ok", "load 1.2 → 2.0 of 2 cores"),
-        (Policy(max_busy_percent=99), 0.6, "deny", "load 1.2 → 2.0 of 2 cores; the policy allows 99 %"),
+        (Policy(max_busy_percent=99), 0.6, "deny", "load 1.2 → 2.0 of 2 cores; the policy allows 99 % of them"),
         (Policy(max_busy_percent=200), 0.9, "warn", "load 1.8 → 3.0 of 2 cores, so batches wait for each other"),
         (Policy(max_busy_percent=99), None, "approve",
-         "pool utilization is unknown; the policy allows 99 %, so another login must approve it"),
+         "the pool's load is unknown; the policy allows 99 %, so another login must approve it"),
     ],
 )  # fmt: skip
 def test_pool_counts_both_versions_of_what_the_plan_rebuilds(
