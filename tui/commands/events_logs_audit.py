@@ -99,6 +99,7 @@ def _verify(context: CommandContext) -> int:
         context.voice.print(f"  entries {each.first} to {each.last} are in {each.file}" for each in archives)
         context.voice.print(
             f"  behind these, {file} has {many} more, of a ledger that was replaced or a round that was cut off"
+            for file, many in check.beyond
         )
     return 1 if breaks else 0
 
