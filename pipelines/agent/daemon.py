@@ -61,7 +61,12 @@ class Agent:
         self._places = places
         self._ledger = ledger
         self._identity = WorldIdentity(
-            ledger, data=layout.data, home=places.home, machine=files.machine, clock=time.time
+            ledger,
+            data=layout.data,
+            home=places.home,
+            machine=files.machine,
+            clock=time.time,
+            may_move=lambda: self._world.machine_may_move,
         )
         self._keeper = PoolSupervisor(places, layout.environment.pool, ledger, self._restore)
         self._world = AgentContext(

@@ -153,6 +153,9 @@ def _refuse_other_world(world: AgentContext, deployment: Deployment) -> None:
         summary = f"the checkpoint of {name} is of epoch {found.epoch}, and the ledger of epoch {here.epoch}"
         raise Refused(f"{summary}: one of them is an older copy", remedy="headgate adopt")
     if found.machine and here.machine and found.machine != here.machine:
+        if world.machine_may_move:
+            here.take_over(deployment.checkpoint)
+            return
         raise Refused(
             f"the checkpoint of {name} was written on machine {found.machine}, and this is machine {here.machine}",
             remedy="headgate adopt, if nothing runs there any more",
