@@ -271,9 +271,15 @@ class RegistryWrites(RegistryReads, LedgerWrites):
                 (change, table, version),
             )
 
-    def activate(self, versions: Mapping[TableName, int]) -> None:
-        """Move the pointers of a release, all or none."""
+    def put_served(self, count: int) -> None:
+        """Count on, before the record of what serves does."""
+        with self._transaction() as connection:
+            connection.execute("UPDATE facts SET served = ?", (count,))
+
+    def activate(self, versions: Mapping[TableName, int], *, served: int = 0) -> None:
+        """Move the pointers of a release, all or none; `served` is what the record of what serves has counted."""
         with self._registering() as connection:
+            connection.execute("UPDATE facts SET served = max(served, ?)", (served,))
             for table, version in versions.items():
                 self._serve(connection, table, version)
 

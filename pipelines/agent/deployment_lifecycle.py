@@ -12,6 +12,7 @@ from core.model.states import State, WantedState
 from core.ports.spark import QueryStart, ReportedQuery, unheard
 from core.ports.storage import CheckpointState
 from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext
+from pipelines.agent.registry_records import keep_record
 from state.row_types import Deployment
 
 log = logging.getLogger(__name__)
@@ -28,6 +29,8 @@ def start(world: AgentContext, deployment: Deployment, *, stops: int) -> Reporte
         world.identity.refuse_doubt()
         _refuse_stopped(world, deployment, stops)
         check_checkpoint(world, deployment)
+        # Before the first batch of a new text: a ledger that is lost would go on from its checkpoint with the old one.
+        keep_record(world, *key)
         try:
             pool = world.pool.connection()
             query = pool.call(WRITE_CALL_S, pool.queries.start, _start_of(world, deployment))
