@@ -63,8 +63,8 @@ class Identity(Protocol):
     def refuse_doubt(self) -> None:
         """Raise Refused where something must be adopted before anything starts, Busy where nobody could compare yet."""
 
-    def adopt(self) -> int:
-        """Take what is there for the ledger's own; returns the new epoch."""
+    def adopt(self, take_over: Callable[[int], object]) -> int:
+        """Take what is there for the ledger's own, `take_over` with the new epoch first; returns the epoch."""
 
 
 class Undoubted:
@@ -75,7 +75,8 @@ class Undoubted:
     def refuse_doubt(self) -> None:
         return
 
-    def adopt(self) -> int:
+    def adopt(self, take_over: Callable[[int], object]) -> int:
+        take_over(1)
         return 1
 
 

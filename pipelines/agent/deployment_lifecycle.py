@@ -116,11 +116,11 @@ def check_checkpoint(world: AgentContext, deployment: Deployment) -> None:
     _refuse_other_world(world, deployment)
 
 
-def refuse_other_checkpoint(world: AgentContext, deployment: Deployment) -> int | None:
+def refuse_other_checkpoint(world: AgentContext, deployment: Deployment, *, owners: tuple[str, ...] = ()) -> int | None:
     """Refuse a checkpoint that is not the one that this deployment had: Spark would begin anew.
 
-    Returns the batch that it has committed. The sink's record is read before the checkpoint, because a query that runs
-    already writes it second.
+    It must be of this ledger, or of one of `owners`. Returns the batch that it has committed. The sink's record is
+    read before the checkpoint, because a query that runs already writes it second.
     """
     name = query_name(deployment.table, deployment.version)
     sink = world.files.sink_batch(deployment.folder)
@@ -130,7 +130,7 @@ def refuse_other_checkpoint(world: AgentContext, deployment: Deployment) -> int 
             f"{name} has no readable checkpoint; starting over on the same table would lose or duplicate rows",
             remedy=f"headgate plan {deployment.table} --rebuild",
         )
-    if found.owner != world.ledger_id:
+    if found.owner not in (world.ledger_id, *owners):
         raise Refused(
             f"the checkpoint of {name} belongs to another ledger ({found.owner or 'no owner file'})",
             remedy="find out what else is running it; nothing was started",

@@ -14,6 +14,7 @@ from core.model.errors import Busy, HeadgateError, LedgerUnavailable, Refused
 from core.model.names import TableName, query_name
 from core.model.states import State
 from core.plan.file import refuse_secrets
+from core.run.model import RunState
 from pipelines.agent.context import AgentContext
 from pipelines.storage.registry_records import SERVING_FILE, RegistryRecord, read_record, write_record
 from state.row_mapping import row_from_values, values_by_column
@@ -90,14 +91,13 @@ def serve(world: AgentContext, versions: Mapping[TableName, int], run: str) -> i
 
 
 def newer_serving(world: AgentContext) -> RegistryRecord | None:
-    """Return what serves by a record that is newer than the ledger, None where there is none.
-
-    One that a run has written which is still open is not: the run moves the pointers once more.
-    """
+    """Return what serves by a record that is newer than the ledger, None where there is none."""
     found = read_record(world.layout.data, SERVING_FILE)
     if found is None or (found.ledger == world.ledger_id and found.count <= world.ledger.facts().served):
         return None
-    return None if found.run in {run.id for run in world.ledger.open_runs()} else found
+    run = world.ledger.run(found.run) if found.run and found.ledger == world.ledger_id else None
+    # Its run moves the pointers once more, or was ended by an operator who has seen it. One that failed was retried.
+    return found if run is None or run.state == RunState.FAILED else None
 
 
 def keep_serving(world: AgentContext) -> None:
@@ -105,8 +105,11 @@ def keep_serving(world: AgentContext) -> None:
     serving: dict[str, Any] = {d.table: d.version for d in world.ledger.deployments() if d.active and not d.external}
     with _SERVING:
         found, served = read_record(world.layout.data, SERVING_FILE), world.ledger.facts().served
-        if found and (found.row == serving or found.ledger != world.ledger_id or found.count > served):
-            return
+        if found is not None:
+            under_way = found.count > served and found.run in {run.id for run in world.ledger.open_runs()}
+            if found.row == serving or under_way or newer_serving(world):
+                return
+            served = max(served, found.count)
         world.ledger.put_served(served + 1)
         write_record(world.layout.data, SERVING_FILE, RegistryRecord(world.ledger_id, served + 1, serving))
 

@@ -79,11 +79,15 @@ class WorldIdentity:
             self._count_on(found)
             self._in_reach = True
 
-    def adopt(self) -> int:
-        """Take this world for the ledger's from now on: a new epoch, in the ledger and then in the mark."""
+    def adopt(self, take_over: Callable[[int], object]) -> int:
+        """Take this world for the ledger's from now on: a new epoch, in the ledger and then in the mark.
+
+        `take_over` is called with the epoch before: what ends in the middle is in doubt again.
+        """
         found = read_mark(self._data)
         count = max(self._next.count, found.count if found else 0) + 1
         self._next = replace(self._next, epoch=max(self._next.epoch, found.epoch if found else 0) + 1, count=count)
+        take_over(self._next.epoch)
         self._ledger.adopt(epoch=self._next.epoch, mark=count)
         write_mark(self._data, self._next)
         self._written, self._in_reach, self._doubt, self._recorded = self._next, True, "", ""
