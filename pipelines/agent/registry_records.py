@@ -120,6 +120,8 @@ class RegistryRecords:
 
     world: AgentContext
     _kept: dict[tuple[TableName, int], dict[str, Any]] = field(default_factory=dict)
+    _said: dict[tuple[TableName, int], str] = field(default_factory=dict)
+    """Why a version could not be recorded, logged once."""
     _served: frozenset[tuple[TableName, int]] | None = None
 
     def round(self) -> None:
@@ -136,8 +138,12 @@ class RegistryRecords:
             except (Busy, LedgerUnavailable):
                 continue
             except HeadgateError as error:
-                log.warning("%s is not recorded: %s", query_name(*key), error.summary)
+                if self._said.get(key) != error.summary:
+                    log.warning("%s is not recorded: %s", query_name(*key), error.summary)
+                self._said[key] = error.summary
+                continue
             self._kept[key] = values
+            self._said.pop(key, None)
         serving = frozenset((d.table, d.version) for d in deployments if d.active)
         if serving != self._served:
             keep_serving(self.world)

@@ -52,15 +52,15 @@ class RegistryRebuild:
 
     def register(self, found: tuple[FoundVersion, ...]) -> None:
         """Write what was found into the ledger, then what serves; the records are as they were."""
-        ledger = self._world.ledger
-        serving = self.serving()
+        ledger, serving = self._world.ledger, newer_serving(self._world)
         for one in found:
             if one.row is None:
                 ledger.take_version(one.table, one.version)
             else:
                 ledger.put_deployment(one.row)
-        there = {(d.table, d.version) for d in ledger.deployments()}
-        if known := {table: version for table, version in serving.items() if (table, version) in there}:
+        if serving is not None:
+            there = {(d.table, d.version) for d in ledger.deployments()}
+            known = {TableName(t): int(v) for t, v in serving.row.items() if (TableName(t), int(v)) in there}
             ledger.activate(known, served=serve(self._world, known, run=""))
 
     def _recorded(self) -> Iterator[tuple[TableName, int]]:

@@ -91,6 +91,20 @@ def test_a_round_writes_nothing_where_nothing_has_changed(world: AgentContext, p
     assert [record(world, name) for name in ("a@v1", "_serving")] == before
 
 
+def test_one_record_that_cannot_be_read_holds_up_no_other_and_is_tried_again(world: AgentContext, pool: Any) -> None:
+    deploy(world, pool, small_project.texts())
+    records = RegistryRecords(world)
+    broken = Path(world.layout.data, "_headgate_registry", "a@v1.json")
+    broken.write_text("garbage")
+    for table in (A, TableName("b")):
+        world.ledger.update_deployment(table, 1, owner="ana")
+    records.round()
+    assert record(world, "b@v1").row["owner"] == "ana"
+    broken.unlink()
+    records.round()
+    assert record(world, "a@v1").row["owner"] == "ana"
+
+
 def test_an_older_ledger_overwrites_no_record_and_starts_nothing_over_it(world: AgentContext, pool: Any) -> None:
     deploy(world, pool, small_project.texts())
     RegistryRecords(world).round()

@@ -22,6 +22,7 @@ from pipelines.agent.registry_records import RegistryRecords, durable
 from pipelines.agent.requests.adoption import Adoption
 from pipelines.agent.world_identity import WorldIdentity
 from pipelines.storage.checkpoints import FileCheckpoints
+from pipelines.storage.registry_records import read_record
 from state.backup import back_up
 from state.emergency_journal import EmergencyJournal
 from state.ledger import create_or_open
@@ -231,6 +232,9 @@ def test_what_does_not_agree_is_not_started_and_its_number_not_used_again(
     row = world.ledger.deployment(A, 2)
     assert (row is not None and row.wanted == "stopped") if registered else row is None
     assert registered or world.ledger.taken_versions()[A] == 2
+    RegistryRecords(world).round()
+    serving = read_record(world.layout.data, "_serving")
+    assert serving is not None and (serving.ledger, serving.row) == ("new", {"b": 2} | ({"a": 2} if registered else {}))
     shop.pool.starts.clear()
     reconcile(world)
     assert shop.pool.starts == []
