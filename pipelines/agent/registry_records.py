@@ -8,6 +8,7 @@ import logging
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any
 
 from core.model.errors import Busy, HeadgateError, LedgerUnavailable, Refused
@@ -16,8 +17,9 @@ from core.model.states import State
 from core.plan.file import refuse_secrets
 from core.run.model import RunState
 from pipelines.agent.context import AgentContext
-from pipelines.storage.registry_records import SERVING_FILE, RegistryRecord, read_record, write_record
-from state.row_mapping import row_from_values, values_by_column
+from pipelines.agent.statement_locks import Version
+from pipelines.storage.registry_records import SERVING_FILE, RegistryRecord, read_record, remove_record, write_record
+from state.row_mapping import field_names, row_from_values, values_by_column
 from state.row_types import Deployment
 
 log = logging.getLogger(__name__)
@@ -27,6 +29,8 @@ _OBSERVED = (
     "checkpoint_ok", "recorded",
 )  # fmt: skip
 """Fields that an agent finds out by itself, or that are in the record of what serves."""
+
+_DURABLE = attrgetter(*(name for name in field_names(Deployment) if name not in _OBSERVED))
 
 _TEXTS = ("texts", "compiled", "compiled_ddl")
 
@@ -59,7 +63,11 @@ def keep_record(world: AgentContext, table: TableName, version: int) -> None:
         return
     if found and (why := is_newer(found, row, world.ledger_id)):
         raise Refused(f"{name} {why}", remedy="headgate adopt")
-    write_over(world, row, found)
+    if row.deleted and not row.trash:
+        # Its files are gone, and in time the ledger forgets it as well.
+        remove_record(world.layout.data, name)
+    else:
+        write_over(world, row, found)
 
 
 def write_over(world: AgentContext, row: Deployment, found: RegistryRecord | None) -> None:
@@ -119,19 +127,24 @@ class RegistryRecords:
     """Keeps the records as the ledger is, round by round: what a stop, a delete or an operator has changed."""
 
     world: AgentContext
-    _kept: dict[tuple[TableName, int], dict[str, Any]] = field(default_factory=dict)
-    _said: dict[tuple[TableName, int], str] = field(default_factory=dict)
+    _change: int = 0
+    """How far the ledger's changes were looked at."""
+    _kept: dict[Version, int] = field(default_factory=dict)
+    """Hash of the durable fields of each version as it was recorded."""
+    _pending: dict[Version, int] = field(default_factory=dict)
+    """The same of those that could not be recorded yet."""
+    _active: dict[Version, bool] = field(default_factory=dict)
+    _said: dict[Version, str] = field(default_factory=dict)
     """Why a version could not be recorded, logged once."""
-    _served: frozenset[tuple[TableName, int]] | None = None
 
     def round(self) -> None:
         """Record what has changed since the last round; in doubt nothing is written. What fails is tried again."""
         self.world.identity.refuse_doubt()
-        deployments = self.world.ledger.deployments(include_deleted=True)
-        for deployment in deployments:
-            key, values = (deployment.table, deployment.version), durable(deployment)
-            if self._kept.get(key) == values:
-                continue
+        self._change, rows = self.world.ledger.registered_since(self._change)
+        self._pending |= {
+            key: digest for row in rows if self._kept.get(key := _key(row)) != (digest := hash(_DURABLE(row)))
+        }
+        for key, digest in tuple(self._pending.items()):
             try:
                 with self.world.locks.holding(key, by="the registry's records", wait_s=0):
                     keep_record(self.world, *key)
@@ -142,12 +155,17 @@ class RegistryRecords:
                     log.warning("%s is not recorded: %s", query_name(*key), error.summary)
                 self._said[key] = error.summary
                 continue
-            self._kept[key] = values
+            self._kept[key] = digest
+            del self._pending[key]
             self._said.pop(key, None)
-        serving = frozenset((d.table, d.version) for d in deployments if d.active)
-        if serving != self._served:
+        active = self._active | {_key(row): row.active for row in rows}
+        if active != self._active:
             keep_serving(self.world)
-            self._served = serving
+            self._active = active
+
+
+def _key(row: Deployment) -> Version:
+    return row.table, row.version
 
 
 def _without_secrets(row: Deployment) -> RegistryRecord:

@@ -51,6 +51,12 @@ def write_record(data: str, name: str, record: RegistryRecord) -> None:
         write_json(path, what | {key: value for key, value in said.items() if value})
 
 
+def remove_record(data: str, name: str) -> None:
+    """Remove one record; nothing when it is gone already."""
+    with reachable(data):
+        _path(data, name).unlink(missing_ok=True)
+
+
 def record_names(data: str) -> tuple[str, ...]:
     """List the names of the versions that have a record."""
     folder = Path(data, RECORDS_FOLDER)

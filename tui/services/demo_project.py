@@ -91,7 +91,9 @@ def start_generator(place: SelectedEnvironment, environ: Mapping[str, str], *, r
         if started.poll() is not None:
             raise HeadgateError("the generator exited immediately", remedy=f"see its log: {log}")
         if time.monotonic() > ends_at:
-            raise HeadgateError(f"the generator has not started within {GENERATOR_S:.0f} s", remedy=f"see its log: {log}")
+            raise HeadgateError(
+                f"the generator has not started within {GENERATOR_S:.0f} s", remedy=f"see its log: {log}"
+            )
         time.sleep(0.02)
     return True
 

@@ -80,6 +80,9 @@ def test_a_round_records_what_an_operator_has_changed_once_nobody_holds_it(world
     records.round()
     assert record(world, "b@v1").row["trash"] == "/trash/b__v1"
     assert record(world, "_serving").row == {"a": 1, "c": 1}
+    world.ledger.purged(TableName("b"), 1, 9.0)
+    records.round()
+    assert record_names(world.layout.data) == ("a@v1", "c@v1", "landed@v0"), "the ledger forgets it in time as well"
 
 
 def test_a_round_writes_nothing_where_nothing_has_changed(world: AgentContext, pool: Any) -> None:
