@@ -297,6 +297,10 @@ def restore_home(demo: Disturbed, chance: Random) -> None:
 def restore_checkpoint(demo: Disturbed, chance: Random) -> None:
     """Put an older checkpoint below a statement: it is refused with both numbers, and its rebuild goes through."""
     table = "fct_kitchen_load"
+    for each, state in demo.healthy().items():
+        if state == "stopped":
+            # Its batches come from upstream.
+            demo.done("start", each, "--confirm", "yes")
     row = demo.statements()[table]
     checkpoint = demo.checkpoints / f"{table}__v{row['version']}"
     older = demo.root / "older-checkpoint"
@@ -343,6 +347,8 @@ def clone_home(demo: Disturbed, chance: Random) -> None:
         twin.run("down", "--confirm", "")
         shutil.rmtree(copy)
     assert alive(pool), "the clone has ended the server of another home"
+    # It ends the generator, which is the data folder's.
+    demo.begin()
 
 
 RESTORED: dict[str, Disturbance] = {
