@@ -148,6 +148,11 @@ _FOLDED_LAG = """
 CREATE TABLE folded_lag (key TEXT PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID;
 """
 
+_RECORDS = """
+ALTER TABLE deployment ADD COLUMN recorded INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE facts ADD COLUMN served INTEGER NOT NULL DEFAULT 0;
+"""
+
 _IDENTITY = """
 ALTER TABLE deployment ADD COLUMN made_by TEXT NOT NULL DEFAULT '';
 ALTER TABLE facts ADD COLUMN epoch INTEGER NOT NULL DEFAULT 1;
@@ -224,6 +229,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     _FOLDED_LAG,
     _CLOCK,
     _AUDIT_ARCHIVE,
+    _RECORDS,
 )
 """Migration N takes a ledger from `user_version` N to N + 1."""
 
