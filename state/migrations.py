@@ -169,6 +169,17 @@ CREATE TRIGGER audit_is_not_changed BEFORE UPDATE ON audit
   BEGIN SELECT RAISE(ABORT, 'the audit is append-only'); END;
 """
 
+_TABLE_ACTS = """
+CREATE TABLE table_act (
+  "table" TEXT PRIMARY KEY, serial INTEGER NOT NULL, what TEXT NOT NULL, at REAL NOT NULL) WITHOUT ROWID;
+CREATE TABLE plan_table (
+  plan_hash TEXT NOT NULL, "table" TEXT NOT NULL, serial INTEGER NOT NULL, acts INTEGER NOT NULL, says TEXT NOT NULL,
+  PRIMARY KEY (plan_hash, "table")) WITHOUT ROWID;
+CREATE INDEX plan_table_of_table ON plan_table ("table");
+ALTER TABLE plan ADD COLUMN superseded_by TEXT NOT NULL DEFAULT '';
+ALTER TABLE plan ADD COLUMN superseded_at REAL;
+"""
+
 Migration = str | Callable[[sqlite3.Connection], None]
 
 
@@ -213,6 +224,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     _IDENTITY,
     _FOLDED_LAG,
     _CLOCK,
+    _TABLE_ACTS,
 )
 """Migration N takes a ledger from `user_version` N to N + 1."""
 

@@ -140,7 +140,7 @@ class EventRow:
 
 @dataclass(frozen=True, slots=True)
 class PlanRow:
-    """A submitted plan; `status` is open, applied, expired or refused."""
+    """A submitted plan; `status` is open, applied, superseded, expired or refused."""
 
     hash: str
     body: str
@@ -154,6 +154,9 @@ class PlanRow:
     """Declared texts it was computed from, as JSON path → text."""
     author_uid: int | None = None
     """Login uid of the author where the kernel knows one, else the uid; None in plans of an older agent."""
+    superseded_by: str = ""
+    """What came after it on a table of its scope: `run 7f3a-1 of ana on orders`, `plan 3fa2c1d0e4b5 of lee`."""
+    superseded_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

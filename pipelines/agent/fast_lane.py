@@ -20,6 +20,7 @@ from pipelines.agent.deployment_lifecycle import mark_stopped, start, stop
 from pipelines.spark import call_deadlines
 from state.emergency_journal import EmergencyJournal
 from state.row_types import Deployment
+from state.table_acts import TableAct
 
 log = logging.getLogger(__name__)
 
@@ -110,9 +111,9 @@ class FastLane:
     def _start_one(self, found: Deployment, arrived: float, by: str, *, done: str) -> ActOutcome:
         """Start one version, after a stop where it is `restarted`; the stop of its table ends with it."""
         world, key = self._world, (found.table, found.version)
-        stops = world.locks.stops(found.table)
+        stops, verb = world.locks.stops(found.table), "restart" if done == RESTARTED else "start"
         with self._held(found, f"what {by} has {done}") as deployment:
-            world.ledger.want_running(*key)
+            world.ledger.want_running(*key, TableAct(f"a {verb} by {by}", world.clock()))
             try:
                 self._fail_without_parents(deployment)
                 if done == RESTARTED:
@@ -166,7 +167,8 @@ class FastLane:
     def _intend(self, tables: tuple[TableName, ...], by: str) -> "Recorded":
         """Write down that tables are wanted stopped, where it can be written."""
         try:
-            call_deadlines.call(LEDGER_S, self._world.ledger.stop_statements, tables)
+            act = TableAct(f"a stop by {by}", self._world.clock())
+            call_deadlines.call(LEDGER_S, self._world.ledger.stop_statements, tables, act)
         except (LedgerUnavailable, PoolUnreachable) as error:
             log.warning(
                 "the ledger did not record a stop in time; it is written to the emergency journal: %s", error.summary

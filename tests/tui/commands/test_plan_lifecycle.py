@@ -179,15 +179,17 @@ def test_another_login_approves_before_a_plan_is_applied(serving: Agent, capsys:
     assert applied(short, plan) == 0 and serving.runs.driven
 
 
-def test_two_plans_of_the_same_request_differ_in_nothing_until_something_changes(
+def test_the_same_request_over_the_same_texts_is_the_same_open_plan_until_something_changes(
     serving: Agent, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first, second = (written(["plan", "a", "--rebuild", "--save", f"{n}.json"], capsys) for n in (1, 2))
-    assert first["hash"] != second["hash"]
+    assert first["hash"] == second["hash"]
+    assert [row.status for row in serving.world.ledger.plans()] == ["open"]
     assert written(["plan", "diff", first["hash"][:12], "2.json"], capsys)["same"] is True
     path = folder / "pipelines/facts/p/b/sql-scripts/dml.b.sql"
     path.write_text("INSERT INTO b SELECT id, upper(kind) AS kind FROM STREAM a;")
     third = written(["plan", "a", "--rebuild"], capsys)
+    assert [row.status for row in serving.world.ledger.plans()] == ["open", "superseded"]
     assert exit_codes.run_command_line(["plan", "diff", "1.json", third["hash"][:12]]) == 0
     said = capsys.readouterr().out
     assert "~ node        b: new dml" in said and "+INSERT INTO b SELECT id, upper(kind)" in said

@@ -81,6 +81,8 @@ def state_of_plan(plan: Plan, row: PlanRow, now: float) -> str:
         return "a guard denies it"
     if row.status == "applied":
         return f"already applied, run {row.run_id[:10]}" if row.run_id else "already applied"
+    if row.superseded_by:
+        return f"superseded by {row.superseded_by}, {moment(row.superseded_at, now)}: plan again"
     if row.status != "open":
         return f"the plan is {row.status}"
     if now > row.expires_at:

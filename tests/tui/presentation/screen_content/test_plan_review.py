@@ -12,7 +12,15 @@ from state.row_types import ApprovalRow, PlanRow
 from tests.terminal.in_memory_backend import FakeBackend, sample_plan
 from tests.terminal.pizzeria_values import NOW
 from tests.tui.console_harness import Console, in_console
-from tui.presentation.screen_content.plan_review import heading, node_row, not_approvable, rest, waits_for, why
+from tui.presentation.screen_content.plan_review import (
+    heading,
+    node_row,
+    not_approvable,
+    rest,
+    state_of_plan,
+    waits_for,
+    why,
+)
 from tui.presentation.styling.glyphs import ASCII
 from tui.presentation.styling.styled_text import plain
 from tui.screens.backend import PlanView
@@ -149,3 +157,10 @@ def test_a_plan_is_approved_by_its_key_and_executed_only_then() -> None:
         assert (now.plan_open, now.unapprovable) == ("", "you have already approved it")
 
     in_console(scenario, backend=Guarded(), size=(100, 30))
+
+
+def test_a_plan_that_was_superseded_says_by_what() -> None:
+    row = replace(ROW, status="superseded", superseded_by="run 7f3a-1 of ana on a", superseded_at=NOW)
+    told = " ".join(plain(line) for line in heading(sample_plan(), row, "dev", NOW, 100))
+    assert "superseded by run 7f3a-1 of ana on a" in told
+    assert state_of_plan(sample_plan(), row, NOW).startswith("superseded by run 7f3a-1 of ana on a")
