@@ -236,7 +236,7 @@ class CommandRow:
     line: str
     """The complete CLI line that does the same."""
     outcome: str
-    """accepted, done, refused or failed."""
+    """accepted (begun, not proved), done, unchanged, refused or failed."""
     detail: str = ""
     ended_at: float | None = None
     took_ms: int | None = None

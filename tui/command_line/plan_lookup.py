@@ -45,7 +45,7 @@ class NamedPlan:
 
     @property
     def status(self) -> str:
-        """open, applied, superseded, expired or refused; before it has expired `not submitted` while no agent has it."""
+        """open, applied, superseded, expired or refused; `not submitted` while no agent has it."""
         if self.row is None:
             return "expired" if self.saved and self.saved.expires_at < time.time() else "not submitted"
         return plan_status(self.row, time.time())

@@ -77,8 +77,8 @@ SEEN = st.builds(
     deployed=st.none() | st.builds(RevisionTexts, SQL, SQL, SQL), since=TEXT, version=NUMBERS,
     highest_version=NUMBERS, bindings=BINDINGS, checkpoint_id=TEXT,
     checkpoint_ok=st.booleans(), pointer=TEXT, table_id=TEXT, wanted=st.sampled_from(WantedState).map(str),
-    serial=NUMBERS, retained=VERSIONS, kept=VERSIONS, orphan_versions=SPARES, begun=st.booleans(), pool=st.none() | POOLS,
-    engine=TEXT, statistics=st.none() | FIGURES,
+    serial=NUMBERS, retained=VERSIONS, kept=VERSIONS, orphan_versions=SPARES, begun=st.booleans(),
+    pool=st.none() | POOLS, engine=TEXT, statistics=st.none() | FIGURES,
 )  # fmt: skip
 POLICIES = st.builds(
     Policy, max_replay_rows=MAYBE, max_replay_h=REAL, disk_factor=REAL, freeze=st.tuples(TEXT), approve=st.tuples(TEXT),

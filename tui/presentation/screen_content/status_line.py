@@ -1,5 +1,6 @@
 """The status line of every screen: a message, what the agent answered to an act, and what stands there without one."""
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -38,20 +39,45 @@ def standing_message(view: LedgerView, fresh: Freshness, now: float) -> tuple[st
         return "", None, Tone.DIM
     command = snapshot.commands[0]
     tone = Tone.BAD if command.outcome in ("refused", "failed") else Tone.PLAIN
-    took = f" in {command.took_ms / 1000:.1f} s" if command.took_ms is not None else ""
+    took = f" in {command.took_ms / 1000:.1f} s" if command.outcome == "done" and command.took_ms is not None else ""
     detail = f": {command.detail}" if command.detail and tone is Tone.BAD else ""
     words = f"{op_words(command.op)} {command.subject}".strip()
-    return f"{words}: {command.outcome}{took}, by {command.actor}{detail}", command.at, tone
+    outcome = command.outcome + (_started(command.detail) if command.outcome == "accepted" else "")
+    return f"{words}: {outcome}{took}, by {command.actor}{detail}", command.at, tone
+
+
+def accepted_words(run_id: str) -> str:
+    """Say that a plan was taken: what comes of it, its run says."""
+    return f"accepted, run {run_id} started"
+
+
+def _started(detail: str) -> str:
+    """Name what an accepted command has begun, as far as the agent's answer says it."""
+    try:
+        answer = json.loads(detail)
+    except ValueError:
+        return ""
+    if answer.get("statements"):
+        return ", first batch pending"
+    return f", run {answer['run']} started" if "steps" in answer else ""
 
 
 def act_answer(verb: str, answers: Iterable[Mapping[str, Any]]) -> str:
     """Write what happened to each statement that was stopped, started or restarted."""
     words = []
     for answer in answers:
-        millis = answer.get("ms", answer.get("took_ms"))
-        took = f" in {millis / 1000:.1f} s" if isinstance(millis, int | float) else ""
-        words.append(f"{answer.get('table', '?')} {answer.get('outcome', 'sent')}{took}")
+        words.append(f"{answer.get('table', '?')} {outcome_words(answer, 's')}")
     return f"{verb}: {', '.join(words) or 'sent'}"
+
+
+def outcome_words(answer: Mapping[str, Any], unit: str) -> str:
+    """Write what came of an act on one statement, in `ms` or `s`; how long it took is of the act alone."""
+    outcome, millis = str(answer.get("outcome", "sent")), answer.get("ms", answer.get("took_ms"))
+    act, comma, pending = outcome.partition(", ")
+    if not isinstance(millis, int | float) or act.endswith("already"):
+        return outcome
+    took = f"{millis:.0f} ms" if unit == "ms" else f"{millis / 1000:.1f} s"
+    return f"{act} in {took}{comma}{pending}"
 
 
 def stage_answer(verb: str, tables: Sequence[str], screen: str) -> str:
