@@ -180,6 +180,11 @@ ALTER TABLE plan ADD COLUMN superseded_by TEXT NOT NULL DEFAULT '';
 ALTER TABLE plan ADD COLUMN superseded_at REAL;
 """
 
+_ACKNOWLEDGED_RUNS = """
+ALTER TABLE run ADD COLUMN acknowledged_by TEXT NOT NULL DEFAULT '';
+UPDATE run SET acknowledged_by = actor WHERE ended_at IS NOT NULL;
+"""
+
 Migration = str | Callable[[sqlite3.Connection], None]
 
 
@@ -225,6 +230,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     _FOLDED_LAG,
     _CLOCK,
     _TABLE_ACTS,
+    _ACKNOWLEDGED_RUNS,
 )
 """Migration N takes a ledger from `user_version` N to N + 1."""
 

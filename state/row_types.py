@@ -222,6 +222,8 @@ class RunRow:
     """Id of the run that went on from this one."""
     serial: int = 0
     """The ledger's change number that it counts from: a stop by an operator with a higher one came during the run."""
+    acknowledged_by: str = ""
+    """Who has seen that it failed; empty while nobody has."""
 
 
 @dataclass(frozen=True, slots=True)

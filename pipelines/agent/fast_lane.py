@@ -66,7 +66,8 @@ class ActOutcome:
     table: TableName
     version: int
     outcome: str
-    """STARTED or RESTARTED with PENDING, one of RAN to WAITS above, or why it was not stopped; with NOT_RECORDED where no disk took a stop."""
+    """One of the words above, STARTED and RESTARTED with PENDING; or why it was not stopped. With NOT_RECORDED where no
+    disk took a stop."""
     called_ms: float | None
     """From the command's arrival to Spark's stop being called; None when it was not."""
     took_ms: float

@@ -205,8 +205,10 @@ class CommandHandler:
         act = str(args.get("act", ""))
         if row is None:
             raise UsageError(f"there is no run {args.get('id')!r}", remedy="headgate runs lists them")
-        if act not in ("pause", "resume", "cancel", "retry", "skip"):
-            raise UsageError(f"a run cannot {act!r}", remedy="pause, resume, cancel, retry or skip")
+        if act not in ("pause", "resume", "cancel", "retry", "skip", "ack"):
+            raise UsageError(f"a run cannot {act!r}", remedy="pause, resume, cancel, retry, skip or ack")
+        if act == "ack":
+            return self._acknowledge(caller, row)
         if row.state in ("done", "cancelled"):
             raise Refused(f"run {row.id} is {row.state}", remedy="make a new plan")
         refuse_continued(row)
@@ -227,6 +229,13 @@ class CommandHandler:
             self._world.ledger.put_run_state(row.id, "running")
         self._runs.tell(row.id, OperatorControl(act, step))
         return {"run": row.id, "act": act}
+
+    def _acknowledge(self, caller: Caller, row: RunRow) -> dict[str, Any]:
+        """Record that somebody has seen a failed run; it is said no more in the heads of consoles."""
+        if row.state != "failed":
+            raise Refused(f"run {row.id} is {row.state}: only a failed run is acknowledged", remedy="headgate runs")
+        self._world.ledger.acknowledge_run(row.id, caller.name)
+        return {"run": row.id, "act": "ack"}
 
     def _stage(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
         tables = [parse_table_name(str(table)) for table in args.get("tables") or ()]
@@ -303,6 +312,8 @@ def _outcome(op: str, result: dict[str, Any]) -> str:
     said = {str(one["outcome"]) for one in result.get("statements") or ()}
     if said and said <= {RAN, RESTED}:
         return "unchanged"
+    if result.get("act") == "ack":
+        return "done"
     return "accepted" if op in ("apply", "run", "start", "restart") else "done"
 
 

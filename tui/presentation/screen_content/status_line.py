@@ -4,14 +4,18 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from core.plan.descriptions import act_words
 from core.text.wording import counted
 from state.audit_log import op_words
+from state.row_types import RunRow
 from tui.presentation.styling.styled_text import Line, Tone, fit, line, plain, shorten, wrap
 from tui.presentation.styling.value_formatting import clock
 from tui.presentation.view.ledger_view import Freshness, LedgerView
 
 MESSAGE_LINES, STANDING_LINES = 4, 2
 """Lines that the status line may take: for a message, and for what stands there without one."""
+PENDING = ", first batch pending"
+"""Of a start that Spark has taken; its own time, not that of its batch, is told."""
 COMMAND_S = 60.0
 """How long the last command stands there; after that it is in the log."""
 
@@ -51,6 +55,13 @@ def accepted_words(run_id: str) -> str:
     return f"accepted, run {run_id} started"
 
 
+def failure_words(run: RunRow) -> str:
+    """Say that a run has failed, at which step and why, and how it is opened."""
+    step = next((step for step in run.steps if step.state == "failed"), None)
+    why = f": {act_words(step.do)} {step.table}: {step.note}" if step else ""
+    return f"run {run.id[:10]} failed{why}; :run {run.id[:10]} shows it, :ack acknowledges it"
+
+
 def _started(detail: str) -> str:
     """Name what an accepted command has begun, as far as the agent's answer says it."""
     try:
@@ -58,7 +69,7 @@ def _started(detail: str) -> str:
     except ValueError:
         return ""
     if answer.get("statements"):
-        return ", first batch pending"
+        return PENDING
     return f", run {answer['run']} started" if "steps" in answer else ""
 
 
@@ -73,11 +84,11 @@ def act_answer(verb: str, answers: Iterable[Mapping[str, Any]]) -> str:
 def outcome_words(answer: Mapping[str, Any], unit: str) -> str:
     """Write what came of an act on one statement, in `ms` or `s`; how long it took is of the act alone."""
     outcome, millis = str(answer.get("outcome", "sent")), answer.get("ms", answer.get("took_ms"))
-    act, comma, pending = outcome.partition(", ")
-    if not isinstance(millis, int | float) or act.endswith("already"):
+    if not isinstance(millis, int | float):
         return outcome
+    act, pending = outcome.removesuffix(PENDING), PENDING if outcome.endswith(PENDING) else ""
     took = f"{millis:.0f} ms" if unit == "ms" else f"{millis / 1000:.1f} s"
-    return f"{act} in {took}{comma}{pending}"
+    return f"{act} in {took}{pending}"
 
 
 def stage_answer(verb: str, tables: Sequence[str], screen: str) -> str:
