@@ -127,6 +127,11 @@ class RegistryReads(TableActReads):
         """List all versions of a table, newest first, deleted ones included."""
         return self._rows(Deployment, f'{_DEPLOYMENT} WHERE "table" = ? ORDER BY version DESC', (table,))
 
+    def deleted_tables(self) -> tuple[TableName, ...]:
+        """List the tables of which every version was deleted, by name."""
+        sql = 'SELECT "table" FROM deployment GROUP BY "table" HAVING min(drop_after IS NOT NULL) ORDER BY "table"'
+        return tuple(table for (table,) in self._values(sql))
+
     def taken_versions(self) -> dict[TableName, int]:
         """Return the highest number of each table whose folder was found to be of another run; it is not used again."""
         return dict(self._values('SELECT "table", max(version) FROM taken_version GROUP BY "table"'))

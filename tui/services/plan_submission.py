@@ -201,6 +201,17 @@ def find_plan_row(reader: LedgerReader, hash_prefix: str) -> PlanRow:
     return row
 
 
+def request_of_row(row: PlanRow) -> tuple[PlanRequest | None, tuple[str, ...]]:
+    """Read what a plan was asked for and which tables it acts on, without the rest; None where it cannot be read."""
+    from core.plan.codec import request_from_json
+
+    try:
+        body: dict[str, Any] = json.loads(row.body)
+        return request_from_json(body["request"]), tuple(map(str, body["order"]))
+    except (ValueError, KeyError, TypeError, HeadgateError):
+        return None, ()
+
+
 def plan_of_row(row: PlanRow) -> Plan:
     """Read the plan's body; raises LedgerUnavailable when it cannot be read back."""
     from core.plan.codec import plan_from_json

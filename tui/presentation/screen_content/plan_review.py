@@ -192,8 +192,12 @@ def rest(plan: Plan, width: int, glyphs: Glyphs) -> tuple[Line, ...]:
         for sentence in sentences:
             lines.extend(wrap(f"{title}  {sentence}", width - 2, tone, " "))
     for guard in guards_by_verdict(plan):
+        if guard.verdict == "ok":
+            continue
         tone = VERDICT_TONES.get(guard.verdict, Tone.PLAIN)
         lines.append(line((" GUARD  ", Tone.DIM), (left(guard.verdict, 8), tone), f"{guard.name}: {guard.summary}"))
+    if fine := [guard.name for guard in plan.guards if guard.verdict == "ok"]:
+        lines.extend(wrap(f"GUARD  ok      {', '.join(fine)}", width - 2, VERDICT_TONES.get("ok", Tone.PLAIN), " "))
     lines.append(rule("steps", width, glyphs))
     for step in plan.steps:
         after = f"after {', '.join(map(str, step.after))}" if step.after else ""

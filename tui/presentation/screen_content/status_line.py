@@ -91,10 +91,11 @@ def outcome_words(answer: Mapping[str, Any], unit: str) -> str:
     return f"{act} in {took}{pending}"
 
 
-def stage_answer(verb: str, tables: Sequence[str], screen: str) -> str:
-    """Write what was staged, and which key goes on from this screen."""
+def stage_answer(verb: str, tables: Sequence[str], screen: str, *, unchanged: Sequence[str] = ()) -> str:
+    """Write what was staged, what of it is declared as it is deployed, and which key goes on from this screen."""
+    same = f" ({', '.join(unchanged)}: unchanged, nothing to do)" if unchanged else ""
     key = "enter plans what is staged" if screen == "changes" else "p shows the stage, enter there plans it"
-    return f"{verb} staged: {', '.join(tables)}; {key}"
+    return f"{verb} staged: {', '.join(tables)}{same}; {key}"
 
 
 def unstage_answer(taken: Sequence[str]) -> str:
