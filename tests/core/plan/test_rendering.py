@@ -347,8 +347,10 @@ def test_the_way_back_is_a_command_that_there_is(parts: dict[str, Any], word: st
 def test_statements_are_counted_without_external_tables_and_what_is_kept_is_counted_in_one_line() -> None:
     tables = [table("src", "landed"), *(table(f"t{n}", "src") for n in range(12))]
     declared = project(table("landed"), *tables)
-    seen = running(declared)
-    found = plan(declared, {name: one for name, one in seen.items() if name != "t3"})
+    seen = {**running(declared), T("t3"): ObservedDeployment()}
+    found = make_plan(declared, "dev", seen, PlanRequest(everything=True))
+    nodes = tuple(node if node.table == "t3" else replace(node, action=Action.KEEP) for node in found.nodes)
+    found = replace(found, nodes=nodes)
     text = "\n".join(plan_lines(found, 100))
     assert "1 of 13 statements" in text and "13 tables kept as they are" in text
-    assert "t3" in text and "t4" not in text
+    assert "+t3" in text and not any(f"t{n} " in text for n in range(4, 12))
