@@ -184,6 +184,22 @@ CREATE TRIGGER audit_is_not_deleted BEFORE DELETE ON audit
   BEGIN SELECT RAISE(ABORT, 'the audit is append-only'); END;
 """
 
+_TABLE_ACTS = """
+CREATE TABLE table_act (
+  "table" TEXT PRIMARY KEY, serial INTEGER NOT NULL, what TEXT NOT NULL, at REAL NOT NULL) WITHOUT ROWID;
+CREATE TABLE plan_table (
+  plan_hash TEXT NOT NULL, "table" TEXT NOT NULL, serial INTEGER NOT NULL, acts INTEGER NOT NULL, says TEXT NOT NULL,
+  PRIMARY KEY (plan_hash, "table")) WITHOUT ROWID;
+CREATE INDEX plan_table_of_table ON plan_table ("table");
+ALTER TABLE plan ADD COLUMN superseded_by TEXT NOT NULL DEFAULT '';
+ALTER TABLE plan ADD COLUMN superseded_at REAL;
+"""
+
+_ACKNOWLEDGED_RUNS = """
+ALTER TABLE run ADD COLUMN acknowledged_by TEXT NOT NULL DEFAULT '';
+UPDATE run SET acknowledged_by = actor WHERE ended_at IS NOT NULL;
+"""
+
 Migration = str | Callable[[sqlite3.Connection], None]
 
 
@@ -230,6 +246,8 @@ MIGRATIONS: tuple[Migration, ...] = (
     _CLOCK,
     _AUDIT_ARCHIVE,
     _RECORDS,
+    _TABLE_ACTS,
+    _ACKNOWLEDGED_RUNS,
 )
 """Migration N takes a ledger from `user_version` N to N + 1."""
 

@@ -15,7 +15,8 @@ from core.model.states import ALIVE, State
 from core.observed.deployment import Binding
 from state.row_mapping import field_names, sqlite_value, values_by_column
 from state.row_types import ClockCheck, Deployment, EnvironmentRow, Measurement, StagedRow
-from state.transactions import NEWEST_CHANGE, LedgerReads, LedgerWrites, upsert
+from state.table_acts import NOBODY, TableAct, TableActReads, move_serials
+from state.transactions import NEWEST_CHANGE, LedgerWrites, upsert
 
 _DEPLOYMENT = "SELECT deployment.*, revision.texts FROM deployment JOIN revision USING (revision)"
 
@@ -101,7 +102,10 @@ _CHANGED = f"""{_LINE} WHERE d.id IN (
   SELECT id FROM deployment WHERE changed > ?1 UNION SELECT deployment FROM measurement WHERE changed > ?1)"""
 
 
-class RegistryReads(LedgerReads):
+_WANTED = "SELECT count(*) FROM deployment WHERE \"table\" = ? AND wanted = 'running'"
+
+
+class RegistryReads(TableActReads):
     """Reads of the registry."""
 
     def facts(self) -> EnvironmentRow:
@@ -127,6 +131,11 @@ class RegistryReads(LedgerReads):
     def versions(self, table: TableName) -> tuple[Deployment, ...]:
         """List all versions of a table, newest first, deleted ones included."""
         return self._rows(Deployment, f'{_DEPLOYMENT} WHERE "table" = ? ORDER BY version DESC', (table,))
+
+    def deleted_tables(self) -> tuple[TableName, ...]:
+        """List the tables of which every version was deleted, by name."""
+        sql = 'SELECT "table" FROM deployment GROUP BY "table" HAVING min(drop_after IS NOT NULL) ORDER BY "table"'
+        return tuple(table for (table,) in self._values(sql))
 
     def taken_versions(self) -> dict[TableName, int]:
         """Return the highest number of each table whose folder was found to be of another run; it is not used again."""
@@ -251,13 +260,15 @@ class RegistryWrites(RegistryReads, LedgerWrites):
         with self._transaction() as connection:
             connection.execute("INSERT OR IGNORE INTO taken_version VALUES (?, ?)", (table, version))
 
-    def stop_statements(self, tables: Iterable[TableName]) -> None:
+    def stop_statements(self, tables: Iterable[TableName], act: TableAct = NOBODY) -> None:
         """Record an operator's stop of all versions of tables, in one transaction: wanted stopped, none to be started.
 
         The stop holds against every run that was open then, until an operator starts the table.
         """
         with self._registering() as connection:
             for table in tables:
+                wanted = connection.execute(f"{_WANTED} AND NOT external AND drop_after IS NULL", (table,)).fetchone()
+                move_serials(connection, (table,) if wanted[0] else (), act)
                 change = self._next_change()
                 connection.execute(
                     "UPDATE deployment SET wanted = 'stopped', stop_serial = ?1, changed = ?1, state = "
@@ -266,9 +277,11 @@ class RegistryWrites(RegistryReads, LedgerWrites):
                     (change, table),
                 )
 
-    def want_running(self, table: TableName, version: int) -> None:
+    def want_running(self, table: TableName, version: int, act: TableAct = NOBODY) -> None:
         """Record that an operator wants a version running, which ends the stop of its table."""
         with self._registering() as connection:
+            wanted = connection.execute(f"{_WANTED} AND version = ?", (table, version)).fetchone()
+            move_serials(connection, () if wanted[0] else (table,), act)
             change = self._next_change()
             connection.execute('UPDATE deployment SET stop_serial = 0 WHERE "table" = ?', (table,))
             connection.execute(

@@ -74,6 +74,12 @@ _RULES: tuple[tuple[float, int, str], ...] = (
     ),
     (PLANS_D, _PART, "DELETE FROM approval WHERE plan_hash NOT IN (SELECT hash FROM plan)"),
     (
+        PLANS_D,
+        _PART,
+        'DELETE FROM plan_table WHERE (plan_hash, "table") IN (SELECT plan_hash, "table" FROM plan_table '
+        "WHERE plan_hash NOT IN (SELECT hash FROM plan) LIMIT :most)",
+    ),
+    (
         STAGED_D,
         _PART,
         'DELETE FROM staged WHERE (actor, folder, "table") IN '

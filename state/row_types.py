@@ -142,7 +142,7 @@ class EventRow:
 
 @dataclass(frozen=True, slots=True)
 class PlanRow:
-    """A submitted plan; `status` is open, applied, expired or refused."""
+    """A submitted plan; `status` is open, applied, superseded, expired or refused."""
 
     hash: str
     body: str
@@ -156,6 +156,9 @@ class PlanRow:
     """Declared texts it was computed from, as JSON path → text."""
     author_uid: int | None = None
     """Login uid of the author where the kernel knows one, else the uid; None in plans of an older agent."""
+    superseded_by: str = ""
+    """What came after it on a table of its scope: `run 7f3a-1 of ana on orders`, `plan 3fa2c1d0e4b5 of lee`."""
+    superseded_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +224,8 @@ class RunRow:
     """Id of the run that went on from this one."""
     serial: int = 0
     """The ledger's change number that it counts from: a stop by an operator with a higher one came during the run."""
+    acknowledged_by: str = ""
+    """Who has seen that it failed; empty while nobody has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +240,7 @@ class CommandRow:
     line: str
     """The complete CLI line that does the same."""
     outcome: str
-    """accepted, done, refused or failed."""
+    """accepted (begun, not proved), done, unchanged, refused or failed."""
     detail: str = ""
     ended_at: float | None = None
     took_ms: int | None = None

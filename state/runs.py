@@ -13,6 +13,9 @@ from state.transactions import NEWEST_CHANGE, LedgerReads, LedgerWrites, upsert
 _CONTINUED_BY = "coalesce((SELECT next.id FROM run next WHERE next.continues = run.id), '')"
 
 
+_RUN = f"SELECT run.*, {_CONTINUED_BY} AS continued_by FROM run"
+
+
 class RunReads(LedgerReads):
     """Reads of runs."""
 
@@ -29,9 +32,15 @@ class RunReads(LedgerReads):
         """List the runs that have not ended, oldest first."""
         return self._runs("WHERE ended_at IS NULL ORDER BY started_at, id", ())
 
+    def failed_runs(self) -> tuple[RunRow, ...]:
+        """List the failed runs that nobody has acknowledged and no run goes on from, newest first."""
+        return self._runs(
+            "WHERE state = 'failed' AND acknowledged_by = '' AND continued_by = '' ORDER BY ended_at DESC, id", ()
+        )
+
     def _runs(self, which: str, parameters: tuple[Value, ...]) -> tuple[RunRow, ...]:
         with self._connected():
-            runs = self._rows(RunRow, f"SELECT run.*, {_CONTINUED_BY} AS continued_by FROM run {which}", parameters)
+            runs = self._rows(RunRow, f"SELECT * FROM ({_RUN}) {which}", parameters)
             return tuple(
                 replace(run, steps=self._rows(StepRow, "SELECT * FROM step WHERE run_id = ? ORDER BY n", (run.id,)))
                 for run in runs
@@ -49,8 +58,15 @@ class RunWrites(RunReads, LedgerWrites):
                     'SELECT "table", reads FROM run_table WHERE run_id = ?', (run_id,)
                 ).fetchall()
                 _refuse_held(connection, run_id, dict(leases))
-            done = connection.execute("UPDATE run SET state = ?, ended_at = ? WHERE id = ?", (state, ended_at, run_id))
+            done = connection.execute(
+                "UPDATE run SET state = ?, ended_at = ?, acknowledged_by = '' WHERE id = ?", (state, ended_at, run_id)
+            )
             assert done.rowcount == 1, f"run {run_id} is not in the ledger"
+
+    def acknowledge_run(self, run_id: str, by: str) -> None:
+        """Record who has seen that a run failed; the first who has stays."""
+        with self._transaction() as connection:
+            connection.execute("UPDATE run SET acknowledged_by = ? WHERE id = ? AND acknowledged_by = ''", (by, run_id))
 
     def retry_run(self, run_id: str) -> None:
         """Count a run's stops by operators from now on: an operator who retries it wants what it starts."""

@@ -102,3 +102,25 @@ def test_plan_and_run_are_found_by_the_beginning_of_their_id_taken_literally(led
     assert (ledger.plan("abc"), ledger.plan("b"), ledger.plan("%")) == (PLAN, None, None)
     found = ledger.run("r%")
     assert (found and found.id, ledger.run("_")) == ("r%1", None)
+
+
+def test_a_failed_run_is_listed_until_somebody_acknowledges_it_or_it_is_tried_again(ledger: Ledger) -> None:
+    for name in ("r1", "r2"):
+        create_run(ledger, run_on(name, name))
+        ledger.put_run_state(name, "failed", ended_at=20.0)
+    assert [run.id for run in ledger.failed_runs()] == ["r1", "r2"]
+    ledger.acknowledge_run("r1", "bob")
+    ledger.acknowledge_run("r1", "eve")
+    assert [run.id for run in ledger.failed_runs()] == ["r2"]
+    seen = ledger.run("r1")
+    assert seen is not None and seen.acknowledged_by == "bob"
+    ledger.put_run_state("r1", "running")
+    ledger.put_run_state("r1", "failed", ended_at=30.0)
+    assert [run.id for run in ledger.failed_runs()] == ["r1", "r2"], "it has failed anew"
+
+
+def test_acts_on_tables_are_counted_and_the_last_is_named(ledger: Ledger) -> None:
+    ledger.put_plan(PLAN)
+    ledger.take_plan(PLAN.hash, run_on("r1", "a", "b"), now=10.0)
+    assert ledger.table_serials() == {"a": 1, "b": 1}
+    assert ledger.table_acts()[TableName("a")].what == "run r1 of ana"

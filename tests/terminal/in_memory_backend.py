@@ -226,7 +226,7 @@ class FakeBackend:
     def continuation(self, run_id: str) -> str:
         return ""
 
-    def run_control(self, run_id: str, verb: str, *, step: int, confirm: str) -> None:
+    def run_control(self, run_id: str, verb: str, *, step: int = 0, confirm: str = "") -> None:
         self.calls.append((verb, run_id, confirm))
 
 

@@ -57,6 +57,8 @@ RUN_SUBCOMMANDS = (
                    "headgate runs cancel 7f3a-01c2f --confirm 7f3a", arguments.run_confirmed),
     SubcommandSpec("retry", "Try a failed step again, or go on with edited files.",
                    "headgate runs retry 7f3a-01c2f --follow", arguments.run_retry),
+    SubcommandSpec("ack", "Acknowledge a failed run: the heads of consoles name it no more.",
+                   "headgate runs ack 7f3a-01c2f", arguments.run_act),
     SubcommandSpec("skip", "Go on without a step.",
                    "headgate runs skip 7f3a-01c2f --step 3 --confirm 7f3a", arguments.run_skip),
 )  # fmt: skip

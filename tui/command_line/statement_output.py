@@ -27,7 +27,7 @@ def statement_as_json(line: StatementLine) -> dict[str, Any]:
     """Return a line of `ls` as a JSON object; what is not known is null."""
     found = {name: getattr(line, _NAMED_OTHERWISE.get(name, name)) for name in _FIELDS}
     return found | {
-        "state": str(line.state),
+        "state": "external" if line.external and line.state != State.ABSENT else str(line.state),
         "state_since": line.state_since or None,
         "wanted": None if line.external else str(line.wanted),
         "trend": line.trend or "unknown",

@@ -42,10 +42,13 @@ def runs(context: CommandContext) -> int:
     return 0
 
 
-def follow_run(context: CommandContext, run_id: str) -> int:
-    """Show a run until it ends; Ctrl-C leaves it running. Returns 0 when it is done, else 1."""
+def follow_run(context: CommandContext, run_id: str, before: RunRow | None = None) -> int:
+    """Show a run until it ends; Ctrl-C leaves it running. Returns 0 when it is done, else 1.
+
+    What had ended in `before` already, a run that is retried or resumed, is not told again.
+    """
     voice, operations = context.voice, context.operations
-    told: dict[int, tuple[str, int]] = {}
+    told = {step.n: (step.state, step.tries) for step in before.steps} if before else {}
     began = time.monotonic()
     version = -1
     seen = began
@@ -87,6 +90,7 @@ def run_as_json(row: RunRow) -> dict[str, Any]:
         "ended_at": row.ended_at,
         "continues": row.continues or None,
         "continued_by": row.continued_by or None,
+        "acknowledged_by": row.acknowledged_by or None,
         "steps": [{name: getattr(step, name) for name in _STEP_FIELDS} for step in row.steps],
     }
 
@@ -106,9 +110,9 @@ def _control(context: CommandContext, act: str) -> int:
     if context.voice.as_json:
         context.voice.data({"run": row.id, "act": act})
     else:
-        context.voice.say(f"{act} sent to run {row.id}")
+        context.voice.say(f"run {row.id}: acknowledged" if act == "ack" else f"{act} sent to run {row.id}")
     if act in ("resume", "retry") and context.args.follow:
-        return follow_run(context, row.id)
+        return follow_run(context, row.id, row)
     return 0
 
 

@@ -18,6 +18,7 @@ from textual.screen import Screen
 from core.model.errors import HeadgateError
 from tui.presentation.interaction.confirmation_dialogs import ConfirmationDialog
 from tui.presentation.screen_content.banner_footer import ConsoleIdentity
+from tui.presentation.screen_content.status_line import failure_words
 from tui.presentation.styling.glyphs import choose_glyphs
 from tui.presentation.styling.palette import choose_palette
 from tui.presentation.styling.styled_text import Tone, line
@@ -231,6 +232,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
         if self.state.frozen:
             return
         if self._newest is not None:
+            self._tell_failed(self._newest)
             self.state.replace_view(self._newest)
         if self._fetched is not None:
             self._take_fetched(self._fetched)
@@ -239,6 +241,14 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
         drawn = not isinstance(screen, HomeScreen) or screen.has_class("-small") or screen.table.size.width
         if self._holding and drawn:
             self.call_after_refresh(self._release)
+
+    def _tell_failed(self, view: LedgerView) -> None:
+        """Say of each run that has failed since the last look where everybody sees it, whatever screen is in front."""
+        known = {run.id for run in self.state.view.snapshot.failed_runs}
+        seen_before = self.state.view.snapshot.facts is not None
+        for run in view.snapshot.failed_runs:
+            if seen_before and run.id not in known:
+                self.state.notify(failure_words(run), Tone.BAD)
 
     def _release(self) -> None:
         self._holding = False

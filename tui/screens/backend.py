@@ -18,7 +18,7 @@ from core.plan.request import PlanRequest
 from core.project.revision import RevisionTexts
 from state.ledger_snapshot import LedgerSnapshot, StatementDetails
 from state.row_types import ApprovalRow, PlanRow, RunRow
-from tui.presentation.screen_content.changes import ChangeRow
+from tui.presentation.screen_content.changes import DELETED, ChangeRow
 from tui.presentation.screen_content.lineage_tab import ColumnDetails
 from tui.presentation.screen_content.statement_detail import DeclaredDetails
 from tui.services.plan_submission import find_plan_row, plan_of_row
@@ -53,6 +53,8 @@ class ProjectView:
     drift: tuple[ChangeRow, ...] = ()
     problems: tuple[Problem, ...] = ()
     missing: str = ""
+    declared: frozenset[str] = frozenset()
+    """Every table of the files; empty where they could not be read."""
 
 
 class ConsoleBackend:
@@ -136,7 +138,7 @@ class ConsoleBackend:
             lines = self._service.snapshot().statements
             key = (id(project), tuple((line.table, line.version, line.revision, line.state) for line in lines))
             if self._drift is None or self._drift[0] != key:
-                self._drift = (key, ProjectView(drift=self._compare(project)))
+                self._drift = (key, ProjectView(drift=self._compare(project), declared=frozenset(project.tables)))
             return self._drift[1]
         except InvalidProject as error:
             return ProjectView(problems=tuple(_problem(one) for one in error.problems), missing=error.summary)
@@ -170,6 +172,9 @@ class ConsoleBackend:
                 new = node.texts
                 change, reason = change_words(node), "; ".join(node.evidence) or reason_words(node.reason)
             rows.append(ChangeRow(name, change, would, reason, old, new, declared.folder))
+        for name in found.deleted:
+            reason = "it was deleted, and its files are still there: D stages a new start, or remove the files"
+            rows.append(ChangeRow(name, DELETED, "keep", reason, folder=project.tables[name].folder))
         for name in found.gone:
             rows.append(
                 ChangeRow(
@@ -199,6 +204,10 @@ class ConsoleBackend:
         submitted = self._service.submit(
             PlanRequest(verb=verbs.pop(), tables=tuple(sorted(mark.table for mark in marks)))
         )
+        if submitted.plan.empty:
+            raise Refused(
+                "nothing to do: what is staged is declared as it is deployed", remedy="U takes it off the stage"
+            )
         return submitted.plan.hash
 
     def continuation(self, run_id: str) -> str:

@@ -3,6 +3,7 @@
 from tui.presentation.interaction.colon_completion import TAKES_TABLES, names
 from tui.presentation.interaction.keymap import ConsoleAction, actions_on_screen
 from tui.presentation.styling.styled_text import Tone
+from tui.screens.shared_actions import acknowledge
 from tui.screens.statement_actions import StatementActionsScreen
 
 
@@ -32,6 +33,8 @@ def run_command(screen: StatementActionsScreen, text: str) -> None:
             _review(screen, rest)
         case "run":
             _run(screen, rest)
+        case "ack":
+            _acknowledge(screen, rest)
         case "env":
             _env(screen, rest)
         case _:
@@ -73,6 +76,15 @@ def _run(screen: StatementActionsScreen, rest: str) -> None:
         screen.state.host.open_screen("run", run_id=runs[0].id)
     else:
         screen.state.host.open_screen("runs")
+
+
+def _acknowledge(screen: StatementActionsScreen, rest: str) -> None:
+    """Acknowledge the failed runs that the head names, or the one that is named."""
+    failed = [run.id for run in screen.state.view.snapshot.failed_runs if run.id.startswith(rest)]
+    if not failed:
+        screen.state.notify(f"ack: no failed run {rest or 'waits to be acknowledged'}", Tone.CHANGING)
+    for run_id in failed:
+        acknowledge(screen.state, run_id, screen.show_answer)
 
 
 def _act(screen: StatementActionsScreen, word: str, rest: str) -> None:

@@ -25,7 +25,7 @@ from tui.presentation.screen_content.plan_review import (
     waits_for,
     why,
 )
-from tui.presentation.screen_content.status_line import approve_answer
+from tui.presentation.screen_content.status_line import accepted_words, approve_answer
 from tui.presentation.styling.styled_text import Line, Tone, line
 from tui.screens.backend import PlanView
 from tui.screens.console_state import ConsoleState
@@ -148,6 +148,7 @@ class ReviewScreen(SplitScreen):
         )
 
         def begun(run_id: str) -> None:
+            state.notify(accepted_words(run_id), Tone.CHANGING)
             self.open_when_free("run", f"the run has started: :run {run_id[:10]}", run_id=run_id)
 
         def send(typed: str) -> None:

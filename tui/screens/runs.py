@@ -22,6 +22,7 @@ from tui.presentation.screen_content.statement_rows import RowContext
 from tui.presentation.styling.styled_text import Line, Tone, line
 from tui.screens.backend import RunView
 from tui.screens.console_state import ConsoleState
+from tui.screens.shared_actions import acknowledge
 from tui.screens.table_screen import SplitScreen, TableScreen
 from tui.widgets.line_widgets import GrowingLines
 
@@ -39,6 +40,7 @@ class RunScreen(SplitScreen):
         self.run_id = run_id
         self.run_view: RunView | None = None
         self.missing = False
+        self.acknowledged: set[str] = set()
         self.following = True
         self.heading = GrowingLines(state.painter, id="heading")
 
@@ -52,8 +54,15 @@ class RunScreen(SplitScreen):
         if isinstance(fetched, RunView):
             self.run_view = fetched
             self.run_id = fetched.run.id
+            self._acknowledge(fetched.run)
         else:
             self.missing = True
+
+    def _acknowledge(self, run: RunRow) -> None:
+        """Acknowledge a failed run by having it open, once; a console that may not act only looks."""
+        if run.id in {one.id for one in self.state.view.snapshot.failed_runs} - self.acknowledged:
+            self.acknowledged.add(run.id)
+            acknowledge(self.state, run.id)
 
     def row_ids(self) -> Sequence[str]:
         return [str(step.n) for step in self.run_view.run.steps] if self.run_view else ()

@@ -32,6 +32,8 @@ class ProjectDrift:
     """Declared and not deployed, nor deleted as they are declared; external tables are not counted."""
     gone: tuple[TableName, ...]
     """Deployed and no longer declared."""
+    deleted: tuple[TableName, ...] = ()
+    """Deleted, and still declared as they were then: no difference, but to be deployed again by name."""
 
     @property
     def tables(self) -> tuple[TableName, ...]:
@@ -119,4 +121,5 @@ def project_drift(project: "Project", deployments: Iterable[Deployment]) -> Proj
         changed=tuple(sorted(changed)),
         new=tuple(sorted(name for name in declared if name not in deployed and name not in left)),
         gone=tuple(sorted(name for name in deployed if name not in declared)),
+        deleted=tuple(sorted(left)),
     )

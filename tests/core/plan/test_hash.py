@@ -113,6 +113,7 @@ MATTERS: dict[str, Edit] = {
     "the checkpoint seen": before(checkpoint_id="other"),
     "the pointer seen": before(pointer="a__v9"),
     "the readers seen": before(readers="z v1"),
+    "the acts on it": before(serial="7"),
     "that it is gone": before(state="absent"),
 }
 DRIFTS: dict[str, Edit] = {

@@ -240,3 +240,33 @@ def test_a_run_is_cancelled_by_its_short_name(ledger: Any, agent: Any, capsys: p
     assert exit_codes.run_command_line(["runs", "cancel", "7f3a-1", "--confirm", "7f3a"]) == 0
     (request,) = agent.heard
     assert (request["op"], request["args"]["act"], request["args"]["id"]) == ("run", "cancel", "7f3a-1")
+
+
+def test_a_retry_that_is_followed_prints_only_what_is_new(
+    ledger: Any, agent: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan_hash = submitted(ledger, agent, capsys)
+    steps = tuple(
+        StepRow(n=n, do="start", table=table, version=1, state=state, tries=1)
+        for n, (table, state) in enumerate((("a", "done"), ("b", "failed")), 1)
+    )
+    create_run(ledger, RunRow("7f3a-1", plan_hash, "ana", "failed", 1.0, 2.0, steps))
+
+    def again(request: dict[str, Any]) -> dict[str, Any]:
+        ledger.put_step("7f3a-1", replace(steps[1], state="done", tries=2))
+        ledger.put_run_state("7f3a-1", "done", ended_at=3.0)
+        return {}
+
+    agent.script["run"] = again
+    assert exit_codes.run_command_line(["runs", "retry", "7f3a-1", "--follow"]) == 0
+    said = capsys.readouterr()
+    told = [line.split()[:3] for line in said.err.splitlines() if " done" in line]
+    assert told == [["2", "start", "b"]]
+
+
+def test_a_failed_run_is_acknowledged_by_a_command(ledger: Any, agent: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    create_run(ledger, replace(run_row("h", "failed", "failed")))
+    agent.script["run"] = {"run": "7f3a-1", "act": "ack"}
+    assert exit_codes.run_command_line(["runs", "ack", "7f3a"]) == 0
+    assert [request["args"]["act"] for request in agent.heard] == ["ack"]
+    assert "run 7f3a-1: acknowledged" in capsys.readouterr().err

@@ -455,7 +455,10 @@ def test_what_was_staged_is_followed_by_the_key_of_the_screen_in_front() -> None
     async def scenario(console: Console) -> None:
         await find(console, "till")
         await console.press("D")
-        await console.until(lambda: "deploy staged: till; p shows the stage" in console.status(), "the answer")
+        await console.until(
+            lambda: "deploy staged: till (till: unchanged, nothing to do); p shows the" in console.status(),
+            "the answer",
+        )
         await console.press("p")
         await console.until(lambda: "rebuild + 1" in console.text(), "the changes")
         await console.press("D")

@@ -23,6 +23,7 @@ COMMANDS: tuple[ColonCommand, ...] = (
     ColonCommand("events", ":events [TABLE…]", "Events, newest first: of all tables, or of those named"),
     ColonCommand("runs", ":runs", "All runs"),
     ColonCommand("run", ":run [id]", "A run; by default the open or the last one"),
+    ColonCommand("ack", ":ack [id]", "Acknowledge failed runs, so that the head names them no more"),
     ColonCommand("plan", ":plan HASH", "A submitted plan"),
     ColonCommand("env", ":env NAME", "Switch to another environment of the project; clears marks"),
     ColonCommand("quit", ":quit", "Leave the console"),

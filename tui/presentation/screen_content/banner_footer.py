@@ -77,6 +77,9 @@ def _parts(view: LedgerView, fresh: Freshness) -> list[tuple[int, int, str, Tone
         parts.append((5 if calm else 1, 0, words, Tone.DIM if calm else Tone.BAD))
     if view.faults:
         parts.append((2, 2, f"! {counted(view.faults, 'fault')}", Tone.BAD))
+    if snapshot.failed_runs:
+        more = f" and {len(snapshot.failed_runs) - 1} more" if len(snapshot.failed_runs) > 1 else ""
+        parts.append((1, 3, f"run {snapshot.failed_runs[0].id[:10]} failed{more}", Tone.BAD))
     if snapshot.open_runs:
         parts.append((3, 3, f"run {snapshot.open_runs[0].id[:10]}", Tone.CHANGING))
     if snapshot.staged:
