@@ -31,6 +31,16 @@ class Trend(StrEnum):
     UNKNOWN = "unknown"
 
 
+class Fault(StrEnum):
+    """What is wrong with a statement and asks for an operator."""
+
+    NONE = ""
+    FAILED = "failed"
+    STALLED = "stalled"
+    STARVED = "starved"
+    BEHIND = "behind"
+
+
 class WantedState(StrEnum):
     """What the operators want of a deployment."""
 

@@ -54,6 +54,8 @@ class Settings:
     key: tuple[str, ...] = ()
     owner: str = ""
     runbook: str = ""
+    objective: str = ""
+    """How long its oldest input may wait, as Spark writes an interval; empty where `core.lag.faults` has the bound."""
     description: str = ""
     tags: tuple[str, ...] = ()
     reads: str = "batch"

@@ -99,7 +99,7 @@ def measurement(name: str, version: int) -> Measurement:
         lag_rows=lag,
         lag_files=3,
         lag_bytes=120_000,
-        oldest_s=14.0,
+        behind_s=14.0,
         trend=trend,
         rate_rows_s=rate,
         eta_s=eta,
@@ -114,7 +114,7 @@ def measurement(name: str, version: int) -> Measurement:
         state_bytes=2_400_000,
         dropped_by_watermark=0,
         committed_at=NOW - 3,
-        sources=({"table": "order_items", "rows": lag, "files": 3, "bytes": 120_000, "oldest_s": 14.0, "exact": True},),
+        sources=({"table": "order_items", "rows": lag, "files": 3, "bytes": 120_000, "behind_s": 14.0, "exact": True},),
     )
 
 

@@ -11,7 +11,7 @@ from state.row_types import Deployment, Measurement
 from tui.command_line.context import CommandContext
 from tui.command_line.fail_on import parse_conditions
 from tui.command_line.statement_output import check_fail_on, short_or_dash, statement_as_json
-from tui.presentation.styling.value_formatting import long_duration, rate, short_number, short_size
+from tui.presentation.styling.value_formatting import long_duration, rate, short_duration, short_number, short_size
 
 
 def show(context: CommandContext) -> int:
@@ -109,7 +109,11 @@ def _sheet(found: StatementDetails, d: Deployment, readers: tuple[tuple[str, int
         lines.append(field("error", f"{d.error_class}: {d.error}" if d.error_class else d.error))
     if m:
         lines += [
-            field("lag", f"{short_or_dash(m.lag_rows)} rows  {short_or_dash(m.lag_files)} files  {m.trend}"),
+            field(
+                "behind",
+                f"{short_duration(m.behind_s)}  {short_or_dash(m.lag_rows)} rows  {short_or_dash(m.lag_files)} files  "
+                f"{m.trend}",
+            ),
             field("rows", f"{short_or_dash(m.rows_total)}  in {rate(m.in_rows_s)}  out {rate(m.out_rows_s)}"),
             field("batch", f"{short_or_dash(m.batch)}  {m.batch_ms if m.batch_ms is not None else '?'} ms"),
         ]

@@ -61,7 +61,10 @@ def _measurement_lines(statement: StatementView, measurement: Measurement, look:
     state = "none" if measurement.state_rows is None else f"{long_number(measurement.state_rows)} rows"
     lines = [
         line(
-            (" lag      ", Tone.DIM), f"{long_number(measurement.lag_rows)} rows", (trend, TREND_TONES[statement.trend])
+            (" behind   ", Tone.DIM),
+            long_duration(measurement.behind_s),
+            (f"  {long_number(measurement.lag_rows)} rows", Tone.DIM),
+            (trend, TREND_TONES[statement.trend]),
         ),
         line(
             (" in       ", Tone.DIM), rate(measurement.in_rows_s), ("   out ", Tone.DIM), rate(measurement.out_rows_s)

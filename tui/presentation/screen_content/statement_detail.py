@@ -162,11 +162,10 @@ def _measurement_lines(
     exact = "" if measurement.exact else " (estimate)"
     lines = [
         line(
-            (" lag    ", Tone.DIM),
-            f"{long_number(measurement.lag_rows)} rows{exact}",
+            (" behind ", Tone.DIM),
+            left(long_duration(measurement.behind_s), 7),
             (
-                f"  {long_number(measurement.lag_files)} files in flight"
-                f"  oldest {short_duration(measurement.oldest_s)}",
+                f"  {long_number(measurement.lag_rows)} rows{exact}  {long_number(measurement.lag_files)} files",
                 Tone.DIM,
             ),
             (f"   {look.glyphs.trends[statement.trend]} {words}", TREND_TONES[statement.trend]),
@@ -254,25 +253,25 @@ def sources_lines(statement: StatementView, facts: StatementDetails, look: RowCo
             (
                 " "
                 + left("SOURCE", 28)
+                + right("BEHIND", 9)
                 + right("ROWS", 10)
                 + right("FILES", 8)
-                + right("BYTES", 10)
-                + right("OLDEST", 9),
+                + right("BYTES", 10),
                 Tone.DIM,
             )
         )
     ]
     for source in measurement.sources if measurement else ():
-        rows, oldest = source.get("rows"), source.get("oldest_s")
+        rows, behind = source.get("rows"), source.get("behind_s")
         mark = "" if source.get("exact", True) else "~"
         missing = bool(source.get("missing"))
         lines.append(
             line(
                 " " + left(str(source.get("table", "?")), 28),
+                right(short_duration(_number(behind)), 9),
                 right(mark + (long_number(rows) if isinstance(rows, int) else "?"), 10),
                 right(str(source.get("files", "?")), 8),
                 right(short_size(_number(source.get("bytes"))), 10),
-                right(short_duration(_number(oldest)), 9),
                 ("   dropped or replaced" if missing else "", Tone.BAD),
             )
         )
