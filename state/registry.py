@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from core.model.names import TableName
-from core.model.states import ALIVE, Fault, State
+from core.model.states import ALIVE, MAY_WORK, Fault, State
 from core.observed.deployment import Binding
 from state.row_mapping import field_names, sqlite_value, values_by_column
 from state.row_types import ClockCheck, Deployment, EnvironmentRow, Measurement, StagedRow
@@ -77,7 +77,7 @@ class StatementLine(NamedTuple):
         """What asks for an operator, as `core.model.states.Fault`; the state may be newer than what was measured."""
         if self.state == State.FAILED:
             return Fault.FAILED
-        return (self.fault or "") if self.state in ALIVE and self.fault != Fault.FAILED else ""
+        return (self.fault or "") if self.state in MAY_WORK and self.fault != Fault.FAILED else ""
 
     @property
     def state_word(self) -> str:

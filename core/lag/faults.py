@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from core.lag.lag_samples import Lag
 from core.lag.trend import LagTrend
 from core.lag.triggers import trigger_s
-from core.model.states import ALIVE, Fault, State, Trend, WantedState
+from core.model.states import MAY_WORK, Fault, State, Trend, WantedState
 from core.text.units import long_duration
 
 SUSTAINED_S = 10.0
@@ -53,7 +53,7 @@ def fault_sign(lag: Lag, judged: LagTrend, *, state: str, wanted: str, objective
     """Judge one measurement of a statement; what is wanted stopped, or not measured yet, shows nothing."""
     if state == State.FAILED:
         return FaultSign(Fault.FAILED, "it has failed")
-    if wanted == WantedState.STOPPED or state not in ALIVE:
+    if wanted == WantedState.STOPPED or state not in MAY_WORK:
         return FaultSign()
     if judged.trend is Trend.STARVED:
         return FaultSign(Fault.STARVED, judged.reason)

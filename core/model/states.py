@@ -61,6 +61,9 @@ TRENDS_WORST_FIRST = (
 ALIVE = frozenset({State.STARTING, State.RUNNING, State.DEGRADED})
 """A query of it is there, as far as is known."""
 
+MAY_WORK = ALIVE | {State.UNKNOWN}
+"""A query of it is there, or nobody can say: what it commits shows, whatever the pool answers."""
+
 AT_REST = frozenset({State.STOPPED, State.FAILED, State.COMPLETED})
 """No query of it is there, and none comes by itself while it is wanted stopped."""
 

@@ -157,7 +157,7 @@ class LagCollector:
             consumed_rows=_sum(position.consumed_rows for position in positions),
         )
         history.samples.append(sample)
-        judged = self._judge(deployment, by_version, positions, history)
+        judged = self._judge(deployment, by_version, positions, history, lag.behind_s)
         history.previous = judged.trend
         history.fault = history.fault.heard(self._sign(deployment, lag, judged), now)
         return Measurement(
@@ -220,6 +220,7 @@ class LagCollector:
         by_version: dict[tuple[TableName, int], Deployment],
         positions: tuple[SourceLag, ...],
         history: MeasurementHistory,
+        behind_s: float | None,
     ) -> LagTrend:
         version_by_parent = {binding.parent: binding.version for binding in deployment.bindings}
         parents = []
@@ -251,6 +252,7 @@ class LagCollector:
             if found and found.committed_at
             else None,
             watermark_age_s=now - history.watermark_at if history.watermark_at else None,
+            behind_s=behind_s,
             by_files=any(_is_limited_in_files(read) for read in self._reads_of(deployment)),
         )
 
