@@ -42,7 +42,7 @@ def test_ls_lists_what_is_declared_before_anything_was_started(
 ) -> None:
     found = told(["ls"], capsys)
     assert [(s["table"], s["state"], s["external"]) for s in found["statements"]] == [
-        ("a", "absent", False), ("b", "absent", False), ("landed", "absent", True),
+        ("a", "absent", False), ("b", "absent", False), ("landed", "external", True),
     ]  # fmt: skip
 
 
@@ -57,7 +57,7 @@ def test_ls_shows_state_version_lag_and_trend(shop: Any, capsys: pytest.CaptureF
 def test_ls_for_people_has_the_same_on_one_line(shop: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_codes.run_command_line(["ls", "b"]) == 0
     said = capsys.readouterr()
-    assert said.out.splitlines()[1].split()[:7] == ["b", "p", "failed", "v1", "1.5k", "growing", "+120/m"]
+    assert said.out.splitlines()[1].split()[:8] == ["b", "p", "failed", "v1", "?", "1.5k", "growing", "+120/m"]
     assert "shop dev: 0 of 1 statements running" in said.err
 
 

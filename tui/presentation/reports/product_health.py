@@ -96,6 +96,7 @@ def as_json(health: ProductHealth) -> dict[str, Any]:
         "lag_rows": health.lag_rows,
         "lag_unknown": health.lag_unknown,
         "behind_s": health.behind_s,
+        "oldest_s": health.behind_s,
         "staged": health.staged,
     }
     if health.layers:

@@ -41,7 +41,7 @@ TRIGGER = TableColumn("trigger", "TRIGGER", 10)
 NARROW_TREE_COLUMNS = (NAME, STATE, BEHIND, LAG, TREND)
 """Of the left pane of a wide terminal: the list beside it has the rest."""
 LIST_COLUMNS = (NAME, STATE, VERSION, BEHIND, LAG, TREND, ERRORS, AGE)
-WIDE_COLUMNS = (NAME, STATE, BEHIND, LAG, TREND)
+WIDE_COLUMNS = (NAME, STATE, BEHIND, TREND)
 MORE_COLUMNS = (IN, OUT, BATCH, ROWS, PRODUCT, LAYER, OWNER, TRIGGER)
 """In order of priority: as many as the width allows."""
 SORTS = ("name", "state", "behind", "lag", "trend", "errors", "age")

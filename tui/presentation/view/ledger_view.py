@@ -66,7 +66,7 @@ class StatementView:
     @property
     def faulty(self) -> bool:
         """Return whether the faults-only view (`f`) shows it."""
-        return bool(self.line.fault_word)
+        return bool(self.line.fault_word) and not self.starting
 
 
 @dataclass(frozen=True, slots=True)
