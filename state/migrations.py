@@ -145,6 +145,13 @@ ALTER TABLE measurement ADD COLUMN fault TEXT NOT NULL DEFAULT '';
 ALTER TABLE measurement ADD COLUMN fault_why TEXT NOT NULL DEFAULT '';
 """
 
+_PREDICTIONS = """
+ALTER TABLE run ADD COLUMN predicted_low_s REAL;
+ALTER TABLE run ADD COLUMN predicted_high_s REAL;
+ALTER TABLE step ADD COLUMN predicted_low_s REAL;
+ALTER TABLE step ADD COLUMN predicted_high_s REAL;
+"""
+
 _CLOCK = """
 CREATE TABLE clock_check (
   one INTEGER PRIMARY KEY CHECK (one = 1), wall REAL NOT NULL, boot TEXT NOT NULL, uptime_s REAL NOT NULL,
@@ -221,6 +228,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     _FOLDED_LAG,
     _CLOCK,
     _FAULTS,
+    _PREDICTIONS,
 )
 """Migration N takes a ledger from `user_version` N to N + 1."""
 

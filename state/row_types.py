@@ -207,6 +207,9 @@ class StepRow:
     ended_at: float | None = None
     intent_at: float | None = None
     evidence: dict[str, object] = field(default_factory=dict)
+    predicted_low_s: float | None = None
+    """What was predicted before the run began, and is never changed; None where nothing like it was measured."""
+    predicted_high_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +229,9 @@ class RunRow:
     """Id of the run that went on from this one."""
     serial: int = 0
     """The ledger's change number that it counts from: a stop by an operator with a higher one came during the run."""
+    predicted_low_s: float | None = None
+    """As of its steps."""
+    predicted_high_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
