@@ -137,7 +137,8 @@ def test_show_is_of_one_moment(shop: Any, capsys: pytest.CaptureFixture[str], mo
 def test_show_says_what_a_table_holds_and_what_is_gone(shop: Any, capsys: pytest.CaptureFixture[str]) -> None:
     measured = TableStatistics(at=1.0, rows=3639, bytes=474_649, files=207, earliest=time.time() - 480, gone=25)
     shop.put_table_statistics({(TableName("a"), 1): measured})
-    assert told(["show", "a"], capsys)["figures"] == asdict(measured)
+    shown = told(["show", "a"], capsys)
+    assert (shown["figures"] | {"rows": shown["rows"]}) == asdict(measured)
     assert exit_codes.run_command_line(["show", "a"]) == 0
     assert exit_codes.run_command_line(["show", "b"]) == 0
     holds = [line for line in capsys.readouterr().out.splitlines() if line.startswith("holds")]

@@ -74,7 +74,7 @@ def columns(width: int) -> Line:
             + " "
             + left("STEP", _step_width(width))
             + left("STATE", 11)
-            + right("TOOK", 7)
+            + right("TOOK", 10)
             + "  NOTE",
             Tone.DIM,
         )
@@ -93,11 +93,11 @@ def step_row(step: StepRow, needs: Sequence[int], names: Sequence[str], width: i
     if step.state in ("running", "gate") and step.started_at is not None:
         lasted = long_duration(int(now - step.started_at))
     if step.state == "waits" and step.predicted_low_s is not None and step.predicted_high_s is not None:
-        lasted = duration_range(step.predicted_low_s, step.predicted_high_s)
+        lasted = duration_range(step.predicted_low_s, step.predicted_high_s).replace("up to ", "< ")
     note = step.note or (f"needs {', '.join(map(str, needs))}" if step.state == "waits" and needs else "")
     on = " ".join(names) if names else step.table + (f" v{step.version}" if step.version else "")
     what = f"{step.do.replace('_', ' '):9} {on}"
-    note = shorten(note, max(width - _step_width(width) - 26, 8), glyphs.ellipsis)
+    note = shorten(note, max(width - _step_width(width) - 29, 8), glyphs.ellipsis)
     tone = STEP_TONES.get(step.state, Tone.DIM)
     return fit(
         (
@@ -105,7 +105,7 @@ def step_row(step: StepRow, needs: Sequence[int], names: Sequence[str], width: i
             Span(right(str(step.n), 3) + " ", Tone.DIM),
             Span(left(what, _step_width(width)), Tone.DIM if step.state == "waits" else Tone.PLAIN),
             Span(left(f"{glyphs.steps.get(step.state, '?')} {step.state}", 11), tone),
-            Span(right(lasted, 7), Tone.DIM),
+            Span(right(lasted, 10), Tone.DIM),
             Span("  " + note, Tone.BAD if step.state in ("failed", "blocked") else Tone.DIM),
         ),
         width,

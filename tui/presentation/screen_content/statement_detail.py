@@ -11,7 +11,7 @@ from state.row_types import Measurement
 from tui.presentation.screen_content.audit_log_events import event_tone, event_words
 from tui.presentation.screen_content.lineage_tab import ColumnDetails, column_lines, lineage_lines
 from tui.presentation.screen_content.statement_advice import advise, error_text
-from tui.presentation.screen_content.statement_rows import RowContext
+from tui.presentation.screen_content.statement_rows import RowContext, age_words
 from tui.presentation.styling.diff_highlighting import colour_sql, difference
 from tui.presentation.styling.glyphs import STATE_TONES, TREND_TONES, parse_state, sparkline
 from tui.presentation.styling.styled_text import EMPTY, Line, Span, Tone, fit, left, line, right, wrap
@@ -169,6 +169,7 @@ def _measurement_lines(
                 Tone.DIM,
             ),
             (f"   {look.glyphs.trends[statement.trend]} {words}", TREND_TONES[statement.trend]),
+            (age_words(measurement, look.now), Tone.DIM),
         ),
         line(
             ("        ", Tone.DIM),

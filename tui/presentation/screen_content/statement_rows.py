@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from core.model.states import Fault, State
+from state.registry import StatementLine
+from state.row_types import Measurement
 from tui.presentation.styling.glyphs import STATE_TONES, TREND_TONES, Glyphs, parse_state, parse_trend
 from tui.presentation.styling.styled_text import Line, Span, Tone, left, line, right, shorten, width_of
 from tui.presentation.styling.value_formatting import age, rate, short_duration, short_number
@@ -44,6 +46,9 @@ LIST_COLUMNS = (NAME, STATE, VERSION, BEHIND, LAG, TREND, ERRORS, AGE)
 WIDE_COLUMNS = (NAME, STATE, BEHIND, TREND)
 MORE_COLUMNS = (IN, OUT, BATCH, ROWS, PRODUCT, LAYER, OWNER, TRIGGER)
 """In order of priority: as many as the width allows."""
+_MEASURED = frozenset((BEHIND, LAG, TREND, IN, OUT, BATCH, ROWS))
+OLD_S = 60.0
+"""Age from which a measurement is no longer of now: every few seconds all statements are measured."""
 SORTS = ("name", "state", "behind", "lag", "trend", "errors", "age")
 NAME_MINIMUM = 24
 
@@ -99,7 +104,7 @@ def tree_row(entry: TreeRow, columns: Sequence[TableColumn], width: int, look: R
 
 def _tree_name(entry: TreeRow, glyphs: Glyphs) -> str:
     mark = "  " if entry.open is None else f"{glyphs.opened} " if entry.open else f"{glyphs.closed} "
-    return "  " * entry.depth + (mark if entry.open is not None or not entry.depth else "") + entry.name
+    return "  " * entry.depth + mark + entry.name
 
 
 def _branch_row(entry: TreeRow, columns: Sequence[TableColumn], width: int, look: RowContext, view: LedgerView) -> Line:
@@ -143,7 +148,7 @@ def _version_row(
         match column.id:
             case "name":
                 note = "coming" if newer else "kept for its readers"
-                cells.append(Span(left("  " * entry.depth + f"v{entry.version} {note}", room), Tone.DIM))
+                cells.append(Span(left("  " * (entry.depth + 1) + f"v{entry.version} {note}", room), Tone.DIM))
             case "state":
                 cells.append(Span(left(f"{look.glyphs.states[state]} {state}", room), STATE_TONES[state]))
             case "version":
@@ -166,16 +171,27 @@ def statement_row(
 ) -> Line:
     """Write one statement; every value that is not known is a question mark or a dash."""
     cells: list[Span] = [Span("  ")]
+    old = is_old(statement.line, look.now)
     for column, room in zip(columns, widths(columns, width), strict=True):
         if column.id == "name":
             cells.extend(_name_cell(statement, name or statement.table, room, look.glyphs))
         else:
             text, tone = CELLS[column.id](statement, look)
-            if look.stale and tone is not Tone.BAD:
+            if (look.stale and tone is not Tone.BAD) or (old and column in _MEASURED):
                 tone = Tone.DIM
             cells.append(Span((right if column.numeric else left)(text, room), tone))
         cells.append(Span(" "))
     return tuple(cells)
+
+
+def is_old(measured: Measurement | StatementLine, now: float) -> bool:
+    """Return whether figures are shown as those of another time: dimmed, and with their age where there is room."""
+    return measured.at is not None and now - measured.at > OLD_S
+
+
+def age_words(measured: Measurement, now: float) -> str:
+    """Write how old figures are, to be put after them; empty where they are of now."""
+    return f"   measured {short_duration(now - (measured.at or now))} ago" if is_old(measured, now) else ""
 
 
 def _name_cell(statement: StatementView, name: str, room: int, glyphs: Glyphs) -> tuple[Span, ...]:
