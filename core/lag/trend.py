@@ -14,8 +14,8 @@ stalled   It runs, input is pending, and nothing was committed for the longest o
           has consumed for the longer of 60 s and 6 triggers, and its watermark has not moved in all that time.
 idle      Nothing is pending, nothing came for the longer of 20 s and 2.5 usual intervals. An external source that falls
           silent leaves its readers idle, not starved: nobody promised that it would go on.
-steady    It runs, and no input has waited for longer than 30 s and 3 triggers, however many rows that is: time is judged
-          before rows, where it is known.
+steady    It runs, and no input has waited for longer than 30 s and 3 triggers, however many rows that is: where time
+          is known, it is judged before rows.
 growing   There is a backlog, and since its last turn it rose by more than noise, not in one step. Also while stopped.
 draining  There is a backlog, and since its last turn it fell by more than noise; ETA is when it will be worked off.
 steady    None of these: what comes is worked off batch by batch, or a backlog stays as it is.
