@@ -43,7 +43,7 @@ def read_settings_section(section: YamlSection, defaults: Settings) -> Settings:
         key=section.texts("key", defaults.key),
         owner=section.text("owner", defaults.owner),
         runbook=section.text("runbook", defaults.runbook),
-        objective=_objective(section, defaults.objective),
+        objective=read_objective(section, defaults.objective),
         description=section.text("description", defaults.description),
         tags=section.texts("tags", defaults.tags),
         reads=reads,
@@ -52,7 +52,7 @@ def read_settings_section(section: YamlSection, defaults: Settings) -> Settings:
     )
 
 
-def _objective(section: YamlSection, default: str) -> str:
+def read_objective(section: YamlSection, default: str) -> str:
     """Read `objective: {behind: 5 minutes}`, what a statement may be behind before that is a fault."""
     below = section.section("objective")
     if below is None:

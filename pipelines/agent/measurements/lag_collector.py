@@ -211,7 +211,8 @@ class LagCollector:
     def _sign(self, deployment: Deployment, lag: Lag, judged: LagTrend) -> FaultSign:
         if deployment.revision not in self._objectives:
             self._objectives[deployment.revision] = declared_objective(deployment)
-        bound_s = objective_s(self._objectives[deployment.revision], deployment.trigger)
+        declared = self._objectives[deployment.revision] or self._world.layout.environment.objective
+        bound_s = objective_s(declared, deployment.trigger)
         return fault_sign(lag, judged, state=deployment.state, wanted=deployment.wanted, objective_s=bound_s)
 
     def _judge(

@@ -103,9 +103,14 @@ def test_input_that_waits_for_longer_than_the_objective_is_a_fault_that_a_new_ag
     assert found.fault_word == ""
 
 
-def test_a_declared_objective_takes_the_place_of_the_minute(measured: AgentContext) -> None:
-    texts = RevisionTexts("d", SQL, "objective: {behind: 5 minutes}\n")
-    measured.ledger.update_deployment(A, 1, texts=texts, revision="patient")
+@pytest.mark.parametrize("declared_by", ["table", "environment"])
+def test_a_declared_objective_takes_the_place_of_the_minute(measured: AgentContext, declared_by: str) -> None:
+    if declared_by == "table":
+        texts = RevisionTexts("d", SQL, "objective: {behind: 5 minutes}\n")
+        measured.ledger.update_deployment(A, 1, texts=texts, revision="patient")
+    else:
+        environment = replace(measured.layout.environment, objective="5 minutes")
+        measured.layout = replace(measured.layout, environment=environment)
     rounds(measured, LagCollector(measured), 30)
     (found,) = (one for one in measured.ledger.statements() if one.table == A)
     assert (found.behind_s, found.fault_word) == (145.0, "")
