@@ -183,6 +183,16 @@ CREATE TRIGGER audit_is_not_changed BEFORE UPDATE ON audit
   BEGIN SELECT RAISE(ABORT, 'the audit is append-only'); END;
 """
 
+_AUDIT_ARCHIVE = """
+CREATE TABLE audit_archive (
+  file TEXT PRIMARY KEY, year INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, hash TEXT NOT NULL,
+  bytes INTEGER NOT NULL) WITHOUT ROWID;
+DROP TRIGGER audit_is_not_deleted;
+CREATE TRIGGER audit_is_not_deleted BEFORE DELETE ON audit
+  WHEN OLD.id > (SELECT coalesce(max(last), 0) FROM audit_archive)
+  BEGIN SELECT RAISE(ABORT, 'the audit is append-only'); END;
+"""
+
 Migration = str | Callable[[sqlite3.Connection], None]
 
 
@@ -227,6 +237,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     _IDENTITY,
     _FOLDED_LAG,
     _CLOCK,
+    _AUDIT_ARCHIVE,
     _FAULTS,
     _PREDICTIONS,
 )

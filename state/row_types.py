@@ -270,6 +270,22 @@ class AuditRow:
 
 
 @dataclass(frozen=True, slots=True)
+class AuditArchiveRow:
+    """A file beside the ledger that holds older entries of the audit, as far as they have left the ledger."""
+
+    file: str
+    year: int
+    """UTC, of its entries."""
+    first: int
+    """Number of its first entry."""
+    last: int
+    hash: str
+    """Of its last entry."""
+    bytes: int
+    """Where its last entry ends."""
+
+
+@dataclass(frozen=True, slots=True)
 class StagedRow:
     """One table that an actor has staged in a project folder."""
 

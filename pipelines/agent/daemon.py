@@ -176,6 +176,7 @@ class Agent:
         self._ledger.forget_old(now)
         self._world.identity.refuse_doubt()
         purge_trash(self._world)
+        self._ledger.archive_audit(now)
 
     def _round(self) -> None:
         """One round: queries seen, registry reconciled."""

@@ -14,7 +14,7 @@ from core.model.errors import LedgerUnavailable
 from core.model.names import TableName, query_name
 from core.model.states import ALIVE, Fault, State, WantedState
 from core.ports.spark import ReportedQuery
-from core.ports.storage import SourceLag
+from core.ports.storage import CheckpointState, SourceLag
 from core.sql.statement import TableRead
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import declared_objective, streamed_reads, streamed_sources
@@ -157,7 +157,7 @@ class LagCollector:
             consumed_rows=_sum(position.consumed_rows for position in positions),
         )
         history.samples.append(sample)
-        judged = self._judge(deployment, by_version, positions, history, lag.behind_s)
+        judged = self._judge(deployment, by_version, positions, found, lag.behind_s)
         history.previous = judged.trend
         history.fault = history.fault.heard(self._sign(deployment, lag, judged), now)
         return Measurement(
@@ -220,9 +220,10 @@ class LagCollector:
         deployment: Deployment,
         by_version: dict[tuple[TableName, int], Deployment],
         positions: tuple[SourceLag, ...],
-        history: MeasurementHistory,
+        found: CheckpointState | None,
         behind_s: float | None,
     ) -> LagTrend:
+        history = self._history[deployment.table, deployment.version]
         version_by_parent = {binding.parent: binding.version for binding in deployment.bindings}
         parents = []
         for position in positions:
@@ -238,7 +239,6 @@ class LagCollector:
                     trend=known.previous if known else "",
                 )
             )
-        found = self._world.files.read(deployment.checkpoint)
         now = self._world.clock()
         return lag_trend(
             tuple(history.samples),
