@@ -64,6 +64,8 @@ class Deployment:
     """Version of Spark that it was started on last; empty where it is not known."""
     made_by: str = ""
     """The run that has made table and checkpoint; empty where it is not known."""
+    recorded: int = 0
+    """How often it was recorded in the data folder; a record that counts higher is of a newer ledger."""
 
     @property
     def deleted(self) -> bool:
@@ -337,3 +339,5 @@ class EnvironmentRow:
     """Counts up while an agent serves, as the mark in the data folder does: an older copy of either is behind."""
     doubt: str = ""
     """Why this may not be the world that the ledger describes; nothing is started until it is adopted."""
+    served: int = 0
+    """How often it was recorded in the data folder what serves."""

@@ -86,11 +86,14 @@ class FileCheckpoints:
         with reachable(folder):
             return _newest(f"{folder}/{TABLE_LOG_FOLDER}")
 
-    def take_over(self, folder: str) -> None:
-        """Write epoch and machine of this ledger into the owner file of one of its folders; the run stays."""
+    def take_over(self, folder: str, former: str = "") -> None:
+        """Write this ledger, its epoch and machine into the owner file of a folder of its own or of a former ledger.
+
+        The run stays. Raises Refused where the folder is of another.
+        """
         place = Path(folder)
         with reachable(folder):
-            self._check_ours(place)
+            self._check_ours(place, former)
             write_json(place / OWNER_FILE, self._owner(_made_by(place)))
 
     def note(self, folder: str, note: Mapping[str, Any]) -> None:
@@ -161,12 +164,12 @@ class FileCheckpoints:
     def _owner(self, run: str) -> dict[str, Any]:
         return {"ledger": self.ledger, "machine": self.machine, "epoch": self.epoch, "run": run}
 
-    def _check_ours(self, place: Path) -> None:
+    def _check_ours(self, place: Path, former: str = "") -> None:
         try:
             owner = read_json(str(place / OWNER_FILE)).get("ledger", "")
         except ValueError:
             owner = ""
-        if owner != self.ledger:
+        if owner not in (self.ledger, former or self.ledger):
             raise Refused(
                 f"{place} belongs to another ledger" if owner else f"{place} exists and has no owner file",
                 remedy="move it away",
