@@ -138,6 +138,20 @@ ALTER TABLE run ADD COLUMN serial INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE run_table ADD COLUMN reads INTEGER NOT NULL DEFAULT 0;
 """
 
+_FAULTS = """
+ALTER TABLE measurement RENAME COLUMN oldest_s TO behind_s;
+ALTER TABLE measurement ADD COLUMN data_age_s REAL;
+ALTER TABLE measurement ADD COLUMN fault TEXT NOT NULL DEFAULT '';
+ALTER TABLE measurement ADD COLUMN fault_why TEXT NOT NULL DEFAULT '';
+"""
+
+_PREDICTIONS = """
+ALTER TABLE run ADD COLUMN predicted_low_s REAL;
+ALTER TABLE run ADD COLUMN predicted_high_s REAL;
+ALTER TABLE step ADD COLUMN predicted_low_s REAL;
+ALTER TABLE step ADD COLUMN predicted_high_s REAL;
+"""
+
 _CLOCK = """
 CREATE TABLE clock_check (
   one INTEGER PRIMARY KEY CHECK (one = 1), wall REAL NOT NULL, boot TEXT NOT NULL, uptime_s REAL NOT NULL,
@@ -248,6 +262,8 @@ MIGRATIONS: tuple[Migration, ...] = (
     _RECORDS,
     _TABLE_ACTS,
     _ACKNOWLEDGED_RUNS,
+    _FAULTS,
+    _PREDICTIONS,
 )
 """Migration N takes a ledger from `user_version` N to N + 1."""
 

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from core.model.names import TableName
-from core.model.states import ALIVE, State
+from core.model.states import ALIVE, MAY_WORK, Fault, State
 from core.observed.deployment import Binding
 from state.row_mapping import field_names, sqlite_value, values_by_column
 from state.row_types import ClockCheck, Deployment, EnvironmentRow, Measurement, StagedRow
@@ -46,7 +46,9 @@ class StatementLine(NamedTuple):
     lag_rows: int | None = None
     lag_files: int | None = None
     lag_bytes: int | None = None
-    oldest_s: float | None = None
+    behind_s: float | None = None
+    data_age_s: float | None = None
+    fault: str | None = None
     trend: str | None = None
     rate_rows_s: float | None = None
     eta_s: float | None = None
@@ -72,6 +74,18 @@ class StatementLine(NamedTuple):
         return tuple([Binding(*item) for item in json.loads(self.bound)])
 
     @property
+    def fault_word(self) -> str:
+        """What asks for an operator, as `core.model.states.Fault`; the state may be newer than what was measured."""
+        if self.state == State.FAILED:
+            return Fault.FAILED
+        return (self.fault or "") if self.state in MAY_WORK and self.fault != Fault.FAILED else ""
+
+    @property
+    def state_word(self) -> str:
+        """What people and programs are told of its state: a table that others fill has none of ours."""
+        return "external" if self.external else str(self.state)
+
+    @property
     def measurement(self) -> Measurement | None:
         """Its latest figures, as far as a list has them; None before the first measurement."""
         if self.at is None:
@@ -81,17 +95,17 @@ class StatementLine(NamedTuple):
 
 
 _FIGURES = (
-    "lag_rows", "lag_files", "lag_bytes", "exact", "oldest_s", "rate_rows_s", "eta_s", "in_rows_s", "out_rows_s",
-    "rows_total", "batch", "batch_ms", "committed_at",
+    "lag_rows", "lag_files", "lag_bytes", "exact", "behind_s", "data_age_s", "rate_rows_s", "eta_s", "in_rows_s",
+    "out_rows_s", "rows_total", "batch", "batch_ms", "committed_at",
 )  # fmt: skip
 
 _MAY_RUN = ", ".join(f"'{state}'" for state in sorted({*ALIVE, State.STOPPING, State.UNKNOWN}))
 
 _LINE = """
 SELECT d."table", d.version, d.product, d.layer, d.owner, d.state, d.state_since, d.wanted, d.error_class, d.error,
-  d.restarts, d.revision, d.format, d."trigger", d.bindings, m.at, m.lag_rows, m.lag_files, m.lag_bytes, m.oldest_s,
-  m.trend, m.rate_rows_s, m.eta_s, m.in_rows_s, m.out_rows_s, m.rows_total, m.batch, m.batch_ms, m.committed_at,
-  d.started_at,
+  d.restarts, d.revision, d.format, d."trigger", d.bindings, m.at, m.lag_rows, m.lag_files, m.lag_bytes, m.behind_s,
+  m.data_age_s, m.fault, m.trend, m.rate_rows_s, m.eta_s, m.in_rows_s, m.out_rows_s, m.rows_total, m.batch, m.batch_ms,
+  m.committed_at, d.started_at,
   m.exact IS NOT 0, d.active, d.external, d.stateful, d.drop_after IS NOT NULL,
   m.trend = 'growing' AND instr(lower(d.compiled), 'maxfilespertrigger') > 0
 FROM deployment d LEFT JOIN measurement m ON m.deployment = d.id"""

@@ -84,7 +84,14 @@ class Measurement:
     lag_files: int | None = None
     lag_bytes: int | None = None
     exact: bool = True
-    oldest_s: float | None = None
+    behind_s: float | None = None
+    """Age of the oldest input that is not committed; 0 where none waits."""
+    data_age_s: float | None = None
+    """Age of the newest input that there is, of the source that has been silent longest."""
+    fault: str = ""
+    """Of `core.model.states.Fault`; empty where there is none."""
+    fault_why: str = ""
+    """One clause for people."""
     trend: str = "unknown"
     rate_rows_s: float | None = None
     """Change of lag; negative while draining."""
@@ -103,7 +110,7 @@ class Measurement:
     dropped_by_watermark: int | None = None
     committed_at: float | None = None
     sources: tuple[dict[str, object], ...] = ()
-    """Per source: table, rows, files, bytes, oldest_s, exact, missing."""
+    """Per source: table, rows, files, bytes, behind_s, newest_s, exact, missing."""
     fastest_rows_s: float | None = None
     """The fastest batch of this version that was ever seen: rows read by its duration."""
 
@@ -205,6 +212,9 @@ class StepRow:
     ended_at: float | None = None
     intent_at: float | None = None
     evidence: dict[str, object] = field(default_factory=dict)
+    predicted_low_s: float | None = None
+    """What was predicted before the run began, and is never changed; None where nothing like it was measured."""
+    predicted_high_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +236,9 @@ class RunRow:
     """The ledger's change number that it counts from: a stop by an operator with a higher one came during the run."""
     acknowledged_by: str = ""
     """Who has seen that it failed; empty while nobody has."""
+    predicted_low_s: float | None = None
+    """As of its steps."""
+    predicted_high_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

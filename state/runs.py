@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from core.model.errors import Refused
 from core.model.names import TableName
+from core.run.predictions import MeasuredStep
 from state.row_mapping import Value, values_by_column
 from state.row_types import RunRow, StepRow
 from state.transactions import NEWEST_CHANGE, LedgerReads, LedgerWrites, upsert
@@ -37,6 +38,15 @@ class RunReads(LedgerReads):
         return self._runs(
             "WHERE state = 'failed' AND acknowledged_by = '' AND continued_by = '' ORDER BY ended_at DESC, id", ()
         )
+
+    def measured_steps(self, limit: int = 2000) -> tuple[MeasuredStep, ...]:
+        """List how long the newest steps took that were done at the first try, newest first."""
+        found = self._values(
+            'SELECT "do", "table", ended_at - started_at FROM step WHERE state = \'done\' AND tries = 1 '
+            "AND ended_at >= started_at ORDER BY ended_at DESC LIMIT ?",
+            (limit,),
+        )
+        return tuple(MeasuredStep(*values) for values in found)
 
     def _runs(self, which: str, parameters: tuple[Value, ...]) -> tuple[RunRow, ...]:
         with self._connected():
@@ -75,9 +85,10 @@ class RunWrites(RunReads, LedgerWrites):
             connection.execute("UPDATE run SET serial = ? WHERE id = ?", (newest, run_id))
 
     def put_step(self, run_id: str, step: StepRow) -> None:
-        """Write a step whole."""
+        """Write a step whole, but for what was predicted of it."""
         with self._transaction() as connection:
-            upsert(connection, "step", {"run_id": run_id, **values_by_column(step)}, key=("run_id", "n"))
+            values = values_by_column(step, without=("predicted_low_s", "predicted_high_s"))
+            upsert(connection, "step", {"run_id": run_id, **values}, key=("run_id", "n"))
 
 
 def insert_run(

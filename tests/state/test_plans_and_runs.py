@@ -8,6 +8,7 @@ from ledger_rows import create_run, run_row
 
 from core.model.errors import Refused
 from core.model.names import TableName
+from core.run.predictions import MeasuredStep
 from state.ledger import Ledger
 from state.row_types import PlanRow, RunRow, StepRow
 
@@ -27,6 +28,23 @@ def test_taking_a_plan_marks_it_and_writes_its_run(ledger: Ledger) -> None:
     ledger.take_plan(PLAN.hash, run, now=10.0)
     assert ledger.plan(PLAN.hash) == replace(PLAN, status="applied", run_id="r1")
     assert ledger.open_runs() == (run,)
+
+
+def test_what_was_predicted_is_written_with_the_run_and_never_changed_afterwards(ledger: Ledger) -> None:
+    ledger.put_plan(PLAN)
+    run = run_on("r1", "a", "b")
+    first = replace(run.steps[0], predicted_low_s=2.0, predicted_high_s=6.0)
+    run = replace(run, steps=(first, run.steps[1]), predicted_low_s=4.0, predicted_high_s=12.0)
+    ledger.take_plan(PLAN.hash, run, now=10.0)
+    for state, ended_at in (("running", None), ("done", 13.0)):
+        ledger.put_step("r1", StepRow(1, "start", "a", 1, state, tries=1, started_at=10.0, ended_at=ended_at))
+    found = ledger.run("r1")
+    assert found is not None and (found.predicted_low_s, found.predicted_high_s) == (4.0, 12.0)
+    assert (found.steps[0].state, found.steps[0].predicted_low_s, found.steps[0].predicted_high_s) == ("done", 2.0, 6.0)
+    assert found.steps[1].predicted_low_s is None
+    assert ledger.measured_steps() == (MeasuredStep("start", "a", 3.0),)
+    ledger.put_step("r1", StepRow(1, "start", "a", 1, "done", tries=2, started_at=10.0, ended_at=99.0))
+    assert ledger.measured_steps() == ()
 
 
 @pytest.mark.parametrize(

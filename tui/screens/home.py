@@ -133,6 +133,8 @@ class HomeScreen(StatementListScreen):
         if self.typed.filter_text or self.faults:
             shown = sum(1 for statement in self.state.view.statements.values() if self.shows(statement))
         counts = f"{shown} of {total}" if shown != total else counted(total, "table")
+        if self.table.below:
+            counts += f", {self.table.below} more below"
         entry = self.entry_of(self.table.cursor_id)
         return _path(entry, lineage=self.lineage), self.marks_and_faults() + counts
 

@@ -100,6 +100,11 @@ class RowTable(ScrollView):
         """Rows that fit below the heading."""
         return max(self.size.height - 1, 1)
 
+    @property
+    def below(self) -> int:
+        """Rows that are below the last one that is shown."""
+        return max(len(self.ids) - self.top - self.page, 0)
+
     def move_to(self, index: int) -> None:
         """Put the cursor on the row at an index, or on the nearest one."""
         if not self.ids:

@@ -30,6 +30,7 @@ from core.text.wording import counted
 from pipelines.agent.context import AgentContext
 from pipelines.agent.requests.policy_enforcement import require_confirmation
 from pipelines.agent.requests.socket_server import Caller
+from pipelines.agent.runs.predicted_run import with_prediction
 from pipelines.agent.runs.run_lane import RunLane
 from state.planner_input import observe
 from state.plans import local_time, refuse_closed
@@ -121,6 +122,7 @@ class SubmittedPlans:
         )
         continues = plan.request.continues
         run = RunRow(run_id, plan.hash, caller.name, "running", now, None, steps, continues, serial=serial)
+        run = with_prediction(run, plan, self._world.ledger)
         changed = [node for node in plan.nodes if node.action is not Action.KEEP]
         touched = {node.table for node in changed}
         upstream = {binding.parent for node in changed for binding in node.bindings}

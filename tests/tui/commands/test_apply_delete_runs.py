@@ -29,6 +29,17 @@ def submitted(ledger: Any, agent: Any, capsys: pytest.CaptureFixture[str]) -> st
     return str(found["hash"])
 
 
+def test_a_run_shows_what_was_predicted_beside_what_it_took(ledger: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    ended = replace(run_row("h", "done"), ended_at=130.0, started_at=100.0, predicted_low_s=20.0, predicted_high_s=50.0)
+    step = replace(ended.steps[0], started_at=100.0, ended_at=103.0, predicted_low_s=2.0, predicted_high_s=6.0)
+    create_run(ledger, replace(ended, steps=(step,)))
+    assert exit_codes.run_command_line(["runs", "7f3a-1"]) == 0
+    said = capsys.readouterr().out
+    assert "30.0 s, predicted 20\N{EN DASH}50 s" in said and "3.0 s, predicted 2\N{EN DASH}6 s" in said
+    found = written(["runs", "7f3a-1"], capsys)
+    assert (found["predicted_low_s"], found["steps"][0]["predicted_high_s"]) == (20.0, 6.0)
+
+
 def run_row(plan_hash: str, state: str, step: str = "done") -> RunRow:
     steps = (StepRow(n=1, do="start", table="a", version=1, state=step, note="why"),)
     return RunRow("7f3a-1", plan_hash, "ana", state, 1.0, None if state == "running" else 2.0, steps)

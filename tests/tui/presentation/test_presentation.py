@@ -379,7 +379,7 @@ def test_a_row_is_the_same_on_paper_and_on_screen() -> None:
 
 def test_a_statement_that_was_just_started_is_starting_and_not_stalled() -> None:
     pizzeria = FakeBackend()
-    started = dict(trend="stalled", trigger="10 seconds", started_at=NOW - 5, committed_at=NOW - 3600)
+    started = dict(trend="stalled", fault="stalled", trigger="10 seconds", started_at=NOW - 5, committed_at=NOW - 3600)
     pizzeria.change("till", **started, at=NOW - 1)
     till = make_ledger_view(pizzeria.current).statements["till"]
     shown = plain(statement_row(till, columns_for(120, wide=False), 120, LOOK))

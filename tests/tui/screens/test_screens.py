@@ -114,7 +114,7 @@ def test_a_filter_leaves_no_ghosts_of_what_it_hides() -> None:
 
 def test_a_key_just_pressed_keeps_every_row_in_its_place() -> None:
     async def scenario(console: Console) -> None:
-        await console.press("tab", "o", "o")
+        await console.press("tab", "o", "o", "o")
         assert console.screen.path_and_counts()[0] == ("statements", "by lag")
         before = list(console.screen.table.ids)
         console.backend.change("till", lag_rows=99_999)

@@ -11,7 +11,7 @@ from state.row_types import Measurement
 from tui.presentation.screen_content.audit_log_events import event_tone, event_words
 from tui.presentation.screen_content.lineage_tab import ColumnDetails, column_lines, lineage_lines
 from tui.presentation.screen_content.statement_advice import advise, error_text
-from tui.presentation.screen_content.statement_rows import RowContext
+from tui.presentation.screen_content.statement_rows import RowContext, age_words
 from tui.presentation.styling.diff_highlighting import colour_sql, difference
 from tui.presentation.styling.glyphs import STATE_TONES, TREND_TONES, parse_state, sparkline
 from tui.presentation.styling.styled_text import EMPTY, Line, Span, Tone, fit, left, line, right, wrap
@@ -162,14 +162,14 @@ def _measurement_lines(
     exact = "" if measurement.exact else " (estimate)"
     lines = [
         line(
-            (" lag    ", Tone.DIM),
-            f"{long_number(measurement.lag_rows)} rows{exact}",
+            (" behind ", Tone.DIM),
+            left(long_duration(measurement.behind_s), 7),
             (
-                f"  {long_number(measurement.lag_files)} files in flight"
-                f"  oldest {short_duration(measurement.oldest_s)}",
+                f"  {long_number(measurement.lag_rows)} rows{exact}  {long_number(measurement.lag_files)} files",
                 Tone.DIM,
             ),
             (f"   {look.glyphs.trends[statement.trend]} {words}", TREND_TONES[statement.trend]),
+            (age_words(measurement, look.now), Tone.DIM),
         ),
         line(
             ("        ", Tone.DIM),
@@ -254,25 +254,25 @@ def sources_lines(statement: StatementView, facts: StatementDetails, look: RowCo
             (
                 " "
                 + left("SOURCE", 28)
+                + right("BEHIND", 9)
                 + right("ROWS", 10)
                 + right("FILES", 8)
-                + right("BYTES", 10)
-                + right("OLDEST", 9),
+                + right("BYTES", 10),
                 Tone.DIM,
             )
         )
     ]
     for source in measurement.sources if measurement else ():
-        rows, oldest = source.get("rows"), source.get("oldest_s")
+        rows, behind = source.get("rows"), source.get("behind_s")
         mark = "" if source.get("exact", True) else "~"
         missing = bool(source.get("missing"))
         lines.append(
             line(
                 " " + left(str(source.get("table", "?")), 28),
+                right(short_duration(_number(behind)), 9),
                 right(mark + (long_number(rows) if isinstance(rows, int) else "?"), 10),
                 right(str(source.get("files", "?")), 8),
                 right(short_size(_number(source.get("bytes"))), 10),
-                right(short_duration(_number(oldest)), 9),
                 ("   dropped or replaced" if missing else "", Tone.BAD),
             )
         )

@@ -18,10 +18,12 @@ LAYER_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class BranchHealth:
-    """Health of a branch: the worst word, added-up lag, the worst trend."""
+    """Health of a branch: the worst word, how far it is behind, added-up lag, the worst trend."""
 
     word: str
     state: State
+    behind_s: float | None
+    """Of the one that is farthest behind."""
     lag_rows: int | None
     trend: Trend
     errors: int
@@ -50,6 +52,7 @@ def roll_up(statements: Iterable[StatementView]) -> BranchHealth:
     """Sum up a branch in one pass."""
     states: dict[State, int] = {}
     lag, known, errors, total = 0, False, 0, 0
+    behind: float | None = None
     trends: set[Trend] = set()
     for statement in statements:
         if statement.external:
@@ -58,12 +61,14 @@ def roll_up(statements: Iterable[StatementView]) -> BranchHealth:
         states[statement.state] = states.get(statement.state, 0) + 1
         trends.add(statement.trend)
         errors += statement.errors
+        if statement.line.behind_s is not None:
+            behind = max(behind or 0.0, statement.line.behind_s)
         if statement.lag_rows is not None:
             lag, known = lag + statement.lag_rows, True
     if not total:
-        return BranchHealth("external", State.ABSENT, None, Trend.IDLE, 0)
+        return BranchHealth("external", State.ABSENT, None, None, Trend.IDLE, 0)
     state = summary_state(states)
-    return BranchHealth(f"{states[state]} {state}", state, lag if known else None, worst_trend(trends), errors)
+    return BranchHealth(f"{states[state]} {state}", state, behind, lag if known else None, worst_trend(trends), errors)
 
 
 def by_product(
