@@ -23,6 +23,7 @@ from state.row_types import (
 )
 from tests.support.ledger_rows import environment_row, statement_line
 from tests.terminal.pizzeria_values import NOW, SQL, TABLES, deployment, measurement, sample_plan, sample_run
+from tui.presentation.reports.table_history import HistoryEntry
 from tui.presentation.screen_content.changes import ChangeRow
 from tui.presentation.screen_content.lineage_tab import ColumnDetails
 from tui.presentation.screen_content.statement_detail import DeclaredDetails
@@ -123,6 +124,14 @@ class FakeBackend:
         rows = tuple(deployment(*made) for made in TABLES if made[0] == table)
         figures = next((measurement(table, row.version) for row in rows if not row.external), None)
         return StatementDetails(TableName(table), rows, figures, samples=samples, events=events)
+
+    def history(self, table: str) -> Sequence[HistoryEntry]:
+        at, plan, run = self.now - 900, "7f3a" * 16, "9f2c" * 4
+        return (
+            HistoryEntry(at, "deploy", "rebuild v3→v4: filter before an aggregate, done in 2m", "alice", plan, run, 4),
+            HistoryEntry(at + 130, "serves", "v4 serves from here on", "alice", plan, run, 4),
+            HistoryEntry(at + 240, "failure", "[CAST_INVALID_INPUT] the value 'two'", version=4, bad=True),
+        )
 
     def declared(self, table: str, column: str | None = None) -> DeclaredDetails:
         declared = SQL.format(table, "order_items").replace("10 seconds", "30 seconds")

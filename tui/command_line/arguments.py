@@ -293,6 +293,11 @@ def events(parser: CommandParser) -> None:
     parser.add_argument("-f", "--follow", action="store_true", help="keep printing new ones")
 
 
+def history(parser: CommandParser) -> None:
+    parser.add_argument("table", metavar="TABLE")
+    parser.add_argument("-n", "--limit", type=count, default=50, help="how many (50)")
+
+
 def logs(parser: CommandParser) -> None:
     word(parser, "of", ("agent", "pool", "console"), metavar="OF", what="whose log (agent)", default="agent")
     parser.add_argument("-n", "--limit", type=count, default=50, help="how many lines (50)")
@@ -300,8 +305,10 @@ def logs(parser: CommandParser) -> None:
 
 
 def audit(parser: CommandParser) -> None:
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--table", metavar="TABLE", help="only what was done to this table, its plans and its runs")
     parser.add_argument("-n", "--limit", type=count, default=50, help="how many (50)")
-    parser.add_argument(
+    which.add_argument(
         "--verify", action="store_true", help="check that no entry was changed, removed or inserted; exit code 1 if so"
     )
 

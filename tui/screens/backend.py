@@ -26,7 +26,11 @@ from tui.services.plan_submission import find_plan_row, plan_of_row
 if TYPE_CHECKING:
     from core.project.model import Project, Table
     from state.ledger import LedgerReader
+    from tui.presentation.reports.table_history import HistoryEntry
     from tui.services.environment_service import EnvironmentService
+
+HISTORY = 200
+"""Entries of a table's timeline that are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,7 @@ class ConsoleBackend:
         """For acts; its `confirmation` is pure and quick, and is called on the loop."""
         self.started_environments = service.started_environments
         self._plans: dict[str, Plan] = {}
+        self._timeline: tuple[object, tuple[HistoryEntry, ...]] | None = None
         self._drift: tuple[object, ProjectView] | None = None
 
     @property
@@ -88,6 +93,14 @@ class ConsoleBackend:
     def detail(self, table: str) -> StatementDetails:
         """Read one statement; without versions where it never was deployed."""
         return self._service.detail(TableName(table))
+
+    def history(self, table: str) -> "tuple[HistoryEntry, ...]":
+        """Return a table's timeline; made again only when something that it tells of was written."""
+        now = self._service.snapshot()
+        key = (table, now.commands, now.events, now.open_runs)
+        if self._timeline is None or self._timeline[0] != key:
+            self._timeline = (key, self._service.history(TableName(table), HISTORY))
+        return self._timeline[1]
 
     def declared(self, table: str, column: str | None = None) -> DeclaredDetails:
         """Read the files of one statement, and the lineage of one of its columns."""

@@ -153,6 +153,9 @@ class StatementActionsScreen(SharedActionsScreen):
     def do_lineage(self, key: str) -> None:
         self.open_tab("lineage")
 
+    def do_history(self, key: str) -> None:
+        self.open_tab("history")
+
     def do_events(self, key: str) -> None:
         targets = self.view_targets()
         if len(targets) == 1:

@@ -7,6 +7,7 @@ from core.model.names import TableName
 from core.text.wording import counted
 from state.ledger_snapshot import StatementDetails
 from tui.presentation.interaction.action_availability import ActionContext
+from tui.presentation.reports.table_history import HistoryEntry
 from tui.presentation.screen_content.lineage_tab import HEADING
 from tui.presentation.screen_content.statement_detail import TABS, DeclaredDetails, tab_lines, tabs_line
 from tui.presentation.screen_content.statement_rows import RowContext
@@ -30,6 +31,7 @@ class DetailScreen(TextScreen):
         self.column = ""
         self.facts = StatementDetails(TableName(table))
         self.declared = DeclaredDetails()
+        self.history: Sequence[HistoryEntry] | None = None
         self.statement: StatementView | None = state.view.statement(table)
         self.gone_at: float | None = None
 
@@ -37,12 +39,14 @@ class DetailScreen(TextScreen):
         asked = self.state.backend
         column = self.column if self.tab == "lineage" else None
         declared = asked.declared(self.table_name, column) if self.tab in ("sql", "lineage") else None
-        return asked.detail(self.table_name), declared
+        history = asked.history(self.table_name) if self.tab == "history" else None
+        return asked.detail(self.table_name), declared, history
 
     def receive(self, fetched: object) -> None:
         assert isinstance(fetched, tuple)
-        self.facts, declared = fetched
+        self.facts, declared, history = fetched
         self.declared = declared or self.declared
+        self.history = self.history if history is None else history
 
     def refresh_body(self) -> None:
         found = self.state.view.statement(self.table_name)
@@ -67,8 +71,10 @@ class DetailScreen(TextScreen):
         return (head, *gone, *self._tab(statement, look, width))
 
     def _tab(self, statement: StatementView, look: RowContext, width: int) -> Sequence[Line]:
-        facts, declared = self.facts, self.declared
-        return tab_lines(self.tab, statement, facts, self.state.view, declared=declared, look=look, width=width)
+        facts, declared, history = self.facts, self.declared, self.history
+        return tab_lines(
+            self.tab, statement, facts, self.state.view, declared=declared, history=history, look=look, width=width
+        )
 
     def targets(self) -> tuple[str, ...]:
         return (self.table_name,)

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from core.project_files.git_comparison import GitComparison
     from core.reports.impact import Impact
     from core.reports.inventory import InventoryEntry
+    from tui.presentation.reports.table_history import HistoryEntry
     from tui.project_folder.project_reader import ProjectDeclaration
     from tui.services.planner_input import ObservedDocument
 
@@ -88,6 +89,10 @@ class EnvironmentService:
     def statement(self, table: str) -> tuple[StatementDetails, LedgerSnapshot]:
         """Read one statement and the lines of all, in one moment; raises UsageError when it never was deployed."""
         return deployed_statements.statement_among_all(self.reader, parse_table_name(table), now=time.time())
+
+    def history(self, table: TableName, limit: int) -> "tuple[HistoryEntry, ...]":
+        """Return the newest entries of a table's timeline, oldest first; none where it never was deployed."""
+        return deployed_statements.history_of(self.reader, table, limit)
 
     def run(self, id_prefix: str) -> RunRow:
         """Find a run; raises UsageError."""

@@ -463,3 +463,19 @@ def test_what_was_staged_is_followed_by_the_key_of_the_screen_in_front() -> None
         assert "p shows" not in console.status()
 
     in_console(scenario)
+
+
+def test_what_changed_is_one_key_away_and_newest_first() -> None:
+    async def scenario(console: Console) -> None:
+        await find(console, "till")
+        await console.press("c")
+        await console.until(lambda: "rebuild v3→v4" in console.text(), "the timeline")
+        text = console.text()
+        assert text.index("CAST_INVALID_INPUT") < text.index("v4 serves from here on") < text.index("rebuild v3→v4")
+        assert "plan 7f3a by alice" in " ".join(text.split())
+        await console.press("d")
+        await console.press("8")
+        await console.until(lambda: "rebuild v3→v4" in console.text(), "the pane by its number")
+        assert "8 history" in console.text().splitlines()[2]
+
+    in_console(scenario)

@@ -30,7 +30,7 @@ COMMANDS: tuple[ColonCommand, ...] = (
 
 
 TAKES_TABLES = frozenset(
-    {"show", "sql", "events", "lineage", "stop", "start", "restart", "deploy", "delete", "unstage"}
+    {"show", "sql", "events", "lineage", "history", "stop", "start", "restart", "deploy", "delete", "unstage"}
 )
 
 

@@ -118,6 +118,8 @@ ACTIONS: tuple[ConsoleAction, ...] = (
                   command="headgate events {tables}", typed="events", rank=16),
     ConsoleAction("lineage", ("i",), STATEMENT_SCREENS, "lineage", "What it reads and who reads it",
                   command="headgate show {tables}", typed="lineage", needs=_ONE, rank=60),
+    ConsoleAction("history", ("c",), STATEMENT_SCREENS, "history", "What changed before: deploys, acts, failures",
+                  command="headgate history {tables}", typed="history", needs=_ONE, rank=58),
     ConsoleAction("mark", ("space",), LIST_SCREENS | {"changes"}, "mark", "Mark, and move down", rank=20),
     ConsoleAction("mark_all", ("*",), LIST_SCREENS | {"changes"}, "mark all", "Mark all rows shown", rank=99),
     ConsoleAction("unmark", ("u",), LIST_SCREENS | {"changes"}, "unmark", "Clear all marks", rank=99),

@@ -3,15 +3,18 @@
 Figures come from the newest batch, curves from the ring of samples.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from core.model.states import Trend
 from state.ledger_snapshot import StatementDetails
 from state.row_types import Measurement
+from tui.presentation.reports.table_history import HistoryEntry
 from tui.presentation.screen_content.audit_log_events import event_tone, event_words
 from tui.presentation.screen_content.lineage_tab import ColumnDetails, column_lines, lineage_lines
 from tui.presentation.screen_content.statement_advice import advise, error_text
 from tui.presentation.screen_content.statement_rows import RowContext
+from tui.presentation.screen_content.table_timeline import timeline_lines
 from tui.presentation.styling.diff_highlighting import colour_sql, difference
 from tui.presentation.styling.glyphs import STATE_TONES, TREND_TONES, parse_state, sparkline
 from tui.presentation.styling.styled_text import EMPTY, Line, Span, Tone, fit, left, line, right, wrap
@@ -27,7 +30,7 @@ from tui.presentation.styling.value_formatting import (
 )
 from tui.presentation.view.ledger_view import LedgerView, StatementView
 
-TABS = ("overview", "sources", "sql", "lineage", "errors", "events", "versions")
+TABS = ("overview", "sources", "sql", "lineage", "errors", "events", "versions", "history")
 SPARK_WIDTH = 32
 
 
@@ -53,7 +56,7 @@ def tabs_line(tab: str, width: int) -> Line:
     for number, name in enumerate(TABS, 1):
         chosen = name == tab
         spans.append(Span(f" {number} ", Tone.KEY if chosen else Tone.DIM))
-        spans.append(Span(f"{name} ", Tone.TITLE if chosen else Tone.DIM))
+        spans.append(Span(name, Tone.TITLE if chosen else Tone.DIM))
     return fit(tuple(spans), width)
 
 
@@ -64,10 +67,11 @@ def tab_lines(
     view: LedgerView,
     *,
     declared: DeclaredDetails = NOTHING_DECLARED,
+    history: Sequence[HistoryEntry] | None = None,
     look: RowContext,
     width: int,
 ) -> tuple[Line, ...]:
-    """Write a tab; `facts` may not have been read yet."""
+    """Write a tab; `facts` and `history` may not have been read yet."""
     match tab:
         case "sources":
             return sources_lines(statement, facts, look, width)
@@ -81,6 +85,8 @@ def tab_lines(
             return event_lines(facts, look)
         case "versions":
             return version_lines(facts, look)
+        case "history":
+            return timeline_lines(history, look, width)
         case _:
             return overview_lines(statement, facts, view, look, width)
 
