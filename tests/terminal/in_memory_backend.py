@@ -184,6 +184,9 @@ class FakeBackend:
     def runs(self) -> Sequence[RunRow]:
         return (sample_run(self.now),)
 
+    def last_run(self) -> str:
+        return self.runs()[0].id
+
     def run(self, run_id: str) -> RunView | None:
         return RunView(sample_run(self.now), self.plan(""))
 

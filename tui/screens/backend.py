@@ -140,6 +140,10 @@ class ConsoleBackend:
             return None
         return RunView(row, self.plan(row.plan_hash))
 
+    def last_run(self) -> str:
+        """Return the id of the newest run; empty where there is none."""
+        return next((run.id for run in self._service.reader.runs(1)), "")
+
     # Files.
 
     def project(self) -> ProjectView:

@@ -32,6 +32,8 @@ def run_command(screen: StatementActionsScreen, text: str) -> None:
             _review(screen, rest)
         case "run":
             _run(screen, rest)
+        case "pause" | "cancel" | "retry" | "skip" if rest or screen.screen_name != "run":
+            _run(screen, rest, then=word)
         case "env":
             _env(screen, rest)
         case _:
@@ -65,14 +67,20 @@ def _env(screen: StatementActionsScreen, rest: str) -> None:
     state.host.run_in_thread(state.backend.started_environments, known)
 
 
-def _run(screen: StatementActionsScreen, rest: str) -> None:
-    runs = screen.state.view.snapshot.open_runs
-    if rest:
-        screen.state.host.open_screen("run", run_id=rest)
-    elif runs:
-        screen.state.host.open_screen("run", run_id=runs[0].id)
+def _run(screen: StatementActionsScreen, rest: str, then: str = "") -> None:
+    """Open the run that is named, else the open one, else the last; `then` is done there."""
+    state = screen.state
+
+    def open_run(run_id: str) -> None:
+        if run_id:
+            screen.open_when_free("run", f"the run is :run {run_id[:12]}", run_id=run_id, then=then)
+        else:
+            state.notify("nothing was executed here yet: no run", Tone.CHANGING)
+
+    if rest or state.view.snapshot.open_runs:
+        open_run(rest or state.view.snapshot.open_runs[0].id)
     else:
-        screen.state.host.open_screen("runs")
+        state.host.run_in_thread(state.backend.last_run, open_run)
 
 
 def _act(screen: StatementActionsScreen, word: str, rest: str) -> None:

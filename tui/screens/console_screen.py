@@ -13,7 +13,7 @@ from textual.widget import Widget
 
 from tui.presentation.interaction.action_availability import ActionContext, action_label, why_not_possible
 from tui.presentation.interaction.input_line import input_line_cells
-from tui.presentation.interaction.keymap import ConsoleAction, keymap_of, screens_with_key
+from tui.presentation.interaction.keymap import KNOWN_KEYS, ConsoleAction, keymap_of
 from tui.presentation.screen_content import banner_footer, status_line
 from tui.presentation.styling.styled_text import Line, Tone, line
 from tui.screens.console_state import ConsoleState
@@ -22,7 +22,8 @@ from tui.screens.typed_line import TypedLine
 from tui.widgets.line_widgets import FixedLines, GrowingLines
 
 NEED_WIDTH, NEED_HEIGHT = 80, 24
-MESSAGE_S = 12.0
+NO_KEY_S = 2.0
+"""How long the words for a key without a meaning stay."""
 SETTLES_S = 0.15
 """No row changes its place sooner than this after a key."""
 
@@ -139,7 +140,7 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
         if wrong := self.wrong_filter():
             text = f"{wrong}; all rows are shown until the filter is corrected"
             return status_line.message_lines(text, None, Tone.CHANGING, width)
-        if message is not None and now - message.at < MESSAGE_S:
+        if message is not None and now - message.at < message.seconds:
             return status_line.message_lines(message.text, message.at, message.tone, width)
         text, at, tone = status_line.standing_message(state.view, state.freshness, now)
         return status_line.message_lines(text, at, tone, width, most=status_line.STANDING_LINES)
@@ -176,9 +177,8 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
         elif action := self.keys.get(name):
             if not small or action.id in ("quit", "back", "interrupt"):
                 self.perform_action(action, name)
-        elif (screens := screens_with_key(name)) and not small:
-            words = f"{name} does nothing on {self.screen_name}: it is a key of {', '.join(screens)}"
-            self.state.notify(words, Tone.DIM)
+        elif not small:
+            self.state.notify(f"{name}: {'not here' if name in KNOWN_KEYS else 'no key'}", Tone.DIM, seconds=NO_KEY_S)
         self.key_at = self.state.monotonic()
         self.redraw()
 

@@ -7,8 +7,10 @@ import pytest
 from core.model.names import TableName
 from state.row_types import StagedRow
 from tests.terminal.in_memory_backend import FakeBackend
-from tests.terminal.pizzeria_values import NOW
+from tests.terminal.pizzeria_values import NOW, sample_run
 from tests.tui.console_harness import Console, in_console
+from tui.presentation.interaction.keymap import find_action
+from tui.screens.backend import RunView
 from tui.screens.home import RESTS_S, HomeScreen
 
 
@@ -472,10 +474,123 @@ def test_what_changed_is_one_key_away_and_newest_first() -> None:
         await console.until(lambda: "rebuild v3→v4" in console.text(), "the timeline")
         text = console.text()
         assert text.index("CAST_INVALID_INPUT") < text.index("v4 serves from here on") < text.index("rebuild v3→v4")
-        assert "plan 7f3a by alice" in " ".join(text.split())
+        assert "(plan 7f3a, by alice)" in " ".join(text.split())
         await console.press("d")
         await console.press("8")
         await console.until(lambda: "rebuild v3→v4" in console.text(), "the pane by its number")
         assert "8 history" in console.text().splitlines()[2]
+
+    in_console(scenario)
+
+
+LOOKS = ("detail", "sql", "events", "lineage", "history")
+
+
+@pytest.mark.parametrize(
+    ("screen", "arguments", "row", "table"),
+    [
+        ("review", {"plan_hash": "7f3a"}, "oven_load", "oven_load"),
+        ("changes", {}, "menu_sales", "menu_sales"),
+        ("run", {"run_id": "9f2c"}, "4", "oven_load"),
+        ("events", {}, "3", "orders_paid"),
+        ("audit", {}, "1", "oven_load"),
+        ("log", {}, "2", "crm_orders"),
+    ],
+)
+def test_views_of_a_statement_open_from_every_row_that_is_about_one(
+    screen: str, arguments: dict[str, str], row: str, table: str
+) -> None:
+    async def scenario(console: Console) -> None:
+        console.app.open_screen(screen, **arguments)
+        await console.until(lambda: row in console.screen.table.ids, "the rows")
+        console.screen.following = False
+        for look in LOOKS:
+            action = find_action(look, screen)
+            if look == "sql" and screen in ("review", "changes"):
+                continue
+            assert console.screen.table.choose(row)
+            await console.press(action.keys[0])
+            await console.until(lambda: console.screen.screen_name == "detail", f"{look} of {table}")
+            assert console.screen.table_name == table
+            assert console.screen.tab == {"detail": "overview"}.get(look, look)
+            await console.press("q")
+
+    in_console(scenario)
+
+
+def test_a_key_without_a_meaning_says_so_in_two_words_that_go_away() -> None:
+    async def scenario(console: Console) -> None:
+        for key, words in (("Q", "Q: no key"), ("E", "E: not here"), ("f9", "f9: no key")):
+            await console.press(key)
+            assert console.status().strip().endswith(words)
+        console.pass_time(3.0)
+        await console.show_ledger()
+        assert "no key" not in console.status()
+
+    in_console(scenario)
+
+
+def test_help_closes_with_the_key_that_opened_it() -> None:
+    async def scenario(console: Console) -> None:
+        await console.press("?")
+        await console.until(lambda: "KEYS on home" in console.text(), "the help")
+        await console.press("?")
+        assert console.screen.screen_name == "home"
+
+    in_console(scenario)
+
+
+class BrokenRun(FakeBackend):
+    """Its only run has failed and is not open any more."""
+
+    def broken(self):
+        run = sample_run(self.now)
+        steps = (*run.steps[:2], replace(run.steps[2], state="failed"))
+        return replace(run, state="failed", ended_at=self.now, steps=steps)
+
+    def runs(self):
+        return (self.broken(),)
+
+    def run(self, run_id):
+        return RunView(self.broken(), self.plan(""))
+
+
+@pytest.mark.parametrize("start", ["home", "audit", "detail"])
+def test_retry_without_an_id_asks_about_the_last_run_from_anywhere(start: str) -> None:
+    async def scenario(console: Console) -> None:
+        if start != "home":
+            console.app.open_screen(start, **({"table": "till"} if start == "detail" else {}))
+            await console.pilot.pause()
+        await console.press(":")
+        await console.type("retry")
+        await console.press("enter")
+        await console.until(lambda: "RETRY" in console.dialog(), "the question")
+        assert console.screen.screen_name == "run"
+        console.screen.question.dialog = None
+        await console.press(":")
+        await console.type("run")
+        await console.press("enter")
+        await console.until(lambda: console.screen.run_id.startswith("9f2c"), "the run")
+
+    in_console(scenario, backend=BrokenRun())
+
+
+def test_a_run_that_is_over_and_well_is_not_retried_from_elsewhere() -> None:
+    async def scenario(console: Console) -> None:
+        await console.press(":")
+        await console.type("retry")
+        await console.press("enter")
+        await console.until(lambda: "retry: no step has failed" in console.status(), "the reason")
+        assert console.screen.question.dialog is None
+
+    in_console(scenario)
+
+
+def test_the_footer_begins_with_the_keys_that_the_row_allows() -> None:
+    async def scenario(console: Console) -> None:
+        assert "(" not in console.lines(console.screen.footer)
+        await find(console, "till")
+        await console.press("j", "k")
+        assert " d detail  s sql " in console.lines(console.screen.footer)
 
     in_console(scenario)

@@ -176,7 +176,8 @@ def entry_words(entry: HistoryEntry) -> str:
     plan = f"plan {entry.plan[:4]}" if entry.plan else ""
     by = f"by {entry.actor}" if entry.actor else ""
     version = f"v{entry.version} " if entry.version and entry.kind not in ("deploy", "serves", "schema") else ""
-    return version + "   ".join(filter(None, (entry.summary, plan, by)))
+    who = ", ".join(filter(None, (plan, by)))
+    return version + entry.summary + (f" ({who})" if who else "")
 
 
 def history_as_json(table: str, entries: Iterable[HistoryEntry]) -> dict[str, Any]:

@@ -28,7 +28,7 @@ def test_a_deploy_is_told_with_plan_actor_columns_and_from_when_it_serves() -> N
     run = run_row(PLAN.hash, ended_at=200.0, state="done", steps=(step(1, StepKind.CREATE), step(2, StepKind.SWAP)))
     deploy, schema, serves = table_history(TableRecords(A, runs=(run,)), {PLAN.hash: PLAN})
     assert (deploy.at, schema.at, serves.at) == (101.0, 101.0, 112.0)
-    assert entry_words(deploy) == f"rebuild v1→v2: columns no longer fit, done in 11s   plan {PLAN.hash[:4]}   by ana"
+    assert entry_words(deploy) == f"rebuild v1→v2: columns no longer fit, done in 11s (plan {PLAN.hash[:4]}, by ana)"
     assert (schema.kind, schema.summary) == ("schema", "column tip was removed")
     assert serves.summary == "v2 serves from here on"
 
