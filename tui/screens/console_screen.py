@@ -13,13 +13,14 @@ from textual.widget import Widget
 
 from tui.presentation.interaction.action_availability import ActionContext, action_label, why_not_possible
 from tui.presentation.interaction.input_line import input_line_cells
-from tui.presentation.interaction.keymap import KNOWN_KEYS, ConsoleAction, keymap_of
+from tui.presentation.interaction.keymap import KNOWN_KEYS, ConfirmationLevel, ConsoleAction, keymap_of
 from tui.presentation.screen_content import banner_footer, status_line
 from tui.presentation.styling.styled_text import Line, Tone, line
 from tui.screens.console_state import ConsoleState
 from tui.screens.question_box import QuestionBox
 from tui.screens.typed_line import TypedLine
 from tui.widgets.line_widgets import FixedLines, GrowingLines
+from tui.widgets.row_table import RowTable
 
 NEED_WIDTH, NEED_HEIGHT = 80, 24
 NO_KEY_S = 2.0
@@ -176,11 +177,25 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
                 self.typed.press(key, character)
         elif action := self.keys.get(name):
             if not small or action.id in ("quit", "back", "interrupt"):
-                self.perform_action(action, name)
+                self._perform_key(action, name)
         elif not small:
             self.state.notify(f"{name}: {'not here' if name in KNOWN_KEYS else 'no key'}", Tone.DIM, seconds=NO_KEY_S)
         self.key_at = self.state.monotonic()
         self.redraw()
+
+    def _perform_key(self, action: ConsoleAction, key: str) -> None:
+        """Do what a key means; where a look changes nothing that is seen, say so."""
+        before = self._seen()
+        self.perform_action(action, key)
+        if action.level is ConfirmationLevel.LOOK and action.id != "redraw" and self.is_free:
+            self.key_at = self.state.monotonic()
+            self.redraw()
+            if self._seen() == before:
+                self.state.notify(f"{key}: no change", Tone.DIM, seconds=NO_KEY_S)
+
+    def _seen(self) -> tuple[object, ...]:
+        panes = (*self.query(FixedLines), *self.query(RowTable))
+        return (self.state.message, *(tuple(pane.seen_lines()) for pane in panes if pane is not self.status))
 
     def on_paste(self, event: events.Paste) -> None:
         event.stop()

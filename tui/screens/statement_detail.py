@@ -119,6 +119,7 @@ class DetailScreen(TextScreen):
         self.column = known.names[(at + step) % len(known.names)]
         heading = next((at for at, each in enumerate(self.pane.lines) if plain(each).startswith(HEADING)), 0)
         self.pane.scroll_by(heading - self.pane.top)
+        self.state.notify(f"lineage of {self.column}", Tone.DIM)
         self.state.host.read_now()
 
     def open_tab(self, tab: str) -> None:

@@ -9,7 +9,7 @@ from state.row_types import StagedRow
 from tests.terminal.in_memory_backend import FakeBackend
 from tests.terminal.pizzeria_values import NOW, sample_run
 from tests.tui.console_harness import Console, in_console
-from tui.presentation.interaction.keymap import find_action
+from tui.presentation.interaction.keymap import ALL_SCREENS, ConfirmationLevel, actions_on_screen, find_action
 from tui.screens.backend import RunView
 from tui.screens.home import RESTS_S, HomeScreen
 
@@ -592,5 +592,28 @@ def test_the_footer_begins_with_the_keys_that_the_row_allows() -> None:
         await find(console, "till")
         await console.press("j", "k")
         assert " d detail  s sql " in console.lines(console.screen.footer)
+
+    in_console(scenario)
+
+
+@pytest.mark.parametrize("screen", sorted(ALL_SCREENS))
+def test_a_look_changes_what_is_seen_or_says_that_it_does_not(screen: str) -> None:
+    async def scenario(console: Console) -> None:
+        arguments = {"detail": {"table": "till"}, "review": {"plan_hash": "7f3a"}, "run": {"run_id": "9f2c"}}
+        for action in actions_on_screen(screen):
+            if action.level is not ConfirmationLevel.LOOK or action.id in ("quit", "redraw", "refresh"):
+                continue
+            for key in action.keys[:1]:
+                console.app.go_home()
+                if screen != "home":
+                    console.app.open_screen(screen, **arguments.get(screen, {}))
+                await console.pilot.pause()
+                front, console.screen.state.message = console.screen, None
+                console.screen.redraw()
+                before = console.text()
+                await console.press(key)
+                answered = console.screen is not front or front.typed.entry is not None or console.text() != before
+                front.typed.entry = None
+                assert answered, f"{key} ({action.id}) is silent on {screen}"
 
     in_console(scenario)
