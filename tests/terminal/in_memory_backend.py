@@ -184,6 +184,9 @@ class FakeBackend:
     def runs(self) -> Sequence[RunRow]:
         return (sample_run(self.now),)
 
+    def selected(self, words: Sequence[str], *, act: str) -> tuple[str, ...]:
+        return ("oven_load", "order_items") if words == ("1+oven_load",) else tuple(words)
+
     def last_run(self) -> str:
         return self.runs()[0].id
 

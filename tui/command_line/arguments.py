@@ -12,9 +12,13 @@ from tui.command_line.argument_values import (
     word,
 )
 
+SELECTORS = "+T, 2+T: with upstream, T+, T+3: with downstream, tag:X"
+"""How several tables are named by one word."""
+
 
 def _tables(parser: CommandParser, *, many: str = "+", what: str = "tables") -> None:
-    parser.add_argument("tables", nargs=many, metavar="TABLE", help=what)
+    told = what if many == "?" else f"{what}; {SELECTORS}"
+    parser.add_argument("tables", nargs=many, metavar="TABLE", help=told)
 
 
 def confirm(parser: CommandParser) -> None:
@@ -115,7 +119,7 @@ def lineage(parser: CommandParser) -> None:
 
 def _scope(parser: CommandParser, *, children: str, pipeline: bool = True) -> None:
     """Add what says which tables are meant; several together mean all of theirs."""
-    parser.add_argument("tables", nargs="*", metavar="TABLE", help="tables by name")
+    parser.add_argument("tables", nargs="*", metavar="TABLE", help=f"tables by name; {SELECTORS}")
     many = (
         ("--list", "FILE", "tables named in a file, one per line; # starts a comment; - is stdin"),
         ("--product", "P", "every table of a product"),

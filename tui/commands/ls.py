@@ -55,7 +55,7 @@ def chosen_lines(context: CommandContext, snapshot: LedgerSnapshot) -> list[Stat
     lines += [
         _absent(entry) for entry in project_reader.declared_tables(context.place.folder) if entry.table not in known
     ]
-    lines = deployed_statements.named_lines(lines, args.tables)
+    lines = deployed_statements.named_lines(lines, context.operations.selected(args.tables))
     states = {word.strip() for word in args.state.split(",")} if args.state else set()
     if unknown := sorted(states - {str(state) for state in State}):
         raise UsageError(f"{unknown[0]!r} is not a state", remedy=f"one of {', '.join(State)}")

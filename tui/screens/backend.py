@@ -4,7 +4,7 @@ None of it is called on the event loop. The ledger is read through the snapshot 
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -139,6 +139,12 @@ class ConsoleBackend:
         except UsageError:
             return None
         return RunView(row, self.plan(row.plan_hash))
+
+    def selected(self, words: Sequence[str], *, act: str) -> tuple[str, ...]:
+        """Return the tables that selectors after `:` mean, over the files for a deploy, else over what is deployed."""
+        if act == "stage_deploy":
+            return self._service.selected(words, declared=True)
+        return self._service.statements_selected(words)
 
     def last_run(self) -> str:
         """Return the id of the newest run; empty where there is none."""

@@ -1,5 +1,6 @@
 """The `:` line: what each command opens or does. Commands with the name of an act are the same act."""
 
+from core.lineage.selectors import is_selector
 from tui.presentation.interaction.colon_completion import TAKES_TABLES, names
 from tui.presentation.interaction.keymap import ConsoleAction, actions_on_screen
 from tui.presentation.styling.styled_text import Tone
@@ -92,9 +93,23 @@ def _act(screen: StatementActionsScreen, word: str, rest: str) -> None:
         screen.state.notify(f":{word} is not a command here: {known}", Tone.CHANGING)
         return
     if rest and word in TAKES_TABLES:
-        _act_on(screen, action, tuple(rest.replace(",", " ").split()))
+        _select(screen, action, tuple(rest.replace(",", " ").split()))
     else:
         screen.perform_action(action, f":{word}")
+
+
+def _select(screen: StatementActionsScreen, action: ConsoleAction, words: tuple[str, ...]) -> None:
+    """Do an act on the tables that names and selectors mean; selectors are resolved in a thread."""
+    if not any(map(is_selector, words)):
+        _act_on(screen, action, words)
+        return
+
+    def act(tables: tuple[str, ...]) -> None:
+        if screen.is_free:
+            _act_on(screen, action, tables)
+
+    host, backend = screen.state.host, screen.state.backend
+    host.run_in_thread(lambda: backend.selected(words, act=action.id), act)
 
 
 def _act_on(screen: StatementActionsScreen, action: ConsoleAction, tables: tuple[str, ...]) -> None:

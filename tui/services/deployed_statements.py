@@ -103,10 +103,10 @@ def not_deployed_error(table: str, known: Iterable[str]) -> UsageError:
     )
 
 
-def named_lines(lines: Iterable[StatementLine], names: Iterable[str]) -> list[StatementLine]:
-    """Return the lines of the tables that are named, in any case; all without a name. Raises UsageError."""
+def named_lines(lines: Iterable[StatementLine], names: Iterable[TableName]) -> list[StatementLine]:
+    """Return the lines of the tables that are named; all without a name. Raises UsageError."""
     found = list(lines)
-    wanted = {name.strip().strip("`").lower() for name in names}
+    wanted = set(names)
     if missing := sorted(wanted - {line.table for line in found}):
         raise not_deployed_error(missing[0], [line.table for line in found])
     return [line for line in found if not wanted or line.table in wanted]

@@ -596,6 +596,17 @@ def test_the_footer_begins_with_the_keys_that_the_row_allows() -> None:
     in_console(scenario)
 
 
+def test_a_movement_beyond_the_edge_says_that_nothing_changed() -> None:
+    async def scenario(console: Console) -> None:
+        await console.press("g")
+        assert console.status().strip().endswith("g: no change")
+        await console.press("j")
+        assert "no change" not in console.lines(console.screen.footer)
+
+    in_console(scenario)
+
+
+@pytest.mark.drill
 @pytest.mark.parametrize("screen", sorted(ALL_SCREENS))
 def test_a_look_changes_what_is_seen_or_says_that_it_does_not(screen: str) -> None:
     async def scenario(console: Console) -> None:
@@ -615,5 +626,16 @@ def test_a_look_changes_what_is_seen_or_says_that_it_does_not(screen: str) -> No
                 answered = console.screen is not front or front.typed.entry is not None or console.text() != before
                 front.typed.entry = None
                 assert answered, f"{key} ({action.id}) is silent on {screen}"
+
+    in_console(scenario)
+
+
+def test_a_selector_after_a_colon_asks_about_the_tables_that_it_means() -> None:
+    async def scenario(console: Console) -> None:
+        await console.press(":")
+        await console.type("stop 1+oven_load")
+        await console.press("enter")
+        await console.until(lambda: "STOP 2 statements" in console.dialog(), "the question")
+        assert "oven_load" in console.dialog() and "order_items" in console.dialog()
 
     in_console(scenario)
