@@ -1,5 +1,6 @@
 """A pizzeria in memory: what the console asks for, without ledger, agent or Spark."""
 
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -186,6 +187,15 @@ class FakeBackend:
 
     def selected(self, words: Sequence[str], *, act: str) -> tuple[str, ...]:
         return ("oven_load", "order_items") if words == ("1+oven_load",) else tuple(words)
+
+    def sql_file(self, table: str) -> str:
+        return os.environ.get("EDITED_FILE", f"/nowhere/{table}.sql")
+
+    def rows(self, table: str, limit: int) -> tuple[tuple[str, ...], list[list[object]]]:
+        return ("order_id", "pizza"), [[n, "margherita"] for n in range(3)]
+
+    def log_lines(self, table: str) -> Sequence[str]:
+        return ("2026-11-21T14:00:00.000Z ERROR MicroBatchExecution: Query till@v1 terminated", "\tat x.Y(Z.scala:1)")
 
     def last_run(self) -> str:
         return self.runs()[0].id

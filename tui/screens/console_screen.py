@@ -23,6 +23,7 @@ from tui.widgets.line_widgets import FixedLines, GrowingLines
 from tui.widgets.row_table import RowTable
 
 NEED_WIDTH, NEED_HEIGHT = 80, 24
+WHEEL_ROWS = 3
 NO_KEY_S = 2.0
 """How long the words for a key without a meaning stay."""
 SETTLES_S = 0.15
@@ -168,7 +169,9 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
         small = self.has_class("-small")
         # What is not seen is not answered.
         takes_key = not small or key in ("escape", "ctrl+c")
-        if self.question.dialog is not None:
+        if key == "ctrl+z":
+            self.state.host.suspend_process()
+        elif self.question.dialog is not None:
             answered = self.question.press(key, character) if takes_key else None
             if answered is not None:
                 answered()
@@ -196,6 +199,24 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
     def _seen(self) -> tuple[object, ...]:
         panes = (*self.query(FixedLines), *self.query(RowTable))
         return (self.state.message, *(tuple(pane.seen_lines()) for pane in panes if pane is not self.status))
+
+    # The mouse, where a setting asks for it.
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        self._wheel(event, "j")
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        self._wheel(event, "k")
+
+    def _wheel(self, event: events.MouseEvent, key: str) -> None:
+        """Move as a key does; the wheel acts on nothing."""
+        event.stop()
+        event.prevent_default()
+        if self.is_free:
+            for _ in range(WHEEL_ROWS):
+                self.perform_action(self.keys[key], key)
+            self.key_at = self.state.monotonic()
+            self.redraw()
 
     def on_paste(self, event: events.Paste) -> None:
         event.stop()

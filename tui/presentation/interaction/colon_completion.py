@@ -34,7 +34,21 @@ COMMANDS: tuple[ColonCommand, ...] = (
 
 
 TAKES_TABLES = frozenset(
-    {"show", "sql", "events", "lineage", "history", "stop", "start", "restart", "deploy", "delete", "unstage"}
+    {
+        "show",
+        "sql",
+        "events",
+        "lineage",
+        "history",
+        "peek",
+        "edit",
+        "stop",
+        "start",
+        "restart",
+        "deploy",
+        "delete",
+        "unstage",
+    }
 )
 
 

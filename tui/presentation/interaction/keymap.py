@@ -9,7 +9,7 @@ from enum import StrEnum
 
 LIST_SCREENS = frozenset({"home", "statements"})
 RECORD_SCREENS = frozenset({"runs", "audit", "log", "events"})
-ALL_SCREENS = LIST_SCREENS | RECORD_SCREENS | {"detail", "changes", "review", "run", "help"}
+ALL_SCREENS = LIST_SCREENS | RECORD_SCREENS | {"detail", "changes", "review", "run", "rows", "help"}
 STATEMENT_SCREENS = LIST_SCREENS | {"detail"}
 ROW_SCREENS = frozenset({"changes", "review", "run", "events", "audit", "log"})
 """Screens whose rows are each about a statement, or about several or none."""
@@ -99,6 +99,7 @@ ACTIONS: tuple[ConsoleAction, ...] = (
     ConsoleAction("changes", ("p",), ALL_SCREENS - {"changes"}, "changes",
                   "Files compared with what is deployed, and what is staged", command="headgate plan --all --offline",
                   typed="changes", rank=40),
+    ConsoleAction("suspend", ("ctrl+z",), ALL_SCREENS, "suspend", "Back to the shell; `fg` returns here", rank=99),
     ConsoleAction("interrupt", ("ctrl+c",), ALL_SCREENS, "", "Shows how to leave; never affects a run", rank=99),
     # Lists and tree.
     ConsoleAction("down", ("j", "down"), ALL_SCREENS, "down", "One down", rank=99),
@@ -130,6 +131,12 @@ ACTIONS: tuple[ConsoleAction, ...] = (
                   command="headgate show {tables}", typed="lineage", needs=_ONE, rank=60),
     ConsoleAction("history", ("c",), VIEW_SCREENS, "history", "What changed before: deploys, acts, failures",
                   command="headgate history {tables}", typed="history", needs=_ONE, rank=58),
+    ConsoleAction("rows", ("b",), VIEW_SCREENS, "rows", "Some rows of its table", command="headgate peek {tables}",
+                  typed="peek", needs=_ONE | {ActionRequirement.LIVE}, rank=59),
+    ConsoleAction("edit", ("e",), VIEW_SCREENS, "edit", "Its SQL in $VISUAL or $EDITOR, then the diff", typed="edit",
+                  needs=_ONE, rank=18),
+    ConsoleAction("fold", ("z",), frozenset({"home"}), "fold", "Close branches that are healthy, open the others",
+                  rank=63),
     ConsoleAction("mark", ("space",), LIST_SCREENS | {"changes"}, "mark", "Mark, and move down", rank=20),
     ConsoleAction("mark_all", ("*",), LIST_SCREENS | {"changes"}, "mark all", "Mark all rows shown", rank=99),
     ConsoleAction("unmark", ("u",), LIST_SCREENS | {"changes"}, "unmark", "Clear all marks", rank=99),

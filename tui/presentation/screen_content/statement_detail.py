@@ -13,6 +13,7 @@ from tui.presentation.reports.table_history import HistoryEntry
 from tui.presentation.screen_content.audit_log_events import event_tone, event_words
 from tui.presentation.screen_content.lineage_tab import ColumnDetails, column_lines, lineage_lines
 from tui.presentation.screen_content.statement_advice import advise, error_text
+from tui.presentation.screen_content.statement_log import log_lines
 from tui.presentation.screen_content.statement_rows import RowContext
 from tui.presentation.screen_content.table_timeline import timeline_lines
 from tui.presentation.styling.diff_highlighting import colour_sql, difference
@@ -68,6 +69,7 @@ def tab_lines(
     *,
     declared: DeclaredDetails = NOTHING_DECLARED,
     history: Sequence[HistoryEntry] | None = None,
+    log: Sequence[str] = (),
     look: RowContext,
     width: int,
 ) -> tuple[Line, ...]:
@@ -80,7 +82,7 @@ def tab_lines(
         case "lineage":
             return (*lineage_lines(statement, view, look), *column_lines(declared.columns, width))
         case "errors":
-            return error_lines(statement, facts, look, width)
+            return (*error_lines(statement, facts, look, width), *log_lines(log))
         case "events":
             return event_lines(facts, look)
         case "versions":
@@ -344,7 +346,7 @@ def error_lines(statement: StatementView, facts: StatementDetails, look: RowCont
         times = f"{event.count} times since {moment(event.first_at, look.now)}, last" if event.count > 1 else "once,"
         lines.append(line((f" {times} {moment(event.at, look.now)}  v{event.version}", Tone.DIM)))
         lines.extend(wrap(event.summary, width - 3, Tone.BAD, "  "))
-        lines.extend(wrap(event.detail, width - 5, Tone.DIM, "    ")[:12] if event.detail else ())
+        lines.extend(wrap(event.detail, width - 5, Tone.DIM, "    ") if event.detail else ())
         lines.append(EMPTY)
     return tuple(lines) or (line((" no exceptions recorded", Tone.DIM)),)
 
