@@ -639,3 +639,34 @@ def test_a_selector_after_a_colon_asks_about_the_tables_that_it_means() -> None:
         assert "oven_load" in console.dialog() and "order_items" in console.dialog()
 
     in_console(scenario)
+
+
+def test_rows_and_logs_of_a_statement_are_read_in_the_console() -> None:
+    async def scenario(console: Console) -> None:
+        await find(console, "till")
+        await console.press("b")
+        await console.until(lambda: "margherita" in console.text(), "the rows")
+        assert "3 rows in no order" in console.text()
+        await console.press("q", "d", "5")
+        await console.until(lambda: "at x.Y(Z.scala:1)" in console.text(), "the stack trace of the log")
+
+    in_console(scenario)
+
+
+def test_healthy_branches_are_folded_and_what_is_faulty_stays_open() -> None:
+    async def scenario(console: Console) -> None:
+        await console.press("z")
+        ids = set(console.screen.table.ids)
+        assert "orders_paid" in ids
+        assert "product:sales" in ids and not {"till", "menu_sales", "oven_load"} & ids
+
+    in_console(scenario)
+
+
+def test_the_worst_statement_is_first_when_sorted_by_badness() -> None:
+    async def scenario(console: Console) -> None:
+        await console.press("tab", "o")
+        assert console.screen.sort == "badness"
+        assert next(iter(console.screen.table.ids)) == "orders_paid"
+
+    in_console(scenario)
