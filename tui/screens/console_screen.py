@@ -105,9 +105,14 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
         self.redraw()
 
     @property
+    def is_in_front(self) -> bool:
+        """Return whether this is the screen that is seen; Textual counts one below a transparent one as current."""
+        return bool(self.app.screen_stack) and self.app.screen is self
+
+    @property
     def is_free(self) -> bool:
         """Return whether another screen may open over this one: it is in front, and nothing is asked or typed."""
-        return self.is_current and self.question.dialog is None and self.typed.entry is None
+        return self.is_in_front and self.question.dialog is None and self.typed.entry is None
 
     @property
     def holds_order(self) -> bool:
@@ -116,7 +121,7 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
 
     def redraw(self) -> None:
         """Show everything as it is now; what has not changed is not drawn again."""
-        if not self.is_mounted or not self.is_current:
+        if not self.is_mounted or not self.is_in_front:
             return
         width, height = self.size
         # A terminal that was resized while the console was starting has sent no event that counts.

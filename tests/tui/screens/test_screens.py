@@ -473,6 +473,7 @@ def test_what_changed_is_one_key_away_and_newest_first() -> None:
         await console.press("c")
         await console.until(lambda: "rebuild v3→v4" in console.text(), "the timeline")
         text = console.text()
+        assert "no change" not in text
         assert text.index("CAST_INVALID_INPUT") < text.index("v4 serves from here on") < text.index("rebuild v3→v4")
         assert "(plan 7f3a, by alice)" in " ".join(text.split())
         await console.press("d")

@@ -11,7 +11,7 @@ LIST_SCREENS = frozenset({"home", "statements"})
 RECORD_SCREENS = frozenset({"runs", "audit", "log", "events"})
 ALL_SCREENS = LIST_SCREENS | RECORD_SCREENS | {"detail", "changes", "review", "run", "rows", "help"}
 STATEMENT_SCREENS = LIST_SCREENS | {"detail"}
-ROW_SCREENS = frozenset({"changes", "review", "run", "events", "audit", "log"})
+ROW_SCREENS = frozenset({"changes", "review", "run", "events", "audit", "log", "rows"})
 """Screens whose rows are each about a statement, or about several or none."""
 VIEW_SCREENS = STATEMENT_SCREENS | ROW_SCREENS
 
@@ -131,7 +131,7 @@ ACTIONS: tuple[ConsoleAction, ...] = (
                   command="headgate show {tables}", typed="lineage", needs=_ONE, rank=60),
     ConsoleAction("history", ("c",), VIEW_SCREENS, "history", "What changed before: deploys, acts, failures",
                   command="headgate history {tables}", typed="history", needs=_ONE, rank=58),
-    ConsoleAction("rows", ("b",), VIEW_SCREENS, "rows", "Some rows of its table", command="headgate peek {tables}",
+    ConsoleAction("rows", ("b",), VIEW_SCREENS - {"rows"}, "rows", "Some rows of its table", command="headgate peek {tables}",
                   typed="peek", needs=_ONE | {ActionRequirement.LIVE}, rank=59),
     ConsoleAction("edit", ("e",), VIEW_SCREENS, "edit", "Its SQL in $VISUAL or $EDITOR, then the diff", typed="edit",
                   needs=_ONE, rank=18),
