@@ -3,16 +3,17 @@
 Figures come from the newest batch, curves from the ring of samples.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from core.model.states import Trend
 from state.ledger_snapshot import StatementDetails
-from state.row_types import Measurement
+from state.registry import StatementLine
+from state.row_types import Deployment, Measurement
 from tui.presentation.reports.table_history import HistoryEntry
 from tui.presentation.screen_content.audit_log_events import event_tone, event_words
 from tui.presentation.screen_content.lineage_tab import ColumnDetails, column_lines, lineage_lines
-from tui.presentation.screen_content.statement_advice import advise, error_text
+from tui.presentation.screen_content.statement_advice import advise, error_text, spark_ui_words
 from tui.presentation.screen_content.statement_log import log_lines
 from tui.presentation.screen_content.statement_rows import RowContext
 from tui.presentation.screen_content.table_timeline import timeline_lines
@@ -134,16 +135,7 @@ def overview_lines(
     )
     if measurement is not None:
         lines.extend(_measurement_lines(statement, measurement, facts, look, width))
-    lines.append(
-        line(
-            (" owner  ", Tone.DIM),
-            row.owner or "-",
-            ("   trigger ", Tone.DIM),
-            row.trigger,
-            ("   revision ", Tone.DIM),
-            row.revision[:8],
-        )
-    )
+    lines.extend(_owner_lines(row, deployed))
     lines.append(EMPTY)
     verdict_text, tone = advise(statement, measurement, view, look)
     lines.append(line((" VERDICT  ", Tone.TITLE)))
@@ -152,6 +144,14 @@ def overview_lines(
         lines.append(EMPTY)
         lines.extend(wrap(error_text(row), width - 2, Tone.BAD, " "))
     return tuple(lines)
+
+
+def _owner_lines(row: StatementLine, deployed: Deployment | None) -> Iterator[Line]:
+    about = (("   trigger ", Tone.DIM), row.trigger, ("   revision ", Tone.DIM), row.revision[:8])
+    yield line((" owner  ", Tone.DIM), row.owner or "-", *about)
+    if deployed is not None and deployed.pool is not None:
+        pool = deployed.pool
+        yield line((" pool   ", Tone.DIM), pool.name, (f"   {spark_ui_words(pool)}", Tone.DIM))
 
 
 def _measurement_lines(
