@@ -185,16 +185,16 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
                 self.typed.press(key, character)
         elif action := self.keys.get(name):
             if not small or action.id in ("quit", "back", "interrupt"):
-                self._perform_key(action, name)
+                before = self._seen()
+                self.perform_action(action, name)
+                self._say_where_nothing_changed(action, name, before)
         elif not small:
             self.state.notify(f"{name}: {'not here' if name in KNOWN_KEYS else 'no key'}", Tone.DIM, seconds=NO_KEY_S)
         self.key_at = self.state.monotonic()
         self.redraw()
 
-    def _perform_key(self, action: ConsoleAction, key: str) -> None:
-        """Do what a key means; where a look changes nothing that is seen, say so."""
-        before = self._seen()
-        self.perform_action(action, key)
+    def _say_where_nothing_changed(self, action: ConsoleAction, key: str, before: tuple[object, ...]) -> None:
+        """Say that a look has changed nothing where what is seen is what was seen before."""
         if action.level is ConfirmationLevel.LOOK and action.id != "redraw" and self.is_free:
             self.key_at = self.state.monotonic()
             self.redraw()
