@@ -298,7 +298,7 @@ def events(parser: CommandParser) -> None:
 
 
 def history(parser: CommandParser) -> None:
-    parser.add_argument("table", metavar="TABLE")
+    parser.add_argument("table", metavar="TABLE", help="the table, deployed now or once")
     parser.add_argument("-n", "--limit", type=count, default=50, help="how many (50)")
 
 
