@@ -70,6 +70,14 @@ class PlanReads(LedgerReads):
           ORDER BY created_at DESC LIMIT 20"""
         return tuple(json.loads(asked) for (asked,) in self._values(sql, (now,)) if asked)
 
+    def plans_about(self, table: TableName, limit: int = 50) -> tuple[str, ...]:
+        """List the hashes of the newest plans that act on a table, newest first."""
+        sql = (
+            "SELECT hash FROM plan WHERE EXISTS (SELECT 1 FROM json_each(body, '$.order') WHERE value = ?1) "
+            "ORDER BY created_at DESC, hash LIMIT ?2"
+        )
+        return tuple(str(found) for (found,) in self._values(sql, (table, limit)))
+
     def approvals(self, plan_hash: str) -> tuple[ApprovalRow, ...]:
         """List who approved a plan, in the order in which they did."""
         return self._rows(ApprovalRow, "SELECT * FROM approval WHERE plan_hash = ? ORDER BY at, uid", (plan_hash,))

@@ -29,6 +29,11 @@ class RunReads(LedgerReads):
         """List the newest runs with their steps, newest first."""
         return self._runs("ORDER BY started_at DESC, id LIMIT ?1", (limit,))
 
+    def runs_of(self, table: TableName, limit: int = 50) -> tuple[RunRow, ...]:
+        """List the newest runs that may change a table, with their steps, newest first."""
+        held = 'SELECT run_id FROM run_table WHERE "table" = ?1 AND NOT reads'
+        return self._runs(f"WHERE id IN ({held}) ORDER BY started_at DESC, id LIMIT ?2", (table, limit))
+
     def open_runs(self) -> tuple[RunRow, ...]:
         """List the runs that have not ended, oldest first."""
         return self._runs("WHERE ended_at IS NULL ORDER BY started_at, id", ())

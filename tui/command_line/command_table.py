@@ -114,12 +114,15 @@ COMMAND_SPECS = (
     CommandSpec("wait", LOOK, "Wait until statements are in a state or have caught up.",
                 "headgate wait fct_orders --lag 0 --timeout 120\nheadgate wait --state running", "wait:wait",
                 arguments.wait),
+    CommandSpec("history", LOOK, "Tell what changed of a table: deploys, acts, failures, with plan and actor.",
+                "headgate history fct_orders\nheadgate history fct_orders -n 10 --json", "events_logs_audit:history",
+                arguments.history),
     CommandSpec("events", LOOK, "List state changes and exceptions.", "headgate events fct_orders -n 20",
                 "events_logs_audit:events", arguments.events),
     CommandSpec("logs", LOOK, "Print the log of the agent, the pool or the console.", "headgate logs pool -n 100",
                 "events_logs_audit:logs", arguments.logs),
-    CommandSpec("audit", LOOK, "Show who did what, and when.", "headgate audit -n 20", "events_logs_audit:audit",
-                arguments.audit),
+    CommandSpec("audit", LOOK, "Show who did what, and when.",
+                "headgate audit -n 20\nheadgate audit --table fct_orders", "events_logs_audit:audit", arguments.audit),
     CommandSpec("plan", CHANGE, "Plan a deploy or a delete, and submit the plan to the agent.",
                 "headgate plan fct_orders --children all --exclude fct_tips\nheadgate plan delete crm_visits\n"
                 "headgate plan --product sales --observed observed.yml --json --exit-code\n"

@@ -56,7 +56,7 @@ def chosen_lines(context: CommandContext, snapshot: LedgerSnapshot) -> list[Stat
     lines += [
         _absent(entry) for entry in project_reader.declared_tables(context.place.folder) if entry.table not in known
     ]
-    lines = deployed_statements.named_lines(lines, args.tables)
+    lines = deployed_statements.named_lines(lines, context.operations.selected(args.tables))
     states = {word.strip() for word in args.state.split(",")} if args.state else set()
     words = ("external", *State)
     if unknown := sorted(states - {*map(str, words)}):

@@ -3,7 +3,7 @@
 from typing import Any
 
 from core.model.errors import TryAgain
-from core.model.names import TableName, parse_table_name
+from core.model.names import TableName
 from core.observed.serving import serving_versions
 from tui.command_line.context import CommandContext
 from tui.presentation.screen_content.status_line import outcome_words
@@ -41,8 +41,8 @@ def restart(context: CommandContext) -> int:
 
 
 def _act(context: CommandContext, verb: str) -> int:
-    tables = sorted({parse_table_name(name) for name in context.args.tables})
     operations = context.operations
+    tables = sorted(operations.statements_selected(context.args.tables))
     context.announce()
     needed = operations.agent.confirmation(verb, tables)
     question = EFFECTS[verb].format(tables=", ".join(tables)) + _readers(context, tables)

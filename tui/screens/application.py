@@ -46,6 +46,7 @@ SCREENS = {
     "audit": ("audit_log_events", "AuditScreen"),
     "log": ("audit_log_events", "LogScreen"),
     "events": ("audit_log_events", "EventsScreen"),
+    "rows": ("table_rows", "RowsScreen"),
     "help": ("help", "HelpScreen"),
 }
 """Module and class of each screen by name: imported when it is first opened, so that the first picture comes soon."""
@@ -115,6 +116,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
         self.animation_level = "none"
         self.title = f"Headgate {identity.project} {identity.environment}"
         self.backend = backend
+        self.environ = environ
         self.offer_down = offer_down
         self.state = ConsoleState(
             backend=backend,
@@ -143,6 +145,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
         return HomeScreen(self.state)  # type: ignore[return-value]  # Screen is invariant in what it returns
 
     def on_mount(self) -> None:
+        self.app_resume_signal.subscribe(self, lambda _: self.resend_cells())
         self.set_interval(POLL_S, self._show_newest)
         self._poller.start()
 
@@ -188,6 +191,22 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
         if self._shadow is not None:
             self._shadow.forget()
         self.refresh(layout=True)
+
+    # The terminal, lent to others.
+
+    def suspend_process(self) -> None:
+        """Stop this process until the shell goes on with it; the agent and its statements go on meanwhile."""
+        self.action_suspend_process()
+
+    def edit_file(self, path: str) -> bool:
+        """Lend the terminal to an editor until it ends; returns whether it could be started."""
+        from tui.terminal.editor import run_editor
+
+        with self.suspend():
+            problem = run_editor(self.environ, path)
+        if problem:
+            self.state.notify(problem, Tone.BAD)
+        return not problem
 
     # Reading.
 

@@ -25,6 +25,7 @@ from tui.presentation.view.statement_tree import (
     by_lineage,
     by_product,
     closing_id,
+    healthy_branches,
     initially_closed,
     tables_of,
 )
@@ -215,6 +216,10 @@ class HomeScreen(StatementListScreen):
 
     def do_flip(self, key: str) -> None:
         self.lineage = not self.lineage
+
+    def do_fold(self, key: str) -> None:
+        """Close the branches in which everything is healthy, and open the others."""
+        self.closed = healthy_branches(self.state.view)
 
     def do_next_tab(self, key: str) -> None:
         self.state.host.open_screen("statements", filter_text=self.typed.filter_text)

@@ -103,6 +103,9 @@ class ReviewScreen(SplitScreen):
         lines.extend(rest(plan, beside, self.state.glyphs))
         self.pane.show(lines)
 
+    def under_cursor(self) -> tuple[str, ...]:
+        return (self.table.cursor_id,) if self.table.cursor_id in self.by_table else ()
+
     def path_and_counts(self) -> tuple[Sequence[str], str]:
         below = f"{counted(self.pane.below, 'more line')} (pgdn)" if self.pane.below else ""
         return ("changes", "review"), below

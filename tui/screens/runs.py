@@ -8,6 +8,7 @@ from textual.widget import Widget
 from state.row_types import RunRow
 from tui.presentation.interaction.action_availability import ActionContext
 from tui.presentation.interaction.confirmation_dialogs import dialog_for_run
+from tui.presentation.interaction.keymap import find_action
 from tui.presentation.screen_content.runs import (
     EFFECTS,
     columns,
@@ -35,9 +36,11 @@ class RunScreen(SplitScreen):
 
     screen_name = "run"
 
-    def __init__(self, state: ConsoleState, *, run_id: str) -> None:
+    def __init__(self, state: ConsoleState, *, run_id: str, then: str = "") -> None:
         super().__init__(state)
         self.run_id = run_id
+        self.then = then
+        """Id of the action that it is opened for, done once the run has been read."""
         self.run_view: RunView | None = None
         self.missing = False
         self.acknowledged: set[str] = set()
@@ -55,6 +58,9 @@ class RunScreen(SplitScreen):
             self.run_view = fetched
             self.run_id = fetched.run.id
             self._acknowledge(fetched.run)
+            action, self.then = find_action(self.then, self.screen_name), ""
+            if action is not None and self.is_free:
+                self.perform_action(action, f":{action.typed}")
         else:
             self.missing = True
 
@@ -101,6 +107,10 @@ class RunScreen(SplitScreen):
         failed = run is not None and any(step.state == "failed" for step in run.steps)
         state = "" if run is None else f"continued by {run.continued_by[:10]}" if run.continued_by else run.state
         return replace(super().action_context(), run_state=state, run_failed=failed)
+
+    def under_cursor(self) -> tuple[str, ...]:
+        steps = self.run_view.run.steps if self.run_view else ()
+        return tuple(step.table for step in steps if str(step.n) == self.table.cursor_id and step.table)
 
     def path_and_counts(self) -> tuple[Sequence[str], str]:
         return ("runs", self.run_id[:10]), ""

@@ -60,6 +60,9 @@ class SharedActionsScreen(ConsoleScreen):
     def do_redraw(self, key: str) -> None:
         self.state.host.resend_cells()
 
+    def do_suspend(self, key: str) -> None:
+        self.state.host.suspend_process()
+
     def do_log(self, key: str) -> None:
         self.state.host.open_screen("log")
 

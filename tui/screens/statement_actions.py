@@ -166,6 +166,27 @@ class StatementActionsScreen(SharedActionsScreen):
     def do_lineage(self, key: str) -> None:
         self.open_tab("lineage")
 
+    def do_history(self, key: str) -> None:
+        self.open_tab("history")
+
+    def do_rows(self, key: str) -> None:
+        self.state.host.open_screen("rows", table=self.view_targets()[0])
+
+    def do_edit(self, key: str) -> None:
+        """Edit the statement's file, then show how the files differ from what is deployed."""
+        (table,) = self.view_targets()
+        host = self.state.host
+
+        def edit(path: str) -> None:
+            if self.is_free and host.edit_file(path):
+                host.read_now()
+                if self.screen_name != "changes":
+                    self.named = (table,)
+                    self.open_tab("sql")
+                    self.named = ()
+
+        host.run_in_thread(lambda: self.state.backend.sql_file(table), edit)
+
     def do_events(self, key: str) -> None:
         targets = self.view_targets()
         if len(targets) == 1:

@@ -66,6 +66,10 @@ class RowTable(ScrollView):
             if self._picture(y) != self._drawn.get(y):
                 self.refresh(Region(0, y, self.size.width, 1))
 
+    def seen_lines(self) -> Sequence[object]:
+        """Return what is seen now; equal means that nothing looks otherwise."""
+        return (self._head, *(self._picture(y) for y in range(1, self.size.height)))
+
     def _picture(self, y: int) -> tuple[Line, bool]:
         index = self.top + y - 1
         if not self.ids:

@@ -103,7 +103,7 @@ def step_row(step: StepRow, needs: Sequence[int], names: Sequence[str], width: i
         (
             Span("  "),
             Span(right(str(step.n), 3) + " ", Tone.DIM),
-            Span(left(what, _step_width(width)), Tone.DIM if step.state == "waits" else Tone.PLAIN),
+            Span(left(what, _step_width(width) - 1) + " ", Tone.DIM if step.state == "waits" else Tone.PLAIN),
             Span(left(f"{glyphs.steps.get(step.state, '?')} {step.state}", 11), tone),
             Span(right(lasted, 10), Tone.DIM),
             Span("  " + note, Tone.BAD if step.state in ("failed", "blocked") else Tone.DIM),

@@ -1,7 +1,10 @@
 """The verdict on a statement: one or two sentences on how it is and what to do."""
 
+from urllib.parse import urlsplit
+
 from core.lag.triggers import trigger_s
 from core.model.states import Fault, Trend
+from core.project.model import Pool
 from state.registry import StatementLine
 from state.row_types import Measurement
 from tui.presentation.screen_content.statement_rows import RowContext
@@ -91,3 +94,9 @@ def _limit(statement: StatementView, measurement: Measurement | None) -> str:
 def error_text(row: StatementLine) -> str:
     """Write an error with its class once: Spark's messages often begin with it."""
     return row.error if row.error_class in row.error else f"{row.error_class}  {row.error}"
+
+
+def spark_ui_words(pool: Pool) -> str:
+    """Say where Spark's own pages of a pool are; never with what stands behind the host in its address."""
+    host = urlsplit(pool.url).hostname if pool.url else None
+    return f"Spark UI of its server on {host}, port 4040 by default" if host else "no Spark UI: the local pool has none"

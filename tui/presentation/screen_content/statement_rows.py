@@ -49,7 +49,7 @@ MORE_COLUMNS = (IN, OUT, BATCH, ROWS, PRODUCT, LAYER, OWNER, TRIGGER)
 _MEASURED = frozenset((BEHIND, LAG, TREND, IN, OUT, BATCH, ROWS))
 OLD_S = 60.0
 """Age from which a measurement is no longer of now: every few seconds all statements are measured."""
-SORTS = ("name", "state", "behind", "lag", "trend", "errors", "age")
+SORTS = ("name", "badness", "state", "behind", "lag", "trend", "errors", "age")
 NAME_MINIMUM = 24
 
 
@@ -322,9 +322,18 @@ _TREND_WORST = {
 }
 
 
+def _badness(statement: StatementView) -> float:
+    """Return how well a statement is, the worst first: by fault and state, then by where its lag goes, then by lag."""
+    lag = min(statement.lag_rows or 0, 10**9)
+    place = (not statement.faulty) * 1e4 + _STATE_ORDER[statement.state] * 100 + _TREND_WORST[statement.trend]
+    return place - lag / 1e10
+
+
 def sort_key(sort: str) -> Callable[[StatementView], tuple[float, str]]:
     """Return the key of a sort: worst first, equal ones by name, so that the order is the same on every reading."""
     match sort:
+        case "badness":
+            return lambda statement: (_badness(statement), statement.table)
         case "state":
             return lambda statement: (_STATE_ORDER[statement.state], statement.table)
         case "behind":
