@@ -170,7 +170,6 @@ def sample_plan(protected: bool = False) -> Plan:
             Action.DELETE,
             "asked for",
             loses=("table crm_orders__v1, 18,220 rows", "its checkpoint"),
-            reversible_until="7 days after the run",
         ),
     )
     steps = tuple(
