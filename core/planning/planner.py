@@ -71,7 +71,7 @@ def make_plan(
         t for t, found in project.tables.items() if found.settings.protect
     )
     sealed = _sealed(context, scope, draft, policy or declared, headroom)
-    return _with_ways_back(context, sealed, parse_cache or ParseCache(), headroom.engine) if sealed.steps else sealed
+    return _with_ways_back(context, sealed, headroom.engine) if sealed.steps else sealed
 
 
 def questions_of(
@@ -88,8 +88,8 @@ def questions_of(
     return tuple(question for question in found if question is not None)
 
 
-def _with_ways_back(context: PlanningContext, plan: Plan, parse_cache: ParseCache, engine: str) -> Plan:
-    ways = ways_back(context, plan.request, plan.nodes, parse_cache, engine=engine)
+def _with_ways_back(context: PlanningContext, plan: Plan, engine: str) -> Plan:
+    ways = ways_back(context, plan.request, plan.nodes, engine=engine)
     nodes = tuple(replace(node, undo=undo_word(node, ways)) for node in plan.nodes)
     return replace(plan, nodes=nodes, undo=ways)
 

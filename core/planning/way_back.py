@@ -46,17 +46,17 @@ def undo_request(
 
 
 def ways_back(
-    context: PlanningContext, request: PlanRequest, nodes: Sequence[PlanNode], parse_cache: ParseCache, *, engine: str
+    context: PlanningContext, request: PlanRequest, nodes: Sequence[PlanNode], *, engine: str
 ) -> tuple[WayBack, ...]:
     """Return what undoes the nodes of a plan once it was executed, each acted table in one at least."""
     if request.verb == "delete":
-        return _of_deletes(context, nodes, parse_cache, engine=engine)
+        return _of_deletes(context, nodes, engine=engine)
     acted = {node.table: node for node in nodes if node.action is not Action.KEEP}
     begun = [table for table, node in acted.items() if node.action is Action.START and node.version]
     resumed = [table for table, node in acted.items() if node.action is Action.RESUME]
     found = [_stop(begun, f"; headgate plan delete {' '.join(begun)} removes them")] if begun else []
     found += [_stop(resumed, "")] if resumed else []
-    back = _back(context, request, nodes, parse_cache, engine=engine)
+    back = _back(context, request, nodes, engine=engine)
     covered = {*begun, *(table for way in back if way.act for table in way.tables)}
     none: dict[str, list[TableName]] = {}
     for table, node in acted.items():
@@ -94,7 +94,7 @@ def _why_none(node: PlanNode, back: Sequence[WayBack]) -> str:
 
 
 def _back(
-    context: PlanningContext, request: PlanRequest, nodes: Sequence[PlanNode], parse_cache: ParseCache, *, engine: str
+    context: PlanningContext, request: PlanRequest, nodes: Sequence[PlanNode], *, engine: str
 ) -> tuple[WayBack, ...]:
     """Plan the old texts over what the plan leaves; without an act where that is refused."""
     edited = tuple(node for node in edited_nodes(nodes) if node.strategy != Strategy.KEYED)
@@ -105,7 +105,7 @@ def _back(
     if project is None:
         return (WayBack("", tables, "the deployed text cannot be read"),)
     planned, refused = _planned(
-        context, project, _afterwards(context, nodes, engine), undo_request(request, tables, ""), parse_cache, engine
+        context, project, _afterwards(context, nodes, engine), undo_request(request, tables, ""), engine
     )
     if refused:
         return (WayBack("", tables, f"planning the old text would be refused: {refused}"),)
@@ -157,9 +157,7 @@ def _words(node: PlanNode, went: PlanNode | None, edited: Collection[TableName])
             return f"{node.action}{text}"
 
 
-def _of_deletes(
-    context: PlanningContext, nodes: Sequence[PlanNode], parse_cache: ParseCache, *, engine: str
-) -> tuple[WayBack, ...]:
+def _of_deletes(context: PlanningContext, nodes: Sequence[PlanNode], *, engine: str) -> tuple[WayBack, ...]:
     """Explain that no command takes anything out of the trash, and what starting anew would take."""
     gone = tuple(node.table for node in nodes if node.action is Action.DELETE)
     if not gone:
@@ -172,7 +170,7 @@ def _of_deletes(
     request = normal_request(PlanRequest(tables=declared, children="none"))
     world = _afterwards(context, nodes, engine)
     if declared:
-        planned, refused = _planned(context, context.declared.project, world, request, parse_cache, engine)
+        planned, refused = _planned(context, context.declared.project, world, request, engine)
         anew = f"headgate plan {' '.join(declared)} {'would be refused' if refused else 'starts anew'}"
         ways.append(WayBack("", declared, f"{kept}; {anew}", *(_price(planned) if not refused else (0, None))))
     return tuple(way for way in ways if way.tables)
@@ -183,12 +181,11 @@ def _planned(
     project: Project,
     observed: Mapping[TableName, ObservedDeployment],
     request: PlanRequest,
-    parse_cache: ParseCache,
     engine: str,
 ) -> tuple[tuple[PlanNode, ...], str]:
     """Return the nodes of a plan over another world, and why it would be refused; empty where it would not."""
     other = planning_context(
-        project, context.declared.environment, observed, parse_cache, engine=engine, like=context.revisions
+        project, context.declared.environment, observed, ParseCache(), engine=engine, like=context.revisions
     )
     scope = resolve_scope(request, other)
     body = deploy_body(other, scope)

@@ -39,7 +39,7 @@ class CommandSpec:
 LOOK, CHANGE, ACT, HOUSE = "look", "change", "act now", "environment"
 
 PLAN_SUBCOMMANDS = (
-    SubcommandSpec("deploy", "The same as without a word; also plans a table called deploy, delete, undo or diff.",
+    SubcommandSpec("deploy", "The same as without a word; plans a table called delete, undo or diff as well.",
                    "headgate plan deploy fct_orders\nheadgate plan deploy diff", arguments.plan),
     SubcommandSpec("delete", "Say what a delete would do, and hand it to the agent.",
                    "headgate plan delete crm_visits\nheadgate plan delete --pipeline fct_orders",
