@@ -148,6 +148,11 @@ _FOLDED_LAG = """
 CREATE TABLE folded_lag (key TEXT PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID;
 """
 
+_RECORDS = """
+ALTER TABLE deployment ADD COLUMN recorded INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE facts ADD COLUMN served INTEGER NOT NULL DEFAULT 0;
+"""
+
 _IDENTITY = """
 ALTER TABLE deployment ADD COLUMN made_by TEXT NOT NULL DEFAULT '';
 ALTER TABLE facts ADD COLUMN epoch INTEGER NOT NULL DEFAULT 1;
@@ -166,6 +171,16 @@ CREATE TABLE audit_head (one INTEGER PRIMARY KEY CHECK (one = 1), entry INTEGER 
 
 _AUDIT_NOT_CHANGED = """
 CREATE TRIGGER audit_is_not_changed BEFORE UPDATE ON audit
+  BEGIN SELECT RAISE(ABORT, 'the audit is append-only'); END;
+"""
+
+_AUDIT_ARCHIVE = """
+CREATE TABLE audit_archive (
+  file TEXT PRIMARY KEY, year INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, hash TEXT NOT NULL,
+  bytes INTEGER NOT NULL) WITHOUT ROWID;
+DROP TRIGGER audit_is_not_deleted;
+CREATE TRIGGER audit_is_not_deleted BEFORE DELETE ON audit
+  WHEN OLD.id > (SELECT coalesce(max(last), 0) FROM audit_archive)
   BEGIN SELECT RAISE(ABORT, 'the audit is append-only'); END;
 """
 
@@ -213,6 +228,8 @@ MIGRATIONS: tuple[Migration, ...] = (
     _IDENTITY,
     _FOLDED_LAG,
     _CLOCK,
+    _AUDIT_ARCHIVE,
+    _RECORDS,
 )
 """Migration N takes a ledger from `user_version` N to N + 1."""
 

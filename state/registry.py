@@ -115,6 +115,11 @@ class RegistryReads(LedgerReads):
         where = "" if include_deleted else " WHERE drop_after IS NULL"
         return self._rows(Deployment, f'{_DEPLOYMENT}{where} ORDER BY "table", version')
 
+    def registered_since(self, change: int) -> tuple[int, tuple[Deployment, ...]]:
+        """List the versions whose row changed after `change`, also deleted ones, and the number to ask from next."""
+        # The number first, as in `changed_since`.
+        return self.change_number(), self._rows(Deployment, f"{_DEPLOYMENT} WHERE changed > ?", (change,))
+
     def deployment(self, table: TableName, version: int) -> Deployment | None:
         """Read one version, deleted or not."""
         return self._row(Deployment, f'{_DEPLOYMENT} WHERE "table" = ? AND version = ?', (table, version))
@@ -271,9 +276,15 @@ class RegistryWrites(RegistryReads, LedgerWrites):
                 (change, table, version),
             )
 
-    def activate(self, versions: Mapping[TableName, int]) -> None:
-        """Move the pointers of a release, all or none."""
+    def put_served(self, count: int) -> None:
+        """Count on, before the record of what serves does."""
+        with self._transaction() as connection:
+            connection.execute("UPDATE facts SET served = ?", (count,))
+
+    def activate(self, versions: Mapping[TableName, int], *, served: int = 0) -> None:
+        """Move the pointers of a release, all or none; `served` is what the record of what serves has counted."""
         with self._registering() as connection:
+            connection.execute("UPDATE facts SET served = max(served, ?)", (served,))
             for table, version in versions.items():
                 self._serve(connection, table, version)
 
@@ -291,8 +302,8 @@ class RegistryWrites(RegistryReads, LedgerWrites):
         """Report that a deleted version's files are gone."""
         with self._registering() as connection:
             connection.execute(
-                "UPDATE deployment SET trash = '', purged_at = ? WHERE \"table\" = ? AND version = ?",
-                (at, table, version),
+                "UPDATE deployment SET trash = '', purged_at = ?, changed = ? WHERE \"table\" = ? AND version = ?",
+                (at, self._next_change(), table, version),
             )
 
     def put_clock_check(self, check: ClockCheck) -> None:

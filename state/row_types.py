@@ -64,6 +64,8 @@ class Deployment:
     """Version of Spark that it was started on last; empty where it is not known."""
     made_by: str = ""
     """The run that has made table and checkpoint; empty where it is not known."""
+    recorded: int = 0
+    """How often it was recorded in the data folder; a record that counts higher is of a newer ledger."""
 
     @property
     def deleted(self) -> bool:
@@ -257,6 +259,22 @@ class AuditRow:
 
 
 @dataclass(frozen=True, slots=True)
+class AuditArchiveRow:
+    """A file beside the ledger that holds older entries of the audit, as far as they have left the ledger."""
+
+    file: str
+    year: int
+    """UTC, of its entries."""
+    first: int
+    """Number of its first entry."""
+    last: int
+    hash: str
+    """Of its last entry."""
+    bytes: int
+    """Where its last entry ends."""
+
+
+@dataclass(frozen=True, slots=True)
 class StagedRow:
     """One table that an actor has staged in a project folder."""
 
@@ -308,3 +326,5 @@ class EnvironmentRow:
     """Counts up while an agent serves, as the mark in the data folder does: an older copy of either is behind."""
     doubt: str = ""
     """Why this may not be the world that the ledger describes; nothing is started until it is adopted."""
+    served: int = 0
+    """How often it was recorded in the data folder what serves."""

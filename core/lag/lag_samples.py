@@ -140,21 +140,21 @@ def _amount(sample: LagSample, *, in_rows: bool) -> int | None:
 
 
 def _unbroken(samples: Sequence[LagSample], interval_s: float, *, in_rows: bool) -> Sequence[LagSample]:
-    start = len(samples)
-    for n in range(len(samples) - 1, -1, -1):
-        if _amount(samples[n], in_rows=in_rows) is None:
-            break
-        if n + 1 < len(samples) and not _follows(samples[n], samples[n + 1], interval_s):
-            break
-        start = n
-    return samples[start:]
+    if _amount(samples[-1], in_rows=in_rows) is None:
+        return ()
+    for n in range(len(samples) - 1, 0, -1):
+        before, after = samples[n - 1], samples[n]
+        if _amount(before, in_rows=in_rows) is None or not 0 < after.at - before.at <= _HOLE * interval_s:
+            return samples[n:]
+        if _went_back(before.produced_rows, after.produced_rows) or _went_back(
+            before.consumed_rows, after.consumed_rows
+        ):
+            return samples[n:]
+    return samples
 
 
-def _follows(before: LagSample, after: LagSample, interval_s: float) -> bool:
-    if not 0 < after.at - before.at <= _HOLE * interval_s:
-        return False
-    counters = ((before.produced_rows, after.produced_rows), (before.consumed_rows, after.consumed_rows))
-    return all(old is None or new is None or old <= new for old, new in counters)
+def _went_back(before: int | None, after: int | None) -> bool:
+    return before is not None and after is not None and after < before
 
 
 def _counters(

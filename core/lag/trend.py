@@ -192,12 +192,13 @@ def _seconds_left(series: SampleSeries, recent: Sequence[tuple[float, float]], *
 def _expected(series: SampleSeries, trigger_s: float, *, working: bool) -> tuple[float, float]:
     """Return the noise, and what may be pending right after a commit while the statement keeps up."""
     blur_s = max(series.interval_s, series.usual_gap_s)
-    noise = max(1.0, series.arrival_rate() * blur_s)
+    arrival_rate = series.arrival_rate()
+    noise = max(1.0, arrival_rate * blur_s)
     if not working:
         return noise, noise
     # The newest batch counts up to three triggers: a longer one may be the first of an overload.
     batch_s = max(median(series.batches_s), min(series.batches_s[-1], 3 * trigger_s))
-    return noise, max(1.0, series.arrival_rate() * (batch_s + blur_s) * 1.4)
+    return noise, max(1.0, arrival_rate * (batch_s + blur_s) * 1.4)
 
 
 def _after_commits(series: SampleSeries, trigger_s: float, *, working: bool) -> list[tuple[float, float]]:

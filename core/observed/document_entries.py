@@ -247,11 +247,13 @@ def read_name(name: Any, problems: list[Problem]) -> TableName | None:
 
 
 def _is_rule(value: Any, usual: Any) -> bool:
-    """Return whether a value is of its rule's kind: a list of texts, a flag, or a number where there is a rule."""
+    """Return whether a value is of its rule's kind: a list of texts, a flag, a word, or a number where there is one."""
     if isinstance(usual, tuple):
         return isinstance(value, tuple) and all(isinstance(part, str | tuple) for part in value)
     if isinstance(usual, bool):
         return isinstance(value, bool)
+    if isinstance(usual, str):
+        return isinstance(value, str)
     return value is None or type(value) in (int, float)
 
 

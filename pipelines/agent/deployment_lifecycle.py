@@ -12,6 +12,7 @@ from core.model.states import State, WantedState
 from core.ports.spark import QueryStart, ReportedQuery, unheard
 from core.ports.storage import CheckpointState
 from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext
+from pipelines.agent.registry_records import keep_record
 from state.row_types import Deployment
 
 log = logging.getLogger(__name__)
@@ -28,6 +29,8 @@ def start(world: AgentContext, deployment: Deployment, *, stops: int) -> Reporte
         world.identity.refuse_doubt()
         _refuse_stopped(world, deployment, stops)
         check_checkpoint(world, deployment)
+        # Before the first batch of a new text: a ledger that is lost would go on from its checkpoint with the old one.
+        keep_record(world, *key)
         try:
             pool = world.pool.connection()
             query = pool.call(WRITE_CALL_S, pool.queries.start, _start_of(world, deployment))
@@ -113,11 +116,11 @@ def check_checkpoint(world: AgentContext, deployment: Deployment) -> None:
     _refuse_other_world(world, deployment)
 
 
-def refuse_other_checkpoint(world: AgentContext, deployment: Deployment) -> int | None:
+def refuse_other_checkpoint(world: AgentContext, deployment: Deployment, *, owners: tuple[str, ...] = ()) -> int | None:
     """Refuse a checkpoint that is not the one that this deployment had: Spark would begin anew.
 
-    Returns the batch that it has committed. The sink's record is read before the checkpoint, because a query that runs
-    already writes it second.
+    It must be of this ledger, or of one of `owners`. Returns the batch that it has committed. The sink's record is
+    read before the checkpoint, because a query that runs already writes it second.
     """
     name = query_name(deployment.table, deployment.version)
     sink = world.files.sink_batch(deployment.folder)
@@ -127,7 +130,7 @@ def refuse_other_checkpoint(world: AgentContext, deployment: Deployment) -> int 
             f"{name} has no readable checkpoint; starting over on the same table would lose or duplicate rows",
             remedy=f"headgate plan {deployment.table} --rebuild",
         )
-    if found.owner != world.ledger_id:
+    if found.owner not in (world.ledger_id, *owners):
         raise Refused(
             f"the checkpoint of {name} belongs to another ledger ({found.owner or 'no owner file'})",
             remedy="find out what else is running it; nothing was started",
@@ -153,6 +156,9 @@ def _refuse_other_world(world: AgentContext, deployment: Deployment) -> None:
         summary = f"the checkpoint of {name} is of epoch {found.epoch}, and the ledger of epoch {here.epoch}"
         raise Refused(f"{summary}: one of them is an older copy", remedy="headgate adopt")
     if found.machine and here.machine and found.machine != here.machine:
+        if world.machine_may_move:
+            here.take_over(deployment.checkpoint)
+            return
         raise Refused(
             f"the checkpoint of {name} was written on machine {found.machine}, and this is machine {here.machine}",
             remedy="headgate adopt, if nothing runs there any more",

@@ -58,13 +58,13 @@ def ls(parser: CommandParser) -> None:
 
 
 def show(parser: CommandParser) -> None:
-    parser.add_argument("table", metavar="TABLE")
+    parser.add_argument("table", metavar="TABLE", help="the statement's table")
     parser.add_argument("--sql", action="store_true", help="only the deployed SQL")
     parser.add_argument("--fail-on", metavar="C,C", help="exit 1 when one matches: failed, growing, lag>1k")
 
 
 def peek(parser: CommandParser) -> None:
-    parser.add_argument("table", metavar="TABLE")
+    parser.add_argument("table", metavar="TABLE", help="the table whose rows to print")
     parser.add_argument("-n", "--limit", type=count, default=20, help="rows (20)")
     parser.add_argument(
         "--version", type=count, dest="table_version", metavar="N", help="this version instead of the serving one"
@@ -79,7 +79,7 @@ def inventory(parser: CommandParser) -> None:
 
 
 def report(parser: CommandParser) -> None:
-    parser.add_argument("table", metavar="TABLE")
+    parser.add_argument("table", metavar="TABLE", help="the table in the middle")
     parser.add_argument("--up", action="store_true", help="only upstream")
     parser.add_argument("--down", action="store_true", help="only downstream; default: both")
     parser.add_argument("--depth", type=count, metavar="N", help="at most this many levels")
@@ -355,7 +355,7 @@ def demo_folder(parser: CommandParser) -> None:
 
 
 def help(parser: CommandParser) -> None:
-    parser.add_argument("topic", nargs="?", metavar="TOPIC")
+    parser.add_argument("topic", nargs="*", metavar="TOPIC", help="a topic or a command; without it, all are listed")
 
 
 def completion(parser: CommandParser) -> None:

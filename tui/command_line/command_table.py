@@ -173,7 +173,7 @@ COMMAND_SPECS = (
     CommandSpec("restore", HOUSE, "Put a backup in the place of the ledger, which is kept; no agent may run.",
                 "headgate restore ledger-monday.db --env dev --confirm pizzeria", "backup_restore:restore",
                 arguments.restore),
-    CommandSpec("doctor", HOUSE, "Check Java, Python, home, disk, terminal, agent, pool and ledger.",
+    CommandSpec("doctor", HOUSE, "Check Java, Python, disk, terminal, project, home, agent, pool, ledger.",
                 "headgate doctor --json", "doctor:doctor", arguments.doctor),
     CommandSpec("demo", HOUSE, "Run the sample project: a pizzeria.",
                 "headgate demo\nheadgate demo ./my-demo --no-console\nheadgate demo settle\n"
@@ -183,7 +183,8 @@ COMMAND_SPECS = (
                 "headgate init pizzeria\n"
                 "headgate init table fct_orders --layer facts --reads src_orders",
                 "init:init", arguments.init, subcommands=INIT_SUBCOMMANDS),
-    CommandSpec("help", HOUSE, "Print a topic of the manual.", "headgate help plans", "help_completion:manual",
+    CommandSpec("help", HOUSE, "Print a topic of the manual, or the help of a command.",
+                "headgate help plans\nheadgate help runs cancel", "help_completion:manual",
                 arguments.help, places=False),
     CommandSpec("completion", HOUSE, "Print a completion script for bash or zsh, with table names.",
                 "source <(headgate completion bash)", "help_completion:completion", arguments.completion),

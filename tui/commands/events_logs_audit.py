@@ -7,6 +7,7 @@ from typing import Any
 
 from core.model.errors import UsageError
 from core.model.names import TableName, parse_table_name
+from core.text.wording import counted
 from state.audit_log import op_words
 from state.row_types import AuditRow, EventRow
 from tui.agent_client import agent_process
@@ -50,10 +51,15 @@ def logs(context: CommandContext) -> int:
 
 
 def audit(context: CommandContext) -> int:
-    """List who did what, newest last; with --verify check that the list is whole."""
+    """List who did what, newest last; with --verify check that the list is whole, in archives as well."""
     if context.args.verify:
         return _verify(context)
     found = tuple(reversed(context.operations.reader.audits(context.args.limit)))
+    archives = context.operations.reader.audit_archives()
+    if archives and len(found) < context.args.limit:
+        folder, last = context.operations.reader.path.parent, archives[-1]
+        many = "" if len(archives) == 1 else f", older ones in {counted(len(archives) - 1, 'file')} beside it"
+        context.voice.say(f"entries {last.first} to {last.last} are in {folder / last.file}{many}")
     if context.voice.as_json:
         context.voice.data([_audit_as_json(row) for row in found])
         return 0
@@ -67,14 +73,20 @@ def audit(context: CommandContext) -> int:
 
 
 def _verify(context: CommandContext) -> int:
-    head, breaks = context.operations.reader.audit_breaks()
+    check = context.operations.reader.check_audit()
+    archives = context.operations.reader.audit_archives()
+    head, breaks = check.head, check.breaks
     if context.voice.as_json:
         context.voice.data(
             {
                 "whole": not breaks,
                 "newest": head.entry if head else None,
                 "hash": head.hash if head else None,
-                "breaks": [{"first": each.first, "last": each.last, "kind": each.kind} for each in breaks],
+                "archives": [{"file": each.file, "first": each.first, "last": each.last} for each in archives],
+                "breaks": [
+                    {"first": each.first, "last": each.last, "kind": each.kind, "file": each.file or None}
+                    for each in breaks
+                ],
             }
         )
     elif breaks:
@@ -82,6 +94,12 @@ def _verify(context: CommandContext) -> int:
     else:
         context.voice.print(
             [f"the audit is whole up to entry {head.entry}, {head.hash}" if head else "the audit is empty"]
+        )
+    if not context.voice.as_json:
+        context.voice.print(f"  entries {each.first} to {each.last} are in {each.file}" for each in archives)
+        context.voice.print(
+            f"  behind these, {file} has {many} more, of a ledger that was replaced or a round that was cut off"
+            for file, many in check.beyond
         )
     return 1 if breaks else 0
 

@@ -12,7 +12,7 @@ from core.model.errors import LedgerUnavailable
 from core.model.names import TableName, query_name
 from core.model.states import State, WantedState
 from core.ports.spark import ReportedQuery
-from core.ports.storage import SourceLag
+from core.ports.storage import CheckpointState, SourceLag
 from core.sql.statement import TableRead
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import streamed_reads, streamed_sources
@@ -147,9 +147,9 @@ class LagCollector:
             consumed_rows=_sum(position.consumed_rows for position in positions),
         )
         history.samples.append(sample)
-        judged = self._judge(deployment, by_version, positions, history)
-        history.previous = judged.trend
         found = self._world.files.read(deployment.checkpoint)
+        judged = self._judge(deployment, by_version, positions, found)
+        history.previous = judged.trend
         return Measurement(
             table=deployment.table,
             version=deployment.version,
@@ -194,8 +194,9 @@ class LagCollector:
         deployment: Deployment,
         by_version: dict[tuple[TableName, int], Deployment],
         positions: tuple[SourceLag, ...],
-        history: MeasurementHistory,
+        found: CheckpointState | None,
     ) -> LagTrend:
+        history = self._history[deployment.table, deployment.version]
         version_by_parent = {binding.parent: binding.version for binding in deployment.bindings}
         parents = []
         for position in positions:
@@ -211,7 +212,6 @@ class LagCollector:
                     trend=known.previous if known else "",
                 )
             )
-        found = self._world.files.read(deployment.checkpoint)
         now = self._world.clock()
         return lag_trend(
             tuple(history.samples),

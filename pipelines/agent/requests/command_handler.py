@@ -121,7 +121,7 @@ class CommandHandler:
                 f"the agent does not know the command {cut(op, 40)!r}", remedy="restart the agent after an upgrade"
             )
         if op in ("status", "peek", "measure", "adoption"):
-            self._policies.admit(caller, op, args)
+            self._admit_look(caller, request, args)
             return answer(caller, args, "")
         began = time.monotonic()
         outcome, detail = "failed", "the agent failed to execute it"
@@ -135,6 +135,14 @@ class CommandHandler:
             raise
         finally:
             self._note(caller, request, outcome, detail, int((time.monotonic() - began) * 1000))
+
+    def _admit_look(self, caller: Caller, request: dict[str, Any], args: dict[str, Any]) -> None:
+        """Admit what only looks; it is recorded where the policy refuses it."""
+        try:
+            self._policies.admit(caller, str(request["op"]), args)
+        except Refused as error:
+            self._note(caller, request, "refused", error.summary, 0)
+            raise
 
     def tell_refused(self) -> None:
         """Store how many refusals were counted without being stored."""
@@ -318,10 +326,11 @@ def _act(request: dict[str, Any]) -> str:
 
 def _subject(request: dict[str, Any]) -> str:
     args = request.get("args") or {}
-    tables, questions = args.get("tables"), args.get("questions")
+    tables, questions = args.get("tables") or (args.get("table"),), args.get("questions")
     if isinstance(questions, list):
         return counted(len(questions), "statement")
-    return " ".join(str(table) for table in tables) if tables else str(args.get("hash") or args.get("id") or "")[:12]
+    named = " ".join(str(table) for table in tables if table)
+    return named or str(args.get("hash") or args.get("id") or "")[:12]
 
 
 def _plain(cell: object) -> object:

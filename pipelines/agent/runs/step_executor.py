@@ -16,6 +16,7 @@ from core.run.state_machine import GateOpened, GatePolled, RunEvidence, StepDone
 from pipelines.agent.context import WRITE_CALL_S, AgentContext
 from pipelines.agent.deployment_compiler import column_types, compile_deployment
 from pipelines.agent.deployment_lifecycle import mark_stopped, start, stop
+from pipelines.agent.registry_records import serve
 from pipelines.agent.runs.catch_up_gate import CatchUpGate
 from pipelines.agent.trash_purge import checked_now
 from state.row_types import Deployment
@@ -168,7 +169,8 @@ class StepExecutor:
         name = self._world.layout.catalog_name(step.table, 0)
         pool = self._world.pool.connection()
         pool.call(WRITE_CALL_S, pool.tables.create, name, built.compiled_ddl)
-        running = replace(built, state=State.RUNNING)
+        before = self._world.ledger.deployment(step.table, 0)
+        running = replace(built, state=State.RUNNING, recorded=before.recorded if before else 0)
         self._world.ledger.put_deployment(running)
         return StepDone(step.n)
 
@@ -209,8 +211,10 @@ class StepExecutor:
             self._world.faults.pass_by(f"swap {table}")
             pool = self._world.pool.connection()
             pool.call(WRITE_CALL_S, pool.tables.point, pointer, target, deployed[table].columns)
+        self._world.faults.pass_by("swap record")
+        served = serve(self._world, dict(targets), self._run_id)
         self._world.faults.pass_by("swap commit")
-        self._world.ledger.activate(dict(targets))
+        self._world.ledger.activate(dict(targets), served=served)
         return StepDone(step.n, ", ".join(f"{t} → {physical_name(t, v)}" for t, v in targets))
 
     def _not_servable(self, step: Step, targets: list[tuple[TableName, int]]) -> RunEvidence | None:

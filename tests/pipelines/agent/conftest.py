@@ -184,7 +184,8 @@ class ScriptedFiles:
         if before.get("run") != note.get("run"):
             raise FolderTaken(f"{folder} holds what run {before.get('run')} has written, not this one")
 
-    def take_over(self, folder: str) -> None:
+    def take_over(self, folder: str, former: str = "") -> None:
+        self._reach(folder)
         self.taken_over.append(folder)
 
     def sink_batch(self, folder: str) -> int | None:

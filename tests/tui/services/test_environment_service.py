@@ -221,8 +221,11 @@ def test_purge_lists_and_deletes_what_carries_our_mark_and_nothing_else(place: S
     (checkpoint / "_headgate_owner").write_text("{}")
     mark = Path(place.data, "_headgate_world")
     mark.write_text("{}")
+    records = Path(place.data, "_headgate_registry")
+    records.mkdir()
+    (records / "a@v1.json").write_text("{}")
     found = teardown.marked(place)
-    assert found == [str(ours), str(checkpoint), str(mark)]
+    assert found == [str(ours), str(checkpoint), str(mark), str(records)]
     assert teardown.purge(place, found, lambda wait: None) == found
     assert foreign.exists() and not ours.exists() and not checkpoint.parent.exists()
 

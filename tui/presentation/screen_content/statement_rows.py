@@ -97,8 +97,9 @@ def tree_row(entry: TreeRow, columns: Sequence[TableColumn], width: int, look: R
 
 
 def _tree_name(entry: TreeRow, glyphs: Glyphs) -> str:
-    mark = "  " if entry.open is None else f"{glyphs.opened} " if entry.open else f"{glyphs.closed} "
-    return "  " * entry.depth + (mark if entry.open is not None or not entry.depth else "") + entry.name
+    """Indent a name behind the label of what it is below, also where it opens nothing."""
+    mark = " " if entry.open is None else glyphs.opened if entry.open else glyphs.closed
+    return f"{'  ' * entry.depth}{mark} {entry.name}"
 
 
 def _branch_row(entry: TreeRow, columns: Sequence[TableColumn], width: int, look: RowContext, view: LedgerView) -> Line:
@@ -140,7 +141,7 @@ def _version_row(
         match column.id:
             case "name":
                 note = "coming" if newer else "kept for its readers"
-                cells.append(Span(left("  " * entry.depth + f"v{entry.version} {note}", room), Tone.DIM))
+                cells.append(Span(left(f"{'  ' * entry.depth}  v{entry.version} {note}", room), Tone.DIM))
             case "state":
                 cells.append(Span(left(f"{look.glyphs.states[state]} {state}", room), STATE_TONES[state]))
             case "version":
