@@ -4,7 +4,7 @@ from core.changes.kinds import ChangeKind
 from core.model.actions import Action, StepKind
 from core.model.names import TableName
 from core.observed.deployment import Binding
-from core.plan.model import Guard, LeftBehind, Plan, PlanNode, Step
+from core.plan.model import Guard, LeftBehind, Plan, PlanNode, Step, WayBack
 from core.plan.request import PlanRequest
 from core.project.revision import RevisionTexts
 from state.row_types import Deployment, Measurement, RunRow, StepRow
@@ -178,11 +178,11 @@ def sample_plan(protected: bool = False) -> Plan:
             Action.DELETE,
             "asked for",
             loses=("table crm_orders__v1, 18,220 rows", "its checkpoint"),
-            reversible_until="7 days after the run",
+            undo="none",
         ),
     )
     steps = tuple(
-        Step(n, do, TableName(table), version, after, "", "plan the old text again")
+        Step(n, do, TableName(table), version, after, "")
         for n, (do, table, version, after) in enumerate(
             (
                 (StepKind.CREATE, "order_items", 2, ()),
@@ -210,6 +210,10 @@ def sample_plan(protected: bool = False) -> Plan:
         guards=(
             Guard("history", "ok", "orders from 08-01, needed from 08-01"),
             Guard("pool", "warn", "62 % -> 91 % while both run"),
+        ),
+        undo=(
+            WayBack("plan undo", (TableName("order_items"), TableName("oven_load")), "rebuild", 81_000, 180.0, "soon"),
+            WayBack("", (TableName("crm_orders"),), "its files are kept in the trash for 7 days after the run"),
         ),
     )
 

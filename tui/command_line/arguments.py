@@ -151,6 +151,14 @@ def plan_delete(parser: CommandParser) -> None:
     _planned(parser)
 
 
+def plan_undo(parser: CommandParser) -> None:
+    parser.add_argument("undone", metavar="PLAN|RUN", help="start of an executed plan's hash, or of its run's id")
+    parser.add_argument("--children", metavar="WHICH", help="which readers to include; by default as that plan did")
+    parser.add_argument("--rebuild", action="store_true", help="rebuild what would restart, so that no row stays")
+    parser.set_defaults(observed=None)
+    _handed_over(parser)
+
+
 def plan_diff(parser: CommandParser) -> None:
     parser.add_argument("first", metavar="A", help="start of a plan's hash, or a plan file")
     parser.add_argument("second", metavar="B", help="the same, of the plan that is compared with it")
@@ -178,6 +186,10 @@ def _planned(parser: CommandParser) -> None:
     parser.add_argument(
         "--observed", metavar="FILE", help="read what is deployed from a YAML or JSON file, for use offline"
     )
+    _handed_over(parser)
+
+
+def _handed_over(parser: CommandParser) -> None:
     parser.add_argument("--offline", action="store_true", help="only compute the plan; do not submit it to the agent")
     parser.add_argument("--save", metavar="FILE", help="write the plan with its texts, for review, approve and apply")
     _markdown(parser)

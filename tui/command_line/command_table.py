@@ -39,11 +39,13 @@ class CommandSpec:
 LOOK, CHANGE, ACT, HOUSE = "look", "change", "act now", "environment"
 
 PLAN_SUBCOMMANDS = (
-    SubcommandSpec("deploy", "The same as without a word; also plans a table called deploy, delete or diff.",
+    SubcommandSpec("deploy", "The same as without a word; plans a table called delete, undo or diff as well.",
                    "headgate plan deploy fct_orders\nheadgate plan deploy diff", arguments.plan),
     SubcommandSpec("delete", "Say what a delete would do, and hand it to the agent.",
                    "headgate plan delete crm_visits\nheadgate plan delete --pipeline fct_orders",
                    arguments.plan_delete),
+    SubcommandSpec("undo", "Plan tables with the texts that they had before an executed plan.",
+                   "headgate plan undo 7f3a\nheadgate plan undo 7f3a-01c2f --rebuild", arguments.plan_undo),
     SubcommandSpec("diff", "Say what the second of two plans says otherwise than the first.",
                    "headgate plan diff 7f3a 91bc\nheadgate plan diff 7f3a ./plan.json --json", arguments.plan_diff),
 )  # fmt: skip

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from core.model.errors import UsageError
@@ -23,7 +24,7 @@ from tui.agent_client.agent_commands import AgentCommands
 from tui.agent_client.socket_client import AgentClient
 from tui.project_folder import environment_selection
 from tui.project_folder.environment_selection import SelectedEnvironment
-from tui.project_folder.project_reader import ProjectReader
+from tui.project_folder.project_reader import ProjectDeclaration, ProjectReader, parse
 from tui.services import (
     deployed_statements,
     inventory_lineage,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from core.reports.inventory import InventoryEntry
     from tui.presentation.reports.table_history import HistoryEntry
     from tui.project_folder.project_reader import ProjectDeclaration
+    from tui.services import plan_undo
     from tui.services.planner_input import ObservedDocument
 
 SAMPLES_S = 900.0
@@ -202,14 +204,15 @@ class EnvironmentService:
         request: PlanRequest,
         *,
         first: "tuple[Plan, PlannerInput] | None" = None,
+        declared: "ProjectDeclaration | None" = None,
         asking_s: float = planning.SPARK_ANALYSIS_S,
     ) -> planning.SubmittedPlan:
         """Compute a plan and hand it to the agent; raises Refused with the first refusal, Stale, InvalidProject.
 
         Spark is asked about its statements first, for at most `asking_s`; 0 asks nothing. `first` is a plan of this
-        very request that was made just now, with what it was made from.
+        very request that was made just now, with what it was made from; `declared` is not the files, but other texts.
         """
-        declared, facts = self._projects.read(), self._projects.facts
+        declared, facts = declared or self._projects.read(), self._projects.facts
         line = agent_commands.plan_command(self.place, request)
         return planning.submit(
             self.place,
@@ -222,6 +225,16 @@ class EnvironmentService:
             first=first,
             asking_s=asking_s,
         )
+
+    def undo(self, word: str, *, children: str | None, rebuild: bool) -> "plan_undo.PlannedUndo":
+        """Return the request and the texts that take back what an executed plan, or a run, changed; raises Refused."""
+        from tui.services import plan_undo
+
+        found = plan_undo.find_undo(
+            self.reader, word, self._projects.read(), self.known().observed, children=children, rebuild=rebuild
+        )
+        project, warnings = parse(self.place, found.declared.texts, self._projects.facts)
+        return replace(found, declared=ProjectDeclaration(found.declared.texts, project, warnings))
 
     def submit_saved(self, saved: "SavedPlan") -> planning.SubmittedPlan:
         """Hand a saved plan over; raises Refused, Stale where the agent does not plan the same."""
@@ -237,7 +250,7 @@ class EnvironmentService:
         run_continuation.refuse_running(run)
         row = planning.find_plan_row(self.reader, run.plan_hash)
         plan = planning.plan_of_row(row)
-        if run.state != "failed" or plan.request.verb == "delete":
+        if run.state != "failed" or plan.request.verb == "delete" or plan.request.undoes:
             return None
         if run_continuation.same_files(row, self._projects.texts()):
             return None

@@ -34,7 +34,7 @@ from core.run.state_machine import (
 
 
 def step(n: int, do: StepKind, table: str, *after: int) -> Step:
-    return Step(n, do, TableName(table), 2, after, why="", undo="")
+    return Step(n, do, TableName(table), 2, after, why="")
 
 
 def rebuild() -> Run:

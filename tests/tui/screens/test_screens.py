@@ -257,7 +257,7 @@ def test_a_plan_is_executed_after_environment_and_hash_were_typed() -> None:
         await console.press("E")
         said = " ".join(word.strip("│ ") for word in console.dialog().splitlines())
         assert "LOST" in said and "permanent" not in said
-        assert "files and checkpoint are kept until 7 days after the run" in said
+        assert "kept in the trash for 7 days after the run" in said
         await console.type("dev 7f3a")
         await console.press("enter")
         await console.until(lambda: "RUN 9f2c" in console.text(), "the run")
