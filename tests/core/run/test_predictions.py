@@ -14,7 +14,7 @@ A, B = TableName("a"), TableName("b")
 
 
 def step(n: int, do: StepKind, table: TableName, *after: int) -> Step:
-    return Step(n, do, table, 2, after, why="", undo="")
+    return Step(n, do, table, 2, after, why="")
 
 
 def rebuild(plan: Plan, node: PlanNode, rows: int | None = 1000) -> Plan:

@@ -42,7 +42,7 @@ def test_a_failed_step_says_why_and_a_plan_that_was_forgotten_is_said_to_be() ->
 
 
 def test_a_swap_of_several_pointers_is_told_for_each_table_of_it() -> None:
-    pointers = Step(1, StepKind.SWAP, TableName("b"), 2, (), "", "", tables=(TableName("b"), A))
+    pointers = Step(1, StepKind.SWAP, TableName("b"), 2, (), "", tables=(TableName("b"), A))
     plan = plan_of(A, steps=(pointers,))
     swap = StepRow(1, "swap", "b", 2, "done", started_at=1.0, ended_at=2.0)
     run = run_row(plan.hash, state="done", ended_at=2.0, steps=(swap,))
