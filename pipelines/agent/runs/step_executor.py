@@ -353,8 +353,14 @@ class StepExecutor:
         name, trash = layout.catalog_name(step.table, step.version), layout.trash_folder(step.table, step.version)
         pool = self._world.pool.connection()
         pool.call(WRITE_CALL_S, pool.tables.forget, name)
-        self._world.files.set_aside(deployment.folder, f"{trash}/tables/{name}")
-        self._world.files.set_aside(deployment.checkpoint, f"{trash}/checkpoints/{name}")
+        files, checkpoint = self._world.files, f"{trash}/checkpoints/{name}"
+        files.set_aside(deployment.checkpoint, checkpoint)
+        try:
+            files.set_aside(deployment.folder, f"{trash}/tables/{name}")
+        except HeadgateError:
+            # Its table stays where it is, and it can go on from there.
+            files.set_aside(checkpoint, deployment.checkpoint)
+            raise
         checked_now(self._world)
         drop_after = self._world.clock() + layout.environment.drop_after_d * 86400
         self._world.ledger.tombstone(step.table, step.version, drop_after=drop_after, trash=trash)
