@@ -55,7 +55,7 @@ def lose_the_pool(many: ManyStatements, count: int) -> int:
     killed = time.time()
     os.kill(many.pool_pid(), signal.SIGKILL)
     until(lambda: many.pool()[1].startswith("attached"), 120, "the pool is attached to")
-    attached, busy = time.time(), cpu_s(many.pool_pid())
+    attached, busy, ours = time.time(), cpu_s(many.pool_pid()), cpu_s(many.agent_pid())
     stop = subprocess.Popen(
         [str(Path(sys.executable).with_name("headgate")), "stop", "t0", "--confirm", "yes"],
         cwd=many.folder,
@@ -68,11 +68,12 @@ def lose_the_pool(many: ManyStatements, count: int) -> int:
     said = stop.communicate(timeout=60)[0].strip()
     stopped = time.time() - attached
     until(lambda: many.started(killed) >= count - 1, 600, "all but the stopped one run again")
-    restarted, busy = time.time() - attached, cpu_s(many.pool_pid()) - busy
+    restarted = time.time() - attached
+    busy, ours = cpu_s(many.pool_pid()) - busy, cpu_s(many.agent_pid()) - ours
     until(lambda: many.statements()["t0"]["state"] == "stopped", 30, "t0 is stopped")
     say(f"attached {attached - killed:.1f} s after the kill; catalog filled after {filled:.1f} s more, all started "
-        f"after {restarted:.1f} s, in which the server used {busy:.1f} s of its two cores; `{said}`, answered "
-        f"before {stopped:.1f} s")  # fmt: skip
+        f"after {restarted:.1f} s, in which the server used {busy:.1f} s and the agent {ours:.1f} s of two cores; "
+        f"`{said}`, answered before {stopped:.1f} s")  # fmt: skip
     say(f"threads and files of the agent: {before} before, {many.threads(), many.files()} after")
     return int(restarted > count * SECONDS_PER_STATEMENT or stop.returncode != 0)
 

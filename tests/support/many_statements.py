@@ -1,8 +1,6 @@
 """Many statements over one external table without rows, on a real agent and a real pool."""
 
 import os
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 from live_project import Driven
@@ -41,11 +39,6 @@ class ManyStatements(Driven):
         if dml:
             (scripts / f"dml.{table}.sql").write_text(dml)
 
-    def pool(self) -> tuple[str, str]:
-        """Return the pool's state and what is said of it."""
-        state, detail = self.ledger("SELECT pool_state, pool_detail FROM facts")[0]
-        return str(state), str(detail)
-
     def started(self, since: float) -> int:
         """Count the statements that were started since a moment and are not stopped."""
         sql = "SELECT count(*) FROM deployment WHERE started_at > ? AND state IN ('starting', 'running')"
@@ -54,11 +47,6 @@ class ManyStatements(Driven):
     def tables_in(self, state: str) -> frozenset[str]:
         """Return the tables whose statement is in a state."""
         return frozenset(str(row[0]) for row in self.ledger('SELECT "table" FROM deployment WHERE state = ?', state))
-
-    def ledger(self, sql: str, *values: object) -> list[tuple[object, ...]]:
-        """Return the rows of a query of the ledger."""
-        with closing(sqlite3.connect(f"file:{self.home() / 'ledger.db'}?mode=ro", uri=True)) as ledger:
-            return list(ledger.execute(sql, values))
 
     def threads(self) -> int:
         """Count the agent's threads."""
