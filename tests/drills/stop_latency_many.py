@@ -31,6 +31,8 @@ STATEMENTS = 100
 FORTY = 40
 FIRST_MS, ALL_MS = 300.0, 3000.0
 IDLE = 1000
+AGAIN_S, AGAIN_PER_S = 0.1, 500
+"""Pause until closed connections are opened again, and how many in a second: as many programs that call again would."""
 FLAT = 4
 """Threads and files that come and go by themselves."""
 
@@ -146,9 +148,9 @@ def held_connections(many: ManyStatements) -> Iterator[None]:
     held = [connection(path, greets=n % 2 == 0) for n in range(IDLE)]
 
     def hold() -> None:
-        while not over.wait(0.05):
+        while not over.wait(AGAIN_S):
             for n, one in enumerate(held):
-                if is_closed(one):
+                if is_closed(one) and not over.wait(1 / AGAIN_PER_S):
                     one.close()
                     held[n] = connection(path, greets=n % 2 == 0)
 
