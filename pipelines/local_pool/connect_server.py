@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
@@ -79,6 +79,8 @@ class ServerRecord:
     """0 while the start is not recorded."""
     started: str = ""
     """The process's start, so that another process with the same id is not taken for it."""
+    home: str = ""
+    """The home that has started it, so that a copy of this record leaves it alone; empty in older records."""
 
 
 class LocalPool:
@@ -150,7 +152,7 @@ class LocalPool:
     def _start(self, spark: Path, java: JavaCheck, lock: int) -> None:
         self._make_room()
         token = secrets.token_hex(24)
-        server = ServerRecord(marker=secrets.token_hex(8), port=_free_port())
+        server = ServerRecord(marker=secrets.token_hex(8), port=_free_port(), home=str(self._home))
         _write(self._home / "pool.token", token, 0o600)
         self._write(server)
         command = self._command(spark, server)
@@ -171,11 +173,8 @@ class LocalPool:
             )
         os.ftruncate(lock, 0)
         os.pwrite(lock, str(self._child.pid).encode("ascii"), 0)
-        self._write(
-            ServerRecord(
-                server.marker, server.port, self._child.pid, process_identity.process_start(self._child.pid) or ""
-            )
-        )
+        started = process_identity.process_start(self._child.pid) or ""
+        self._write(replace(server, pid=self._child.pid, started=started))
 
     def alive(self) -> bool:
         """Return whether the process that was started here still runs; says nothing about whether it answers."""
@@ -308,14 +307,13 @@ class LocalPool:
             pid = int((self._work / "pid").read_text("ascii"))
         except (OSError, ValueError):
             return server
-        return ServerRecord(server.marker, server.port, pid, "")
+        return replace(server, pid=pid)
 
     def _write(self, server: ServerRecord) -> None:
         _write(self._home / "pool.json", json.dumps(asdict(server)), 0o640)
 
-    @staticmethod
-    def _is_ours(server: ServerRecord) -> bool:
-        if not server.pid:
+    def _is_ours(self, server: ServerRecord) -> bool:
+        if not server.pid or server.home not in ("", str(self._home)):
             return False
         started = process_identity.process_start(server.pid)
         if started is None:

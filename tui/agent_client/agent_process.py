@@ -32,11 +32,16 @@ from tui.project_folder.environment_selection import SelectedEnvironment
 
 
 def find_pool_process(place: SelectedEnvironment) -> OsProcess | None:
-    """Find the local pool that pool.json names, if its command line carries the marker written there."""
+    """Find the local pool that pool.json names, if its command line carries the marker written there.
+
+    A record of another home was copied along with it, and its pool is that home's.
+    """
     try:
         server = json.loads(Path(place.where.pool_file).read_text("utf-8"))
         pid, marker = int(server["pid"]), str(server["marker"])
     except (OSError, ValueError, TypeError, KeyError):
+        return None
+    if server.get("home") not in (None, "", place.where.home):
         return None
     if not pid:
         pid = os_processes.written_pid(Path(place.where.home, "pool", "pid")) or 0

@@ -26,6 +26,9 @@ CHANGES = ("comment", "column", "filter", "window", "rename")
 
 CHILD_S = 120.0
 
+GENERATOR_S = 60.0
+"""Starting takes a second; ten were too few on two cores that twelve processes wanted."""
+
 ROWS_USUAL_S = 120.0
 ROUND_USUAL_S = 40.0
 
@@ -83,10 +86,14 @@ def start_generator(place: SelectedEnvironment, environ: Mapping[str, str], *, r
     if rate is not None:
         command += ["--rate", str(rate)]
     started = os_processes.start_detached(command, environ, log)
-    ends_at = time.monotonic() + 10.0
+    ends_at = time.monotonic() + GENERATOR_S
     while find_generator(place) is None:
-        if started.poll() is not None or time.monotonic() > ends_at:
+        if started.poll() is not None:
             raise HeadgateError("the generator exited immediately", remedy=f"see its log: {log}")
+        if time.monotonic() > ends_at:
+            raise HeadgateError(
+                f"the generator has not started within {GENERATOR_S:.0f} s", remedy=f"see its log: {log}"
+            )
         time.sleep(0.02)
     return True
 

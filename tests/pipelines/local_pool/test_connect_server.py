@@ -147,6 +147,19 @@ def test_a_stale_pool_file_never_leads_to_a_second_server(
     assert (record.read_text() if record.exists() else None) == written, "nothing was written over it"
 
 
+def test_a_copied_home_takes_no_server_for_its_own_and_ends_none(
+    tmp_path: Path, sleeping: list[subprocess.Popen[bytes]]
+) -> None:
+    home, copy = tmp_path / "home", tmp_path / "copy"
+    home.mkdir()
+    assert LocalPool(home, Pool()).start()
+    shutil.copytree(home, copy)
+    clone = LocalPool(copy, Pool())
+    clone.end()
+    assert not clone.alive() and sleeping[0].poll() is None
+    assert LocalPool(home, Pool()).alive(), "it is the server of the home that has started it"
+
+
 def test_the_lock_is_the_servers_and_not_its_agents(tmp_path: Path, sleeping: list[subprocess.Popen[bytes]]) -> None:
     assert LocalPool(tmp_path, Pool()).start()
     (tmp_path / "pool.json").unlink()

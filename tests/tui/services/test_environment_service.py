@@ -177,6 +177,21 @@ def test_nobody_elses_process_is_taken_for_the_agent(place: SelectedEnvironment)
         child.wait()
 
 
+def test_the_pool_of_a_home_that_was_copied_is_not_taken_for_the_copys(place: SelectedEnvironment) -> None:
+    child = subprocess.Popen([sys.executable, "-c", SLEEP, "-Dheadgate.pool=feed"])
+    Path(place.where.home).mkdir(parents=True)
+    record = {"pid": child.pid, "marker": "feed"}
+    try:
+        Path(place.where.pool_file).write_text(json.dumps(record | {"home": place.where.home}))
+        found = agent_process.find_pool_process(place)
+        assert found and found.pid == child.pid
+        Path(place.where.pool_file).write_text(json.dumps(record | {"home": f"{place.where.home}-copied-from"}))
+        assert agent_process.find_pool_process(place) is None
+    finally:
+        child.kill()
+        child.wait()
+
+
 def test_the_agent_of_a_protected_environment_is_never_started(folder: Path, tmp_path: Path) -> None:
     from tui.agent_client.socket_client import AgentClient
     from tui.project_folder.environment_selection import select_environment
