@@ -46,7 +46,8 @@ class ManyStatements(Driven):
 
     def tables_in(self, state: str) -> frozenset[str]:
         """Return the tables whose statement is in a state."""
-        return frozenset(str(row[0]) for row in self.ledger('SELECT "table" FROM deployment WHERE state = ?', state))
+        sql = 'SELECT "table" FROM deployment WHERE state = ? AND NOT external'
+        return frozenset(str(row[0]) for row in self.ledger(sql, state))
 
     def threads(self) -> int:
         """Count the agent's threads."""

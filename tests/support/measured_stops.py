@@ -10,6 +10,7 @@ import yaml
 from live_project import Driven
 
 from core.ipc.environment_paths import environment_paths
+from core.plan.confirmation import confirmation_for_act
 from state.migrations import SCHEMA_VERSION
 from tui.agent_client.socket_client import AgentClient
 
@@ -57,7 +58,7 @@ def socket_of(project: Driven) -> str:
 
 def stop(client: AgentClient, *tables: str) -> tuple[Stop, ...]:
     """Stop tables by one command."""
-    confirm = "yes" if len(tables) == 1 else str(len(tables))
+    confirm = confirmation_for_act("stop", tables, protected=False, environment="dev").text
     began = time.monotonic()
     answer = client.call("stop", {"tables": list(tables)}, confirm=confirm, line=f"headgate stop {' '.join(tables)}")
     trip_ms = (time.monotonic() - began) * 1000
