@@ -37,6 +37,8 @@ class Situation:
     stops: tuple[Stop, ...]
     wrong: tuple[str, ...] = ()
     """What was not as it must be."""
+    called_within_ms: float = 300.0
+    """Bound of p99 from a command's arrival to Spark's stop."""
 
 
 def client_of(project: Driven) -> AgentClient:
