@@ -81,7 +81,7 @@ def lose_the_pool(many: ManyStatements, count: int) -> int:
 def freeze_the_pool(many: ManyStatements, stops: int, frozen_s: float) -> int:
     """Freeze the server for some time, stop statements, count threads, end the agent; the stops hold afterwards."""
     pid, agent = many.pool_pid(), many.agent_pid()
-    before, most = many.threads(), 0
+    before = most = many.threads()
     tables = [f"t{n}" for n in range(1, stops + 1)]
     os.kill(pid, signal.SIGSTOP)
     ends_at = time.monotonic() + frozen_s
