@@ -24,7 +24,8 @@ def main() -> int:
 def java() -> dict[str, Any]:
     """Judge the Java that a local pool would run on."""
     found = find_java()
-    facts = {"path": found.path, "home": found.home, "version": found.version, "oldest": OLDEST_JAVA}
+    facts = {"path": found.path, "home": found.home, "version": found.version}
+    facts |= {"bundled": found.bundled, "oldest": OLDEST_JAVA}
     return _verdict("java", found.summary, found.remedy, ok=found.works, **facts)
 
 

@@ -20,10 +20,14 @@ FIRST = ""
 
 @dataclass(frozen=True, slots=True)
 class AuditHead:
-    """The newest entry, as it is recorded beside the audit."""
+    """The newest entry, as it is recorded beside the audit, or the last one of an archive."""
 
     entry: int
     hash: str
+
+
+START = AuditHead(0, FIRST)
+"""Stands for the entry before the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +38,19 @@ class AuditBreak:
     """Number of the first entry that it is about; 0 where the record of the newest one is."""
     last: int
     kind: str
-    """changed, removed, inserted, or "inserted or moved" where the two look alike."""
+    """changed, removed, inserted, "inserted or moved" where the two look alike, or missing, of a whole archive."""
+    file: str = ""
+    """The archive that it is in; empty for the ledger."""
 
     @property
     def words(self) -> str:
         """For people."""
         if not self.first:
             return f"the record of the newest entry was {self.kind}"
+        if self.kind == "missing":
+            return f"{self.file} with entries {self.first} to {self.last} is missing"
         many = f"entries {self.first} to {self.last} were" if self.last > self.first else f"entry {self.first} was"
-        return f"{many} {self.kind}"
+        return f"{many} {self.kind}" + (f" in {self.file}" if self.file else "")
 
 
 def entry_hash(previous: str, values: Sequence[object]) -> str:
@@ -56,17 +64,17 @@ def hash_of(entry: AuditRow, previous: str) -> str:
     return entry_hash(previous, [getattr(entry, name) for name in HASHED])
 
 
-def breaks_of(entries: Sequence[AuditRow], head: AuditHead | None) -> tuple[AuditBreak, ...]:
-    """List where the chain does not hold, entries in the order of their numbers; empty where it is whole.
+def breaks_of(entries: Sequence[AuditRow], head: AuditHead | None, start: AuditHead = START) -> tuple[AuditBreak, ...]:
+    """List where the chain behind `start` does not hold, entries in the order that they have; empty where it is whole.
 
-    Without entries nothing is recorded as the newest.
+    Without any entry nothing is recorded as the newest.
     """
-    return tuple(dict.fromkeys(_breaks(entries, head)))
+    return tuple(dict.fromkeys(_breaks(entries, head, start)))
 
 
-def _breaks(entries: Sequence[AuditRow], head: AuditHead | None) -> Iterator[AuditBreak]:
-    number_by_hash = {FIRST: 0} | {entry.hash: entry.id for entry in reversed(entries)}
-    number, newest = 0, FIRST
+def _breaks(entries: Sequence[AuditRow], head: AuditHead | None, start: AuditHead) -> Iterator[AuditBreak]:
+    number_by_hash = {start.hash: start.entry} | {entry.hash: entry.id for entry in reversed(entries)}
+    number, newest = start.entry, start.hash
     for entry in entries:
         if head is not None and entry.id > head.entry:
             yield AuditBreak(entry.id, entries[-1].id, "inserted")
@@ -74,9 +82,9 @@ def _breaks(entries: Sequence[AuditRow], head: AuditHead | None) -> Iterator[Aud
         if entry.hash != hash_of(entry, entry.previous):
             yield AuditBreak(entry.id, entry.id, "changed")
         if entry.previous != newest:
-            yield _break_before(entry, number, number_by_hash.get(entry.previous))
+            yield _break_before(entry, number, number_by_hash.get(entry.previous), start)
         number, newest = entry.id, entry.hash
-    if head is None and entries:
+    if head is None and number:
         yield AuditBreak(0, 0, "removed")
     elif head is not None and number < head.entry:
         yield AuditBreak(number + 1, head.entry, "removed")
@@ -84,12 +92,13 @@ def _breaks(entries: Sequence[AuditRow], head: AuditHead | None) -> Iterator[Aud
         yield AuditBreak(number, number, "inserted or moved" if head.hash in number_by_hash else "changed")
 
 
-def _break_before(entry: AuditRow, before: int, wanted: int | None) -> AuditBreak:
+def _break_before(entry: AuditRow, before: int, wanted: int | None, start: AuditHead) -> AuditBreak:
     """Describe what lies between an entry and the one it was written behind, by number; None where that is gone."""
     if wanted is None and entry.id > before + 1:
         return AuditBreak(before + 1, entry.id - 1, "removed")
     if wanted is None:
-        # What it was written behind is not there any more: it has another hash now.
-        return AuditBreak(before or entry.id, before or entry.id, "changed")
+        # What it was written behind is not there any more: it has another hash now. What is before all is as it was.
+        changed = before if before > start.entry else entry.id
+        return AuditBreak(changed, changed, "changed")
     first, last = (wanted + 1, before) if wanted < before else (entry.id, entry.id)
     return AuditBreak(first, last, "inserted or moved")

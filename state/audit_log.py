@@ -3,11 +3,15 @@
 The newest entry is recorded beside the audit in the same transaction, so that a tail that was cut off is missed.
 """
 
+import json
+from collections.abc import Iterable
 from dataclasses import replace
 
-from state.audit_chain import FIRST, AuditBreak, AuditHead, breaks_of, hash_of
+from state.audit_archive import AuditCheck, check_audit
+from state.audit_chain import FIRST, AuditHead, hash_of
 from state.row_mapping import field_names, row_from_values, values_by_column
-from state.row_types import AuditRow, CommandRow
+from state.row_types import AuditArchiveRow, AuditRow, CommandRow
+from state.sqlite_errors import sqlite_errors_translated
 from state.transactions import LedgerReads, LedgerWrites, insert, upsert
 
 _WORDS = {
@@ -20,6 +24,12 @@ _WORDS = {
     "exit": "down",
 }
 """What people call an op whose name on the socket is no word of theirs."""
+
+_ABOUT = (
+    "SELECT * FROM {0} WHERE EXISTS (SELECT 1 FROM json_each(?) "
+    "WHERE instr(' ' || {0}.subject || ' ', ' ' || value || ' ')) ORDER BY id DESC LIMIT ?"
+)
+"""A subject is one word, or the names of tables with a space between them."""
 
 
 def op_words(op: str) -> str:
@@ -38,17 +48,33 @@ class AuditReads(LedgerReads):
         """List the newest audit entries, newest first."""
         return self._rows(AuditRow, "SELECT * FROM audit ORDER BY id DESC LIMIT ?", (limit,))
 
-    def audit_breaks(self) -> tuple[AuditHead | None, tuple[AuditBreak, ...]]:
-        """Go through the whole audit; return what is recorded as its newest entry, and where the chain is broken."""
-        columns = field_names(AuditRow)
-        # One statement is one snapshot: an entry that is added meanwhile is in head and audit, or in neither.
+    def commands_about(self, subjects: Iterable[str], limit: int = 100) -> tuple[CommandRow, ...]:
+        """List the newest commands whose subject names one of some words, newest first."""
+        return self._rows(CommandRow, _ABOUT.format("command"), (json.dumps(sorted(subjects)), limit))
+
+    def audits_about(self, subjects: Iterable[str], limit: int = 100) -> tuple[AuditRow, ...]:
+        """List the newest audit entries whose subject names one of some words, newest first."""
+        return self._rows(AuditRow, _ABOUT.format("audit"), (json.dumps(sorted(subjects)), limit))
+
+    def audit_archives(self) -> tuple[AuditArchiveRow, ...]:
+        """List the files beside the ledger with older entries, oldest first."""
+        return self._rows(AuditArchiveRow, "SELECT * FROM audit_archive ORDER BY last")
+
+    def check_audit(self) -> AuditCheck:
+        """Go through the whole audit, archives and ledger. Raises LedgerUnavailable where a file cannot be read."""
+        columns, archive = field_names(AuditRow), field_names(AuditArchiveRow)
+        # One statement is one snapshot: an entry that is added or archived meanwhile is in one place, not in none.
         found = self._values(
-            f"SELECT head.entry, head.hash, {', '.join(f'audit.{name}' for name in columns)} FROM (SELECT 1) "
+            f"SELECT head.entry, head.hash, archives.rows, {', '.join(f'audit.{name}' for name in columns)} "
+            f"FROM (SELECT json_group_array(json_array({', '.join(archive)})) AS rows "
+            "FROM (SELECT * FROM audit_archive ORDER BY last)) AS archives "
             "LEFT JOIN audit_head AS head ON TRUE LEFT JOIN audit ON TRUE ORDER BY audit.id"
         )
         head = AuditHead(*found[0][:2]) if found[0][0] is not None else None
-        entries = [row_from_values(AuditRow, columns, values[2:]) for values in found if values[2] is not None]
-        return head, breaks_of(entries, head)
+        archives = [row_from_values(AuditArchiveRow, archive, values) for values in json.loads(found[0][2])]
+        entries = [row_from_values(AuditRow, columns, values[3:]) for values in found if values[3] is not None]
+        with sqlite_errors_translated(self.path):
+            return check_audit(self.path.parent, archives, entries, head)
 
 
 class AuditWrites(AuditReads, LedgerWrites):

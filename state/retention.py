@@ -1,12 +1,16 @@
 """Retention: when each table of the ledger forgets, a bounded part of it in each round.
 
 What is in use never goes: open runs with their plans, the revisions of all versions, the newest version of every table,
-whose number is not used again. The audit and the policies are kept. Samples thin by themselves (`measurements`), and
-answers of Spark are limited where they are written (`spark_analyses`).
+whose number is not used again. The audit goes into files beside the ledger (`audit_archive`); policies are kept.
+Samples thin by themselves (`measurements`), and answers of Spark are limited where they are written (`spark_analyses`).
 """
 
+from state.audit_archive import append_part
 from state.registry import RegistryWrites
+from state.row_mapping import values_by_column
+from state.row_types import AuditArchiveRow, AuditRow
 from state.sqlite_errors import sqlite_errors_translated
+from state.transactions import upsert
 
 DAY_S = 86400.0
 EVENTS_D = 30
@@ -22,6 +26,12 @@ PLANS_D = 30
 VERSIONS_D = 90
 """After their files were purged."""
 STAGED_D = 90
+AUDIT_D = 400
+"""Until entries leave the ledger for an archive: the last year can be looked at whole."""
+AUDIT_KEPT = 100_000
+"""The newest, of those that are not too old."""
+AUDIT_PART = 1_000
+"""Entries that are archived in one round: one file that is synced, one transaction."""
 
 _PART = 200
 """Rows that are removed in one transaction."""
@@ -64,6 +74,12 @@ _RULES: tuple[tuple[float, int, str], ...] = (
     ),
     (PLANS_D, _PART, "DELETE FROM approval WHERE plan_hash NOT IN (SELECT hash FROM plan)"),
     (
+        PLANS_D,
+        _PART,
+        'DELETE FROM plan_table WHERE (plan_hash, "table") IN (SELECT plan_hash, "table" FROM plan_table '
+        "WHERE plan_hash NOT IN (SELECT hash FROM plan) LIMIT :most)",
+    ),
+    (
         STAGED_D,
         _PART,
         'DELETE FROM staged WHERE (actor, folder, "table") IN '
@@ -78,6 +94,10 @@ _RULES: tuple[tuple[float, int, str], ...] = (
 )
 """Days, rows at once, and what is removed that is older; 0 days where age does not matter."""
 
+_OLD_AUDIT = """SELECT * FROM audit WHERE id < coalesce(
+  (SELECT id FROM audit WHERE at >= ? AND id > (SELECT entry FROM audit_head) - ? ORDER BY id LIMIT 1), 1 << 62)
+  ORDER BY id LIMIT ?"""
+"""The first entries, up to one that is neither too old nor beyond those that are kept."""
 _OLD_RUNS = "SELECT id FROM run WHERE ended_at < :before ORDER BY ended_at LIMIT :most"
 _OLD_VERSIONS = """SELECT id FROM deployment old WHERE purged_at < :before AND version <
   (SELECT max(version) FROM deployment new WHERE new."table" = old."table") LIMIT :most"""
@@ -105,6 +125,21 @@ class RetentionWrites(RegistryWrites):
         with self._writing, sqlite_errors_translated(self.path):
             # As a script, which is run to its end: `execute` stops after the first page (Python 3.11).
             self._connection.executescript(f"PRAGMA incremental_vacuum({_PAGES})")
+
+    def archive_audit(self, now: float) -> None:
+        """Move some of the audit that is too old into files beside the ledger; a kill loses and doubles no entry.
+
+        Raises LedgerUnavailable where the disk takes no more: all entries stay where they are.
+        """
+        entries = self._rows(AuditRow, _OLD_AUDIT, (now - AUDIT_D * DAY_S, AUDIT_KEPT, AUDIT_PART))
+        if not entries:
+            return
+        archives = self._rows(AuditArchiveRow, "SELECT * FROM audit_archive ORDER BY last")
+        with sqlite_errors_translated(self.path):
+            record = append_part(self.path.parent, archives, entries)
+        with self._transaction() as connection:
+            upsert(connection, "audit_archive", values_by_column(record), ("file",))
+            connection.execute("DELETE FROM audit WHERE id <= ?", (record.last,))
 
 
 def _limits(now: float, days: float, most: int = _PART) -> dict[str, float]:

@@ -1,6 +1,8 @@
 """The rules written beside the packages that own them: their tables name what the code has, and their links lead on."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -43,3 +45,18 @@ def test_what_a_page_names_is_there(page: Path) -> None:
 def test_the_map_links_every_page() -> None:
     text = (ROOT / ".github/ARCHITECTURE.md").read_text()
     assert all(f"(../{page.relative_to(ROOT)})" in text for page in READMES)
+
+
+def test_the_picture_is_what_the_console_draws() -> None:
+    command = [sys.executable, "-m", "tests.support.readme_picture"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    drawn, shown = _texts_of(done.stdout), _texts_of((ROOT / ".github/console.svg").read_text())
+    assert any(text == "orders_paid" for *_, text in drawn)
+    assert shown == drawn, f"it is older than the console: {' '.join(command[1:])} > .github/console.svg"
+
+
+def _texts_of(svg: str) -> list[tuple[str, str, str, str]]:
+    """Return each text as (x, y, style, text); the rest is the frame, which another release may draw otherwise."""
+    styles = dict(re.findall(r"\.(terminal-\d+-r\d+) \{ ([^}]*) \}", svg))
+    found = re.findall(r'<text class="([^"]+)" x="([\d.]+)" y="([\d.]+)"[^>]*>([^<]*)</text>', svg)
+    return [(x, y, styles.get(name, ""), text.replace("&#160;", " ").strip()) for name, x, y, text in found]

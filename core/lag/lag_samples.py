@@ -41,6 +41,18 @@ class Lag:
     oldest_s: float | None
     missing: tuple[TableName, ...]
     """Sources that are gone or were replaced."""
+    newest_s: float | None = None
+    """Age of the newest input that there is, of the source that has been silent longest; None where none is known."""
+
+    @property
+    def behind_s(self) -> float | None:
+        """Age of the oldest input that is not committed: 0 where none waits, None where that is not known."""
+        return behind_s(self.files, self.oldest_s) if not self.missing else None
+
+
+def behind_s(files: int | None, oldest_s: float | None) -> float | None:
+    """Return how far a statement is behind, in seconds, by the files that wait for it and the age of the oldest."""
+    return 0.0 if files == 0 else oldest_s
 
 
 def total_lag(positions: Iterable[SourceLag]) -> Lag:
@@ -54,6 +66,7 @@ def total_lag(positions: Iterable[SourceLag]) -> Lag:
         exact=all(position.exact for position in known),
         oldest_s=max((position.oldest_s for position in known if position.oldest_s is not None), default=None),
         missing=tuple(position.table for position in known if position.missing),
+        newest_s=max((position.newest_s for position in known if position.newest_s is not None), default=None),
     )
 
 
@@ -140,21 +153,21 @@ def _amount(sample: LagSample, *, in_rows: bool) -> int | None:
 
 
 def _unbroken(samples: Sequence[LagSample], interval_s: float, *, in_rows: bool) -> Sequence[LagSample]:
-    start = len(samples)
-    for n in range(len(samples) - 1, -1, -1):
-        if _amount(samples[n], in_rows=in_rows) is None:
-            break
-        if n + 1 < len(samples) and not _follows(samples[n], samples[n + 1], interval_s):
-            break
-        start = n
-    return samples[start:]
+    if _amount(samples[-1], in_rows=in_rows) is None:
+        return ()
+    for n in range(len(samples) - 1, 0, -1):
+        before, after = samples[n - 1], samples[n]
+        if _amount(before, in_rows=in_rows) is None or not 0 < after.at - before.at <= _HOLE * interval_s:
+            return samples[n:]
+        if _went_back(before.produced_rows, after.produced_rows) or _went_back(
+            before.consumed_rows, after.consumed_rows
+        ):
+            return samples[n:]
+    return samples
 
 
-def _follows(before: LagSample, after: LagSample, interval_s: float) -> bool:
-    if not 0 < after.at - before.at <= _HOLE * interval_s:
-        return False
-    counters = ((before.produced_rows, after.produced_rows), (before.consumed_rows, after.consumed_rows))
-    return all(old is None or new is None or old <= new for old, new in counters)
+def _went_back(before: int | None, after: int | None) -> bool:
+    return before is not None and after is not None and after < before
 
 
 def _counters(

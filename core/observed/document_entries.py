@@ -159,6 +159,7 @@ def read_entry(table: TableName, entry: Any, problems: list[Problem]) -> Observe
         pointer=given.text("pointer"),
         table_id=given.text("table_id"),
         wanted=given.word("wanted", tuple(WantedState), WantedState.RUNNING),
+        serial=given.whole("serial"),
         retained=given.wholes("retained"),
         kept=given.wholes("kept"),
         orphan_versions=_orphan_versions(given),
@@ -247,11 +248,13 @@ def read_name(name: Any, problems: list[Problem]) -> TableName | None:
 
 
 def _is_rule(value: Any, usual: Any) -> bool:
-    """Return whether a value is of its rule's kind: a list of texts, a flag, or a number where there is a rule."""
+    """Return whether a value is of its rule's kind: a list of texts, a flag, a word, or a number where there is one."""
     if isinstance(usual, tuple):
         return isinstance(value, tuple) and all(isinstance(part, str | tuple) for part in value)
     if isinstance(usual, bool):
         return isinstance(value, bool)
+    if isinstance(usual, str):
+        return isinstance(value, str)
     return value is None or type(value) in (int, float)
 
 

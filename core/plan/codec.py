@@ -113,8 +113,9 @@ def plan_hash(plan: Plan) -> str:
     """Hash what matters of a plan: SHA-256 in hex of the canonical text without what drifts while nothing changes.
 
     Out of it are measured figures and prices, words that only explain (evidence, what a guard says beside its
-    verdict), how far a table that is there has come, who reads what is left behind, and whether Spark, which never
-    makes a change milder, was asked. The kind of a change is in it by its code alone (`row`): its name says no more.
+    verdict), a warning of the pool's load, how far a table that is there has come, who reads what is left behind, and
+    whether Spark, which never makes a change milder, was asked. The kind of a change is in it by its code alone
+    (`row`): its name says no more.
     """
     denied = {guard.summary for guard in plan.guards if guard.verdict == "deny"}
     body = {"format": PLAN_FORMAT} | {name: getattr(plan, name) for name in _HASHED[Plan]}
@@ -138,7 +139,14 @@ def _hashed(value: Any) -> dict[str, Any]:
     data = dict(zip(names, parts(value), strict=True))
     if "confirmed_by_spark" in data:
         data["confirmed_by_spark"] = data["confirmed_by_spark"] is not False
+    if "verdict" in data:
+        data["verdict"] = lasting_verdict(data["name"], data["verdict"])
     return data
+
+
+def lasting_verdict(guard: str, verdict: str | None) -> str | None:
+    """Return a verdict as it is while nothing changes: the warning of the pool's load comes and goes."""
+    return "ok" if (guard, verdict) == ("pool", "warn") else verdict
 
 
 _LEFT_OUT = {

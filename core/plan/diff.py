@@ -6,7 +6,7 @@ from typing import Any
 
 from core.model.actions import typed_strategy
 from core.model.reasons import reason_words
-from core.plan.codec import request_as_json
+from core.plan.codec import lasting_verdict, request_as_json
 from core.plan.descriptions import act_words, action_words
 from core.plan.model import LeftBehind, OutsideReader, Plan, PlanNode, PlanRefusal, PlanWarning, Step
 from core.text.diff import unified_diff
@@ -39,6 +39,8 @@ class PlanDifference:
     @property
     def matters(self) -> bool:
         """Return whether it is more than a figure that drifts."""
+        if self.of == "verdict":
+            return lasting_verdict(self.subject, self.before) != lasting_verdict(self.subject, self.after)
         return self.part not in FIGURES
 
 

@@ -106,8 +106,11 @@ def head_parts(plan: Plan) -> list[str]:
     if plan.empty:
         return ["nothing to do"]
     acted = [node for node in plan.nodes if node.action is not Action.KEEP]
+    statements = [node for node in plan.nodes if node.version or node.from_version]
     levels = len({node.level for node in acted})
-    return [f"{len(acted)} of {counted(len(plan.nodes), 'statement')}", counted(len(plan.steps), "step"),
+    changed = sum(node.action is not Action.KEEP for node in statements)
+    external = [counted(len(acted) - changed, "external table")] if len(acted) > changed else []
+    return [f"{changed} of {counted(len(statements), 'statement')}", *external, counted(len(plan.steps), "step"),
             counted(levels, "level")]  # fmt: skip
 
 
@@ -221,10 +224,15 @@ def _table(plan: Plan, width: int) -> list[str]:
         return []
     widths = column_widths(plan.nodes, width)
     lines = [table_row(TITLES, widths)]
+    kept = sum(node.action is Action.KEEP for node in plan.nodes)
+    folded = kept > NAMED or (plan.request.everything and kept > 0)
     for node in plan.nodes:
+        if folded and node.action is Action.KEEP:
+            continue
         lines.append(table_row(node_cells(node), widths, GLYPH_BY_ACTION[node.action]))
         if not widths.why and node.action is not Action.KEEP and (node.evidence or node.because_of):
             lines.append(f"      {why_words(node)}")
+    lines += [f"      {counted(kept, 'table')} kept as they are"] if folded else []
     return [_fit(line, width) for line in lines]
 
 

@@ -161,15 +161,17 @@ def _pool(case: GuardInput) -> Guard:
     if most is not None and after > most:
         remedy = "plan fewer tables at once, or stop what is not needed"
         return Guard("pool", DENY, f"{more} would bring it to {after}{both}; the policy allows {most}", remedy)
-    if busy is None or not case.running:
-        guard = Guard("pool", OK, words if most_busy is None else f"{words}; pool utilization is unknown")
+    cores = case.headroom.cores
+    if busy is None or cores is None or not case.running:
+        guard = Guard("pool", OK, words if most_busy is None else f"{words}; the pool's load is unknown")
         return _bounded(guard, unknown=most_busy is not None, exceeds=False, bound=_percent(most_busy), remedy="")
-    then = 100 * busy * after / len(case.running)
+    then = busy * after / len(case.running)
+    load = f"{words}: load {busy * cores:.1f} → {then * cores:.1f} of {counted(cores, 'core')}"
     return _bounded(
-        Guard("pool", OK, f"{words}: busy {_percent(100 * busy)} → {_percent(then)}"),
+        Guard("pool", OK, load) if then <= 1 else Guard("pool", WARN, f"{load}, so batches wait for each other"),
         unknown=False,
-        exceeds=most_busy is not None and then > most_busy,
-        bound=_percent(most_busy),
+        exceeds=most_busy is not None and 100 * then > most_busy,
+        bound=f"{_percent(most_busy)} of them",
         remedy="plan fewer tables at once, or give the pool more cores",
     )
 

@@ -11,6 +11,9 @@ from core.model.names import TableName
 VIEW, OPERATE, APPROVE = "view", "operate", "approve"
 ROLES = (VIEW, OPERATE, APPROVE)
 
+ALLOW, ASK = "allow", "ask"
+"""What `machine_moves` says; ASK is the rule where the policy says nothing."""
+
 APPROVABLE = ("delete", "rebuild", "swap", "all")
 """What a policy can ask another's approval for."""
 
@@ -42,6 +45,8 @@ class Policy:
     """A plan that replays more rows needs another's approval."""
     roles: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Role, of ROLES, and the logins or @groups that have it; without an entry everybody has it."""
+    machine_moves: str = ""
+    """ALLOW: the agent goes on where only the machine's id differs; else that is a doubt, which an operator adopts."""
     protected: bool = False
     """Whether the environment is protected."""
     protected_tables: tuple[TableName, ...] = ()

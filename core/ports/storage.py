@@ -92,8 +92,8 @@ class Checkpoints(Protocol):
     def sink_batch(self, folder: str) -> int | None:
         """Return the newest batch in a table's own record of batches; None where it has none."""
 
-    def take_over(self, folder: str) -> None:
-        """Write epoch and machine of now into the owner file of a folder of this ledger."""
+    def take_over(self, folder: str, former: str = "") -> None:
+        """Write ledger, epoch and machine of now into the owner file of a folder of this ledger, or of a former one."""
 
     def note(self, folder: str, note: Mapping[str, Any]) -> None:
         """Write `_headgate.json` of a table folder, whole or not at all."""

@@ -5,7 +5,7 @@ import re
 from core.model.errors import UsageError
 from core.model.problems import Problem, Where
 from core.policy.freeze_windows import parse_freeze_window
-from core.policy.model import APPROVABLE, POLICY_KEYS, ROLES, Policy
+from core.policy.model import ALLOW, APPROVABLE, ASK, POLICY_KEYS, ROLES, Policy
 from core.project_files.yaml_reader import YamlSection
 from core.text.wording import did_you_mean
 
@@ -32,7 +32,16 @@ def read_policy_section(section: YamlSection) -> Policy:
         approve=_approvable(section),
         approve_rows=section.count("approve_rows", example="10M"),
         roles=_roles(section),
+        machine_moves=_machine_moves(section),
     )
+
+
+def _machine_moves(section: YamlSection) -> str:
+    """Read `allow` or `ask`, which is what holds where nothing is said."""
+    found = section.text("machine_moves", ASK)
+    if found not in (ALLOW, ASK):
+        section.wrong("machine_moves", f"{ALLOW} or {ASK}", f"write machine_moves: {ALLOW}, or leave it out")
+    return ALLOW if found == ALLOW else ""
 
 
 def _windows(section: YamlSection) -> tuple[str, ...]:

@@ -39,7 +39,7 @@ class _StatementDraft:
     """Offset in the file."""
     parsed: ParsedStatement | None = None
     diagnostics: list[SqlDiagnostic] = field(default_factory=list)
-    """What cannot be read, and what Spark would refuse."""
+    """What cannot be read, what Spark would refuse, and what reaches out of the query."""
     rules: list[SqlDiagnostic] = field(default_factory=list)
     """What Spark takes and a pipeline does not."""
 
@@ -71,8 +71,9 @@ def read_any(
 ) -> tuple[tuple[ParsedStatement, ...], tuple[Problem, ...]]:
     """Read every statement of any SQL text for what it reads, writes and keeps, whatever Spark would say to it.
 
-    Names are as written, in lower case, with the database and catalog before them. What Spark would refuse is an error
-    beside the statement; what only a pipeline cannot take is a warning. A statement that cannot be read is left out.
+    Names are as written, in lower case, with the database and catalog before them. What Spark would refuse, and what
+    reaches out of the query, is an error beside the statement; what only a pipeline cannot take is a warning. A
+    statement that cannot be read is left out.
     """
     source = open_sql(text, path)
     found: list[ParsedStatement] = []
@@ -118,7 +119,7 @@ def _read(
     check_syntax(statement, source)
     header = header_of(statement)
     reading.rules += header.rules
-    reading.rules += forbidden_calls(header.query)
+    reading.diagnostics += forbidden_calls(header.query)
     marks = extract_stream_clauses(header.query)
     reading.rules += marks.diagnostics
     query = parse_query(marks.tokens, source.text)

@@ -9,6 +9,7 @@ from typing import ParamSpec, Protocol, TypeVar
 from core.ipc.environment_paths import EnvironmentPaths
 from core.model.names import TableName
 from core.observed.serving import serving_version
+from core.policy.model import ALLOW
 from core.ports.spark import Analysis, Queries, Tables
 from core.ports.storage import Checkpoints
 from pipelines.agent.checked_clock import Uptime, machine_uptime
@@ -62,8 +63,8 @@ class Identity(Protocol):
     def refuse_doubt(self) -> None:
         """Raise Refused where something must be adopted before anything starts, Busy where nobody could compare yet."""
 
-    def adopt(self) -> int:
-        """Take what is there for the ledger's own; returns the new epoch."""
+    def adopt(self, take_over: Callable[[int], object]) -> int:
+        """Take what is there for the ledger's own, `take_over` with the new epoch first; returns the epoch."""
 
 
 class Undoubted:
@@ -74,7 +75,8 @@ class Undoubted:
     def refuse_doubt(self) -> None:
         return
 
-    def adopt(self) -> int:
+    def adopt(self, take_over: Callable[[int], object]) -> int:
+        take_over(1)
         return 1
 
 
@@ -112,6 +114,11 @@ class AgentContext:
         """Record what happened, to a version (table, version) or to the environment."""
         now, (table, version) = self.clock(), about
         self.ledger.add_event(EventRow(0, now, table, version, kind, summary, detail, fingerprint))
+
+    @property
+    def machine_may_move(self) -> bool:
+        """Return whether the policy lets an agent go on where another machine has stopped."""
+        return self.layout.environment.policy.machine_moves == ALLOW
 
     def audit(self, actor: str, action: str, subject: str, **more: str) -> None:
         """Record who did what; `more` are plan_hash, confirmation and outcome."""

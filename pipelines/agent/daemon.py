@@ -23,6 +23,7 @@ from pipelines.agent.measurements.lag_collector import EVERY_S, EVERY_VARIABLE, 
 from pipelines.agent.measurements.table_statistics_collector import TICK_S, TableStatisticsCollector
 from pipelines.agent.pool_supervisor import PoolSupervisor
 from pipelines.agent.reconciler import BeforeRound, Reconciler
+from pipelines.agent.registry_records import RegistryRecords
 from pipelines.agent.requests.command_handler import CommandHandler
 from pipelines.agent.requests.socket_server import SocketServer
 from pipelines.agent.runs.run_lane import RunLane
@@ -61,7 +62,12 @@ class Agent:
         self._places = places
         self._ledger = ledger
         self._identity = WorldIdentity(
-            ledger, data=layout.data, home=places.home, machine=files.machine, clock=time.time
+            ledger,
+            data=layout.data,
+            home=places.home,
+            machine=files.machine,
+            clock=time.time,
+            may_move=lambda: self._world.machine_may_move,
         )
         self._keeper = PoolSupervisor(places, layout.environment.pool, ledger, self._restore)
         self._world = AgentContext(
@@ -81,6 +87,7 @@ class Agent:
         self._acts = FastLane(self._world, emergency)
         self._runs = RunLane(self._world)
         self._reconciler = Reconciler(self._world, emergency)
+        self._records = RegistryRecords(self._world)
         self._measurer = LagCollector(self._world)
         self._table_statistics = TableStatisticsCollector(self._world, self._measurer.load)
         self._commands = CommandHandler(
@@ -119,6 +126,8 @@ class Agent:
                 # Apart from the reconciler, which waits for starts: a hole in the samples makes every lag unknown.
                 ("measure", self._every_s, self._measure),
                 ("table statistics", TICK_S, self._measure_tables),
+                # Apart as well, for the same reason as the identity.
+                ("records", ROUND_S, self._records.round),
                 ("housekeeping", THIN_S, self._keep_house),
             )
         ]
@@ -176,6 +185,7 @@ class Agent:
         self._ledger.forget_old(now)
         self._world.identity.refuse_doubt()
         purge_trash(self._world)
+        self._ledger.archive_audit(now)
 
     def _round(self) -> None:
         """One round: queries seen, registry reconciled."""

@@ -12,6 +12,7 @@ from core.model.states import State, WantedState
 from core.ports.spark import QueryStart, ReportedQuery, unheard
 from core.ports.storage import CheckpointState
 from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext
+from pipelines.agent.registry_records import keep_record
 from state.row_types import Deployment
 
 log = logging.getLogger(__name__)
@@ -26,6 +27,10 @@ def start(world: AgentContext, deployment: Deployment, *, stops: int) -> Reporte
     key = (deployment.table, deployment.version)
     with world.locks.holding(key, by="a start"):
         world.identity.refuse_doubt()
+        _refuse_stopped(world, deployment, stops)
+        check_checkpoint(world, deployment)
+        # Before the first batch of a new text: a ledger that is lost would go on from its checkpoint with the old one.
+        keep_record(world, *key)
         try:
             query = _started(world, deployment, stops)
         except EngineRefused as error:
@@ -72,15 +77,18 @@ def _started(world: AgentContext, deployment: Deployment, stops: int) -> Reporte
     Nothing here waits for the ledger: a stop waits for the end of it.
     """
     with world.locks.starting((deployment.table, deployment.version)):
-        if world.locks.stops(deployment.table) != stops:
-            raise _stopped_meanwhile(deployment)
-        check_checkpoint(world, deployment)
+        _refuse_stopped(world, deployment, stops)
         pool = world.pool.connection()
         query = pool.call(WRITE_CALL_S, pool.queries.start, _start_of(world, deployment))
         if world.locks.stops(deployment.table) == stops:
             return query
         stop(world, deployment)
         return None
+
+
+def _refuse_stopped(world: AgentContext, deployment: Deployment, stops: int) -> None:
+    if world.locks.stops(deployment.table) != stops:
+        raise _stopped_meanwhile(deployment)
 
 
 def _stopped_meanwhile(deployment: Deployment) -> Refused:
@@ -126,11 +134,11 @@ def check_checkpoint(world: AgentContext, deployment: Deployment) -> None:
     _refuse_other_world(world, deployment)
 
 
-def refuse_other_checkpoint(world: AgentContext, deployment: Deployment) -> int | None:
+def refuse_other_checkpoint(world: AgentContext, deployment: Deployment, *, owners: tuple[str, ...] = ()) -> int | None:
     """Refuse a checkpoint that is not the one that this deployment had: Spark would begin anew.
 
-    Returns the batch that it has committed. The sink's record is read before the checkpoint, because a query that runs
-    already writes it second.
+    It must be of this ledger, or of one of `owners`. Returns the batch that it has committed. The sink's record is
+    read before the checkpoint, because a query that runs already writes it second.
     """
     name = query_name(deployment.table, deployment.version)
     sink = world.files.sink_batch(deployment.folder)
@@ -140,7 +148,7 @@ def refuse_other_checkpoint(world: AgentContext, deployment: Deployment) -> int 
             f"{name} has no readable checkpoint; starting over on the same table would lose or duplicate rows",
             remedy=f"headgate plan {deployment.table} --rebuild",
         )
-    if found.owner != world.ledger_id:
+    if found.owner not in (world.ledger_id, *owners):
         raise Refused(
             f"the checkpoint of {name} belongs to another ledger ({found.owner or 'no owner file'})",
             remedy="find out what else is running it; nothing was started",
@@ -166,6 +174,9 @@ def _refuse_other_world(world: AgentContext, deployment: Deployment) -> None:
         summary = f"the checkpoint of {name} is of epoch {found.epoch}, and the ledger of epoch {here.epoch}"
         raise Refused(f"{summary}: one of them is an older copy", remedy="headgate adopt")
     if found.machine and here.machine and found.machine != here.machine:
+        if world.machine_may_move:
+            here.take_over(deployment.checkpoint)
+            return
         raise Refused(
             f"the checkpoint of {name} was written on machine {found.machine}, and this is machine {here.machine}",
             remedy="headgate adopt, if nothing runs there any more",

@@ -21,8 +21,19 @@ MARK_S = 10.0
 class WorldIdentity:
     """Counts in the ledger and in the data folder's mark, and says where the two are not of one world."""
 
-    def __init__(self, ledger: Ledger, *, data: str, home: str, machine: str, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        *,
+        data: str,
+        home: str,
+        machine: str,
+        clock: Callable[[], float],
+        may_move: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Compare by the machine's id; `may_move` says whether the policy lets another machine go on by itself."""
         self._ledger = ledger
+        self._may_move = may_move
         self._data = data
         self._clock = clock
         facts = ledger.facts()
@@ -58,7 +69,7 @@ class WorldIdentity:
             self._in_reach = False
             raise
         if self._written is None:
-            self._doubt = difference(self._next, found)
+            self._doubt = self._compared(found)
         elif found != self._written and found is not None:
             whose = f"ledger {found.ledger} in {found.home}"
             self._doubt = f"another agent, of {whose} on machine {found.machine}, uses {self._data} at this moment"
@@ -68,15 +79,30 @@ class WorldIdentity:
             self._count_on(found)
             self._in_reach = True
 
-    def adopt(self) -> int:
-        """Take this world for the ledger's from now on: a new epoch, in the ledger and then in the mark."""
+    def adopt(self, take_over: Callable[[int], object]) -> int:
+        """Take this world for the ledger's from now on: a new epoch, in the ledger and then in the mark.
+
+        `take_over` is called with the epoch before: what ends in the middle is in doubt again.
+        """
         found = read_mark(self._data)
         count = max(self._next.count, found.count if found else 0) + 1
         self._next = replace(self._next, epoch=max(self._next.epoch, found.epoch if found else 0) + 1, count=count)
+        # Meanwhile owner files of two epochs lie side by side, and nothing may be started on either.
+        self._doubt = self._doubt or "it is being adopted"
+        take_over(self._next.epoch)
         self._ledger.adopt(epoch=self._next.epoch, mark=count)
         write_mark(self._data, self._next)
         self._written, self._in_reach, self._doubt, self._recorded = self._next, True, "", ""
         return self._next.epoch
+
+    def _compared(self, found: WorldMark | None) -> str:
+        """Explain in what this is another world; a move of machine that the policy allows is none, and an event."""
+        if found is None or found.machine in ("", self._next.machine) or not self._next.machine or not self._may_move():
+            return difference(self._next, found)
+        if not (doubt := difference(self._next, replace(found, machine=self._next.machine))):
+            moved = f"moved from machine {found.machine} to {self._next.machine}, as the policy allows"
+            self._ledger.add_event(EventRow(0, self._clock(), "", 0, "world", moved))
+        return doubt
 
     def _count_on(self, found: WorldMark | None) -> None:
         """Count in the ledger, unless the mark is still behind it, then in the mark."""

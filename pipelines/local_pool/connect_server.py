@@ -23,6 +23,7 @@ from pathlib import Path
 from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable
 from core.project.model import Pool
 from pipelines.local_pool import process_identity
+from pipelines.local_pool.bundled_java import write_java_home
 from pipelines.local_pool.java_check import JavaCheck, find_java
 from pipelines.spark.call_deadlines import call
 
@@ -162,7 +163,7 @@ class LocalPool:
         with open(self._home / "pool.log", "ab") as output:
             self._child = subprocess.Popen(
                 shell,
-                env=_environment(spark, java, token),
+                env=_environment(spark, self._java_home(java), token),
                 cwd=self._work,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -234,6 +235,10 @@ class LocalPool:
     def _work(self) -> Path:
         """The server's own folder: warehouse, temporary files, artifacts."""
         return self._home / "pool"
+
+    def _java_home(self, java: JavaCheck) -> str:
+        """Return what Spark's launcher takes for JAVA_HOME; of the bundled Java it is a folder of the server's own."""
+        return str(write_java_home(self._work / "java", java.path)) if java.bundled else java.home
 
     def _see(self) -> str:
         return f"see {self._home / 'pool.log'}"
@@ -350,15 +355,19 @@ def _spark_home() -> Path:
     return Path(found.origin).parent
 
 
-def _environment(spark: Path, java: JavaCheck, token: str) -> dict[str, str]:
-    """Ours without what would change the server: Python's and Spark's own variables come from nobody else."""
+def _environment(spark: Path, java_home: str, token: str) -> dict[str, str]:
+    """Ours without what would change the server: Python's and Spark's own variables come from nobody else.
+
+    Behind our PATH come the system's programs: Spark's launcher is a bash script, and Hadoop sets modes by `chmod`.
+    """
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "PYSPARK", "SPARK_"))}
     return kept | {
         "SPARK_HOME": str(spark),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_CONNECT_AUTHENTICATE_TOKEN": token,
         "PYSPARK_PYTHON": sys.executable,
-        "JAVA_HOME": java.home,
+        "JAVA_HOME": java_home,
+        "PATH": os.pathsep.join(filter(None, (os.environ.get("PATH"), os.defpath))),
     }
 
 

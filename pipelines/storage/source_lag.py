@@ -43,6 +43,8 @@ class SourceLags:
         self._sources: dict[tuple[str, TableFormat], FileSource] = {}
         self._refreshed: dict[tuple[str, TableFormat], float] = {}
         self._readings: dict[tuple[str, int], SourceBacklog] = {}
+        self._measured: dict[tuple[str, int], float] = {}
+        self._forgotten_at = time.monotonic()
 
     def measure(
         self,
@@ -52,6 +54,7 @@ class SourceLags:
     ) -> tuple[SourceLag, ...]:
         """Measure the sources (ordinal, table, folder, format) of one checkpoint at its committed log positions."""
         with self._lock:
+            self._forget_unused(time.monotonic())
             return tuple(
                 self._measure(checkpoint, consumed.get(ordinal, -1), (ordinal, table, folder.rstrip("/"), format))
                 for ordinal, table, folder, format in sources
@@ -104,11 +107,13 @@ class SourceLags:
             reading = SourceBacklog(f"{place}/sources/{name}", found)
             reading.unfold(values)
             self._readings[place, int(name)] = reading
+            self._measured[place, int(name)] = time.monotonic()
 
     def _measure(self, checkpoint: str, upto: int, source: tuple[int, TableName, str, str]) -> SourceLag:
         ordinal, table, folder, format = source
         folder = local_path(folder)
         key = (checkpoint, ordinal)
+        self._measured[key] = time.monotonic()
         reading = self._readings.get(key)
         if reading is not None and (reading.source.folder != folder or not reading.continues(upto)):
             self._drop(key)
@@ -128,24 +133,28 @@ class SourceLags:
     def _refreshed_source(self, folder: str, format: TableFormat) -> FileSource:
         key = (folder, format)
         now = time.monotonic()
-        source = self._sources.get(key) or self._new_source(key)
+        source = self._sources.get(key)
+        if source is None:
+            source = self._sources[key] = FileSource(*key, self._counter)
         if now - self._refreshed.get(key, -self._refresh_s) >= self._refresh_s:
             source.refresh(time.time())
             self._refreshed[key] = now
         return source
 
-    def _new_source(self, key: tuple[str, TableFormat]) -> FileSource:
-        unused = time.monotonic() - FORGET_S
-        for old in [other for other, at in self._refreshed.items() if at < unused]:
-            for name in [
-                name
-                for name, reading in self._readings.items()
-                if (reading.source.folder, reading.source.format) == old
-            ]:
-                del self._readings[name]
-            del self._sources[old], self._refreshed[old]
-        source = self._sources[key] = FileSource(*key, self._counter)
-        return source
+    def _forget_unused(self, now: float) -> None:
+        """Drop what nobody has asked for; a reading that stayed would hold all files that its source goes on to get."""
+        if now - self._forgotten_at < FORGET_S / 10:
+            return
+        self._forgotten_at = now
+        for key in [key for key, at in self._measured.items() if at < now - FORGET_S]:
+            del self._measured[key]
+            if key in self._readings:
+                self._drop(key)
+        read = {id(reading.source) for reading in self._readings.values()}
+        for place in [place for place, at in self._refreshed.items() if at < now - FORGET_S]:
+            if place not in self._sources or id(self._sources[place]) not in read:
+                self._sources.pop(place, None)
+                del self._refreshed[place]
 
     def _drop(self, key: tuple[str, int]) -> None:
         reading = self._readings.pop(key)

@@ -70,8 +70,9 @@ class History:
 
 
 def _add(log: Path, batch: int, line: object) -> None:
-    """Write one batch; a tenth one covers all, and takes the place of what it covers, as it does after ten minutes."""
+    """Write one batch; a tenth one covers all. What is covered goes after ten minutes, which 120 batches take."""
     assert callable(line)
+    (log / str(batch - 120)).unlink(missing_ok=True)
     if batch % 10 < 9:
         (log / str(batch)).write_text(f"v1\n{line(batch)}")
         return

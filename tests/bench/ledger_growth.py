@@ -1,20 +1,25 @@
-"""Measures the growth of a ledger, and of an agent over a week: `python -m tests.bench.ledger_growth`, ten minutes.
+"""Measures the growth of a ledger, and of an agent over a week: `python -m tests.bench.ledger_growth`, two hours.
 
-The ledger: a year of days, each with what a busy team does in one (`DAY`), with housekeeping three times a
-day; and a week of samples, as they are after a week. The agent: rounds of measuring in which every
-statement reads one file and writes one, which is as much as it can in five seconds; a week is 120,960 of them.
+The ledger: 520 days, each with what a busy team does in one, with housekeeping three times a day; and a week of
+samples, as they are after a week. The agent: rounds of measuring at simulated times, in which every statement reads one
+file and writes one, which is as much as it can in five seconds, and five statements a day are rebuilt.
+
+`days N` and `rounds N ROUNDS` measure N statements alone; a week has 120,960 rounds.
 """
 
 import gc
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
 import tracemalloc
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 from core.ipc.environment_paths import EnvironmentPaths
 from core.model.names import TableName
@@ -23,23 +28,30 @@ from core.project.model import Environment
 from core.project.revision import RevisionTexts
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import EnvironmentLayout
-from pipelines.agent.measurements.lag_collector import LagCollector
-from pipelines.storage import row_counting
+from pipelines.agent.measurements.lag_collector import KEPT, LagCollector
+from pipelines.storage import row_counting, source_lag
 from pipelines.storage.checkpoints import FileCheckpoints
 from state.ledger import Ledger, create_or_open
+from state.retention import AUDIT_D
 from state.row_types import AuditRow, CommandRow, EventRow, PlanRow, StepRow
 from tests.bench.lag_history import PENDING, History
 from tests.support.ledger_rows import create_run, deployment_row, environment_row, external_row, run_row, sample_row
 
-STATEMENTS = (16, 100, 1_000)
-DAYS = (30, 120, 240, 360)
+ROUNDS = {16: 120_960, 100: 3_600, 1_000: 240}
+"""By statements, after those in which memory fills."""
+DAYS = (30, 120, 420, 520)
 PLANS, RUNS, COMMANDS = 20, 10, 60
 """A day's; half of the runs rebuild one table each."""
 EVENTS_EACH = 4
 TEXTS = 2_500
 """Bytes of texts that a statement has; a plan carries those of the whole project, its body those of ten."""
-TRACED = 100
-"""Statements up to which every allocation is traced, which takes long."""
+WARM = 10_000
+"""Files of all statements until what is remembered of them has reached its limit (`row_counting`)."""
+TRACED = 16
+"""Statements up to which allocations are traced in the end, which takes several times as long."""
+TRACED_ROUNDS = 400
+REBUILT_ROUNDS = 3_456
+"""Between two rebuilds: five a day."""
 START = 1_800_000_000.0
 DAY_S, ROUND_S, WEEK_ROUNDS = 86_400.0, 5.0, 7 * 17_280
 
@@ -57,16 +69,18 @@ def ledger_of_days(statements: int) -> None:
             for _ in range(3):
                 began = time.perf_counter()
                 ledger.forget_old(START + (day + 1) * DAY_S)
+                ledger.archive_audit(START + (day + 1) * DAY_S)
                 longest = max(longest, time.perf_counter() - began)
             if day + 1 in DAYS:
                 sizes.append(_bytes(ledger) / 1e6)
-        (audit,) = ledger._connection.execute("SELECT sum(length(actor) + length(action) + 60) FROM audit").fetchone()
+        archived = sum(path.stat().st_size for path in ledger.path.parent.glob("audit-*.jsonl"))
+        assert ledger.check_audit().breaks == ()
         samples = _week_of_samples(ledger, statements) / 1e6
         early, late = sizes[0] / DAYS[0], (sizes[-1] - sizes[-2]) / (DAYS[-1] - DAYS[-2])
         grown = " | ".join(f"{size:.1f} MB" for size in sizes)
         print(
             f"| {statements:,} | {grown} | {early * 1000:.0f} kB | {late * 1000:.1f} kB "
-            f"| {audit / DAYS[-1] / 1000:.1f} kB | {samples:.0f} MB | {longest:.2f} s |",
+            f"| {archived / (DAYS[-1] - AUDIT_D) / 1000:.1f} kB | {samples:.0f} MB | {longest:.2f} s |",
             flush=True,
         )
 
@@ -124,28 +138,31 @@ def _bytes(ledger: Ledger) -> int:
     return (int(pages) - int(free)) * int(size)
 
 
-def agent_of_rounds(statements: int) -> None:
-    """Print what so many rounds cost, and what they come to in a week."""
+def agent_of_rounds(statements: int, rounds: int) -> None:
+    """Print what so many rounds cost, and what memory they end with, in seven parts."""
     row_counting.parquet_rows = lambda path: 10
-    rounds = max(40, 4_800 // statements)
     with tempfile.TemporaryDirectory() as folder:
         histories = [History(Path(folder, str(n)), 200) for n in range(statements)]
         world = _world(Path(folder), histories)
         collector = LagCollector(world)
-        warm = 200 if statements <= TRACED else 20
-        _rounds(world, collector, histories, warm)  # Until the samples that are held have reached their limit.
-        each = _rounds(world, collector, histories, rounds) / rounds
-        size, grown = f"{_rss_bytes() / 1e6:.0f} MB", "not measured"
+        _rounds(world, collector, histories, max(5, WARM // statements))
+        sizes, each = [_rss_bytes()], 0.0
+        for part in range(7):
+            done, until = rounds * part // 7, rounds * (part + 1) // 7
+            each += _rounds(world, collector, histories, until - done) / rounds
+            sizes.append(_rss_bytes())
+            print(f"{statements} statements, {until} rounds, {sizes[-1] / 1e6:.1f} MB", file=sys.stderr, flush=True)
+        held = "not traced"
         if statements <= TRACED:
             tracemalloc.start()
-            _rounds(world, collector, histories, warm)
+            _rounds(world, collector, histories, KEPT)  # Until every sample that is held was traced.
             before = tracemalloc.get_traced_memory()[0]
-            _rounds(world, collector, histories, rounds)
-            more = (tracemalloc.get_traced_memory()[0] - before) / rounds
-            grown = f"{more:,.0f} B"
+            _rounds(world, collector, histories, TRACED_ROUNDS)
+            held = f"{(tracemalloc.get_traced_memory()[0] - before) / TRACED_ROUNDS:,.0f} B"
         print(
-            f"| {statements:,} | {rounds} | {1000 * each:.1f} ms | {100 * each / ROUND_S:.1f} % "
-            f"| {each * WEEK_ROUNDS / 3600:.2f} h | {size} | {grown} |",
+            f"| {statements:,} | {rounds:,} | {1000 * each:.1f} ms | {100 * each / ROUND_S:.1f} % "
+            f"| {each * WEEK_ROUNDS / 3600:.1f} h | {sizes[0] / 1e6:.0f} MB | {sizes[-1] / 1e6:.0f} MB "
+            f"| {(sizes[-1] - sizes[0]) / rounds:,.0f} B | {held} |",
             flush=True,
         )
 
@@ -162,33 +179,59 @@ def _world(folder: Path, histories: list[History]) -> AgentContext:
                 bindings=(Binding(TableName(f"l{n}"), 0, True),),
             )
         )  # fmt: skip
+    for n in range(KEPT):
+        # What an agent finds that starts: all that it holds of each statement.
+        rows = 10 * (200 - KEPT + n)
+        sample = sample_row(
+            START + (n - KEPT) * ROUND_S, lag_rows=10 * PENDING, lag_files=PENDING, produced_rows=rows,
+            consumed_rows=rows - 10 * PENDING,
+        )  # fmt: skip
+        ledger.add_samples((TableName(f"t{n}"), 1, sample) for n in range(len(histories)))
     files = FileCheckpoints("ledger")
-    files._lags._refresh_s = 0.0
     files._lags._counter._budget_s = 60.0
-    return AgentContext(
-        places=EnvironmentPaths(str(folder / "home"), str(folder / "a.sock")), folder=str(folder), project_id="p-id",
+    world = AgentContext(
+        places=EnvironmentPaths(str(folder / "home"), str(folder / "a.sock"), 0), folder=str(folder), project_id="p-id",
         project="p", layout=EnvironmentLayout(str(folder / "data"), Environment("dev")), ledger=ledger,
         ledger_id="ledger", pool=None, files=files,  # type: ignore[arg-type]  # Measuring asks no pool.
+        clock=lambda: START, monotonic=lambda: world.clock(),
     )  # fmt: skip
+    source_lag.time = SimpleNamespace(time=time.time, monotonic=world.monotonic)  # type: ignore[assignment]
+    return world
 
 
 def _rounds(world: AgentContext, collector: LagCollector, histories: list[History], rounds: int) -> float:
-    """Let every statement write and read a file, measure, keep house every five minutes; returns the CPU of that."""
+    """Let every statement write and read a file, measure, keep house every five minutes; returns the CPU of both."""
     cpu = 0.0
-    for n in range(rounds):
+    for _ in range(rounds):
         for history in histories:
             history.grow()
         now = world.clock() + ROUND_S
+        n = round((now - START) / ROUND_S)
         world.clock = partial(float, now)
+        if n % REBUILT_ROUNDS == 0:
+            _move(world, histories, n // REBUILT_ROUNDS % len(histories))
         before = time.process_time()
         collector.round(tuple(world.ledger.deployments()), ())
         if n % 60 == 0:
             world.ledger.thin_samples(now)
             world.ledger.forget_old(now)
+            world.ledger.archive_audit(now)
         cpu += time.process_time() - before
-    assert {m.lag_files for m in world.ledger.measurements()} == {PENDING}
+    active = {(d.table, d.version) for d in world.ledger.deployments()}
+    assert {m.lag_files for m in world.ledger.measurements() if (m.table, m.version) in active} == {PENDING}
     gc.collect()
     return cpu
+
+
+def _move(world: AgentContext, histories: list[History], n: int) -> None:
+    """Put a version with a checkpoint of its own in the place of the newest; what it read goes on to be written."""
+    history, before = histories[n], world.ledger.versions(TableName(f"t{n}"))[0]
+    moved = history.checkpoint.with_name(f"c{before.version + 1}")
+    shutil.copytree(history.checkpoint, moved)
+    history.checkpoint, history.read = moved, moved / "sources" / "0"
+    world.ledger.put_deployment(replace(before, version=before.version + 1, checkpoint=str(moved)))
+    world.ledger.tombstone(before.table, before.version, drop_after=world.clock() + DAY_S, trash="/trash")
+    shutil.rmtree(before.checkpoint)
 
 
 def _rss_bytes() -> int:
@@ -197,20 +240,21 @@ def _rss_bytes() -> int:
 
 def main(arguments: list[str]) -> int:
     """Print the tables; returns an exit code."""
-    if len(arguments) == 2:
-        {"days": ledger_of_days, "rounds": agent_of_rounds}[arguments[0]](int(arguments[1]))
+    if arguments:
+        {"days": ledger_of_days, "rounds": agent_of_rounds}[arguments[0]](*map(int, arguments[1:]))
         return 0
     print(f"{time.strftime('%Y-%m-%d %H:%M', time.gmtime())} UTC, {os.cpu_count()} cores", end="")
     print(f", load average {os.getloadavg()[0]:.1f} at the start\n")
     for part, head in (
-        ("days", ("statements", *(f"day {day}" for day in DAYS), "a day, at first", "a day, in the end", "of it audit",
+        ("days", ("statements", *(f"day {day}" for day in DAYS), "a day, at first", "in the end", "archives, a day",
                   "samples", "longest round")),
-        ("rounds", ("statements", "rounds", "CPU of a round", "of a core", "CPU in a week", "memory",
-                    "more each round")),
+        ("rounds", ("statements", "rounds", "CPU of a round", "of a core", "CPU in a week", "memory, at first",
+                    "in the end", "more each round", "of it held, traced")),
     ):  # fmt: skip
         print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}", flush=True)
-        for statements in STATEMENTS:
-            subprocess.run([sys.executable, "-m", "tests.bench.ledger_growth", part, str(statements)], check=True)
+        for statements, rounds in ROUNDS.items():
+            given = [part, str(statements), *([str(rounds)] if part == "rounds" else [])]
+            subprocess.run([sys.executable, "-m", "tests.bench.ledger_growth", *given], check=True)
         print(flush=True)
     return 0
 

@@ -188,8 +188,8 @@ def holds(demo: Disturbed, what: str, stopped: set[str], did: Counter[str], took
 
 
 def end_runs(demo: Disturbed, did: Counter[str]) -> None:
-    """Wait for the open runs; those that failed are cancelled."""
-    for (run,) in demo.ledger("SELECT id FROM run WHERE ended_at IS NULL"):
+    """Wait for the open runs; those that failed, and keep what they started for a retry, are cancelled."""
+    for (run,) in demo.ledger("SELECT id FROM run WHERE ended_at IS NULL OR state = 'failed'"):
         name = str(run)
 
         def state(name: str = name) -> str:

@@ -29,7 +29,7 @@ def tampered(ledger: Ledger, path: Path) -> Callable[..., list[str]]:
                 connection.execute(act)
         connection.close()
         with LedgerReader(path) as reader:
-            return [each.words for each in reader.audit_breaks()[1]]
+            return [each.words for each in reader.check_audit().breaks]
 
     return found
 
@@ -42,8 +42,8 @@ def swap(one: int, other: int) -> tuple[str, ...]:
 
 def test_audit_that_nobody_touched_is_whole(tampered: Callable[..., list[str]], ledger: Ledger) -> None:
     assert tampered() == []
-    head, breaks = ledger.audit_breaks()
-    assert (head, breaks) == (AuditHead(6, ledger.audits(1)[0].hash), ())
+    check = ledger.check_audit()
+    assert (check.head, check.breaks) == (AuditHead(6, ledger.audits(1)[0].hash), ())
 
 
 @pytest.mark.parametrize("column", COLUMNS.split(", "))
@@ -129,7 +129,7 @@ def test_entries_of_an_older_ledger_are_chained_by_its_migration(path: Path, fac
     with create_or_open(path, facts) as ledger:
         ledger.add_audit(AuditRow(0, 4.0, "bob", "stop", "b"))
         assert [row.id for row in ledger.audits()] == [4, 3, 2, 1]
-        assert ledger.audit_breaks()[1] == ()
+        assert ledger.check_audit().breaks == ()
     with sqlite3.connect(path) as connection:
         with pytest.raises(sqlite3.IntegrityError, match="append-only"):
             connection.execute("UPDATE audit SET actor = 'eve' WHERE id = 2")
@@ -137,4 +137,4 @@ def test_entries_of_an_older_ledger_are_chained_by_its_migration(path: Path, fac
         connection.execute("UPDATE audit SET actor = 'eve' WHERE id = 2")
     connection.close()
     with LedgerReader(path) as reader:
-        assert reader.audit_breaks()[1] == (AuditBreak(2, 2, "changed"),)
+        assert reader.check_audit().breaks == (AuditBreak(2, 2, "changed"),)

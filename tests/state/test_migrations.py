@@ -12,6 +12,7 @@ from state.ledger import Ledger, LedgerReader, create_or_open
 from state.migrations import MIGRATIONS, SCHEMA_VERSION, migrate
 from state.row_types import (
     ApprovalRow,
+    AuditArchiveRow,
     AuditRow,
     CommandRow,
     Deployment,
@@ -38,7 +39,8 @@ def schema_of(connection: sqlite3.Connection) -> list[tuple[str, str]]:
     "kind, table",
     [(Deployment, "deployment"), (Measurement, "measurement"), (SampleRow, "sample"), (EventRow, "event"),
      (PlanRow, "plan"), (ApprovalRow, "approval"), (PolicyRow, "policy"), (RunRow, "run"), (StepRow, "step"),
-     (CommandRow, "command"), (AuditRow, "audit"), (StagedRow, "staged"), (EnvironmentRow, "facts")],
+     (CommandRow, "command"), (AuditRow, "audit"), (AuditArchiveRow, "audit_archive"), (StagedRow, "staged"),
+     (EnvironmentRow, "facts")],
 )  # fmt: skip
 def test_every_field_of_a_row_has_its_column(kind: type, table: str) -> None:
     connection = sqlite3.connect(":memory:", isolation_level=None)

@@ -60,6 +60,26 @@ def test_console_is_given_what_changed_and_nothing_else(ledger: Ledger, path: Pa
         assert [(line.table, line.deleted) for line in lines] == [("a", True)]
 
 
+def test_every_change_of_a_row_is_listed_once_and_a_measurement_is_none(ledger: Ledger, deployment: Made) -> None:
+    ledger.put_deployment(deployment("orders", 1))
+    ledger.put_deployment(deployment("orders", 2, active=False))
+    change, rows = ledger.registered_since(0)
+    assert [row.version for row in rows] == [1, 2]
+    ledger.put_measurements([Measurement(ORDERS, 1, 7.0)])
+    for act in (
+        lambda: ledger.update_deployment(ORDERS, 1, owner="ana"),
+        lambda: ledger.stop_statements([ORDERS]),
+        lambda: ledger.want_running(ORDERS, 1),
+        lambda: ledger.activate({ORDERS: 2}),
+        lambda: ledger.tombstone(ORDERS, 1, drop_after=9.0, trash="/t"),
+        lambda: ledger.purged(ORDERS, 1, 10.0),
+    ):
+        change, _ = ledger.registered_since(change)
+        assert ledger.registered_since(change) == (change, ())
+        act()
+        assert 1 in {row.version for row in ledger.registered_since(change)[1]}
+
+
 def test_data_version_differs_exactly_after_something_was_written(ledger: Ledger, path: Path, deployment: Made) -> None:
     with LedgerReader(path) as reader:
         before = reader.data_version()

@@ -24,7 +24,6 @@ from state.retention import (
 )
 from state.row_types import (
     ApprovalRow,
-    AuditRow,
     CommandRow,
     Deployment,
     EventRow,
@@ -149,12 +148,6 @@ def test_what_was_staged_long_ago_is_unstaged(ledger: Ledger) -> None:
         ledger.stage(StagedRow("ana", "/p", TableName(name), "deploy", NOW - age_d * DAY_S))
     forget_all(ledger)
     assert [row.table for row in ledger.staged()] == ["new"]
-
-
-def test_the_audit_is_left_alone(ledger: Ledger) -> None:
-    ledger.add_audit(AuditRow(0, 1.0, "ana", "run", "r1"))
-    forget_all(ledger)
-    assert len(ledger.audits()) == 1
 
 
 @pytest.mark.parametrize("rounds", [1, 4])

@@ -5,6 +5,7 @@ then has an agent (`Disturbed.back`). One of `RESTORED` puts something older bac
 """
 
 import fcntl
+import json
 import os
 import pty
 import shutil
@@ -83,14 +84,14 @@ class Disturbed(Pizzeria):
 
     def remove_neighbour(self) -> None:
         """Delete the statement that fails, whatever state it is in."""
-        self.delete(NEIGHBOUR)
+        removed = self.delete(NEIGHBOUR)
+        assert removed.returncode == 0, removed.stdout + removed.stderr
         shutil.rmtree(self.folder / f"pipelines/facts/kitchen/{NEIGHBOUR}")
 
     def delete(self, table: str) -> subprocess.CompletedProcess[str]:
-        """Delete a table that nothing reads, with the confirmation that is asked for."""
-        asked = self.run("delete", table).stderr
-        confirm = asked.rsplit("--confirm '", 1)[-1].split("'")[0]
-        return self.run("delete", table, "--confirm", confirm)
+        """Delete a table that nothing reads; what cannot be planned is not."""
+        planned = self.run("plan", "delete", table, "--json")
+        return self.apply(json.loads(planned.stdout)) if planned.returncode == 0 else planned
 
     def healthy(self) -> dict[str, str]:
         """Return the state of every statement but the one that is there to fail."""

@@ -89,9 +89,14 @@ def deployment(name: str, product: str, layer: str, state: str, parents: tuple[t
     )
 
 
+BEHIND_S = ((0, 0.0), (100, 6.0), (1000, 480.0), (10_000, 250.0), (10**9, 2760.0))
+"""How old the oldest input is that waits, in seconds, by the rows that wait at most."""
+
+
 def measurement(name: str, version: int) -> Measurement:
     """Make the latest figures of a statement."""
     lag, trend, rate, eta, rows_in = FIGURES[name]
+    behind_s = None if lag is None else next(age_s for rows, age_s in BEHIND_S if lag <= rows)
     return Measurement(
         table=TableName(name),
         version=version,
@@ -99,7 +104,8 @@ def measurement(name: str, version: int) -> Measurement:
         lag_rows=lag,
         lag_files=3,
         lag_bytes=120_000,
-        oldest_s=14.0,
+        behind_s=behind_s,
+        fault="behind" if (behind_s or 0.0) > 60.0 else "",
         trend=trend,
         rate_rows_s=rate,
         eta_s=eta,
@@ -114,7 +120,9 @@ def measurement(name: str, version: int) -> Measurement:
         state_bytes=2_400_000,
         dropped_by_watermark=0,
         committed_at=NOW - 3,
-        sources=({"table": "order_items", "rows": lag, "files": 3, "bytes": 120_000, "oldest_s": 14.0, "exact": True},),
+        sources=(
+            {"table": "order_items", "rows": lag, "files": 3, "bytes": 120_000, "behind_s": behind_s, "exact": True},
+        ),
     )
 
 

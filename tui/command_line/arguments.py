@@ -12,9 +12,13 @@ from tui.command_line.argument_values import (
     word,
 )
 
+SELECTORS = "+T, 2+T: with upstream, T+, T+3: with downstream, tag:X"
+"""How several tables are named by one word."""
+
 
 def _tables(parser: CommandParser, *, many: str = "+", what: str = "tables") -> None:
-    parser.add_argument("tables", nargs=many, metavar="TABLE", help=what)
+    told = what if many == "?" else f"{what}; {SELECTORS}"
+    parser.add_argument("tables", nargs=many, metavar="TABLE", help=told)
 
 
 def confirm(parser: CommandParser) -> None:
@@ -58,13 +62,13 @@ def ls(parser: CommandParser) -> None:
 
 
 def show(parser: CommandParser) -> None:
-    parser.add_argument("table", metavar="TABLE")
+    parser.add_argument("table", metavar="TABLE", help="the statement's table")
     parser.add_argument("--sql", action="store_true", help="only the deployed SQL")
     parser.add_argument("--fail-on", metavar="C,C", help="exit 1 when one matches: failed, growing, lag>1k")
 
 
 def peek(parser: CommandParser) -> None:
-    parser.add_argument("table", metavar="TABLE")
+    parser.add_argument("table", metavar="TABLE", help="the table whose rows to print")
     parser.add_argument("-n", "--limit", type=count, default=20, help="rows (20)")
     parser.add_argument(
         "--version", type=count, dest="table_version", metavar="N", help="this version instead of the serving one"
@@ -79,7 +83,7 @@ def inventory(parser: CommandParser) -> None:
 
 
 def report(parser: CommandParser) -> None:
-    parser.add_argument("table", metavar="TABLE")
+    parser.add_argument("table", metavar="TABLE", help="the table in the middle")
     parser.add_argument("--up", action="store_true", help="only upstream")
     parser.add_argument("--down", action="store_true", help="only downstream; default: both")
     parser.add_argument("--depth", type=count, metavar="N", help="at most this many levels")
@@ -115,7 +119,7 @@ def lineage(parser: CommandParser) -> None:
 
 def _scope(parser: CommandParser, *, children: str, pipeline: bool = True) -> None:
     """Add what says which tables are meant; several together mean all of theirs."""
-    parser.add_argument("tables", nargs="*", metavar="TABLE", help="tables by name")
+    parser.add_argument("tables", nargs="*", metavar="TABLE", help=f"tables by name; {SELECTORS}")
     many = (
         ("--list", "FILE", "tables named in a file, one per line; # starts a comment; - is stdin"),
         ("--product", "P", "every table of a product"),
@@ -293,6 +297,11 @@ def events(parser: CommandParser) -> None:
     parser.add_argument("-f", "--follow", action="store_true", help="keep printing new ones")
 
 
+def history(parser: CommandParser) -> None:
+    parser.add_argument("table", metavar="TABLE", help="the table, deployed now or once")
+    parser.add_argument("-n", "--limit", type=count, default=50, help="how many (50)")
+
+
 def logs(parser: CommandParser) -> None:
     word(parser, "of", ("agent", "pool", "console"), metavar="OF", what="whose log (agent)", default="agent")
     parser.add_argument("-n", "--limit", type=count, default=50, help="how many lines (50)")
@@ -300,8 +309,10 @@ def logs(parser: CommandParser) -> None:
 
 
 def audit(parser: CommandParser) -> None:
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--table", metavar="TABLE", help="only what was done to this table, its plans and its runs")
     parser.add_argument("-n", "--limit", type=count, default=50, help="how many (50)")
-    parser.add_argument(
+    which.add_argument(
         "--verify", action="store_true", help="check that no entry was changed, removed or inserted; exit code 1 if so"
     )
 
@@ -343,7 +354,7 @@ def demo_folder(parser: CommandParser) -> None:
 
 
 def help(parser: CommandParser) -> None:
-    parser.add_argument("topic", nargs="?", metavar="TOPIC")
+    parser.add_argument("topic", nargs="*", metavar="TOPIC", help="a topic or a command; without it, all are listed")
 
 
 def completion(parser: CommandParser) -> None:

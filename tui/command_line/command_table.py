@@ -57,6 +57,8 @@ RUN_SUBCOMMANDS = (
                    "headgate runs cancel 7f3a-01c2f --confirm 7f3a", arguments.run_confirmed),
     SubcommandSpec("retry", "Try a failed step again, or go on with edited files.",
                    "headgate runs retry 7f3a-01c2f --follow", arguments.run_retry),
+    SubcommandSpec("ack", "Acknowledge a failed run: the heads of consoles name it no more.",
+                   "headgate runs ack 7f3a-01c2f", arguments.run_act),
     SubcommandSpec("skip", "Go on without a step.",
                    "headgate runs skip 7f3a-01c2f --step 3 --confirm 7f3a", arguments.run_skip),
 )  # fmt: skip
@@ -112,12 +114,15 @@ COMMAND_SPECS = (
     CommandSpec("wait", LOOK, "Wait until statements are in a state or have caught up.",
                 "headgate wait fct_orders --lag 0 --timeout 120\nheadgate wait --state running", "wait:wait",
                 arguments.wait),
+    CommandSpec("history", LOOK, "Tell what changed of a table: deploys, acts, failures, with plan and actor.",
+                "headgate history fct_orders\nheadgate history fct_orders -n 10 --json", "events_logs_audit:history",
+                arguments.history),
     CommandSpec("events", LOOK, "List state changes and exceptions.", "headgate events fct_orders -n 20",
                 "events_logs_audit:events", arguments.events),
     CommandSpec("logs", LOOK, "Print the log of the agent, the pool or the console.", "headgate logs pool -n 100",
                 "events_logs_audit:logs", arguments.logs),
-    CommandSpec("audit", LOOK, "Show who did what, and when.", "headgate audit -n 20", "events_logs_audit:audit",
-                arguments.audit),
+    CommandSpec("audit", LOOK, "Show who did what, and when.",
+                "headgate audit -n 20\nheadgate audit --table fct_orders", "events_logs_audit:audit", arguments.audit),
     CommandSpec("plan", CHANGE, "Plan a deploy or a delete, and submit the plan to the agent.",
                 "headgate plan fct_orders --children all --exclude fct_tips\nheadgate plan delete crm_visits\n"
                 "headgate plan --product sales --observed observed.yml --json --exit-code\n"
@@ -171,7 +176,7 @@ COMMAND_SPECS = (
     CommandSpec("restore", HOUSE, "Put a backup in the place of the ledger, which is kept; no agent may run.",
                 "headgate restore ledger-monday.db --env dev --confirm pizzeria", "backup_restore:restore",
                 arguments.restore),
-    CommandSpec("doctor", HOUSE, "Check Java, Python, home, disk, terminal, agent, pool and ledger.",
+    CommandSpec("doctor", HOUSE, "Check Java, Python, disk, terminal, project, home, agent, pool, ledger.",
                 "headgate doctor --json", "doctor:doctor", arguments.doctor),
     CommandSpec("demo", HOUSE, "Run the sample project: a pizzeria.",
                 "headgate demo\nheadgate demo ./my-demo --no-console\nheadgate demo settle\n"
@@ -181,7 +186,8 @@ COMMAND_SPECS = (
                 "headgate init pizzeria\n"
                 "headgate init table fct_orders --layer facts --reads src_orders",
                 "init:init", arguments.init, subcommands=INIT_SUBCOMMANDS),
-    CommandSpec("help", HOUSE, "Print a topic of the manual.", "headgate help plans", "help_completion:manual",
+    CommandSpec("help", HOUSE, "Print a topic of the manual, or the help of a command.",
+                "headgate help plans\nheadgate help runs cancel", "help_completion:manual",
                 arguments.help, places=False),
     CommandSpec("completion", HOUSE, "Print a completion script for bash or zsh, with table names.",
                 "source <(headgate completion bash)", "help_completion:completion", arguments.completion),

@@ -24,7 +24,10 @@ def adopt(context: CommandContext) -> int:
     confirm = context.confirm(text, f"Adopting this world for {place.title}. What is wanted running starts at once.")
     answer = client.call("adopt", confirm=confirm, line=equivalent_command(place, "adopt"))
     if voice.as_json:
-        voice.data({"doubt": doubt, "lines": found.get("lines"), "epoch": answer.get("epoch")})
+        left = answer.get("left") or []
+        voice.data({"doubt": doubt, "lines": found.get("lines"), "epoch": answer.get("epoch"), "left": left})
     else:
         voice.print([f"adopted as epoch {answer.get('epoch')}"])
+        for line in answer.get("left") or ():
+            voice.say(f"not taken over, adopt again once it can be: {line}")
     return 0

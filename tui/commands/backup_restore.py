@@ -17,10 +17,13 @@ def backup(context: CommandContext) -> int:
     voice, into = context.voice, Path(context.cwd, context.args.file)
     context.announce()
     size = back_up(Path(context.place.where.ledger), into)
+    archives = _archives(into, context.place.where.ledger)
     if voice.as_json:
-        voice.data({"file": str(into), "bytes": size, "verified": True})
+        voice.data({"file": str(into), "bytes": size, "verified": True, "archives": list(map(str, archives))})
     else:
         voice.say(f"{into}: {short_size(size)}, verified")
+        if archives:
+            voice.say(f"older entries of the audit are not in it; copy as well: {', '.join(map(str, archives))}")
     return 0
 
 
@@ -45,13 +48,24 @@ def restore(context: CommandContext) -> int:
             now=time.time(),
         )
     kept = str(done.kept) if done.kept else None
+    missing = [str(path) for path in _archives(Path(place.where.ledger), place.where.ledger) if not path.exists()]
     if voice.as_json:
-        voice.data({"restored": str(file), "kept": kept, "epoch": done.epoch})
+        voice.data({"restored": str(file), "kept": kept, "epoch": done.epoch, "missing": missing})
     else:
         voice.say(f"restored {file}; the world epoch is {done.epoch} now")
         if kept:
             voice.say(f"the ledger that was replaced is {kept}")
+        if missing:
+            voice.say(f"older entries of the audit are missing; put copies there: {', '.join(missing)}")
     return 0
+
+
+def _archives(ledger: Path, place: str) -> list[Path]:
+    """List the files with older entries of the audit that a ledger expects beside its place."""
+    from state.ledger import LedgerReader
+
+    with LedgerReader(ledger) as reader:
+        return [Path(place).with_name(archive.file) for archive in reader.audit_archives()]
 
 
 def _login() -> str:

@@ -98,7 +98,7 @@ def _until_rows(context: CommandContext, run_id: str, began: float) -> int:
     operations, voice = context.operations, context.voice
 
     def tell(line: StatementLine) -> None:
-        rows = "" if line.rows_total is None else f", {short_number(line.rows_total)} rows"
+        rows = f", {short_number(line.rows_total)} rows" if line.rows_total else ""
         voice.say(f"  {line.table} has processed rows after {time.monotonic() - began:.0f} s{rows}")
 
     expected = _expected(context, run_id)

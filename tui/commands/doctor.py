@@ -5,17 +5,20 @@ from typing import Any
 
 from core.model.errors import UsageError
 from tui.command_line.context import CommandContext
-from tui.project_folder.environment_selection import SelectedEnvironment
+from tui.project_folder.environment_selection import SelectedEnvironment, find_folder
 from tui.services import doctor_checks
 from tui.services.doctor_checks import DoctorCheck
 
 
 def doctor(context: CommandContext) -> int:
-    """Check machine and environment; without a project, the machine alone."""
-    place = _place(context)
+    """Check machine, project and environment; without a project, the machine alone."""
     if context.args.paths:
-        return _paths(context, place)
+        return _paths(context, context.place)
+    folder = _folder(context)
+    project = doctor_checks.check_project(folder) if folder else None
+    place = _place(context, project)
     checks = list(doctor_checks.check_machine(context.environ, place.data if place else context.cwd))
+    checks += [project] if project else []
     if place:
         checks += [doctor_checks.check_home(place), doctor_checks.check_agent(place, context.operations.client)]
         checks += [doctor_checks.check_pool(place), doctor_checks.check_ledger(place)]
@@ -27,7 +30,8 @@ def doctor(context: CommandContext) -> int:
     else:
         context.voice.print(check_lines(checks))
         if place is None:
-            context.voice.say("no project here: home, agent, pool and ledger were not checked")
+            why = "no project here" if project is None else "the project cannot be read"
+            context.voice.say(f"{why}: home, agent, pool and ledger were not checked")
     return 1 if failed else 0
 
 
@@ -42,17 +46,30 @@ def check_lines(checks: Sequence[DoctorCheck]) -> list[str]:
     return lines
 
 
-def _place(context: CommandContext) -> SelectedEnvironment | None:
+def _folder(context: CommandContext) -> str:
+    """Return the project's folder, empty where there is none and none was named."""
+    named = getattr(context.args, "project", None)
+    try:
+        return find_folder(context.environ, context.cwd, project=named)
+    except UsageError:
+        if named or getattr(context.args, "env", None):
+            raise
+        return ""
+
+
+def _place(context: CommandContext, project: DoctorCheck | None) -> SelectedEnvironment | None:
+    """Return the environment; None without a project, and where its file is so broken that it names none."""
+    if project is None:
+        return None
     try:
         return context.place
     except UsageError:
-        if getattr(context.args, "project", None) or getattr(context.args, "env", None):
+        if project.ok:
             raise
         return None
 
 
-def _paths(context: CommandContext, place: SelectedEnvironment | None) -> int:
-    place = place or context.place
+def _paths(context: CommandContext, place: SelectedEnvironment) -> int:
     where = place.where
     paths: dict[str, Any] = {
         "project": place.folder,

@@ -1,4 +1,4 @@
-"""Commands that tell what happened: events, logs, audit."""
+"""Commands that tell what happened: history, events, logs, audit."""
 
 import os
 import time
@@ -7,10 +7,13 @@ from typing import Any
 
 from core.model.errors import UsageError
 from core.model.names import TableName, parse_table_name
+from core.text.wording import counted
 from state.audit_log import op_words
 from state.row_types import AuditRow, EventRow
+from state.table_records import subjects_of
 from tui.agent_client import agent_process
 from tui.command_line.context import CommandContext
+from tui.presentation.reports.table_history import history_as_json, history_lines
 from tui.project_folder.environment_selection import has_ledger
 
 
@@ -50,10 +53,15 @@ def logs(context: CommandContext) -> int:
 
 
 def audit(context: CommandContext) -> int:
-    """List who did what, newest last; with --verify check that the list is whole."""
+    """List who did what, newest last; with --verify check that the list is whole, in archives as well."""
     if context.args.verify:
         return _verify(context)
-    found = tuple(reversed(context.operations.reader.audits(context.args.limit)))
+    found = tuple(reversed(_audited(context)))
+    archives = context.operations.reader.audit_archives()
+    if context.args.table is None and archives and len(found) < context.args.limit:
+        folder, last = context.operations.reader.path.parent, archives[-1]
+        many = "" if len(archives) == 1 else f", older ones in {counted(len(archives) - 1, 'file')} beside it"
+        context.voice.say(f"entries {last.first} to {last.last} are in {folder / last.file}{many}")
     if context.voice.as_json:
         context.voice.data([_audit_as_json(row) for row in found])
         return 0
@@ -66,15 +74,42 @@ def audit(context: CommandContext) -> int:
     return 0
 
 
+def _audited(context: CommandContext) -> tuple[AuditRow, ...]:
+    """Return the newest entries, newest first: all, or those about a table, its plans and its runs."""
+    reader, limit = context.operations.reader, context.args.limit
+    if context.args.table is None:
+        return reader.audits(limit)
+    table = context.operations.statement(context.args.table)[0].table
+    return reader.audits_about(subjects_of(reader, table, limit), limit)
+
+
+def history(context: CommandContext) -> int:
+    """Tell what changed of a table, oldest first: deploys, acts, failures, and what happened to its environment."""
+    args, voice = context.args, context.voice
+    table = context.operations.statement(args.table)[0].table
+    found = context.operations.history(table, args.limit)
+    if voice.as_json:
+        voice.data(history_as_json(table, found))
+        return 0
+    voice.print(history_lines(found, time.time()))
+    return 0
+
+
 def _verify(context: CommandContext) -> int:
-    head, breaks = context.operations.reader.audit_breaks()
+    check = context.operations.reader.check_audit()
+    archives = context.operations.reader.audit_archives()
+    head, breaks = check.head, check.breaks
     if context.voice.as_json:
         context.voice.data(
             {
                 "whole": not breaks,
                 "newest": head.entry if head else None,
                 "hash": head.hash if head else None,
-                "breaks": [{"first": each.first, "last": each.last, "kind": each.kind} for each in breaks],
+                "archives": [{"file": each.file, "first": each.first, "last": each.last} for each in archives],
+                "breaks": [
+                    {"first": each.first, "last": each.last, "kind": each.kind, "file": each.file or None}
+                    for each in breaks
+                ],
             }
         )
     elif breaks:
@@ -82,6 +117,12 @@ def _verify(context: CommandContext) -> int:
     else:
         context.voice.print(
             [f"the audit is whole up to entry {head.entry}, {head.hash}" if head else "the audit is empty"]
+        )
+    if not context.voice.as_json:
+        context.voice.print(f"  entries {each.first} to {each.last} are in {each.file}" for each in archives)
+        context.voice.print(
+            f"  behind these, {file} has {many} more, of a ledger that was replaced or a round that was cut off"
+            for file, many in check.beyond
         )
     return 1 if breaks else 0
 

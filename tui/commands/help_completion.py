@@ -55,22 +55,38 @@ ZSH = "autoload -U +X compinit && compinit\nautoload -U +X bashcompinit && bashc
 
 NAMES = ("tables", "columns", "products")
 KINDS = "--product --unused --single-reader --cross-product --json"
-TAKES_TABLES = ("ls", "show", "peek", "lag", "report", "wait", "events", "plan", "delete", "stop", "start", "restart")
+TAKES_TABLES = (
+    "ls",
+    "show",
+    "peek",
+    "lag",
+    "report",
+    "wait",
+    "history",
+    "events",
+    "plan",
+    "delete",
+    "stop",
+    "start",
+    "restart",
+)
 
 
 def manual(context: CommandContext) -> int:
     """Print a topic, a command's help, or the list of topics."""
-    topic = context.args.topic
+    topic = " ".join(context.args.topic)
     topics = help_topics()
-    if topic is None:
+    if not topic:
         context.voice.print([*overview().split("\n"), "topics: " + (", ".join(topics) or "none")])
         return 0
     if topic in topics:
         context.voice.print(_folded(help_topic(topic)))
         return 0
-    names = [verb.name for verb in COMMAND_SPECS]
+    names = [
+        name for spec in COMMAND_SPECS for name in (spec.name, *(f"{spec.name} {o.name}" for o in spec.subcommands))
+    ]
     if topic in names:
-        parse_line([topic, "--help"])
+        parse_line([*topic.split(), "--help"])
     near = difflib.get_close_matches(topic, [*topics, *names], n=1)
     remedy = f"did you mean `headgate help {near[0]}`?" if near else f"topics: {', '.join(topics) or 'none'}"
     raise UsageError(f"there is no topic {topic!r}", remedy=remedy)

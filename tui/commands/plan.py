@@ -50,7 +50,7 @@ def _plan(context: CommandContext) -> int:
     answering = not offline and _look_first(context)
     if answering or args.save:
         # Here and not on the way to the agent, so that the plan made first is the one that is handed over.
-        request = plan_submission.with_nonce(request)
+        request = plan_submission.with_nonce(request, operations.reader if answering else None)
     environment = context.place.environment
     said = planner_input.read_observed(args.observed, environment) if args.observed else None
     known = said.known if said else operations.known()
@@ -65,9 +65,11 @@ def _plan(context: CommandContext) -> int:
         operations.refuse_impossible(said, declared.project, known)
     found = operations.compute_over(declared.project, known, request)
     submitted: SubmittedPlan | None = None
-    if not (offline or found.refusals or found.empty):
-        submitted = _submit(context, found, known, answering=answering)
-        found = submitted.plan if submitted else found
+    if not (offline or found.refusals) and (answering or not found.empty):
+        taken = _submit(context, found, known, answering=answering)
+        # One that changes nothing is not kept: it only supersedes what was planned otherwise before.
+        submitted = taken if taken and not taken.plan.empty else None
+        found = taken.plan if taken else found
     if args.save and found.refusals:
         voice.say(f"not saved: the plan is refused, and {args.save} was not changed")
     elif args.save:

@@ -112,6 +112,26 @@ def check_terminal(environ: Mapping[str, str]) -> DoctorCheck:
     return DoctorCheck("terminal", True, text, facts=facts)
 
 
+def check_project(folder: str) -> DoctorCheck:
+    """Check that headgate.yml is valid, whatever an earlier text of it said: each problem with its file and line."""
+    from core.model.problems import Problem, in_reading_order
+    from core.project_files.manifest import MANIFEST_PATH, read_manifest
+
+    path = Path(folder, MANIFEST_PATH)
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        return DoctorCheck("project", False, f"{path} cannot be read: {error}", "make it a text file that you can read")
+    problems: list[Problem] = []
+    read_manifest(text, problems)
+    found = in_reading_order(problems)
+    if not found:
+        return DoctorCheck("project", True, str(path), facts={"folder": folder})
+    facts = {"folder": folder, "problems": [problem.as_json() for problem in found]}
+    summary = "; ".join(f"{folder}/{problem.where}: {problem.summary}" for problem in found)
+    return DoctorCheck("project", False, summary, found[0].remedy or "correct what is listed", facts=facts)
+
+
 def check_home(place: SelectedEnvironment) -> DoctorCheck:
     """Check the folder of ledger, lock and logs: there or makeable, ours, on a local disk."""
     from state.network_file_systems import refuse_network

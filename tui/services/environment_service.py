@@ -5,10 +5,11 @@ Every method blocks, may be called from any thread, and raises HeadgateErrors on
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from core.model.errors import UsageError
 from core.model.names import TableName, parse_table_name
 from core.observed.serving import serving_versions
 from core.plan.model import Plan
@@ -29,6 +30,7 @@ from tui.services import (
     plan_files,
     planner_input,
     run_continuation,
+    table_selection,
 )
 from tui.services import plan_submission as planning
 from tui.services.deployed_statements import ProjectDrift
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from core.project_files.git_comparison import GitComparison
     from core.reports.impact import Impact
     from core.reports.inventory import InventoryEntry
+    from tui.presentation.reports.table_history import HistoryEntry
     from tui.project_folder.project_reader import ProjectDeclaration
     from tui.services.planner_input import ObservedDocument
 
@@ -89,6 +92,10 @@ class EnvironmentService:
         """Read one statement and the lines of all, in one moment; raises UsageError when it never was deployed."""
         return deployed_statements.statement_among_all(self.reader, parse_table_name(table), now=time.time())
 
+    def history(self, table: TableName, limit: int) -> "tuple[HistoryEntry, ...]":
+        """Return the newest entries of a table's timeline, oldest first; none where it never was deployed."""
+        return deployed_statements.history_of(self.reader, table, limit)
+
     def run(self, id_prefix: str) -> RunRow:
         """Find a run; raises UsageError."""
         return agent_commands.find_run(self.reader, id_prefix)
@@ -98,6 +105,29 @@ class EnvironmentService:
     def project(self) -> "Project":
         """Read the project; files that did not change are not read again."""
         return self._projects.read().project
+
+    def selected(self, words: Iterable[str], *, declared: bool = False) -> tuple[TableName, ...]:
+        """Return the tables that names and selectors mean (`+t`, `2+t+`, `tag:x`), over the files alone or what runs.
+
+        Raises BadName, UsageError, and InvalidProject where only the files can tell.
+        """
+        deployed = not declared and environment_selection.has_ledger(self.place)
+        return table_selection.selected(words, lambda: self.snapshot().serving if deployed else (), self.project)
+
+    def statements_selected(self, words: Iterable[str]) -> tuple[TableName, ...]:
+        """Return the tables that an act is about: external ones, which are never touched, only where they are named."""
+        from core.lineage.selectors import is_selector
+
+        asked = [word.lower() for word in words]
+        found = self.selected(asked)
+        if not any(map(is_selector, asked)):
+            return found
+        lines = deployed_statements.named_lines(self.snapshot().serving, found)
+        external = {line.table for line in lines if line.external}
+        left = tuple(table for table in found if table not in external or table in asked)
+        if not left:
+            raise UsageError(f"{' '.join(asked)} is about external tables alone", remedy="Headgate only reads those")
+        return left
 
     def inventory(self) -> "tuple[InventoryEntry, ...]":
         """List every table that is declared or deployed, by name; before the first start nothing is deployed."""

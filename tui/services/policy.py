@@ -91,8 +91,10 @@ def approve(place: SelectedEnvironment, client: AgentClient, digest: str, *, con
 def rule_words(policy: Policy, key: str) -> str:
     """Write one rule as headgate.yml has it; `-` where there is none."""
     value = getattr(policy, key)
-    if value in (None, ()):
+    if value in (None, (), ""):
         return "-"
+    if isinstance(value, str):
+        return value
     if key == "roles":
         return "; ".join(f"{role}: {', '.join(holders)}" for role, holders in value)
     if isinstance(value, tuple):
@@ -108,7 +110,7 @@ def comparison(policies: Mapping[str, Policy]) -> tuple[tuple[str, ...], ...]:
     return tuple(
         (key, *(rule_words(policy, key) for policy in every))
         for key in POLICY_KEYS
-        if any(getattr(policy, key) not in (None, (), False) for policy in every)
+        if any(getattr(policy, key) not in (None, (), False, "") for policy in every)
     )
 
 

@@ -62,8 +62,9 @@ GENERATOR = "pipelines.demo"
 OWNER_FILE = "_headgate_owner"
 NOTE_FILE = "_headgate.json"
 WORLD_FILE = "_headgate_world"
+RECORDS_FOLDER = "_headgate_registry"
 DEMO_FILE = ".headgate-demo"
-"""The marks: in a checkpoint, beside a table, in a data folder, in a demo's folder."""
+"""The marks: in a checkpoint, beside a table, in a data folder (with the registry's records), in a demo's folder."""
 
 
 def end_all(
@@ -120,8 +121,7 @@ def marked(place: SelectedEnvironment) -> list[str]:
     trash = data / "trash"
     if trash.is_dir() and _ours_alone(trash):
         found.append(trash)
-    if (data / WORLD_FILE).is_file():
-        found.append(data / WORLD_FILE)
+    found += [path for path in (data / WORLD_FILE, data / RECORDS_FOLDER) if path.exists()]
     home = Path(place.where.home)
     if (home / "ledger.db").is_file():
         found.append(home)

@@ -1,6 +1,7 @@
 """`headgate adopt`: what is found where the world is in doubt, as a list of what an adoption does, and doing it."""
 
 import logging
+from contextlib import suppress
 from typing import Any
 
 from core.model.errors import HeadgateError, Refused
@@ -8,84 +9,135 @@ from core.model.names import TableName, query_name
 from core.plan.confirmation import confirmation_for_adoption
 from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext
 from pipelines.agent.deployment_lifecycle import refuse_other_checkpoint
+from pipelines.agent.registry_records import write_over
 from pipelines.agent.requests.policy_enforcement import require_confirmation
+from pipelines.agent.requests.registry_rebuild import FoundVersion, RegistryRebuild, goes_on, serving_lines
+from pipelines.agent.runs.unreadable_run import end_unreadable
+from pipelines.storage.registry_records import read_record
 from pipelines.storage.world_mark import TableFolder, table_folders
-from state.row_types import Deployment
+from state.row_types import Deployment, RunRow
 
 log = logging.getLogger(__name__)
 
 
 class Adoption:
-    """Takes what is there for the ledger's own: a new epoch, and owner files that carry it. Files are never moved."""
+    """Takes what is there for the ledger's own: its records, a new epoch, and owner files that carry it.
+
+    Files are never moved.
+    """
 
     def __init__(self, world: AgentContext) -> None:
         self._world = world
+        self._rebuild = RegistryRebuild(world)
 
     def findings(self) -> dict[str, Any]:
         """Describe what is in doubt, and what an adoption does with each statement, folder and query that is there."""
+        found = self._rebuild.found()
+        taken = {(one.table, one.version) for one in found}
+        known = [d for d in self._statements() if (d.table, d.version) not in taken]
+        overtaken = {run.id for run in self._overtaken(found)}
         return {
-            "doubt": self._doubt(),
+            "doubt": self._doubt(found),
             "lines": [
-                *(f"{query_name(d.table, d.version)}: {self._verdict(d)}" for d in self._statements()),
+                *(f"{query_name(d.table, d.version)}: {self._verdict(d)}" for d in known),
+                *(one.line for one in found),
+                *serving_lines(self._rebuild.serving(), tuple(known)),
                 *(
-                    f"{folder.path} of run {folder.run or 'unknown'} is not in the registry: it stays as it is, and "
-                    f"version {folder.version} of {folder.table} is not used again"
-                    for folder in self._unknown_folders()
+                    f"{folder.path} of run {folder.run or 'unknown'} is not in the registry and has no record: it "
+                    f"stays as it is, and version {folder.version} of {folder.table} is not used again"
+                    for folder in self._unknown_folders(found)
                 ),
-                *(f"run {run.id} of {run.actor} is {run.state}: it goes on" for run in self._world.ledger.open_runs()),
+                *(
+                    f"run {run.id} of {run.actor} is {run.state}: "
+                    + ("it ends failed, because its tables have gone on" if run.id in overtaken else "it goes on")
+                    for run in self._world.ledger.open_runs()
+                ),
                 *(
                     f"query {name} runs and is not in the registry: it is left alone"
-                    for name in self._unknown_queries()
+                    for name in self._unknown_queries(found)
                 ),
             ],
         }
 
     def carry_out(self, confirm: str) -> dict[str, Any]:
-        """Adopt; raises Refused where nothing is in doubt, ConfirmationNeeded without the typed text."""
-        if not (doubt := self._doubt()):
+        """Adopt; raises Refused where nothing is in doubt, ConfirmationNeeded without the typed text.
+
+        The mark comes last: an agent that is killed before it finds the same doubt, and adopts again.
+        """
+        found = self._rebuild.found()
+        if not (doubt := self._doubt(found)):
             raise Refused("nothing is in doubt: there is nothing to adopt")
         require_confirmation(confirmation_for_adoption(self._world.layout.environment.name), confirm)
-        for folder in self._unknown_folders():
+        for folder in self._unknown_folders(found):
             self._world.ledger.take_version(TableName(folder.table), folder.version)
-        epoch = self._world.identity.adopt()
-        self._world.files.epoch = epoch
-        for deployment in self._statements():
-            for place in (deployment.folder, deployment.checkpoint):
-                self._take_over(place)
+        for run in self._overtaken(found):
+            why = f"its tables have gone on without it; headgate runs cancel {run.id}, and plan again"
+            end_unreadable(self._world, run, why, ())
+        self._rebuild.register(found)
+        left: list[str] = []
+        epoch = self._world.identity.adopt(lambda epoch: left.extend(self._take_over(found, epoch)))
         self._restore_pointers()
-        self._world.event("world", f"adopted as epoch {epoch}", detail=doubt)
-        return {"epoch": epoch, "doubt": doubt}
+        self._world.event("world", f"adopted as epoch {epoch}", detail="; ".join((doubt, *left)))
+        return {"epoch": epoch, "doubt": doubt, "left": left}
 
-    def _doubt(self) -> str:
-        """Explain why the world is in doubt, or which statement carries another epoch or machine."""
+    def _doubt(self, found: tuple[FoundVersion, ...]) -> str:
+        """Explain why the world is in doubt, or which statement carries another epoch, machine or record.
+
+        A checkpoint that cannot be read now says nothing, and its line says so.
+        """
         if self._world.identity.doubt:
             return self._world.identity.doubt
-        files = self._world.files
-        for deployment in self._statements():
+        for one in found:
+            if one.row is not None:
+                return one.line
+        if lines := serving_lines(self._rebuild.serving(), self._statements()):
+            return lines[0]
+        return next(filter(None, map(self._foreign, self._statements())), "")
+
+    def _foreign(self, deployment: Deployment) -> str:
+        """Explain in what a checkpoint of this ledger is of another epoch or machine; empty where it is not."""
+        files, name = self._world.files, query_name(deployment.table, deployment.version)
+        try:
             found = files.read(deployment.checkpoint)
-            name = query_name(deployment.table, deployment.version)
-            if found and found.owner == self._world.ledger_id and found.epoch not in (0, files.epoch):
-                return f"the checkpoint of {name} is of epoch {found.epoch}, and the ledger of epoch {files.epoch}"
-            if found and found.machine and files.machine and found.machine != files.machine:
-                return f"the checkpoint of {name} was written on machine {found.machine}"
+        except HeadgateError:
+            return ""
+        if found and found.owner == self._world.ledger_id and found.epoch not in (0, files.epoch):
+            return f"the checkpoint of {name} is of epoch {found.epoch}, and the ledger of epoch {files.epoch}"
+        moved = found and found.machine and files.machine and found.machine != files.machine
+        if found and moved and not self._world.machine_may_move:
+            return f"the checkpoint of {name} was written on machine {found.machine}"
         return ""
 
-    def _take_over(self, folder: str) -> None:
-        try:
-            self._world.files.take_over(folder)
-        except Refused:
-            # It is not this ledger's: its start says so.
-            return
+    def _take_over(self, found: tuple[FoundVersion, ...], epoch: int) -> list[str]:
+        """Write this ledger and epoch into the owner files, and then the records; returns what could not be, and why.
+
+        A version is only recorded as this ledger's once its folders are: until then it can be adopted again.
+        """
+        self._world.files.epoch = epoch
+        former = {(one.table, one.version): one.ledger for one in found if one.row is not None}
+        left = []
+        for d in self._world.ledger.deployments(include_deleted=True):
+            key = (d.table, d.version)
+            try:
+                for place in () if d.external or d.deleted else (d.folder, d.checkpoint):
+                    # One that is gone, or not this ledger's, stays so: its start says it.
+                    with suppress(Refused):
+                        self._world.files.take_over(place, former.get(key, ""))
+                if key in former:
+                    write_over(self._world, d, read_record(self._world.layout.data, query_name(*key)))
+            except HeadgateError as error:
+                left.append(f"{query_name(*key)}: {error.summary}")
+        return left
 
     def _restore_pointers(self) -> None:
         """Point to what serves, which nobody did in doubt; a pool that is away gets it when it is attached to."""
         world = self._world
-        for d in self._statements():
+        for d in world.ledger.deployments():
             name = world.layout.catalog_name(d.table, d.version)
             try:
                 pool = world.pool.connection()
                 pool.call(WRITE_CALL_S, pool.tables.create, name, d.compiled_ddl)
-                if d.active:
+                if d.active and not d.external:
                     pool.call(WRITE_CALL_S, pool.tables.point, world.layout.pointer_name(d.table), name, d.columns)
             except HeadgateError as error:
                 log.warning("%s is not in the catalog: %s", name, error.summary)
@@ -98,17 +150,23 @@ class Adoption:
             batch = refuse_other_checkpoint(self._world, deployment)
         except HeadgateError as error:
             return f"is not started: {error.summary}; {error.remedy}"
-        goes_on = "begins" if batch is None else f"goes on after batch {batch}"
-        return f"{goes_on}, wanted {deployment.wanted}"
+        return goes_on(batch, deployment.wanted)
 
-    def _unknown_folders(self) -> tuple[TableFolder, ...]:
+    def _overtaken(self, found: tuple[FoundVersion, ...]) -> tuple[RunRow, ...]:
+        """List the open runs whose tables a newer ledger has changed since: their next step would undo that."""
+        tables = {one.table for one in found if one.row is not None and not one.row.external}
+        return tuple(run for run in self._world.ledger.open_runs() if tables & {step.table for step in run.steps})
+
+    def _unknown_folders(self, found: tuple[FoundVersion, ...]) -> tuple[TableFolder, ...]:
         known = {(str(d.table), d.version) for d in self._world.ledger.deployments(include_deleted=True)}
-        found = table_folders(self._world.layout.data)
-        return tuple(folder for folder in found if (folder.table, folder.version) not in known)
+        known |= {(str(one.table), one.version) for one in found}
+        folders = table_folders(self._world.layout.data)
+        return tuple(folder for folder in folders if (folder.table, folder.version) not in known)
 
-    def _unknown_queries(self) -> tuple[str, ...]:
+    def _unknown_queries(self, found: tuple[FoundVersion, ...]) -> tuple[str, ...]:
         """List queries of the session that the registry does not know; none where the pool cannot be asked."""
         known = {query_name(d.table, d.version) for d in self._statements()}
+        known |= {query_name(one.table, one.version) for one in found if one.row is not None}
         try:
             pool = self._world.pool.connection()
             return tuple(sorted({q.name for q in pool.call(READ_CALL_S, pool.queries.active) if q.active} - known))

@@ -14,6 +14,7 @@ from core.model.names import TableName as T
 from core.observed.deployment import ObservedDeployment
 from core.observed.table_statistics import Headroom, TableStatistics
 from core.plan.codec import plan_hash
+from core.plan.diff import compare_plans
 from core.plan.model import Guard, OutsideReader, Plan, PlanNode, PlanRefusal, PlanWarning, StrategyOffer
 from core.plan.preconditions import moved_since
 from core.plan.request import PlanRequest, StrategyChoice
@@ -112,6 +113,7 @@ MATTERS: dict[str, Edit] = {
     "the checkpoint seen": before(checkpoint_id="other"),
     "the pointer seen": before(pointer="a__v9"),
     "the readers seen": before(readers="z v1"),
+    "the acts on it": before(serial="7"),
     "that it is gone": before(state="absent"),
 }
 DRIFTS: dict[str, Edit] = {
@@ -225,6 +227,13 @@ def test_the_world_inside_of_a_plan_changes_its_hash_and_is_named(name: str) -> 
 def test_room_that_a_verdict_does_not_turn_on_does_not_change_the_hash() -> None:
     first = planned(room=Headroom(1.0, disk_free=10**12, disk_total=10**12, cores=8, busy=0.1))
     assert planned(room=Headroom(2.0, disk_free=10**12 - 5, disk_total=10**12, cores=8, busy=0.11)).hash == first.hash
+
+
+def test_a_load_that_comes_and_goes_does_not_change_the_hash() -> None:
+    quiet, loaded = (planned(room=Headroom(1.0, cores=2, busy=busy)) for busy in (0.1, 5.0))
+    verdicts = [next(guard.verdict for guard in each.guards if guard.name == "pool") for each in (quiet, loaded)]
+    assert verdicts == ["ok", "warn"] and quiet.hash == loaded.hash
+    assert [each.matters for each in compare_plans(quiet, loaded)] == [False]
 
 
 def _moved_on(seen: ObservedDeployment) -> ObservedDeployment:

@@ -342,3 +342,15 @@ def test_the_reasons_of_a_table_count_the_offers_that_are_not_carried_out_yet() 
 def test_the_way_back_is_a_command_that_there_is(parts: dict[str, Any], word: str) -> None:
     assert undo_words(node("a", **parts)) == word
     assert word in ("-", "none") or word in SPEC_BY_NAME
+
+
+def test_statements_are_counted_without_external_tables_and_what_is_kept_is_counted_in_one_line() -> None:
+    tables = [table("src", "landed"), *(table(f"t{n}", "src") for n in range(12))]
+    declared = project(table("landed"), *tables)
+    seen = {**running(declared), T("t3"): ObservedDeployment()}
+    found = make_plan(declared, "dev", seen, PlanRequest(everything=True))
+    nodes = tuple(node if node.table == "t3" else replace(node, action=Action.KEEP) for node in found.nodes)
+    found = replace(found, nodes=nodes)
+    text = "\n".join(plan_lines(found, 100))
+    assert "1 of 13 statements" in text and "13 tables kept as they are" in text
+    assert "+t3" in text and not any(f"t{n} " in text for n in range(4, 12))

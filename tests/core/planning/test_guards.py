@@ -167,20 +167,23 @@ def test_disk(needed: int | None, free: int | None, factor: float | None, verdic
     ("policy", "busy", "verdict", "summary"),
     [
         (Policy(), None, "ok", "2 additional statements on local while both versions run"),
-        (Policy(), 0.6, "ok", "2 additional statements on local while both versions run: busy 60 % → 100 %"),
+        (Policy(), 0.6, "ok", "2 additional statements on local while both versions run: load 1.2 → 2.0 of 2 cores"),
+        (Policy(), 0.9, "warn", "load 1.8 → 3.0 of 2 cores, so batches wait for each other"),
+        (Policy(), 1.8, "warn", "load 3.6 → 6.0 of 2 cores, so batches wait for each other"),
         (Policy(max_statements=5), None, "ok", "2 additional statements on local while both versions run"),
         (Policy(max_statements=4), None, "deny",
          "2 additional statements on local would bring it to 5 while both versions run; the policy allows 4"),
-        (Policy(max_busy_percent=100), 0.6, "ok", "busy 60 % → 100 %"),
-        (Policy(max_busy_percent=99), 0.6, "deny", "busy 60 % → 100 %; the policy allows 99 %"),
+        (Policy(max_busy_percent=100), 0.6, "ok", "load 1.2 → 2.0 of 2 cores"),
+        (Policy(max_busy_percent=99), 0.6, "deny", "load 1.2 → 2.0 of 2 cores; the policy allows 99 % of them"),
+        (Policy(max_busy_percent=200), 0.9, "warn", "load 1.8 → 3.0 of 2 cores, so batches wait for each other"),
         (Policy(max_busy_percent=99), None, "approve",
-         "pool utilization is unknown; the policy allows 99 %, so another login must approve it"),
+         "the pool's load is unknown; the policy allows 99 %, so another login must approve it"),
     ],
 )  # fmt: skip
 def test_pool_counts_both_versions_of_what_the_plan_rebuilds(
     policy: Policy, busy: float | None, verdict: str, summary: str
 ) -> None:
-    found = judged(CHAIN, chain(), rebuild("b", "c"), policy, Headroom(busy=busy))["pool"]
+    found = judged(CHAIN, chain(), rebuild("b", "c"), policy, Headroom(cores=2, busy=busy))["pool"]
     assert found.verdict == verdict and found.summary.endswith(summary), found
 
 
@@ -323,9 +326,9 @@ def test_files_add_protection_and_never_take_it_away() -> None:
 
 def test_verdicts_do_not_depend_on_what_is_outside_the_plan() -> None:
     other = project(src="", a="src", b="a", c="b", x="src", y="x")
-    one = make_plan(other, "dev", running(other), rebuild("c"), headroom=Headroom(busy=0.9))
+    one = make_plan(other, "dev", running(other), rebuild("c"), headroom=Headroom(cores=2, busy=0.3))
     for changed in (running(other, x="failed", y="stopped"), running(other, "src", "a", "b", "c")):
-        found = make_plan(other, "dev", changed, rebuild("c"), headroom=Headroom(busy=0.2))
+        found = make_plan(other, "dev", changed, rebuild("c"), headroom=Headroom(cores=2, busy=0.2))
         assert [(g.name, g.verdict) for g in found.guards] == [(g.name, g.verdict) for g in one.guards]
         assert found.hash == one.hash
 

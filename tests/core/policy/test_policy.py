@@ -41,6 +41,7 @@ FULL = """\
         - 2026-12-24 - 2027-01-02
       approve: [rebuild, delete]
       approve_rows: 2_000k
+      machine_moves: allow
       roles:
         operate: [alice, "@sre"]
         approve: bob
@@ -71,6 +72,7 @@ def test_a_full_policy_is_read() -> None:
         approve=("delete", "rebuild"),
         approve_rows=2_000_000,
         roles=(("approve", ("bob",)), ("operate", ("@sre", "alice"))),
+        machine_moves="allow",
         protected=True,
         protected_tables=("a", "b"),  # type: ignore[arg-type]  # Names as they are.
     )
@@ -102,6 +104,8 @@ def test_a_full_policy_is_read() -> None:
         ("freeze: Fri 16:00 - 2026-12-24", 9, "mixes a day of the week and a date", "write days or dates"),
         ("freeze: Fri 25:00 - Mon", 9, "'Fri 25:00 - Mon' is not a freeze window", "write days or dates"),
         ("freeze: Fri - Sat - Sun", 9, "is not a freeze window", "write days or dates"),
+        ("machine_moves: always", 9, "machine_moves must be allow or ask", "machine_moves: allow"),
+        ("machine_moves: 1", 9, "machine_moves must be a string", "put it in quotes"),
         ("roles: {operator: [a]}", 9, "roles.operator is not a known key", "did you mean operate?"),
         ("roles: {operate: []}", 9, "roles.operate must be a list of logins and @groups",
          "or leave it out to allow everybody"),
@@ -169,9 +173,9 @@ def test_every_rule_is_in_the_digest() -> None:
     changed: dict[str, Any] = {
         "max_replay_rows": 1, "max_replay_h": 1.0, "disk_factor": 2.0, "max_statements": 3, "max_busy_percent": 4.0,
         "max_stopped_percent": 5.0, "freeze": ("Sun",), "approve": ("all",), "approve_rows": 6,
-        "roles": (("operate", ("a",)),), "protected": True, "protected_tables": ("t",),
+        "roles": (("operate", ("a",)),), "machine_moves": "allow", "protected": True, "protected_tables": ("t",),
     }  # fmt: skip
-    assert len({Policy().digest, *(Policy(**{key: value}).digest for key, value in changed.items())}) == 13
+    assert len({Policy().digest, *(Policy(**{key: value}).digest for key, value in changed.items())}) == 14
     for key, value in changed.items():
         assert differing_rules(Policy(), Policy(**{key: value})) == (key,)
     assert differing_rules(Policy(**changed), Policy()) == tuple(changed)

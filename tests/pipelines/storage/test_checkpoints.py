@@ -68,6 +68,16 @@ def test_taking_over_writes_epoch_and_machine_and_keeps_the_run(tmp_path: Path) 
     assert FILES.read(str(folder)) == CheckpointState(id="", owner="ledger-1", epoch=2, machine="m-1", run="7f3a")
 
 
+def test_a_folder_of_a_former_ledger_is_taken_over_and_one_of_a_third_is_not(tmp_path: Path) -> None:
+    folder = tmp_path / "c"
+    FileCheckpoints("ledger-0", machine="m-0", epoch=1).prepare(str(folder), {"run": "7f3a"})
+    for former in ("", "ledger-9"):
+        with pytest.raises(Refused, match="belongs to another ledger"):
+            FILES.take_over(str(folder), former)
+    FILES.take_over(str(folder), "ledger-0")
+    assert FILES.read(str(folder)) == CheckpointState(id="", owner="ledger-1", epoch=2, machine="m-1", run="7f3a")
+
+
 def test_the_newest_batch_of_a_sink_counts_compacted_ones(tmp_path: Path) -> None:
     assert FILES.sink_batch(str(tmp_path)) is None
     log = tmp_path / "_spark_metadata"

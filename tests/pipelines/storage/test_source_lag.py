@@ -12,8 +12,9 @@ from spark_files import Consumer, WrittenTable
 from core.model.names import TableName
 from core.model.table_formats import TABLE_FORMATS, TableFormat
 from core.ports.storage import SourceLag
+from pipelines.storage import file_sources
 from pipelines.storage.row_counting import RowCounter
-from pipelines.storage.source_lag import SourceLags
+from pipelines.storage.source_lag import FORGET_S, SourceLags
 
 T = TableName("orders")
 
@@ -140,6 +141,41 @@ def test_two_statements_on_one_table_have_each_their_lag(tmp_path: Path) -> None
         done = consumer.plan(*uris[:n])
         found.append(lags.measure(str(consumer.folder), {0: done}, ((0, T, str(table.folder), "parquet"),))[0].rows)
     assert found == [8, 4]
+
+
+def test_a_statement_that_nobody_measures_any_more_holds_no_files_of_a_source_that_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, stays, _ = _pair(tmp_path)
+    deleted = Consumer(tmp_path / "deleted")
+    now = 1000.0
+    monkeypatch.setattr("pipelines.storage.source_lag.time.monotonic", lambda: now)
+    lags = SourceLags(refresh_s=0, counter=RowCounter(budget_s=60))
+    source = ((0, T, str(table.folder), "parquet"),)
+    first = table.write(rows=5)
+    for consumer in (stays, deleted):
+        lags.measure(str(consumer.folder), {0: consumer.plan(first)}, source)
+    for _ in range(100):
+        now += FORGET_S / 40
+        done = stays.plan(table.write(rows=1))
+        assert lags.measure(str(stays.folder), {0: done}, source)[0].files == 0
+    assert [len(reading.pending) for reading in lags._readings.values()] == [0]
+    assert [len(held._readers) for held in lags._sources.values()] == [1]
+    assert lags.measure(str(deleted.folder), {0: deleted.batch}, source)[0].rows == 100, "as if it were new"
+
+
+def test_a_log_that_did_not_change_is_not_listed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table, consumer, measure = _pair(tmp_path)
+    done = consumer.plan(table.write(rows=5))
+    log = Path(f"{table.folder}/_spark_metadata")
+    measure(done)
+    os.utime(log, ns=(1, 1))
+    measure(done)
+    monkeypatch.setattr(file_sources, "read_table_log", None)
+    assert measure(done).rows == 0
+    monkeypatch.undo()
+    table.write(rows=3)
+    assert measure(done).rows == 3, "a change within the same tick of a clock as well"
 
 
 def test_a_landing_folder_is_listed_without_hidden_files_and_with_partitions(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from core.model.actions import STRATEGIES
 from core.model.errors import UsageError
 from tui.command_line import exit_codes
+from tui.command_line.argument_values import CommandParser
 from tui.command_line.command_table import COMMAND_SPECS, CommandSpec, SubcommandSpec
 from tui.command_line.parser import COLUMNS, parse_line
 from tui.services.help_topics import help_topic, help_topics
@@ -42,9 +43,34 @@ def test_every_second_word_has_a_help_of_its_own(
     assert exit_codes.run_command_line([*typed.split(), "--help"]) == 0
     said = capsys.readouterr()
     assert said.err == "" and said.out.startswith(f"usage: headgate {typed} [-h]")
-    assert f"headgate {typed}" in said.out.partition("\nexample:\n")[2]
-    assert form.summary.split()[0] in said.out
+    examples = said.out.partition("\nexample:\n")[2]
+    assert f"headgate {typed}" in examples
+    assert all(line in examples for line in form.example.splitlines())
+    assert " ".join(form.summary.split()) in " ".join(said.out.split()) and form.summary.endswith(".")
     assert [line for line in said.out.splitlines() if len(line) > COLUMNS] == []
+
+
+@each_form
+def test_the_manual_has_the_help_of_every_form(
+    typed: str, form: CommandSpec | SubcommandSpec, capsys: pytest.CaptureFixture[str]
+) -> None:
+    exit_codes.run_command_line([*typed.split(), "--help"])
+    own = capsys.readouterr().out
+    if typed not in help_topics():
+        assert exit_codes.run_command_line(["help", *typed.split()]) == 0
+        assert capsys.readouterr().out == own
+
+
+@each_form
+def test_every_argument_is_explained(typed: str, form: CommandSpec | SubcommandSpec) -> None:
+    parser = CommandParser(add_help=False)
+    form.arguments(parser)
+    assert [argument.dest for argument in parser._actions if not argument.help] == []
+
+
+@pytest.mark.parametrize("form", [each for spec in COMMAND_SPECS for each in spec.subcommands], ids=lambda it: it.name)
+def test_every_example_of_a_second_word_is_about_it(form: SubcommandSpec) -> None:
+    assert all(line.split()[2] == form.name for line in form.example.splitlines())
 
 
 @each_form

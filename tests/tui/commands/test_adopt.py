@@ -24,6 +24,14 @@ def test_what_is_found_is_said_and_adopted_once_it_is_confirmed(agent: Any, caps
     assert act["line"].startswith("headgate adopt --project ")
 
 
+def test_what_could_not_be_taken_over_is_named(agent: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    agent.script["adoption"] = FOUND
+    agent.script["adopt"] = {"epoch": 2, "left": ["b@v1: /c/b__v1 cannot be reached"]}
+    assert exit_codes.run_command_line(["adopt", "--confirm", "dev adopt"]) == 0
+    assert "not taken over, adopt again once it can be: b@v1: /c/b__v1 cannot be reached" in capsys.readouterr().err
+    assert written(["adopt", "--confirm", "dev adopt"], capsys)["left"] == ["b@v1: /c/b__v1 cannot be reached"]
+
+
 def test_without_the_text_it_is_shown_and_nothing_is_adopted(agent: Any, capsys: pytest.CaptureFixture[str]) -> None:
     agent.script["adoption"] = FOUND
     assert exit_codes.run_command_line(["adopt"]) == 3

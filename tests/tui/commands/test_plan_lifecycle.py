@@ -179,15 +179,17 @@ def test_another_login_approves_before_a_plan_is_applied(serving: Agent, capsys:
     assert applied(short, plan) == 0 and serving.runs.driven
 
 
-def test_two_plans_of_the_same_request_differ_in_nothing_until_something_changes(
+def test_the_same_request_over_the_same_texts_is_the_same_open_plan_until_something_changes(
     serving: Agent, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first, second = (written(["plan", "a", "--rebuild", "--save", f"{n}.json"], capsys) for n in (1, 2))
-    assert first["hash"] != second["hash"]
+    assert first["hash"] == second["hash"]
+    assert [row.status for row in serving.world.ledger.plans()] == ["open"]
     assert written(["plan", "diff", first["hash"][:12], "2.json"], capsys)["same"] is True
     path = folder / "pipelines/facts/p/b/sql-scripts/dml.b.sql"
     path.write_text("INSERT INTO b SELECT id, upper(kind) AS kind FROM STREAM a;")
     third = written(["plan", "a", "--rebuild"], capsys)
+    assert [row.status for row in serving.world.ledger.plans()] == ["open", "superseded"]
     assert exit_codes.run_command_line(["plan", "diff", "1.json", third["hash"][:12]]) == 0
     said = capsys.readouterr().out
     assert "~ node        b: new dml" in said and "+INSERT INTO b SELECT id, upper(kind)" in said
@@ -209,3 +211,23 @@ def test_a_plan_says_that_nothing_is_applied_now(serving: Agent, capsys: pytest.
     serving.world.ledger.put_policy(PolicyRow(0, 1.0, "ana", 1, policy.digest, policy_as_json(policy), IN_FORCE))
     assert exit_codes.run_command_line(["plan", "a", "--rebuild"]) == 0
     assert re.search(r"dev is frozen until .* UTC \(.*\): no plan is applied until then", capsys.readouterr().err)
+
+
+def test_the_list_of_plans_says_what_was_asked_of_which_tables_by_whom_when_and_what_became_of_it(
+    serving: Agent, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = written(["plan", "a", "--rebuild"], capsys)
+    path = folder / "pipelines/facts/p/b/sql-scripts/dml.b.sql"
+    path.write_text("INSERT INTO b SELECT id, upper(kind) AS kind FROM STREAM a;")
+    second = written(["plan", "a", "--rebuild"], capsys)
+    newest, oldest = written(["review"], capsys)["plans"]
+    assert (newest["hash"], newest["status"], newest["superseded_by"]) == (second["hash"], "open", None)
+    assert (oldest["hash"], oldest["status"]) == (first["hash"], "superseded")
+    assert oldest["superseded_by"].startswith(f"plan {second['hash'][:12]} of ")
+    assert newest["request"]["tables"] == ["a"] and newest["tables"][:2] == ["a", "b"]
+    assert exit_codes.run_command_line(["review"]) == 0
+    said = capsys.readouterr().out
+    assert re.search(rf"{second['hash'][:12]}  open +\S+ ago  by \S+ +deploy a --rebuild\n +\d tables: a, b", said)
+    assert f"by plan {second['hash'][:12]} of " in said
+    assert exit_codes.run_command_line(["apply", first["hash"][:12], "--confirm", "x"]) != 0
+    assert "superseded by plan" in capsys.readouterr().err

@@ -92,6 +92,16 @@ def test_sql_that_cannot_be_read_is_a_problem_with_its_place(here: Path, capsys:
     assert (problem["file"], problem["line"]) == ("q.sql", 2)
 
 
+@pytest.mark.parametrize(
+    "call", ["java_method('a', 'b')", "reflect('a', 'b')", "xpath_string(x, 'a')", "from_xml(x, 'a INT', map())"]
+)
+def test_sql_refuses_what_reaches_out_as_a_plan_does(call: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(here, q=f"INSERT INTO t\nSELECT {call} AS id FROM STREAM a")
+    (problem,) = run(capsys, "sql", "q.sql", code=2)["problems"]
+    assert (problem["file"], problem["line"], problem["severity"]) == ("q.sql", 2, "error")
+    assert problem["subject"] == call.partition("(")[0]
+
+
 def test_a_text_that_cannot_be_parsed_is_told_once_with_its_line_and_what_to_do(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

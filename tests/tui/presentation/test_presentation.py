@@ -7,6 +7,7 @@ import pytest
 
 from core.model.states import State, Trend
 from core.plan.rendering import column_widths, plan_lines
+from core.project.model import Pool
 from state.ledger_snapshot import LedgerSnapshot, StatementDetails
 from tests.support.ledger_rows import statement_line
 from tests.terminal.in_memory_backend import FakeBackend
@@ -20,6 +21,7 @@ from tui.presentation.screen_content.changes import merge, row, summary
 from tui.presentation.screen_content.first_picture import first_picture_lines
 from tui.presentation.screen_content.plan_review import columns, heading, losses, node_row, state_of_plan, summary_of
 from tui.presentation.screen_content.runs import step_row
+from tui.presentation.screen_content.statement_advice import spark_ui_words
 from tui.presentation.screen_content.statement_detail import TABS, DeclaredDetails, tab_lines
 from tui.presentation.screen_content.statement_rows import (
     RowContext,
@@ -379,7 +381,7 @@ def test_a_row_is_the_same_on_paper_and_on_screen() -> None:
 
 def test_a_statement_that_was_just_started_is_starting_and_not_stalled() -> None:
     pizzeria = FakeBackend()
-    started = dict(trend="stalled", trigger="10 seconds", started_at=NOW - 5, committed_at=NOW - 3600)
+    started = dict(trend="stalled", fault="stalled", trigger="10 seconds", started_at=NOW - 5, committed_at=NOW - 3600)
     pizzeria.change("till", **started, at=NOW - 1)
     till = make_ledger_view(pizzeria.current).statements["till"]
     shown = plain(statement_row(till, columns_for(120, wide=False), 120, LOOK))
@@ -394,3 +396,17 @@ def test_what_a_command_did_leaves_the_status_line_after_a_minute() -> None:
     live = freshness(VIEW.snapshot, NOW)
     assert "stop crm_orders: done" in standing_message(VIEW, live, NOW)[0]
     assert standing_message(VIEW, live, NOW + 31)[0] == ""
+
+
+@pytest.mark.parametrize(
+    ("pool", "said"),
+    [
+        (Pool(), "no Spark UI: the local pool has none"),
+        (
+            Pool("eu", "sc://user:secret@spark-eu:15002/;token=secret"),
+            "Spark UI of its server on spark-eu, port 4040 by default",
+        ),
+    ],
+)
+def test_the_spark_ui_is_named_by_host_alone(pool: Pool, said: str) -> None:
+    assert spark_ui_words(pool) == said

@@ -114,11 +114,12 @@ def test_a_deleted_table_is_no_difference_until_its_files_say_something_else(
     for version, revision in ((1, "older"), (2, revision_hash(texts))):
         ledger.put_deployment(deployed("b", version=version, revision=revision, active=version == 2))
         ledger.tombstone(TableName("b"), version, drop_after=9e9, trash="/trash")
-    assert operations.drift().new == ("a",)
+    assert (operations.drift().new, operations.drift().deleted) == (("a",), ("b",))
+    assert operations.snapshot().deleted == ("b",)
     (folder / "pipelines/facts/p/b/sql-scripts/dml.b.sql").write_text(
         "INSERT INTO b SELECT id, kind FROM STREAM a WHERE id > 0;"
     )
-    assert operations.drift().new == ("a", "b")
+    assert (operations.drift().new, operations.drift().deleted) == (("a", "b"), ())
 
 
 def test_the_stage_is_recorded_as_what_is_typed_and_unstage_says_what_was_on_it(
@@ -221,8 +222,11 @@ def test_purge_lists_and_deletes_what_carries_our_mark_and_nothing_else(place: S
     (checkpoint / "_headgate_owner").write_text("{}")
     mark = Path(place.data, "_headgate_world")
     mark.write_text("{}")
+    records = Path(place.data, "_headgate_registry")
+    records.mkdir()
+    (records / "a@v1.json").write_text("{}")
     found = teardown.marked(place)
-    assert found == [str(ours), str(checkpoint), str(mark)]
+    assert found == [str(ours), str(checkpoint), str(mark), str(records)]
     assert teardown.purge(place, found, lambda wait: None) == found
     assert foreign.exists() and not ours.exists() and not checkpoint.parent.exists()
 

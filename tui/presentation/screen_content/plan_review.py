@@ -81,6 +81,8 @@ def state_of_plan(plan: Plan, row: PlanRow, now: float) -> str:
         return "a guard denies it"
     if row.status == "applied":
         return f"already applied, run {row.run_id[:10]}" if row.run_id else "already applied"
+    if row.superseded_by:
+        return f"superseded by {row.superseded_by}, {moment(row.superseded_at, now)}: plan again"
     if row.status != "open":
         return f"the plan is {row.status}"
     if now > row.expires_at:
@@ -190,8 +192,12 @@ def rest(plan: Plan, width: int, glyphs: Glyphs) -> tuple[Line, ...]:
         for sentence in sentences:
             lines.extend(wrap(f"{title}  {sentence}", width - 2, tone, " "))
     for guard in guards_by_verdict(plan):
+        if guard.verdict == "ok":
+            continue
         tone = VERDICT_TONES.get(guard.verdict, Tone.PLAIN)
         lines.append(line((" GUARD  ", Tone.DIM), (left(guard.verdict, 8), tone), f"{guard.name}: {guard.summary}"))
+    if fine := [guard.name for guard in plan.guards if guard.verdict == "ok"]:
+        lines.extend(wrap(f"GUARD  ok      {', '.join(fine)}", width - 2, VERDICT_TONES.get("ok", Tone.PLAIN), " "))
     lines.append(rule("steps", width, glyphs))
     for step in plan.steps:
         after = f"after {', '.join(map(str, step.after))}" if step.after else ""

@@ -120,10 +120,10 @@ def test_column_string_alias_and_harmless_function_are_no_problem(select: str) -
     assert refused(select) == []
 
 
-def test_text_that_is_only_looked_at_is_read_with_a_warning() -> None:
+def test_text_that_is_only_looked_at_is_read_beside_the_error() -> None:
     (parsed,), (problem,) = read_any(f"SELECT {JAVA} AS x FROM a", "q.sql")
     assert [read.table for read in parsed.reads] == ["a"]
-    assert (problem.severity, problem.subject) == (Severity.WARNING, "reflect")
+    assert (problem.severity, problem.subject) == (Severity.ERROR, "reflect")
 
 
 def test_every_name_is_a_function_of_spark() -> None:

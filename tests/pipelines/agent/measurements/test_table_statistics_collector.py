@@ -22,7 +22,7 @@ from pipelines.agent.fast_lane import FastLane
 from pipelines.agent.measurements import table_statistics_collector
 from pipelines.agent.measurements.lag_collector import LagCollector
 from pipelines.agent.measurements.pool_utilization import PoolUtilization
-from pipelines.agent.measurements.table_statistics_collector import EVERY_S, TableStatisticsCollector
+from pipelines.agent.measurements.table_statistics_collector import EVERY_S, ROUND_S, TableStatisticsCollector
 from pipelines.agent.requests.command_handler import CommandHandler
 from pipelines.agent.runs.run_lane import RunLane
 from pipelines.spark.query_progress import QueryProgress
@@ -201,6 +201,34 @@ def test_busy_is_the_seconds_of_batches_by_second_and_core() -> None:
     assert load.busy(600.0, 2) == pytest.approx(0.5, rel=0.02)
     assert load.busy(750.0, 2) == pytest.approx(0.25, rel=0.05)
     assert load.busy(2000.0, 2) == 0.0
+
+
+def test_looking_at_large_tables_takes_a_fifth_of_a_core_and_the_longest_unseen_comes_first(
+    world: AgentContext, landed: Landed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, waited, looked = 0.0, 0.0, []
+
+    def contents(folder: str, format: str) -> None:
+        nonlocal now
+        now += 2.0
+        looked.append(folder)
+
+    def wait(seconds: float) -> bool:
+        nonlocal now, waited
+        now, waited = now + seconds, waited + seconds
+        return False
+
+    monkeypatch.setattr(world.files, "contents", contents)
+    monkeypatch.setattr("pipelines.agent.measurements.table_statistics_collector.time.monotonic", lambda: now)
+    monkeypatch.setattr(world, "stopping", SimpleNamespace(wait=wait))
+    for n in range(20):
+        world.ledger.put_deployment(external_row(f"big{n:02}", folder=f"/big/{n:02}"))
+    measurer, deployments = TableStatisticsCollector(world, PoolUtilization()), tuple(world.ledger.deployments())
+    measurer.round(deployments)
+    assert (len(looked), waited) == (ROUND_S / 10, ROUND_S * 0.8), "what comes anew waits no longer than a round"
+    while len(looked) < len(deployments):
+        measurer.round(deployments)
+    assert len(set(looked)) == len(deployments)
 
 
 def test_a_round_ends_when_the_agent_is_to_end(

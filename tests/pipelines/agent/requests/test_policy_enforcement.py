@@ -23,6 +23,7 @@ from pipelines.agent.measurements.table_statistics_collector import TableStatist
 from pipelines.agent.requests import socket_server
 from pipelines.agent.requests.command_handler import CommandHandler
 from pipelines.agent.requests.policy_enforcement import NEEDED, record_first
+from pipelines.agent.requests.refused_calls import STORED
 from pipelines.agent.requests.socket_server import Caller
 from pipelines.agent.runs.run_lane import RunLane
 from state.emergency_journal import EmergencyJournal
@@ -312,6 +313,15 @@ def test_analysis_is_recorded_with_who_asked_and_whether_they_might(roles: Comma
         ("vera", "opinion", "2 statements", "refused"),
         ("alice", "opinion", "2 statements", "done"),
     ]
+
+
+def test_a_refused_peek_is_recorded_and_counted_like_other_refusals(roles: CommandHandler, prod: AgentContext) -> None:
+    before = len(prod.ledger.audits())
+    for _ in range(STORED + 5):
+        assert refused_for_a_role(roles, Caller(1, 70004, None), "peek", {"table": "a"})
+    audits = prod.ledger.audits()[: len(prod.ledger.audits()) - before]
+    assert {(a.actor, a.action, a.subject, a.outcome) for a in audits} == {("eve", "peek", "a", "refused")}
+    assert len(audits) == STORED
 
 
 CALL = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.recv(1)"

@@ -323,7 +323,8 @@ def make_world(like: AgentContext, pool: Any, folder: Path) -> AgentContext:
 
     ledger = create_or_open(folder / "ledger.db", like.ledger.facts())
     files = type(like.files)(pool, "ledger")  # type: ignore[call-arg]  # Scripted.
-    return replace(like, ledger=ledger, pool=pool, files=files)
+    layout = replace(like.layout, data=str(folder / "data"))
+    return replace(like, ledger=ledger, pool=pool, files=files, layout=layout)
 
 
 def test_the_plan_in_the_ledger_is_the_plan_that_runs(world: AgentContext) -> None:

@@ -1,0 +1,167 @@
+"""What the data folder's records say and the ledger lacks, or has as it was earlier; and taking it into the ledger."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from core.model.errors import HeadgateError, TryAgain
+from core.model.names import TableName, physical_name, query_name, split_query
+from core.model.states import State, WantedState
+from pipelines.agent.context import AgentContext
+from pipelines.agent.deployment_lifecycle import refuse_other_checkpoint
+from pipelines.agent.registry_records import durable, is_newer, newer_serving, recorded_row, serve
+from pipelines.storage.registry_records import RegistryRecord, read_record, record_names
+from state.row_types import Deployment
+
+SHOWN = 8
+"""Characters of a revision that a line shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundVersion:
+    """A version by a record that is not this ledger's own, or that is newer than its row."""
+
+    table: TableName
+    version: int
+    row: Deployment | None
+    """As an adoption registers it; None where it stays as it is, and its number is not used again."""
+    line: str
+    """What it is, and what an adoption does with it."""
+    ledger: str = ""
+    """Who has recorded it: its folders may be of that ledger as well."""
+
+
+class RegistryRebuild:
+    """Reads records, compares them with ledger, checkpoints and tables, and registers what agrees."""
+
+    def __init__(self, world: AgentContext) -> None:
+        self._world = world
+
+    def found(self) -> tuple[FoundVersion, ...]:
+        """List the versions that the ledger lacks or has as they were earlier, by table and version."""
+        serving = self.serving()
+        judged = (self._judged(*key, serving) for key in self._recorded())
+        return tuple(one for one in judged if one is not None)
+
+    def serving(self) -> Mapping[TableName, int]:
+        """Return what serves by a record that is newer than the ledger; empty where none is."""
+        try:
+            found = newer_serving(self._world)
+        except TryAgain:
+            return {}
+        return {TableName(table): int(version) for table, version in found.row.items()} if found else {}
+
+    def register(self, found: tuple[FoundVersion, ...]) -> None:
+        """Write what was found into the ledger, then what serves; the records are as they were."""
+        ledger, serving = self._world.ledger, newer_serving(self._world)
+        for one in found:
+            if one.row is None:
+                ledger.take_version(one.table, one.version)
+            else:
+                ledger.put_deployment(one.row)
+        if serving is not None:
+            there = {(d.table, d.version) for d in ledger.deployments()}
+            known = {TableName(t): int(v) for t, v in serving.row.items() if (TableName(t), int(v)) in there}
+            ledger.activate(known, served=serve(self._world, known, run=""))
+
+    def _recorded(self) -> Iterator[tuple[TableName, int]]:
+        for name in record_names(self._world.layout.data):
+            if (key := split_query(name)) is not None:
+                yield key
+
+    def _judged(self, table: TableName, version: int, serving: Mapping[TableName, int]) -> FoundVersion | None:
+        """Compare one record with its row; None where the ledger knows as much."""
+        name, now = query_name(table, version), self._world.ledger.deployment(table, version)
+        stays = f"it stays as it is, and version {version} of {table} is not used again"
+        try:
+            record = read_record(self._world.layout.data, name)
+        except TryAgain as error:
+            return None if now else FoundVersion(table, version, None, f"{name}: {error.summary}; {stays}")
+        if record is None or (now and not is_newer(record, now, self._world.ledger_id)):
+            return None
+        try:
+            row = recorded_row(_with_known_texts(record, now), self._world.clock())
+        except ValueError as error:
+            why = record.withheld or str(error)
+            if now is None:
+                return FoundVersion(table, version, None, f"{name}: {why}; {stays}")
+            row = replace(now, wanted=WantedState.STOPPED)
+            line = f"{name}: {_revisions(record, now)}, and {why}: the ledger's text is kept, wanted stopped"
+            return FoundVersion(table, version, row, line, record.ledger)
+        if why := self._why_not_ours(row, record):
+            return FoundVersion(table, version, None, f"{name}: {why}; {stays}")
+        row, comes = self._at_rest(row, record, now)
+        serves = serving[table] == version if table in serving else row.active and not row.external
+        line = f"{name}: {_revisions(record, now)}: {comes}{', serves' if serves else ''}"
+        return FoundVersion(table, version, row, line, record.ledger)
+
+    def _why_not_ours(self, row: Deployment, record: RegistryRecord) -> str:
+        """Explain why a version cannot be registered, empty where it can."""
+        if row.external or row.deleted:
+            return ""
+        layout = self._world.layout
+        here = (layout.table_folder(row.table, row.version), layout.checkpoint_folder(row.table, row.version))
+        if (row.folder, row.checkpoint) != here:
+            return f"it was recorded at {row.folder}, which is not in this data folder"
+        try:
+            found = self._world.files.read(row.checkpoint)
+        except TryAgain:
+            return ""
+        if found and found.owner not in (self._world.ledger_id, record.ledger):
+            return f"its checkpoint belongs to another ledger ({found.owner or 'no owner file'})"
+        return ""
+
+    def _at_rest(self, row: Deployment, record: RegistryRecord, now: Deployment | None) -> tuple[Deployment, str]:
+        """Return the row as it is registered, and how it goes on, in words."""
+        row = replace(row, recorded=record.count, active=row.external or bool(now and now.active))
+        if row.external:
+            return replace(row, state=State.RUNNING), "external table"
+        if row.deleted:
+            return replace(row, state=State.ABSENT, active=False), "deleted, its files are kept until their time"
+        try:
+            batch = refuse_other_checkpoint(self._world, row, owners=(record.ledger,))
+            found = self._world.files.read(row.checkpoint)
+        except HeadgateError as error:
+            stopped = replace(row, wanted=WantedState.STOPPED, checkpoint_ok=False)
+            return stopped, f"wanted stopped, because {error.summary}; {error.remedy}"
+        if found is None or not found.id:
+            return replace(row, wanted=WantedState.STOPPED), "was never started, wanted stopped"
+        began = found.committed_at or row.created_at
+        # The reconciler starts again what had a query and is wanted running.
+        row = replace(row, query_id=found.id, checkpoint_id=found.id, started_at=began)
+        return row, goes_on(batch, row.wanted)
+
+
+def goes_on(batch: int | None, wanted: str) -> str:
+    """Say where a version stands, and whether it goes on from there."""
+    if wanted == WantedState.STOPPED:
+        return f"stands {'before its first batch' if batch is None else f'at batch {batch}'}, wanted stopped"
+    return f"{'begins' if batch is None else f'goes on after batch {batch}'}, wanted {wanted}"
+
+
+def serving_lines(serving: Mapping[TableName, int], before: tuple[Deployment, ...]) -> tuple[str, ...]:
+    """Say which versions that the ledger knows serve by a newer record than the ledger's own."""
+    known = {(d.table, d.version) for d in before if not d.active}
+    return tuple(
+        f"{physical_name(table, version)} serves by the data folder's record, later than in the ledger"
+        for table, version in sorted(serving.items())
+        if (table, version) in known
+    )
+
+
+def _with_known_texts(record: RegistryRecord, now: Deployment | None) -> RegistryRecord:
+    """Fill what a record leaves out from the ledger's row, where that is of the same revision."""
+    if not record.withheld or now is None or now.revision != record.row.get("revision"):
+        return record
+    return replace(record, row={**durable(now), **record.row})
+
+
+def _revisions(record: RegistryRecord, now: Deployment | None) -> str:
+    if now is None:
+        return "is not in the ledger, and is registered"
+    recorded = str(record.row.get("revision", ""))
+    if recorded == now.revision:
+        return "is recorded later than in the ledger, and taken from there"
+    return (
+        f"has revision {recorded[:SHOWN]} by its record, later than revision {now.revision[:SHOWN]} of the ledger, "
+        "and is taken from there"
+    )

@@ -1,0 +1,346 @@
+"""A ledger that was lost, or is an older copy, is rebuilt from the records, and every pipeline goes on where it was."""
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import small_project
+from ledger_rows import create_run, environment_row, run_row
+
+from core.model.errors import Refused, TryAgain
+from core.model.names import TableName
+from core.model.states import State
+from core.plan.request import PlanRequest
+from pipelines.agent.context import AgentContext
+from pipelines.agent.deployment_lifecycle import start
+from pipelines.agent.reconciler import BeforeRound, Reconciler
+from pipelines.agent.registry_records import RegistryRecords, durable
+from pipelines.agent.requests.adoption import Adoption
+from pipelines.agent.world_identity import WorldIdentity
+from pipelines.storage.checkpoints import FileCheckpoints
+from pipelines.storage.registry_records import read_record
+from state.backup import back_up
+from state.emergency_journal import EmergencyJournal
+from state.ledger import create_or_open
+from tests.pipelines.agent.runs.test_run_lane import (
+    EVERYTHING,
+    deploy,
+    fast_gates,  # noqa: F401  # A fixture of every test here.
+    plan,
+    settle,
+)
+
+A, B, C, LANDED = map(TableName, ("a", "b", "c", "landed"))
+UPPER = small_project.texts(a="SELECT id, upper(kind) AS kind FROM STREAM landed")
+REBUILD = PlanRequest(tables=(A,), rebuild=True)
+
+
+class Shop:
+    """The small project over real files: agents that serve it one after the other, and the pool that outlives them."""
+
+    def __init__(self, world: AgentContext, pool: Any, root: Path) -> None:
+        self.pool, self.ledger_file = pool, root / "home" / "ledger.db"
+        world.ledger.close()
+        self.ledger_file.unlink()
+        self._like = world
+
+    def serve(self, ledger_id: str = "ledger") -> AgentContext:
+        """Begin an agent, as one that has compared ledger and data folder."""
+        ledger = create_or_open(self.ledger_file, environment_row(ledger_id=ledger_id))
+        facts, data = ledger.facts(), self._like.layout.data
+        identity = WorldIdentity(ledger, data=data, home="/home", machine="m-1", clock=lambda: 5.0)
+        identity.keep()
+        files = FileCheckpoints(facts.ledger_id, machine="m-1", epoch=facts.epoch)
+        return replace(self._like, ledger=ledger, ledger_id=facts.ledger_id, files=files, identity=identity)
+
+    def end(self, world: AgentContext) -> None:
+        """End an agent after a last round, and its pool with it."""
+        RegistryRecords(world).round()
+        world.identity.keep()  # type: ignore[attr-defined]  # The real one.
+        world.ledger.close()
+        self.pool.running.clear()
+        self.pool.tables.clear()
+        self.pool.views.clear()
+
+
+@pytest.fixture
+def shop(world: AgentContext, pool: Any, tmp_path: Path) -> Shop:
+    return Shop(world, pool, tmp_path)
+
+
+def commit(world: AgentContext, batch: int, *names: str) -> None:
+    """Leave what Spark does after a batch in checkpoints and tables."""
+    for name in names:
+        checkpoint, table = (Path(world.layout.data, kind, name) for kind in ("checkpoints", "tables"))
+        (checkpoint / "metadata").write_text(json.dumps({"id": f"id of {name}"}))
+        for log in ("offsets", "commits"):
+            (checkpoint / log).mkdir(exist_ok=True)
+            (checkpoint / log / str(batch)).write_text('v1\n{}\n{"logOffset":1}')
+        (table / "_spark_metadata").mkdir(exist_ok=True)
+        (table / "_spark_metadata" / str(batch)).write_text("v1")
+
+
+def rows(world: AgentContext) -> dict[str, dict[str, Any]]:
+    """Return what the registry holds for good, and what serves."""
+    found = world.ledger.deployments(include_deleted=True)
+    return {f"{d.table}@v{d.version}": durable(d) | {"checkpoint_id": "", "serves": d.active} for d in found}
+
+
+def reconcile(world: AgentContext) -> None:
+    acts = Reconciler(world, EmergencyJournal(Path(world.folder, "emergency.jsonl")))
+    acts.round(BeforeRound.of(world), world.pool.connection().queries.active(), ())
+
+
+def adopted(world: AgentContext) -> list[str]:
+    """Adopt, and return the lines that were shown before."""
+    adoption = Adoption(world)
+    lines: list[str] = adoption.findings()["lines"]
+    assert adoption.carry_out("dev adopt")["left"] == []
+    assert adoption.findings()["doubt"] == ""
+    return lines
+
+
+@pytest.fixture
+def lost(shop: Shop) -> tuple[AgentContext, dict[str, Any]]:
+    """A new ledger over the folder that a lost one wrote: a was rebuilt, b stopped, c deleted; and the rows of then."""
+    world = shop.serve()
+    deploy(world, shop.pool, small_project.texts())
+    commit(world, 4, "a__v1", "b__v1", "c__v1")
+    deploy(world, shop.pool, UPPER, REBUILD)
+    commit(world, 7, "a__v2", "b__v2")
+    deploy(world, shop.pool, UPPER, PlanRequest(verb="delete", tables=(C,)))
+    world.ledger.stop_statements((B,))
+    before = rows(world)
+    shop.end(world)
+    shop.ledger_file.unlink()
+    return shop.serve("new"), before
+
+
+def test_a_lost_ledger_is_shown_as_lines_and_nothing_starts_before_it_is_adopted(
+    lost: tuple[AgentContext, dict[str, Any]], shop: Shop
+) -> None:
+    world, _ = lost
+    found = Adoption(world).findings()
+    assert found["doubt"] == "the data folder belongs to ledger ledger of /home, and this is ledger new"
+    assert found["lines"] == [
+        "a@v1: is not in the ledger, and is registered: stands at batch 4, wanted stopped",
+        "a@v2: is not in the ledger, and is registered: goes on after batch 7, wanted running, serves",
+        "b@v1: is not in the ledger, and is registered: stands at batch 4, wanted stopped",
+        "b@v2: is not in the ledger, and is registered: stands at batch 7, wanted stopped, serves",
+        "c@v1: is not in the ledger, and is registered: deleted, its files are kept until their time",
+        "landed@v0: is not in the ledger, and is registered: external table",
+    ]
+    assert (world.ledger.deployments(), shop.pool.starts) == ((), ["a@v1", "b@v1", "c@v1", "a@v2", "b@v2"])
+
+
+def test_a_lost_ledger_is_rebuilt_and_everything_goes_on(lost: tuple[AgentContext, dict[str, Any]], shop: Shop) -> None:
+    world, before = lost
+    adopted(world)
+    assert rows(world) == before
+    assert shop.pool.views == {"a": "a__v2", "b": "b__v2"}
+    assert set(shop.pool.tables) == {"landed", "a__v1", "b__v1", "a__v2", "b__v2"}
+    shop.pool.starts.clear()
+    reconcile(world)
+    assert shop.pool.starts == ["a@v2"], "b was stopped by an operator"
+    settle(world, shop.pool)
+    assert plan(world, UPPER, PlanRequest(tables=(A,))).empty
+    owner = json.loads(Path(world.layout.data, "checkpoints/a__v2/_headgate_owner").read_text())
+    assert (owner["ledger"], owner["epoch"]) == ("new", 2)
+    rebuilt = plan(world, small_project.texts(), REBUILD)
+    assert {node.version for node in rebuilt.nodes if node.table == A} == {3}
+    shop.end(world)
+    again = shop.serve("new")
+    assert again.identity.doubt == "" and rows(again) == before
+
+
+def test_an_adoption_that_is_killed_before_the_mark_is_done_again(
+    lost: tuple[AgentContext, dict[str, Any]], shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, before = lost
+
+    def killed(**fields: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(world.ledger, "adopt", killed)
+        with pytest.raises(KeyboardInterrupt):
+            Adoption(world).carry_out("dev adopt")
+    world.ledger.close()
+    world = shop.serve("new")
+    assert "belongs to ledger ledger" in world.identity.doubt
+    adopted(world)
+    assert rows(world) == before
+
+
+def ruin_checkpoint(world: AgentContext) -> None:
+    shutil.rmtree(Path(world.layout.data, "checkpoints/a__v2"))
+
+
+def advance_table(world: AgentContext) -> None:
+    Path(world.layout.data, "tables/a__v2/_spark_metadata/9").write_text("v1")
+
+
+def give_away(world: AgentContext) -> None:
+    Path(world.layout.data, "checkpoints/a__v2/_headgate_owner").write_text('{"ledger":"third"}')
+
+
+def withhold(world: AgentContext) -> None:
+    path = Path(world.layout.data, "_headgate_registry/a@v2.json")
+    found = json.loads(path.read_text())
+    kept = {key: value for key, value in found["row"].items() if key not in ("texts", "compiled", "compiled_ddl")}
+    path.write_text(json.dumps(found | {"row": kept, "withheld": "its texts hold what looks like a secret"}))
+
+
+def garble(world: AgentContext) -> None:
+    Path(world.layout.data, "_headgate_registry/a@v2.json").write_text("garbage")
+
+
+def forget(world: AgentContext) -> None:
+    Path(world.layout.data, "_headgate_registry/a@v2.json").unlink()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said", "registered"),
+    [
+        (ruin_checkpoint, "wanted stopped, because a@v2 has no readable checkpoint", True),
+        (advance_table, "wanted stopped, because the checkpoint of a@v2 stands at batch 7 and its table", True),
+        (
+            give_away,
+            "its checkpoint belongs to another ledger (third); it stays as it is, and version 2 of a is",
+            False,
+        ),
+        (withhold, "its texts hold what looks like a secret; it stays as it is, and version 2 of a is not used", False),
+        (garble, "a@v2.json cannot be read", False),
+        (forget, "is not in the registry and has no record: it stays as it is, and version 2 of a", False),
+    ],
+)
+def test_what_does_not_agree_is_not_started_and_its_number_not_used_again(
+    spoil: Callable[[AgentContext], None],
+    said: str,
+    registered: bool,
+    lost: tuple[AgentContext, dict[str, Any]],
+    shop: Shop,
+) -> None:
+    world, _ = lost
+    spoil(world)
+    lines = adopted(world)
+    assert len([line for line in lines if said in line]) == 1, lines
+    row = world.ledger.deployment(A, 2)
+    assert (row is not None and row.wanted == "stopped") if registered else row is None
+    assert registered or world.ledger.taken_versions()[A] == 2
+    RegistryRecords(world).round()
+    serving = read_record(world.layout.data, "_serving")
+    assert serving is not None and (serving.ledger, serving.row) == ("new", {"b": 2} | ({"a": 2} if registered else {}))
+    shop.pool.starts.clear()
+    reconcile(world)
+    assert shop.pool.starts == []
+
+
+@pytest.fixture
+def older(shop: Shop, tmp_path: Path) -> AgentContext:
+    """A ledger from before a restart of a with a new text in place, a stop of b and a rebuild of c."""
+    world = shop.serve()
+    deploy(world, shop.pool, small_project.texts())
+    commit(world, 4, "a__v1", "b__v1", "c__v1")
+    RegistryRecords(world).round()
+    back_up(shop.ledger_file, tmp_path / "older.db")
+    row = world.ledger.deployment(A, 1)
+    assert row is not None
+    world.ledger.update_deployment(A, 1, revision="later", texts=replace(row.texts, dml="later"), compiled="SELECT 2")
+    shop.pool.running.clear()
+    later = world.ledger.deployment(A, 1)
+    assert later is not None
+    start(world, later, stops=0)
+    world.ledger.stop_statements((B,))
+    deploy(world, shop.pool, small_project.texts(), PlanRequest(tables=(C,), rebuild=True))
+    commit(world, 2, "c__v2")
+    shop.end(world)
+    (tmp_path / "older.db").replace(shop.ledger_file)
+    for log in ("-wal", "-shm"):
+        Path(f"{shop.ledger_file}{log}").unlink(missing_ok=True)
+    return shop.serve()
+
+
+def test_a_ledger_that_is_only_older_takes_over_what_came_after_it(older: AgentContext, shop: Shop) -> None:
+    then = older.ledger.deployment(A, 1)
+    assert then is not None and then.revision != "later"
+    create_run(older.ledger, run_row("h", id="r-1", actor="ana"), (A,))
+    lines = adopted(older)
+    assert (
+        f"a@v1: has revision later by its record, later than revision {then.revision[:8]} of the ledger, and is taken "
+        "from there: goes on after batch 4, wanted running, serves" in lines
+    )
+    assert any("b@v1: is recorded later" in line and "wanted stopped, serves" in line for line in lines)
+    assert any("c@v2: is not in the ledger" in line and line.endswith("serves") for line in lines)
+    assert shop.pool.views == {"a": "a__v1", "b": "b__v1", "c": "c__v2"}
+    shop.pool.starts.clear()
+    reconcile(older)
+    assert (sorted(shop.pool.starts), shop.pool.running["a@v1"].select) == (["a@v1", "c@v2"], "SELECT 2")
+
+
+def test_a_run_of_an_older_ledger_whose_tables_have_gone_on_ends_failed(older: AgentContext) -> None:
+    from state.row_types import StepRow
+
+    step = StepRow(n=1, do="restart", table=A, version=1, state="waits")
+    create_run(older.ledger, run_row("h", id="r-1", actor="ana", steps=(step,)), (A,))
+    assert "run r-1 of ana is running: it ends failed, because its tables have gone on" in adopted(older)
+    run = older.ledger.run("r-1")
+    assert run is not None
+    assert (run.state, run.steps[0].note) == (
+        "failed", "its tables have gone on without it; headgate runs cancel r-1, and plan again",
+    )  # fmt: skip
+
+
+def test_one_checkpoint_out_of_reach_is_named_and_holds_up_no_other(
+    older: AgentContext, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = FileCheckpoints.read
+
+    def read(files: FileCheckpoints, folder: str) -> Any:
+        if folder.endswith("b__v1"):
+            raise TryAgain(f"{folder} cannot be reached: Input/output error", remedy="mount it")
+        return real(files, folder)
+
+    def take_over(files: FileCheckpoints, folder: str, former: str = "") -> None:
+        if folder.endswith("checkpoints/b__v1"):
+            raise TryAgain(f"{folder} cannot be reached: Input/output error", remedy="mount it")
+        taken(files, folder, former)
+
+    taken = FileCheckpoints.take_over
+    with monkeypatch.context() as patched:
+        patched.setattr(FileCheckpoints, "read", read)
+        patched.setattr(FileCheckpoints, "take_over", take_over)
+        adoption = Adoption(older)
+        (line,) = (line for line in adoption.findings()["lines"] if line.startswith("b@v1"))
+        assert "wanted stopped, because" in line and "cannot be reached: Input/output error; mount it" in line
+        (left,) = adoption.carry_out("dev adopt")["left"]
+        assert left.startswith("b@v1: ") and "Input/output error" in left
+    reconcile(older)
+    assert {"a@v1", "c@v2"} <= shop.pool.running.keys() and "b@v1" not in shop.pool.running
+    again = Adoption(older)
+    assert again.findings()["doubt"].startswith("the checkpoint of b@v1 is of epoch 1"), "it can be adopted once more"
+    assert again.carry_out("dev adopt")["left"] == []
+    with pytest.raises(Refused, match="nothing is in doubt"):
+        again.carry_out("dev adopt")
+
+
+def test_a_folder_of_an_earlier_release_gets_its_record_with_the_first_round(shop: Shop) -> None:
+    world = shop.serve()
+    deploy(world, shop.pool, small_project.texts())
+    shutil.rmtree(Path(world.layout.data, "_headgate_registry"))
+    world.ledger.update_deployment(A, 1, state=State.RUNNING, recorded=0)
+    RegistryRecords(world).round()
+    before = rows(world)
+    shop.end(world)
+    shop.ledger_file.unlink()
+    fresh = shop.serve("new")
+    commit(fresh, 1, "a__v1", "b__v1", "c__v1")
+    adopted(fresh)
+    assert rows(fresh) == before
+    reconcile(fresh)
+    settle(fresh, shop.pool)
+    assert plan(fresh, small_project.texts(), EVERYTHING).empty

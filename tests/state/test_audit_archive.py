@@ -1,0 +1,313 @@
+"""Archives of the audit: entries move, none is lost or doubled by a kill, and whoever touches a file is found."""
+
+import json
+import os
+import shutil
+import signal
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from core.model.errors import LedgerUnavailable
+from state import retention
+from state.audit_chain import AuditHead
+from state.backup import back_up, restore
+from state.ledger import Ledger, LedgerReader, create_or_open
+from state.retention import AUDIT_D, AUDIT_KEPT, AUDIT_PART, DAY_S
+from state.row_types import AuditRow, EnvironmentRow
+
+NEW_YEAR = 1_798_761_600.0
+"""2027-01-01 00:00 UTC."""
+NOW = NEW_YEAR + 20 * DAY_S + AUDIT_D * DAY_S
+"""When entries of up to 20 days after it are too old."""
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention, "AUDIT_PART", 4)
+
+
+@pytest.fixture
+def ledger(path: Path, facts: EnvironmentRow) -> Iterator[Ledger]:
+    """A ledger that a test may close by itself."""
+    opened = create_or_open(path, facts)
+    yield opened
+    with suppress(sqlite3.ProgrammingError):
+        opened.close()
+
+
+def fill(ledger: Ledger, *days: float) -> None:
+    """Add an entry so many days after the new year, for each number."""
+    for n, day in enumerate(days):
+        ledger.add_audit(AuditRow(0, NEW_YEAR + day * DAY_S, "ana", "stop", f"ordérs {n}", outcome="done"))
+
+
+def archive_all(ledger: Ledger, now: float = NOW) -> None:
+    rows = -1
+    while rows != (rows := len(ledger.audits(10_000))):
+        ledger.archive_audit(now)
+
+
+def lines(path: Path, file: str = "audit-2027.jsonl") -> list[int]:
+    """Return the numbers of the entries in an archive."""
+    return [json.loads(line)["id"] for line in (path.parent / file).read_text().splitlines()]
+
+
+def words(path: Path) -> list[str]:
+    with LedgerReader(path) as reader:
+        return [each.words for each in reader.check_audit().breaks]
+
+
+def kept(ledger: Ledger) -> list[int]:
+    return [entry.id for entry in reversed(ledger.audits(10_000))]
+
+
+def test_entries_that_are_too_old_move_a_part_at_a_time(ledger: Ledger, path: Path) -> None:
+    fill(ledger, *range(10), 21, 22)
+    newest = ledger.audits(1)[0].hash
+    ledger.archive_audit(NOW)
+    assert (lines(path), kept(ledger)) == ([1, 2, 3, 4], list(range(5, 13)))
+    archive_all(ledger)
+    assert (lines(path), kept(ledger)) == (list(range(1, 11)), [11, 12])
+    check = ledger.check_audit()
+    assert (check.head, check.breaks, check.beyond) == (AuditHead(12, newest), (), ())
+    assert (path.parent / "audit-2027.jsonl").stat().st_mode & 0o777 == 0o640
+
+
+def test_a_flood_is_limited_whatever_its_age_and_its_newest_entries_stay(
+    ledger: Ledger, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "AUDIT_KEPT", 3)
+    fill(ledger, *[30.0] * 8)
+    archive_all(ledger)
+    assert (lines(path), kept(ledger), words(path)) == ([1, 2, 3, 4, 5], [6, 7, 8], [])
+
+
+def test_an_old_entry_behind_one_that_is_kept_waits_for_it(ledger: Ledger, path: Path) -> None:
+    fill(ledger, 1, 25, 2)
+    archive_all(ledger)
+    assert (lines(path), kept(ledger)) == ([1], [2, 3])
+
+
+def test_each_year_has_its_file_and_a_clock_set_back_opens_no_earlier_one(ledger: Ledger, path: Path) -> None:
+    fill(ledger, -3, -2, -1, 1, -1, 2)
+    archive_all(ledger)
+    assert (lines(path, "audit-2026.jsonl"), lines(path)) == ([1, 2, 3], [4, 5, 6])
+    assert [(each.file, each.first, each.last) for each in ledger.audit_archives()] == [
+        ("audit-2026.jsonl", 1, 3),
+        ("audit-2027.jsonl", 4, 6),
+    ]
+    fill(ledger, 30)
+    assert (kept(ledger), words(path)) == ([7], [])
+
+
+def test_the_audit_goes_on_when_all_of_it_was_archived(ledger: Ledger, path: Path) -> None:
+    fill(ledger, 1, 2)
+    archive_all(ledger)
+    assert (kept(ledger), words(path)) == ([], [])
+    fill(ledger, 30)
+    assert (kept(ledger), words(path)) == ([3], [])
+
+
+def test_bounds_are_those_that_the_documents_say() -> None:
+    assert (AUDIT_D, AUDIT_KEPT, AUDIT_PART) == (400, 100_000, 1_000)
+
+
+def test_an_entry_that_no_archive_holds_cannot_be_deleted(ledger: Ledger, path: Path) -> None:
+    fill(ledger, *range(6))
+    ledger.archive_audit(NOW)
+    connection = sqlite3.connect(path)
+    with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+        connection.execute("DELETE FROM audit WHERE id = 5")
+    connection.close()
+
+
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.3, 0.5, 0.77, 0.999, 1.0])
+@pytest.mark.parametrize("parts", [0, 1])
+def test_a_kill_before_the_rows_leave_loses_and_doubles_nothing(
+    ledger: Ledger, path: Path, facts: EnvironmentRow, parts: int, share: float
+) -> None:
+    fill(ledger, *range(10), 30)
+    for _ in range(parts):
+        ledger.archive_audit(NOW)
+    ledger.close()
+    shutil.copy(path, path.with_name("before"))
+    file = path.parent / "audit-2027.jsonl"
+    began = file.stat().st_size if parts else 0
+    with create_or_open(path, facts) as written:
+        written.archive_audit(NOW)
+    whole = file.read_bytes()
+    # The ledger as it was before the transaction, and so much of the part on the disk, torn lines too.
+    path.with_name("before").replace(path)
+    file.write_bytes(whole[: began + int((len(whole) - began) * share)])
+    assert words(path) == []
+    with create_or_open(path, facts) as after:
+        assert kept(after)[0] == 4 * parts + 1
+        after.archive_audit(NOW)
+        assert file.read_bytes() == whole
+        archive_all(after)
+        assert (lines(path), kept(after)) == (list(range(1, 11)), [11])
+    assert words(path) == []
+
+
+def archive_until_killed(path: Path, facts: EnvironmentRow, calls: int) -> None:
+    """Archive all in a process of its own, which is killed as it is about to sync for the given time."""
+    if child := os.fork():
+        os.waitpid(child, 0)
+        return
+    seen, synced = count(1), os.fsync
+
+    def fsync(descriptor: int) -> None:
+        if next(seen) == calls:
+            os.kill(os.getpid(), signal.SIGKILL)
+        synced(descriptor)
+
+    os.fsync = fsync
+    archive_all(create_or_open(path, facts))
+    os._exit(0)
+
+
+def test_a_process_that_is_killed_between_file_and_rows_leaves_every_entry_once(
+    ledger: Ledger, path: Path, facts: EnvironmentRow
+) -> None:
+    fill(ledger, *range(10), 30)
+    ledger.close()
+    for calls in range(1, 8):
+        archive_until_killed(path, facts, calls)
+        with LedgerReader(path) as reader:
+            check = reader.check_audit()
+            rows = [entry.id for entry in reversed(reader.audits())]
+            archives = reader.audit_archives()
+        archived = archives[-1].last if archives else 0
+        assert (check.breaks, rows) == ((), list(range(archived + 1, 12)))
+        assert lines(path)[:archived] == list(range(1, archived + 1))
+    assert lines(path) == list(range(1, 11))
+
+
+def test_a_disk_that_takes_no_more_leaves_the_rows_in_the_ledger(
+    ledger: Ledger, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(ledger, *range(6))
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        with pytest.raises(LedgerUnavailable, match="No space left"):
+            ledger.archive_audit(NOW)
+    assert (kept(ledger), words(path)) == ([1, 2, 3, 4, 5, 6], [])
+    archive_all(ledger)
+    assert (lines(path), kept(ledger)) == ([1, 2, 3, 4, 5, 6], [])
+
+
+Edit = Callable[[list[str]], list[str]]
+
+
+def edited(line: str, **values: object) -> str:
+    return json.dumps(json.loads(line) | values)
+
+
+TAMPERED: dict[str, tuple[Edit, list[str]]] = {
+    "changed": (
+        lambda found: [*found[:2], edited(found[2], actor="eve"), *found[3:]],
+        ["entry 3 was changed in audit-2027.jsonl"],
+    ),
+    "changed time": (
+        lambda found: [*found[:2], edited(found[2], at="soon"), *found[3:]],
+        ["entry 3 was changed in audit-2027.jsonl"],
+    ),
+    "changed last": (
+        lambda found: [*found[:-1], edited(found[-1], outcome="refused")],
+        ["entry 6 was changed in audit-2027.jsonl"],
+    ),
+    "unreadable": (lambda found: [*found[:2], "{", *found[3:]], ["entry 3 was changed in audit-2027.jsonl"]),
+    "removed": (lambda found: found[:1] + found[3:], ["entries 2 to 3 were removed in audit-2027.jsonl"]),
+    "removed first": (lambda found: found[1:], ["entry 1 was removed in audit-2027.jsonl"]),
+    "cut off": (lambda found: found[:4], ["entries 5 to 6 were removed in audit-2027.jsonl"]),
+    "emptied": (lambda found: [], ["entries 1 to 6 were removed in audit-2027.jsonl"]),
+    "inserted": (
+        lambda found: [*found[:3], edited(found[3], actor="eve", hash="x"), *found[3:]],
+        ["entry 4 was changed in audit-2027.jsonl", "entry 4 was inserted or moved in audit-2027.jsonl"],
+    ),
+    "added": (
+        lambda found: [*found, edited(found[-1], id=7, actor="eve")],
+        ["entry 7 was inserted in audit-2027.jsonl"],
+    ),
+}
+
+
+@pytest.mark.parametrize("what", TAMPERED)
+def test_whoever_touches_an_archive_is_found(ledger: Ledger, path: Path, what: str) -> None:
+    fill(ledger, *range(6), 30, 31)
+    archive_all(ledger)
+    file = path.parent / "audit-2027.jsonl"
+    edit, found = TAMPERED[what]
+    file.write_text("".join(f"{line}\n" for line in edit(file.read_text().splitlines())))
+    assert words(path) == found
+
+
+def test_a_missing_archive_is_said_with_what_it_held_and_the_rest_is_still_checked(ledger: Ledger, path: Path) -> None:
+    fill(ledger, -2, -1, 1, 2, 30)
+    archive_all(ledger)
+    (path.parent / "audit-2026.jsonl").unlink()
+    assert words(path) == ["audit-2026.jsonl with entries 1 to 2 is missing"]
+    # What comes goes on in files of its own: a lost archive is not begun anew under its name.
+    (path.parent / "audit-2027.jsonl").unlink()
+    archive_all(ledger, NOW + 20 * DAY_S)
+    assert lines(path, "audit-2027.2.jsonl") == [5]
+    assert words(path) == [
+        "audit-2026.jsonl with entries 1 to 2 is missing",
+        "audit-2027.jsonl with entries 3 to 4 is missing",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("act", "found"),
+    [
+        ("DELETE FROM audit WHERE id = 7", ["entry 7 was removed"]),
+        ("UPDATE audit SET previous = 'x' WHERE id = 7", ["entry 7 was changed"]),
+        ("DELETE FROM audit", ["entries 7 to 8 were removed"]),
+        ("DELETE FROM audit; DELETE FROM audit_head", ["the record of the newest entry was removed"]),
+        ("DELETE FROM audit_archive", ["entries 1 to 6 were removed"]),
+    ],
+)
+def test_the_chain_holds_from_the_archive_into_the_ledger(
+    ledger: Ledger, path: Path, act: str, found: list[str]
+) -> None:
+    fill(ledger, *range(6), 30, 31)
+    archive_all(ledger)
+    connection = sqlite3.connect(path)
+    for name in ("audit_is_not_changed", "audit_is_not_deleted"):
+        connection.execute(f"DROP TRIGGER {name}")
+    connection.executescript(act)
+    connection.close()
+    assert words(path) == found
+
+
+def test_a_ledger_that_was_restored_leaves_what_the_other_has_archived(
+    ledger: Ledger, path: Path, facts: EnvironmentRow, tmp_path: Path
+) -> None:
+    fill(ledger, *range(6))
+    ledger.archive_audit(NOW)
+    back_up(path, tmp_path / "monday.db")
+    fill(ledger, 8, 9)
+    archive_all(ledger)
+    ledger.close()
+    assert lines(path) == list(range(1, 9))
+    restore(
+        tmp_path / "monday.db", path, project_id=facts.project_id, project=facts.project,
+        environment=facts.environment, actor="ana", now=NEW_YEAR + 10 * DAY_S,
+    )  # fmt: skip
+    with create_or_open(path, facts) as restored:
+        assert kept(restored) == [5, 6, 7]
+        check = restored.check_audit()
+        assert (check.breaks, check.beyond) == ((), (("audit-2027.jsonl", 4),))
+        archive_all(restored)
+        assert (lines(path), lines(path, "audit-2027.2.jsonl")) == (list(range(1, 9)), [5, 6, 7])
+        check = restored.check_audit()
+        assert (check.breaks, check.beyond) == ((), (("audit-2027.jsonl", 4),))

@@ -1,0 +1,60 @@
+"""The README's picture: the console in an incident, drawn from values, as SVG.
+
+Run: `.venv/bin/python -m tests.support.readme_picture > .github/console.svg`. No agent, no Spark and no clock is in it:
+the same code draws the same picture on every machine.
+"""
+
+import os
+import sys
+import time
+
+from tests.terminal.in_memory_backend import FakeBackend
+from tests.tui.console_harness import Console, in_console
+
+SIZE = (100, 27)
+"""Columns and lines: at the width of a README on GitHub the letters are as large as those around them."""
+
+INCIDENT = "orders_paid"
+"""The statement that has failed, under the cursor."""
+
+FIGURES = {
+    # rows in, rows out, milliseconds of a batch, rows of the table
+    "src_orders": (220.0, 220.0, 1400, 1_204_000),
+    "order_items": (640.0, 640.0, 1900, 3_410_000),
+    "orders_paid": (0.0, 0.0, 2100, 1_020_000),
+    "oven_load": (640.0, 88.0, 2600, 182_344),
+    "pizza_per_10s": (None, None, None, None),
+    "payments": (90.0, 90.0, 900, 611_000),
+    "menu_sales": (640.0, 31.0, 2200, 44_100),
+    "till": (90.0, 12.0, 1100, 9_800),
+    "clients": (1.0, 1.0, 700, 5_120),
+    "crm_orders": (0.0, 0.0, 1300, 988_000),
+}
+
+
+def scene() -> FakeBackend:
+    """Return the pizzeria in an incident: one statement failed, one that catches up, one that an operator stopped."""
+    backend = FakeBackend(protected=True)
+    for table, (rows_in, rows_out, batch_ms, rows) in FIGURES.items():
+        backend.change(table, in_rows_s=rows_in, out_rows_s=rows_out, batch_ms=batch_ms, rows_total=rows)
+    return backend
+
+
+def picture() -> str:
+    """Return the scene as the SVG that the console exports."""
+    drawn: list[str] = []
+
+    async def draw(console: Console) -> None:
+        assert console.screen.table.choose(INCIDENT)
+        await console.pilot.pause()
+        await console.until(lambda: f"> {INCIDENT}" in console.text(), "the path to the statement under the cursor")
+        drawn.append(console.app.export_screenshot(title="headgate"))
+
+    in_console(draw, size=SIZE, protected=True, backend=scene())
+    return drawn[0]
+
+
+if __name__ == "__main__":
+    os.environ["TZ"] = "UTC"
+    time.tzset()
+    sys.stdout.write(picture())
