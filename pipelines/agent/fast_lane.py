@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -33,6 +33,9 @@ STOP_S = 8.0
 
 STOPS_AT_ONCE = 8
 """Calls of Spark's stop at one time: forty statements stop within three seconds."""
+
+HOLDER_S = 1.0
+"""How long a stop waits for somebody who holds its version and is not starting it."""
 
 RECORD_S = 1.0
 """How long a stop that has taken effect waits for the ledger to record it."""
@@ -210,9 +213,7 @@ class FastLane:
             held = key in self._world.locks.held()
             stop(self._world, deployment, seconds=STOP_S, calling=called)
             if held:
-                # Whoever starts it looks for stops after the start and ends it; only then is it gone for good.
-                with self._world.locks.holding(key, by="a stop", wait_s=max(0.0, ends_at - time.monotonic())):
-                    stop(self._world, deployment, seconds=STOP_S, calling=called)
+                self._stop_after_holder(deployment, ends_at, called)
         except (PoolUnreachable, Busy) as error:
             log.warning("stop of %s not confirmed: %s", query_name(*key), error.summary)
             said = SENT if calls else WAITS
@@ -223,6 +224,20 @@ class FastLane:
         # Spark's stop is called whatever the ledger says: it may not know.
         rested = (deployment.wanted, deployment.state) == (WantedState.STOPPED, State.STOPPED)
         return ActOutcome(*key, RESTED if rested else STOPPED, calls[0] if calls else None, _since(arrived))
+
+    def _stop_after_holder(self, deployment: Deployment, ends_at: float, called: Callable[[], None]) -> None:
+        """Stop a version once more after whoever holds it, who looks for stops after a start and ends what it started.
+
+        Raises Busy where a start goes on. Who holds it and starts nothing may wait for a locked ledger: no stop does.
+        """
+        key = (deployment.table, deployment.version)
+        try:
+            with self._world.locks.holding(key, by="a stop", wait_s=HOLDER_S):
+                stop(self._world, deployment, seconds=STOP_S, calling=called)
+        except Busy:
+            if self._world.locks.is_starting(key):
+                with self._world.locks.holding(key, by="a stop", wait_s=max(0.0, ends_at - time.monotonic())):
+                    stop(self._world, deployment, seconds=STOP_S, calling=called)
 
     def _record(self, found: tuple[Deployment, ...], outcomes: tuple[ActOutcome, ...], by: str) -> None:
         """Record what is stopped; what cannot be recorded in time the reconciler finds by itself."""
