@@ -69,7 +69,7 @@ class Agent:
             clock=time.time,
             may_move=lambda: self._world.machine_may_move,
         )
-        self._keeper = PoolSupervisor(places, layout.environment.pool, ledger, self._restore)
+        self._keeper = PoolSupervisor(places, layout.environment.pool, ledger, self._restore, data=layout.data)
         self._world = AgentContext(
             places=places,
             folder=folder,

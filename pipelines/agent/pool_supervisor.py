@@ -61,13 +61,17 @@ class PoolSupervisor:
         ledger: Ledger,
         restore: Callable[[PoolConnection], None],
         *,
+        data: str | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Keep one pool; `restore` fills the catalog of each new attachment, while statements can only be stopped."""
+        """Keep one pool; `restore` fills the catalog of each new attachment, while statements can only be stopped.
+
+        `data` is the folder that a server of ours writes, and locks.
+        """
         self._restore = restore
         self._pool = pool
         self._ledger = ledger
-        self._local = LocalPool(places.home, pool) if pool.url is None else None
+        self._local = LocalPool(places.home, pool, data=data) if pool.url is None else None
         self._backoff = StartBackoff(monotonic)
         self._open: SparkConnection | None = None
         self._restored: SparkConnection | None = None

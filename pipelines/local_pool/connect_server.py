@@ -3,7 +3,6 @@
 It is ended by its own process id alone, and only while that id still is the process that was started.
 """
 
-import fcntl
 import json
 import os
 import secrets
@@ -13,8 +12,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from itertools import pairwise
@@ -25,6 +22,7 @@ from core.project.model import Pool
 from pipelines.local_pool import process_identity
 from pipelines.local_pool.bundled_java import write_java_home
 from pipelines.local_pool.java_check import JavaCheck, find_java
+from pipelines.local_pool.server_locks import name_holder, server_locks
 from pipelines.spark.call_deadlines import call
 
 READY_S = 120.0
@@ -87,8 +85,10 @@ class ServerRecord:
 class LocalPool:
     """The server of one environment's home; a new agent finds the one that an earlier agent started."""
 
-    def __init__(self, home: str | Path, pool: Pool) -> None:
+    def __init__(self, home: str | Path, pool: Pool, *, data: str | None = None) -> None:
+        """Start and find the server of a home, over one data folder; without `data` none is locked."""
         self._home = Path(home)
+        self._data = Path(data) if data is not None else None
         self._pool = pool
         self._child: subprocess.Popen[bytes] | None = None
         self._known: ServerRecord | None = None
@@ -120,8 +120,8 @@ class LocalPool:
     def start(self) -> bool:
         """Start the server unless it lives; returns whether one was started. Returns before it is ready.
 
-        The server holds the home's lock for its life, whatever `pool.json` says: two would write the same checkpoints.
-        Raises PoolUnreachable when another one holds it, or when there is no usable Java.
+        The server holds the locks of home and data for its life, whatever `pool.json` says (`server_locks`).
+        Raises PoolUnreachable when another one holds one, or when there is no usable Java.
         """
         if self.alive():
             return False
@@ -129,28 +129,11 @@ class LocalPool:
         if not java.works:
             raise PoolUnreachable(java.summary, remedy=java.remedy)
         spark = _spark_home()
-        with self._locked() as lock:
-            self._start(spark, java, lock)
+        with server_locks(self._home, self._data) as locks:
+            self._start(spark, java, locks)
         return True
 
-    @contextmanager
-    def _locked(self) -> Iterator[int]:
-        """Lend the home's lock, which a child that inherits it goes on to hold; its file names that child."""
-        descriptor = os.open(self._home / "pool.lock", os.O_RDWR | os.O_CREAT, 0o640)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            yield descriptor
-        except BlockingIOError as error:
-            pid = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
-            who = f"process {pid}" if pid else "a process"
-            raise PoolUnreachable(
-                f"{who} is a server of this home that pool.json does not name: it was restored or replaced",
-                remedy=f"kill {pid or 'it'}, if nothing needs it; the agent then starts a server",
-            ) from error
-        finally:
-            os.close(descriptor)
-
-    def _start(self, spark: Path, java: JavaCheck, lock: int) -> None:
+    def _start(self, spark: Path, java: JavaCheck, locks: tuple[int, ...]) -> None:
         self._make_room()
         token = secrets.token_hex(24)
         server = ServerRecord(marker=secrets.token_hex(8), port=_free_port(), home=str(self._home))
@@ -170,10 +153,9 @@ class LocalPool:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
                 umask=0o027,
-                pass_fds=(lock,),
+                pass_fds=locks,
             )
-        os.ftruncate(lock, 0)
-        os.pwrite(lock, str(self._child.pid).encode("ascii"), 0)
+        name_holder(locks, self._child.pid)
         started = process_identity.process_start(self._child.pid) or ""
         self._write(replace(server, pid=self._child.pid, started=started))
 

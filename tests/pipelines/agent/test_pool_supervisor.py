@@ -112,7 +112,7 @@ def supervise(
     machine: Machine, ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., PoolSupervisor]:
     """Make a supervisor; a second one is a new agent."""
-    monkeypatch.setattr(pool_supervisor, "LocalPool", lambda home, pool: FakeProcess(machine))
+    monkeypatch.setattr(pool_supervisor, "LocalPool", lambda home, pool, data: FakeProcess(machine))
     monkeypatch.setattr(pool_supervisor, "Session", lambda url, token, id, lost: FakeSession(machine, id, lost))
     for name in ("SparkQueries", "SparkTables", "SparkAnalysis"):
         monkeypatch.setattr(pool_supervisor, name, lambda *_: "a port")

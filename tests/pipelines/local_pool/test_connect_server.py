@@ -162,6 +162,31 @@ def test_a_copied_home_takes_no_server_for_its_own_and_ends_none(
     assert LocalPool(home, Pool()).alive(), "it is the server of the home that has started it"
 
 
+def test_a_home_that_was_restored_or_copied_starts_no_second_server_over_the_same_data(
+    tmp_path: Path, sleeping: list[subprocess.Popen[bytes]]
+) -> None:
+    home, data = tmp_path / "home", str(tmp_path / "data")
+    home.mkdir()
+    older = tmp_path / "older"
+    shutil.copytree(home, older)
+    assert LocalPool(home, Pool(), data=data).start()
+    shutil.rmtree(home)
+    older.rename(home)
+    with pytest.raises(PoolUnreachable, match=f"process {sleeping[0].pid} is the server of another home") as refused:
+        LocalPool(home, Pool(), data=data).start()
+    assert f"kill {sleeping[0].pid}" in refused.value.remedy
+    sleeping[0].kill()
+    sleeping[0].wait()
+    assert LocalPool(home, Pool(), data=data).start()
+
+
+def test_data_that_cannot_be_written_keeps_no_server_from_starting(
+    tmp_path: Path, sleeping: list[subprocess.Popen[bytes]]
+) -> None:
+    (tmp_path / "file").write_text("")
+    assert LocalPool(tmp_path, Pool(), data=str(tmp_path / "file" / "data")).start()
+
+
 def test_the_lock_is_the_servers_and_not_its_agents(tmp_path: Path, sleeping: list[subprocess.Popen[bytes]]) -> None:
     assert LocalPool(tmp_path, Pool()).start()
     (tmp_path / "pool.json").unlink()

@@ -1,0 +1,57 @@
+"""The locks that a server holds for its life, so that no second one writes the same checkpoints.
+
+One is in its home. The other is in the data folder, for a home that is restored or copied has a lock file of its own.
+"""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from core.model.errors import PoolUnreachable
+
+
+@contextmanager
+def server_locks(home: Path, data: Path | None) -> Iterator[tuple[int, ...]]:
+    """Lend the descriptors of the locks, which a child that inherits them goes on to hold.
+
+    Raises PoolUnreachable where another process holds one. A data folder that cannot be written has no lock: nothing
+    can start on checkpoints below it either.
+    """
+    with ExitStack() as held:
+        what = "a server of this home that pool.json does not name: it was restored or replaced"
+        locks = [held.enter_context(_locked(home / "pool.lock", what))]
+        if data is not None:
+            try:
+                data.mkdir(parents=True, exist_ok=True)
+                locks.append(
+                    held.enter_context(_locked(data / "_headgate_pool", f"the server of another home over {data}"))
+                )
+            except OSError:
+                pass
+        yield tuple(locks)
+
+
+def name_holder(locks: tuple[int, ...], pid: int) -> None:
+    """Write into the lock files which process holds them."""
+    for lock in locks:
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, str(pid).encode("ascii"), 0)
+
+
+@contextmanager
+def _locked(place: Path, what: str) -> Iterator[int]:
+    descriptor = os.open(place, os.O_RDWR | os.O_CREAT, 0o640)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            pid = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
+            raise PoolUnreachable(
+                f"{f'process {pid}' if pid else 'a process'} is {what}",
+                remedy=f"kill {pid or 'it'}, if nothing needs it; the agent then starts a server",
+            ) from error
+        yield descriptor
+    finally:
+        os.close(descriptor)
