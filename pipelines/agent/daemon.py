@@ -138,8 +138,9 @@ class Agent:
         ends_at = time.monotonic() + LAST_ROUNDS_S
         for loop in loops:
             loop.join(max(0.0, ends_at - time.monotonic()))
-        with suppress(HeadgateError):
-            self._identity.keep()
+        for last in (self._identity.keep, self._records.round):
+            with suppress(HeadgateError):
+                last()
         try:
             if self._end_pool:
                 self._keeper.end()

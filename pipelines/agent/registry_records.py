@@ -156,7 +156,7 @@ class RegistryRecords:
                 self._said[key] = error.summary
                 continue
             self._kept[key] = digest
-            del self._pending[key]
+            self._pending.pop(key, None)
             self._said.pop(key, None)
         active = self._active | {_key(row): row.active for row in rows}
         if active != self._active:
