@@ -4,6 +4,7 @@ The newest entry is recorded beside the audit in the same transaction, so that a
 """
 
 import json
+from collections.abc import Iterable
 from dataclasses import replace
 
 from state.audit_archive import AuditCheck, check_audit
@@ -24,6 +25,12 @@ _WORDS = {
 }
 """What people call an op whose name on the socket is no word of theirs."""
 
+_ABOUT = (
+    "SELECT * FROM {0} WHERE EXISTS (SELECT 1 FROM json_each(?) "
+    "WHERE instr(' ' || {0}.subject || ' ', ' ' || value || ' ')) ORDER BY id DESC LIMIT ?"
+)
+"""A subject is one word, or the names of tables with a space between them."""
+
 
 def op_words(op: str) -> str:
     """Return what people call a command of the socket, of the audit and of the command log."""
@@ -40,6 +47,14 @@ class AuditReads(LedgerReads):
     def audits(self, limit: int = 100) -> tuple[AuditRow, ...]:
         """List the newest audit entries, newest first."""
         return self._rows(AuditRow, "SELECT * FROM audit ORDER BY id DESC LIMIT ?", (limit,))
+
+    def commands_about(self, subjects: Iterable[str], limit: int = 100) -> tuple[CommandRow, ...]:
+        """List the newest commands whose subject names one of some words, newest first."""
+        return self._rows(CommandRow, _ABOUT.format("command"), (json.dumps(sorted(subjects)), limit))
+
+    def audits_about(self, subjects: Iterable[str], limit: int = 100) -> tuple[AuditRow, ...]:
+        """List the newest audit entries whose subject names one of some words, newest first."""
+        return self._rows(AuditRow, _ABOUT.format("audit"), (json.dumps(sorted(subjects)), limit))
 
     def audit_archives(self) -> tuple[AuditArchiveRow, ...]:
         """List the files beside the ledger with older entries, oldest first."""

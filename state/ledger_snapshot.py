@@ -30,6 +30,10 @@ class LedgerSnapshot:
     """Every version that is not deleted, by table and version; one that did not change is the same object again."""
     staged: tuple[StagedRow, ...] = ()
     open_runs: tuple[RunRow, ...] = ()
+    deleted: tuple[TableName, ...] = ()
+    """Tables of which every version was deleted, by name."""
+    failed_runs: tuple[RunRow, ...] = ()
+    """Those that nobody has acknowledged, newest first."""
     commands: tuple[CommandRow, ...] = ()
     """The last ones, newest first."""
     events: tuple[EventRow, ...] = ()
@@ -126,6 +130,8 @@ class SnapshotCache:
                 statements=self._statements,
                 staged=reader.staged(),
                 open_runs=reader.open_runs(),
+                failed_runs=reader.failed_runs(),
+                deleted=reader.deleted_tables(),
                 commands=reader.commands(NEWEST),
                 events=reader.events(limit=NEWEST),
             )

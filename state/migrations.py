@@ -138,6 +138,20 @@ ALTER TABLE run ADD COLUMN serial INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE run_table ADD COLUMN reads INTEGER NOT NULL DEFAULT 0;
 """
 
+_FAULTS = """
+ALTER TABLE measurement RENAME COLUMN oldest_s TO behind_s;
+ALTER TABLE measurement ADD COLUMN data_age_s REAL;
+ALTER TABLE measurement ADD COLUMN fault TEXT NOT NULL DEFAULT '';
+ALTER TABLE measurement ADD COLUMN fault_why TEXT NOT NULL DEFAULT '';
+"""
+
+_PREDICTIONS = """
+ALTER TABLE run ADD COLUMN predicted_low_s REAL;
+ALTER TABLE run ADD COLUMN predicted_high_s REAL;
+ALTER TABLE step ADD COLUMN predicted_low_s REAL;
+ALTER TABLE step ADD COLUMN predicted_high_s REAL;
+"""
+
 _CLOCK = """
 CREATE TABLE clock_check (
   one INTEGER PRIMARY KEY CHECK (one = 1), wall REAL NOT NULL, boot TEXT NOT NULL, uptime_s REAL NOT NULL,
@@ -182,6 +196,22 @@ DROP TRIGGER audit_is_not_deleted;
 CREATE TRIGGER audit_is_not_deleted BEFORE DELETE ON audit
   WHEN OLD.id > (SELECT coalesce(max(last), 0) FROM audit_archive)
   BEGIN SELECT RAISE(ABORT, 'the audit is append-only'); END;
+"""
+
+_TABLE_ACTS = """
+CREATE TABLE table_act (
+  "table" TEXT PRIMARY KEY, serial INTEGER NOT NULL, what TEXT NOT NULL, at REAL NOT NULL) WITHOUT ROWID;
+CREATE TABLE plan_table (
+  plan_hash TEXT NOT NULL, "table" TEXT NOT NULL, serial INTEGER NOT NULL, acts INTEGER NOT NULL, says TEXT NOT NULL,
+  PRIMARY KEY (plan_hash, "table")) WITHOUT ROWID;
+CREATE INDEX plan_table_of_table ON plan_table ("table");
+ALTER TABLE plan ADD COLUMN superseded_by TEXT NOT NULL DEFAULT '';
+ALTER TABLE plan ADD COLUMN superseded_at REAL;
+"""
+
+_ACKNOWLEDGED_RUNS = """
+ALTER TABLE run ADD COLUMN acknowledged_by TEXT NOT NULL DEFAULT '';
+UPDATE run SET acknowledged_by = actor WHERE ended_at IS NOT NULL;
 """
 
 Migration = str | Callable[[sqlite3.Connection], None]
@@ -230,6 +260,10 @@ MIGRATIONS: tuple[Migration, ...] = (
     _CLOCK,
     _AUDIT_ARCHIVE,
     _RECORDS,
+    _TABLE_ACTS,
+    _ACKNOWLEDGED_RUNS,
+    _FAULTS,
+    _PREDICTIONS,
 )
 """Migration N takes a ledger from `user_version` N to N + 1."""
 

@@ -16,18 +16,19 @@ IN_SERVICE = frozenset({State.STARTING, State.RUNNING, State.DEGRADED, State.STO
 
 
 NOT_MEASURED: Mapping[tuple[TableName, int], TableStatistics] = MappingProxyType({})
-NONE_TAKEN: Mapping[TableName, int] = MappingProxyType({})
+NONE: Mapping[TableName, int] = MappingProxyType({})
 
 
 def observe(
     deployments: Iterable[Deployment],
     statistics: Mapping[tuple[TableName, int], TableStatistics] = NOT_MEASURED,
-    taken: Mapping[TableName, int] = NONE_TAKEN,
+    taken: Mapping[TableName, int] = NONE,
+    serials: Mapping[TableName, int] = NONE,
 ) -> dict[TableName, ObservedDeployment]:
     """Observe every table of the registry, deleted versions included: their numbers are never used again.
 
     `statistics` by table and version; no precondition of a plan is made from them. `taken` are the highest numbers
-    whose folders are of somebody else: they are not used either.
+    whose folders are of somebody else: they are not used either. `serials` count the acts on each table.
     """
     versions_by_table: dict[TableName, list[Deployment]] = {}
     for deployment in deployments:
@@ -36,6 +37,8 @@ def observe(
     for table, version in taken.items():
         before = seen.get(table, ObservedDeployment())
         seen[table] = replace(before, highest_version=max(before.highest_version, version))
+    for table, serial in serials.items():
+        seen[table] = replace(seen.get(table, ObservedDeployment()), serial=serial)
     return dict(sorted(seen.items()))
 
 

@@ -1,14 +1,47 @@
-"""Submitted plans with their approvals: each is applied at most once, by the one run that its row names."""
+"""Submitted plans with their approvals: each is applied at most once, by the one run that its row names.
 
+An open plan is superseded once a table of its scope was acted on, or planned otherwise, since it was made: also where
+the world has come back to where it was.
+"""
+
+import json
 import sqlite3
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any
 
-from core.model.errors import Refused
+from core.model.errors import Refused, Stale
 from core.model.names import TableName
-from state.row_mapping import values_by_column
+from core.plan.scope_words import TableWords
+from state.row_mapping import field_names, row_from_values, values_by_column
 from state.row_types import ApprovalRow, PlanRow, RunRow
 from state.runs import insert_run
+from state.table_acts import TableAct, move_serials
 from state.transactions import LedgerReads, LedgerWrites, upsert
+
+_ACT_SINCE = """FROM plan_table t JOIN table_act a ON a."table" = t."table" AND a.serial > t.serial
+  WHERE t.plan_hash = plan.hash ORDER BY a.at DESC, a."table" LIMIT 1"""
+_SUPERSEDED = {
+    "superseded_by": f"(SELECT a.what || ' on ' || a.\"table\" {_ACT_SINCE})",
+    "superseded_at": f"(SELECT a.at {_ACT_SINCE})",
+    "status": f"(SELECT 'superseded' {_ACT_SINCE})",
+}
+_PLAN = "SELECT {} FROM plan".format(
+    ", ".join(
+        f"CASE WHEN plan.status = 'open' THEN coalesce({_SUPERSEDED[name]}, plan.{name}) ELSE plan.{name} END AS {name}"
+        if name in _SUPERSEDED
+        else f"plan.{name}"
+        for name in field_names(PlanRow)
+    )
+)
+"""Rows of plans; what was acted on since one was made is found by the serials of its tables."""
+
+_OTHERWISE = """EXISTS (SELECT 1 FROM plan_table older JOIN plan_table newer ON newer."table" = older."table"
+  WHERE older.plan_hash = {} AND newer.plan_hash = {} AND older.acts AND newer.says NOT IN ('', older.says))"""
+"""Whether the newer of two plans says otherwise of a table that the older one acts on."""
+
+NO_WORDS: Mapping[TableName, TableWords] = MappingProxyType({})
 
 
 class PlanReads(LedgerReads):
@@ -18,7 +51,7 @@ class PlanReads(LedgerReads):
         """Read the plan whose hash begins so, the newest of several; None when there is none."""
         return self._row(
             PlanRow,
-            "SELECT * FROM plan WHERE substr(hash, 1, length(?1)) = ?1 ORDER BY created_at DESC LIMIT 1",
+            f"{_PLAN} WHERE substr(hash, 1, length(?1)) = ?1 ORDER BY created_at DESC LIMIT 1",
             (hash_prefix,),
         )
 
@@ -29,7 +62,21 @@ class PlanReads(LedgerReads):
 
     def plans(self, limit: int = 50) -> tuple[PlanRow, ...]:
         """List the newest plans, newest first."""
-        return self._rows(PlanRow, "SELECT * FROM plan ORDER BY created_at DESC, hash LIMIT ?", (limit,))
+        return self._rows(PlanRow, f"{_PLAN} ORDER BY created_at DESC, hash LIMIT ?", (limit,))
+
+    def open_requests(self, now: float) -> tuple[dict[str, Any], ...]:
+        """List the requests of plans that may still be executed, newest first, as `request_as_json` writes them."""
+        sql = f"""SELECT json_extract(body, '$.request') FROM ({_PLAN}) WHERE status = 'open' AND expires_at > ?
+          ORDER BY created_at DESC LIMIT 20"""
+        return tuple(json.loads(asked) for (asked,) in self._values(sql, (now,)) if asked)
+
+    def plans_about(self, table: TableName, limit: int = 50) -> tuple[str, ...]:
+        """List the hashes of the newest plans that act on a table, newest first."""
+        sql = (
+            "SELECT hash FROM plan WHERE EXISTS (SELECT 1 FROM json_each(body, '$.order') WHERE value = ?1) "
+            "ORDER BY created_at DESC, hash LIMIT ?2"
+        )
+        return tuple(str(found) for (found,) in self._values(sql, (table, limit)))
 
     def approvals(self, plan_hash: str) -> tuple[ApprovalRow, ...]:
         """List who approved a plan, in the order in which they did."""
@@ -39,16 +86,40 @@ class PlanReads(LedgerReads):
 class PlanWrites(PlanReads, LedgerWrites):
     """Writes of plans."""
 
-    def put_plan(self, plan: PlanRow) -> None:
+    def put_plan(self, plan: PlanRow, words: Mapping[TableName, TableWords] = NO_WORDS) -> None:
         """Write a submitted plan; one that was applied, or that is there and open, is left to its first author.
 
-        One that had expired is written anew, without its approvals.
+        One that had expired or was superseded is written anew, without its approvals. `words` are what it says of each
+        of its tables: open plans that say otherwise are superseded by it. Raises Stale where a plan that was made later
+        says otherwise already.
         """
         with self._transaction() as connection:
-            found = connection.execute("SELECT status, expires_at FROM plan WHERE hash = ?", (plan.hash,)).fetchone()
-            if found is None or (found[0] != "applied" and plan.created_at >= found[1]):
+            found = connection.execute(
+                f"SELECT status, expires_at, superseded_at FROM ({_PLAN} WHERE hash = ?)", (plan.hash,)
+            ).fetchone()
+            if found is None or (
+                found[0] != "applied"
+                and (plan.created_at >= found[1] or (found[2] is not None and plan.created_at >= found[2]))
+            ):
                 connection.execute("DELETE FROM approval WHERE plan_hash = ?", (plan.hash,))
                 upsert(connection, "plan", values_by_column(plan), key=("hash",))
+                connection.execute("DELETE FROM plan_table WHERE plan_hash = ?", (plan.hash,))
+            connection.executemany(
+                "INSERT INTO plan_table VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+                [(plan.hash, table, said.serial, said.acts, said.says) for table, said in words.items()],
+            )
+            _refuse_older(connection, plan)
+            _supersede(connection, plan)
+
+    def leave_as_is(self, plan: PlanRow, words: Mapping[TableName, TableWords]) -> None:
+        """Supersede the open plans that say otherwise than one that changes nothing, which is not kept itself."""
+        with self._transaction() as connection:
+            connection.executemany(
+                "INSERT INTO plan_table VALUES (?, ?, ?, ?, ?)",
+                [(plan.hash, table, said.serial, said.acts, said.says) for table, said in words.items()],
+            )
+            _supersede(connection, plan)
+            connection.execute("DELETE FROM plan_table WHERE plan_hash = ?", (plan.hash,))
 
     def approve(self, approval: ApprovalRow) -> None:
         """Write an approval, once for each login; refused when the plan is unknown, used, refused or expired."""
@@ -76,22 +147,57 @@ class PlanWrites(PlanReads, LedgerWrites):
         with self._transaction() as connection:
             _refuse_taken(connection, plan_hash, now)
             insert_run(connection, run, tables, reads)
+            acted_on = {*tables, *(step.table for step in run.steps if step.table)}
+            move_serials(connection, sorted(acted_on), TableAct(f"run {run.id} of {run.actor}", now))
             connection.execute("UPDATE plan SET status = 'applied', run_id = ? WHERE hash = ?", (run.id, plan_hash))
 
 
-def refuse_closed(plan_hash: str, status: str, expires_at: float, run_id: str, *, now: float) -> None:
-    """Raise Refused for a plan that was applied, has expired or was refused."""
-    short = plan_hash[:12]
-    if status == "applied":
-        raise Refused(f"plan {short} was already applied by run {run_id}", remedy="plan again")
-    if status == "expired" or now >= expires_at:
+def refuse_closed(row: PlanRow, *, now: float) -> None:
+    """Raise Refused for a plan that was applied, has expired or was refused, Stale for one that was superseded."""
+    short = row.hash[:12]
+    if row.status == "applied":
+        raise Refused(f"plan {short} was already applied by run {row.run_id}", remedy="plan again")
+    if row.status == "superseded":
+        raise _superseded(short, row.superseded_by, row.superseded_at)
+    if row.status == "expired" or now >= row.expires_at:
         raise Refused(f"plan {short} has expired", remedy="plan again")
-    if status != "open":
-        raise Refused(f"plan {short} is {status}", remedy="plan again")
+    if row.status != "open":
+        raise Refused(f"plan {short} is {row.status}", remedy="plan again")
+
+
+def _superseded(short: str, by: str, at: float | None) -> Stale:
+    when = f", {local_time(at)}" if at else ""
+    return Stale(f"plan {short} is stale: it was superseded by {by}{when}", remedy="plan again")
+
+
+def local_time(at: float) -> str:
+    """Write a moment as people here read it: `11-22 14:02:11`."""
+    return time.strftime("%m-%d %H:%M:%S", time.localtime(at))
 
 
 def _refuse_taken(connection: sqlite3.Connection, plan_hash: str, now: float) -> None:
-    found = connection.execute("SELECT status, expires_at, run_id FROM plan WHERE hash = ?", (plan_hash,)).fetchone()
+    cursor = connection.execute(f"{_PLAN} WHERE hash = ?", (plan_hash,))
+    found = cursor.fetchone()
     if found is None:
         raise Refused(f"plan {plan_hash[:12]} is unknown here", remedy="submit the plan again")
-    refuse_closed(plan_hash, *found, now=now)
+    refuse_closed(row_from_values(PlanRow, tuple(column[0] for column in cursor.description), found), now=now)
+
+
+def _refuse_older(connection: sqlite3.Connection, plan: PlanRow) -> None:
+    """Refuse a plan, made a while ago and saved, that says otherwise than one that was made since."""
+    later = connection.execute(
+        "SELECT hash, author, created_at FROM plan WHERE created_at > ?2 AND "
+        f"{_OTHERWISE.format('?1', 'plan.hash')} ORDER BY created_at DESC LIMIT 1",
+        (plan.hash, plan.created_at),
+    ).fetchone()
+    if later is not None:
+        raise _superseded(plan.hash[:12], f"plan {later[0][:12]} of {later[1]}", later[2])
+
+
+def _supersede(connection: sqlite3.Connection, plan: PlanRow) -> None:
+    """Mark the open plans that say otherwise of a table than a newer one."""
+    connection.execute(
+        "UPDATE plan SET status = 'superseded', superseded_by = ?2, superseded_at = ?3 WHERE status = 'open' "
+        f"AND expires_at > ?3 AND created_at <= ?3 AND hash <> ?1 AND {_OTHERWISE.format('plan.hash', '?1')}",
+        (plan.hash, f"plan {plan.hash[:12]} of {plan.author}", plan.created_at),
+    )

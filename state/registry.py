@@ -11,11 +11,12 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from core.model.names import TableName
-from core.model.states import ALIVE, State
+from core.model.states import ALIVE, MAY_WORK, Fault, State
 from core.observed.deployment import Binding
 from state.row_mapping import field_names, sqlite_value, values_by_column
 from state.row_types import ClockCheck, Deployment, EnvironmentRow, Measurement, StagedRow
-from state.transactions import NEWEST_CHANGE, LedgerReads, LedgerWrites, upsert
+from state.table_acts import NOBODY, TableAct, TableActReads, move_serials
+from state.transactions import NEWEST_CHANGE, LedgerWrites, upsert
 
 _DEPLOYMENT = "SELECT deployment.*, revision.texts FROM deployment JOIN revision USING (revision)"
 
@@ -45,7 +46,9 @@ class StatementLine(NamedTuple):
     lag_rows: int | None = None
     lag_files: int | None = None
     lag_bytes: int | None = None
-    oldest_s: float | None = None
+    behind_s: float | None = None
+    data_age_s: float | None = None
+    fault: str | None = None
     trend: str | None = None
     rate_rows_s: float | None = None
     eta_s: float | None = None
@@ -71,6 +74,18 @@ class StatementLine(NamedTuple):
         return tuple([Binding(*item) for item in json.loads(self.bound)])
 
     @property
+    def fault_word(self) -> str:
+        """What asks for an operator, as `core.model.states.Fault`; the state may be newer than what was measured."""
+        if self.state == State.FAILED:
+            return Fault.FAILED
+        return (self.fault or "") if self.state in MAY_WORK and self.fault != Fault.FAILED else ""
+
+    @property
+    def state_word(self) -> str:
+        """What people and programs are told of its state: a table that others fill has none of ours."""
+        return "external" if self.external else str(self.state)
+
+    @property
     def measurement(self) -> Measurement | None:
         """Its latest figures, as far as a list has them; None before the first measurement."""
         if self.at is None:
@@ -80,17 +95,17 @@ class StatementLine(NamedTuple):
 
 
 _FIGURES = (
-    "lag_rows", "lag_files", "lag_bytes", "exact", "oldest_s", "rate_rows_s", "eta_s", "in_rows_s", "out_rows_s",
-    "rows_total", "batch", "batch_ms", "committed_at",
+    "lag_rows", "lag_files", "lag_bytes", "exact", "behind_s", "data_age_s", "rate_rows_s", "eta_s", "in_rows_s",
+    "out_rows_s", "rows_total", "batch", "batch_ms", "committed_at",
 )  # fmt: skip
 
 _MAY_RUN = ", ".join(f"'{state}'" for state in sorted({*ALIVE, State.STOPPING, State.UNKNOWN}))
 
 _LINE = """
 SELECT d."table", d.version, d.product, d.layer, d.owner, d.state, d.state_since, d.wanted, d.error_class, d.error,
-  d.restarts, d.revision, d.format, d."trigger", d.bindings, m.at, m.lag_rows, m.lag_files, m.lag_bytes, m.oldest_s,
-  m.trend, m.rate_rows_s, m.eta_s, m.in_rows_s, m.out_rows_s, m.rows_total, m.batch, m.batch_ms, m.committed_at,
-  d.started_at,
+  d.restarts, d.revision, d.format, d."trigger", d.bindings, m.at, m.lag_rows, m.lag_files, m.lag_bytes, m.behind_s,
+  m.data_age_s, m.fault, m.trend, m.rate_rows_s, m.eta_s, m.in_rows_s, m.out_rows_s, m.rows_total, m.batch, m.batch_ms,
+  m.committed_at, d.started_at,
   m.exact IS NOT 0, d.active, d.external, d.stateful, d.drop_after IS NOT NULL,
   m.trend = 'growing' AND instr(lower(d.compiled), 'maxfilespertrigger') > 0
 FROM deployment d LEFT JOIN measurement m ON m.deployment = d.id"""
@@ -101,7 +116,10 @@ _CHANGED = f"""{_LINE} WHERE d.id IN (
   SELECT id FROM deployment WHERE changed > ?1 UNION SELECT deployment FROM measurement WHERE changed > ?1)"""
 
 
-class RegistryReads(LedgerReads):
+_WANTED = "SELECT count(*) FROM deployment WHERE \"table\" = ? AND wanted = 'running'"
+
+
+class RegistryReads(TableActReads):
     """Reads of the registry."""
 
     def facts(self) -> EnvironmentRow:
@@ -127,6 +145,11 @@ class RegistryReads(LedgerReads):
     def versions(self, table: TableName) -> tuple[Deployment, ...]:
         """List all versions of a table, newest first, deleted ones included."""
         return self._rows(Deployment, f'{_DEPLOYMENT} WHERE "table" = ? ORDER BY version DESC', (table,))
+
+    def deleted_tables(self) -> tuple[TableName, ...]:
+        """List the tables of which every version was deleted, by name."""
+        sql = 'SELECT "table" FROM deployment GROUP BY "table" HAVING min(drop_after IS NOT NULL) ORDER BY "table"'
+        return tuple(table for (table,) in self._values(sql))
 
     def taken_versions(self) -> dict[TableName, int]:
         """Return the highest number of each table whose folder was found to be of another run; it is not used again."""
@@ -251,13 +274,15 @@ class RegistryWrites(RegistryReads, LedgerWrites):
         with self._transaction() as connection:
             connection.execute("INSERT OR IGNORE INTO taken_version VALUES (?, ?)", (table, version))
 
-    def stop_statements(self, tables: Iterable[TableName]) -> None:
+    def stop_statements(self, tables: Iterable[TableName], act: TableAct = NOBODY) -> None:
         """Record an operator's stop of all versions of tables, in one transaction: wanted stopped, none to be started.
 
         The stop holds against every run that was open then, until an operator starts the table.
         """
         with self._registering() as connection:
             for table in tables:
+                wanted = connection.execute(f"{_WANTED} AND NOT external AND drop_after IS NULL", (table,)).fetchone()
+                move_serials(connection, (table,) if wanted[0] else (), act)
                 change = self._next_change()
                 connection.execute(
                     "UPDATE deployment SET wanted = 'stopped', stop_serial = ?1, changed = ?1, state = "
@@ -266,9 +291,11 @@ class RegistryWrites(RegistryReads, LedgerWrites):
                     (change, table),
                 )
 
-    def want_running(self, table: TableName, version: int) -> None:
+    def want_running(self, table: TableName, version: int, act: TableAct = NOBODY) -> None:
         """Record that an operator wants a version running, which ends the stop of its table."""
         with self._registering() as connection:
+            wanted = connection.execute(f"{_WANTED} AND version = ?", (table, version)).fetchone()
+            move_serials(connection, () if wanted[0] else (table,), act)
             change = self._next_change()
             connection.execute('UPDATE deployment SET stop_serial = 0 WHERE "table" = ?', (table,))
             connection.execute(

@@ -5,6 +5,7 @@ whose number is not used again. The audit goes into files beside the ledger (`au
 Samples thin by themselves (`measurements`), and answers of Spark are limited where they are written (`spark_analyses`).
 """
 
+from core.plan.model import UNDO_D
 from state.audit_archive import append_part
 from state.registry import RegistryWrites
 from state.row_mapping import values_by_column
@@ -18,7 +19,7 @@ EVENTS_KEPT = 100_000
 """The newest, of those that are not too old."""
 COMMANDS_D = 90
 COMMANDS_KEPT = 100_000
-RUNS_D = 90
+RUNS_D = UNDO_D
 PLAN_TEXTS_D = 7
 """After a plan has expired: until then a failed run of it is compared with what was edited since."""
 PLANS_D = 30
@@ -73,6 +74,12 @@ _RULES: tuple[tuple[float, int, str], ...] = (
         "AND hash NOT IN (SELECT plan_hash FROM run) LIMIT :most)",
     ),
     (PLANS_D, _PART, "DELETE FROM approval WHERE plan_hash NOT IN (SELECT hash FROM plan)"),
+    (
+        PLANS_D,
+        _PART,
+        'DELETE FROM plan_table WHERE (plan_hash, "table") IN (SELECT plan_hash, "table" FROM plan_table '
+        "WHERE plan_hash NOT IN (SELECT hash FROM plan) LIMIT :most)",
+    ),
     (
         STAGED_D,
         _PART,

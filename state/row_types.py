@@ -84,7 +84,14 @@ class Measurement:
     lag_files: int | None = None
     lag_bytes: int | None = None
     exact: bool = True
-    oldest_s: float | None = None
+    behind_s: float | None = None
+    """Age of the oldest input that is not committed; 0 where none waits."""
+    data_age_s: float | None = None
+    """Age of the newest input that there is, of the source that has been silent longest."""
+    fault: str = ""
+    """Of `core.model.states.Fault`; empty where there is none."""
+    fault_why: str = ""
+    """One clause for people."""
     trend: str = "unknown"
     rate_rows_s: float | None = None
     """Change of lag; negative while draining."""
@@ -103,7 +110,7 @@ class Measurement:
     dropped_by_watermark: int | None = None
     committed_at: float | None = None
     sources: tuple[dict[str, object], ...] = ()
-    """Per source: table, rows, files, bytes, oldest_s, exact, missing."""
+    """Per source: table, rows, files, bytes, behind_s, newest_s, exact, missing."""
     fastest_rows_s: float | None = None
     """The fastest batch of this version that was ever seen: rows read by its duration."""
 
@@ -142,7 +149,7 @@ class EventRow:
 
 @dataclass(frozen=True, slots=True)
 class PlanRow:
-    """A submitted plan; `status` is open, applied, expired or refused."""
+    """A submitted plan; `status` is open, applied, superseded, expired or refused."""
 
     hash: str
     body: str
@@ -156,6 +163,9 @@ class PlanRow:
     """Declared texts it was computed from, as JSON path → text."""
     author_uid: int | None = None
     """Login uid of the author where the kernel knows one, else the uid; None in plans of an older agent."""
+    superseded_by: str = ""
+    """What came after it on a table of its scope: `run 7f3a-1 of ana on orders`, `plan 3fa2c1d0e4b5 of lee`."""
+    superseded_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +212,9 @@ class StepRow:
     ended_at: float | None = None
     intent_at: float | None = None
     evidence: dict[str, object] = field(default_factory=dict)
+    predicted_low_s: float | None = None
+    """What was predicted before the run began, and is never changed; None where nothing like it was measured."""
+    predicted_high_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +234,11 @@ class RunRow:
     """Id of the run that went on from this one."""
     serial: int = 0
     """The ledger's change number that it counts from: a stop by an operator with a higher one came during the run."""
+    acknowledged_by: str = ""
+    """Who has seen that it failed; empty while nobody has."""
+    predicted_low_s: float | None = None
+    """As of its steps."""
+    predicted_high_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +253,7 @@ class CommandRow:
     line: str
     """The complete CLI line that does the same."""
     outcome: str
-    """accepted, done, refused or failed."""
+    """accepted (begun, not proved), done, unchanged, refused or failed."""
     detail: str = ""
     ended_at: float | None = None
     took_ms: int | None = None

@@ -6,11 +6,15 @@ from dataclasses import replace
 
 from core.model.errors import Refused
 from core.model.names import TableName
+from core.run.predictions import MeasuredStep
 from state.row_mapping import Value, values_by_column
 from state.row_types import RunRow, StepRow
 from state.transactions import NEWEST_CHANGE, LedgerReads, LedgerWrites, upsert
 
 _CONTINUED_BY = "coalesce((SELECT next.id FROM run next WHERE next.continues = run.id), '')"
+
+
+_RUN = f"SELECT run.*, {_CONTINUED_BY} AS continued_by FROM run"
 
 
 class RunReads(LedgerReads):
@@ -25,13 +29,33 @@ class RunReads(LedgerReads):
         """List the newest runs with their steps, newest first."""
         return self._runs("ORDER BY started_at DESC, id LIMIT ?1", (limit,))
 
+    def runs_of(self, table: TableName, limit: int = 50) -> tuple[RunRow, ...]:
+        """List the newest runs that may change a table, with their steps, newest first."""
+        held = 'SELECT run_id FROM run_table WHERE "table" = ?1 AND NOT reads'
+        return self._runs(f"WHERE id IN ({held}) ORDER BY started_at DESC, id LIMIT ?2", (table, limit))
+
     def open_runs(self) -> tuple[RunRow, ...]:
         """List the runs that have not ended, oldest first."""
         return self._runs("WHERE ended_at IS NULL ORDER BY started_at, id", ())
 
+    def failed_runs(self) -> tuple[RunRow, ...]:
+        """List the failed runs that nobody has acknowledged and no run goes on from, newest first."""
+        return self._runs(
+            "WHERE state = 'failed' AND acknowledged_by = '' AND continued_by = '' ORDER BY ended_at DESC, id", ()
+        )
+
+    def measured_steps(self, limit: int = 2000) -> tuple[MeasuredStep, ...]:
+        """List how long the newest steps took that were done at the first try, newest first."""
+        found = self._values(
+            'SELECT "do", "table", ended_at - started_at FROM step WHERE state = \'done\' AND tries = 1 '
+            "AND ended_at >= started_at ORDER BY ended_at DESC LIMIT ?",
+            (limit,),
+        )
+        return tuple(MeasuredStep(*values) for values in found)
+
     def _runs(self, which: str, parameters: tuple[Value, ...]) -> tuple[RunRow, ...]:
         with self._connected():
-            runs = self._rows(RunRow, f"SELECT run.*, {_CONTINUED_BY} AS continued_by FROM run {which}", parameters)
+            runs = self._rows(RunRow, f"SELECT * FROM ({_RUN}) {which}", parameters)
             return tuple(
                 replace(run, steps=self._rows(StepRow, "SELECT * FROM step WHERE run_id = ? ORDER BY n", (run.id,)))
                 for run in runs
@@ -49,8 +73,15 @@ class RunWrites(RunReads, LedgerWrites):
                     'SELECT "table", reads FROM run_table WHERE run_id = ?', (run_id,)
                 ).fetchall()
                 _refuse_held(connection, run_id, dict(leases))
-            done = connection.execute("UPDATE run SET state = ?, ended_at = ? WHERE id = ?", (state, ended_at, run_id))
+            done = connection.execute(
+                "UPDATE run SET state = ?, ended_at = ?, acknowledged_by = '' WHERE id = ?", (state, ended_at, run_id)
+            )
             assert done.rowcount == 1, f"run {run_id} is not in the ledger"
+
+    def acknowledge_run(self, run_id: str, by: str) -> None:
+        """Record who has seen that a run failed; the first who has stays."""
+        with self._transaction() as connection:
+            connection.execute("UPDATE run SET acknowledged_by = ? WHERE id = ? AND acknowledged_by = ''", (by, run_id))
 
     def retry_run(self, run_id: str) -> None:
         """Count a run's stops by operators from now on: an operator who retries it wants what it starts."""
@@ -59,9 +90,10 @@ class RunWrites(RunReads, LedgerWrites):
             connection.execute("UPDATE run SET serial = ? WHERE id = ?", (newest, run_id))
 
     def put_step(self, run_id: str, step: StepRow) -> None:
-        """Write a step whole."""
+        """Write a step whole, but for what was predicted of it."""
         with self._transaction() as connection:
-            upsert(connection, "step", {"run_id": run_id, **values_by_column(step)}, key=("run_id", "n"))
+            values = values_by_column(step, without=("predicted_low_s", "predicted_high_s"))
+            upsert(connection, "step", {"run_id": run_id, **values}, key=("run_id", "n"))
 
 
 def insert_run(

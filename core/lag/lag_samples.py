@@ -41,6 +41,18 @@ class Lag:
     oldest_s: float | None
     missing: tuple[TableName, ...]
     """Sources that are gone or were replaced."""
+    newest_s: float | None = None
+    """Age of the newest input that there is, of the source that has been silent longest; None where none is known."""
+
+    @property
+    def behind_s(self) -> float | None:
+        """Age of the oldest input that is not committed: 0 where none waits, None where that is not known."""
+        return behind_s(self.files, self.oldest_s) if not self.missing else None
+
+
+def behind_s(files: int | None, oldest_s: float | None) -> float | None:
+    """Return how far a statement is behind, in seconds, by the files that wait for it and the age of the oldest."""
+    return 0.0 if files == 0 else oldest_s
 
 
 def total_lag(positions: Iterable[SourceLag]) -> Lag:
@@ -54,6 +66,7 @@ def total_lag(positions: Iterable[SourceLag]) -> Lag:
         exact=all(position.exact for position in known),
         oldest_s=max((position.oldest_s for position in known if position.oldest_s is not None), default=None),
         missing=tuple(position.table for position in known if position.missing),
+        newest_s=max((position.newest_s for position in known if position.newest_s is not None), default=None),
     )
 
 

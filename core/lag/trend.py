@@ -5,13 +5,17 @@ One condition for each word; the first that holds is the word:
 unknown   Fewer than 6 samples in a row (a hole of more than 3 intervals, or counters that went back, begin a new row),
           the newest sample older than 3 intervals, or no lag in it. Never with a number.
 starved   A parent is missing (gone, replaced); or a parent that is a statement is absent, stopped, failed or silent,
-          and there is no backlog left that takes more than 15 s and 3 triggers to work off. Silent: it runs, delivered
+          and there is no backlog left that takes more than 15 s and 3 triggers to work off, nor input that has waited
+          for longer than 30 s and 3 triggers. Silent: it runs, delivered
           before, and has delivered nothing for the longer of 20 s and 6 of its usual intervals; where its own trend is
           given, that it is stalled or starved.
-stalled   It runs, input is pending, and nothing was committed for the longest of 30 s, 3 triggers and 3 batches; or it
+stalled   It runs, input is pending, and nothing was committed for the longest of 30 s, 3 triggers and 3 batches (the
+          first two where the pool does not answer, so that nobody knows of a batch); or it
           has consumed for the longer of 60 s and 6 triggers, and its watermark has not moved in all that time.
 idle      Nothing is pending, nothing came for the longer of 20 s and 2.5 usual intervals. An external source that falls
           silent leaves its readers idle, not starved: nobody promised that it would go on.
+steady    It runs, and no input has waited for longer than 30 s and 3 triggers, however many rows that is: where time
+          is known, it is judged before rows.
 growing   There is a backlog, and since its last turn it rose by more than noise, not in one step. Also while stopped.
 draining  There is a backlog, and since its last turn it fell by more than noise; ETA is when it will be worked off.
 steady    None of these: what comes is worked off batch by batch, or a backlog stays as it is.
@@ -29,7 +33,7 @@ from statistics import median
 
 from core.lag.lag_samples import LagSample, SampleSeries, sample_series
 from core.model.names import TableName
-from core.model.states import ALIVE, State, Trend
+from core.model.states import MAY_WORK, State, Trend
 
 _LOOK_BACK_S = 300.0
 _RATE_S = 120.0
@@ -75,30 +79,42 @@ def lag_trend(
     commit_age_s: float | None = None,
     watermark_age_s: float | None = None,
     by_files: bool = False,
+    behind_s: float | None = None,
 ) -> LagTrend:
     """Judge where a statement's lag is going, from samples about `interval_s` apart, oldest first.
 
     `previous` is the last word said of it: it takes more to leave `growing` or `draining` than to stay.
     `commit_age_s` is since the newest commit or the start after it, None when nothing was committed;
     `watermark_age_s` is since the watermark last moved, None without one. `by_files` says that a batch is limited in
-    files: then files tell how long it takes.
+    files: then files tell how long it takes. `behind_s` is the age of the oldest input that waits, None where a source
+    does not know it: then rows alone are judged.
     """
     series = sample_series(samples, now, interval_s)
     if series is None:
         return LagTrend(Trend.UNKNOWN, reason="too few consecutive samples")
     if gone := [parent.table for parent in parents if parent.missing]:
         return LagTrend(Trend.STARVED, reason=f"{', '.join(gone)} was dropped or replaced")
-    working = state in ALIVE
+    working = state in MAY_WORK
     movement = _movement(series, trigger_s, previous, working=working, by_files=by_files)
-    if (why := _starving(parents, series)) and not _works_off(movement, trigger_s, previous):
+    bound_s = keeps_up_s(trigger_s)
+    has_work = behind_s is not None and behind_s > bound_s
+    if (why := _starving(parents, series)) and not has_work and not _works_off(movement, trigger_s, previous):
         return LagTrend(Trend.STARVED, reason=why)
-    if working and (why := _stalling(series, trigger_s, commit_age_s, watermark_age_s)):
+    answers = state != State.UNKNOWN
+    if working and (why := _stalling(series, trigger_s, commit_age_s, watermark_age_s, may_be_in_batch=answers)):
         return LagTrend(Trend.STALLED, reason=why)
     silent = [parent.silent_s for parent in parents if parent.silent_s is not None]
     quiet_s = min(silent) if silent else series.at[-1] - series.arrived_at
     if series.lag[-1] == 0 and quiet_s > max(20.0, 2.5 * series.usual_gap_s):
         return LagTrend(Trend.IDLE, reason=f"nothing pending, no input for {quiet_s:.0f} s")
+    if working and behind_s is not None and behind_s <= bound_s:
+        return LagTrend(Trend.STEADY, reason=f"no input has waited for more than {bound_s:.0f} s")
     return movement
+
+
+def keeps_up_s(trigger_s: float) -> float:
+    """Return how long input may wait for a statement that keeps up: nothing is said of rows that wait no longer."""
+    return max(30.0, 3 * trigger_s)
 
 
 def _starving(parents: Sequence[UpstreamHealth], series: SampleSeries) -> str:
@@ -125,7 +141,14 @@ def _works_off(movement: LagTrend, trigger_s: float, previous: str) -> bool:
     return previous == Trend.DRAINING or (movement.eta_s or 0.0) > max(15.0, 3 * trigger_s)
 
 
-def _stalling(series: SampleSeries, trigger_s: float, commit_age_s: float | None, watermark_age_s: float | None) -> str:
+def _stalling(
+    series: SampleSeries,
+    trigger_s: float,
+    commit_age_s: float | None,
+    watermark_age_s: float | None,
+    *,
+    may_be_in_batch: bool,
+) -> str:
     processed_at = max(
         (n for n in range(1, len(series.at)) if series.processed[n] > series.processed[n - 1]), default=0
     )
@@ -133,7 +156,9 @@ def _stalling(series: SampleSeries, trigger_s: float, commit_age_s: float | None
     # Something must have been pending all that time: an old commit of an idle statement says nothing.
     since = max((n for n in range(len(series.at)) if series.lag[n] == 0), default=-1) + 1
     pending_s = series.at[-1] - series.at[since] if since < len(series.at) else 0.0
-    if min(age_s, pending_s) > max(30.0, 3 * trigger_s, 3 * max(series.batches_s)):
+    # A batch may take longer than the trigger; where the pool does not answer, nothing speaks for one.
+    patient_s = 3 * max(series.batches_s) if may_be_in_batch else 0.0
+    if min(age_s, pending_s) > max(30.0, 3 * trigger_s, patient_s):
         return f"input is pending, no commit for {age_s:.0f} s"
     if watermark_age_s is None:
         return ""

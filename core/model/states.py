@@ -31,6 +31,16 @@ class Trend(StrEnum):
     UNKNOWN = "unknown"
 
 
+class Fault(StrEnum):
+    """What is wrong with a statement and asks for an operator."""
+
+    NONE = ""
+    FAILED = "failed"
+    STALLED = "stalled"
+    STARVED = "starved"
+    BEHIND = "behind"
+
+
 class WantedState(StrEnum):
     """What the operators want of a deployment."""
 
@@ -50,6 +60,9 @@ TRENDS_WORST_FIRST = (
 
 ALIVE = frozenset({State.STARTING, State.RUNNING, State.DEGRADED})
 """A query of it is there, as far as is known."""
+
+MAY_WORK = ALIVE | {State.UNKNOWN}
+"""A query of it is there, or nobody can say: what it commits shows, whatever the pool answers."""
 
 AT_REST = frozenset({State.STOPPED, State.FAILED, State.COMPLETED})
 """No query of it is there, and none comes by itself while it is wanted stopped."""

@@ -53,6 +53,8 @@ class ObservedDeployment:
     """The pointer's target, `orders__v3`; empty when there is none."""
     table_id: str = ""
     wanted: str = "running"
+    serial: int = 0
+    """Counts the acts on the table: what changed its text, its version or its wanted state."""
     retained: tuple[int, ...] = ()
     """Older versions whose query still runs because something is bound to them."""
     kept: tuple[int, ...] = ()

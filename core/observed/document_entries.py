@@ -159,6 +159,7 @@ def read_entry(table: TableName, entry: Any, problems: list[Problem]) -> Observe
         pointer=given.text("pointer"),
         table_id=given.text("table_id"),
         wanted=given.word("wanted", tuple(WantedState), WantedState.RUNNING),
+        serial=given.whole("serial"),
         retained=given.wholes("retained"),
         kept=given.wholes("kept"),
         orphan_versions=_orphan_versions(given),

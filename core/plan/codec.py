@@ -12,6 +12,7 @@ from core.model.actions import Action, StepKind
 from core.model.errors import UsageError
 from core.model.names import TableName
 from core.observed.deployment import Binding
+from core.plan.descriptions import undo_command
 from core.plan.model import (
     PLAN_FORMAT,
     Guard,
@@ -23,6 +24,7 @@ from core.plan.model import (
     PlanWarning,
     Step,
     StrategyOffer,
+    WayBack,
 )
 from core.plan.preconditions import is_there
 from core.plan.request import PlanRequest, StrategyChoice
@@ -52,6 +54,7 @@ def plan_as_json(plan: Plan) -> dict[str, Any]:
         "approvals": plan.approvals,
         "policy": plan.policy,
         "preconditions": {table: dict(values) for table, values in plan.preconditions.items()},
+        "undo": [{**_flat(way), "command": undo_command(plan, way)} for way in plan.undo],
     }
 
 
@@ -78,6 +81,7 @@ def plan_from_json(data: Mapping[str, Any]) -> Plan:
             approvals=int(data.get("approvals", 0)),
             policy=str(data.get("policy", "")),
             preconditions={TableName(table): dict(values) for table, values in data["preconditions"].items()},
+            undo=tuple(_unflat(WayBack, way) for way in data.get("undo", ())),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UsageError(f"this plan is damaged: {type(error).__name__} {error}", remedy="plan again") from error
@@ -113,9 +117,9 @@ def plan_hash(plan: Plan) -> str:
     """Hash what matters of a plan: SHA-256 in hex of the canonical text without what drifts while nothing changes.
 
     Out of it are measured figures and prices, words that only explain (evidence, what a guard says beside its
-    verdict), a warning of the pool's load, how far a table that is there has come, who reads what is left behind, and
-    whether Spark, which never makes a change milder, was asked. The kind of a change is in it by its code alone
-    (`row`): its name says no more.
+    verdict, how it is undone), a warning of the pool's load, how far a table that is there has come, who reads what is
+    left behind, and whether Spark, which never makes a change milder, was asked. The kind of a change is in it by its
+    code alone (`row`): its name says no more.
     """
     denied = {guard.summary for guard in plan.guards if guard.verdict == "deny"}
     body = {"format": PLAN_FORMAT} | {name: getattr(plan, name) for name in _HASHED[Plan]}
@@ -150,9 +154,9 @@ def lasting_verdict(guard: str, verdict: str | None) -> str | None:
 
 
 _LEFT_OUT = {
-    Plan: ("hash",),
+    Plan: ("hash", "undo"),
     Guard: ("summary", "remedy"),
-    PlanNode: ("change", "evidence", "replay_rows", "replay_bytes", "eta_s", "retention"),
+    PlanNode: ("change", "evidence", "replay_rows", "replay_bytes", "eta_s", "retention", "undo"),
     StrategyOffer: ("replay_rows", "replay_bytes", "eta_s", "disk_bytes"),
 }
 
@@ -188,7 +192,7 @@ _PLAIN_REQUEST = PlanRequest()
 _PLAIN = frozenset((str, int, bool, float, type(None)))
 _CODE: Mapping[type, tuple[str, ...]] = {PlanNode: ("row",)}
 """What is written besides fields: the code of a change, which readers of older documents know."""
-_NAMES_BY_KIND = {
+_NAMES_BY_KIND: Mapping[type, tuple[str, ...]] = {
     kind: (*_CODE.get(kind, ()), *(field.name for field in fields(kind)))
     for kind in (
         PlanRequest,
@@ -203,6 +207,7 @@ _NAMES_BY_KIND = {
         Guard,
         PlanRefusal,
         PlanWarning,
+        WayBack,
     )
 }
 _FIELDS_BY_KIND = {kind: (names, attrgetter(*names)) for kind, names in _NAMES_BY_KIND.items()}
@@ -215,8 +220,13 @@ _HASHED_BY_KIND = {kind: (names, attrgetter(*names)) for kind, names in _HASHED.
 
 
 def _unflat(kind: type[T], data: Mapping[str, Any], **parts: Any) -> T:
-    """Rebuild what `_flat` wrote, its lists as tuples; `parts` are the fields that are something else."""
-    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in data.items()} | parts)
+    """Rebuild what `_flat` wrote, its lists as tuples; `parts` are the fields that are something else.
+
+    Names that are no field are derived, or of an older planner: they are left out.
+    """
+    known = _NAMES_BY_KIND[kind]
+    given = {n: tuple(value) if isinstance(value, list) else value for n, value in data.items() if n in known}
+    return kind(**given | parts)
 
 
 def _node_from_json(data: Mapping[str, Any]) -> PlanNode:
@@ -227,11 +237,7 @@ def _node_from_json(data: Mapping[str, Any]) -> PlanNode:
         change=kind_of_code(data["row"]) if data["row"] else None,
         action=Action(data["action"]),
         bindings=tuple(_unflat(Binding, binding) for binding in data["bindings"]),
-        offers=tuple(map(_offer_from_json, data.get("offers", ()))),
+        offers=tuple(_unflat(StrategyOffer, offer) for offer in data.get("offers", ())),
         texts=_unflat(RevisionTexts, data["texts"]),
         old=_unflat(RevisionTexts, data["old"]),
     )
-
-
-def _offer_from_json(data: Mapping[str, Any]) -> StrategyOffer:
-    return _unflat(StrategyOffer, {name: value for name, value in data.items() if name != "executable"})

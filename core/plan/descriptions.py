@@ -6,7 +6,7 @@ from core.changes.kinds import ChangeKind
 from core.model.actions import Action, StepKind, typed_strategy
 from core.model.names import TableName, physical_name, query_name
 from core.model.reasons import Reason, because, reason_words
-from core.plan.model import Plan, PlanNode, Step, StrategyOffer
+from core.plan.model import Plan, PlanNode, Step, StrategyOffer, WayBack
 from core.text.diff import unified_diff
 from core.text.units import short_duration, short_number, short_size
 from core.text.wording import counted
@@ -22,16 +22,6 @@ GLYPH_BY_ACTION = {
     Action.KEEP: "=",
 }
 """One character before each table of a plan, in every screen and on paper."""
-
-UNDO_BY_ACTION = {
-    Action.START: "stop",
-    Action.RESUME: "stop",
-    Action.RESTART: "plan",
-    Action.REBUILD: "plan",
-    Action.RECORD: "plan",
-    Action.DELETE: "plan",
-}
-"""The way back by a command that there is: `headgate stop`, or `headgate plan` with the files as they were."""
 
 _CHANGE_BY_REASON = {
     Reason.READS_OLD_VERSION: "upstream moved on",
@@ -107,21 +97,25 @@ def eta_words(node: PlanNode) -> str:
 
 def undo_words(node: PlanNode) -> str:
     """Return the way back in one word: `none` where no command leads back, `-` where nothing is to be undone."""
-    if node.action is Action.REBUILD and node.reversible_until is None:
-        return "none"
-    if node.action is Action.START and not node.version:
-        return "none"
-    return UNDO_BY_ACTION.get(node.action, "-")
+    return node.undo or "-"
 
 
-def loss_words(node: PlanNode) -> str:
-    """Describe what a node loses and until when that can be undone; empty where it loses nothing."""
-    if not node.loses:
-        return ""
-    what = ", ".join(node.loses)
-    if node.action is Action.DELETE and node.reversible_until:
-        return f"{what}; files and checkpoint are kept until {node.reversible_until}"
-    return f"{what}; can be undone until {node.reversible_until}" if node.reversible_until else f"{what}; permanent"
+def undo_command(plan: Plan, way: WayBack) -> str:
+    """Return the very command of a way back, empty where there is none; RUN stands for the run of a plan that no
+    agent has.
+    """
+    if way.act != "plan undo":
+        return f"headgate {way.act} {' '.join(way.tables)}" if way.act else ""
+    kept = plan.request.nonce or plan.request.continues
+    return f"headgate plan undo {plan.hash[:12] if kept else 'RUN'}"
+
+
+def way_back_words(way: WayBack) -> str:
+    """Return what a way back does, and what that takes."""
+    if way.replay_rows != 0:
+        rows, eta = short_number(way.replay_rows), short_duration(way.eta_s)
+        return f"{way.words}; reads {number_and_unit(rows)} rows again, ETA {number_and_unit(eta)}"
+    return f"{way.words}; no row is read again" if way.act == "plan undo" else way.words
 
 
 def spark_words(node: PlanNode) -> str:
@@ -135,7 +129,7 @@ def spark_word(confirmed: bool | None) -> str:
 
 
 def offer_lines(node: PlanNode, *, every: bool = False) -> tuple[str, ...]:
-    """Return what may be chosen for a node, one line for each: its price, what is lost, how it is undone.
+    """Return what may be chosen for a node, one line for each: its price and what is lost.
 
     What no agent carries out yet is left out, unless it is chosen or `every` offer is asked for.
     """
@@ -161,9 +155,11 @@ def node_why(plan: Plan, table: TableName) -> tuple[str, ...]:
     if node.at:
         lines.append(f"  starts at {node.at}")
     if node.loses:
-        lines.append(f"  loses {loss_words(node)}")
-    elif node.reversible_until:
-        lines.append(f"  undo until: {node.reversible_until}")
+        lines.append(f"  loses {', '.join(node.loses)}")
+    for way in plan.undo:
+        if table in way.tables:
+            lines.append(f"  undo: {undo_command(plan, way) or 'no way back'}: {way_back_words(way)}")
+            lines += [f"  undone {way.until}"] if way.until else []
     shown = offer_lines(node)
     lines += [f"  option {line}" for line in shown]
     if hidden := len(node.offers) - len(shown):
@@ -195,9 +191,6 @@ def _offer_line(offer: StrategyOffer, *, chosen: bool) -> str:
     ]
     parts.append(f"disk {short_size(offer.disk_bytes)}")
     parts.append(f"loses {', '.join(offer.loses)}" if offer.loses else "loses nothing")
-    until = offer.reversible_until
-    undo = f"{offer.undo}, {'at' if until == 'any time' else 'until'} {until}" if until else offer.undo
-    parts += [f"undo: {undo}"] if undo else []
     parts += [offer.note] if offer.note else []
     return f"{typed_strategy(offer.strategy)}{mark}: {'; '.join(parts)}"
 

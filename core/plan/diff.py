@@ -197,7 +197,6 @@ _PARTS: dict[str, Callable[[PlanNode], str]] = {
     "loses": lambda node: ", ".join(node.loses),
     "replay_rows": lambda node: short_number(node.replay_rows) if node.replay_rows is not None else "",
     "eta_s": lambda node: short_duration(node.eta_s) if node.eta_s is not None else "",
-    "undo_until": lambda node: node.reversible_until or "",
     "offers": lambda node: ", ".join(typed_strategy(offer.strategy) for offer in node.offers),
 }
 """What is compared of two nodes, in the order in which it is said."""
@@ -207,7 +206,6 @@ _LABELS = {
     "to_spark": "for Spark",
     "replay_rows": "rows to replay",
     "eta_s": "ETA",
-    "undo_until": "can be undone until",
     "texts.dml": "new dml",
     "texts.ddl": "new ddl",
     "texts.yml": "new yml",

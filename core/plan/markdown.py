@@ -21,6 +21,7 @@ from core.plan.rendering import (
     reader_sentences,
     request_words,
     spark_sentences,
+    undo_sentences,
 )
 from core.plan.request import command_words
 from core.text.diff import unified_diff
@@ -83,6 +84,7 @@ def plan_as_markdown(plan: Plan, standing: PlanStanding | None = None) -> str:
     for title, sentences, what in (
         ("Refused", (f"{r.summary}. {r.remedy}" for r in plan.refusals), "refusals"),
         ("Loses", loss_sentences(plan), "losses"),
+        ("Undo", undo_sentences(plan), "ways back"),
         ("Left behind", left_behind_sentences(plan), "readers"),
         ("Outside readers", reader_sentences(plan), "readers"),
         ("Guards", (f"{g.verdict}: {g.name}: {g.summary}" for g in guards_by_verdict(plan)), "guards"),

@@ -11,8 +11,11 @@ from core.plan.request import PlanRequest
 from core.project.revision import RevisionTexts
 
 PLAN_FORMAT = "headgate.plan/1"
-PLANNER_VERSION = "4"
+PLANNER_VERSION = "5"
 """Version of the planner; an agent refuses plans of another one."""
+
+UNDO_D = 90.0
+"""Days after its run for which the ledger keeps a plan, and with it the texts from before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +29,6 @@ class StrategyOffer:
     disk_bytes: int | None = None
     """What it takes besides what is there already."""
     loses: tuple[str, ...] = ()
-    undo: str = ""
-    """How it is undone, in words."""
-    reversible_until: str | None = None
     note: str = ""
     """What to know before it is chosen."""
 
@@ -62,7 +62,8 @@ class PlanNode:
     replay_rows: int | None = None
     eta_s: float | None = None
     retention: str | None = None
-    reversible_until: str | None = None
+    undo: str = ""
+    """`plan`, `stop` or `none`, for the column UNDO; empty where nothing is to be undone. `Plan.undo` says all."""
     from_version: int = 0
     version: int = 0
     """The version after the plan; equal to `from_version` unless it is started or rebuilt."""
@@ -109,9 +110,25 @@ class Step:
     after: tuple[int, ...]
     """Steps that must be done before; a failed one blocks this one."""
     why: str
-    undo: str
     tables: tuple[TableName, ...] = ()
     """For a swap: every pointer of the release, sinks first; else empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class WayBack:
+    """What undoes a plan for some of its tables, and what that takes; or why nothing does."""
+
+    act: str
+    """`plan undo` or `stop`, as typed behind `headgate`; empty where there is no way back."""
+    tables: tuple[TableName, ...]
+    """What it acts on, readers that come along included."""
+    words: str
+    """What the command does to them, or why there is none."""
+    replay_rows: int | None = 0
+    """Rows that are read again; None where that is not known."""
+    eta_s: float | None = None
+    until: str = ""
+    """Its end, in words: `at any time`; empty where there is no way back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +214,8 @@ class Plan:
     """Digest of the policy that it was judged by."""
     preconditions: Mapping[TableName, Mapping[str, str]] = field(default_factory=dict)
     """Per node what must still be true at apply (`core.plan.preconditions`)."""
+    undo: tuple[WayBack, ...] = ()
+    """What it takes to undo it, once it was executed."""
 
     @property
     def empty(self) -> bool:

@@ -1,6 +1,7 @@
 """What must still be true when a plan is applied, inside its own scope alone; positions are not part of it."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from core.model.actions import Action
 from core.model.names import TableName
@@ -8,7 +9,10 @@ from core.model.states import State
 from core.observed.deployment import ObservedDeployment
 from core.plan.model import PlanNode
 
-WATCHED = ("revision", "version", "highest_version", "checkpoint_id", "pointer", "table_id", "wanted", "state")
+SERIAL = "serial"
+"""Moved by every act on a table: a world that has come back to where it was is told from one that never left."""
+
+WATCHED = ("revision", "version", "highest_version", "checkpoint_id", "pointer", "table_id", "wanted", "state", SERIAL)
 """Of every table of a plan."""
 
 READERS = "readers"
@@ -37,9 +41,13 @@ def preconditions(
 
 
 def moved_since(
-    before: Mapping[TableName, Mapping[str, str]], observed: Mapping[TableName, ObservedDeployment]
+    before: Mapping[TableName, Mapping[str, str]],
+    observed: Mapping[TableName, ObservedDeployment],
+    acts: Mapping[TableName, str] = MappingProxyType({}),
 ) -> tuple[str, ...]:
     """Describe what differs from a plan's preconditions, one sentence for each value, by table.
+
+    `acts` name the last act on each table: who, what and when.
 
     A state may go from starting to running meanwhile: what matters is whether the table is there at all.
     """
@@ -53,7 +61,10 @@ def moved_since(
         for key, value in before[table].items():
             actual = _readers(table, readers.get(table, ())) if key == READERS else str(getattr(now, key, ""))
             if value != actual and not (key == "state" and is_there(value) == is_there(actual)):
-                found.append(_sentence(table, key, value or "none", actual or "none"))
+                if key == SERIAL:
+                    found.append(f"{table}: {acts.get(table, 'it was acted on')} since the plan was made")
+                else:
+                    found.append(_sentence(table, key, value or "none", actual or "none"))
     return tuple(found)
 
 

@@ -12,11 +12,12 @@ from core.plan.descriptions import (
     action_words,
     change_words,
     eta_words,
-    loss_words,
     replay_words,
     spark_word,
     spark_words,
+    undo_command,
     undo_words,
+    way_back_words,
     why_words,
 )
 from core.plan.model import Guard, LeftBehind, Plan, PlanNode
@@ -73,6 +74,7 @@ def plan_lines(plan: Plan, width: int, standing: PlanStanding | None = None) -> 
     lines += _section("LEFT BEHIND", left_behind_sentences(plan), width)
     lines += _section("READERS", reader_sentences(plan), width)
     lines += _section("LOSES", loss_sentences(plan), width)
+    lines += _section("UNDO", undo_sentences(plan), width)
     lines += _section("GUARDS", guard_sentences(plan), width)
     lines += _section("SPARK", spark_sentences(plan), width)
     lines += _section("WARNINGS", (about(w.table, w.summary) for w in plan.warnings), width)
@@ -106,8 +108,11 @@ def head_parts(plan: Plan) -> list[str]:
     if plan.empty:
         return ["nothing to do"]
     acted = [node for node in plan.nodes if node.action is not Action.KEEP]
+    statements = [node for node in plan.nodes if node.version or node.from_version]
     levels = len({node.level for node in acted})
-    return [f"{len(acted)} of {counted(len(plan.nodes), 'statement')}", counted(len(plan.steps), "step"),
+    changed = sum(node.action is not Action.KEEP for node in statements)
+    external = [counted(len(acted) - changed, "external table")] if len(acted) > changed else []
+    return [f"{changed} of {counted(len(statements), 'statement')}", *external, counted(len(plan.steps), "step"),
             counted(levels, "level")]  # fmt: skip
 
 
@@ -170,8 +175,21 @@ def reader_sentences(plan: Plan) -> tuple[str, ...]:
 
 
 def loss_sentences(plan: Plan) -> tuple[str, ...]:
-    """Describe what each table loses, and until when that can be undone."""
-    return tuple(f"{node.table}: {loss_words(node)}" for node in plan.nodes if node.loses)
+    """Describe what each table loses."""
+    return tuple(f"{node.table}: {', '.join(node.loses)}" for node in plan.nodes if node.loses)
+
+
+def undo_sentences(plan: Plan) -> tuple[str, ...]:
+    """Return each command that leads back, with its end, then what it does to which tables and what that takes; or
+    why there is none.
+    """
+    found: dict[str, None] = {}
+    for way in plan.undo:
+        command = undo_command(plan, way)
+        if command:
+            found[f"{command}  ({way.until})"] = None
+        found[f"{'' if command else 'no way back for '}{_named(way.tables)}: {way_back_words(way)}"] = None
+    return tuple(found)
 
 
 def guard_sentences(plan: Plan) -> tuple[str, ...]:
@@ -221,10 +239,15 @@ def _table(plan: Plan, width: int) -> list[str]:
         return []
     widths = column_widths(plan.nodes, width)
     lines = [table_row(TITLES, widths)]
+    kept = sum(node.action is Action.KEEP for node in plan.nodes)
+    folded = kept > NAMED or (plan.request.everything and kept > 0)
     for node in plan.nodes:
+        if folded and node.action is Action.KEEP:
+            continue
         lines.append(table_row(node_cells(node), widths, GLYPH_BY_ACTION[node.action]))
         if not widths.why and node.action is not Action.KEEP and (node.evidence or node.because_of):
             lines.append(f"      {why_words(node)}")
+    lines += [f"      {counted(kept, 'table')} kept as they are"] if folded else []
     return [_fit(line, width) for line in lines]
 
 

@@ -57,6 +57,8 @@ class PlanRequest:
     """Makes the same request at another time another plan, because each is applied once; empty offline."""
     continues: str = ""
     """Id of the failed run that this goes on from: what that run has made is used, or set aside."""
+    undoes: str = ""
+    """Hash of the executed plan whose tables are planned with their texts from before it."""
 
 
 EARLIEST, NOW = "earliest", "now"
@@ -153,6 +155,8 @@ def command_words(request: PlanRequest) -> list[str]:
 
     Tables that a git reference was asked for are written by name: the reference means another commit tomorrow.
     """
+    if request.undoes:
+        return ["plan", "undo", request.undoes[:12], *_children(request), *(["--rebuild"] if request.rebuild else [])]
     words = ["plan", request.verb, *request.tables]
     for option, values in (
         ("--product", request.products),
@@ -164,8 +168,7 @@ def command_words(request: PlanRequest) -> list[str]:
             words += [option, value]
     if request.everything:
         words.append("--all")
-    if request.children != ("none" if request.verb == "delete" else "product"):
-        words += ["--children", request.children]
+    words += _children(request)
     if request.exclude:
         words += ["--exclude", ",".join(request.exclude)]
     words += ["--rebuild"] if request.rebuild else []
@@ -175,6 +178,11 @@ def command_words(request: PlanRequest) -> list[str]:
         at = f"@{choice.at}" if choice.at else ""
         words += ["--strategy", f"{choice.table}={choice.strategy}{at}"]
     return words
+
+
+def _children(request: PlanRequest) -> list[str]:
+    default = "none" if request.verb == "delete" else "product"
+    return ["--children", request.children] if request.children != default else []
 
 
 def _near(word: str, known: Iterable[str]) -> str:

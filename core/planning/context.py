@@ -19,7 +19,7 @@ from core.model.names import TableName, physical_name
 from core.model.states import State
 from core.observed.deployment import Binding, ObservedDeployment
 from core.project.model import Environment, Project, Table
-from core.project.revision import Revision, removed_columns
+from core.project.revision import Revision, RevisionTexts, removed_columns
 from core.project_files.parse_cache import ParseCache
 from core.project_files.revision_reader import read_revision, revision_of
 
@@ -109,12 +109,19 @@ _ABSENT = ObservedDeployment()
 
 
 class TableRevisions:
-    """Texts of tables as revisions; `parse_cache` only saves time."""
+    """Texts of tables as revisions; `parse_cache` only saves time, and so do the revisions `like` these."""
 
-    def __init__(self, declared: DeclaredTables, observed: ObservedTables, parse_cache: ParseCache) -> None:
+    def __init__(
+        self,
+        declared: DeclaredTables,
+        observed: ObservedTables,
+        parse_cache: ParseCache,
+        like: "TableRevisions | None" = None,
+    ) -> None:
         self._declared_tables = declared
         self._observed = observed
         self._parse_cache = parse_cache
+        self._like = like
         self._declared: dict[TableName, Revision] = {}
         self._deployed: dict[TableName, Revision | None] = {}
 
@@ -130,12 +137,20 @@ class TableRevisions:
             self._deployed[table] = self._read_deployed(table)
         return self._deployed[table]
 
+    def of_texts(self, table: TableName, texts: RevisionTexts) -> Revision | None:
+        """Return the declared or the deployed revision of a table, whichever has these texts; None where none has."""
+        declared = table in self._declared_tables.tables
+        found = (self.declared(table) if declared else None, self.deployed(table))
+        return next((revision for revision in found if revision is not None and revision.texts == texts), None)
+
     def _read_deployed(self, table: TableName) -> Revision | None:
         texts, declared = self._observed.deployment(table).deployed, self._declared_tables.tables.get(table)
         if texts is None:
             return None
         if declared is not None and texts == self.declared(table).texts:
             return self.declared(table)
+        if self._like is not None and (known := self._like.of_texts(table, texts)) is not None:
+            return known
         if declared is not None and not texts.ddl.strip():
             texts = replace(texts, ddl=declared.ddl.text)
         return read_revision(table, texts, self._declared_tables.project.defaults, self._parse_cache)
@@ -336,11 +351,15 @@ def planning_context(
     answers: Mapping[str, str] = MappingProxyType({}),
     *,
     engine: str = "",
+    like: TableRevisions | None = None,
 ) -> PlanningContext:
-    """Return a project and its deployments, ready to be asked; linear in tables and bindings."""
+    """Return a project and its deployments, ready to be asked; linear in tables and bindings.
+
+    `like` are revisions of another world with many of the same texts.
+    """
     declared = DeclaredTables(project, environment)
     deployments = ObservedTables(declared, observed)
-    revisions = TableRevisions(declared, deployments, parse_cache)
+    revisions = TableRevisions(declared, deployments, parse_cache, like)
     changes = TableChanges(declared, deployments, revisions, answers, engine)
     bindings = TableBindings(declared, deployments, revisions, changes)
     return PlanningContext(declared, deployments, revisions, changes, bindings)

@@ -14,11 +14,6 @@ from core.planning.decisions import NEEDS_TEXTS, TableDecision
 from core.planning.strategy_prices import PricedOffers
 from core.project.revision import RevisionTexts
 
-_REVERSIBLE = {
-    Action.RESTART: "any time",
-    Action.RECORD: "any time",
-}
-
 
 @dataclass(slots=True)
 class PlanBody:
@@ -76,7 +71,6 @@ def changed_node(
         replay_rows=chosen.replay_rows if chosen else None,
         eta_s=chosen.eta_s if chosen else None,
         retention=priced.retention if priced else None,
-        reversible_until=chosen.reversible_until if chosen else _REVERSIBLE.get(action),
         offers=priced.offers if priced else (),
         replay_bytes=chosen.replay_bytes if chosen else None,
         from_version=seen.version,
@@ -112,7 +106,6 @@ def deleted_node(context: PlanningContext, table: TableName, level: int) -> Plan
         action=Action.DELETE,
         reason=Reason.DELETED,
         loses=loses,
-        reversible_until=f"{context.declared.environment.drop_after_d:g} days after the run",
     )
 
 

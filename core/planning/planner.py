@@ -22,6 +22,7 @@ from core.planning.nodes import PlanBody
 from core.planning.retired_and_orphan_versions import without_orphans
 from core.planning.scope import PlanScope, normal_request, resolve_scope
 from core.planning.strategy_prices import not_executable_warnings
+from core.planning.way_back import undo_word, ways_back
 from core.policy.model import Policy
 from core.project.model import Project
 from core.project_files.parse_cache import ParseCache
@@ -69,7 +70,8 @@ def make_plan(
     declared = context.declared.environment.declared_policy(
         t for t, found in project.tables.items() if found.settings.protect
     )
-    return _sealed(context, scope, draft, policy or declared, headroom)
+    sealed = _sealed(context, scope, draft, policy or declared, headroom)
+    return _with_ways_back(context, sealed, headroom.engine) if sealed.steps else sealed
 
 
 def questions_of(
@@ -84,6 +86,12 @@ def questions_of(
         context.changes.question(node.table) for node in plan.nodes if node.for_spark and node.table in project.tables
     )
     return tuple(question for question in found if question is not None)
+
+
+def _with_ways_back(context: PlanningContext, plan: Plan, engine: str) -> Plan:
+    ways = ways_back(context, plan.request, plan.nodes, engine=engine)
+    nodes = tuple(replace(node, undo=undo_word(node, ways)) for node in plan.nodes)
+    return replace(plan, nodes=nodes, undo=ways)
 
 
 def _sealed(context: PlanningContext, scope: PlanScope, draft: PlanBody, policy: Policy, headroom: Headroom) -> Plan:

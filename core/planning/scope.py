@@ -103,6 +103,7 @@ def resolve_scope(request: PlanRequest, context: PlanningContext) -> PlanScope:
             *_warnings_of(request, found, context),
             *_warnings_of_gone(request, context.declared, context.observed),
             *_warnings_of_settings(request, context.declared.environment.name),
+            *_warnings_of_undo(request),
         ),
     )
 
@@ -250,6 +251,12 @@ def _warnings_of_settings(request: PlanRequest, environment: str) -> Iterator[Pl
         keys = [key.partition(".")[2] for key in request.settings if key.startswith(f"{part}.")]
         if keys:
             yield PlanWarning(MANIFEST, f"the {part} {since}: {', '.join(keys)}: not part of this plan: {remedy}")
+
+
+def _warnings_of_undo(request: PlanRequest) -> Iterator[PlanWarning]:
+    if request.undoes:
+        before = f"planned with the texts from before plan {request.undoes[:12]}"
+        yield PlanWarning("", f"{before}: files that still hold newer ones bring them back with the next deploy")
 
 
 def _unknown(kind: str, name: str, known: Collection[str]) -> PlanRefusal:

@@ -9,9 +9,6 @@ from core.observed.deployment import OrphanVersion
 from core.plan.model import PlanNode, Step
 from core.planning.retired_and_orphan_versions import RetiredVersion
 
-_UNREAD = "none needed: nothing reads it before the swap"
-_CANCEL = "headgate runs cancel, before the swap"
-
 
 class StepBuilder:
     """Steps as they are numbered, with what later ones wait for."""
@@ -34,12 +31,11 @@ class StepBuilder:
         after: Iterable[int],
         *,
         why: str,
-        undo: str,
         tables: tuple[TableName, ...] = (),
     ) -> int:
         """Append one step and return its number."""
         n = len(self.all) + 1
-        self.all.append(Step(n, do, table, version, tuple(sorted(set(after))), why, undo, tables))
+        self.all.append(Step(n, do, table, version, tuple(sorted(set(after))), why, tables))
         return n
 
     def deploy(self, node: PlanNode, *, needs_pointer: bool, orphan: OrphanVersion | None) -> None:
@@ -51,7 +47,7 @@ class StepBuilder:
         match node.action:
             case Action.START if not node.texts.dml:
                 self._ready[node.table, 0] = self.add(
-                    StepKind.REGISTER, node.table, 0, (), why="it is not in the catalog", undo="none needed"
+                    StepKind.REGISTER, node.table, 0, (), why="it is not in the catalog"
                 )
             case Action.START:
                 self._first(node)
@@ -83,7 +79,6 @@ class StepBuilder:
             rebuilt[0].version,
             (self._caught_up[node.table, node.version] for node in rebuilt),
             why="every new version has caught up",
-            undo="plan the old text again: the old versions stay as tables, and no command points back to them",
             tables=tuple(node.table for node in rebuilt),
         )
 
@@ -97,7 +92,6 @@ class StepBuilder:
             old.version,
             (*after, *behind),
             why=why,
-            undo="none: no command starts a version that does not serve; its table and checkpoint stay",
         )
         self._stopped.setdefault(old.table, []).append(n)
 
@@ -110,7 +104,6 @@ class StepBuilder:
             version,
             (*self._stopped.get(table, ()), *started, *((swap,) if swap else ())),
             why=f"{physical_name(table, version)} is an orphan version, and nothing reads it",
-            undo="none: its files are kept for some days, and no command takes them up again",
         )
 
     def delete(
@@ -131,9 +124,6 @@ class StepBuilder:
                     version,
                     behind,
                     why="it is deleted",
-                    undo=f"headgate start {node.table}, as long as its table is there"
-                    if version == node.from_version
-                    else "none: no command starts a version that does not serve",
                 )
                 stops.setdefault(node.table, []).append(n)
         pointers = {
@@ -143,7 +133,6 @@ class StepBuilder:
                 node.from_version,
                 stops[node.table],
                 why="batch readers must not find a table that is being deleted",
-                undo="plan the table again: it is started anew",
             )
             for node in nodes
         }
@@ -155,7 +144,6 @@ class StepBuilder:
                     version,
                     (pointers[node.table], *stops[node.table]),
                     why=f"{physical_name(node.table, version)} and its checkpoint are in the trash",
-                    undo="plan the table again: it is started anew; the files are kept for some days",
                 )
 
     def _needs(self, node: PlanNode) -> tuple[int, ...]:
@@ -182,24 +170,23 @@ class StepBuilder:
             *key,
             (ready, *(n for n in above if n is not None)),
             why="a static side is read as it is when its reader starts: it must hold all its rows by then",
-            undo="none needed",
         )
         return self._caught_up[key]
 
     def _first(self, node: PlanNode) -> None:
         physical = physical_name(node.table, node.version)
-        create = self._create(node, why=f"{physical} and its checkpoint are new", undo=f"headgate delete {node.table}")
-        self._point(node, self._start(node, create, undo=f"headgate stop {node.table}"))
+        create = self._create(node, why=f"{physical} and its checkpoint are new")
+        self._point(node, self._start(node, create))
 
     def _rebuild(self, node: PlanNode) -> None:
         beside = physical_name(node.table, node.from_version)
-        create = self._create(node, why=f"beside {beside}", undo=_UNREAD)
-        self._catch_up(node, (self._start(node, create, undo=_CANCEL),))
+        create = self._create(node, why=f"beside {beside}")
+        self._catch_up(node, (self._start(node, create),))
 
-    def _create(self, node: PlanNode, *, why: str, undo: str) -> int:
-        return self.add(StepKind.CREATE, node.table, node.version, self._needs(node), why=why, undo=undo)
+    def _create(self, node: PlanNode, *, why: str) -> int:
+        return self.add(StepKind.CREATE, node.table, node.version, self._needs(node), why=why)
 
-    def _start(self, node: PlanNode, *after: int, undo: str) -> int:
+    def _start(self, node: PlanNode, *after: int) -> int:
         """Start a version that was created; from then on it may be read."""
         start = self.add(
             StepKind.START,
@@ -207,7 +194,6 @@ class StepBuilder:
             node.version,
             (*after, *self._needs(node)),
             why=node.reason,
-            undo=undo,
         )
         self._ready[node.table, node.version] = start
         return start
@@ -221,15 +207,14 @@ class StepBuilder:
             node.version,
             (stop, *self._needs(node)),
             why="with a new checkpoint, every row is upserted again by its key",
-            undo="none: overwritten rows cannot be restored",
         )
 
     def _chain(self, node: PlanNode) -> None:
         """Go on in a new version where the old one ends; the pointer serves both."""
         ended = physical_name(node.table, node.from_version)
-        create = self._create(node, why=f"reads what follows {ended}", undo=_UNREAD)
+        create = self._create(node, why=f"reads what follows {ended}")
         stop = self._stop_before(node, "the new version starts where it ends")
-        start = self._start(node, create, stop, undo=_CANCEL)
+        start = self._start(node, create, stop)
         self._catch_up(node, (start,))
 
     def _stop_before(self, node: PlanNode, why: str) -> int:
@@ -239,7 +224,6 @@ class StepBuilder:
             node.from_version,
             (),
             why=why,
-            undo=f"headgate runs cancel, then headgate start {node.table}: its checkpoint stays",
         )
         self._stopped.setdefault(node.table, []).append(n)
         return n
@@ -254,7 +238,6 @@ class StepBuilder:
                 node.version,
                 before,
                 why=f"{physical_name(node.table, node.version)} already exists",
-                undo=_UNREAD,
             )
             self._ready[node.table, node.version] = resume
             before = (resume,)
@@ -270,7 +253,6 @@ class StepBuilder:
             node.version,
             (*after, *above),
             why="the pointer moves only to a version that holds what the old one holds",
-            undo="none needed",
         )
 
     def _restart(self, node: PlanNode, *, needs_pointer: bool) -> None:
@@ -285,7 +267,6 @@ class StepBuilder:
                 node.version,
                 (),
                 why="the added columns",
-                undo="none: an added column cannot be removed",
             )
             before = (*before, alter)
         if not node.texts.dml:
@@ -297,7 +278,6 @@ class StepBuilder:
             node.version,
             before,
             why=node.reason,
-            undo="plan the old text again; it restarts on the same checkpoint",
         )
         self._ready[node.table, node.version] = self._restarted[node.table] = restart
         if node.change is ChangeKind.COLUMN_ADDED or needs_pointer:
@@ -313,16 +293,13 @@ class StepBuilder:
             node.version,
             before,
             why=node.reason,
-            undo=f"headgate stop {node.table}",
         )
         self._ready[node.table, node.version] = resume
         if needs_pointer:
             self._point(node, resume)
 
     def _record(self, node: PlanNode, *, after: Iterable[int] = ()) -> int:
-        return self.add(
-            StepKind.RECORD, node.table, node.version, after, why=node.reason, undo="plan the old text again"
-        )
+        return self.add(StepKind.RECORD, node.table, node.version, after, why=node.reason)
 
     def _point(self, node: PlanNode, after: int) -> None:
         self.add(
@@ -331,6 +308,5 @@ class StepBuilder:
             node.version,
             (after,),
             why=f"batch readers find {node.table} by its pointer",
-            undo="none needed",
             tables=(node.table,),
         )

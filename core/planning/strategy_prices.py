@@ -1,4 +1,4 @@
-"""What each strategy costs: rows to read again, time, space, what is lost and how it is undone.
+"""What each strategy costs: rows to read again, time, space, and what is lost.
 
 Prices come from what was measured and from nothing else: one figure that is not known makes the price unknown (None).
 """
@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from core.changes.kinds import ChangeKind
-from core.lineage.table_graph import reach
 from core.model.actions import EXECUTABLE, Action, Strategy
 from core.model.errors import Refused
 from core.model.names import TableName
@@ -32,15 +31,6 @@ _READS_NOTHING = frozenset({Strategy.IN_PLACE, Strategy.FORK, Strategy.CARRY_OVE
 _NEW_ROWS_ONLY = frozenset({Strategy.CARRY_OVER, Strategy.CHAIN, Strategy.IN_PLACE, Strategy.SEAM})
 _UNKNOWN = TableStatistics()
 
-_UNDO: Mapping[str, tuple[str, str | None]] = {
-    Strategy.FIRST: ("stop it", None),
-    Strategy.IN_PLACE: ("plan the old text; it restarts on the same checkpoint", "any time"),
-    Strategy.SEAM: ("plan the old text of the parent again", "what it reads is deleted"),
-    Strategy.KEYED: ("none: overwritten rows cannot be restored", None),
-}
-_OLD_TEXT = ("plan the old text again: a new version reads everything once more", "what it reads is deleted")
-_SAME_TEXT = ("none: the text is the same, and no command points back to the old version", None)
-_FROM_EARLIEST = ("plan again from the earliest row", "what it reads is deleted")
 _CUT = ("table data from before",)
 _LOSES: Mapping[str, tuple[str, ...]] = {
     Strategy.CARRY_OVER: _CUT,
@@ -119,7 +109,6 @@ class StrategyPrices:
         """Tables that will not hold what they hold now."""
         self._cut: set[TableName] = set()
         """Tables that lose rows from before: so does what is made anew from them."""
-        self._edited = _edited(context, decisions)
 
     def of(self, table: TableName, bindings: tuple[Binding, ...]) -> PricedOffers | None:
         """Price every strategy that may be had for a table; None where nothing of it is begun, and outside of ours."""
@@ -162,7 +151,6 @@ class StrategyPrices:
         rows, size = self._to_read(statement, strategy)
         begins = statement.decision.action is Action.START
         loses = () if begins else self._loses(statement, strategy)
-        undo, until = _UNDO[Strategy.FIRST] if begins else self._undo(statement, strategy, loses)
         return StrategyOffer(
             str(strategy),
             replay_rows=rows,
@@ -170,20 +158,8 @@ class StrategyPrices:
             replay_bytes=size,
             disk_bytes=self._disk(statement, strategy),
             loses=loses,
-            undo=undo,
-            reversible_until=until,
             note=note,
         )
-
-    def _undo(self, statement: _PricedStatement, strategy: str, loses: tuple[str, ...]) -> tuple[str, str | None]:
-        """Return what an operator can do afterwards with a command that there is, and until when."""
-        if strategy in _UNDO:
-            undo, until = _UNDO[strategy]
-            added = strategy == Strategy.IN_PLACE and statement.decision.change.kind is ChangeKind.COLUMN_ADDED
-            return f"{undo}; an added column stays" if added else undo, until
-        if statement.table in self._edited:
-            return _OLD_TEXT
-        return _FROM_EARLIEST if loses == _CUT else _SAME_TEXT
 
     def _loses(self, statement: _PricedStatement, strategy: str) -> tuple[str, ...]:
         if strategy == Strategy.EARLIEST and not self._cut.isdisjoint(binding.parent for binding in statement.bindings):
@@ -238,22 +214,6 @@ class StrategyPrices:
     def _is_new(self, parent: TableName) -> bool:
         known = self._decisions.get(parent)
         return known is not None and known.makes_version and not self._context.observed.is_external(parent)
-
-
-def _edited(context: PlanningContext, decisions: Mapping[TableName, TableDecision]) -> frozenset[TableName]:
-    """Return the tables with another text than before, and all that comes along because of them."""
-    brought: dict[TableName, list[TableName]] = {}
-    for table, decision in decisions.items():
-        for cause in decision.because_of:
-            brought.setdefault(cause, []).append(table)
-    changed = {
-        table
-        for table in decisions
-        if context.declared.tables.get(table) is not None
-        and context.observed.is_deployed(table)
-        and context.changes.of(table).kind is not ChangeKind.NONE
-    }
-    return frozenset(changed | reach(changed, lambda table: brought.get(table, ())))
 
 
 def _sum(numbers: Iterable[int | None]) -> int | None:

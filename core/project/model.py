@@ -54,6 +54,8 @@ class Settings:
     key: tuple[str, ...] = ()
     owner: str = ""
     runbook: str = ""
+    objective: str = ""
+    """How long its oldest input may wait, as Spark writes an interval; empty where `core.lag.faults` has the bound."""
     description: str = ""
     tags: tuple[str, ...] = ()
     reads: str = "batch"
@@ -126,6 +128,8 @@ class Environment:
     drop_after_d: float = 7.0
     gate_ends_h: float = 24.0
     """How long a step of a run waits for its gate, then it fails and the run asks."""
+    objective: str = ""
+    """Of statements whose own settings declare none; an interval as in `Settings.objective`."""
     policy: Policy = field(default_factory=Policy)
     """Its rules as declared; what an agent has recorded is in force instead."""
 

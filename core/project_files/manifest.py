@@ -12,7 +12,7 @@ from core.project.manifest_head import ManifestHead
 from core.project.model import Environment, Pool, Settings
 from core.project_files.paths import ScriptFolder, read_script_folders
 from core.project_files.policy_section import RULES, read_policy_section
-from core.project_files.table_settings import read_settings, read_settings_section
+from core.project_files.table_settings import read_objective, read_settings, read_settings_section
 from core.project_files.yaml_reader import YamlSection, read_yaml
 from core.text.wording import did_you_mean
 
@@ -20,7 +20,7 @@ MANIFEST_PATH = "headgate.yml"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}\Z")
 _PREFIX = re.compile(r"[a-z0-9_]{0,40}\Z")
 _MEMORY = re.compile(r"[1-9][0-9]*[mgMG]\Z")
-_ENVIRONMENT_KEYS = ("data", "protected", "prefix", "pool", "policy")
+_ENVIRONMENT_KEYS = ("data", "protected", "prefix", "pool", "objective", "policy")
 
 YEAR_D = 365
 MOST_CORES = 1024
@@ -149,6 +149,7 @@ def _environment(name: str, section: YamlSection) -> Environment:
         plan_expires_h=policy.number("plan_expires_h", 24.0, most=YEAR_D * 24) if policy else 24.0,
         drop_after_d=policy.number("drop_after_d", 7.0, most=10 * YEAR_D) if policy else 7.0,
         gate_ends_h=policy.number("gate_ends_h", 24.0, most=YEAR_D * 24) if policy else 24.0,
+        objective=read_objective(section, ""),
         policy=read_policy_section(policy) if policy else Policy(),
     )
 

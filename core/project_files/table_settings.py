@@ -43,12 +43,26 @@ def read_settings_section(section: YamlSection, defaults: Settings) -> Settings:
         key=section.texts("key", defaults.key),
         owner=section.text("owner", defaults.owner),
         runbook=section.text("runbook", defaults.runbook),
+        objective=read_objective(section, defaults.objective),
         description=section.text("description", defaults.description),
         tags=section.texts("tags", defaults.tags),
         reads=reads,
         protect=section.flag("protect", defaults.protect),
         readers=_readers(section),
     )
+
+
+def read_objective(section: YamlSection, default: str) -> str:
+    """Read `objective: {behind: 5 minutes}`, what a statement may be behind before that is a fault."""
+    below = section.section("objective")
+    if below is None:
+        return default
+    below.only(("behind",))
+    behind = " ".join(below.text("behind", default).split())
+    if behind and not _TRIGGER.match(behind):
+        below.wrong("behind", "an interval", "write a number of at most 7 digits and a unit, for example 5 minutes")
+        return default
+    return behind
 
 
 def _readers(section: YamlSection) -> tuple[str, ...]:
@@ -82,6 +96,8 @@ def settings_as_text(settings: Settings) -> str:
             continue
         if isinstance(value, tuple):
             lines.append(f"{key}: [{', '.join(_quoted(item) for item in value)}]")
+        elif key == "objective":
+            lines.append(f"{key}: {{behind: {_quoted(value)}}}")
         elif isinstance(value, bool):
             lines.append(f"{key}: {'true' if value else 'false'}")
         else:

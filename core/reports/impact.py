@@ -255,10 +255,20 @@ def _lost(asking: _Asking, uses: Mapping[TableName, ColumnUse]) -> ImpactAnswer:
         )
     else:
         _, refusals, effects = _rebuilding(asking, (table,))
-    effects |= {name: (ImpactEffect.REFUSED, f"reads {column} at {place}") for name, place in direct.items()}
+    effects |= {
+        name: (ImpactEffect.REFUSED, f"reads {column} at {place}{_edited(asking.context, name)}")
+        for name, place in direct.items()
+    }
     unaffected = (ImpactEffect.UNAFFECTED, f"does not use {column}")
     effects |= {name: unaffected for name in asking.below.readers if name not in effects and name not in uses}
     return ImpactAnswer(ImpactEvent.COLUMN_LOST, None, refusals, _listed(asking, effects, uses), _told(asking, effects))
+
+
+def _edited(context: PlanningContext, name: TableName) -> str:
+    """Say that a place is one of an edited file, where another text is deployed; empty where it is not."""
+    seen = context.observed.deployment(name).deployed
+    differs = seen is not None and seen.dml != context.revisions.declared(name).texts.dml
+    return " of the edited file; another text is deployed" if differs else ""
 
 
 def _dropped(asking: _Asking) -> ImpactAnswer:

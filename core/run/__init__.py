@@ -1,1 +1,1 @@
-"""One execution of a plan: its states as tables, and the state machine that says what to do next."""
+"""One execution of a plan: its states as tables, the state machine that says what to do next, how long it will take."""

@@ -8,6 +8,13 @@ from core.model.actions import StepKind
 from core.plan.model import Step
 from core.run.model import FINISHED, SATISFIED, Run, RunState, StepProgress, StepState
 
+BEGINS = frozenset({StepKind.START, StepKind.RESUME, StepKind.RESTART})
+"""Steps that wait, once their query has started, until it has proved that it works."""
+
+_READABLE_ONCE_STARTED = frozenset({StepKind.START, StepKind.RESUME})
+_NEEDS_PROOF = frozenset({StepKind.STOP, StepKind.TOMBSTONE, StepKind.UNPOINT})
+"""What cannot be undone never follows a start that is not proved."""
+
 
 @dataclass(frozen=True, slots=True)
 class StepDone:
@@ -156,7 +163,7 @@ def why_not_skipped(do: StepKind, state: StepState) -> str:
     """
     if state not in (StepState.GATE, StepState.FAILED, StepState.WAITS):
         return f"it is {state}"
-    if do is StepKind.CATCH_UP or (do is StepKind.RESTART and state is StepState.GATE):
+    if do is StepKind.CATCH_UP or (do in BEGINS and state is StepState.GATE):
         return ""
     return f"what follows relies on a {do} step"
 
@@ -209,12 +216,18 @@ def _block(run: Run) -> Run:
 
 def _begin(run: Run) -> tuple[Run, list[RunIntent]]:
     """Start the first step that is ready: one at a time, so that each intent is journalled before its effect."""
-    state_by_n = {p.step.n: p.state for p in run.steps}
+    by_n = {p.step.n: p for p in run.steps}
     for progress in run.steps:
-        ready = all(state_by_n[n] in SATISFIED for n in progress.step.after)
+        ready = all(_lets_begin(by_n[n], progress.step) for n in progress.step.after)
         if progress.state is StepState.WAITS and ready:
             return run.put(progress.become(StepState.RUNNING)), [PerformStep(progress.step)]
     return run, []
+
+
+def _lets_begin(before: StepProgress, after: Step) -> bool:
+    """Return whether a step may begin as far as one before it is concerned: a reader may start on what has started."""
+    started = before.state is StepState.GATE and before.step.do in _READABLE_ONCE_STARTED
+    return before.state in SATISFIED or (started and after.do not in _NEEDS_PROOF)
 
 
 def _end(run: Run) -> Run:

@@ -1,5 +1,7 @@
 """Numbers, sizes and durations in a few characters, for plans and screens alike; `?` is what is not known."""
 
+import math
+
 _UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
@@ -47,6 +49,15 @@ def long_duration(seconds: float | None) -> str:
             rest = value % step // small_step
             return f"{value // step}{big} {rest}{small}" if rest else f"{value // step}{big}"
     return f"{value}s"
+
+
+def duration_range(low_s: float, high_s: float) -> str:
+    """Write a range of durations in one unit, with a dash between the bounds: up to 5 s, 2 min, 1 to 3 h."""
+    size, unit = (1, "s") if high_s < 100 else (60, "min") if high_s < 6000 else (3600, "h")
+    low, high = int(low_s // size), max(1, math.ceil(high_s / size))
+    if low == 0:
+        return f"up to {high} {unit}"
+    return f"{low}\N{EN DASH}{high} {unit}" if low < high else f"{high} {unit}"
 
 
 def _scaled(value: float) -> str:

@@ -109,6 +109,11 @@ def streamed_reads(deployment: Deployment) -> tuple[TableRead, ...]:
     return tuple(read for read in statement.reads if read.streaming)
 
 
+def declared_objective(deployment: Deployment) -> str:
+    """Return what a deployment may be behind, as its yml says it; empty where it says nothing."""
+    return read_settings(deployment.texts.yml, f"{deployment.table}.yml", Settings(), []).objective
+
+
 def streamed_sources(
     deployment: Deployment, reads: tuple[TableRead, ...], by_version: Mapping[tuple[TableName, int], Deployment]
 ) -> tuple[tuple[int, TableName, str, str], ...]:

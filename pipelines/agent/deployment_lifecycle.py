@@ -32,15 +32,14 @@ def start(world: AgentContext, deployment: Deployment, *, stops: int) -> Reporte
         # Before the first batch of a new text: a ledger that is lost would go on from its checkpoint with the old one.
         keep_record(world, *key)
         try:
-            pool = world.pool.connection()
-            query = pool.call(WRITE_CALL_S, pool.queries.start, _start_of(world, deployment))
+            query = _started(world, deployment, stops)
         except EngineRefused as error:
-            fail(world, deployment, error.error_class, error.summary)
+            if world.locks.stops(deployment.table) == stops:
+                fail(world, deployment, error.error_class, error.summary)
             raise
-        if world.locks.stops(deployment.table) != stops:
-            stop(world, deployment)
+        if query is None:
             mark_stopped(world, deployment)
-            _refuse_stopped(world, deployment, stops)
+            raise _stopped_meanwhile(deployment)
         found = world.files.read(deployment.checkpoint)
         world.ledger.update_deployment(
             *key,
@@ -72,12 +71,31 @@ def stop(
     pool.call(seconds, pool.queries.stop, query_name(deployment.table, deployment.version), calling)
 
 
+def _started(world: AgentContext, deployment: Deployment, stops: int) -> ReportedQuery | None:
+    """Return the query that was started; None where an operator's stop came meanwhile, and it was ended.
+
+    Nothing here waits for the ledger: a stop waits for the end of it.
+    """
+    with world.locks.starting((deployment.table, deployment.version)):
+        _refuse_stopped(world, deployment, stops)
+        pool = world.pool.connection()
+        query = pool.call(WRITE_CALL_S, pool.queries.start, _start_of(world, deployment))
+        if world.locks.stops(deployment.table) == stops:
+            return query
+        stop(world, deployment)
+        return None
+
+
 def _refuse_stopped(world: AgentContext, deployment: Deployment, stops: int) -> None:
     if world.locks.stops(deployment.table) != stops:
-        name = query_name(deployment.table, deployment.version)
-        raise Refused(
-            f"{name} was stopped by an operator while it was starting", remedy=f"headgate start {deployment.table}"
-        )
+        raise _stopped_meanwhile(deployment)
+
+
+def _stopped_meanwhile(deployment: Deployment) -> Refused:
+    name = query_name(deployment.table, deployment.version)
+    return Refused(
+        f"{name} was stopped by an operator while it was starting", remedy=f"headgate start {deployment.table}"
+    )
 
 
 def mark_stopped(world: AgentContext, deployment: Deployment) -> None:

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -20,6 +20,7 @@ from pipelines.agent.deployment_lifecycle import mark_stopped, start, stop
 from pipelines.spark import call_deadlines
 from state.emergency_journal import EmergencyJournal
 from state.row_types import Deployment
+from state.table_acts import TableAct
 
 log = logging.getLogger(__name__)
 
@@ -33,10 +34,16 @@ STOP_S = 8.0
 STOPS_AT_ONCE = 8
 """Calls of Spark's stop at one time: forty statements stop within three seconds."""
 
+HOLDER_S = 1.0
+"""How long a stop waits for somebody who holds its version and is not starting it."""
+
 RECORD_S = 1.0
 """How long a stop that has taken effect waits for the ledger to record it."""
 
 STARTED, RESTARTED = "started", "restarted"
+PENDING = ", first batch pending"
+"""After what Spark has taken: that it works, its first batch proves."""
+RAN, RESTED = "was running already", "was stopped already"
 STOPPED, SENT, WAITS = "stopped", "sent, not confirmed", "not sent: the pool does not answer"
 """What comes of an act on one version."""
 
@@ -62,7 +69,8 @@ class ActOutcome:
     table: TableName
     version: int
     outcome: str
-    """One of STARTED to WAITS above, or why it was not stopped; with NOT_RECORDED where no disk took a stop."""
+    """One of the words above, STARTED and RESTARTED with PENDING; or why it was not stopped. With NOT_RECORDED where no
+    disk took a stop."""
     called_ms: float | None
     """From the command's arrival to Spark's stop being called; None when it was not."""
     took_ms: float
@@ -110,9 +118,12 @@ class FastLane:
     def _start_one(self, found: Deployment, arrived: float, by: str, *, done: str) -> ActOutcome:
         """Start one version, after a stop where it is `restarted`; the stop of its table ends with it."""
         world, key = self._world, (found.table, found.version)
-        stops = world.locks.stops(found.table)
+        stops, verb = world.locks.stops(found.table), "restart" if done == RESTARTED else "start"
         with self._held(found, f"what {by} has {done}") as deployment:
-            world.ledger.want_running(*key)
+            if done == STARTED and self._runs(deployment):
+                self._say(deployment, f"{RAN}: start by {by}")
+                return _outcome(deployment, RAN, arrived)
+            world.ledger.want_running(*key, TableAct(f"a {verb} by {by}", world.clock()))
             try:
                 self._fail_without_parents(deployment)
                 if done == RESTARTED:
@@ -125,7 +136,13 @@ class FastLane:
                     world.ledger.stop_statements((found.table,))
                 raise
         self._tell(deployment, State.STARTING, f"{done} by {by}")
-        return _outcome(deployment, done, arrived)
+        return _outcome(deployment, done + PENDING, arrived)
+
+    def _runs(self, deployment: Deployment) -> bool:
+        """Return whether a statement runs, or is starting, and nobody has asked for its stop."""
+        there = deployment.state in (State.STARTING, State.RUNNING) and deployment.query_id
+        stopping = self._world.locks.has_unrecorded_stop(deployment.table)
+        return bool(there) and deployment.wanted == WantedState.RUNNING and not stopping
 
     @contextmanager
     def _held(self, found: Deployment, by: str) -> Iterator[Deployment]:
@@ -166,7 +183,8 @@ class FastLane:
     def _intend(self, tables: tuple[TableName, ...], by: str) -> "Recorded":
         """Write down that tables are wanted stopped, where it can be written."""
         try:
-            call_deadlines.call(LEDGER_S, self._world.ledger.stop_statements, tables)
+            act = TableAct(f"a stop by {by}", self._world.clock())
+            call_deadlines.call(LEDGER_S, self._world.ledger.stop_statements, tables, act)
         except (LedgerUnavailable, PoolUnreachable) as error:
             log.warning(
                 "the ledger did not record a stop in time; it is written to the emergency journal: %s", error.summary
@@ -178,8 +196,10 @@ class FastLane:
 
     def _tell(self, deployment: Deployment, state: State, how: str) -> None:
         """Record among the events what an operator did."""
-        about = (deployment.table, deployment.version)
-        self._world.event("state", f"{deployment.state} → {state}, {how}", about=about)
+        self._say(deployment, f"{deployment.state} → {state}, {how}")
+
+    def _say(self, deployment: Deployment, words: str) -> None:
+        self._world.event("state", words, about=(deployment.table, deployment.version))
 
     def _stop_one(self, deployment: Deployment, arrived: float) -> ActOutcome:
         """Stop one version at once; where somebody holds it, stop it once more after them, within the deadline."""
@@ -193,9 +213,7 @@ class FastLane:
             held = key in self._world.locks.held()
             stop(self._world, deployment, seconds=STOP_S, calling=called)
             if held:
-                # Whoever starts it looks for stops after the start and ends it; only then is it gone for good.
-                with self._world.locks.holding(key, by="a stop", wait_s=max(0.0, ends_at - time.monotonic())):
-                    stop(self._world, deployment, seconds=STOP_S, calling=called)
+                self._stop_after_holder(deployment, ends_at, called)
         except (PoolUnreachable, Busy) as error:
             log.warning("stop of %s not confirmed: %s", query_name(*key), error.summary)
             said = SENT if calls else WAITS
@@ -203,7 +221,23 @@ class FastLane:
         except EngineRefused as error:
             log.warning("stop of %s refused: %s", query_name(*key), error.summary)
             return ActOutcome(*key, f"not stopped: {error.summary}", calls[0] if calls else None, _since(arrived))
-        return ActOutcome(*key, STOPPED, calls[0] if calls else None, _since(arrived))
+        # Spark's stop is called whatever the ledger says: it may not know.
+        rested = (deployment.wanted, deployment.state) == (WantedState.STOPPED, State.STOPPED)
+        return ActOutcome(*key, RESTED if rested else STOPPED, calls[0] if calls else None, _since(arrived))
+
+    def _stop_after_holder(self, deployment: Deployment, ends_at: float, called: Callable[[], None]) -> None:
+        """Stop a version once more after whoever holds it, who looks for stops after a start and ends what it started.
+
+        Raises Busy where a start goes on. Who holds it and starts nothing may wait for a locked ledger: no stop does.
+        """
+        key = (deployment.table, deployment.version)
+        try:
+            with self._world.locks.holding(key, by="a stop", wait_s=HOLDER_S):
+                stop(self._world, deployment, seconds=STOP_S, calling=called)
+        except Busy:
+            if self._world.locks.is_starting(key):
+                with self._world.locks.holding(key, by="a stop", wait_s=max(0.0, ends_at - time.monotonic())):
+                    stop(self._world, deployment, seconds=STOP_S, calling=called)
 
     def _record(self, found: tuple[Deployment, ...], outcomes: tuple[ActOutcome, ...], by: str) -> None:
         """Record what is stopped; what cannot be recorded in time the reconciler finds by itself."""
@@ -211,6 +245,8 @@ class FastLane:
         def write() -> None:
             for deployment, outcome in zip(found, outcomes, strict=True):
                 now = self._world.ledger.deployment(deployment.table, deployment.version)
+                if outcome.outcome == RESTED:
+                    self._say(deployment, f"{RESTED}: stop by {by}")
                 # A version that somebody has started since is theirs; the reconciler may have found it gone already.
                 if outcome.outcome == STOPPED and now is not None and now.run_id in ("", deployment.run_id):
                     mark_stopped(self._world, deployment)

@@ -17,6 +17,7 @@ from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext, Poo
 from pipelines.agent.deployment_lifecycle import fail, mark_stopped, refuse_other_checkpoint, start, stop
 from state.emergency_journal import EmergencyJournal
 from state.row_types import Deployment
+from state.table_acts import TableAct
 
 log = logging.getLogger(__name__)
 
@@ -135,7 +136,8 @@ class Reconciler:
         with self.emergency.taking() as entries:
             for entry in entries:
                 tables = [TableName(str(table)) for table in entry.get("tables") or ()]
-                self.world.ledger.stop_statements(tables)
+                act = TableAct(f"a stop by {entry.get('by') or 'an operator'}", self.world.clock())
+                self.world.ledger.stop_statements(tables, act)
                 self.world.locks.recorded(tables)
                 log.info("applied the stop of %s from the emergency journal", ", ".join(tables))
 

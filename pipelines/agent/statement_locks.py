@@ -30,6 +30,7 @@ class StatementLocks:
         self._changed = threading.Condition()
         self._holds: dict[Version, _Hold] = {}
         self._deleting: set[Version] = set()
+        self._starting: set[Version] = set()
         self._stops: Counter[TableName] = Counter()
         self._unrecorded: Counter[TableName] = Counter()
 
@@ -64,6 +65,22 @@ class StatementLocks:
         """Return whether a step is deleting a version right now."""
         with self._changed:
             return version in self._deleting
+
+    @contextmanager
+    def starting(self, version: Version) -> Iterator[None]:
+        """Announce that a held version is being started, from before the look for stops until after the last one."""
+        with self._changed:
+            self._starting.add(version)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._starting.discard(version)
+
+    def is_starting(self, version: Version) -> bool:
+        """Return whether a start is under way that may not have seen a stop yet."""
+        with self._changed:
+            return version in self._starting
 
     def held(self) -> frozenset[Version]:
         """Return the versions that somebody acts on right now."""

@@ -23,6 +23,7 @@ _TRUNCATED = " more fields"
 """In the type of a struct with more than 25 fields, as DESCRIBE writes it."""
 
 _PHYSICAL_NAME = re.compile(r"^(\s*CREATE TABLE IF NOT EXISTS )(`[^`]+`|\w+)", re.IGNORECASE)
+_UNLESS_THERE = re.compile(r"^(\s*CREATE TABLE) IF NOT EXISTS\b", re.IGNORECASE)
 _ABSENT = ("TABLE_OR_VIEW_NOT_FOUND", "VIEW_NOT_FOUND", "TABLE_NOT_FOUND")
 _THERE = ("TABLE_OR_VIEW_ALREADY_EXISTS", "VIEW_ALREADY_EXISTS")
 _WORD = re.compile(r"\w+")
@@ -35,15 +36,18 @@ class SparkTables:
         self._session = session
         self._reader = reader
         self._listing = threading.Lock()
-        self._known_views: set[str] | None = None
+        self._known: set[str] | None = None
 
     def create(self, name: str, ddl: str) -> None:
         """Run a compiled CREATE TABLE IF NOT EXISTS, and refuse what is there under that name when it is another table.
 
-        Refused without LOCATION too, because its files would be Spark's.
+        A CREATE TABLE that must not find anything proves by succeeding that the table is as declared: only what is
+        there already is described and compared. Refused without LOCATION too, because its files would be Spark's.
         """
         if not re.search(r"\bLOCATION\b", ddl, re.IGNORECASE):
             raise EngineRefused(f"{name} has no LOCATION", error_class="HEADGATE_NO_LOCATION")
+        if name.lower() not in self._names() and self._made(name, ddl):
+            return
         self._run(ddl)
         with spark_errors():
             found = self._described(name)
@@ -53,6 +57,18 @@ class SparkTables:
                 remedy="find out who else uses this pool, or give the environment a prefix of its own",
                 error_class=_OTHER_TABLE,
             )
+
+    def _made(self, name: str, ddl: str) -> bool:
+        """Return whether a table was made that was not there: another client may have made it since."""
+        made = True
+        try:
+            self._run(_UNLESS_THERE.sub(r"\1", ddl, count=1))
+        except EngineRefused as error:
+            if error.error_class not in _THERE:
+                raise
+            made = False
+        self._names().add(name.lower())
+        return made
 
     def add_columns(self, name: str, columns: tuple[tuple[str, str], ...]) -> None:
         """Add (name, type) columns that are not there yet."""
@@ -73,6 +89,7 @@ class SparkTables:
                 error_class="HEADGATE_NOT_EXTERNAL",
             )
         self._run(f"DROP TABLE IF EXISTS {_quoted(name)}")
+        self._names().discard(name.lower())
 
     def point(self, view: str, target: str, columns: tuple[str, ...]) -> None:
         """Point the view at these columns of target: ALTER VIEW if it exists, else CREATE VIEW.
@@ -80,7 +97,7 @@ class SparkTables:
         CREATE OR REPLACE drops first, and readers see that (207 errors in 965 swaps; with ALTER none). Refused where
         the view serves a table that lies elsewhere: it is the pointer of another environment on this pool.
         """
-        known = view.lower() in self._views()
+        known = view.lower() in self._names()
         if known and (found := self._describe(view)) is not None:
             self._refuse_pointer_of_another(view, found, target)
         body = f"VIEW {_quoted(view)} AS SELECT {', '.join(map(_quoted, columns))} FROM {_quoted(target)}"
@@ -92,7 +109,7 @@ class SparkTables:
             if error.error_class not in (*_ABSENT, *_THERE) or self._is_view(view) is (likely == "ALTER"):
                 raise
             self._run(f"{otherwise} {body}")
-        self._views().add(view.lower())
+        self._names().add(view.lower())
 
     def _refuse_pointer_of_another(self, view: str, found: "_Described", target: str) -> None:
         serves = found.about.get("View Text", "").rpartition(" FROM ")[2].strip("` ")
@@ -111,7 +128,7 @@ class SparkTables:
     def unpoint(self, view: str) -> None:
         """Drop the view; nothing when it is gone already."""
         self._run(f"DROP VIEW IF EXISTS {_quoted(view)}")
-        self._views().discard(view.lower())
+        self._names().discard(view.lower())
 
     def read(self, sql: str, limit: int) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:
         """Column names and at most `limit` rows of a batch query.
@@ -148,14 +165,17 @@ class SparkTables:
         finally:
             session.spark.removeTag(tag)
 
-    def _views(self) -> set[str]:
-        """Return the views as this connection knows them: asked of the catalog once, for one look at each is slow."""
+    def _names(self) -> set[str]:
+        """Return the tables and views that this connection knows of: asked of the catalog once, since each look costs.
+
+        Only a hint: other clients of the catalog make and drop them too.
+        """
         with self._listing:
-            if self._known_views is None:
+            if self._known is None:
                 with spark_errors():
-                    rows = self._session.spark.sql("SHOW VIEWS").collect()
-                self._known_views = {str(row["viewName"]).lower() for row in rows if not row["isTemporary"]}
-            return self._known_views
+                    rows = self._session.spark.sql("SHOW TABLES").collect()
+                self._known = {str(row["tableName"]).lower() for row in rows if not row["isTemporary"]}
+            return self._known
 
     def _is_view(self, name: str) -> bool:
         with spark_errors():

@@ -3,9 +3,11 @@
 Spark fences nobody: a folder without our owner file, or with another's, is never moved and never started on.
 """
 
+import errno
 import json
 import os
 import secrets
+import shutil
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -102,9 +104,10 @@ class FileCheckpoints:
             write_json(Path(folder) / TABLE_NOTE_FILE, note)
 
     def set_aside(self, folder: str, into: str) -> None:
-        """Rename a folder of ours into the trash; nothing when it is gone already.
+        """Move a folder of ours into the trash; nothing when it is gone already.
 
-        `into` is the new path; when something lies there already, the folder is put beside it.
+        `into` is the new path; when something lies there already, the folder is put beside it. What lies on another
+        file system is copied, and deleted once the copy is whole.
         """
         place, target = Path(folder), Path(into)
         with reachable(folder):
@@ -114,8 +117,7 @@ class FileCheckpoints:
             target.parent.mkdir(parents=True, exist_ok=True)
             if target.exists():
                 target = target.with_name(f"{target.name}.{secrets.token_hex(4)}")
-            os.rename(place, target)
-            sync_folder(place.parent)
+            _move(place, target)
             self._offsets.pop(folder, None)
             for log in ("commits", "offsets"):
                 self._batches.pop(f"{folder}/{log}", None)
@@ -240,3 +242,19 @@ def _newest(folder: str) -> int | None:
     except FileNotFoundError:
         return None
     return max((int(name) for name in names if name.isdigit()), default=None)
+
+
+def _move(place: Path, target: Path) -> None:
+    """Rename a folder, or copy and delete it where the target is on another file system."""
+    try:
+        os.rename(place, target)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        copy = target.with_name(f"{target.name}.copy")
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(place, copy, symlinks=True)
+        os.rename(copy, target)
+        sync_folder(target.parent)
+        shutil.rmtree(place)
+    sync_folder(place.parent)

@@ -1,8 +1,9 @@
 """Drill: kill -9 the Connect server at ten seeded moments while the demo feeds, settle, and compare every table.
 
 Run: python tests/drills/server_kills.py [KILLS [SEED [ROOT]]]. Takes some twenty minutes; ROOT (a new folder) is kept.
-Each kill waits until every statement runs again. Exits 1 when one row is too many or too few, or when a statement does
-not come back.
+Each kill waits until every statement runs again. After eight starts of the server within ten minutes the agent waits
+for a person: the drill says so and asks for the pool with `headgate up`. Exits 1 when one row is too many or too few,
+or when a statement does not come back.
 """
 
 import os
@@ -57,7 +58,11 @@ def kill(demo: Pizzeria, number: int, moment: float) -> bool:
     killed_at = time.time()
     try:
         until(lambda: not alive(pid), 10, "the server is dead")
-        until(lambda: demo.pool_pid() != pid, 60, "another server was started")
+        until(lambda: demo.pool_pid() != pid or demo.pool()[0] == "failed", 60, "another server was started")
+        asked = "" if demo.pool_pid() != pid else f" asked for by `headgate up`, because {demo.pool()[1]}"
+        if asked:
+            demo.done("up")
+            until(lambda: demo.pool_pid() != pid, 60, "another server was started once it was asked for")
         server_s = time.monotonic() - began
         until(lambda: demo.all_run() and demo.measured_since(killed_at), BACK_S, "every statement runs")
     except Impatient as error:
@@ -65,8 +70,8 @@ def kill(demo: Pizzeria, number: int, moment: float) -> bool:
         print(f"kill {number:2}: {error}; {states}", flush=True)
         return False
     print(
-        f"kill {number:2}: {moment:4.1f} s after all ran, pid {pid}, met {doing}; new process after {server_s:.1f} s, "
-        f"all run again after {time.monotonic() - began:.0f} s",
+        f"kill {number:2}: {moment:4.1f} s after all ran, pid {pid}, met {doing}; new process after {server_s:.1f} s"
+        f"{asked}, all run again after {time.monotonic() - began:.0f} s",
         flush=True,
     )
     return True

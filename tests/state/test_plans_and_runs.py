@@ -8,6 +8,7 @@ from ledger_rows import create_run, run_row
 
 from core.model.errors import Refused
 from core.model.names import TableName
+from core.run.predictions import MeasuredStep
 from state.ledger import Ledger
 from state.row_types import PlanRow, RunRow, StepRow
 
@@ -27,6 +28,23 @@ def test_taking_a_plan_marks_it_and_writes_its_run(ledger: Ledger) -> None:
     ledger.take_plan(PLAN.hash, run, now=10.0)
     assert ledger.plan(PLAN.hash) == replace(PLAN, status="applied", run_id="r1")
     assert ledger.open_runs() == (run,)
+
+
+def test_what_was_predicted_is_written_with_the_run_and_never_changed_afterwards(ledger: Ledger) -> None:
+    ledger.put_plan(PLAN)
+    run = run_on("r1", "a", "b")
+    first = replace(run.steps[0], predicted_low_s=2.0, predicted_high_s=6.0)
+    run = replace(run, steps=(first, run.steps[1]), predicted_low_s=4.0, predicted_high_s=12.0)
+    ledger.take_plan(PLAN.hash, run, now=10.0)
+    for state, ended_at in (("running", None), ("done", 13.0)):
+        ledger.put_step("r1", StepRow(1, "start", "a", 1, state, tries=1, started_at=10.0, ended_at=ended_at))
+    found = ledger.run("r1")
+    assert found is not None and (found.predicted_low_s, found.predicted_high_s) == (4.0, 12.0)
+    assert (found.steps[0].state, found.steps[0].predicted_low_s, found.steps[0].predicted_high_s) == ("done", 2.0, 6.0)
+    assert found.steps[1].predicted_low_s is None
+    assert ledger.measured_steps() == (MeasuredStep("start", "a", 3.0),)
+    ledger.put_step("r1", StepRow(1, "start", "a", 1, "done", tries=2, started_at=10.0, ended_at=99.0))
+    assert ledger.measured_steps() == ()
 
 
 @pytest.mark.parametrize(
@@ -102,3 +120,25 @@ def test_plan_and_run_are_found_by_the_beginning_of_their_id_taken_literally(led
     assert (ledger.plan("abc"), ledger.plan("b"), ledger.plan("%")) == (PLAN, None, None)
     found = ledger.run("r%")
     assert (found and found.id, ledger.run("_")) == ("r%1", None)
+
+
+def test_a_failed_run_is_listed_until_somebody_acknowledges_it_or_it_is_tried_again(ledger: Ledger) -> None:
+    for name in ("r1", "r2"):
+        create_run(ledger, run_on(name, name))
+        ledger.put_run_state(name, "failed", ended_at=20.0)
+    assert [run.id for run in ledger.failed_runs()] == ["r1", "r2"]
+    ledger.acknowledge_run("r1", "bob")
+    ledger.acknowledge_run("r1", "eve")
+    assert [run.id for run in ledger.failed_runs()] == ["r2"]
+    seen = ledger.run("r1")
+    assert seen is not None and seen.acknowledged_by == "bob"
+    ledger.put_run_state("r1", "running")
+    ledger.put_run_state("r1", "failed", ended_at=30.0)
+    assert [run.id for run in ledger.failed_runs()] == ["r1", "r2"], "it has failed anew"
+
+
+def test_acts_on_tables_are_counted_and_the_last_is_named(ledger: Ledger) -> None:
+    ledger.put_plan(PLAN)
+    ledger.take_plan(PLAN.hash, run_on("r1", "a", "b"), now=10.0)
+    assert ledger.table_serials() == {"a": 1, "b": 1}
+    assert ledger.table_acts()[TableName("a")].what == "run r1 of ana"

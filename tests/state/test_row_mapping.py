@@ -24,7 +24,7 @@ from state.row_types import (
 
 ORDERS = TableName("orders")
 FULL = Measurement(
-    table=ORDERS, version=1, at=1.5, lag_rows=10, lag_files=2, lag_bytes=300, exact=False, oldest_s=4.5,
+    table=ORDERS, version=1, at=1.5, lag_rows=10, lag_files=2, lag_bytes=300, exact=False, behind_s=4.5,
     trend="draining", rate_rows_s=-2.5, eta_s=60.0, in_rows_s=1.25, out_rows_s=3.75, rows_total=900, batch=7,
     batch_ms=120, durations={"addBatch": 90}, watermark="2026-01-01T00:00:00Z", state_rows=5, state_bytes=6,
     dropped_by_watermark=1, committed_at=1.0, sources=({"table": "landing", "rows": 10, "missing": False},),

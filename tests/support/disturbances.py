@@ -349,7 +349,7 @@ def clone_home(demo: Disturbed, chance: Random) -> None:
         shutil.rmtree(copy)
     assert alive(pool), "the clone has ended the server of another home"
     # It ends the generator, which is the data folder's.
-    demo.begin()
+    demo.run("demo", str(demo.folder), "--no-console")
 
 
 RESTORED: dict[str, Disturbance] = {

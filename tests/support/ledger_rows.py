@@ -4,10 +4,12 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+from core.model.actions import Action
 from core.model.names import TableName
 from core.observed.deployment import Binding
 from core.plan.codec import canonical_text, plan_as_json
-from core.plan.model import Plan
+from core.plan.model import Plan, PlanNode, Step
+from core.plan.request import PlanRequest
 from core.policy.model import Policy, policy_as_json
 from core.project.revision import RevisionTexts
 from state.ledger import Ledger
@@ -57,6 +59,17 @@ def plan_row(plan: Plan, **fields: Any) -> PlanRow:
         status="open",
     )  # fmt: skip
     return PlanRow(**(every | fields))
+
+
+def plan_of(table: TableName, *, steps: tuple[Step, ...] = (), **node: Any) -> Plan:
+    """Return a plan that acts on one table, `node` what it says of it."""
+    every: dict[str, Any] = dict(
+        table=table, product="p", layer="fact", stateful=False, action=Action.RESTART, change=None, evidence=(),
+        classified=True, strategy="", reason="", because_of=(), level=0, loses=(),
+    )  # fmt: skip
+    digest = "7f3a" * 16
+    request = PlanRequest(tables=(table,))
+    return Plan(digest, "p-id", "dev", False, "1", request, (PlanNode(**(every | node)),), (table,), steps)
 
 
 def run_row(plan_hash: str = "h", **fields: Any) -> RunRow:

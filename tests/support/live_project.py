@@ -3,12 +3,13 @@
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,16 @@ class Driven(ABC):
         found = json.loads(self.done("ls", "--json"))
         rows = found["statements"] if isinstance(found, dict) else found
         return {row["table"]: row for row in rows}
+
+    def pool(self) -> tuple[str, str]:
+        """Return the pool's state and what is said of it."""
+        state, detail = self.ledger("SELECT pool_state, pool_detail FROM facts")[0]
+        return str(state), str(detail)
+
+    def ledger(self, sql: str, *values: object) -> list[tuple[object, ...]]:
+        """Return the rows of a query of the ledger."""
+        with closing(sqlite3.connect(f"file:{self.home() / 'ledger.db'}?mode=ro", uri=True)) as ledger:
+            return list(ledger.execute(sql, values))
 
     def home(self) -> Path:
         """The environment's home."""

@@ -273,7 +273,7 @@ class Agent:
             self.world.update(version, wanted=WantedState.RUNNING)
             self.passes()
         self._begin(version, stops)
-        return StepDone(step.n)
+        return GateOpened(step.n)
 
     def _deployed(self, step: Step) -> Deployment:
         found = self.world.ledger.get((step.table, step.version))

@@ -56,7 +56,12 @@ class Desk:
     def plan(self, request: PlanRequest = REBUILD_A, files: dict[str, str] | None = None) -> Plan:
         """Plan as a console does."""
         ledger = self.world.ledger
-        seen = observe(ledger.deployments(include_deleted=True), ledger.table_statistics())
+        seen = observe(
+            ledger.deployments(include_deleted=True),
+            ledger.table_statistics(),
+            ledger.taken_versions(),
+            ledger.table_serials(),
+        )
         project = small_project.project(files or small_project.texts())
         return make_plan(project, "dev", seen, request, policy=ledger.recorded_policy(), headroom=ledger.headroom())
 

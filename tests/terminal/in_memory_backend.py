@@ -1,5 +1,6 @@
 """A pizzeria in memory: what the console asks for, without ledger, agent or Spark."""
 
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,6 +24,7 @@ from state.row_types import (
 )
 from tests.support.ledger_rows import environment_row, statement_line
 from tests.terminal.pizzeria_values import NOW, SQL, TABLES, deployment, measurement, sample_plan, sample_run
+from tui.presentation.reports.table_history import HistoryEntry
 from tui.presentation.screen_content.changes import ChangeRow
 from tui.presentation.screen_content.lineage_tab import ColumnDetails
 from tui.presentation.screen_content.statement_detail import DeclaredDetails
@@ -124,6 +126,14 @@ class FakeBackend:
         figures = next((measurement(table, row.version) for row in rows if not row.external), None)
         return StatementDetails(TableName(table), rows, figures, samples=samples, events=events)
 
+    def history(self, table: str) -> Sequence[HistoryEntry]:
+        at, plan, run = self.now - 900, "7f3a" * 16, "9f2c" * 4
+        return (
+            HistoryEntry(at, "deploy", "rebuild v3→v4: filter before an aggregate, done in 2m", "alice", plan, run, 4),
+            HistoryEntry(at + 130, "serves", "v4 serves from here on", "alice", plan, run, 4),
+            HistoryEntry(at + 240, "failure", "[CAST_INVALID_INPUT] the value 'two'", version=4, bad=True),
+        )
+
     def declared(self, table: str, column: str | None = None) -> DeclaredDetails:
         declared = SQL.format(table, "order_items").replace("10 seconds", "30 seconds")
         columns = None if column is None else self.columns(table, column)
@@ -174,6 +184,21 @@ class FakeBackend:
 
     def runs(self) -> Sequence[RunRow]:
         return (sample_run(self.now),)
+
+    def selected(self, words: Sequence[str], *, act: str) -> tuple[str, ...]:
+        return ("oven_load", "order_items") if words == ("1+oven_load",) else tuple(words)
+
+    def sql_file(self, table: str) -> str:
+        return os.environ.get("EDITED_FILE", f"/nowhere/{table}.sql")
+
+    def rows(self, table: str, limit: int) -> tuple[tuple[str, ...], list[list[object]]]:
+        return ("order_id", "pizza"), [[n, "margherita"] for n in range(3)]
+
+    def log_lines(self, table: str) -> Sequence[str]:
+        return ("2026-11-21T14:00:00.000Z ERROR MicroBatchExecution: Query till@v1 terminated", "\tat x.Y(Z.scala:1)")
+
+    def last_run(self) -> str:
+        return self.runs()[0].id
 
     def run(self, run_id: str) -> RunView | None:
         return RunView(sample_run(self.now), self.plan(""))
@@ -226,7 +251,7 @@ class FakeBackend:
     def continuation(self, run_id: str) -> str:
         return ""
 
-    def run_control(self, run_id: str, verb: str, *, step: int, confirm: str) -> None:
+    def run_control(self, run_id: str, verb: str, *, step: int = 0, confirm: str = "") -> None:
         self.calls.append((verb, run_id, confirm))
 
 

@@ -4,7 +4,7 @@ from core.changes.kinds import ChangeKind
 from core.model.actions import Action, StepKind
 from core.model.names import TableName
 from core.observed.deployment import Binding
-from core.plan.model import Guard, LeftBehind, Plan, PlanNode, Step
+from core.plan.model import Guard, LeftBehind, Plan, PlanNode, Step, WayBack
 from core.plan.request import PlanRequest
 from core.project.revision import RevisionTexts
 from state.row_types import Deployment, Measurement, RunRow, StepRow
@@ -89,9 +89,14 @@ def deployment(name: str, product: str, layer: str, state: str, parents: tuple[t
     )
 
 
+BEHIND_S = ((0, 0.0), (100, 6.0), (1000, 480.0), (10_000, 250.0), (10**9, 2760.0))
+"""How old the oldest input is that waits, in seconds, by the rows that wait at most."""
+
+
 def measurement(name: str, version: int) -> Measurement:
     """Make the latest figures of a statement."""
     lag, trend, rate, eta, rows_in = FIGURES[name]
+    behind_s = None if lag is None else next(age_s for rows, age_s in BEHIND_S if lag <= rows)
     return Measurement(
         table=TableName(name),
         version=version,
@@ -99,7 +104,8 @@ def measurement(name: str, version: int) -> Measurement:
         lag_rows=lag,
         lag_files=3,
         lag_bytes=120_000,
-        oldest_s=14.0,
+        behind_s=behind_s,
+        fault="behind" if (behind_s or 0.0) > 60.0 else "",
         trend=trend,
         rate_rows_s=rate,
         eta_s=eta,
@@ -114,7 +120,9 @@ def measurement(name: str, version: int) -> Measurement:
         state_bytes=2_400_000,
         dropped_by_watermark=0,
         committed_at=NOW - 3,
-        sources=({"table": "order_items", "rows": lag, "files": 3, "bytes": 120_000, "oldest_s": 14.0, "exact": True},),
+        sources=(
+            {"table": "order_items", "rows": lag, "files": 3, "bytes": 120_000, "behind_s": behind_s, "exact": True},
+        ),
     )
 
 
@@ -170,11 +178,11 @@ def sample_plan(protected: bool = False) -> Plan:
             Action.DELETE,
             "asked for",
             loses=("table crm_orders__v1, 18,220 rows", "its checkpoint"),
-            reversible_until="7 days after the run",
+            undo="none",
         ),
     )
     steps = tuple(
-        Step(n, do, TableName(table), version, after, "", "plan the old text again")
+        Step(n, do, TableName(table), version, after, "")
         for n, (do, table, version, after) in enumerate(
             (
                 (StepKind.CREATE, "order_items", 2, ()),
@@ -202,6 +210,10 @@ def sample_plan(protected: bool = False) -> Plan:
         guards=(
             Guard("history", "ok", "orders from 08-01, needed from 08-01"),
             Guard("pool", "warn", "62 % -> 91 % while both run"),
+        ),
+        undo=(
+            WayBack("plan undo", (TableName("order_items"), TableName("oven_load")), "rebuild", 81_000, 180.0, "soon"),
+            WayBack("", (TableName("crm_orders"),), "its files are kept in the trash for 7 days after the run"),
         ),
     )
 

@@ -221,3 +221,12 @@ def test_broken_sequences_stage_confirm_and_send_nothing(gap: float) -> None:
         terminal.send("q")
         assert terminal.ends()
         assert b"calls []" in terminal.raw
+
+
+def test_a_key_that_opens_a_screen_is_not_said_to_change_nothing() -> None:
+    with console(80, 24, "--still") as terminal:
+        ready(terminal)
+        terminal.send("jjjc")
+        terminal.wait(lambda text: "serves from here on" in text)
+        terminal.quiet()
+        assert "no change" not in terminal.text()

@@ -12,9 +12,13 @@ from tui.command_line.argument_values import (
     word,
 )
 
+SELECTORS = "+T, 2+T: with upstream, T+, T+3: with downstream, tag:X"
+"""How several tables are named by one word."""
+
 
 def _tables(parser: CommandParser, *, many: str = "+", what: str = "tables") -> None:
-    parser.add_argument("tables", nargs=many, metavar="TABLE", help=what)
+    told = what if many == "?" else f"{what}; {SELECTORS}"
+    parser.add_argument("tables", nargs=many, metavar="TABLE", help=told)
 
 
 def confirm(parser: CommandParser) -> None:
@@ -115,7 +119,7 @@ def lineage(parser: CommandParser) -> None:
 
 def _scope(parser: CommandParser, *, children: str, pipeline: bool = True) -> None:
     """Add what says which tables are meant; several together mean all of theirs."""
-    parser.add_argument("tables", nargs="*", metavar="TABLE", help="tables by name")
+    parser.add_argument("tables", nargs="*", metavar="TABLE", help=f"tables by name; {SELECTORS}")
     many = (
         ("--list", "FILE", "tables named in a file, one per line; # starts a comment; - is stdin"),
         ("--product", "P", "every table of a product"),
@@ -147,6 +151,14 @@ def plan_delete(parser: CommandParser) -> None:
     _planned(parser)
 
 
+def plan_undo(parser: CommandParser) -> None:
+    parser.add_argument("undone", metavar="PLAN|RUN", help="start of an executed plan's hash, or of its run's id")
+    parser.add_argument("--children", metavar="WHICH", help="which readers to include; by default as that plan did")
+    parser.add_argument("--rebuild", action="store_true", help="rebuild what would restart, so that no row stays")
+    parser.set_defaults(observed=None)
+    _handed_over(parser)
+
+
 def plan_diff(parser: CommandParser) -> None:
     parser.add_argument("first", metavar="A", help="start of a plan's hash, or a plan file")
     parser.add_argument("second", metavar="B", help="the same, of the plan that is compared with it")
@@ -174,6 +186,10 @@ def _planned(parser: CommandParser) -> None:
     parser.add_argument(
         "--observed", metavar="FILE", help="read what is deployed from a YAML or JSON file, for use offline"
     )
+    _handed_over(parser)
+
+
+def _handed_over(parser: CommandParser) -> None:
     parser.add_argument("--offline", action="store_true", help="only compute the plan; do not submit it to the agent")
     parser.add_argument("--save", metavar="FILE", help="write the plan with its texts, for review, approve and apply")
     _markdown(parser)
@@ -293,6 +309,11 @@ def events(parser: CommandParser) -> None:
     parser.add_argument("-f", "--follow", action="store_true", help="keep printing new ones")
 
 
+def history(parser: CommandParser) -> None:
+    parser.add_argument("table", metavar="TABLE", help="the table, deployed now or once")
+    parser.add_argument("-n", "--limit", type=count, default=50, help="how many (50)")
+
+
 def logs(parser: CommandParser) -> None:
     word(parser, "of", ("agent", "pool", "console"), metavar="OF", what="whose log (agent)", default="agent")
     parser.add_argument("-n", "--limit", type=count, default=50, help="how many lines (50)")
@@ -300,8 +321,10 @@ def logs(parser: CommandParser) -> None:
 
 
 def audit(parser: CommandParser) -> None:
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--table", metavar="TABLE", help="only what was done to this table, its plans and its runs")
     parser.add_argument("-n", "--limit", type=count, default=50, help="how many (50)")
-    parser.add_argument(
+    which.add_argument(
         "--verify", action="store_true", help="check that no entry was changed, removed or inserted; exit code 1 if so"
     )
 

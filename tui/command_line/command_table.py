@@ -39,11 +39,13 @@ class CommandSpec:
 LOOK, CHANGE, ACT, HOUSE = "look", "change", "act now", "environment"
 
 PLAN_SUBCOMMANDS = (
-    SubcommandSpec("deploy", "The same as without a word; also plans a table called deploy, delete or diff.",
+    SubcommandSpec("deploy", "The same as without a word; plans a table called delete, undo or diff as well.",
                    "headgate plan deploy fct_orders\nheadgate plan deploy diff", arguments.plan),
     SubcommandSpec("delete", "Say what a delete would do, and hand it to the agent.",
                    "headgate plan delete crm_visits\nheadgate plan delete --pipeline fct_orders",
                    arguments.plan_delete),
+    SubcommandSpec("undo", "Plan tables with the texts that they had before an executed plan.",
+                   "headgate plan undo 7f3a\nheadgate plan undo 7f3a-01c2f --rebuild", arguments.plan_undo),
     SubcommandSpec("diff", "Say what the second of two plans says otherwise than the first.",
                    "headgate plan diff 7f3a 91bc\nheadgate plan diff 7f3a ./plan.json --json", arguments.plan_diff),
 )  # fmt: skip
@@ -57,6 +59,8 @@ RUN_SUBCOMMANDS = (
                    "headgate runs cancel 7f3a-01c2f --confirm 7f3a", arguments.run_confirmed),
     SubcommandSpec("retry", "Try a failed step again, or go on with edited files.",
                    "headgate runs retry 7f3a-01c2f --follow", arguments.run_retry),
+    SubcommandSpec("ack", "Acknowledge a failed run: the heads of consoles name it no more.",
+                   "headgate runs ack 7f3a-01c2f", arguments.run_act),
     SubcommandSpec("skip", "Go on without a step.",
                    "headgate runs skip 7f3a-01c2f --step 3 --confirm 7f3a", arguments.run_skip),
 )  # fmt: skip
@@ -112,12 +116,15 @@ COMMAND_SPECS = (
     CommandSpec("wait", LOOK, "Wait until statements are in a state or have caught up.",
                 "headgate wait fct_orders --lag 0 --timeout 120\nheadgate wait --state running", "wait:wait",
                 arguments.wait),
+    CommandSpec("history", LOOK, "Tell what changed of a table: deploys, acts, failures, with plan and actor.",
+                "headgate history fct_orders\nheadgate history fct_orders -n 10 --json", "events_logs_audit:history",
+                arguments.history),
     CommandSpec("events", LOOK, "List state changes and exceptions.", "headgate events fct_orders -n 20",
                 "events_logs_audit:events", arguments.events),
     CommandSpec("logs", LOOK, "Print the log of the agent, the pool or the console.", "headgate logs pool -n 100",
                 "events_logs_audit:logs", arguments.logs),
-    CommandSpec("audit", LOOK, "Show who did what, and when.", "headgate audit -n 20", "events_logs_audit:audit",
-                arguments.audit),
+    CommandSpec("audit", LOOK, "Show who did what, and when.",
+                "headgate audit -n 20\nheadgate audit --table fct_orders", "events_logs_audit:audit", arguments.audit),
     CommandSpec("plan", CHANGE, "Plan a deploy or a delete, and submit the plan to the agent.",
                 "headgate plan fct_orders --children all --exclude fct_tips\nheadgate plan delete crm_visits\n"
                 "headgate plan --product sales --observed observed.yml --json --exit-code\n"

@@ -1,11 +1,11 @@
-"""Conditions of `--fail-on`: a state, a trend, or a lag with its bound."""
+"""Conditions of `--fail-on`: a state, a trend, behind its objective, or a lag with its bound."""
 
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from core.model.errors import UsageError
-from core.model.states import State, Trend
+from core.model.states import Fault, State, Trend
 from state.registry import StatementLine
 
 _LAG = re.compile(r"lag\s*(?P<op>>=|>)\s*(?P<bound>[\d.]+[kmg]?)\Z", re.IGNORECASE)
@@ -21,7 +21,7 @@ class FailOnCondition:
 
 
 def parse_conditions(text: str | None) -> tuple[FailOnCondition, ...]:
-    """Read `failed,lag>1k`; raises UsageError for a word that is neither a state, a trend nor a lag."""
+    """Read `failed,lag>1k`; raises UsageError for a word that is neither a state, a trend, behind nor a lag."""
     return tuple(_parse(word.strip()) for word in (text or "").split(",") if word.strip())
 
 
@@ -45,11 +45,13 @@ def _parse(word: str) -> FailOnCondition:
         strict = found["op"] == ">"
         return FailOnCondition(word, lambda line: _lag_exceeds(line, bound, strict=strict))
     lowered = word.lower()
+    if lowered == Fault.BEHIND:
+        return FailOnCondition(word, lambda line: line.fault_word == lowered)
     if lowered in set(State):
         return FailOnCondition(word, lambda line: str(line.state) == lowered)
     if lowered in set(Trend):
         return FailOnCondition(word, lambda line: line.trend == lowered)
-    words = ", ".join(dict.fromkeys((*State, *Trend)))
+    words = ", ".join(dict.fromkeys((*State, *Trend, Fault.BEHIND)))
     raise UsageError(f"{word!r} is not a condition for --fail-on", remedy=f"use lag>N, or one of {words}")
 
 

@@ -45,7 +45,7 @@ class NamedPlan:
 
     @property
     def status(self) -> str:
-        """open, applied, expired or refused; before it has expired `not submitted` while no agent has it."""
+        """open, applied, superseded, expired or refused; `not submitted` while no agent has it."""
         if self.row is None:
             return "expired" if self.saved and self.saved.expires_at < time.time() else "not submitted"
         return plan_status(self.row, time.time())
@@ -89,6 +89,7 @@ def plan_status_as_json(proposal: NamedPlan) -> dict[str, Any]:
         "expires_at": row.expires_at if row else saved.expires_at if saved else None,
         "status": proposal.status,
         "run": row.run_id or None if row else None,
+        "superseded_by": row.superseded_by or None if row else None,
         "approvals": [{"login": one.login, "at": one.at} for one in proposal.approvals],
     }
 
@@ -102,12 +103,20 @@ def plan_status_words(proposal: NamedPlan) -> "PlanStanding":
         ends = proposal.saved.expires_at if proposal.saved else now
         return PlanStanding(proposal.author, moment(ends, now), closed="expired" if ends < now else "not submitted")
     state = plan_status(row, now)
-    closed = "" if state == "open" else f"already applied, run {row.run_id}" if state == "applied" else state
+    words = {"open": "", "applied": f"already applied, run {row.run_id}", "superseded": superseded_words(row, now)}
+    closed = words.get(state, state)
     return PlanStanding(row.author, moment(row.expires_at, now), proposal.approved, closed)
 
 
+def superseded_words(row: PlanRow, now: float) -> str:
+    """Say by what a plan was superseded, and when; empty where it was not."""
+    if not row.superseded_by:
+        return ""
+    return f"superseded by {row.superseded_by}, {moment(row.superseded_at or row.created_at, now)}"
+
+
 def plan_status(row: PlanRow, now: float) -> str:
-    """Return whether a plan is open, applied, expired or refused."""
+    """Return whether a plan is open, applied, superseded, expired or refused."""
     return "expired" if row.status == "open" and row.expires_at < now else row.status
 
 

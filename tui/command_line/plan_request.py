@@ -7,7 +7,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from core.model.errors import UsageError
-from core.model.names import TableName, parse_table_name
+from core.model.names import TableName
 from core.plan.request import PlanRequest
 from tui.command_line.context import CommandContext
 from tui.project_folder import request_scope
@@ -35,7 +35,7 @@ def read_request(context: CommandContext, verb: str) -> PlanArguments:
 
     args = context.args
     _refuse_nothing(args, verb)
-    tables = [parse_table_name(word) for word in args.tables]
+    tables = context.operations.selected(args.tables, declared=verb == "deploy")
     listed = request_scope.read_lists(args.list, context.cwd)
     for line in request_scope.repeated(tables, listed):
         context.voice.say(line)
@@ -54,13 +54,17 @@ def read_request(context: CommandContext, verb: str) -> PlanArguments:
         settings=since.settings if since else (),
         everything=args.all,
         children=parse_children(args.children) if args.children is not None else "",
-        exclude=tuple(chain.from_iterable(map(parse_tables, args.exclude))),
+        exclude=context.operations.selected(chain.from_iterable(map(_words, args.exclude)), declared=verb == "deploy"),
         rebuild=getattr(args, "rebuild", False),
         keep_table=getattr(args, "keep_table", False),
         start=parse_start(start) if start is not None else "",
         choices=parse_choices(getattr(args, "strategy", ())),
     )
     return PlanArguments(normal_request(request), {each.table: each.place for each in reversed(listed)}, since)
+
+
+def _words(text: str) -> list[str]:
+    return [word for word in text.split(",") if word.strip()]
 
 
 def _since(context: CommandContext) -> "GitComparison | None":

@@ -10,15 +10,15 @@ from state.registry import StatementLine
 from state.row_types import EnvironmentRow
 from tui.command_line.context import CommandContext
 from tui.command_line.fail_on import matching_conditions
-from tui.presentation.styling.value_formatting import long_duration, short_number, trend_words
+from tui.presentation.styling.value_formatting import long_duration, short_duration, short_number, trend_words
 
-RIGHT = ("VER", "LAG", "ROWS", "ERR", "AGE", "IN", "OUT", "FILES", "BYTES", "OLDEST")
+RIGHT = ("VER", "LAG", "ROWS", "ERR", "AGE", "IN", "OUT", "FILES", "BYTES", "BEHIND")
 
 
 _FIELDS = (
-    "table", "version", "product", "layer", "owner", "state", "state_since", "wanted", "external", "active", "lag_rows",
-    "lag_files", "lag_bytes", "lag_exact", "oldest_s", "trend", "rate_rows_s", "eta_s", "in_rows_s", "out_rows_s",
-    "rows", "batch", "batch_ms", "restarts", "error_class", "measured_at",
+    "table", "version", "product", "layer", "owner", "state", "state_since", "wanted", "external", "active", "fault",
+    "behind_s", "data_age_s", "lag_rows", "lag_files", "lag_bytes", "lag_exact", "trend", "rate_rows_s", "eta_s",
+    "in_rows_s", "out_rows_s", "rows", "batch", "batch_ms", "restarts", "error_class", "measured_at",
 )  # fmt: skip
 _NAMED_OTHERWISE = {"lag_exact": "exact", "rows": "rows_total", "measured_at": "at"}
 
@@ -27,11 +27,17 @@ def statement_as_json(line: StatementLine) -> dict[str, Any]:
     """Return a line of `ls` as a JSON object; what is not known is null."""
     found = {name: getattr(line, _NAMED_OTHERWISE.get(name, name)) for name in _FIELDS}
     return found | {
-        "state": str(line.state),
+        "state": line.state_word,
         "state_since": line.state_since or None,
         "wanted": None if line.external else str(line.wanted),
         "trend": line.trend or "unknown",
+        "fault": line.fault_word or None,
     }
+
+
+def behind_text(line: StatementLine) -> str:
+    """Write how old the oldest input is that is not committed; `?` when it is not known."""
+    return "" if line.state == State.ABSENT else short_duration(line.behind_s)
 
 
 def lag_text(line: StatementLine) -> str:
@@ -55,7 +61,7 @@ def trend_text(line: StatementLine) -> str:
     if line.state == State.ABSENT:
         return ""
     trend = Trend(line.trend) if line.trend in set(Trend) else Trend.UNKNOWN
-    text = trend_words(trend, line.rate_rows_s, line.eta_s)
+    text = trend_words(trend, line.rate_rows_s, line.eta_s, line.data_age_s)
     return text if text == str(trend) else f"{trend} {text}"
 
 

@@ -1,12 +1,16 @@
 """The commands `apply` and `delete`: execute a plan, submitted, from a file or made for the delete, and follow it."""
 
+import time
+
 from core.model.errors import Refused
 from core.plan.model import Plan
+from state.plans import refuse_closed
 from tui.command_line import plan_lookup
 from tui.command_line.context import CommandContext
 from tui.command_line.plan_request import read_request
 from tui.commands.review_approve import plan_lines
 from tui.commands.runs import follow_run
+from tui.presentation.screen_content.status_line import accepted_words
 from tui.project_folder.request_scope import refuse_unknown
 from tui.services import planner_input
 
@@ -15,7 +19,8 @@ def apply(context: CommandContext) -> int:
     """Execute a submitted plan, or one that a file holds; 1 when a step failed or was blocked."""
     context.announce()
     found = plan_lookup.find_plan(context, context.args.plan)
-    plan_lookup.submit_saved_plan(context, found)
+    # Before anything is typed: a plan that was superseded asks for nothing.
+    refuse_closed(plan_lookup.submit_saved_plan(context, found), now=time.time())
     return _execute(context, found.plan, shown=False)
 
 
@@ -49,4 +54,5 @@ def _execute(context: CommandContext, plan: Plan, *, shown: bool) -> int:
         else:
             voice.print([run_id])
         return 0
+    voice.say(accepted_words(run_id))
     return follow_run(context, run_id)

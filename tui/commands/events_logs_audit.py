@@ -1,4 +1,4 @@
-"""Commands that tell what happened: events, logs, audit."""
+"""Commands that tell what happened: history, events, logs, audit."""
 
 import os
 import time
@@ -10,8 +10,10 @@ from core.model.names import TableName, parse_table_name
 from core.text.wording import counted
 from state.audit_log import op_words
 from state.row_types import AuditRow, EventRow
+from state.table_records import subjects_of
 from tui.agent_client import agent_process
 from tui.command_line.context import CommandContext
+from tui.presentation.reports.table_history import history_as_json, history_lines
 from tui.project_folder.environment_selection import has_ledger
 
 
@@ -54,9 +56,9 @@ def audit(context: CommandContext) -> int:
     """List who did what, newest last; with --verify check that the list is whole, in archives as well."""
     if context.args.verify:
         return _verify(context)
-    found = tuple(reversed(context.operations.reader.audits(context.args.limit)))
+    found = tuple(reversed(_audited(context)))
     archives = context.operations.reader.audit_archives()
-    if archives and len(found) < context.args.limit:
+    if context.args.table is None and archives and len(found) < context.args.limit:
         folder, last = context.operations.reader.path.parent, archives[-1]
         many = "" if len(archives) == 1 else f", older ones in {counted(len(archives) - 1, 'file')} beside it"
         context.voice.say(f"entries {last.first} to {last.last} are in {folder / last.file}{many}")
@@ -69,6 +71,27 @@ def audit(context: CommandContext) -> int:
         + (f"  typed {row.confirmation!r}" if row.confirmation else "")
         for row in found
     )
+    return 0
+
+
+def _audited(context: CommandContext) -> tuple[AuditRow, ...]:
+    """Return the newest entries, newest first: all, or those about a table, its plans and its runs."""
+    reader, limit = context.operations.reader, context.args.limit
+    if context.args.table is None:
+        return reader.audits(limit)
+    table = context.operations.statement(context.args.table)[0].table
+    return reader.audits_about(subjects_of(reader, table, limit), limit)
+
+
+def history(context: CommandContext) -> int:
+    """Tell what changed of a table, oldest first: deploys, acts, failures, and what happened to its environment."""
+    args, voice = context.args, context.voice
+    table = context.operations.statement(args.table)[0].table
+    found = context.operations.history(table, args.limit)
+    if voice.as_json:
+        voice.data(history_as_json(table, found))
+        return 0
+    voice.print(history_lines(found, time.time()))
     return 0
 
 

@@ -55,7 +55,21 @@ ZSH = "autoload -U +X compinit && compinit\nautoload -U +X bashcompinit && bashc
 
 NAMES = ("tables", "columns", "products")
 KINDS = "--product --unused --single-reader --cross-product --json"
-TAKES_TABLES = ("ls", "show", "peek", "lag", "report", "wait", "events", "plan", "delete", "stop", "start", "restart")
+TAKES_TABLES = (
+    "ls",
+    "show",
+    "peek",
+    "lag",
+    "report",
+    "wait",
+    "history",
+    "events",
+    "plan",
+    "delete",
+    "stop",
+    "start",
+    "restart",
+)
 
 
 def manual(context: CommandContext) -> int:

@@ -5,9 +5,11 @@ import re
 import uuid
 from pathlib import Path
 
-from core.model.errors import Refused, UsageError
-from core.model.names import parse_table_name
+from core.model.errors import InvalidProject, Refused, UsageError
+from core.model.names import TableName, parse_table_name
+from core.plan.request import PlanRequest, parse_layer
 from core.project.model import LAYER_FOLDERS
+from core.text.wording import did_you_mean
 from tui.command_line.context import CommandContext
 from tui.project_folder import project_reader
 from tui.project_folder.manifest_head import PROJECT_FILE
@@ -109,28 +111,79 @@ def _init_table(context: CommandContext, name: str) -> int:
     if parent is not None and parent not in known:
         raise UsageError(
             f"{parent} is not declared",
-            remedy="headgate inventory lists what is declared; headgate init table creates a table",
+            remedy=did_you_mean(parent, known) or f"an external input of that name: headgate init table {parent}",
         )
-    layer = args.layer or ("sources" if parent is None else "intermediates")
-    if layer not in LAYER_FOLDERS:
-        raise UsageError(f"{layer!r} is not a layer", remedy=f"one of {', '.join(LAYER_FOLDERS)}")
+    layer = _layer_folder(args.layer) if args.layer else "sources" if parent is None else "intermediates"
+    if parent is None and layer != "sources":
+        raise UsageError(
+            f"a table in {layer} needs a statement, and a statement a table to read: --reads TABLE",
+            remedy=f"declared: {', '.join(known)}" if known else "headgate init table NAME makes an external input",
+        )
     product = args.product or (known[parent].product if parent else "main")
     if not _NAME.match(product):
         raise UsageError(f"{product!r} is not a valid product name", remedy="use letters, digits, - and _, at most 40")
+    if known:
+        # What is wrong before is not this table's: it is told before anything is written.
+        context.operations.project()
+    location = f"landing/{table}"
     if parent is None:
-        location = f"landing/{table}"
         path = f"pipelines/{layer}/{product}/{table}/sql-scripts/ddl.{table}.sql"
-        os.makedirs(os.path.join(place.data, location), exist_ok=True)
         written = {path: EXTERNAL_DDL.format(table=table, location=location)}
-    else:
-        columns = tuple(
-            (column.name, column.type.upper())
-            for column in context.operations.project().tables[parent].parsed_ddl.columns
+        then = (
+            f"files with one JSON object per line go to {os.path.join(place.data, location)}; a statement that reads "
         )
-        written = _statement_files(layer, product, table, parent, columns)
+        then += f"them: headgate init table src_{table} --reads {table}"
+        _refuse_impossible(context, table, written)
+        os.makedirs(os.path.join(place.data, location), exist_ok=True)
+    else:
+        written, then = _readable_statement(context, (layer, product, table, parent)), f"next: headgate plan {table}"
     _write(context, Path(place.folder), written)
-    context.voice.say(f"next: headgate plan {table}")
+    context.voice.say(then)
     return 0
+
+
+def _layer_folder(word: str) -> str:
+    """Return the folder of a layer, which may be named like it or like the layer: facts, fact."""
+    layer = parse_layer(word)
+    return next(folder for folder, known in LAYER_FOLDERS.items() if known == layer)
+
+
+def _readable_statement(context: CommandContext, names: tuple[str, str, str, TableName]) -> dict[str, str]:
+    """Return the files of a statement that copies its parent, names quoted where plain ones cannot be read."""
+    layer, product, table, parent = names
+    declared = context.operations.project().tables[parent].parsed_ddl.columns
+    if not declared:
+        raise Refused(f"{parent} declares no columns", remedy=f"name them in ddl.{parent}.sql, then do this again")
+    for quote in ("", "`"):
+        columns = tuple((f"{quote}{column.name}{quote}", column.type) for column in declared)
+        written = _statement_files(layer, product, table, parent, columns)
+        try:
+            _refuse_impossible(context, TableName(table), written)
+            break
+        except InvalidProject:
+            if quote:
+                raise
+    return written
+
+
+def _refuse_impossible(context: CommandContext, table: TableName, written: dict[str, str]) -> None:
+    """Raise InvalidProject or Refused where the project with these files could not be read, or the table not planned.
+
+    Nothing has been written then.
+    """
+    from core.project_files.loader import read_project
+    from tui.project_folder.declaring_files import read_files
+
+    project, problems = read_project({**read_files(context.place.folder).texts, **written})
+    if project is None:
+        raise InvalidProject(
+            f"{table} could not be read as it would be written; nothing was written",
+            remedy="declare it by hand; headgate help concepts shows how",
+            problems=tuple(problem.as_json() for problem in problems),
+        )
+    plan = context.operations.compute_over(project, context.operations.known(), PlanRequest(tables=(table,)))
+    if plan.refusals:
+        raise Refused(f"nothing was written: {plan.refusals[0].summary}", remedy=plan.refusals[0].remedy)
 
 
 def _statement_files(

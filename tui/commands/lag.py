@@ -8,6 +8,7 @@ from tui.command_line.fail_on import parse_conditions
 from tui.command_line.output import format_table
 from tui.command_line.statement_output import (
     RIGHT,
+    behind_text,
     check_fail_on,
     data_age_line,
     lag_text,
@@ -38,7 +39,7 @@ def lag(context: CommandContext) -> int:
         measurement = measured.get((line.table, line.version))
         for source in measurement.sources if measurement else ():
             rows.append(("", str(source.get("table", "?")), *_source_cells(source)))
-    head = ("TABLE", "INPUT", "LAG", "FILES", "BYTES", "OLDEST", "TREND")
+    head = ("TABLE", "INPUT", "BEHIND", "LAG", "FILES", "BYTES", "TREND")
     voice.print(format_table(head, rows, right=RIGHT))
     voice.say(data_age_line(context, snapshot, lines))
     return check_fail_on(context, conditions, lines)
@@ -46,12 +47,11 @@ def lag(context: CommandContext) -> int:
 
 def _lag_cells(line: StatementLine) -> tuple[str, ...]:
     files = "" if line.lag_files is None else str(line.lag_files)
-    oldest = "" if line.oldest_s is None else short_duration(line.oldest_s)
     return (
+        behind_text(line),
         lag_text(line),
         files,
         "" if line.lag_bytes is None else short_size(line.lag_bytes),
-        oldest,
         trend_text(line),
     )
 
@@ -59,11 +59,11 @@ def _lag_cells(line: StatementLine) -> tuple[str, ...]:
 def _source_cells(source: dict[str, Any]) -> tuple[str, ...]:
     rows = source.get("rows")
     mark = "" if source.get("exact", True) else "~"
-    oldest = source.get("oldest_s")
+    behind = source.get("behind_s")
     return (
+        "?" if behind is None else short_duration(behind),
         "?" if rows is None else mark + short_number(rows),
         "" if source.get("files") is None else str(source["files"]),
         "" if source.get("bytes") is None else short_size(source["bytes"]),
-        "" if oldest is None else short_duration(oldest),
         "gone" if source.get("missing") else "",
     )

@@ -10,6 +10,7 @@ from tui.command_line.fail_on import parse_conditions
 from tui.command_line.output import format_table
 from tui.command_line.statement_output import (
     RIGHT,
+    behind_text,
     check_fail_on,
     data_age_line,
     lag_text,
@@ -33,7 +34,7 @@ def ls(context: CommandContext) -> int:
         found = [statement_as_json(line) for line in lines]
         context.document("headgate.ls/1", age_s=snapshot.age_s, pool_state=snapshot.pool_state, statements=found)
     else:
-        head = ("TABLE", "PRODUCT", "STATE", "VER", "LAG", "TREND", "ROWS", "ERR", "AGE")
+        head = ("TABLE", "PRODUCT", "STATE", "VER", "BEHIND", "LAG", "TREND", "ROWS", "ERR", "AGE")
         voice.print(format_table(head, [_row(line, snapshot.read_at) for line in lines], right=RIGHT))
         voice.say(data_age_line(context, snapshot, lines))
     return check_fail_on(context, conditions, lines)
@@ -55,14 +56,15 @@ def chosen_lines(context: CommandContext, snapshot: LedgerSnapshot) -> list[Stat
     lines += [
         _absent(entry) for entry in project_reader.declared_tables(context.place.folder) if entry.table not in known
     ]
-    lines = deployed_statements.named_lines(lines, args.tables)
+    lines = deployed_statements.named_lines(lines, context.operations.selected(args.tables))
     states = {word.strip() for word in args.state.split(",")} if args.state else set()
-    if unknown := sorted(states - {str(state) for state in State}):
-        raise UsageError(f"{unknown[0]!r} is not a state", remedy=f"one of {', '.join(State)}")
+    words = ("external", *State)
+    if unknown := sorted(states - {*map(str, words)}):
+        raise UsageError(f"{unknown[0]!r} is not a state", remedy=f"one of {', '.join(words)}")
     chosen = [
         line
         for line in lines
-        if (not args.product or line.product in args.product) and (not states or str(line.state) in states)
+        if (not args.product or line.product in args.product) and (not states or line.state_word in states)
     ]
     return sorted(chosen, key=lambda line: (line.table, line.version))
 
@@ -75,13 +77,14 @@ def _absent(entry: project_reader.DeclaredTable) -> StatementLine:
 
 def _row(line: StatementLine, now: float) -> tuple[str, ...]:
     if line.external:
-        return (line.table, line.product, "external", "", "", "", short_or_dash(line.rows_total), "", "")
+        return (line.table, line.product, line.state_word, "", "", "", "", short_or_dash(line.rows_total), "", "")
     since = short_duration(now - line.state_since) if line.state_since and line.state != State.ABSENT else ""
     return (
         line.table,
         line.product,
         str(line.state),
         f"v{line.version}" if line.version else "",
+        behind_text(line),
         lag_text(line),
         trend_text(line),
         short_or_dash(line.rows_total),

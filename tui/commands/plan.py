@@ -1,5 +1,6 @@
 """The command that proposes: plan. Offline it needs neither agent nor ledger."""
 
+import argparse
 import os
 import time
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from core.observed.deployment import PlannerInput
 from core.plan.model import Plan
 from tui.agent_client import agent_process
 from tui.command_line.context import CommandContext
-from tui.command_line.plan_request import read_request
+from tui.command_line.plan_request import PlanArguments, read_request
 from tui.commands.review_approve import how_to_apply, plan_lines, plan_markdown, print_plan_diff, refuse_two_forms
 from tui.presentation.styling.value_formatting import moment
 from tui.project_folder.environment_selection import has_ledger
@@ -25,6 +26,7 @@ from tui.services.plan_submission import SubmittedPlan
 
 if TYPE_CHECKING:
     from core.plan.rendering import PlanStanding
+    from tui.project_folder.project_reader import ProjectDeclaration
 
 _UNSUBMITTED = "no agent is running: the plan was computed but not submitted"
 
@@ -43,14 +45,15 @@ def plan(context: CommandContext) -> int:
 def _plan(context: CommandContext) -> int:
     args, voice, operations = context.args, context.voice, context.operations
     refuse_two_forms(context)
-    asked = read_request(context, args.subcommand or "deploy")
+    undo = operations.undo(args.undone, children=args.children, rebuild=args.rebuild) if _undoes(args) else None
+    asked = PlanArguments(undo.request, {}) if undo else read_request(context, args.subcommand or "deploy")
     request = asked.request
-    declared = operations.declared()
+    declared = undo.declared if undo else operations.declared()
     offline = bool(args.observed or args.offline)
     answering = not offline and _look_first(context)
     if answering or args.save:
         # Here and not on the way to the agent, so that the plan made first is the one that is handed over.
-        request = plan_submission.with_nonce(request)
+        request = plan_submission.with_nonce(request, operations.reader if answering else None)
     environment = context.place.environment
     said = planner_input.read_observed(args.observed, environment) if args.observed else None
     known = said.known if said else operations.known()
@@ -65,9 +68,11 @@ def _plan(context: CommandContext) -> int:
         operations.refuse_impossible(said, declared.project, known)
     found = operations.compute_over(declared.project, known, request)
     submitted: SubmittedPlan | None = None
-    if not (offline or found.refusals or found.empty):
-        submitted = _submit(context, found, known, answering=answering)
-        found = submitted.plan if submitted else found
+    if not (offline or found.refusals) and (answering or not found.empty):
+        taken = _submit(context, found, known, declared, answering=answering)
+        # One that changes nothing is not kept: it only supersedes what was planned otherwise before.
+        submitted = taken if taken and not taken.plan.empty else None
+        found = taken.plan if taken else found
     if args.save and found.refusals:
         voice.say(f"not saved: the plan is refused, and {args.save} was not changed")
     elif args.save:
@@ -104,11 +109,17 @@ def _frozen(known: PlannerInput) -> str:
     return frozen_until(known.policy.freeze, time.time()) if known.policy else ""
 
 
-def _submit(context: CommandContext, found: Plan, known: PlannerInput, *, answering: bool) -> SubmittedPlan | None:
+def _undoes(args: argparse.Namespace) -> bool:
+    return bool(args.subcommand == "undo")
+
+
+def _submit(
+    context: CommandContext, found: Plan, known: PlannerInput, declared: "ProjectDeclaration", *, answering: bool
+) -> SubmittedPlan | None:
     """Submit the plan to the agent; return None, after printing why, if it is not accepted now."""
     try:
         if answering:
-            return context.operations.submit(found.request, first=(found, known))
+            return context.operations.submit(found.request, first=(found, known), declared=declared)
         context.voice.say(_UNSUBMITTED)
     except (AgentUnreachable, LedgerUnavailable):
         context.voice.say(_UNSUBMITTED)

@@ -3,16 +3,24 @@
 import shlex
 import shutil
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from core.model.errors import UsageError
 from core.plan.model import Plan
 from core.text.escaping import escape_control_characters
+from core.text.wording import counted
+from state.row_types import PlanRow
 from tui.command_line import plan_lookup
 from tui.command_line.context import CommandContext
+from tui.presentation.styling.value_formatting import short_duration
 
 if TYPE_CHECKING:
     from core.plan.rendering import PlanStanding
+
+
+NAMED = 6
+"""Tables of a plan that a list of plans names."""
 
 
 def review(context: CommandContext) -> int:
@@ -70,19 +78,49 @@ def print_plan_diff(context: CommandContext) -> int:
 
 
 def _list(context: CommandContext) -> int:
-    voice, rows = context.voice, context.operations.reader.plans()
+    from core.plan.request import command_words
+    from tui.services.plan_submission import request_of_row
+
+    voice, rows, now = context.voice, context.operations.reader.plans(), time.time()
     if voice.as_json:
-        voice.data([{"hash": r.hash, "author": r.author, "created_at": r.created_at, "expires_at": r.expires_at,
-                     "status": r.status, "run": r.run_id} for r in rows])  # fmt: skip
+        voice.data({"plans": [_row_as_json(row, now) for row in rows]})
         return 0
-    now = time.time()
     for row in rows:
-        run = f"  run {row.run_id}" if row.run_id else ""
-        when = time.strftime("%m-%d %H:%M:%S", time.localtime(row.created_at))
-        voice.print([f"{row.hash[:12]}  {plan_lookup.plan_status(row, now):<8} by {row.author}  {when}{run}"])
+        asked, tables = request_of_row(row)
+        request = " ".join(command_words(asked)[1:]) if asked else "cannot be read"
+        age = short_duration(now - row.created_at)
+        status = plan_lookup.plan_status(row, now)
+        about = {"applied": f"run {row.run_id}", "superseded": f"by {row.superseded_by}"}.get(status, "")
+        first = f"{row.hash[:12]}  {status:<10}  {age:>5} ago  by {row.author:<10}  {request}"
+        acts = f"{counted(len(tables), 'table')}: {_first(tables)}" if tables else ""
+        voice.print([first, *(f"{'':14}{line}" for line in (acts, about) if line)])
     if not rows:
         voice.say("no plan has been submitted yet: headgate plan TABLE")
     return 0
+
+
+def _first(tables: Sequence[str]) -> str:
+    return ", ".join(tables[:NAMED]) + (f" and {len(tables) - NAMED} more" if len(tables) > NAMED else "")
+
+
+def _row_as_json(row: PlanRow, now: float) -> dict[str, Any]:
+    """Return a submitted plan as an object of `review --json`; `request` is null where its body cannot be read."""
+    from core.plan.codec import request_as_json
+    from tui.services.plan_submission import request_of_row
+
+    asked, tables = request_of_row(row)
+    return {
+        "hash": row.hash,
+        "request": request_as_json(asked) if asked else None,
+        "tables": list(tables),
+        "author": row.author,
+        "created_at": row.created_at,
+        "expires_at": row.expires_at,
+        "status": plan_lookup.plan_status(row, now),
+        "run": row.run_id or None,
+        "superseded_by": row.superseded_by or None,
+        "superseded_at": row.superseded_at,
+    }
 
 
 def plan_lines(found: Plan, standing: "PlanStanding | None" = None) -> tuple[str, ...]:

@@ -5,11 +5,14 @@ from typing import Any
 
 from core.model.errors import AgentUnreachable, Refused
 from core.plan.descriptions import act_words
+from core.run.predictions import time_left
+from core.text.units import duration_range
 from state.row_types import RunRow, StepRow
 from tui.agent_client import agent_process
 from tui.agent_client.agent_process import WaitProgress
 from tui.command_line.context import CommandContext
 from tui.commands.review_approve import plan_lines
+from tui.presentation.screen_content.runs import left_words
 from tui.services.run_continuation import RunContinuation
 
 ENDED = ("done", "failed", "cancelled")
@@ -42,10 +45,13 @@ def runs(context: CommandContext) -> int:
     return 0
 
 
-def follow_run(context: CommandContext, run_id: str) -> int:
-    """Show a run until it ends; Ctrl-C leaves it running. Returns 0 when it is done, else 1."""
+def follow_run(context: CommandContext, run_id: str, before: RunRow | None = None) -> int:
+    """Show a run until it ends; Ctrl-C leaves it running. Returns 0 when it is done, else 1.
+
+    What had ended in `before` already, a run that is retried or resumed, is not told again.
+    """
     voice, operations = context.voice, context.operations
-    told: dict[int, tuple[str, int]] = {}
+    told = {step.n: (step.state, step.tries) for step in before.steps} if before else {}
     began = time.monotonic()
     version = -1
     seen = began
@@ -58,7 +64,7 @@ def follow_run(context: CommandContext, run_id: str) -> int:
             done = sum(step.state in ("done", "kept", "skipped") for step in row.steps)
             current = next((step for step in row.steps if step.state in ("running", "gate")), None)
             now = f"{act_words(current.do)} {current.table} {current.note}" if current else str(row.state)
-            where = f"{done} of {len(row.steps)} steps, {now}"
+            where = f"{done} of {len(row.steps)} steps, {now}{left_words(time_left(row.steps, time.time()))}"
             voice.progress(WaitProgress(f"run {row.id}", time.monotonic() - began, 0.0, where))
             if agent_process.is_listening(operations.client):
                 seen = time.monotonic()
@@ -73,7 +79,10 @@ def follow_run(context: CommandContext, run_id: str) -> int:
         return INTERRUPTED
 
 
-_STEP_FIELDS = ("n", "do", "table", "version", "state", "tries", "note", "started_at", "ended_at")
+_STEP_FIELDS = (
+    "n", "do", "table", "version", "state", "tries", "note", "started_at", "ended_at", "predicted_low_s",
+    "predicted_high_s",
+)  # fmt: skip
 
 
 def run_as_json(row: RunRow) -> dict[str, Any]:
@@ -85,8 +94,11 @@ def run_as_json(row: RunRow) -> dict[str, Any]:
         "state": row.state,
         "started_at": row.started_at,
         "ended_at": row.ended_at,
+        "predicted_low_s": row.predicted_low_s,
+        "predicted_high_s": row.predicted_high_s,
         "continues": row.continues or None,
         "continued_by": row.continued_by or None,
+        "acknowledged_by": row.acknowledged_by or None,
         "steps": [{name: getattr(step, name) for name in _STEP_FIELDS} for step in row.steps],
     }
 
@@ -106,9 +118,9 @@ def _control(context: CommandContext, act: str) -> int:
     if context.voice.as_json:
         context.voice.data({"run": row.id, "act": act})
     else:
-        context.voice.say(f"{act} sent to run {row.id}")
+        context.voice.say(f"run {row.id}: acknowledged" if act == "ack" else f"{act} sent to run {row.id}")
     if act in ("resume", "retry") and context.args.follow:
-        return follow_run(context, row.id)
+        return follow_run(context, row.id, row)
     return 0
 
 
@@ -169,7 +181,14 @@ def _report(context: CommandContext, row: RunRow, *, told: bool = False) -> int:
 def _run_line(row: RunRow) -> str:
     done = sum(step.state in ("done", "kept", "skipped") for step in row.steps)
     took = (row.ended_at or time.time()) - row.started_at
-    return f"run {row.id}  {row.state:<9} {done} of {len(row.steps)} steps  {took:.1f} s  by {row.actor}{_beside(row)}"
+    lasted = f"{took:.1f} s{_predicted(row)}"
+    return f"run {row.id}  {row.state:<9} {done} of {len(row.steps)} steps  {lasted}  by {row.actor}{_beside(row)}"
+
+
+def _predicted(row: RunRow | StepRow) -> str:
+    if row.predicted_low_s is None or row.predicted_high_s is None:
+        return ""
+    return f", predicted {duration_range(row.predicted_low_s, row.predicted_high_s)}"
 
 
 def _beside(row: RunRow) -> str:
@@ -180,4 +199,5 @@ def _beside(row: RunRow) -> str:
 def _step_line(step: StepRow) -> str:
     took = f"{step.ended_at - step.started_at:.1f} s" if step.ended_at and step.started_at else ""
     what = f"{act_words(step.do)} {step.table}" + (f" v{step.version}" if step.version else "")
-    return f"  {step.n:>3} {what:<44}{step.state:<10}{took:>8}  {step.note}".rstrip()
+    said = f"{took}{_predicted(step)}" if took else _predicted(step).removeprefix(", ")
+    return f"  {step.n:>3} {what:<44}{step.state:<10}{said:>8}  {step.note}".rstrip()

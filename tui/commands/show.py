@@ -11,7 +11,7 @@ from state.row_types import Deployment, Measurement
 from tui.command_line.context import CommandContext
 from tui.command_line.fail_on import parse_conditions
 from tui.command_line.statement_output import check_fail_on, short_or_dash, statement_as_json
-from tui.presentation.styling.value_formatting import long_duration, rate, short_number, short_size
+from tui.presentation.styling.value_formatting import long_duration, rate, short_duration, short_number, short_size
 
 
 def show(context: CommandContext) -> int:
@@ -27,9 +27,13 @@ def show(context: CommandContext) -> int:
     lines = [line for line in snapshot.serving if line.table == found.table]
     readers = snapshot.readers_of(found.table)
     if voice.as_json:
-        line = statement_as_json(lines[0]) if lines else {"table": found.table, "state": str(State.ABSENT)}
+        line: dict[str, Any] = (
+            statement_as_json(lines[0]) if lines else {"table": found.table, "state": str(State.ABSENT)}
+        )
+        if line.get("rows") is None:
+            line["rows"] = found.statistics.rows
         voice.data({"format": "headgate.show/1", **line, **_detail_as_json(serving, found.measurement, readers),
-                    "figures": asdict(found.statistics),
+                    "figures": {name: value for name, value in asdict(found.statistics).items() if name != "rows"},
                     "versions": [_version_as_json(version) for version in found.versions]})  # fmt: skip
         return check_fail_on(context, conditions, lines)
     voice.print(_sheet(found, serving, readers, snapshot.read_at))
@@ -71,12 +75,15 @@ def _version_as_json(deployment: Deployment) -> dict[str, Any]:
     }
 
 
-def _holds(figures: TableStatistics, now: float) -> str:
-    """Describe what a table holds, and what its statement could not read again."""
-    if figures.files is None:
+def _holds(figures: TableStatistics, rows_total: int | None, now: float) -> str:
+    """Describe what a table holds, and what its statement could not read again; its rows as every list has them."""
+    if figures.files is None and rows_total is None:
         return "not measured"
-    rows = "?" if figures.rows is None else ("" if figures.exact else "~") + short_number(figures.rows)
-    parts = [f"{rows} rows", f"{short_size(figures.bytes or 0)} in {counted(figures.files, 'file')}"]
+    rows = figures.rows if rows_total is None else rows_total
+    mark = "" if rows_total is not None or figures.exact else "~"
+    parts = [f"{'?' if rows is None else mark + short_number(rows)} rows"]
+    if figures.files is not None:
+        parts.append(f"{short_size(figures.bytes or 0)} in {counted(figures.files, 'file')}")
     if figures.earliest is not None:
         parts.append(f"oldest {long_duration(now - figures.earliest)}")
     if figures.gone:
@@ -101,7 +108,7 @@ def _sheet(found: StatementDetails, d: Deployment, readers: tuple[tuple[str, int
         field("reads", reads or "nothing"),
         field("read by", ", ".join(f"{table}@v{version}" for table, version in readers) or "nothing here"),
         field("writes", f"{d.folder}  ({d.format}, {d.mode})"),
-        field("holds", _holds(found.statistics, now)),
+        field("holds", _holds(found.statistics, m.rows_total if m else None, now)),
     ]
     if not d.external:
         lines.append(field("checkpoint", f"{d.checkpoint}  id {d.checkpoint_id or '-'}  trigger {d.trigger}"))
@@ -109,8 +116,12 @@ def _sheet(found: StatementDetails, d: Deployment, readers: tuple[tuple[str, int
         lines.append(field("error", f"{d.error_class}: {d.error}" if d.error_class else d.error))
     if m:
         lines += [
-            field("lag", f"{short_or_dash(m.lag_rows)} rows  {short_or_dash(m.lag_files)} files  {m.trend}"),
-            field("rows", f"{short_or_dash(m.rows_total)}  in {rate(m.in_rows_s)}  out {rate(m.out_rows_s)}"),
+            field(
+                "behind",
+                f"{short_duration(m.behind_s)}  {short_or_dash(m.lag_rows)} rows  {short_or_dash(m.lag_files)} files  "
+                f"{m.trend}",
+            ),
+            field("rates", f"in {rate(m.in_rows_s)}  out {rate(m.out_rows_s)}"),
             field("batch", f"{short_or_dash(m.batch)}  {m.batch_ms if m.batch_ms is not None else '?'} ms"),
         ]
         if d.stateful:

@@ -3,12 +3,17 @@
 from typing import Any
 
 from core.model.errors import TryAgain
-from core.model.names import TableName, parse_table_name
+from core.model.names import TableName
 from core.observed.serving import serving_versions
 from tui.command_line.context import CommandContext
+from tui.presentation.screen_content.status_line import outcome_words
 
-PROVEN = {"stop": "stopped", "start": "started", "restart": "restarted"}
-"""What the agent says of an act whose effect it has seen and recorded; every other outcome is no success."""
+TAKEN = {
+    "stop": ("stopped", "was stopped already"),
+    "start": ("started, first batch pending", "was running already"),
+    "restart": ("restarted, first batch pending",),
+}
+"""What the agent says of an act that it has recorded and Spark has taken; every other outcome is no success."""
 
 NOT_RECORDED = "not recorded"
 """Words in an outcome of the agent: no disk took the intent."""
@@ -36,8 +41,8 @@ def restart(context: CommandContext) -> int:
 
 
 def _act(context: CommandContext, verb: str) -> int:
-    tables = sorted({parse_table_name(name) for name in context.args.tables})
     operations = context.operations
+    tables = sorted(operations.statements_selected(context.args.tables))
     context.announce()
     needed = operations.agent.confirmation(verb, tables)
     question = EFFECTS[verb].format(tables=", ".join(tables)) + _readers(context, tables)
@@ -54,7 +59,7 @@ def _act(context: CommandContext, verb: str) -> int:
             f"lost if the agent stops now\n  free space for {context.place.where.home}, then {verb} again"
         )
     # What is not proven is no success for a script; the agent goes on with a stop while it lives.
-    return 0 if all(word == PROVEN[verb] for word in said) else TryAgain.exit_code
+    return 0 if all(word in TAKEN[verb] for word in said) else TryAgain.exit_code
 
 
 def _readers(context: CommandContext, tables: list[TableName]) -> str:
@@ -75,8 +80,5 @@ def _readers(context: CommandContext, tables: list[TableName]) -> str:
 
 
 def _outcome(outcome: dict[str, Any]) -> str:
-    took = outcome.get("ms", outcome.get("took_ms"))
     version = f" v{outcome['version']}" if outcome.get("version") else ""
-    return f"{outcome.get('table', '?')}{version}: {outcome.get('outcome', 'done')}" + (
-        f" in {float(took):.0f} ms" if isinstance(took, int | float) else ""
-    )
+    return f"{outcome.get('table', '?')}{version}: {outcome_words(outcome, 'ms')}"

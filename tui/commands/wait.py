@@ -52,7 +52,7 @@ def wait(context: CommandContext) -> int:
 
 def _lines(context: CommandContext, tables: Iterable[str]) -> list[StatementLine]:
     lines = [line for line in context.operations.snapshot().serving if not line.external]
-    return deployed_statements.named_lines(lines, tables)
+    return deployed_statements.named_lines(lines, context.operations.selected(tables))
 
 
 def _there(line: StatementLine, state: str | None, bound: int | None, began: float) -> bool:

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from core.ipc.environment_paths import parse_cache_path
-from core.model.errors import InvalidProject
+from core.model.errors import InvalidProject, UsageError
 from core.project.model import LAYER_FOLDERS, Layer
 from tui.project_folder.declaring_files import FOLDER, DeclaringFiles, read_files
 from tui.project_folder.environment_selection import SelectedEnvironment
@@ -88,6 +88,15 @@ def declared_tables(folder: str) -> tuple[DeclaredTable, ...]:
                         table = rest[: -len(".sql")].lower()
                         found[table] = DeclaredTable(table, product.name, layer, not writes, path)
     return tuple(found[table] for table in sorted(found))
+
+
+def find_sql_file(folder: str, table: str) -> str:
+    """Return the path of a table's statement, of its DDL where it has none, also in a broken project; or UsageError."""
+    found = next((entry for entry in declared_tables(folder) if entry.table == table), None)
+    if found is None:
+        raise UsageError(f"no file declares {table}", remedy=f"headgate init table {table} writes them")
+    dml = os.path.join(os.path.dirname(found.ddl), f"dml.{table}.sql")
+    return dml if os.path.exists(dml) else found.ddl
 
 
 def declared_columns(folder: str, table: str) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from textual.screen import Screen
 from core.model.errors import HeadgateError
 from tui.presentation.interaction.confirmation_dialogs import ConfirmationDialog
 from tui.presentation.screen_content.banner_footer import ConsoleIdentity
+from tui.presentation.screen_content.status_line import failure_words
 from tui.presentation.styling.glyphs import choose_glyphs
 from tui.presentation.styling.palette import choose_palette
 from tui.presentation.styling.styled_text import Tone, line
@@ -45,6 +46,7 @@ SCREENS = {
     "audit": ("audit_log_events", "AuditScreen"),
     "log": ("audit_log_events", "LogScreen"),
     "events": ("audit_log_events", "EventsScreen"),
+    "rows": ("table_rows", "RowsScreen"),
     "help": ("help", "HelpScreen"),
 }
 """Module and class of each screen by name: imported when it is first opened, so that the first picture comes soon."""
@@ -114,6 +116,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
         self.animation_level = "none"
         self.title = f"Headgate {identity.project} {identity.environment}"
         self.backend = backend
+        self.environ = environ
         self.offer_down = offer_down
         self.state = ConsoleState(
             backend=backend,
@@ -142,6 +145,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
         return HomeScreen(self.state)  # type: ignore[return-value]  # Screen is invariant in what it returns
 
     def on_mount(self) -> None:
+        self.app_resume_signal.subscribe(self, lambda _: self.resend_cells())
         self.set_interval(POLL_S, self._show_newest)
         self._poller.start()
 
@@ -188,6 +192,22 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
             self._shadow.forget()
         self.refresh(layout=True)
 
+    # The terminal, lent to others.
+
+    def suspend_process(self) -> None:
+        """Stop this process until the shell goes on with it; the agent and its statements go on meanwhile."""
+        self.action_suspend_process()
+
+    def edit_file(self, path: str) -> bool:
+        """Lend the terminal to an editor until it ends; returns whether it could be started."""
+        from tui.terminal.editor import run_editor
+
+        with self.suspend():
+            problem = run_editor(self.environ, path)
+        if problem:
+            self.state.notify(problem, Tone.BAD)
+        return not problem
+
     # Reading.
 
     def read_now(self, *, progress: str = "") -> None:
@@ -231,6 +251,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
         if self.state.frozen:
             return
         if self._newest is not None:
+            self._tell_failed(self._newest)
             self.state.replace_view(self._newest)
         if self._fetched is not None:
             self._take_fetched(self._fetched)
@@ -239,6 +260,14 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
         drawn = not isinstance(screen, HomeScreen) or screen.has_class("-small") or screen.table.size.width
         if self._holding and drawn:
             self.call_after_refresh(self._release)
+
+    def _tell_failed(self, view: LedgerView) -> None:
+        """Say of each run that has failed since the last look where everybody sees it, whatever screen is in front."""
+        known = {run.id for run in self.state.view.snapshot.failed_runs}
+        seen_before = self.state.view.snapshot.facts is not None
+        for run in view.snapshot.failed_runs:
+            if seen_before and run.id not in known:
+                self.state.notify(failure_words(run), Tone.BAD)
 
     def _release(self) -> None:
         self._holding = False

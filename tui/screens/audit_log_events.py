@@ -83,6 +83,11 @@ class RecordsScreen(TableScreen):
     def is_gone(self, row: str) -> bool:
         return row not in self.records
 
+    def under_cursor(self) -> tuple[str, ...]:
+        chosen = self.records.get(self.table.cursor_id or "")
+        words = (chosen.table if isinstance(chosen, EventRow) else chosen.subject).split() if chosen else ()
+        return tuple(word for word in words if self.state.view.statement(word) is not None)
+
     def path_and_counts(self) -> tuple[Sequence[str], str]:
         return (self.screen_name,), f"{len(self.table.ids)} of {len(self.records)}"
 

@@ -4,13 +4,13 @@ None of it is called on the event loop. The ledger is read through the snapshot 
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from core.model.actions import Action
 from core.model.errors import HeadgateError, InvalidProject, Refused, UsageError
-from core.model.names import TableName
+from core.model.names import TableName, query_name
 from core.model.problems import Problem, Severity, Where
 from core.model.reasons import reason_words
 from core.plan.model import Plan
@@ -18,15 +18,24 @@ from core.plan.request import PlanRequest
 from core.project.revision import RevisionTexts
 from state.ledger_snapshot import LedgerSnapshot, StatementDetails
 from state.row_types import ApprovalRow, PlanRow, RunRow
-from tui.presentation.screen_content.changes import ChangeRow
+from tui.agent_client.agent_process import log_tail
+from tui.presentation.screen_content.changes import DELETED, ChangeRow
 from tui.presentation.screen_content.lineage_tab import ColumnDetails
 from tui.presentation.screen_content.statement_detail import DeclaredDetails
+from tui.presentation.screen_content.statement_log import lines_about
+from tui.project_folder.project_reader import find_sql_file
 from tui.services.plan_submission import find_plan_row, plan_of_row
 
 if TYPE_CHECKING:
     from core.project.model import Project, Table
     from state.ledger import LedgerReader
+    from tui.presentation.reports.table_history import HistoryEntry
     from tui.services.environment_service import EnvironmentService
+
+LOG_LINES = 2000
+"""Lines of each log, from its end, in which a statement is looked for."""
+HISTORY = 200
+"""Entries of a table's timeline that are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +62,8 @@ class ProjectView:
     drift: tuple[ChangeRow, ...] = ()
     problems: tuple[Problem, ...] = ()
     missing: str = ""
+    declared: frozenset[str] = frozenset()
+    """Every table of the files; empty where they could not be read."""
 
 
 class ConsoleBackend:
@@ -65,6 +76,7 @@ class ConsoleBackend:
         """For acts; its `confirmation` is pure and quick, and is called on the loop."""
         self.started_environments = service.started_environments
         self._plans: dict[str, Plan] = {}
+        self._timeline: tuple[object, tuple[HistoryEntry, ...]] | None = None
         self._drift: tuple[object, ProjectView] | None = None
 
     @property
@@ -88,6 +100,14 @@ class ConsoleBackend:
     def detail(self, table: str) -> StatementDetails:
         """Read one statement; without versions where it never was deployed."""
         return self._service.detail(TableName(table))
+
+    def history(self, table: str) -> "tuple[HistoryEntry, ...]":
+        """Return a table's timeline; made again only when something that it tells of was written."""
+        now = self._service.snapshot()
+        key = (table, now.commands, now.events, now.open_runs)
+        if self._timeline is None or self._timeline[0] != key:
+            self._timeline = (key, self._service.history(TableName(table), HISTORY))
+        return self._timeline[1]
 
     def declared(self, table: str, column: str | None = None) -> DeclaredDetails:
         """Read the files of one statement, and the lineage of one of its columns."""
@@ -127,6 +147,33 @@ class ConsoleBackend:
             return None
         return RunView(row, self.plan(row.plan_hash))
 
+    def selected(self, words: Sequence[str], *, act: str) -> tuple[str, ...]:
+        """Return the tables that selectors after `:` mean, over the files for a deploy, else over what is deployed."""
+        if act == "stage_deploy":
+            return self._service.selected(words, declared=True)
+        return self._service.statements_selected(words)
+
+    def sql_file(self, table: str) -> str:
+        """Return the path of a table's statement, of its DDL where it has none; raises UsageError."""
+        return find_sql_file(self._service.place.folder, table)
+
+    def rows(self, table: str, limit: int) -> "tuple[tuple[str, ...], list[list[object]]]":
+        """Read some rows of a table through the agent: columns, then rows."""
+        return self.agent.peek(table, version=None, limit=limit)
+
+    def log_lines(self, table: str) -> tuple[str, ...]:
+        """Return what the agent's and the pool's log say of a statement, oldest first, with whole stack traces."""
+        where, serving = self._service.place.where, self.detail(table).serving
+        words = (query_name(serving.table, serving.version), serving.query_id, serving.run_id) if serving else (table,)
+        found: list[str] = []
+        for path in (where.agent_log, where.pool_log):
+            found += lines_about(log_tail(path, LOG_LINES), words)
+        return tuple(found)
+
+    def last_run(self) -> str:
+        """Return the id of the newest run; empty where there is none."""
+        return next((run.id for run in self._service.reader.runs(1)), "")
+
     # Files.
 
     def project(self) -> ProjectView:
@@ -136,7 +183,7 @@ class ConsoleBackend:
             lines = self._service.snapshot().statements
             key = (id(project), tuple((line.table, line.version, line.revision, line.state) for line in lines))
             if self._drift is None or self._drift[0] != key:
-                self._drift = (key, ProjectView(drift=self._compare(project)))
+                self._drift = (key, ProjectView(drift=self._compare(project), declared=frozenset(project.tables)))
             return self._drift[1]
         except InvalidProject as error:
             return ProjectView(problems=tuple(_problem(one) for one in error.problems), missing=error.summary)
@@ -170,6 +217,9 @@ class ConsoleBackend:
                 new = node.texts
                 change, reason = change_words(node), "; ".join(node.evidence) or reason_words(node.reason)
             rows.append(ChangeRow(name, change, would, reason, old, new, declared.folder))
+        for name in found.deleted:
+            reason = "it was deleted, and its files are still there: D stages a new start, or remove the files"
+            rows.append(ChangeRow(name, DELETED, "keep", reason, folder=project.tables[name].folder))
         for name in found.gone:
             rows.append(
                 ChangeRow(
@@ -199,6 +249,10 @@ class ConsoleBackend:
         submitted = self._service.submit(
             PlanRequest(verb=verbs.pop(), tables=tuple(sorted(mark.table for mark in marks)))
         )
+        if submitted.plan.empty:
+            raise Refused(
+                "nothing to do: what is staged is declared as it is deployed", remedy="U takes it off the stage"
+            )
         return submitted.plan.hash
 
     def continuation(self, run_id: str) -> str:

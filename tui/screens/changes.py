@@ -79,7 +79,11 @@ class ChangesScreen(SplitScreen, StatementTableScreen):
         self.pane.show(lines)
 
     def path_and_counts(self) -> tuple[Sequence[str], str]:
-        return ("changes",), self.marked_words() + summary(tuple(self.changes.values()), self.state.identity.user)
+        return ("changes",), self.marked_words() + summary(
+            tuple(self.changes.values()),
+            self.state.identity.user,
+            compared=self.project_view is None or not self.project_view.missing,
+        )
 
     def action_context(self) -> ActionContext:
         mine = sum(1 for mark in self.state.view.snapshot.staged if mark.actor == self.state.identity.user)

@@ -1,8 +1,10 @@
 """The `:` line: what each command opens or does. Commands with the name of an act are the same act."""
 
+from core.lineage.selectors import is_selector
 from tui.presentation.interaction.colon_completion import TAKES_TABLES, names
 from tui.presentation.interaction.keymap import ConsoleAction, actions_on_screen
 from tui.presentation.styling.styled_text import Tone
+from tui.screens.shared_actions import acknowledge
 from tui.screens.statement_actions import StatementActionsScreen
 
 
@@ -32,6 +34,10 @@ def run_command(screen: StatementActionsScreen, text: str) -> None:
             _review(screen, rest)
         case "run":
             _run(screen, rest)
+        case "ack":
+            _acknowledge(screen, rest)
+        case "pause" | "cancel" | "retry" | "skip" if rest or screen.screen_name != "run":
+            _run(screen, rest, then=word)
         case "env":
             _env(screen, rest)
         case _:
@@ -65,14 +71,29 @@ def _env(screen: StatementActionsScreen, rest: str) -> None:
     state.host.run_in_thread(state.backend.started_environments, known)
 
 
-def _run(screen: StatementActionsScreen, rest: str) -> None:
-    runs = screen.state.view.snapshot.open_runs
-    if rest:
-        screen.state.host.open_screen("run", run_id=rest)
-    elif runs:
-        screen.state.host.open_screen("run", run_id=runs[0].id)
+def _run(screen: StatementActionsScreen, rest: str, then: str = "") -> None:
+    """Open the run that is named, else the open one, else the last; `then` is done there."""
+    state = screen.state
+
+    def open_run(run_id: str) -> None:
+        if run_id:
+            screen.open_when_free("run", f"the run is :run {run_id[:12]}", run_id=run_id, then=then)
+        else:
+            state.notify("nothing was executed here yet: no run", Tone.CHANGING)
+
+    if rest or state.view.snapshot.open_runs:
+        open_run(rest or state.view.snapshot.open_runs[0].id)
     else:
-        screen.state.host.open_screen("runs")
+        state.host.run_in_thread(state.backend.last_run, open_run)
+
+
+def _acknowledge(screen: StatementActionsScreen, rest: str) -> None:
+    """Acknowledge the failed runs that the head names, or the one that is named."""
+    failed = [run.id for run in screen.state.view.snapshot.failed_runs if run.id.startswith(rest)]
+    if not failed:
+        screen.state.notify(f"ack: no failed run {rest or 'waits to be acknowledged'}", Tone.CHANGING)
+    for run_id in failed:
+        acknowledge(screen.state, run_id, screen.show_answer)
 
 
 def _act(screen: StatementActionsScreen, word: str, rest: str) -> None:
@@ -84,9 +105,23 @@ def _act(screen: StatementActionsScreen, word: str, rest: str) -> None:
         screen.state.notify(f":{word} is not a command here: {known}", Tone.CHANGING)
         return
     if rest and word in TAKES_TABLES:
-        _act_on(screen, action, tuple(rest.replace(",", " ").split()))
+        _select(screen, action, tuple(rest.replace(",", " ").split()))
     else:
         screen.perform_action(action, f":{word}")
+
+
+def _select(screen: StatementActionsScreen, action: ConsoleAction, words: tuple[str, ...]) -> None:
+    """Do an act on the tables that names and selectors mean; selectors are resolved in a thread."""
+    if not any(map(is_selector, words)):
+        _act_on(screen, action, words)
+        return
+
+    def act(tables: tuple[str, ...]) -> None:
+        if screen.is_free:
+            _act_on(screen, action, tables)
+
+    host, backend = screen.state.host, screen.state.backend
+    host.run_in_thread(lambda: backend.selected(words, act=action.id), act)
 
 
 def _act_on(screen: StatementActionsScreen, action: ConsoleAction, tables: tuple[str, ...]) -> None:

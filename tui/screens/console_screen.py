@@ -13,16 +13,19 @@ from textual.widget import Widget
 
 from tui.presentation.interaction.action_availability import ActionContext, action_label, why_not_possible
 from tui.presentation.interaction.input_line import input_line_cells
-from tui.presentation.interaction.keymap import ConsoleAction, keymap_of, screens_with_key
+from tui.presentation.interaction.keymap import KNOWN_KEYS, ConfirmationLevel, ConsoleAction, keymap_of
 from tui.presentation.screen_content import banner_footer, status_line
 from tui.presentation.styling.styled_text import Line, Tone, line
 from tui.screens.console_state import ConsoleState
 from tui.screens.question_box import QuestionBox
 from tui.screens.typed_line import TypedLine
 from tui.widgets.line_widgets import FixedLines, GrowingLines
+from tui.widgets.row_table import RowTable
 
 NEED_WIDTH, NEED_HEIGHT = 80, 24
-MESSAGE_S = 12.0
+WHEEL_ROWS = 3
+NO_KEY_S = 2.0
+"""How long the words for a key without a meaning stay."""
 SETTLES_S = 0.15
 """No row changes its place sooner than this after a key."""
 
@@ -102,9 +105,14 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
         self.redraw()
 
     @property
+    def is_in_front(self) -> bool:
+        """Return whether this is the screen that is seen; Textual counts one below a transparent one as current."""
+        return bool(self.app.screen_stack) and self.app.screen is self
+
+    @property
     def is_free(self) -> bool:
         """Return whether another screen may open over this one: it is in front, and nothing is asked or typed."""
-        return self.is_current and self.question.dialog is None and self.typed.entry is None
+        return self.is_in_front and self.question.dialog is None and self.typed.entry is None
 
     @property
     def holds_order(self) -> bool:
@@ -113,7 +121,7 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
 
     def redraw(self) -> None:
         """Show everything as it is now; what has not changed is not drawn again."""
-        if not self.is_mounted or not self.is_current:
+        if not self.is_mounted or not self.is_in_front:
             return
         width, height = self.size
         # A terminal that was resized while the console was starting has sent no event that counts.
@@ -139,7 +147,7 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
         if wrong := self.wrong_filter():
             text = f"{wrong}; all rows are shown until the filter is corrected"
             return status_line.message_lines(text, None, Tone.CHANGING, width)
-        if message is not None and now - message.at < MESSAGE_S:
+        if message is not None and now - message.at < message.seconds:
             return status_line.message_lines(message.text, message.at, message.tone, width)
         text, at, tone = status_line.standing_message(state.view, state.freshness, now)
         return status_line.message_lines(text, at, tone, width, most=status_line.STANDING_LINES)
@@ -166,7 +174,9 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
         small = self.has_class("-small")
         # What is not seen is not answered.
         takes_key = not small or key in ("escape", "ctrl+c")
-        if self.question.dialog is not None:
+        if key == "ctrl+z":
+            self.state.host.suspend_process()
+        elif self.question.dialog is not None:
             answered = self.question.press(key, character) if takes_key else None
             if answered is not None:
                 answered()
@@ -175,12 +185,43 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
                 self.typed.press(key, character)
         elif action := self.keys.get(name):
             if not small or action.id in ("quit", "back", "interrupt"):
+                before = self._seen()
                 self.perform_action(action, name)
-        elif (screens := screens_with_key(name)) and not small:
-            words = f"{name} does nothing on {self.screen_name}: it is a key of {', '.join(screens)}"
-            self.state.notify(words, Tone.DIM)
+                self._say_where_nothing_changed(action, name, before)
+        elif not small:
+            self.state.notify(f"{name}: {'not here' if name in KNOWN_KEYS else 'no key'}", Tone.DIM, seconds=NO_KEY_S)
         self.key_at = self.state.monotonic()
         self.redraw()
+
+    def _say_where_nothing_changed(self, action: ConsoleAction, key: str, before: tuple[object, ...]) -> None:
+        """Say that a look has changed nothing where what is seen is what was seen before."""
+        if action.level is ConfirmationLevel.LOOK and action.id != "redraw" and self.is_free:
+            self.key_at = self.state.monotonic()
+            self.redraw()
+            if self._seen() == before:
+                self.state.notify(f"{key}: no change", Tone.DIM, seconds=NO_KEY_S)
+
+    def _seen(self) -> tuple[object, ...]:
+        panes = (*self.query(FixedLines), *self.query(RowTable))
+        return (self.state.message, *(tuple(pane.seen_lines()) for pane in panes if pane is not self.status))
+
+    # The mouse, where a setting asks for it.
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        self._wheel(event, "j")
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        self._wheel(event, "k")
+
+    def _wheel(self, event: events.MouseEvent, key: str) -> None:
+        """Move as a key does; the wheel acts on nothing."""
+        event.stop()
+        event.prevent_default()
+        if self.is_free:
+            for _ in range(WHEEL_ROWS):
+                self.perform_action(self.keys[key], key)
+            self.key_at = self.state.monotonic()
+            self.redraw()
 
     def on_paste(self, event: events.Paste) -> None:
         event.stop()

@@ -13,6 +13,7 @@ from tui.screens.backend import ConsoleBackend
 from tui.widgets.textual_strips import StripPainter
 
 T = TypeVar("T")
+MESSAGE_S = 12.0
 
 
 class ConsoleHost(Protocol):
@@ -26,6 +27,8 @@ class ConsoleHost(Protocol):
     def command(self, text: str) -> None: ...
     def read_now(self, *, progress: str = "") -> None: ...
     def resend_cells(self) -> None: ...
+    def suspend_process(self) -> None: ...
+    def edit_file(self, path: str) -> bool: ...
     def copy_to_clipboard(self, text: str) -> None: ...
     def run_in_thread(self, work: Callable[[], T], then: Callable[[T], object], *, progress: str = "") -> None: ...
 
@@ -37,6 +40,8 @@ class StatusMessage(NamedTuple):
     at: float
     """Epoch seconds."""
     tone: Tone
+    seconds: float
+    """For how long."""
 
 
 @dataclass(slots=True)
@@ -71,9 +76,9 @@ class ConsoleState:
         self.marks -= {table for table in self.marks if self.view.statement(table) and not view.statement(table)}
         self.view = view
 
-    def notify(self, text: str, tone: Tone = Tone.PLAIN) -> StatusMessage:
-        """Show a sentence in the status line."""
-        self.message = StatusMessage(text, self.clock(), tone)
+    def notify(self, text: str, tone: Tone = Tone.PLAIN, *, seconds: float = MESSAGE_S) -> StatusMessage:
+        """Show a sentence in the status line for some seconds."""
+        self.message = StatusMessage(text, self.clock(), tone, seconds)
         return self.message
 
     def end_message(self, message: StatusMessage | None) -> None:

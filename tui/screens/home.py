@@ -25,6 +25,7 @@ from tui.presentation.view.statement_tree import (
     by_lineage,
     by_product,
     closing_id,
+    healthy_branches,
     initially_closed,
     tables_of,
 )
@@ -133,6 +134,8 @@ class HomeScreen(StatementListScreen):
         if self.typed.filter_text or self.faults:
             shown = sum(1 for statement in self.state.view.statements.values() if self.shows(statement))
         counts = f"{shown} of {total}" if shown != total else counted(total, "table")
+        if self.table.below:
+            counts += f", {self.table.below} more below"
         entry = self.entry_of(self.table.cursor_id)
         return _path(entry, lineage=self.lineage), self.marks_and_faults() + counts
 
@@ -213,6 +216,10 @@ class HomeScreen(StatementListScreen):
 
     def do_flip(self, key: str) -> None:
         self.lineage = not self.lineage
+
+    def do_fold(self, key: str) -> None:
+        """Close the branches in which everything is healthy, and open the others."""
+        self.closed = healthy_branches(self.state.view)
 
     def do_next_tab(self, key: str) -> None:
         self.state.host.open_screen("statements", filter_text=self.typed.filter_text)

@@ -25,7 +25,7 @@ from tui.presentation.screen_content.plan_review import (
     waits_for,
     why,
 )
-from tui.presentation.screen_content.status_line import approve_answer
+from tui.presentation.screen_content.status_line import accepted_words, approve_answer
 from tui.presentation.styling.styled_text import Line, Tone, line
 from tui.screens.backend import PlanView
 from tui.screens.console_state import ConsoleState
@@ -103,6 +103,9 @@ class ReviewScreen(SplitScreen):
         lines.extend(rest(plan, beside, self.state.glyphs))
         self.pane.show(lines)
 
+    def under_cursor(self) -> tuple[str, ...]:
+        return (self.table.cursor_id,) if self.table.cursor_id in self.by_table else ()
+
     def path_and_counts(self) -> tuple[Sequence[str], str]:
         below = f"{counted(self.pane.below, 'more line')} (pgdn)" if self.pane.below else ""
         return ("changes", "review"), below
@@ -148,6 +151,7 @@ class ReviewScreen(SplitScreen):
         )
 
         def begun(run_id: str) -> None:
+            state.notify(accepted_words(run_id), Tone.CHANGING)
             self.open_when_free("run", f"the run has started: :run {run_id[:10]}", run_id=run_id)
 
         def send(typed: str) -> None:

@@ -8,6 +8,7 @@ from textual.widget import Widget
 from state.row_types import RunRow
 from tui.presentation.interaction.action_availability import ActionContext
 from tui.presentation.interaction.confirmation_dialogs import dialog_for_run
+from tui.presentation.interaction.keymap import find_action
 from tui.presentation.screen_content.runs import (
     EFFECTS,
     columns,
@@ -22,6 +23,7 @@ from tui.presentation.screen_content.statement_rows import RowContext
 from tui.presentation.styling.styled_text import Line, Tone, line
 from tui.screens.backend import RunView
 from tui.screens.console_state import ConsoleState
+from tui.screens.shared_actions import acknowledge
 from tui.screens.table_screen import SplitScreen, TableScreen
 from tui.widgets.line_widgets import GrowingLines
 
@@ -34,11 +36,14 @@ class RunScreen(SplitScreen):
 
     screen_name = "run"
 
-    def __init__(self, state: ConsoleState, *, run_id: str) -> None:
+    def __init__(self, state: ConsoleState, *, run_id: str, then: str = "") -> None:
         super().__init__(state)
         self.run_id = run_id
+        self.then = then
+        """Id of the action that it is opened for, done once the run has been read."""
         self.run_view: RunView | None = None
         self.missing = False
+        self.acknowledged: set[str] = set()
         self.following = True
         self.heading = GrowingLines(state.painter, id="heading")
 
@@ -52,8 +57,18 @@ class RunScreen(SplitScreen):
         if isinstance(fetched, RunView):
             self.run_view = fetched
             self.run_id = fetched.run.id
+            self._acknowledge(fetched.run)
+            action, self.then = find_action(self.then, self.screen_name), ""
+            if action is not None and self.is_free:
+                self.perform_action(action, f":{action.typed}")
         else:
             self.missing = True
+
+    def _acknowledge(self, run: RunRow) -> None:
+        """Acknowledge a failed run by having it open, once; a console that may not act only looks."""
+        if run.id in {one.id for one in self.state.view.snapshot.failed_runs} - self.acknowledged:
+            self.acknowledged.add(run.id)
+            acknowledge(self.state, run.id)
 
     def row_ids(self) -> Sequence[str]:
         return [str(step.n) for step in self.run_view.run.steps] if self.run_view else ()
@@ -92,6 +107,10 @@ class RunScreen(SplitScreen):
         failed = run is not None and any(step.state == "failed" for step in run.steps)
         state = "" if run is None else f"continued by {run.continued_by[:10]}" if run.continued_by else run.state
         return replace(super().action_context(), run_state=state, run_failed=failed)
+
+    def under_cursor(self) -> tuple[str, ...]:
+        steps = self.run_view.run.steps if self.run_view else ()
+        return tuple(step.table for step in steps if str(step.n) == self.table.cursor_id and step.table)
 
     def path_and_counts(self) -> tuple[Sequence[str], str]:
         return ("runs", self.run_id[:10]), ""

@@ -1,7 +1,27 @@
 """Actions that every screen has: type a line, ask for help, go back, read again, freeze, copy."""
 
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
+
+from core.model.errors import HeadgateError
 from tui.presentation.styling.styled_text import Tone
 from tui.screens.console_screen import ConsoleScreen
+from tui.screens.console_state import ConsoleState
+
+
+def acknowledge(state: ConsoleState, run_id: str, then: Callable[[str], object] | None = None) -> None:
+    """Tell the agent that a failed run was seen; `then` takes the words for it.
+
+    Without `then` nobody asked: who only looks, and may not act, is told nothing.
+    """
+
+    def work() -> str:
+        with nullcontext() if then else suppress(HeadgateError):
+            state.backend.agent.run_control(run_id, "ack")
+        return f"run {run_id[:10]}: acknowledged"
+
+    if then or not state.read_only:
+        state.host.run_in_thread(work, then or str)
 
 
 class SharedActionsScreen(ConsoleScreen):
@@ -39,6 +59,9 @@ class SharedActionsScreen(ConsoleScreen):
 
     def do_redraw(self, key: str) -> None:
         self.state.host.resend_cells()
+
+    def do_suspend(self, key: str) -> None:
+        self.state.host.suspend_process()
 
     def do_log(self, key: str) -> None:
         self.state.host.open_screen("log")

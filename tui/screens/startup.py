@@ -49,7 +49,7 @@ def run_console(
             read_only=read_only,
             offer_down=offer_down is not None,
         )
-        code = app.run(mouse=False)
+        code = app.run(mouse=environ.get("HEADGATE_MOUSE") == "1")
     if code == STOP_ALL and offer_down is not None:
         offer_down()
         return 0

@@ -7,13 +7,17 @@ from core.model.errors import UsageError
 from core.model.names import TableName
 from core.text.wording import did_you_mean
 from tui.presentation.interaction.action_availability import ActionContext, action_context_of, staged_by_user
-from tui.presentation.interaction.confirmation_dialogs import ActionSummary, dialog_for_statements
+from tui.presentation.interaction.confirmation_dialogs import ActionSummary, dialog_for_stage, dialog_for_statements
 from tui.presentation.interaction.keymap import command_of_action, find_action
 from tui.presentation.screen_content.status_line import act_answer, stage_answer, unstage_answer
 from tui.presentation.styling.value_formatting import short_duration
 from tui.presentation.view.ledger_view import downstream_of
+from tui.screens.backend import ProjectView
 from tui.screens.console_state import ConsoleState
 from tui.screens.shared_actions import SharedActionsScreen
+
+STAGED_UNASKED = 5
+"""Tables that one key stages without a question: a branch may hold hundreds."""
 
 
 class StatementActionsScreen(SharedActionsScreen):
@@ -115,15 +119,24 @@ class StatementActionsScreen(SharedActionsScreen):
         self._stage(self.acted_on(), "delete")
 
     def _stage(self, targets: Sequence[str], verb: str) -> None:
-        undeployed = [name for name in targets if self.state.view.statement(name) is None]
+        state, deployed = self.state, frozenset(name for name in targets if self.state.view.statement(name))
 
         def work() -> str:
-            if undeployed:
-                refuse_undeclared(self.state, undeployed)
-            self.state.backend.agent.stage(targets, verb=verb)
-            return stage_answer(verb, targets, self.screen_name)
+            project = state.backend.project()
+            refuse_undeclared(state, project, [name for name in targets if name not in deployed])
+            state.backend.agent.stage(targets, verb=verb)
+            differ = {one.table for one in project.drift}
+            compared = verb == "deploy" and not project.missing
+            same = [name for name in targets if compared and name in deployed and name not in differ]
+            return stage_answer(verb, targets, self.screen_name, unchanged=same)
 
-        self.state.host.run_in_thread(work, self.show_answer)
+        def stage(typed: str = "") -> None:
+            state.host.run_in_thread(work, self.show_answer)
+
+        if len(targets) > STAGED_UNASKED:
+            self.question.ask(dialog_for_stage(verb, targets, state.identity.title), stage)
+        else:
+            stage()
 
     def do_unstage(self, key: str) -> None:
         targets = staged_by_user(self.state.view, self.state.identity.user, self.action_targets())
@@ -153,6 +166,27 @@ class StatementActionsScreen(SharedActionsScreen):
     def do_lineage(self, key: str) -> None:
         self.open_tab("lineage")
 
+    def do_history(self, key: str) -> None:
+        self.open_tab("history")
+
+    def do_rows(self, key: str) -> None:
+        self.state.host.open_screen("rows", table=self.view_targets()[0])
+
+    def do_edit(self, key: str) -> None:
+        """Edit the statement's file, then show how the files differ from what is deployed."""
+        (table,) = self.view_targets()
+        host = self.state.host
+
+        def edit(path: str) -> None:
+            if self.is_free and host.edit_file(path):
+                host.read_now()
+                if self.screen_name != "changes":
+                    self.named = (table,)
+                    self.open_tab("sql")
+                    self.named = ()
+
+        host.run_in_thread(lambda: self.state.backend.sql_file(table), edit)
+
     def do_events(self, key: str) -> None:
         targets = self.view_targets()
         if len(targets) == 1:
@@ -161,13 +195,14 @@ class StatementActionsScreen(SharedActionsScreen):
             self.state.host.open_screen("events", tables=targets)
 
 
-def refuse_undeclared(state: ConsoleState, undeployed: Sequence[str]) -> None:
+def refuse_undeclared(state: ConsoleState, project: ProjectView, undeployed: Sequence[str]) -> None:
     """Raise UsageError for a name that is neither deployed nor declared in the project folder."""
-    project = state.backend.project()
-    declared = {one.table for one in project.drift}
+    declared = project.declared | {one.table for one in project.drift}
     unknown = [name for name in undeployed if name not in declared]
-    if unknown and not project.missing:
+    if unknown:
         known = declared | set(state.view.statements)
+        if project.missing:
+            raise UsageError(f"{unknown[0]} is not deployed, and the files cannot be read", remedy=project.missing)
         raise UsageError(
             f"there is no table {unknown[0]}",
             remedy=did_you_mean(unknown[0], known) or ":changes lists what is declared and not deployed",

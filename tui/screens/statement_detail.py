@@ -7,8 +7,14 @@ from core.model.names import TableName
 from core.text.wording import counted
 from state.ledger_snapshot import StatementDetails
 from tui.presentation.interaction.action_availability import ActionContext
+from tui.presentation.reports.table_history import HistoryEntry
 from tui.presentation.screen_content.lineage_tab import HEADING
-from tui.presentation.screen_content.statement_detail import TABS, DeclaredDetails, tab_lines, tabs_line
+from tui.presentation.screen_content.statement_detail import (
+    TABS,
+    DeclaredDetails,
+    tab_lines,
+    tabs_line,
+)
 from tui.presentation.screen_content.statement_rows import RowContext
 from tui.presentation.styling.styled_text import Line, Tone, line, plain
 from tui.presentation.view.ledger_view import StatementView
@@ -30,6 +36,9 @@ class DetailScreen(TextScreen):
         self.column = ""
         self.facts = StatementDetails(TableName(table))
         self.declared = DeclaredDetails()
+        self.log_said: Sequence[str] = ()
+        """What the logs say of it, oldest first."""
+        self.history: Sequence[HistoryEntry] | None = None
         self.statement: StatementView | None = state.view.statement(table)
         self.gone_at: float | None = None
 
@@ -37,12 +46,16 @@ class DetailScreen(TextScreen):
         asked = self.state.backend
         column = self.column if self.tab == "lineage" else None
         declared = asked.declared(self.table_name, column) if self.tab in ("sql", "lineage") else None
-        return asked.detail(self.table_name), declared
+        log = asked.log_lines(self.table_name) if self.tab == "errors" else None
+        history = asked.history(self.table_name) if self.tab == "history" else None
+        return asked.detail(self.table_name), declared, history, log
 
     def receive(self, fetched: object) -> None:
         assert isinstance(fetched, tuple)
-        self.facts, declared = fetched
+        self.facts, declared, history, log = fetched
+        self.log_said = self.log_said if log is None else log
         self.declared = declared or self.declared
+        self.history = self.history if history is None else history
 
     def refresh_body(self) -> None:
         found = self.state.view.statement(self.table_name)
@@ -67,8 +80,17 @@ class DetailScreen(TextScreen):
         return (head, *gone, *self._tab(statement, look, width))
 
     def _tab(self, statement: StatementView, look: RowContext, width: int) -> Sequence[Line]:
-        facts, declared = self.facts, self.declared
-        return tab_lines(self.tab, statement, facts, self.state.view, declared=declared, look=look, width=width)
+        return tab_lines(
+            self.tab,
+            statement,
+            self.facts,
+            self.state.view,
+            declared=self.declared,
+            history=self.history,
+            log=self.log_said,
+            look=look,
+            width=width,
+        )
 
     def targets(self) -> tuple[str, ...]:
         return (self.table_name,)
@@ -113,6 +135,7 @@ class DetailScreen(TextScreen):
         self.column = known.names[(at + step) % len(known.names)]
         heading = next((at for at, each in enumerate(self.pane.lines) if plain(each).startswith(HEADING)), 0)
         self.pane.scroll_by(heading - self.pane.top)
+        self.state.notify(f"lineage of {self.column}", Tone.DIM)
         self.state.host.read_now()
 
     def open_tab(self, tab: str) -> None:

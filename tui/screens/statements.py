@@ -98,7 +98,8 @@ class StatementsScreen(StatementListScreen):
     def path_and_counts(self) -> tuple[Sequence[str], str]:
         total = len(self.state.view.statements)
         place = f"{min(self.table.cursor + 1, len(self.table.ids))}/{len(self.table.ids)}"
-        return ("statements", f"by {self.sort}"), f"{self.marks_and_faults()}{place} of {total}"
+        below = f", {self.table.below} more below" if self.table.below else ""
+        return ("statements", f"by {self.sort}"), f"{self.marks_and_faults()}{place} of {total}{below}"
 
     def do_open(self, key: str) -> None:
         if self.table.cursor_id is not None:

@@ -5,6 +5,7 @@ One that has a text for the chosen row shows it below the table, or beside it on
 
 from collections.abc import Hashable, Sequence
 
+from textual import events
 from textual.containers import Container
 from textual.widget import Widget
 
@@ -101,6 +102,13 @@ class TableScreen(StatementActionsScreen):
                     picture = with_gutter(picture, self.state.glyphs.mark, Tone.MARK)
             self._pictures[row] = picture
         return picture
+
+    def on_click(self, event: events.Click) -> None:
+        """Put the cursor on the row under the pointer; a click acts on nothing."""
+        row = self.table.top + event.y - 1
+        if event.widget is self.table and event.y and row < len(self.table.ids) and self.is_free:
+            self.table.move_to(row)
+            self.redraw()
 
     def do_down(self, key: str) -> None:
         self.table.move_to(self.table.cursor + 1)

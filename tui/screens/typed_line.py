@@ -61,5 +61,6 @@ class TypedLine:
         assert self.entry is not None
         if self.entry.sign == "/":
             return completions(self.entry.text)
-        tables = tuple(self.state.view.statements)
+        # A deleted table is deployed again by its name.
+        tables = tuple(sorted({*self.state.view.statements, *self.state.view.snapshot.deleted}))
         return complete_command(self.entry.text, self._screen_name, tables, self._action_context())

@@ -1,6 +1,7 @@
 """Statements as the ledger knows them: what is deployed, how it does, and how files differ from it."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,10 +14,12 @@ from state.ledger import LedgerReader
 from state.ledger_snapshot import LedgerSnapshot, StatementDetails
 from state.registry import StatementLine
 from state.row_types import Deployment
+from state.table_records import read_table_records
 from tui.project_folder.environment_selection import SelectedEnvironment, has_ledger
 
 if TYPE_CHECKING:
     from core.project.model import Project
+    from tui.presentation.reports.table_history import HistoryEntry
 
 EVENTS = 50
 """Events of one statement that are read."""
@@ -32,6 +35,8 @@ class ProjectDrift:
     """Declared and not deployed, nor deleted as they are declared; external tables are not counted."""
     gone: tuple[TableName, ...]
     """Deployed and no longer declared."""
+    deleted: tuple[TableName, ...] = ()
+    """Deleted, and still declared as they were then: no difference, but to be deployed again by name."""
 
     @property
     def tables(self) -> tuple[TableName, ...]:
@@ -63,6 +68,19 @@ def statement_among_all(
     return found, snapshot
 
 
+def history_of(reader: LedgerReader, table: TableName, limit: int) -> "tuple[HistoryEntry, ...]":
+    """Return the newest entries of a table's timeline, oldest first; a plan that cannot be read back is passed over."""
+    from tui.presentation.reports.table_history import table_history
+    from tui.services.plan_submission import plan_of_row
+
+    records = read_table_records(reader, table, max(limit, EVENTS))
+    plans = {}
+    for row in records.plans:
+        with suppress(LedgerUnavailable, UsageError):
+            plans[row.hash] = plan_of_row(row)
+    return table_history(records, plans, limit)
+
+
 def _details(reader: LedgerReader, table: TableName, since: float) -> StatementDetails:
     versions = reader.versions(table)
     shown = serving_version(versions)
@@ -87,10 +105,10 @@ def not_deployed_error(table: str, known: Iterable[str]) -> UsageError:
     )
 
 
-def named_lines(lines: Iterable[StatementLine], names: Iterable[str]) -> list[StatementLine]:
-    """Return the lines of the tables that are named, in any case; all without a name. Raises UsageError."""
+def named_lines(lines: Iterable[StatementLine], names: Iterable[TableName]) -> list[StatementLine]:
+    """Return the lines of the tables that are named; all without a name. Raises UsageError."""
     found = list(lines)
-    wanted = {name.strip().strip("`").lower() for name in names}
+    wanted = set(names)
     if missing := sorted(wanted - {line.table for line in found}):
         raise not_deployed_error(missing[0], [line.table for line in found])
     return [line for line in found if not wanted or line.table in wanted]
@@ -119,4 +137,5 @@ def project_drift(project: "Project", deployments: Iterable[Deployment]) -> Proj
         changed=tuple(sorted(changed)),
         new=tuple(sorted(name for name in declared if name not in deployed and name not in left)),
         gone=tuple(sorted(name for name in deployed if name not in declared)),
+        deleted=tuple(sorted(left)),
     )

@@ -5,10 +5,12 @@ Every method blocks, may be called from any thread, and raises HeadgateErrors on
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from core.model.errors import UsageError
 from core.model.names import TableName, parse_table_name
 from core.observed.serving import serving_versions
 from core.plan.model import Plan
@@ -22,13 +24,14 @@ from tui.agent_client.agent_commands import AgentCommands
 from tui.agent_client.socket_client import AgentClient
 from tui.project_folder import environment_selection
 from tui.project_folder.environment_selection import SelectedEnvironment
-from tui.project_folder.project_reader import ProjectReader
+from tui.project_folder.project_reader import ProjectDeclaration, ProjectReader, parse
 from tui.services import (
     deployed_statements,
     inventory_lineage,
     plan_files,
     planner_input,
     run_continuation,
+    table_selection,
 )
 from tui.services import plan_submission as planning
 from tui.services.deployed_statements import ProjectDrift
@@ -41,7 +44,9 @@ if TYPE_CHECKING:
     from core.project_files.git_comparison import GitComparison
     from core.reports.impact import Impact
     from core.reports.inventory import InventoryEntry
+    from tui.presentation.reports.table_history import HistoryEntry
     from tui.project_folder.project_reader import ProjectDeclaration
+    from tui.services import plan_undo
     from tui.services.planner_input import ObservedDocument
 
 SAMPLES_S = 900.0
@@ -89,6 +94,10 @@ class EnvironmentService:
         """Read one statement and the lines of all, in one moment; raises UsageError when it never was deployed."""
         return deployed_statements.statement_among_all(self.reader, parse_table_name(table), now=time.time())
 
+    def history(self, table: TableName, limit: int) -> "tuple[HistoryEntry, ...]":
+        """Return the newest entries of a table's timeline, oldest first; none where it never was deployed."""
+        return deployed_statements.history_of(self.reader, table, limit)
+
     def run(self, id_prefix: str) -> RunRow:
         """Find a run; raises UsageError."""
         return agent_commands.find_run(self.reader, id_prefix)
@@ -98,6 +107,29 @@ class EnvironmentService:
     def project(self) -> "Project":
         """Read the project; files that did not change are not read again."""
         return self._projects.read().project
+
+    def selected(self, words: Iterable[str], *, declared: bool = False) -> tuple[TableName, ...]:
+        """Return the tables that names and selectors mean (`+t`, `2+t+`, `tag:x`), over the files alone or what runs.
+
+        Raises BadName, UsageError, and InvalidProject where only the files can tell.
+        """
+        deployed = not declared and environment_selection.has_ledger(self.place)
+        return table_selection.selected(words, lambda: self.snapshot().serving if deployed else (), self.project)
+
+    def statements_selected(self, words: Iterable[str]) -> tuple[TableName, ...]:
+        """Return the tables that an act is about: external ones, which are never touched, only where they are named."""
+        from core.lineage.selectors import is_selector
+
+        asked = [word.lower() for word in words]
+        found = self.selected(asked)
+        if not any(map(is_selector, asked)):
+            return found
+        lines = deployed_statements.named_lines(self.snapshot().serving, found)
+        external = {line.table for line in lines if line.external}
+        left = tuple(table for table in found if table not in external or table in asked)
+        if not left:
+            raise UsageError(f"{' '.join(asked)} is about external tables alone", remedy="Headgate only reads those")
+        return left
 
     def inventory(self) -> "tuple[InventoryEntry, ...]":
         """List every table that is declared or deployed, by name; before the first start nothing is deployed."""
@@ -172,14 +204,15 @@ class EnvironmentService:
         request: PlanRequest,
         *,
         first: "tuple[Plan, PlannerInput] | None" = None,
+        declared: "ProjectDeclaration | None" = None,
         asking_s: float = planning.SPARK_ANALYSIS_S,
     ) -> planning.SubmittedPlan:
         """Compute a plan and hand it to the agent; raises Refused with the first refusal, Stale, InvalidProject.
 
         Spark is asked about its statements first, for at most `asking_s`; 0 asks nothing. `first` is a plan of this
-        very request that was made just now, with what it was made from.
+        very request that was made just now, with what it was made from; `declared` is not the files, but other texts.
         """
-        declared, facts = self._projects.read(), self._projects.facts
+        declared, facts = declared or self._projects.read(), self._projects.facts
         line = agent_commands.plan_command(self.place, request)
         return planning.submit(
             self.place,
@@ -192,6 +225,16 @@ class EnvironmentService:
             first=first,
             asking_s=asking_s,
         )
+
+    def undo(self, word: str, *, children: str | None, rebuild: bool) -> "plan_undo.PlannedUndo":
+        """Return the request and the texts that take back what an executed plan, or a run, changed; raises Refused."""
+        from tui.services import plan_undo
+
+        found = plan_undo.find_undo(
+            self.reader, word, self._projects.read(), self.known().observed, children=children, rebuild=rebuild
+        )
+        project, warnings = parse(self.place, found.declared.texts, self._projects.facts)
+        return replace(found, declared=ProjectDeclaration(found.declared.texts, project, warnings))
 
     def submit_saved(self, saved: "SavedPlan") -> planning.SubmittedPlan:
         """Hand a saved plan over; raises Refused, Stale where the agent does not plan the same."""
@@ -207,7 +250,7 @@ class EnvironmentService:
         run_continuation.refuse_running(run)
         row = planning.find_plan_row(self.reader, run.plan_hash)
         plan = planning.plan_of_row(row)
-        if run.state != "failed" or plan.request.verb == "delete":
+        if run.state != "failed" or plan.request.verb == "delete" or plan.request.undoes:
             return None
         if run_continuation.same_files(row, self._projects.texts()):
             return None

@@ -2,6 +2,7 @@
 
 import json
 import secrets
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -80,12 +81,23 @@ def raise_refusals(plan: Plan) -> None:
         raise Refused(f"{about(first.table, first.summary)}{more}", remedy=first.remedy)
 
 
-def with_nonce(request: PlanRequest) -> PlanRequest:
-    """Make a request differ from all others: a plan is named by its hash, and applied once.
+def with_nonce(request: PlanRequest, reader: LedgerReader | None = None) -> PlanRequest:
+    """Make a request differ from all that were executed: a plan is named by its hash, and applied once.
 
-    The run that is continued makes the plan another one already, and leaves it the same when it is asked for twice.
+    One that is open keeps its nonce when it is asked for again: with the same texts it is the same plan. The run that
+    is continued makes the plan another one already, and leaves it the same when it is asked for twice.
     """
-    return request if request.nonce or request.continues else replace(request, nonce=secrets.token_hex(8))
+    from core.plan.codec import request_from_json
+    from core.planning.scope import normal_request
+
+    if request.nonce or request.continues:
+        return request
+    wanted = normal_request(request)
+    for asked in reader.open_requests(time.time()) if reader else ():
+        known = request_from_json(asked)
+        if replace(known, nonce="") == wanted:
+            return replace(request, nonce=known.nonce)
+    return replace(request, nonce=secrets.token_hex(8))
 
 
 def submit(
@@ -112,7 +124,7 @@ def submit(
 
     if agent_process.is_listening(client):
         wait_until_statements_observed(place, reader, _silent)
-    wanted = with_nonce(request)
+    wanted = with_nonce(request, reader)
 
     def planned(now: PlannerInput) -> Plan:
         refuse_unknown(declared.project, now.observed, wanted)
@@ -187,6 +199,17 @@ def find_plan_row(reader: LedgerReader, hash_prefix: str) -> PlanRow:
     if row is None:
         raise UsageError(f"there is no plan {hash_prefix}", remedy="headgate review lists the plans")
     return row
+
+
+def request_of_row(row: PlanRow) -> tuple[PlanRequest | None, tuple[str, ...]]:
+    """Read what a plan was asked for and which tables it acts on, without the rest; None where it cannot be read."""
+    from core.plan.codec import request_from_json
+
+    try:
+        body: dict[str, Any] = json.loads(row.body)
+        return request_from_json(body["request"]), tuple(map(str, body["order"]))
+    except (ValueError, KeyError, TypeError, HeadgateError):
+        return None, ()
 
 
 def plan_of_row(row: PlanRow) -> Plan:

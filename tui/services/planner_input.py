@@ -45,7 +45,10 @@ def observe(reader: LedgerReader) -> dict[TableName, ObservedDeployment]:
     from state.planner_input import observe as observe_deployments
 
     return observe_deployments(
-        reader.deployments(include_deleted=True), reader.table_statistics(), reader.taken_versions()
+        reader.deployments(include_deleted=True),
+        reader.table_statistics(),
+        reader.taken_versions(),
+        reader.table_serials(),
     )
 
 

@@ -54,6 +54,11 @@ class ConsoleDriver(LinuxDriver):
         self.write("\x1b[m")
         super().stop_application_mode()
 
+    def _enable_mouse_support(self) -> None:
+        """Ask for buttons and the wheel alone: a pointer that only moves sends nothing."""
+        if self._mouse:
+            self.write("\x1b[?1000h\x1b[?1006h")
+
     def _query_in_band_window_resize(self) -> None:
         """Do not ask for sizes in the input: the signal tells them."""
 

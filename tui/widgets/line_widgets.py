@@ -28,6 +28,10 @@ class FixedLines(Widget):
             if self._at(old, y) != self._at(self.lines, y):
                 self.refresh(Region(0, y, self.size.width, 1))
 
+    def seen_lines(self) -> Sequence[object]:
+        """Return what is seen now; equal means that nothing looks otherwise."""
+        return self.lines
+
     def render_line(self, y: int) -> Strip:
         return self.painter.strip(self._at(self.lines, y), self.size.width, band=self.band)
 
@@ -53,17 +57,17 @@ class ScrollingLines(FixedLines):
 
     def show(self, lines: Sequence[Line]) -> None:
         old_top = self.top
-        old = self._visible()
+        old = self.seen_lines()
         self.lines = fold_all(lines, self.size.width) if self.size.width else tuple(lines)
         self.top = min(self.top, self._last_top())
         if old_top != self.top:
             self.refresh()
             return
-        for y, (before, after) in enumerate(zip(old, self._visible(), strict=True)):
+        for y, (before, after) in enumerate(zip(old, self.seen_lines(), strict=True)):
             if before != after:
                 self.refresh(Region(0, y, self.size.width, 1))
 
-    def _visible(self) -> list[Line]:
+    def seen_lines(self) -> Sequence[Line]:
         return [self._at(self.lines, self.top + y) for y in range(self.size.height)]
 
     def _last_top(self) -> int:

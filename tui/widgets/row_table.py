@@ -66,6 +66,10 @@ class RowTable(ScrollView):
             if self._picture(y) != self._drawn.get(y):
                 self.refresh(Region(0, y, self.size.width, 1))
 
+    def seen_lines(self) -> Sequence[object]:
+        """Return what is seen now; equal means that nothing looks otherwise."""
+        return (self._head, *(self._picture(y) for y in range(1, self.size.height)))
+
     def _picture(self, y: int) -> tuple[Line, bool]:
         index = self.top + y - 1
         if not self.ids:
@@ -99,6 +103,11 @@ class RowTable(ScrollView):
     def page(self) -> int:
         """Rows that fit below the heading."""
         return max(self.size.height - 1, 1)
+
+    @property
+    def below(self) -> int:
+        """Rows that are below the last one that is shown."""
+        return max(len(self.ids) - self.top - self.page, 0)
 
     def move_to(self, index: int) -> None:
         """Put the cursor on the row at an index, or on the nearest one."""

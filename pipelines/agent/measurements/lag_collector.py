@@ -5,17 +5,19 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from core.lag.lag_samples import total_lag
+from core.lag.faults import FaultSign, FaultWatch, fault_sign, objective_s
+from core.lag.lag_samples import Lag, behind_s, total_lag
+from core.lag.liveness import allowed_silence_s
 from core.lag.trend import LagTrend, UpstreamHealth, lag_trend
 from core.lag.triggers import trigger_s
 from core.model.errors import LedgerUnavailable
 from core.model.names import TableName, query_name
-from core.model.states import State, WantedState
+from core.model.states import ALIVE, Fault, State, WantedState
 from core.ports.spark import ReportedQuery
 from core.ports.storage import CheckpointState, SourceLag
 from core.sql.statement import TableRead
 from pipelines.agent.context import AgentContext
-from pipelines.agent.deployment_compiler import streamed_reads, streamed_sources
+from pipelines.agent.deployment_compiler import declared_objective, streamed_reads, streamed_sources
 from pipelines.agent.measurements.pool_utilization import PoolUtilization
 from pipelines.spark.query_progress import QueryProgress, query_progress_from_json
 from state.row_types import Deployment, Measurement, SampleRow
@@ -41,6 +43,7 @@ class MeasurementHistory:
 
     samples: deque[SampleRow] = field(default_factory=lambda: deque(maxlen=KEPT))
     previous: str = "unknown"
+    fault: FaultWatch = field(default_factory=FaultWatch)
     dropped: int = 0
     dropped_batch: int = -1
     watermark: str = ""
@@ -71,6 +74,8 @@ class LagCollector:
         self.load = PoolUtilization()
         self._history: dict[tuple[TableName, int], MeasurementHistory] = {}
         self._reads: dict[tuple[TableName, int, str], tuple[TableRead, ...]] = {}
+        self._objectives: dict[str, str] = {}
+        """By revision, as declared."""
         self._world.files.unfold_lag(world.ledger.folded_lag())
         self._folded_at = world.monotonic()
         self._unmeasured: set[str] = set()
@@ -96,7 +101,7 @@ class LagCollector:
                 if name not in self._unmeasured:
                     log.warning("%s was not measured: %r", name, error)
                 unmeasured.add(name)
-                measurements.append(Measurement(deployment.table, deployment.version, self._world.clock()))
+                measurements.append(self._unknown(deployment))
                 continue
             measurements.append(measured[0])
             samples.append((deployment.table, deployment.version, measured[1]))
@@ -113,6 +118,7 @@ class LagCollector:
         history = self._history[key] = MeasurementHistory()
         history.samples.extend(self._world.ledger.samples(*key, since=now - KEPT * EVERY_S))
         if last := self._world.ledger.measurement(*key):
+            history.fault = FaultWatch(FaultSign(Fault(last.fault), last.fault_why))
             history.fastest_rows_s = last.fastest_rows_s
             history.state_rows, history.state_bytes = last.state_rows, last.state_bytes
         return history
@@ -122,6 +128,8 @@ class LagCollector:
         for key in self._history.keys() - by_version.keys():
             del self._history[key]
         self._reads = {key: found for key, found in self._reads.items() if key[:2] in by_version}
+        revisions = {deployment.revision for deployment in by_version.values()}
+        self._objectives = {key: found for key, found in self._objectives.items() if key in revisions}
 
     def _measure(
         self, deployment: Deployment, by_version: dict[tuple[TableName, int], Deployment], query: ReportedQuery | None
@@ -135,21 +143,23 @@ class LagCollector:
         if progress:
             self.load.batch(key, progress, now)
             history.learn(progress, now)
+        found = self._world.files.read(deployment.checkpoint)
+        rates = _rates(deployment, progress, found.committed_at if found else None, now)
         sample = SampleRow(
             at=now,
             lag_rows=lag.rows,
             lag_files=lag.files,
             lag_bytes=lag.bytes,
-            in_rows_s=progress.in_rows_s if progress else None,
-            out_rows_s=progress.out_rows_s if progress else None,
+            in_rows_s=rates[0],
+            out_rows_s=rates[1],
             batch_ms=progress.batch_ms if progress else None,
             produced_rows=_sum(position.produced_rows for position in positions),
             consumed_rows=_sum(position.consumed_rows for position in positions),
         )
         history.samples.append(sample)
-        found = self._world.files.read(deployment.checkpoint)
-        judged = self._judge(deployment, by_version, positions, found)
+        judged = self._judge(deployment, by_version, positions, found, lag.behind_s)
         history.previous = judged.trend
+        history.fault = history.fault.heard(self._sign(deployment, lag, judged), now)
         return Measurement(
             table=deployment.table,
             version=deployment.version,
@@ -158,12 +168,15 @@ class LagCollector:
             lag_files=lag.files,
             lag_bytes=lag.bytes,
             exact=lag.exact,
-            oldest_s=lag.oldest_s,
+            behind_s=lag.behind_s,
+            data_age_s=lag.newest_s,
+            fault=history.fault.said.fault,
+            fault_why=history.fault.said.why,
             trend=judged.trend,
             rate_rows_s=judged.rate_rows_s,
             eta_s=judged.eta_s,
-            in_rows_s=progress.in_rows_s if progress else None,
-            out_rows_s=progress.out_rows_s if progress else None,
+            in_rows_s=rates[0],
+            out_rows_s=rates[1],
             rows_total=self._world.files.rows(deployment.folder, deployment.format),
             batch=found.batch if found else None,
             batch_ms=progress.batch_ms if progress else None,
@@ -177,6 +190,12 @@ class LagCollector:
             fastest_rows_s=history.fastest_rows_s,
         ), sample
 
+    def _unknown(self, deployment: Deployment) -> Measurement:
+        """Say of a statement that could not be measured what was said before."""
+        key = (deployment.table, deployment.version)
+        said = self._history[key].fault.said if key in self._history else FaultSign()
+        return Measurement(*key, self._world.clock(), fault=said.fault, fault_why=said.why)
+
     def _positions(
         self, deployment: Deployment, by_version: dict[tuple[TableName, int], Deployment]
     ) -> tuple[SourceLag, ...]:
@@ -189,12 +208,20 @@ class LagCollector:
             self._reads[key] = streamed_reads(deployment)
         return self._reads[key]
 
+    def _sign(self, deployment: Deployment, lag: Lag, judged: LagTrend) -> FaultSign:
+        if deployment.revision not in self._objectives:
+            self._objectives[deployment.revision] = declared_objective(deployment)
+        declared = self._objectives[deployment.revision] or self._world.layout.environment.objective
+        bound_s = objective_s(declared, deployment.trigger)
+        return fault_sign(lag, judged, state=deployment.state, wanted=deployment.wanted, objective_s=bound_s)
+
     def _judge(
         self,
         deployment: Deployment,
         by_version: dict[tuple[TableName, int], Deployment],
         positions: tuple[SourceLag, ...],
         found: CheckpointState | None,
+        behind_s: float | None,
     ) -> LagTrend:
         history = self._history[deployment.table, deployment.version]
         version_by_parent = {binding.parent: binding.version for binding in deployment.bindings}
@@ -226,8 +253,20 @@ class LagCollector:
             if found and found.committed_at
             else None,
             watermark_age_s=now - history.watermark_at if history.watermark_at else None,
+            behind_s=behind_s,
             by_files=any(_is_limited_in_files(read) for read in self._reads_of(deployment)),
         )
+
+
+def _rates(
+    deployment: Deployment, progress: QueryProgress | None, committed_at: float | None, now: float
+) -> tuple[float | None, float | None]:
+    """Return rows read and processed per second: 0 where nothing was for a while, not what the last batch had."""
+    if progress is None or deployment.state not in ALIVE:
+        return None, None
+    if committed_at is not None and now - committed_at > allowed_silence_s(trigger_s(deployment.trigger)):
+        return 0.0, 0.0
+    return progress.in_rows_s, progress.out_rows_s
 
 
 def _is_limited_in_files(read: TableRead) -> bool:
@@ -246,7 +285,8 @@ def _source(position: SourceLag) -> dict[str, object]:
         "rows": position.rows,
         "files": position.files,
         "bytes": position.bytes,
-        "oldest_s": position.oldest_s,
+        "behind_s": behind_s(position.files, position.oldest_s) if not position.missing else None,
+        "newest_s": position.newest_s,
         "exact": position.exact,
         "missing": position.missing,
     }

@@ -22,7 +22,7 @@ from core.run.model import StepState
 from core.run.state_machine import OperatorControl, why_not_skipped
 from core.text.wording import counted
 from pipelines.agent.context import AgentContext
-from pipelines.agent.fast_lane import ActOutcome, FastLane
+from pipelines.agent.fast_lane import RAN, RESTED, ActOutcome, FastLane
 from pipelines.agent.measurements.table_statistics_collector import TableStatisticsCollector
 from pipelines.agent.requests.adoption import Adoption
 from pipelines.agent.requests.policy_enforcement import PolicyEnforcement, require_confirmation
@@ -128,7 +128,7 @@ class CommandHandler:
         try:
             self._policies.admit(caller, op, args)
             result = answer(caller, args, str(request.get("confirm") or ""))
-            outcome, detail = "done", json.dumps(result, default=str)
+            outcome, detail = _outcome(op, result), json.dumps(result, default=str)
             return result
         except HeadgateError as error:
             outcome, detail = ("refused" if isinstance(error, Refused) else "failed"), error.summary
@@ -152,7 +152,7 @@ class CommandHandler:
 
     def _note(self, caller: Caller, request: dict[str, Any], outcome: str, detail: str, took_ms: int) -> None:
         """Write a row of the command log and one of the audit, of bounded fields; many refusals are counted instead."""
-        if outcome != "done" and not self._refused.is_stored(caller.name, str(request["op"])):
+        if outcome in ("refused", "failed") and not self._refused.is_stored(caller.name, str(request["op"])):
             return
         now, act, subject = self._world.clock(), cut(_act(request), 40), cut(_subject(request), 500)
         line, detail = cut(str(request.get("line") or ""), 2000), cut(detail, 500)
@@ -213,8 +213,10 @@ class CommandHandler:
         act = str(args.get("act", ""))
         if row is None:
             raise UsageError(f"there is no run {args.get('id')!r}", remedy="headgate runs lists them")
-        if act not in ("pause", "resume", "cancel", "retry", "skip"):
-            raise UsageError(f"a run cannot {act!r}", remedy="pause, resume, cancel, retry or skip")
+        if act not in ("pause", "resume", "cancel", "retry", "skip", "ack"):
+            raise UsageError(f"a run cannot {act!r}", remedy="pause, resume, cancel, retry, skip or ack")
+        if act == "ack":
+            return self._acknowledge(caller, row)
         if row.state in ("done", "cancelled"):
             raise Refused(f"run {row.id} is {row.state}", remedy="make a new plan")
         refuse_continued(row)
@@ -235,6 +237,13 @@ class CommandHandler:
             self._world.ledger.put_run_state(row.id, "running")
         self._runs.tell(row.id, OperatorControl(act, step))
         return {"run": row.id, "act": act}
+
+    def _acknowledge(self, caller: Caller, row: RunRow) -> dict[str, Any]:
+        """Record that somebody has seen a failed run; it is said no more in the heads of consoles."""
+        if row.state != "failed":
+            raise Refused(f"run {row.id} is {row.state}: only a failed run is acknowledged", remedy="headgate runs")
+        self._world.ledger.acknowledge_run(row.id, caller.name)
+        return {"run": row.id, "act": "ack"}
 
     def _stage(self, caller: Caller, args: dict[str, Any], confirm: str) -> dict[str, Any]:
         tables = [parse_table_name(str(table)) for table in args.get("tables") or ()]
@@ -304,6 +313,16 @@ def cut(text: str, most: int) -> str:
         return text
     end = f"… ({len(text):,} characters)"
     return text[: most - len(end)] + end
+
+
+def _outcome(op: str, result: dict[str, Any]) -> str:
+    """Return the one word of what came of a request: what has only begun is not done."""
+    said = {str(one["outcome"]) for one in result.get("statements") or ()}
+    if said and said <= {RAN, RESTED}:
+        return "unchanged"
+    if result.get("act") == "ack":
+        return "done"
+    return "accepted" if op in ("apply", "run", "start", "restart") else "done"
 
 
 def _seconds(args: dict[str, Any], default: float) -> float:

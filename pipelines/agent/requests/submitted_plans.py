@@ -17,6 +17,7 @@ from core.plan.diff import compare_plans, difference_words
 from core.plan.model import PLANNER_VERSION, Plan
 from core.plan.preconditions import moved_since
 from core.plan.request import PlanRequest
+from core.plan.scope_words import scope_words
 from core.planning.planner import make_plan
 from core.planning.scope import normal_request
 from core.planning.strategy_prices import refuse_not_executable
@@ -29,9 +30,10 @@ from core.text.wording import counted
 from pipelines.agent.context import AgentContext
 from pipelines.agent.requests.policy_enforcement import require_confirmation
 from pipelines.agent.requests.socket_server import Caller
+from pipelines.agent.runs.predicted_run import with_prediction
 from pipelines.agent.runs.run_lane import RunLane
 from state.planner_input import observe
-from state.plans import refuse_closed
+from state.plans import local_time, refuse_closed
 from state.row_types import ApprovalRow, PlanRow, RunRow, StepRow
 
 CLOCKS_APART_S = 60.0
@@ -63,7 +65,7 @@ class SubmittedPlans:
         plan = self._plan(project, observed, request)
         if plan.hash != wanted:
             raise (
-                _otherwise(saved, plan, observed)
+                _otherwise(saved, plan, observed, self._acts())
                 if saved
                 else Stale("the environment changed between planning and submitting", remedy="plan again")
             )
@@ -77,7 +79,7 @@ class SubmittedPlans:
         """Approve a plan as another login than its author; approving twice counts once."""
         row, plan = self._known(args)
         short = plan.hash[:12]
-        refuse_closed(row.hash, row.status, row.expires_at, row.run_id, now=self._world.clock())
+        refuse_closed(row, now=self._world.clock())
         if not plan.approvals:
             raise Refused(f"plan {short} needs no approval", remedy=f"headgate apply {short}")
         if caller.person == row.author_uid or (row.author_uid is None and caller.name == row.author):
@@ -100,7 +102,7 @@ class SubmittedPlans:
         if plan.empty:
             raise Refused("this plan changes nothing", remedy="there is nothing to apply")
         now = self._world.clock()
-        refuse_closed(row.hash, row.status, row.expires_at, row.run_id, now=now)
+        refuse_closed(row, now=now)
         self._refuse_policy(plan)
         policy = self._policy() or self._world.layout.environment.policy
         if until := frozen_until(policy.freeze, now):
@@ -120,6 +122,7 @@ class SubmittedPlans:
         )
         continues = plan.request.continues
         run = RunRow(run_id, plan.hash, caller.name, "running", now, None, steps, continues, serial=serial)
+        run = with_prediction(run, plan, self._world.ledger)
         changed = [node for node in plan.nodes if node.action is not Action.KEEP]
         touched = {node.table for node in changed}
         upstream = {binding.parent for node in changed for binding in node.bindings}
@@ -141,7 +144,12 @@ class SubmittedPlans:
             self._world.ledger.deployments(include_deleted=True),
             self._world.ledger.table_statistics(),
             self._world.ledger.taken_versions(),
+            self._world.ledger.table_serials(),
         )
+
+    def _acts(self) -> dict[TableName, str]:
+        """Say the last act on each table."""
+        return {table: f"{act.what}, {local_time(act.at)}," for table, act in self._world.ledger.table_acts().items()}
 
     def _plan(self, project: Project, observed: Mapping[TableName, ObservedDeployment], request: PlanRequest) -> Plan:
         environment = self._world.layout.environment.name
@@ -202,9 +210,9 @@ class SubmittedPlans:
                 f"the plan's creation time is {made_at - now:.0f} s in the future",
                 remedy="synchronize the clocks of both machines",
             )
-        kept = self._world.ledger.plan(wanted)
-        run_id, status = (kept.run_id, kept.status) if kept else ("", "open")
-        refuse_closed(wanted, status, made_at + self._expires_s, run_id, now=now)
+        expires = made_at + self._expires_s
+        kept = self._world.ledger.plan(wanted) or PlanRow(wanted, "", "", made_at, expires, "open")
+        refuse_closed(replace(kept, expires_at=expires), now=now)
         return float(made_at)
 
     @property
@@ -215,7 +223,10 @@ class SubmittedPlans:
         body, texts = canonical_text(plan_as_json(plan)), json.dumps(args.get("texts") or {})
         expires = made_at + self._expires_s
         new = PlanRow(plan.hash, body, caller.name, made_at, expires, "open", texts=texts, author_uid=caller.person)
-        self._world.ledger.put_plan(new)
+        if plan.empty:
+            self._world.ledger.leave_as_is(new, scope_words(plan))
+        else:
+            self._world.ledger.put_plan(new, scope_words(plan))
         row = self._world.ledger.plan(plan.hash) or new
         needed = confirmation_for_plan(plan)
         return {
@@ -259,7 +270,7 @@ class SubmittedPlans:
 
     def _refuse_stale(self, plan: Plan) -> None:
         """Compare what the plan was computed from with what is, inside the plan's own scope."""
-        if found := moved_since(plan.preconditions, self._observed()):
+        if found := moved_since(plan.preconditions, self._observed(), self._acts()):
             raise Stale(f"the plan is stale: {_first(found)}", remedy="plan again")
 
     def _refuse_continuing(self, request: PlanRequest) -> None:
@@ -292,9 +303,11 @@ def refuse_continued(row: RunRow) -> None:
         )
 
 
-def _otherwise(saved: Plan, plan: Plan, observed: Mapping[TableName, ObservedDeployment]) -> Stale:
+def _otherwise(
+    saved: Plan, plan: Plan, observed: Mapping[TableName, ObservedDeployment], acts: Mapping[TableName, str]
+) -> Stale:
     """Describe what moved since a plan was saved; where nothing did, what this agent plans otherwise."""
-    if found := moved_since(saved.preconditions, observed):
+    if found := moved_since(saved.preconditions, observed, acts):
         return Stale(f"the plan is stale: {_first(found)}", remedy="plan again")
     if saved.policy != plan.policy:
         return Stale(f"the policy of {plan.environment} has changed since this plan was made", remedy="plan again")

@@ -25,8 +25,8 @@ STOPPED_BY_OPERATOR = "an operator has stopped it during this run; headgate runs
 
 log = logging.getLogger(__name__)
 
-PROOF_S = 120.0
-"""How long a restarted statement may take until its first batch; it may have no input."""
+PENDING = "started, first batch pending"
+"""Of a query that Spark has taken and that has neither committed a batch nor waited through a trigger without input."""
 
 
 class StepExecutor:
@@ -39,7 +39,8 @@ class StepExecutor:
         self._nodes = {node.table: node for node in plan.nodes}
         self._joined = joined_whole(plan)
         self._gates: dict[int, CatchUpGate] = {}
-        self._restarted: dict[int, tuple[float, str]] = {}
+        self._seams: dict[int, str] = {}
+        """Where each restarted statement goes on, in words."""
         self._waiting: dict[int, float] = {}
         """Since when each gate is waited for, by the monotonic clock: a new agent waits the whole time again."""
         self._act_by_do: dict[StepKind, Callable[[Step], RunEvidence]] = {
@@ -72,7 +73,7 @@ class StepExecutor:
             return StepFailed(step.n, _one_line(error))
 
     def poll(self, step: Step) -> RunEvidence:
-        """Check whether a gate is open: a version has caught up or may be swapped in, a restarted one has a batch.
+        """Check whether a gate is open: a version has caught up or may be swapped in, a started one has a batch.
 
         A gate that stays closed, or that nobody can look at, for as long as the environment allows fails its step.
         """
@@ -94,7 +95,7 @@ class StepExecutor:
 
     def _look(self, step: Step) -> RunEvidence:
         match step.do:
-            case StepKind.RESTART:
+            case StepKind.START | StepKind.RESUME | StepKind.RESTART:
                 return self._proven(step)
             case StepKind.SWAP:
                 again = self.perform(step)
@@ -194,7 +195,7 @@ class StepExecutor:
 
     def _start(self, step: Step) -> RunEvidence:
         found = self._start_unless_stopped(step, lambda deployment: None)
-        return found if isinstance(found, StepFailed) else StepDone(step.n)
+        return found if isinstance(found, StepFailed) else GateOpened(step.n, PENDING)
 
     def _open_gate(self, step: Step) -> RunEvidence:
         whole = (step.table, step.version) in self._joined
@@ -252,22 +253,20 @@ class StepExecutor:
             return deployment
         checkpoint = self._world.files.read(deployment.checkpoint)
         seam = f"seam after batch {checkpoint.batch}" if checkpoint and checkpoint.batch is not None else "no batch yet"
-        self._restarted[step.n] = (self._world.monotonic(), seam)
-        return GateOpened(step.n, f"{seam}; waiting for the first batch of the new text")
+        self._seams[step.n] = f"{seam}; "
+        return GateOpened(step.n, f"{seam}; {PENDING}")
 
     def _proven(self, step: Step) -> RunEvidence:
-        """A restart is done once the new text runs, not when Spark has merely taken it."""
-        deployment = self._deployed(step)
-        since, seam = self._restarted.get(step.n, (self._world.monotonic(), ""))
+        """A start is done once the text works: a batch is committed, or a trigger has found no input."""
+        deployment, seam = self._deployed(step), self._seams.get(step.n, "")
         if deployment.state == State.FAILED:
             return StepFailed(step.n, f"{deployment.error_class}: {deployment.error}")
         if deployment.state == State.RUNNING:
-            return StepDone(step.n, seam)
+            return StepDone(step.n, seam.removesuffix("; "))
         if self._stopped_by_operator(step.table):
             return StepFailed(step.n, STOPPED_BY_OPERATOR)
-        if self._world.monotonic() - since > PROOF_S:
-            return StepDone(step.n, f"{seam}; no batch within {PROOF_S:.0f} s: not proven")
-        return GatePolled(step.n, f"{seam}; waiting for the first batch of the new text")
+        late = f": {deployment.error}" if deployment.state == State.DEGRADED else ""
+        return GatePolled(step.n, f"{seam}{PENDING}{late}")
 
     def _alter(self, step: Step) -> RunEvidence:
         node = self._node(step)
@@ -354,8 +353,14 @@ class StepExecutor:
         name, trash = layout.catalog_name(step.table, step.version), layout.trash_folder(step.table, step.version)
         pool = self._world.pool.connection()
         pool.call(WRITE_CALL_S, pool.tables.forget, name)
-        self._world.files.set_aside(deployment.folder, f"{trash}/tables/{name}")
-        self._world.files.set_aside(deployment.checkpoint, f"{trash}/checkpoints/{name}")
+        files, checkpoint = self._world.files, f"{trash}/checkpoints/{name}"
+        files.set_aside(deployment.checkpoint, checkpoint)
+        try:
+            files.set_aside(deployment.folder, f"{trash}/tables/{name}")
+        except HeadgateError:
+            # Its table stays where it is, and it can go on from there.
+            files.set_aside(checkpoint, deployment.checkpoint)
+            raise
         checked_now(self._world)
         drop_after = self._world.clock() + layout.environment.drop_after_d * 86400
         self._world.ledger.tombstone(step.table, step.version, drop_after=drop_after, trash=trash)

@@ -29,7 +29,7 @@ def _cancel(world: AgentContext, row: RunRow, word: OperatorControl) -> None:
     """Stop what it has started beside what serves, as far as the rows of its steps tell."""
     steps = tuple(
         StepProgress(
-            Step(step.n, StepKind(step.do), TableName(step.table), step.version, after=(), why="", undo=""),
+            Step(step.n, StepKind(step.do), TableName(step.table), step.version, after=(), why=""),
             StepState(step.state),
         )
         for step in row.steps

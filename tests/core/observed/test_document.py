@@ -77,8 +77,8 @@ SEEN = st.builds(
     deployed=st.none() | st.builds(RevisionTexts, SQL, SQL, SQL), since=TEXT, version=NUMBERS,
     highest_version=NUMBERS, bindings=BINDINGS, checkpoint_id=TEXT,
     checkpoint_ok=st.booleans(), pointer=TEXT, table_id=TEXT, wanted=st.sampled_from(WantedState).map(str),
-    retained=VERSIONS, kept=VERSIONS, orphan_versions=SPARES, begun=st.booleans(), pool=st.none() | POOLS, engine=TEXT,
-    statistics=st.none() | FIGURES,
+    serial=NUMBERS, retained=VERSIONS, kept=VERSIONS, orphan_versions=SPARES, begun=st.booleans(),
+    pool=st.none() | POOLS, engine=TEXT, statistics=st.none() | FIGURES,
 )  # fmt: skip
 POLICIES = st.builds(
     Policy, max_replay_rows=MAYBE, max_replay_h=REAL, disk_factor=REAL, freeze=st.tuples(TEXT), approve=st.tuples(TEXT),
@@ -113,7 +113,7 @@ def test_sql_stands_line_by_line_in_yaml() -> None:
 def test_every_value_of_a_table_has_its_key() -> None:
     assert " ".join(FIELD_BY_KEY) == (
         "state revision deployed since version highest_version bindings checkpoint_id checkpoint_ok pointer table_id"
-        " wanted retained kept spare begun pool engine figures"
+        " wanted serial retained kept spare begun pool engine figures"
     )
 
 

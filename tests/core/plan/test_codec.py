@@ -30,9 +30,9 @@ def test_the_documented_keys_are_there() -> None:
     } <= set(data)  # fmt: skip
     assert {
         "table", "product", "layer", "stateful", "action", "row", "change", "evidence", "classified",
-        "strategy", "reason", "because_of", "level", "loses", "replay_rows", "eta_s", "retention", "reversible_until",
+        "strategy", "reason", "because_of", "level", "loses", "replay_rows", "eta_s", "retention", "undo",
     } <= set(data["nodes"][0])  # fmt: skip
-    assert {"n", "do", "table", "version", "after", "why", "undo"} <= set(data["steps"][0])
+    assert {"n", "do", "table", "version", "after", "why"} <= set(data["steps"][0])
     assert data["left_behind"] == [
         {"table": "b", "product": "q", "reads": "a__v1", "owner": "", "through": "a", "depth": 1}
     ]

@@ -15,7 +15,7 @@ from core.observed.deployment import ObservedDeployment
 from core.observed.table_statistics import Headroom, TableStatistics
 from core.plan.codec import plan_hash
 from core.plan.diff import compare_plans
-from core.plan.model import Guard, OutsideReader, Plan, PlanNode, PlanRefusal, PlanWarning, StrategyOffer
+from core.plan.model import Guard, OutsideReader, Plan, PlanNode, PlanRefusal, PlanWarning, StrategyOffer, WayBack
 from core.plan.preconditions import moved_since
 from core.plan.request import PlanRequest, StrategyChoice
 from core.planning.planner import make_plan
@@ -31,9 +31,7 @@ def one() -> Plan:
     declared = project(table("src"), table("a", "src"), table("b", "a"), table("c", "a", product="q"))
     found = plan(declared, running(declared), "a", rebuild=True)
     nodes = tuple(
-        replace(
-            node, offers=(StrategyOffer("earliest", 81, 840.0, 5, 6, ("offsets",), "plan again", "then", "all of it"),)
-        )
+        replace(node, offers=(StrategyOffer("earliest", 81, 840.0, 5, 6, ("offsets",), "all of it"),))
         if node.action is Action.REBUILD
         else node
         for node in found.nodes
@@ -86,14 +84,12 @@ MATTERS: dict[str, Edit] = {
     "the version": node(version=9),
     "the revision": node(revision="other"),
     "the level": node(level=5),
-    "undo until": node(reversible_until="never"),
     "the declared text": on_a(lambda one: replace(one, texts=replace(one.texts, dml="INSERT"))),
     "the deployed text": on_a(lambda one: replace(one, old=replace(one.old, dml="INSERT"))),
     "the bindings": node(bindings=()),
     "a severity that was lowered": node(lowered=True),
     "an offer's strategy": offer(strategy="chain"),
     "what an offer loses": offer(loses=()),
-    "how an offer is undone": offer(undo="not at all"),
     "what to know of an offer": offer(note="half of it"),
     "the steps": lambda found: replace(found, steps=found.steps[:-1]),
     "the order": lambda found: replace(found, order=tuple(reversed(found.order))),
@@ -113,6 +109,7 @@ MATTERS: dict[str, Edit] = {
     "the checkpoint seen": before(checkpoint_id="other"),
     "the pointer seen": before(pointer="a__v9"),
     "the readers seen": before(readers="z v1"),
+    "the acts on it": before(serial="7"),
     "that it is gone": before(state="absent"),
 }
 DRIFTS: dict[str, Edit] = {
@@ -120,6 +117,8 @@ DRIFTS: dict[str, Edit] = {
     "rows to replay": node(replay_rows=82_000_000),
     "the ETA": node(eta_s=1.5),
     "bytes to replay": node(replay_bytes=7),
+    "its way back": node(undo="stop"),
+    "the ways back": of_plan(undo=(WayBack("stop", (T("a"),), "stopped"),)),
     "retention": node(retention="from 08-01"),
     "what was seen of it, in words": node(evidence=("81 files more",)),
     "that Spark was asked": node(confirmed_by_spark=True),

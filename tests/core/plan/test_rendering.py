@@ -14,12 +14,10 @@ from core.observed.deployment import ObservedDeployment
 from core.plan.descriptions import (
     change_words,
     eta_words,
-    loss_words,
     node_why,
     offer_lines,
     replay_words,
     step_words,
-    undo_words,
 )
 from core.plan.markdown import plan_as_markdown
 from core.plan.model import (
@@ -32,6 +30,7 @@ from core.plan.model import (
     PlanWarning,
     Step,
     StrategyOffer,
+    WayBack,
 )
 from core.plan.rendering import PlanStanding, left_behind_sentences, plan_lines, request_words
 from core.plan.request import PlanRequest
@@ -41,7 +40,6 @@ from core.project.revision import RevisionTexts
 from core.project_files.loader import read_project
 from tests.core.project_files.test_loader import MANIFEST, ddl, texts
 from tests.support.domain_builders import plan, project, running, table
-from tui.command_line.command_table import SPEC_BY_NAME
 
 OLD = "SELECT id FROM STREAM src"
 
@@ -89,7 +87,9 @@ def test_why_gives_reason_evidence_and_diff() -> None:
         "  because it keeps no state, so the new text can continue from the checkpoint",
         "  evidence: filter added: 1 < id",
         "  not confirmed by Spark",
-        "  undo until: any time",
+        "  undo: headgate plan undo RUN: restart with the old text on the same checkpoint; the rows that are there "
+        "stay as they are (--rebuild reads them again); no row is read again",
+        "  undone until 90 days after the run, unless another plan changes them first",
         *(f"  option {line}" for line in offer_lines(next(node for node in found.nodes if node.table == "a"))),
         "  2 more options not executable yet: --json has all",
         "  dml.a",
@@ -202,26 +202,29 @@ def everything() -> Plan:
         node("int_orders", rebuild, level=1, version=4, change=ChangeKind.CHANGE_BEFORE_STATE,
              evidence=("pre: + status <> 'void'",), replay_rows=81_000_000, eta_s=870.0, strategy="earliest",
              reason=Reason.STATE_CHANGED,
-             reversible_until="what it reads is deleted"),
-        node("int_refunds", Action.RECORD, level=1, change=ChangeKind.COMMENT_OR_FORMAT,
+             undo="plan"),
+        node("int_refunds", Action.RECORD, level=1, undo="plan", change=ChangeKind.COMMENT_OR_FORMAT,
              evidence=("same meaning, confirmed by Spark",)),
         node("fct_order", rebuild, level=2, from_version=7, version=8, stateful=True, reason=Reason.PARENT_REBUILT,
              because_of=(T("int_orders"),), replay_rows=None, eta_s=None, strategy="earliest",
-             reversible_until="what it reads is deleted"),
+             undo="plan"),
         node("crm_visits", Action.DELETE, level=2, change=None, reason=Reason.DELETED, loses=("table data", "offsets"),
-             reversible_until="7 days after the run"),
+             undo="none"),
     )  # fmt: skip
     return Plan(
         hash="7f3a" + "0" * 60, project_id="p", environment="prod", protected=True, planner="3",
         request=PlanRequest(tables=(T("int_orders"),), children="product"), nodes=nodes,
         order=tuple(n.table for n in nodes[1:]),
-        steps=(Step(1, StepKind.CREATE, T("int_orders"), 4, (), "", ""),),
+        steps=(Step(1, StepKind.CREATE, T("int_orders"), 4, (), ""),),
         left_behind=(LeftBehind(T("crm_orders"), "crm", "int_orders__v3", "crm-team", "int_orders", 1),
                      LeftBehind(T("crm_report"), "crm", "crm_orders__v1", "", "crm_orders", 2)),
         readers=(OutsideReader("tableau", T("fct_order"), "fct_order__v7", "fct_order__v8", "bi"),),
         guards=(Guard("history", "ok", "orders from 08-01"), Guard("disk", "warn", "380 of 410 GB"),
                 Guard("approval", "approve", "int_orders is rebuilt")),
         warnings=(PlanWarning("int_orders", "is degraded"),), approvals=2,
+        undo=(WayBack("plan undo", (T("int_orders"), T("fct_order")), "rebuild", 81_000_000, 870.0, "until then"),
+              WayBack("plan undo", (T("int_refunds"),), "record", 0, None, "until then"),
+              WayBack("", (T("crm_visits"),), "it is in the trash")),
     )  # fmt: skip
 
 
@@ -282,34 +285,14 @@ def test_what_is_not_known_is_told_from_what_is_nothing(parts: dict[str, Any], r
     assert (replay_words(found), eta_words(found)) == (replay, eta)
 
 
-@pytest.mark.parametrize(
-    ("parts", "words"),
-    [
-        ({"action": Action.KEEP}, ""),
-        ({"action": Action.DELETE, "loses": ("table data",), "reversible_until": "7 days after the run"},
-         "table data; files and checkpoint are kept until 7 days after the run"),
-        ({"action": Action.REBUILD, "loses": ("state",), "reversible_until": "what it reads is deleted"},
-         "state; can be undone until what it reads is deleted"),
-        ({"action": Action.REBUILD, "loses": ("state", "offsets")}, "state, offsets; permanent"),
-    ],
-)  # fmt: skip
-def test_a_loss_says_until_when_it_can_be_undone(parts: dict[str, Any], words: str) -> None:
-    assert loss_words(node("a", **parts)) == words
-
-
 def test_an_offer_has_its_price_and_says_whether_it_is_carried_out() -> None:
     offers = (
-        StrategyOffer("earliest", 81_000_000, 870.0, 5, 3_100_000_000, (), "plan again", "what it reads is deleted"),
-        StrategyOffer(
-            "carry_over", None, None, None, None, ("table data from before",), "plan again", None, "no old rows"
-        ),
+        StrategyOffer("earliest", 81_000_000, 870.0, 5, 3_100_000_000, ()),
+        StrategyOffer("carry_over", None, None, None, None, ("table data from before",), "no old rows"),
     )
     seen = node("a", Action.REBUILD, strategy="earliest", offers=offers)
-    earliest = (
-        "earliest (chosen): replays 81 M rows; ETA 14 m; disk 3.1 GB; loses nothing; "
-        "undo: plan again, until what it reads is deleted"
-    )
-    carried = "replays ? rows; ETA ?; disk ?; loses table data from before; undo: plan again; no old rows"
+    earliest = "earliest (chosen): replays 81 M rows; ETA 14 m; disk 3.1 GB; loses nothing"
+    carried = "replays ? rows; ETA ?; disk ?; loses table data from before; no old rows"
     assert offer_lines(seen, every=True) == (earliest, f"carry-over (not executable yet): {carried}")
     assert offer_lines(seen) == (earliest,)
     assert offer_lines(replace(seen, strategy="carry_over"))[1:] == (
@@ -325,20 +308,13 @@ def test_the_reasons_of_a_table_count_the_offers_that_are_not_carried_out_yet() 
     assert not any("seam" in line or "chain" in line for line in told)
 
 
-@pytest.mark.parametrize(
-    ("parts", "word"),
-    [
-        ({"action": Action.REBUILD, "reversible_until": "what it reads is deleted"}, "plan"),
-        ({"action": Action.REBUILD}, "none"),
-        ({"action": Action.START}, "stop"),
-        ({"action": Action.START, "version": 0}, "none"),
-        ({"action": Action.RESUME}, "stop"),
-        ({"action": Action.RESTART}, "plan"),
-        ({"action": Action.RECORD}, "plan"),
-        ({"action": Action.DELETE}, "plan"),
-        ({"action": Action.KEEP}, "-"),
-    ],
-)
-def test_the_way_back_is_a_command_that_there_is(parts: dict[str, Any], word: str) -> None:
-    assert undo_words(node("a", **parts)) == word
-    assert word in ("-", "none") or word in SPEC_BY_NAME
+def test_statements_are_counted_without_external_tables_and_what_is_kept_is_counted_in_one_line() -> None:
+    tables = [table("src", "landed"), *(table(f"t{n}", "src") for n in range(12))]
+    declared = project(table("landed"), *tables)
+    seen = {**running(declared), T("t3"): ObservedDeployment()}
+    found = make_plan(declared, "dev", seen, PlanRequest(everything=True))
+    nodes = tuple(node if node.table == "t3" else replace(node, action=Action.KEEP) for node in found.nodes)
+    found = replace(found, nodes=nodes, undo=())
+    text = "\n".join(plan_lines(found, 100))
+    assert "1 of 13 statements" in text and "13 tables kept as they are" in text
+    assert "+t3" in text and not any(f"t{n} " in text for n in range(4, 12))

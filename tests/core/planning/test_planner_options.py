@@ -50,6 +50,7 @@ OPTIONS: tuple[dict[str, Any], ...] = (
     {"start": "2026-09-01"},
     {"continues": "run-1"},
     {"nonce": "n"},
+    {"undoes": "7f3a"},
     *({"choices": (StrategyChoice(T("a"), strategy),)} for strategy in Strategy),
     {"choices": (StrategyChoice(T("b"), Strategy.PARTIAL, "2026-09-01"),)},
 )

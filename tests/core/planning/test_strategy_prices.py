@@ -68,22 +68,7 @@ def test_a_rebuild_reads_what_its_parents_hold_and_is_done_after_the_slowest_of_
     assert (b.replay_rows, b.replay_bytes, b.eta_s) == (800, 40_000, 10.0 + 800 / 50)
     assert (c.replay_rows, c.replay_bytes, c.eta_s) == (80, 4_000, 10.0 + 800 / 50 + 80 / 20)
     assert offered(found, "b")["earliest"].disk_bytes == 4_000 + 512
-    same = "none: the text is the same, and no command points back to the old version"
-    assert offered(found, "a")["earliest"] == StrategyOffer("earliest", 1_000, 10.0, 50_000, 40_000, (), same)
-
-
-def test_a_rebuild_is_undone_by_planning_the_old_text_where_there_is_another_one() -> None:
-    found = planned(declared(b=HAVING), "b", choose="b=earliest")
-    again = "plan the old text again: a new version reads everything once more"
-    for name in "bc":
-        offer = offered(found, name)["earliest"]
-        assert (offer.undo, offer.reversible_until) == (again, "what it reads is deleted")
-
-
-def test_no_step_names_a_way_back_that_no_command_goes() -> None:
-    for found in (planned(declared(b=HAVING), "b", choose="b=earliest"), planned(declared(), "a", world={})):
-        for step in found.steps:
-            assert step.undo.startswith(("none", "plan ", "headgate ")), step
+    assert offered(found, "a")["earliest"] == StrategyOffer("earliest", 1_000, 10.0, 50_000, 40_000, ())
 
 
 def test_a_strategy_that_no_agent_carries_out_is_warned_of_and_is_in_no_remedy() -> None:

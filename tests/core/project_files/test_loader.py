@@ -337,11 +337,40 @@ def test_defaults_stand_in_for_what_a_table_does_not_say() -> None:
     assert good(found).tables[T("a")].settings == Settings(trigger="3 seconds", owner="me")
 
 
+def test_an_objective_is_declared_by_table_defaults_and_environment() -> None:
+    found = texts(
+        ("pipelines/facts/p/a/a.yml", "objective: {behind: 5 minutes}\n"), src="", a="SELECT id FROM STREAM src"
+    )
+    found["headgate.yml"] = found["headgate.yml"].replace("dev: {}", "dev: {objective: {behind: 1 hour}}")
+    found["headgate.yml"] += "defaults: {objective: {behind: 90 seconds}}\n"
+    project = good(found)
+    assert project.tables[T("a")].settings.objective == "5 minutes"
+    assert project.tables[T("src")].settings.objective == "90 seconds"
+    assert project.environments["dev"].objective == "1 hour"
+
+
+@pytest.mark.parametrize(
+    ("written", "says"),
+    [
+        ("objective: {behind: 0 minutes}", "objective.behind"),
+        ("objective: {behind: soon}", "objective.behind"),
+        ("objective: {before: 5 minutes}", "before"),
+        ("objective: 5 minutes", "objective"),
+    ],
+)
+def test_an_objective_that_is_none_is_a_problem_of_its_line(written: str, says: str) -> None:
+    wrong: list[Problem] = []
+    found = read_settings(f"owner: me\n{written}\n", "a.yml", Settings(), wrong)
+    assert found.objective == "" and len(wrong) == 1 and says in wrong[0].summary
+    assert wrong[0].where is not None and wrong[0].where.line == 2
+
+
 @pytest.mark.parametrize(
     "settings",
     [
         Settings(), Settings(trigger="1 hour", owner='a "b" \\ c', description="two\nlines: # not a comment"),
         Settings(tags=("yes", "x, y", "[z]"), key=("id", "No"), runbook="a/b.md"),
+        Settings(objective="5 minutes"),
         Settings(protect=True, readers=("audit", "finance report (bi team)")),
     ],
 )  # fmt: skip

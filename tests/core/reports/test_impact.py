@@ -285,3 +285,13 @@ def test_an_unknown_product_is_a_wrong_command_and_one_far_away_is_none() -> Non
 def test_as_if_running_is_what_a_first_deploy_would_leave() -> None:
     declared = project(src="", a="src", b="a src!")
     assert as_if_running(declared)[T("b")].bindings == deployed(declared.tables[T("b")]).bindings
+
+
+def test_a_place_in_a_file_that_was_edited_since_its_deploy_says_so() -> None:
+    declared = project(table("src", columns="id bigint, note string"), c="src")
+    edited = table("c", "src", select="SELECT id\nFROM STREAM src\nWHERE note <> ''")
+    now = replace(declared, tables={**declared.tables, T("c"): edited})
+    (told,) = of(asked(now, "src.note", known=PlannerInput(running(declared))), ImpactEvent.COLUMN_LOST).reached
+    assert told.why == "reads src.note at dml.c.sql:4 of the edited file; another text is deployed"
+    (told,) = of(asked(now, "src.note", known=PlannerInput(running(now))), ImpactEvent.COLUMN_LOST).reached
+    assert told.why == "reads src.note at dml.c.sql:4"

@@ -29,11 +29,12 @@ from core.run.state_machine import (
     StepKept,
     advance_run,
     recover_run,
+    why_not_skipped,
 )
 
 
 def step(n: int, do: StepKind, table: str, *after: int) -> Step:
-    return Step(n, do, TableName(table), 2, after, why="", undo="")
+    return Step(n, do, TableName(table), 2, after, why="")
 
 
 def rebuild() -> Run:
@@ -151,3 +152,46 @@ def test_every_state_has_its_row_and_ends_are_finished() -> None:
     assert set(STEP_TRANSITIONS) == set(StepState)
     assert set(RUN_TRANSITIONS) == set(RunState)
     assert {state for state, following in STEP_TRANSITIONS.items() if not following} <= FINISHED
+
+
+def pending_start() -> Run:
+    """A statement whose first batch is pending; what comes after it reads it, points to it or ends the old version."""
+    steps = (
+        step(1, StepKind.START, "a"),
+        step(2, StepKind.START, "b", 1),
+        step(3, StepKind.SWAP, "a", 1),
+        step(4, StepKind.STOP, "a", 1),
+    )
+    return Run("r", RunState.RUNNING, tuple(StepProgress(s) for s in steps))
+
+
+def test_a_reader_starts_on_what_has_started_and_a_stop_waits_for_the_proof() -> None:
+    run, performed = pending_start(), []
+    evidence: list[object] = []
+    for _ in range(6):
+        run, intents = advance_run(run, evidence)  # type: ignore[arg-type]  # Answers are evidence.
+        evidence = []
+        for intent in intents:
+            if isinstance(intent, PerformStep):
+                performed.append(intent.step.n)
+                n = intent.step.n
+                evidence.append(GateOpened(n) if intent.step.do is StepKind.START else StepDone(n))
+    assert (performed, run.state) == ([1, 2, 3], RunState.RUNNING)
+    assert states(run) == {1: "gate", 2: "gate", 3: "done", 4: "waits"}
+    run, intents = advance_run(run, [StepDone(1), StepDone(2)])
+    assert [one.step.n for one in intents if isinstance(one, PerformStep)] == [4]
+
+
+def test_a_start_that_fails_in_its_first_batch_fails_the_run_and_no_stop_follows_it() -> None:
+    run, _ = advance_run(pending_start(), [])
+    run, _ = advance_run(run, [GateOpened(1)])
+    run, _ = advance_run(run, [GateOpened(2), StepFailed(1, "CAST_INVALID_INPUT")])
+    assert states(run) == {1: "failed", 2: "gate", 3: "blocked", 4: "blocked"}
+    run, _ = advance_run(run, [StepDone(2)])
+    assert run.state is RunState.FAILED
+
+
+def test_waiting_for_a_first_batch_can_be_skipped_and_starting_cannot() -> None:
+    for do in (StepKind.START, StepKind.RESUME, StepKind.RESTART):
+        assert why_not_skipped(do, StepState.GATE) == ""
+        assert why_not_skipped(do, StepState.FAILED) != ""

@@ -12,13 +12,15 @@ from ledger_rows import environment_row
 from core.changes.spark_analysis import AnalysisAnswer, AnalysisQuestion
 from core.ipc.environment_paths import EnvironmentPaths
 from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable, TryAgain
-from core.model.names import TableName
+from core.model.names import TableName, query_name
+from core.model.states import State
 from core.ports.spark import Analysis, Queries, QueryStart, ReportedQuery, Tables, unheard
 from core.ports.storage import CheckpointState, FolderTaken, SourceLag
 from core.project.model import Environment
 from pipelines.agent.context import AgentContext, PoolConnection
 from pipelines.agent.deployment_compiler import EnvironmentLayout
 from pipelines.agent.fault_points import FaultPoints
+from pipelines.agent.runs.run_lane import RunDriver
 from state.ledger import create_or_open
 
 P = ParamSpec("P")
@@ -48,6 +50,8 @@ class ScriptedPool:
     """False while the catalog is being filled."""
     refuse_stop: dict[str, HeadgateError] = field(default_factory=dict)
     refuse_table: dict[str, HeadgateError] = field(default_factory=dict)
+    pending: set[str] = field(default_factory=set)
+    """Queries whose first batch does not end."""
 
     def connection(self) -> PoolConnection:
         if not self.restored:
@@ -250,3 +254,26 @@ def world(tmp_path: Path, pool: ScriptedPool) -> AgentContext:
         files=ScriptedFiles(pool, "ledger"),
         faults=FaultPoints(),
     )
+
+
+def settle(world: AgentContext) -> None:
+    """Write what the reconciler writes of queries that have committed a first batch."""
+    pool = world.pool
+    assert isinstance(pool, ScriptedPool)
+    for deployment in world.ledger.deployments():
+        name = query_name(deployment.table, deployment.version)
+        if deployment.state == State.STARTING and name in pool.running and name not in pool.pending:
+            world.ledger.update_deployment(deployment.table, deployment.version, state=State.RUNNING)
+
+
+@pytest.fixture(autouse=True)
+def prompt_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have every query of a run commit its first batch while the run waits, unless the pool holds it pending."""
+    waits = RunDriver._wait
+
+    def wait(driver: RunDriver) -> None:
+        if isinstance(driver._world.pool, ScriptedPool):
+            settle(driver._world)
+        waits(driver)
+
+    monkeypatch.setattr(RunDriver, "_wait", wait)

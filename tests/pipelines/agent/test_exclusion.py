@@ -18,6 +18,7 @@ from core.model.names import TableName
 from core.plan.model import Plan
 from core.plan.request import PlanRequest
 from core.run.state_machine import OperatorControl
+from pipelines.agent import fast_lane as fast_lane_module
 from pipelines.agent.context import AgentContext
 from pipelines.agent.fast_lane import FastLane
 from pipelines.agent.runs import run_lane, step_executor
@@ -358,6 +359,19 @@ def test_a_stop_goes_on_although_a_run_holds_the_version(world: AgentContext, po
         assert "a@v1" not in pool.running, "Spark's stop waits for nobody"
     thread.join(30)
     assert pool.stops.count("a@v1") == 2, "and is called once more after who held it"
+
+
+def test_a_stop_is_confirmed_although_who_holds_the_version_waits_for_the_ledger(
+    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deploy(world, pool, small_project.texts())
+    monkeypatch.setattr(fast_lane_module, "STOP_S", 0.3)
+    monkeypatch.setattr(fast_lane_module, "HOLDER_S", 0.01)
+    lane = fast_lane(world)
+    with held_elsewhere(world, (A, 1), by="the reconciler"):
+        assert [found.outcome for found in lane.stop((A,), time.monotonic(), by="bob")] == ["stopped"]
+        with world.locks.starting((A, 1)):
+            assert [found.outcome for found in lane.stop((A,), time.monotonic(), by="bob")] == ["sent, not confirmed"]
 
 
 def test_a_run_whose_version_is_held_waits_and_goes_on(

@@ -60,15 +60,33 @@ def summaries(world: AgentContext, kind: str = "state") -> list[str]:
 
 
 def test_stop_start_and_restart_are_among_the_events_with_who_asked(world: AgentContext, acts: FastLane) -> None:
-    acts.stop((A,), time.monotonic(), by="alice")
-    acts.stop((A,), time.monotonic(), by="alice")
-    acts.start((A,), time.monotonic(), by="bob")
-    acts.restart((A,), time.monotonic(), by="carol")
+    said = [
+        act((A,), time.monotonic(), by=by)[0].outcome
+        for act, by in (
+            (acts.stop, "alice"), (acts.stop, "alice"), (acts.start, "bob"), (acts.start, "bob"),
+            (acts.restart, "carol"),
+        )
+    ]  # fmt: skip
+    assert said == [
+        "stopped", "was stopped already", "started, first batch pending", "was running already",
+        "restarted, first batch pending",
+    ]  # fmt: skip
     assert summaries(world) == [
         "starting → starting, restarted by carol",
+        "was running already: start by bob",
         "stopped → starting, started by bob",
+        "was stopped already: stop by alice",
         "running → stopped, stopped by alice",
     ]
+
+
+def test_the_command_log_says_accepted_for_what_has_begun_and_unchanged_for_what_was_so_already(
+    world: AgentContext, commands: CommandHandler
+) -> None:
+    for op in ("start", "stop", "stop", "start", "start"):
+        commands.handle(ALICE, {"op": op, "args": {"tables": ["a"]}, "confirm": "yes"})
+    outcomes = [row.outcome for row in reversed(world.ledger.commands())]
+    assert outcomes == ["unchanged", "done", "unchanged", "accepted", "unchanged"]
 
 
 def test_a_start_that_spark_refuses_is_an_exception_and_the_state_failed(

@@ -9,6 +9,7 @@ import pytest
 import small_project
 from ledger_rows import deployment_row
 
+from core.model.errors import TryAgain
 from core.model.names import TableName
 from core.plan.request import PlanRequest
 from pipelines.agent.checked_clock import Uptime
@@ -93,6 +94,25 @@ def test_a_run_that_deletes_several_tables_gives_each_a_folder_of_its_own(world:
     aside: dict[str, str] = world.files.aside  # type: ignore[attr-defined]  # A double's.
     for into in aside:
         assert sum(into.startswith(f"{d.trash}/") for d in gone) == 1, into
+
+
+def test_a_table_that_cannot_be_moved_keeps_its_checkpoint_and_starts_again(
+    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deploy(world, pool, small_project.texts())
+    folders: dict[str, Any] = world.files.folders  # type: ignore[attr-defined]  # A double's.
+    before, move = dict(folders), world.files.set_aside
+
+    def set_aside(folder: str, into: str) -> None:
+        if "/trash/" in into and "/tables/" in into:
+            raise TryAgain(f"{folder} cannot be reached")
+        move(folder, into)
+        if folder not in folders and "/trash/" in folder:
+            folders[into] = before[into]
+
+    monkeypatch.setattr(world.files, "set_aside", set_aside)
+    assert deploy(world, pool, small_project.texts(), PlanRequest(verb="delete", everything=True)) == "failed"
+    assert folders == before
 
 
 def test_a_clock_that_jumps_forward_purges_nothing_until_as_much_time_has_passed(

@@ -79,6 +79,29 @@ def test_a_table_that_is_there_as_declared_is_taken_whatever_its_types(ground: A
     made(ground, "a BIGINT, b STRING", "two", "plain")
 
 
+def test_a_new_table_takes_one_call_and_one_that_is_there_is_compared(ground: Any) -> None:
+    ground.table("warm")
+    said: list[str] = []
+    run, described = ground.tables._run, ground.tables._described
+    ground.tables._run = lambda sql: (said.append(" ".join(sql.split()[:3])), run(sql))
+    ground.tables._described = lambda name: (said.append("DESCRIBE"), described(name))[1]
+    physical = made(ground, "a BIGINT", "one", "new")
+    assert said == [f"CREATE TABLE {physical}"]
+    made(ground, "a BIGINT", "one", "new")
+    assert said[1:] == ["CREATE TABLE IF", "DESCRIBE"]
+
+
+def test_a_table_that_another_client_made_or_dropped_is_made_or_compared_all_the_same(ground: Any) -> None:
+    mine, ground.tables = ground.tables, SparkTables(ground.session)
+    physical = made(ground, "a BIGINT", "theirs")
+    theirs, ground.tables = ground.tables, mine
+    with pytest.raises(EngineRefused, match=r"is in the catalog at .*/theirs, not at .*/ours"):
+        made(ground, "a BIGINT", "ours")
+    theirs.forget(physical)
+    made(ground, "a BIGINT", "ours")
+    assert mine.read(f"SELECT * FROM {physical}", 1) == (("a",), ())
+
+
 @pytest.mark.parametrize(
     ("columns", "folder", "more", "said"),
     [

@@ -1,6 +1,8 @@
 """Owner files, notes, reading and moving of checkpoint folders, without Spark."""
 
+import errno
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +146,29 @@ def test_set_aside_moves_once_and_never_over_something(tmp_path: Path) -> None:
     assert not folder.exists()
     assert sorted(note_of(path)["n"] for path in trash.parent.iterdir()) == [1, 2]
     assert note_of(trash) == {"n": 1}
+
+
+def test_set_aside_copies_to_another_file_system_and_a_copy_that_was_cut_off_is_begun_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, trash = tmp_path / "checkpoints" / "c", tmp_path / "trash" / "c"
+    FILES.prepare(str(folder), {"run": "r"})
+    _checkpoint(folder, commits=2, planned=3)
+    within = os.rename
+
+    def rename(place: Path, target: Path) -> None:
+        if place == folder:
+            raise OSError(errno.EXDEV, "Invalid cross-device link")
+        within(place, target)
+
+    monkeypatch.setattr(os, "rename", rename)
+    cut_off = trash.with_name("c.copy")
+    (cut_off / "commits").mkdir(parents=True)
+    (cut_off / "commits" / "9").write_text("half")
+    files = {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    FILES.set_aside(str(folder), str(trash))
+    assert not folder.exists() and not cut_off.exists()
+    assert {path.relative_to(trash): path.read_bytes() for path in trash.rglob("*") if path.is_file()} == files
 
 
 def test_a_note_replaces_the_former_whole(tmp_path: Path) -> None:

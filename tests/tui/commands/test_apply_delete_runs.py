@@ -29,6 +29,17 @@ def submitted(ledger: Any, agent: Any, capsys: pytest.CaptureFixture[str]) -> st
     return str(found["hash"])
 
 
+def test_a_run_shows_what_was_predicted_beside_what_it_took(ledger: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    ended = replace(run_row("h", "done"), ended_at=130.0, started_at=100.0, predicted_low_s=20.0, predicted_high_s=50.0)
+    step = replace(ended.steps[0], started_at=100.0, ended_at=103.0, predicted_low_s=2.0, predicted_high_s=6.0)
+    create_run(ledger, replace(ended, steps=(step,)))
+    assert exit_codes.run_command_line(["runs", "7f3a-1"]) == 0
+    said = capsys.readouterr().out
+    assert "30.0 s, predicted 20\N{EN DASH}50 s" in said and "3.0 s, predicted 2\N{EN DASH}6 s" in said
+    found = written(["runs", "7f3a-1"], capsys)
+    assert (found["predicted_low_s"], found["steps"][0]["predicted_high_s"]) == (20.0, 6.0)
+
+
 def run_row(plan_hash: str, state: str, step: str = "done") -> RunRow:
     steps = (StepRow(n=1, do="start", table="a", version=1, state=step, note="why"),)
     return RunRow("7f3a-1", plan_hash, "ana", state, 1.0, None if state == "running" else 2.0, steps)
@@ -240,3 +251,33 @@ def test_a_run_is_cancelled_by_its_short_name(ledger: Any, agent: Any, capsys: p
     assert exit_codes.run_command_line(["runs", "cancel", "7f3a-1", "--confirm", "7f3a"]) == 0
     (request,) = agent.heard
     assert (request["op"], request["args"]["act"], request["args"]["id"]) == ("run", "cancel", "7f3a-1")
+
+
+def test_a_retry_that_is_followed_prints_only_what_is_new(
+    ledger: Any, agent: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan_hash = submitted(ledger, agent, capsys)
+    steps = tuple(
+        StepRow(n=n, do="start", table=table, version=1, state=state, tries=1)
+        for n, (table, state) in enumerate((("a", "done"), ("b", "failed")), 1)
+    )
+    create_run(ledger, RunRow("7f3a-1", plan_hash, "ana", "failed", 1.0, 2.0, steps))
+
+    def again(request: dict[str, Any]) -> dict[str, Any]:
+        ledger.put_step("7f3a-1", replace(steps[1], state="done", tries=2))
+        ledger.put_run_state("7f3a-1", "done", ended_at=3.0)
+        return {}
+
+    agent.script["run"] = again
+    assert exit_codes.run_command_line(["runs", "retry", "7f3a-1", "--follow"]) == 0
+    said = capsys.readouterr()
+    told = [line.split()[:3] for line in said.err.splitlines() if " done" in line]
+    assert told == [["2", "start", "b"]]
+
+
+def test_a_failed_run_is_acknowledged_by_a_command(ledger: Any, agent: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    create_run(ledger, replace(run_row("h", "failed", "failed")))
+    agent.script["run"] = {"run": "7f3a-1", "act": "ack"}
+    assert exit_codes.run_command_line(["runs", "ack", "7f3a"]) == 0
+    assert [request["args"]["act"] for request in agent.heard] == ["ack"]
+    assert "run 7f3a-1: acknowledged" in capsys.readouterr().err

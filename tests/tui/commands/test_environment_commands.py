@@ -69,10 +69,57 @@ def test_a_new_external_table_has_a_place_to_land(folder: Path, capsys: pytest.C
         (["x", "--layer", "marts"], 2),
         (["x__v1"], 2),
         (["x", "--product", ".."], 2),
+        (["x", "--layer", "facts"], 2),
     ],
 )
 def test_a_table_that_cannot_be_is_refused(words: list[str], code: int, folder: Path) -> None:
+    before = sorted(folder.rglob("*"))
     assert exit_codes.run_command_line(["init", "table", *words]) == code
+    assert sorted(folder.rglob("*")) == before
+
+
+DDL_OF_A = "pipelines/sources/p/a/sql-scripts/ddl.a.sql"
+DML_OF_A = "pipelines/sources/p/a/sql-scripts/dml.a.sql"
+
+
+@pytest.mark.parametrize(
+    "columns", ["`order` BIGINT, `two words` STRING", "s STRUCT<userId: BIGINT>, m MAP<STRING, INT>"]
+)
+def test_a_new_statement_can_be_planned_whatever_its_parents_columns_are(
+    columns: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    landed = "pipelines/sources/p/landed/sql-scripts/ddl.landed.sql"
+    for path in (DML_OF_A, "pipelines/facts/p/b/sql-scripts/dml.b.sql"):
+        (folder / path).unlink()
+    for path in (DDL_OF_A, "pipelines/facts/p/b/sql-scripts/ddl.b.sql"):
+        (folder / path).unlink()
+    (folder / landed).write_text(f"CREATE TABLE landed ({columns}) USING json LOCATION 'in';")
+    assert exit_codes.run_command_line(["init", "table", "c", "--reads", "landed", "--layer", "fact"]) == 0
+    text = (folder / "pipelines/facts/p/c/sql-scripts/ddl.c.sql").read_text()
+    assert "userId" in text or "`two words`" in text
+    capsys.readouterr()
+    assert written(["plan", "c", "--offline"], capsys)["order"] == ["landed", "c"]
+
+
+def test_a_project_with_a_problem_is_told_before_a_table_is_written(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / DML_OF_A).write_text("INSERT INTO a SELECT id FROM STREAM nowhere;")
+    before = sorted(folder.rglob("*"))
+    assert exit_codes.run_command_line(["init", "table", "clicks"]) == 2
+    assert "nowhere" in capsys.readouterr().err
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_an_external_input_says_where_its_files_go_and_which_statement_comes_next(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_codes.run_command_line(["init", "table", "clicks"]) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "data/landing/clicks" in said and "headgate init table src_clicks --reads clicks" in said
+    assert exit_codes.run_command_line(["init", "table", "src_clicks", "--reads", "clicks"]) == 0
+    capsys.readouterr()
+    assert written(["plan", "src_clicks", "--offline"], capsys)["order"] == ["clicks", "src_clicks"]
 
 
 def test_doctor_judges_everything_and_each_remedy_is_there(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

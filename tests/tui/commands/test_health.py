@@ -21,7 +21,7 @@ def shop(ledger: Any, deployed: Any, measured: Any) -> Any:
     )
     ledger.put_deployment(deployed("c", reads="b", product="q", layer="view", state="stopped", wanted="stopped"))
     ledger.put_measurements(
-        [measured("a", trend="draining", lag_rows=10, oldest_s=3.0), measured("b", lag_rows=1500, oldest_s=70.0)]
+        [measured("a", trend="draining", lag_rows=10, behind_s=3.0), measured("b", lag_rows=1500, behind_s=70.0)]
     )
     ledger.stage(StagedRow("ana", "/shop", "b", "deploy", 1.0))
     ledger.stage(StagedRow("ben", "/shop", "b", "deploy", 2.0))
@@ -34,23 +34,23 @@ def test_a_product_is_the_sum_of_its_layers_and_names_what_fails(shop: Any, caps
     p = found["products"][0]
     assert p == {
         "product": "p", "statements": 2, "external": 1, "states": {"failed": 1, "running": 1}, "trend": "draining",
-        "lag_rows": 1510, "lag_unknown": 0, "oldest_s": 70.0, "staged": 1,
+        "lag_rows": 1510, "lag_unknown": 0, "behind_s": 70.0, "oldest_s": 70.0, "staged": 1,
         "failing": [{
             "table": "b", "layer": "fact", "version": 1, "state": "failed", "state_since": 5.0,
             "error_class": "DIVIDE_BY_ZERO", "error": "by\nzero",
         }],
         "layers": [
             {"layer": "source", "statements": 1, "external": 1, "states": {"running": 1}, "trend": "draining",
-             "lag_rows": 10, "lag_unknown": 0, "oldest_s": 3.0, "staged": 0},
+             "lag_rows": 10, "lag_unknown": 0, "behind_s": 3.0, "oldest_s": 3.0, "staged": 0},
             {"layer": "fact", "statements": 1, "external": 0, "states": {"failed": 1}, "trend": "steady",
-             "lag_rows": 1500, "lag_unknown": 0, "oldest_s": 70.0, "staged": 1},
+             "lag_rows": 1500, "lag_unknown": 0, "behind_s": 70.0, "oldest_s": 70.0, "staged": 1},
         ],
     }  # fmt: skip
 
 
 def test_what_was_never_measured_is_not_known(shop: Any, capsys: pytest.CaptureFixture[str]) -> None:
     (q,) = written(["health", "q"], capsys)["products"]
-    assert (q["lag_rows"], q["lag_unknown"], q["oldest_s"], q["trend"]) == (None, 1, None, "unknown")
+    assert (q["lag_rows"], q["lag_unknown"], q["behind_s"], q["trend"]) == (None, 1, None, "unknown")
 
 
 def test_people_see_products_layers_and_failures(shop: Any, capsys: pytest.CaptureFixture[str]) -> None:
@@ -58,10 +58,10 @@ def test_people_see_products_layers_and_failures(shop: Any, capsys: pytest.Captu
     said = capsys.readouterr()
     lines = said.out.splitlines()
     assert [line.split() for line in lines[:4]] == [
-        ["PRODUCT", "STATEMENTS", "STATE", "LAG", "TREND", "OLDEST", "STAGED"],
-        ["p", "2", "1", "failed,", "1", "running", "1.5k", "draining", "1m", "1"],
-        ["source", "1", "1", "running", "10", "draining", "3s"],
-        ["fact", "1", "1", "failed", "1.5k", "steady", "1m", "1"],
+        ["PRODUCT", "STATEMENTS", "STATE", "BEHIND", "LAG", "TREND", "STAGED"],
+        ["p", "2", "1", "failed,", "1", "running", "1m", "1.5k", "draining", "1"],
+        ["source", "1", "1", "running", "3s", "10", "draining"],
+        ["fact", "1", "1", "failed", "1m", "1.5k", "steady", "1"],
     ]
     assert lines[-1].split()[:4] == ["b", "v1", "p", "failed"] and lines[-1].endswith("DIVIDE_BY_ZERO: by zero")
     assert "shop dev: 1 of 2 statements running" in said.err

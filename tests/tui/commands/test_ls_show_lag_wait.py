@@ -17,7 +17,8 @@ from core.model.states import State, Trend
 from core.observed.table_statistics import TableStatistics
 from state.ledger import LedgerReader
 from state.registry import StatementLine
-from state.row_types import AuditRow, Deployment, EventRow
+from state.row_types import AuditRow, CommandRow, Deployment, EventRow
+from tests.support.ledger_rows import create_run, plan_of, plan_row, run_row
 from tui.command_line import exit_codes
 from tui.command_line.fail_on import matching_conditions, parse_conditions, parse_count
 
@@ -42,7 +43,7 @@ def test_ls_lists_what_is_declared_before_anything_was_started(
 ) -> None:
     found = told(["ls"], capsys)
     assert [(s["table"], s["state"], s["external"]) for s in found["statements"]] == [
-        ("a", "absent", False), ("b", "absent", False), ("landed", "absent", True),
+        ("a", "absent", False), ("b", "absent", False), ("landed", "external", True),
     ]  # fmt: skip
 
 
@@ -57,7 +58,7 @@ def test_ls_shows_state_version_lag_and_trend(shop: Any, capsys: pytest.CaptureF
 def test_ls_for_people_has_the_same_on_one_line(shop: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_codes.run_command_line(["ls", "b"]) == 0
     said = capsys.readouterr()
-    assert said.out.splitlines()[1].split()[:7] == ["b", "p", "failed", "v1", "1.5k", "growing", "+120/m"]
+    assert said.out.splitlines()[1].split()[:8] == ["b", "p", "failed", "v1", "?", "1.5k", "growing", "+120/m"]
     assert "shop dev: 0 of 1 statements running" in said.err
 
 
@@ -137,7 +138,8 @@ def test_show_is_of_one_moment(shop: Any, capsys: pytest.CaptureFixture[str], mo
 def test_show_says_what_a_table_holds_and_what_is_gone(shop: Any, capsys: pytest.CaptureFixture[str]) -> None:
     measured = TableStatistics(at=1.0, rows=3639, bytes=474_649, files=207, earliest=time.time() - 480, gone=25)
     shop.put_table_statistics({(TableName("a"), 1): measured})
-    assert told(["show", "a"], capsys)["figures"] == asdict(measured)
+    shown = told(["show", "a"], capsys)
+    assert (shown["figures"] | {"rows": shown["rows"]}) == asdict(measured)
     assert exit_codes.run_command_line(["show", "a"]) == 0
     assert exit_codes.run_command_line(["show", "b"]) == 0
     holds = [line for line in capsys.readouterr().out.splitlines() if line.startswith("holds")]
@@ -240,3 +242,34 @@ def test_every_state_and_trend_can_be_failed_on(word: str, shop: Any) -> None:
 def _line(word: str) -> StatementLine:
     fields = dict.fromkeys(StatementLine._fields)
     return StatementLine(**(fields | {"state": word, "trend": word}))  # type: ignore[arg-type]  # Only two are read.
+
+
+def test_history_tells_acts_and_failures_of_one_table_from_its_ledger(
+    shop: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shop.add_command(CommandRow(0, 5.0, "ana", "stop", "a b", "headgate stop a b", "done"))
+    shop.add_event(EventRow(0, 3.0, "b", 1, "exception", "DIVIDE_BY_ZERO", "by zero"))
+    found = told(["history", "b"], capsys)
+    assert (found["format"], found["table"]) == ("headgate.history/1", "b")
+    assert [(each["at"], each["kind"], each["actor"]) for each in found["entries"]] == [
+        (3.0, "failure", ""), (5.0, "stop", "ana"),
+    ]  # fmt: skip
+    assert [each["kind"] for each in told(["history", "a", "-n", "1"], capsys)["entries"]] == ["stop"]
+    assert exit_codes.run_command_line(["history", "b"]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split() == ["by", "zero"]
+    assert exit_codes.run_command_line(["history", "bb"]) == 2
+    assert "did you mean b?" in capsys.readouterr().err
+
+
+def test_the_audit_of_a_table_holds_its_acts_its_plans_and_its_runs(
+    shop: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = plan_of(TableName("b"))
+    shop.put_plan(plan_row(plan))
+    create_run(shop, run_row(plan.hash, id="7f3a-1"), [TableName("b")], [TableName("a")])
+    told_of = {"stop": "a b", "approve": plan.hash[:12], "run": "7f3a-1", "start": "a", "plan": "7777", "restart": "bb"}
+    for at, (action, subject) in enumerate(told_of.items()):
+        shop.add_audit(AuditRow(id=0, at=float(at), actor="ana", action=action, subject=subject))
+    assert [row["action"] for row in told(["audit", "--table", "b"], capsys)] == ["stop", "approve", "run"]
+    assert [row["action"] for row in told(["audit", "--table", "a"], capsys)] == ["stop", "start"]
+    assert exit_codes.run_command_line(["audit", "--table", "b", "--verify"]) == 2

@@ -13,6 +13,7 @@ from core.ipc import framing
 from core.model.names import TableName as T
 from core.policy.model import Policy, policy_as_json
 from core.project.model import Environment
+from core.project.revision import RevisionTexts, revision_hash
 from core.project_files.loader import read_project
 from core.project_files.revision_reader import revision_of
 from pipelines.agent.context import AgentContext
@@ -81,7 +82,8 @@ def serving(folder: Path, place: Any, ledger: Any, tmp_path: Path) -> Iterator[A
 
 
 def applied(word: str, plan: Any) -> int:
-    return exit_codes.run_command_line(["apply", word, "--confirm", f"dev {plan['hash'][:4]}", "--detach"])
+    confirm = plan.get("submitted", {}).get("confirm") or f"dev {plan['hash'][:4]}"
+    return exit_codes.run_command_line(["apply", word, "--confirm", confirm, "--detach"])
 
 
 def test_a_changed_statement_is_planned_once_here_and_once_by_the_agent(
@@ -179,15 +181,17 @@ def test_another_login_approves_before_a_plan_is_applied(serving: Agent, capsys:
     assert applied(short, plan) == 0 and serving.runs.driven
 
 
-def test_two_plans_of_the_same_request_differ_in_nothing_until_something_changes(
+def test_the_same_request_over_the_same_texts_is_the_same_open_plan_until_something_changes(
     serving: Agent, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first, second = (written(["plan", "a", "--rebuild", "--save", f"{n}.json"], capsys) for n in (1, 2))
-    assert first["hash"] != second["hash"]
+    assert first["hash"] == second["hash"]
+    assert [row.status for row in serving.world.ledger.plans()] == ["open"]
     assert written(["plan", "diff", first["hash"][:12], "2.json"], capsys)["same"] is True
     path = folder / "pipelines/facts/p/b/sql-scripts/dml.b.sql"
     path.write_text("INSERT INTO b SELECT id, upper(kind) AS kind FROM STREAM a;")
     third = written(["plan", "a", "--rebuild"], capsys)
+    assert [row.status for row in serving.world.ledger.plans()] == ["open", "superseded"]
     assert exit_codes.run_command_line(["plan", "diff", "1.json", third["hash"][:12]]) == 0
     said = capsys.readouterr().out
     assert "~ node        b: new dml" in said and "+INSERT INTO b SELECT id, upper(kind)" in said
@@ -209,3 +213,98 @@ def test_a_plan_says_that_nothing_is_applied_now(serving: Agent, capsys: pytest.
     serving.world.ledger.put_policy(PolicyRow(0, 1.0, "ana", 1, policy.digest, policy_as_json(policy), IN_FORCE))
     assert exit_codes.run_command_line(["plan", "a", "--rebuild"]) == 0
     assert re.search(r"dev is frozen until .* UTC \(.*\): no plan is applied until then", capsys.readouterr().err)
+
+
+def test_the_list_of_plans_says_what_was_asked_of_which_tables_by_whom_when_and_what_became_of_it(
+    serving: Agent, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = written(["plan", "a", "--rebuild"], capsys)
+    path = folder / "pipelines/facts/p/b/sql-scripts/dml.b.sql"
+    path.write_text("INSERT INTO b SELECT id, upper(kind) AS kind FROM STREAM a;")
+    second = written(["plan", "a", "--rebuild"], capsys)
+    newest, oldest = written(["review"], capsys)["plans"]
+    assert (newest["hash"], newest["status"], newest["superseded_by"]) == (second["hash"], "open", None)
+    assert (oldest["hash"], oldest["status"]) == (first["hash"], "superseded")
+    assert oldest["superseded_by"].startswith(f"plan {second['hash'][:12]} of ")
+    assert newest["request"]["tables"] == ["a"] and newest["tables"][:2] == ["a", "b"]
+    assert exit_codes.run_command_line(["review"]) == 0
+    said = capsys.readouterr().out
+    assert re.search(rf"{second['hash'][:12]}  open +\S+ ago  by \S+ +deploy a --rebuild\n +\d tables: a, b", said)
+    assert f"by plan {second['hash'][:12]} of " in said
+    assert exit_codes.run_command_line(["apply", first["hash"][:12], "--confirm", "x"]) != 0
+    assert "superseded by plan" in capsys.readouterr().err
+
+
+FILTERED = "INSERT INTO b SELECT id, kind FROM STREAM a WHERE id > 0;"
+
+
+def executed(serving: Agent, folder: Path, capsys: pytest.CaptureFixture[str], text: str = FILTERED) -> Any:
+    """Edit b, plan and apply it, and record what its run would have."""
+    (folder / "pipelines/facts/p/b/sql-scripts/dml.b.sql").write_text(text)
+    plan = written(["plan", "b"], capsys)
+    assert applied(plan["hash"][:12], plan) == 0
+    capsys.readouterr()
+    project, _ = read_project(read_files(str(folder)).texts)
+    assert project is not None
+    revision = revision_of(project.tables[T("b")])
+    serving.move("b", texts=revision.texts, revision=revision.hash)
+    serving.world.ledger.put_run_state(serving.runs.driven[-1], "done", ended_at=2.0)
+    return plan
+
+
+def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    assert exit_codes.run_command_line(words) == 3
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize("by", ["plan", "run"])
+def test_the_printed_undo_plans_the_text_from_before_and_leaves_the_files(
+    serving: Agent, folder: Path, capsys: pytest.CaptureFixture[str], by: str
+) -> None:
+    dml = folder / "pipelines/facts/p/b/sql-scripts/dml.b.sql"
+    before = dml.read_text()
+    plan = executed(serving, folder, capsys)
+    (way,) = plan["undo"]
+    assert (way["command"], way["tables"]) == (f"headgate plan undo {plan['hash'][:12]}", ["b"])
+    words = way["command"].split()[1:] if by == "plan" else ["plan", "undo", serving.runs.driven[-1]]
+    back = written(words, capsys)
+    (node,) = (node for node in back["nodes"] if node["action"] != "keep")
+    assert (node["table"], node["action"], node["texts"]["dml"]) == ("b", "restart", before)
+    assert dml.read_text() == FILTERED
+    assert any("the next deploy" in warned["summary"] for warned in back["warnings"])
+    assert applied(back["hash"][:12], back) == 0
+
+
+def test_a_plan_is_not_undone_before_it_was_executed_while_it_runs_or_after_a_later_edit(
+    serving: Agent, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = executed(serving, folder, capsys)
+    later = executed(serving, folder, capsys, FILTERED.replace("0", "9"))
+    said = refused(["plan", "undo", first["hash"]], capsys)
+    assert f"b was changed again since plan {first['hash'][:12]}" in said
+    serving.world.ledger.put_run_state(serving.runs.driven[-1], "running")
+    assert "has not ended" in refused(["plan", "undo", later["hash"]], capsys)
+    open_plan = written(["plan", "b", "--rebuild"], capsys)
+    assert "was not executed" in refused(["plan", "undo", open_plan["hash"]], capsys)
+
+
+def test_a_plan_that_is_undone_or_changed_no_text_says_so(
+    serving: Agent, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = executed(serving, folder, capsys)
+    old = next(node["old"] for node in plan["nodes"] if node["table"] == "b")
+    serving.move("b", texts=RevisionTexts(**old), revision=revision_hash(RevisionTexts(**old)))
+    assert "every table has its text from before" in refused(["plan", "undo", plan["hash"]], capsys)
+    same = written(["plan", "z", "--rebuild"], capsys)
+    assert applied(same["hash"][:12], same) == 0
+    serving.world.ledger.put_run_state(serving.runs.driven[-1], "done", ended_at=3.0)
+    assert "it changed no text" in refused(["plan", "undo", same["hash"]], capsys)
+    assert exit_codes.run_command_line(["plan", "undo", "nothing"]) == 2
+
+
+def test_settings_go_back_with_the_text(serving: Agent, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "pipelines/facts/p/b/b.yml").write_text("trigger: 7 seconds\n")
+    plan = executed(serving, folder, capsys)
+    back = written(["plan", "undo", plan["hash"]], capsys)
+    node = next(node for node in back["nodes"] if node["table"] == "b")
+    assert (node["trigger"], node["texts"]["yml"]) == ("10 seconds", "trigger: 10 seconds\n")

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from pipelines.agent.fast_lane import SENT, STOPPED, WAITS
+from pipelines.agent.fast_lane import PENDING, RAN, RESTARTED, RESTED, SENT, STARTED, STOPPED, WAITS
 from tui.command_line import exit_codes
-from tui.commands.stop_start_restart import PROVEN
+from tui.commands.stop_start_restart import TAKEN
 
 
-@pytest.mark.parametrize(("verb", "outcome"), [("stop", "stopped"), ("start", "started"), ("restart", "restarted")])
+@pytest.mark.parametrize(("verb", "outcome"), [(verb, outcome) for verb in TAKEN for outcome in TAKEN[verb]])
 def test_an_act_is_sent_once_it_is_confirmed(
     verb: str, outcome: str, agent: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -21,7 +21,10 @@ def test_an_act_is_sent_once_it_is_confirmed(
     assert (request["args"], request["confirm"]) == ({"tables": ["a"]}, "yes")
     assert request["line"].startswith(f"headgate {verb} a --project ")
     said = capsys.readouterr()
-    assert said.out == f"a v1: {outcome} in 12 ms\n" and said.err.startswith("shop dev  (")
+    assert (
+        said.out == f"a v1: {outcome.removesuffix(PENDING)} in 12 ms{PENDING if PENDING in outcome else ''}\n"
+        and said.err.startswith("shop dev  (")
+    )
 
 
 @pytest.mark.parametrize(
@@ -69,4 +72,8 @@ def test_only_what_is_proven_of_every_statement_is_a_success(outcome: str, agent
 
 
 def test_the_words_of_success_are_the_agents_own() -> None:
-    assert PROVEN["stop"] == STOPPED
+    assert {
+        "stop": (STOPPED, RESTED),
+        "start": (STARTED + PENDING, RAN),
+        "restart": (RESTARTED + PENDING,),
+    } == TAKEN

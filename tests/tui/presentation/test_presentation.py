@@ -7,6 +7,7 @@ import pytest
 
 from core.model.states import State, Trend
 from core.plan.rendering import column_widths, plan_lines
+from core.project.model import Pool
 from state.ledger_snapshot import LedgerSnapshot, StatementDetails
 from tests.support.ledger_rows import statement_line
 from tests.terminal.in_memory_backend import FakeBackend
@@ -20,6 +21,7 @@ from tui.presentation.screen_content.changes import merge, row, summary
 from tui.presentation.screen_content.first_picture import first_picture_lines
 from tui.presentation.screen_content.plan_review import columns, heading, losses, node_row, state_of_plan, summary_of
 from tui.presentation.screen_content.runs import step_row
+from tui.presentation.screen_content.statement_advice import spark_ui_words
 from tui.presentation.screen_content.statement_detail import TABS, DeclaredDetails, tab_lines
 from tui.presentation.screen_content.statement_rows import (
     RowContext,
@@ -311,8 +313,10 @@ def test_a_plan_says_what_it_loses_and_why_it_cannot_be_executed() -> None:
     assert view is not None
     assert summary_of(plan) == "2 rebuild, 1 record, 1 restart, 1 delete"
     assert losses(plan) == (
-        "crm_orders: table crm_orders__v1, 18,220 rows, its checkpoint; "
-        "files and checkpoint are kept until 7 days after the run",
+        "crm_orders: table crm_orders__v1, 18,220 rows, its checkpoint",
+        "undo: headgate plan undo RUN  (soon)",
+        "undo: order_items, oven_load: rebuild; reads 81 k rows again, ETA 3 m",
+        "undo: no way back for crm_orders: its files are kept in the trash for 7 days after the run",
     )
     assert state_of_plan(plan, view.row, NOW) == ""
     assert "expired" in state_of_plan(plan, view.row, NOW + 99_999)
@@ -356,13 +360,13 @@ def test_glyphs_follow_the_locale() -> None:
 
 
 def test_help_explains_every_sign_that_the_screens_show() -> None:
-    from core.plan.descriptions import GLYPH_BY_ACTION, UNDO_BY_ACTION
+    from core.plan.descriptions import GLYPH_BY_ACTION
 
     folder = Path(__file__).parents[3] / "tui" / "help"
     plans, console = ((folder / f"{name}.md").read_text() for name in ("plans", "console"))
     for action, sign in GLYPH_BY_ACTION.items():
         assert f"\n    {sign}  {action}" in plans
-    for word in UNDO_BY_ACTION.values():
+    for word in ("stop", "plan", "none"):
         assert f"\n    {word} " in plans
     for sign in ("~12k", "ERR", "x3 shared", "[D] [X]", "AGE", "(S start)"):
         assert sign in console
@@ -379,7 +383,7 @@ def test_a_row_is_the_same_on_paper_and_on_screen() -> None:
 
 def test_a_statement_that_was_just_started_is_starting_and_not_stalled() -> None:
     pizzeria = FakeBackend()
-    started = dict(trend="stalled", trigger="10 seconds", started_at=NOW - 5, committed_at=NOW - 3600)
+    started = dict(trend="stalled", fault="stalled", trigger="10 seconds", started_at=NOW - 5, committed_at=NOW - 3600)
     pizzeria.change("till", **started, at=NOW - 1)
     till = make_ledger_view(pizzeria.current).statements["till"]
     shown = plain(statement_row(till, columns_for(120, wide=False), 120, LOOK))
@@ -394,3 +398,17 @@ def test_what_a_command_did_leaves_the_status_line_after_a_minute() -> None:
     live = freshness(VIEW.snapshot, NOW)
     assert "stop crm_orders: done" in standing_message(VIEW, live, NOW)[0]
     assert standing_message(VIEW, live, NOW + 31)[0] == ""
+
+
+@pytest.mark.parametrize(
+    ("pool", "said"),
+    [
+        (Pool(), "no Spark UI: the local pool has none"),
+        (
+            Pool("eu", "sc://user:secret@spark-eu:15002/;token=secret"),
+            "Spark UI of its server on spark-eu, port 4040 by default",
+        ),
+    ],
+)
+def test_the_spark_ui_is_named_by_host_alone(pool: Pool, said: str) -> None:
+    assert spark_ui_words(pool) == said

@@ -7,8 +7,10 @@ import pytest
 from core.model.names import TableName
 from state.row_types import StagedRow
 from tests.terminal.in_memory_backend import FakeBackend
-from tests.terminal.pizzeria_values import NOW
+from tests.terminal.pizzeria_values import NOW, sample_run
 from tests.tui.console_harness import Console, in_console
+from tui.presentation.interaction.keymap import ALL_SCREENS, ConfirmationLevel, actions_on_screen, find_action
+from tui.screens.backend import RunView
 from tui.screens.home import RESTS_S, HomeScreen
 
 
@@ -114,7 +116,7 @@ def test_a_filter_leaves_no_ghosts_of_what_it_hides() -> None:
 
 def test_a_key_just_pressed_keeps_every_row_in_its_place() -> None:
     async def scenario(console: Console) -> None:
-        await console.press("tab", "o", "o")
+        await console.press("tab", "o", "o", "o", "o")
         assert console.screen.path_and_counts()[0] == ("statements", "by lag")
         before = list(console.screen.table.ids)
         console.backend.change("till", lag_rows=99_999)
@@ -255,7 +257,7 @@ def test_a_plan_is_executed_after_environment_and_hash_were_typed() -> None:
         await console.press("E")
         said = " ".join(word.strip("│ ") for word in console.dialog().splitlines())
         assert "LOST" in said and "permanent" not in said
-        assert "files and checkpoint are kept until 7 days after the run" in said
+        assert "kept in the trash for 7 days after the run" in said
         await console.type("dev 7f3a")
         await console.press("enter")
         await console.until(lambda: "RUN 9f2c" in console.text(), "the run")
@@ -335,7 +337,7 @@ def test_every_screen_draws_at_every_size(size: tuple[int, int]) -> None:
             "statements": ({}, "menu_sales"), "detail": ({"table": "oven_load"}, "VERDICT"), "changes": ({},
             "rebuild + 1"),
             "review": ({"plan_hash": "7f3a"}, "PLAN 7f3a"), "run": ({"run_id": "9f2c"}, "RUN 9f2c"),
-            "runs": ({}, "9f2c9f"),
+            "runs": ({}, "9f2c9f"), "rows": ({"table": "till"}, "margherita"),
             "audit": ({}, "bob"), "log": ({}, "headgate stop crm_orders"), "help": ({}, "KEYS on home"),
         }  # fmt: skip
         for name, (arguments, words) in wanted.items():
@@ -455,11 +457,220 @@ def test_what_was_staged_is_followed_by_the_key_of_the_screen_in_front() -> None
     async def scenario(console: Console) -> None:
         await find(console, "till")
         await console.press("D")
-        await console.until(lambda: "deploy staged: till; p shows the stage" in console.status(), "the answer")
+        await console.until(
+            lambda: "deploy staged: till (till: unchanged, nothing to do); p shows the" in console.status(),
+            "the answer",
+        )
         await console.press("p")
         await console.until(lambda: "rebuild + 1" in console.text(), "the changes")
         await console.press("D")
         await console.until(lambda: "; enter plans what is staged" in console.status(), "the answer")
         assert "p shows" not in console.status()
+
+    in_console(scenario)
+
+
+def test_what_changed_is_one_key_away_and_newest_first() -> None:
+    async def scenario(console: Console) -> None:
+        await find(console, "till")
+        await console.press("c")
+        await console.until(lambda: "rebuild v3→v4" in console.text(), "the timeline")
+        text = console.text()
+        assert "no change" not in text
+        assert text.index("CAST_INVALID_INPUT") < text.index("v4 serves from here on") < text.index("rebuild v3→v4")
+        assert "(plan 7f3a, by alice)" in " ".join(text.split())
+        await console.press("d")
+        await console.press("8")
+        await console.until(lambda: "rebuild v3→v4" in console.text(), "the pane by its number")
+        assert "8 history" in console.text().splitlines()[2]
+
+    in_console(scenario)
+
+
+LOOKS = ("detail", "sql", "events", "lineage", "history")
+
+
+@pytest.mark.parametrize(
+    ("screen", "arguments", "row", "table"),
+    [
+        ("review", {"plan_hash": "7f3a"}, "oven_load", "oven_load"),
+        ("changes", {}, "menu_sales", "menu_sales"),
+        ("run", {"run_id": "9f2c"}, "4", "oven_load"),
+        ("events", {}, "3", "orders_paid"),
+        ("audit", {}, "1", "oven_load"),
+        ("log", {}, "2", "crm_orders"),
+    ],
+)
+def test_views_of_a_statement_open_from_every_row_that_is_about_one(
+    screen: str, arguments: dict[str, str], row: str, table: str
+) -> None:
+    async def scenario(console: Console) -> None:
+        console.app.open_screen(screen, **arguments)
+        await console.until(lambda: row in console.screen.table.ids, "the rows")
+        console.screen.following = False
+        for look in LOOKS:
+            action = find_action(look, screen)
+            if look == "sql" and screen in ("review", "changes"):
+                continue
+            assert console.screen.table.choose(row)
+            await console.press(action.keys[0])
+            await console.until(lambda: console.screen.screen_name == "detail", f"{look} of {table}")
+            assert console.screen.table_name == table
+            assert console.screen.tab == {"detail": "overview"}.get(look, look)
+            await console.press("q")
+
+    in_console(scenario)
+
+
+def test_a_key_without_a_meaning_says_so_in_two_words_that_go_away() -> None:
+    async def scenario(console: Console) -> None:
+        for key, words in (("Q", "Q: no key"), ("E", "E: not here"), ("f9", "f9: no key")):
+            await console.press(key)
+            assert console.status().strip().endswith(words)
+        console.pass_time(3.0)
+        await console.show_ledger()
+        assert "no key" not in console.status()
+
+    in_console(scenario)
+
+
+def test_help_closes_with_the_key_that_opened_it() -> None:
+    async def scenario(console: Console) -> None:
+        await console.press("?")
+        await console.until(lambda: "KEYS on home" in console.text(), "the help")
+        await console.press("?")
+        assert console.screen.screen_name == "home"
+
+    in_console(scenario)
+
+
+class BrokenRun(FakeBackend):
+    """Its only run has failed and is not open any more."""
+
+    def broken(self):
+        run = sample_run(self.now)
+        steps = (*run.steps[:2], replace(run.steps[2], state="failed"))
+        return replace(run, state="failed", ended_at=self.now, steps=steps)
+
+    def runs(self):
+        return (self.broken(),)
+
+    def run(self, run_id):
+        return RunView(self.broken(), self.plan(""))
+
+
+@pytest.mark.parametrize("start", ["home", "audit", "detail"])
+def test_retry_without_an_id_asks_about_the_last_run_from_anywhere(start: str) -> None:
+    async def scenario(console: Console) -> None:
+        if start != "home":
+            console.app.open_screen(start, **({"table": "till"} if start == "detail" else {}))
+            await console.pilot.pause()
+        await console.press(":")
+        await console.type("retry")
+        await console.press("enter")
+        await console.until(lambda: "RETRY" in console.dialog(), "the question")
+        assert console.screen.screen_name == "run"
+        console.screen.question.dialog = None
+        await console.press(":")
+        await console.type("run")
+        await console.press("enter")
+        await console.until(lambda: console.screen.run_id.startswith("9f2c"), "the run")
+
+    in_console(scenario, backend=BrokenRun())
+
+
+def test_a_run_that_is_over_and_well_is_not_retried_from_elsewhere() -> None:
+    async def scenario(console: Console) -> None:
+        await console.press(":")
+        await console.type("retry")
+        await console.press("enter")
+        await console.until(lambda: "retry: no step has failed" in console.status(), "the reason")
+        assert console.screen.question.dialog is None
+
+    in_console(scenario)
+
+
+def test_the_footer_begins_with_the_keys_that_the_row_allows() -> None:
+    async def scenario(console: Console) -> None:
+        assert "(" not in console.lines(console.screen.footer)
+        await find(console, "till")
+        await console.press("j", "k")
+        assert " d detail  s sql " in console.lines(console.screen.footer)
+
+    in_console(scenario)
+
+
+def test_a_movement_beyond_the_edge_says_that_nothing_changed() -> None:
+    async def scenario(console: Console) -> None:
+        await console.press("g")
+        assert console.status().strip().endswith("g: no change")
+        await console.press("j")
+        assert "no change" not in console.lines(console.screen.footer)
+
+    in_console(scenario)
+
+
+@pytest.mark.drill
+@pytest.mark.parametrize("screen", sorted(ALL_SCREENS))
+def test_a_look_changes_what_is_seen_or_says_that_it_does_not(screen: str) -> None:
+    async def scenario(console: Console) -> None:
+        arguments = {"detail": {"table": "till"}, "review": {"plan_hash": "7f3a"}, "run": {"run_id": "9f2c"}}
+        for action in actions_on_screen(screen):
+            if action.level is not ConfirmationLevel.LOOK or action.id in ("quit", "redraw", "refresh"):
+                continue
+            for key in action.keys[:1]:
+                console.app.go_home()
+                if screen != "home":
+                    console.app.open_screen(screen, **arguments.get(screen, {}))
+                await console.pilot.pause()
+                front, console.screen.state.message = console.screen, None
+                console.screen.redraw()
+                before = console.text()
+                await console.press(key)
+                answered = console.screen is not front or front.typed.entry is not None or console.text() != before
+                front.typed.entry = None
+                assert answered, f"{key} ({action.id}) is silent on {screen}"
+
+    in_console(scenario)
+
+
+def test_a_selector_after_a_colon_asks_about_the_tables_that_it_means() -> None:
+    async def scenario(console: Console) -> None:
+        await console.press(":")
+        await console.type("stop 1+oven_load")
+        await console.press("enter")
+        await console.until(lambda: "STOP 2 statements" in console.dialog(), "the question")
+        assert "oven_load" in console.dialog() and "order_items" in console.dialog()
+
+    in_console(scenario)
+
+
+def test_rows_and_logs_of_a_statement_are_read_in_the_console() -> None:
+    async def scenario(console: Console) -> None:
+        await find(console, "till")
+        await console.press("b")
+        await console.until(lambda: "margherita" in console.text(), "the rows")
+        assert "3 rows in no order" in console.text()
+        await console.press("q", "d", "5")
+        await console.until(lambda: "at x.Y(Z.scala:1)" in console.text(), "the stack trace of the log")
+
+    in_console(scenario)
+
+
+def test_healthy_branches_are_folded_and_what_is_faulty_stays_open() -> None:
+    async def scenario(console: Console) -> None:
+        await console.press("z")
+        ids = set(console.screen.table.ids)
+        assert "orders_paid" in ids
+        assert "product:sales" in ids and not {"till", "menu_sales"} & ids
+
+    in_console(scenario)
+
+
+def test_the_worst_statement_is_first_when_sorted_by_badness() -> None:
+    async def scenario(console: Console) -> None:
+        await console.press("tab", "o")
+        assert console.screen.sort == "badness"
+        assert next(iter(console.screen.table.ids)) == "orders_paid"
 
     in_console(scenario)

@@ -114,11 +114,12 @@ def test_a_deleted_table_is_no_difference_until_its_files_say_something_else(
     for version, revision in ((1, "older"), (2, revision_hash(texts))):
         ledger.put_deployment(deployed("b", version=version, revision=revision, active=version == 2))
         ledger.tombstone(TableName("b"), version, drop_after=9e9, trash="/trash")
-    assert operations.drift().new == ("a",)
+    assert (operations.drift().new, operations.drift().deleted) == (("a",), ("b",))
+    assert operations.snapshot().deleted == ("b",)
     (folder / "pipelines/facts/p/b/sql-scripts/dml.b.sql").write_text(
         "INSERT INTO b SELECT id, kind FROM STREAM a WHERE id > 0;"
     )
-    assert operations.drift().new == ("a", "b")
+    assert (operations.drift().new, operations.drift().deleted) == (("a", "b"), ())
 
 
 def test_the_stage_is_recorded_as_what_is_typed_and_unstage_says_what_was_on_it(

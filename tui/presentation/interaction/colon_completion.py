@@ -9,7 +9,7 @@ from tui.presentation.interaction.keymap import actions_on_screen
 
 @dataclass(frozen=True, slots=True)
 class ColonCommand:
-    """A `:` command that is not the twin of a key."""
+    """A `:` command that is not the twin of a key, at least not on every screen."""
 
     name: str
     usage: str
@@ -23,6 +23,11 @@ COMMANDS: tuple[ColonCommand, ...] = (
     ColonCommand("events", ":events [TABLE…]", "Events, newest first: of all tables, or of those named"),
     ColonCommand("runs", ":runs", "All runs"),
     ColonCommand("run", ":run [id]", "A run; by default the open or the last one"),
+    ColonCommand("ack", ":ack [id]", "Acknowledge failed runs, so that the head names them no more"),
+    ColonCommand("retry", ":retry [id]", "Retry the failed steps of a run; also :skip, :pause, :cancel [id]"),
+    ColonCommand("skip", ":skip [id]", "Skip the first failed step of a run"),
+    ColonCommand("pause", ":pause [id]", "Pause a run after this step, or resume it"),
+    ColonCommand("cancel", ":cancel [id]", "Cancel what has not started of a run; completed steps stay"),
     ColonCommand("plan", ":plan HASH", "A submitted plan"),
     ColonCommand("env", ":env NAME", "Switch to another environment of the project; clears marks"),
     ColonCommand("quit", ":quit", "Leave the console"),
@@ -30,13 +35,28 @@ COMMANDS: tuple[ColonCommand, ...] = (
 
 
 TAKES_TABLES = frozenset(
-    {"show", "sql", "events", "lineage", "stop", "start", "restart", "deploy", "delete", "unstage"}
+    {
+        "show",
+        "sql",
+        "events",
+        "lineage",
+        "history",
+        "peek",
+        "edit",
+        "stop",
+        "start",
+        "restart",
+        "deploy",
+        "delete",
+        "unstage",
+    }
 )
 
 
 def names(screen: str, now: ActionContext | None = None) -> tuple[tuple[str, str], ...]:
     """List (name, summary) of the commands of a screen, sorted by name; with `now` those that are possible alone."""
-    known = {command.name: command.summary for command in COMMANDS}
+    twins = {action.typed for action in actions_on_screen(screen)}
+    known = {command.name: command.summary for command in COMMANDS if command.name not in twins}
     for action in actions_on_screen(screen):
         # What takes tables may be about others than those under the cursor.
         if action.typed and (now is None or action.typed in TAKES_TABLES or not why_not_possible(action, now)):

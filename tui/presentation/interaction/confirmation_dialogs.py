@@ -188,6 +188,13 @@ def _names(targets: Sequence[str], hidden: frozenset[str]) -> Line:
     return line(("  ".join(shown) + more, Tone.ACCENT))
 
 
+def dialog_for_stage(verb: str, tables: Sequence[str], environment: str) -> ConfirmationDialog:
+    """Ask about staging many tables at once, which are named."""
+    body = (line(", ".join(tables)), line(("nothing is executed: the stage is your own list", Tone.DIM)))
+    title = f"STAGE {verb} of {counted(len(tables), 'table')} in {environment}"
+    return ConfirmationDialog(title, body, "yes", "stage", "stage nothing")
+
+
 def dialog_for_plan(
     *, hash4: str, summary: str, losses: Sequence[str], environment: str, command: str, expected: str
 ) -> ConfirmationDialog:

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from core.model.states import State, Trend
 from tui.presentation.view.ledger_view import StatementView
 
-FIELDS = ("state", "trend", "product", "layer", "owner", "version", "lag", "errors", "staged")
+FIELDS = ("state", "trend", "product", "layer", "owner", "version", "behind", "lag", "errors", "staged", "fault")
 _TERM = re.compile(r"(?P<field>[a-z]+)(?P<op>>=|<=|!=|=|>|<)(?P<value>.+)\Z")
 _SIZE = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)(?P<unit>[kMGmg]?)\Z")
+_DURATION = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)(?P<unit>[smhd]?)\Z")
+_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _FACTOR = {"": 1, "k": 1_000, "m": 1_000_000, "M": 1_000_000, "g": 1_000_000_000, "G": 1_000_000_000}
 _COMPARE: Mapping[str, Callable[[float, float], bool]] = {
     ">": lambda a, b: a > b,
@@ -63,17 +65,19 @@ def _parse_word(word: str) -> Match | str:
 
 
 def _parse_term(field: str, op: str, value: str) -> Match | str:
-    if field in ("lag", "errors", "version"):
-        number = _number(value)
+    if field in ("behind", "lag", "errors", "version"):
+        number = _duration(value) if field == "behind" else _number(value)
         if number is None:
-            return f"{value} is not a number: {field}>1k"
+            return (
+                f"{value} is not a duration: behind>5m" if field == "behind" else f"{value} is not a number: {field}>1k"
+            )
         compare = _COMPARE[op]
         return lambda statement: _compare_known(compare, _figure(statement, field), number)
     if field not in FIELDS:
         return f"{field} is not a field: {', '.join(FIELDS)}"
     if op not in ("=", "!="):
         return f"{field} is a word: {field}=… or {field}!=…"
-    known: tuple[str, ...] = tuple(State) if field == "state" else tuple(Trend) if field == "trend" else ()
+    known: tuple[str, ...] = ("external", *State) if field == "state" else tuple(Trend) if field == "trend" else ()
     wanted = frozenset(value.lower().split(","))
     if known and not wanted <= set(known):
         return f"{value} is not a {field}: {', '.join(known)}"
@@ -86,12 +90,19 @@ def _number(text: str) -> float | None:
     return float(found["number"]) * _FACTOR[found["unit"]] if found else None
 
 
+def _duration(text: str) -> float | None:
+    found = _DURATION.match(text)
+    return float(found["number"]) * _SECONDS[found["unit"]] if found else None
+
+
 def _compare_known(compare: Callable[[float, float], bool], value: float | None, wanted: float) -> bool:
     return value is not None and compare(value, wanted)
 
 
 def _figure(statement: StatementView, field: str) -> float | None:
     match field:
+        case "behind":
+            return statement.line.behind_s
         case "lag":
             return statement.lag_rows
         case "version":
@@ -103,6 +114,8 @@ def _figure(statement: StatementView, field: str) -> float | None:
 def _words(statement: StatementView, field: str) -> set[str]:
     if field == "staged":
         return {mark.verb for mark in statement.staged} or {"no"}
+    if field in ("state", "fault"):
+        return {(statement.line.state_word if field == "state" else statement.line.fault_word) or "none"}
     return {str(getattr(statement, field)).lower()}
 
 

@@ -9,8 +9,11 @@ from enum import StrEnum
 
 LIST_SCREENS = frozenset({"home", "statements"})
 RECORD_SCREENS = frozenset({"runs", "audit", "log", "events"})
-ALL_SCREENS = LIST_SCREENS | RECORD_SCREENS | {"detail", "changes", "review", "run", "help"}
+ALL_SCREENS = LIST_SCREENS | RECORD_SCREENS | {"detail", "changes", "review", "run", "rows", "help"}
 STATEMENT_SCREENS = LIST_SCREENS | {"detail"}
+ROW_SCREENS = frozenset({"changes", "review", "run", "events", "audit", "log", "rows"})
+"""Screens whose rows are each about a statement, or about several or none."""
+VIEW_SCREENS = STATEMENT_SCREENS | ROW_SCREENS
 
 
 class ConfirmationLevel(StrEnum):
@@ -82,8 +85,9 @@ ACTIONS: tuple[ConsoleAction, ...] = (
     ConsoleAction("command", (":", "ctrl+p"), ALL_SCREENS, "command", "Type a command; tab completes", rank=95),
     ConsoleAction("help", ("?",), ALL_SCREENS - {"help"}, "keys", "Keys that are valid here, and why others are not",
                   typed="help", rank=99),
-    ConsoleAction("back", ("escape", "q"), ALL_SCREENS - {"home"}, "back", "Go back; whatever is running continues",
-                  rank=5),
+    ConsoleAction("back", ("escape", "q", "?"), frozenset({"help"}), "back", "Close the help", rank=5),
+    ConsoleAction("back", ("escape", "q"), ALL_SCREENS - {"home", "help"}, "back",
+                  "Go back; whatever is running continues", rank=5),
     ConsoleAction("clear", ("escape",), frozenset({"home"}), "clear", "Clear the filter, then the marks", rank=99),
     ConsoleAction("quit", ("q",), frozenset({"home"}), "quit", "Leave the console; agent, statements and runs continue",
                   typed="q", rank=90),
@@ -95,6 +99,7 @@ ACTIONS: tuple[ConsoleAction, ...] = (
     ConsoleAction("changes", ("p",), ALL_SCREENS - {"changes"}, "changes",
                   "Files compared with what is deployed, and what is staged", command="headgate plan --all --offline",
                   typed="changes", rank=40),
+    ConsoleAction("suspend", ("ctrl+z",), ALL_SCREENS, "suspend", "Back to the shell; `fg` returns here", rank=99),
     ConsoleAction("interrupt", ("ctrl+c",), ALL_SCREENS, "", "Shows how to leave; never affects a run", rank=99),
     # Lists and tree.
     ConsoleAction("down", ("j", "down"), ALL_SCREENS, "down", "One down", rank=99),
@@ -116,8 +121,22 @@ ACTIONS: tuple[ConsoleAction, ...] = (
                   command="headgate show {tables} --sql", typed="sql", needs=_ONE, rank=14),
     ConsoleAction("events", ("v",), STATEMENT_SCREENS, "events", "Its events, or those of a whole branch",
                   command="headgate events {tables}", typed="events", rank=16),
-    ConsoleAction("lineage", ("i",), STATEMENT_SCREENS, "lineage", "What it reads and who reads it",
+    ConsoleAction("detail", ("d",), ROW_SCREENS, "detail", "The statement of the row",
+                  command="headgate show {tables}", typed="show", needs=_ONE, rank=54),
+    ConsoleAction("sql", ("s",), ROW_SCREENS - {"review", "changes"}, "sql", "Its SQL",
+                  command="headgate show {tables} --sql", typed="sql", needs=_ONE, rank=55),
+    ConsoleAction("events", ("v",), ROW_SCREENS, "events", "Its events", command="headgate events {tables}",
+                  typed="events", needs=_ONE, rank=56),
+    ConsoleAction("lineage", ("i",), VIEW_SCREENS, "lineage", "What it reads and who reads it",
                   command="headgate show {tables}", typed="lineage", needs=_ONE, rank=60),
+    ConsoleAction("history", ("c",), VIEW_SCREENS, "history", "What changed before: deploys, acts, failures",
+                  command="headgate history {tables}", typed="history", needs=_ONE, rank=58),
+    ConsoleAction("rows", ("b",), VIEW_SCREENS - {"rows"}, "rows", "Some rows of its table",
+                  command="headgate peek {tables}", typed="peek", needs=_ONE | {ActionRequirement.LIVE}, rank=59),
+    ConsoleAction("edit", ("e",), VIEW_SCREENS, "edit", "Its SQL in $VISUAL or $EDITOR, then the diff", typed="edit",
+                  needs=_ONE, rank=18),
+    ConsoleAction("fold", ("z",), frozenset({"home"}), "fold", "Close branches that are healthy, open the others",
+                  rank=63),
     ConsoleAction("mark", ("space",), LIST_SCREENS | {"changes"}, "mark", "Mark, and move down", rank=20),
     ConsoleAction("mark_all", ("*",), LIST_SCREENS | {"changes"}, "mark all", "Mark all rows shown", rank=99),
     ConsoleAction("unmark", ("u",), LIST_SCREENS | {"changes"}, "unmark", "Clear all marks", rank=99),
@@ -181,6 +200,7 @@ ACTIONS: tuple[ConsoleAction, ...] = (
 )  # fmt: skip
 
 
+KNOWN_KEYS = frozenset(key for action in ACTIONS for key in action.keys)
 KEY_NAMES = {
     "escape": "esc",
     "pageup": "pgup",
@@ -206,11 +226,6 @@ def keymap_of(screen: str) -> Mapping[str, ConsoleAction]:
 def find_action(action_id: str, screen: str) -> ConsoleAction | None:
     """Find an action by its id on a screen."""
     return next((action for action in actions_on_screen(screen) if action.id == action_id), None)
-
-
-def screens_with_key(key: str) -> tuple[str, ...]:
-    """Return the other screens that use a key, sorted."""
-    return tuple(sorted({screen for action in ACTIONS if key in action.keys for screen in action.screens}))
 
 
 def key_names(action: ConsoleAction) -> str:

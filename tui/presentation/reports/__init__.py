@@ -1,1 +1,1 @@
-"""Answers of health, impact, report and lineage, as lines and as data."""
+"""Answers of health, impact, report, lineage and history, as lines and as data."""

@@ -14,8 +14,8 @@ FAILING = frozenset({State.FAILED, State.DEGRADED, State.UNKNOWN})
 LONGEST = 100
 """Characters of an error on a line."""
 
-HEAD = ("PRODUCT", "STATEMENTS", "STATE", "LAG", "TREND", "OLDEST", "STAGED")
-RIGHT = ("STATEMENTS", "LAG", "OLDEST", "STAGED")
+HEAD = ("PRODUCT", "STATEMENTS", "STATE", "BEHIND", "LAG", "TREND", "STAGED")
+RIGHT = ("STATEMENTS", "BEHIND", "LAG", "STAGED")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +34,8 @@ class ProductHealth:
     """Sum of those that are known; None where none is."""
     lag_unknown: int
     """Statements whose lag in rows is not known."""
-    oldest_s: float | None
-    """Age of the oldest input that waits for one of them, when it was measured."""
+    behind_s: float | None
+    """Age of the oldest input that waits for one of them, when it was measured; 0 where none waits."""
     staged: int
     failing: tuple[StatementLine, ...]
     """Statements that are not well."""
@@ -95,7 +95,8 @@ def as_json(health: ProductHealth) -> dict[str, Any]:
         "trend": str(health.trend),
         "lag_rows": health.lag_rows,
         "lag_unknown": health.lag_unknown,
-        "oldest_s": health.oldest_s,
+        "behind_s": health.behind_s,
+        "oldest_s": health.behind_s,
         "staged": health.staged,
     }
     if health.layers:
@@ -124,7 +125,7 @@ def _sum(
     states: dict[State, int] = {}
     external = lag = unknown = marked = 0
     trends = set()
-    oldest: float | None = None
+    behind: float | None = None
     failing = []
     for line in lines:
         if line.external:
@@ -137,8 +138,8 @@ def _sum(
             unknown += 1
         else:
             lag += line.lag_rows
-        if line.oldest_s is not None:
-            oldest = max(oldest or 0.0, line.oldest_s)
+        if line.behind_s is not None:
+            behind = max(behind or 0.0, line.behind_s)
         trends.add(parse_trend(line.trend or ""))
         if state in FAILING:
             failing.append(line)
@@ -151,7 +152,7 @@ def _sum(
         trend=worst_trend(trends),
         lag_rows=lag if unknown < count else None,
         lag_unknown=unknown,
-        oldest_s=oldest,
+        behind_s=behind,
         staged=marked,
         failing=tuple(failing),
         layers=layers,
@@ -166,9 +167,9 @@ def _row(health: ProductHealth, name: str) -> tuple[str, ...]:
         name,
         str(health.statements),
         ", ".join(f"{count} {state}" for state, count in health.states.items()),
+        "?" if health.behind_s is None else short_duration(health.behind_s),
         lag,
         str(health.trend),
-        "" if health.oldest_s is None else short_duration(health.oldest_s),
         str(health.staged or ""),
     )
 

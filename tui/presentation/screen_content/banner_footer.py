@@ -77,6 +77,9 @@ def _parts(view: LedgerView, fresh: Freshness) -> list[tuple[int, int, str, Tone
         parts.append((5 if calm else 1, 0, words, Tone.DIM if calm else Tone.BAD))
     if view.faults:
         parts.append((2, 2, f"! {counted(view.faults, 'fault')}", Tone.BAD))
+    if snapshot.failed_runs:
+        more = f" and {len(snapshot.failed_runs) - 1} more" if len(snapshot.failed_runs) > 1 else ""
+        parts.append((1, 3, f"run {snapshot.failed_runs[0].id[:10]} failed{more}", Tone.BAD))
     if snapshot.open_runs:
         parts.append((3, 3, f"run {snapshot.open_runs[0].id[:10]}", Tone.CHANGING))
     if snapshot.staged:
@@ -129,14 +132,13 @@ class KeyHint:
 
 
 def footer(screen: str, now: ActionContext) -> tuple[KeyHint, ...]:
-    """Return the footer's keys by rank, those that are not possible now as such."""
-    shown = sorted((action for action in actions_on_screen(screen) if action.rank < 99), key=lambda action: action.rank)
-    return tuple(
-        KeyHint(
-            KEY_NAMES.get(action.keys[0], action.keys[0]), action_label(action, now), not why_not_possible(action, now)
-        )
-        for action in shown
-    )
+    """Return the footer's keys by rank: those that are possible now, on this row, before those that are not."""
+    ranked = sorted((one for one in actions_on_screen(screen) if one.rank < 99), key=lambda action: action.rank)
+    shown = [
+        KeyHint(KEY_NAMES.get(one.keys[0], one.keys[0]), action_label(one, now), not why_not_possible(one, now))
+        for one in ranked
+    ]
+    return tuple(sorted(shown, key=lambda hint: not hint.possible))
 
 
 def dialog_keys(question: ConfirmationDialog) -> tuple[KeyHint, ...]:

@@ -11,6 +11,9 @@ from tui.presentation.styling.diff_highlighting import difference
 from tui.presentation.styling.glyphs import Glyphs
 from tui.presentation.styling.styled_text import EMPTY, Line, Span, Tone, fit, left, line, wrap
 
+DELETED = "deleted, files still there"
+"""What stands for a table whose files outlived it; it is no difference by itself."""
+
 
 @dataclass(frozen=True, slots=True)
 class ChangeRow:
@@ -29,13 +32,15 @@ class ChangeRow:
     """Whether the files could be compared with what is deployed."""
 
 
-def summary(changes: Sequence[ChangeRow], user: str) -> str:
-    """Write the counts of line 2."""
-    differ = sum(1 for one in changes if one.change)
+def summary(changes: Sequence[ChangeRow], user: str, *, compared: bool = True) -> str:
+    """Write the counts of line 2; files that could not be read are not called equal."""
+    differ = sum(1 for one in changes if one.change and one.change != DELETED)
+    deleted = sum(1 for one in changes if one.change == DELETED)
     mine = sum(1 for one in changes for mark in one.staged if mark.actor == user)
     others = sum(1 for one in changes for mark in one.staged if mark.actor != user)
     theirs = f"   {others} by others" if others else ""
-    return f"{counted(differ, 'difference')}   {mine} staged by you{theirs}"
+    found = counted(differ, "difference") + (f", {deleted} deleted" if deleted else "")
+    return f"{found if compared else 'not compared'}   {mine} staged by you{theirs}"
 
 
 def widths(width: int) -> tuple[int, int, int, int]:

@@ -57,15 +57,15 @@ def first_picture_lines(
     entries = by_product(view, initially_closed(view), None, force_open=False)
     text, at, tone = standing_message(view, fresh, now)
     said = message_lines(text, at, tone, width, most=STANDING_LINES)
+    body = height - 3 - len(said)
+    page = body - 1 if width < 160 else body - LOWER - 1
+    counts = counted(len(view.statements), "table")
+    if len(entries) > page:
+        counts += f", {len(entries) - page} more below"
     rows: list[PictureLine] = [
         PictureLine(fit(banner_line(identity, view, fresh, width), width), band=True),
-        PictureLine(
-            breadcrumb_line(
-                (entries[0].name,) if entries else ("all",), "", counted(len(view.statements), "table"), width
-            )
-        ),
+        PictureLine(breadcrumb_line((entries[0].name,) if entries else ("all",), "", counts, width)),
     ]
-    body = height - 3 - len(said)
     if width >= 160:
         rows.extend(PictureLine(content) for content in _wide(entries, view, look, width, body))
     else:

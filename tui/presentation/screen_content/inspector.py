@@ -6,7 +6,7 @@ from state.ledger_snapshot import StatementDetails
 from state.row_types import Measurement
 from tui.presentation.screen_content.audit_log_events import event_tone, event_words
 from tui.presentation.screen_content.statement_advice import advise, error_text
-from tui.presentation.screen_content.statement_rows import RowContext
+from tui.presentation.screen_content.statement_rows import RowContext, age_words
 from tui.presentation.styling.diff_highlighting import colour_sql
 from tui.presentation.styling.glyphs import STATE_TONES, TREND_TONES
 from tui.presentation.styling.styled_text import EMPTY, Line, Tone, line, shorten, wrap
@@ -61,7 +61,11 @@ def _measurement_lines(statement: StatementView, measurement: Measurement, look:
     state = "none" if measurement.state_rows is None else f"{long_number(measurement.state_rows)} rows"
     lines = [
         line(
-            (" lag      ", Tone.DIM), f"{long_number(measurement.lag_rows)} rows", (trend, TREND_TONES[statement.trend])
+            (" behind   ", Tone.DIM),
+            long_duration(measurement.behind_s),
+            (f"  {long_number(measurement.lag_rows)} rows", Tone.DIM),
+            (trend, TREND_TONES[statement.trend]),
+            (age_words(measurement, look.now), Tone.DIM),
         ),
         line(
             (" in       ", Tone.DIM), rate(measurement.in_rows_s), ("   out ", Tone.DIM), rate(measurement.out_rows_s)

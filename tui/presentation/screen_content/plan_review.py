@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from core.model.actions import Action
 from core.model.reasons import reason_words
-from core.plan.descriptions import GLYPH_BY_ACTION, about, loss_words, offer_lines, spark_words
+from core.plan.descriptions import GLYPH_BY_ACTION, about, offer_lines, spark_words
 from core.plan.model import Plan, PlanNode
 from core.plan.rendering import (
     TITLES,
@@ -17,6 +17,7 @@ from core.plan.rendering import (
     reader_sentences,
     request_words,
     table_row,
+    undo_sentences,
 )
 from core.text.wording import counted
 from state.row_types import ApprovalRow, PlanRow
@@ -81,6 +82,8 @@ def state_of_plan(plan: Plan, row: PlanRow, now: float) -> str:
         return "a guard denies it"
     if row.status == "applied":
         return f"already applied, run {row.run_id[:10]}" if row.run_id else "already applied"
+    if row.superseded_by:
+        return f"superseded by {row.superseded_by}, {moment(row.superseded_at, now)}: plan again"
     if row.status != "open":
         return f"the plan is {row.status}"
     if now > row.expires_at:
@@ -153,7 +156,7 @@ def why(node: PlanNode, width: int, glyphs: Glyphs, *, full: bool) -> tuple[Line
     if node.lowered:
         lines.append(line(("   less severe than the default; needs an approval", Tone.CHANGING)))
     if node.loses:
-        lines.extend(wrap(f"LOSES {loss_words(node)}", width - 4, Tone.BAD, "   "))
+        lines.extend(wrap(f"LOSES {', '.join(node.loses)}", width - 4, Tone.BAD, "   "))
     offers = offer_lines(node, every=full)
     for offer in offers if full else offers[:1]:
         lines.extend(wrap(f"OPTION {offer}", width - 4, Tone.PLAIN if "(chosen" in offer else Tone.DIM, "   "))
@@ -185,13 +188,18 @@ def rest(plan: Plan, width: int, glyphs: Glyphs) -> tuple[Line, ...]:
         ("LEFT BEHIND", left_behind_sentences(plan), Tone.CHANGING),
         ("READER", reader_sentences(plan), Tone.CHANGING),
         ("LOSES", loss_sentences(plan), Tone.BAD),
+        ("UNDO", undo_sentences(plan), Tone.PLAIN),
         ("WARNING", (about(warned.table, warned.summary) for warned in plan.warnings), Tone.CHANGING),
     ):
         for sentence in sentences:
             lines.extend(wrap(f"{title}  {sentence}", width - 2, tone, " "))
     for guard in guards_by_verdict(plan):
+        if guard.verdict == "ok":
+            continue
         tone = VERDICT_TONES.get(guard.verdict, Tone.PLAIN)
         lines.append(line((" GUARD  ", Tone.DIM), (left(guard.verdict, 8), tone), f"{guard.name}: {guard.summary}"))
+    if fine := [guard.name for guard in plan.guards if guard.verdict == "ok"]:
+        lines.extend(wrap(f"GUARD  ok      {', '.join(fine)}", width - 2, VERDICT_TONES.get("ok", Tone.PLAIN), " "))
     lines.append(rule("steps", width, glyphs))
     for step in plan.steps:
         after = f"after {', '.join(map(str, step.after))}" if step.after else ""
@@ -211,8 +219,9 @@ def rest(plan: Plan, width: int, glyphs: Glyphs) -> tuple[Line, ...]:
 
 
 def losses(plan: Plan) -> tuple[str, ...]:
-    """List everything that is lost, by statement, with until when it can be undone."""
-    return loss_sentences(plan)
+    """List everything that is lost, by statement, then the way back; empty where nothing is lost."""
+    lost = loss_sentences(plan)
+    return (*lost, *(f"undo: {sentence}" for sentence in undo_sentences(plan))) if lost else ()
 
 
 def summary_of(plan: Plan) -> str:

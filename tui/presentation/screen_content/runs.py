@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
+from core.run.predictions import Seconds, time_left
+from core.text.units import duration_range
 from core.text.wording import counted
 from state.row_types import RunRow, StepRow
 from tui.presentation.screen_content.changes import rule
@@ -29,7 +31,7 @@ def heading(run: RunRow, environment: str, now: float, width: int, glyphs: Glyph
         (f" RUN {run.id[:10]}", Tone.TITLE),
         f"   {environment}   ",
         (run.state, RUN_TONES.get(run.state, Tone.PLAIN)),
-        (f"   {done} of {counted(len(run.steps), 'step')}   {lasted}   by {run.actor}", Tone.DIM),
+        (f"   {done} of {counted(len(run.steps), 'step')}   {lasted}{_left(run, now)}   by {run.actor}", Tone.DIM),
     )
     words = "continues without this screen (q leaves)" if run.state in ("running", "paused") else ending(run)
     room = max(width - len(words) - 4, 10)
@@ -37,6 +39,17 @@ def heading(run: RunRow, environment: str, now: float, width: int, glyphs: Glyph
         (f" {bar(done / (len(run.steps) or 1), room, glyphs)}  ", RUN_TONES.get(run.state, Tone.DIM)), (words, Tone.DIM)
     )
     return (*fold(first, width), *fold(second, width))
+
+
+def _left(run: RunRow, now: float) -> str:
+    return left_words(time_left(run.steps, now)) if run.state == "running" else ""
+
+
+def left_words(left: Seconds | None) -> str:
+    """Write how long a run still takes, to be put after how long it has taken; empty where that is not known."""
+    if left is None:
+        return ""
+    return f", {duration_range(left.low, left.high)} left" if left.high > 0 else ", longer than predicted"
 
 
 def ending(run: RunRow) -> str:
@@ -61,7 +74,7 @@ def columns(width: int) -> Line:
             + " "
             + left("STEP", _step_width(width))
             + left("STATE", 11)
-            + right("TOOK", 7)
+            + right("TOOK", 10)
             + "  NOTE",
             Tone.DIM,
         )
@@ -79,18 +92,20 @@ def step_row(step: StepRow, needs: Sequence[int], names: Sequence[str], width: i
     lasted = took(end - step.started_at) if end is not None and step.started_at is not None else ""
     if step.state in ("running", "gate") and step.started_at is not None:
         lasted = long_duration(int(now - step.started_at))
+    if step.state == "waits" and step.predicted_low_s is not None and step.predicted_high_s is not None:
+        lasted = duration_range(step.predicted_low_s, step.predicted_high_s).replace("up to ", "< ")
     note = step.note or (f"needs {', '.join(map(str, needs))}" if step.state == "waits" and needs else "")
     on = " ".join(names) if names else step.table + (f" v{step.version}" if step.version else "")
     what = f"{step.do.replace('_', ' '):9} {on}"
-    note = shorten(note, max(width - _step_width(width) - 26, 8), glyphs.ellipsis)
+    note = shorten(note, max(width - _step_width(width) - 29, 8), glyphs.ellipsis)
     tone = STEP_TONES.get(step.state, Tone.DIM)
     return fit(
         (
             Span("  "),
             Span(right(str(step.n), 3) + " ", Tone.DIM),
-            Span(left(what, _step_width(width)), Tone.DIM if step.state == "waits" else Tone.PLAIN),
+            Span(left(what, _step_width(width) - 1) + " ", Tone.DIM if step.state == "waits" else Tone.PLAIN),
             Span(left(f"{glyphs.steps.get(step.state, '?')} {step.state}", 11), tone),
-            Span(right(lasted, 7), Tone.DIM),
+            Span(right(lasted, 10), Tone.DIM),
             Span("  " + note, Tone.BAD if step.state in ("failed", "blocked") else Tone.DIM),
         ),
         width,
@@ -104,6 +119,8 @@ def step_detail(step: StepRow, why: str, width: int, glyphs: Glyphs) -> tuple[Li
         lines.extend(wrap(why, width - 4, Tone.DIM, "   "))
     if step.note:
         lines.extend(wrap(step.note, width - 4, Tone.BAD if step.state in ("failed", "blocked") else Tone.PLAIN, "   "))
+    if step.predicted_low_s is not None and step.predicted_high_s is not None:
+        lines.append(line(("   predicted ", Tone.DIM), duration_range(step.predicted_low_s, step.predicted_high_s)))
     if step.tries > 1:
         lines.append(line((f"   tried {step.tries} times", Tone.CHANGING)))
     for name, value in _evidence(step.evidence):

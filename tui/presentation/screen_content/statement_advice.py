@@ -1,7 +1,10 @@
 """The verdict on a statement: one or two sentences on how it is and what to do."""
 
+from urllib.parse import urlsplit
+
 from core.lag.triggers import trigger_s
-from core.model.states import Trend
+from core.model.states import Fault, Trend
+from core.project.model import Pool
 from state.registry import StatementLine
 from state.row_types import Measurement
 from tui.presentation.screen_content.statement_rows import RowContext
@@ -34,6 +37,15 @@ def advise(
         return f"It is running but gets no rows, because {' and '.join(bad)}.", Tone.BAD
     if statement.starting:
         return "It has just been started: there is a verdict once it has committed a batch.", Tone.PLAIN
+    late = ""
+    if statement.line.fault_word == Fault.BEHIND:
+        why = f": {measurement.fault_why}" if measurement and measurement.fault_why else ""
+        late = f"Behind for longer than its objective{why}. "
+    words, tone = _by_trend(statement, measurement)
+    return late + words, Tone.BAD if late else tone
+
+
+def _by_trend(statement: StatementView, measurement: Measurement | None) -> tuple[str, Tone]:
     match statement.trend:
         case Trend.DRAINING:
             eta = (
@@ -41,12 +53,12 @@ def advise(
                 if measurement and measurement.eta_s is not None
                 else ""
             )
-            return f"Behind, and catching up{eta}. Nothing to do.", Tone.PLAIN
+            return f"It is catching up{eta}. Nothing to do.", Tone.PLAIN
         case Trend.GROWING:
             rows = f" by {short_number((measurement.rate_rows_s or 0) * 60)} rows a minute" if measurement else ""
             return (
                 f"Input arrives faster than it is processed: the lag grows{rows}.{_limit(statement, measurement)}",
-                Tone.BAD,
+                Tone.CHANGING,
             )
         case Trend.STALLED:
             return (
@@ -54,12 +66,16 @@ def advise(
                 Tone.BAD,
             )
         case Trend.STARVED:
+            age_s = measurement.data_age_s if measurement else None
+            old = f" Its newest data is {long_duration(age_s)} old." if age_s is not None else ""
             return (
-                "An upstream table was dropped, was replaced or is silent: no rows arrive until that is fixed.",
+                f"An upstream table was dropped, was replaced or is silent: no rows arrive until that is fixed.{old}",
                 Tone.BAD,
             )
         case Trend.STEADY if slow := _limit(statement, measurement):
             return f"The lag is constant.{slow}", Tone.PLAIN
+        case Trend.STEADY | Trend.IDLE if statement.line.fault_word:
+            return "Its input waits, and the lag stays as it is.", Tone.PLAIN
         case Trend.STEADY | Trend.IDLE:
             return "It keeps up with its input. Nothing to do.", Tone.GOOD
         case _:
@@ -78,3 +94,9 @@ def _limit(statement: StatementView, measurement: Measurement | None) -> str:
 def error_text(row: StatementLine) -> str:
     """Write an error with its class once: Spark's messages often begin with it."""
     return row.error if row.error_class in row.error else f"{row.error_class}  {row.error}"
+
+
+def spark_ui_words(pool: Pool) -> str:
+    """Say where Spark's own pages of a pool are; never with what stands behind the host in its address."""
+    host = urlsplit(pool.url).hostname if pool.url else None
+    return f"Spark UI of its server on {host}, port 4040 by default" if host else "no Spark UI: the local pool has none"

@@ -3,15 +3,20 @@
 Figures come from the newest batch, curves from the ring of samples.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from core.model.states import Trend
 from state.ledger_snapshot import StatementDetails
-from state.row_types import Measurement
+from state.registry import StatementLine
+from state.row_types import Deployment, Measurement
+from tui.presentation.reports.table_history import HistoryEntry
 from tui.presentation.screen_content.audit_log_events import event_tone, event_words
 from tui.presentation.screen_content.lineage_tab import ColumnDetails, column_lines, lineage_lines
-from tui.presentation.screen_content.statement_advice import advise, error_text
-from tui.presentation.screen_content.statement_rows import RowContext
+from tui.presentation.screen_content.statement_advice import advise, error_text, spark_ui_words
+from tui.presentation.screen_content.statement_log import log_lines
+from tui.presentation.screen_content.statement_rows import RowContext, age_words
+from tui.presentation.screen_content.table_timeline import timeline_lines
 from tui.presentation.styling.diff_highlighting import colour_sql, difference
 from tui.presentation.styling.glyphs import STATE_TONES, TREND_TONES, parse_state, sparkline
 from tui.presentation.styling.styled_text import EMPTY, Line, Span, Tone, fit, left, line, right, wrap
@@ -27,7 +32,7 @@ from tui.presentation.styling.value_formatting import (
 )
 from tui.presentation.view.ledger_view import LedgerView, StatementView
 
-TABS = ("overview", "sources", "sql", "lineage", "errors", "events", "versions")
+TABS = ("overview", "sources", "sql", "lineage", "errors", "events", "versions", "history")
 SPARK_WIDTH = 32
 
 
@@ -53,7 +58,7 @@ def tabs_line(tab: str, width: int) -> Line:
     for number, name in enumerate(TABS, 1):
         chosen = name == tab
         spans.append(Span(f" {number} ", Tone.KEY if chosen else Tone.DIM))
-        spans.append(Span(f"{name} ", Tone.TITLE if chosen else Tone.DIM))
+        spans.append(Span(name, Tone.TITLE if chosen else Tone.DIM))
     return fit(tuple(spans), width)
 
 
@@ -64,10 +69,12 @@ def tab_lines(
     view: LedgerView,
     *,
     declared: DeclaredDetails = NOTHING_DECLARED,
+    history: Sequence[HistoryEntry] | None = None,
+    log: Sequence[str] = (),
     look: RowContext,
     width: int,
 ) -> tuple[Line, ...]:
-    """Write a tab; `facts` may not have been read yet."""
+    """Write a tab; `facts` and `history` may not have been read yet."""
     match tab:
         case "sources":
             return sources_lines(statement, facts, look, width)
@@ -76,11 +83,13 @@ def tab_lines(
         case "lineage":
             return (*lineage_lines(statement, view, look), *column_lines(declared.columns, width))
         case "errors":
-            return error_lines(statement, facts, look, width)
+            return (*error_lines(statement, facts, look, width), *log_lines(log))
         case "events":
             return event_lines(facts, look)
         case "versions":
             return version_lines(facts, look)
+        case "history":
+            return timeline_lines(history, look, width)
         case _:
             return overview_lines(statement, facts, view, look, width)
 
@@ -126,16 +135,7 @@ def overview_lines(
     )
     if measurement is not None:
         lines.extend(_measurement_lines(statement, measurement, facts, look, width))
-    lines.append(
-        line(
-            (" owner  ", Tone.DIM),
-            row.owner or "-",
-            ("   trigger ", Tone.DIM),
-            row.trigger,
-            ("   revision ", Tone.DIM),
-            row.revision[:8],
-        )
-    )
+    lines.extend(_owner_lines(row, deployed))
     lines.append(EMPTY)
     verdict_text, tone = advise(statement, measurement, view, look)
     lines.append(line((" VERDICT  ", Tone.TITLE)))
@@ -144,6 +144,14 @@ def overview_lines(
         lines.append(EMPTY)
         lines.extend(wrap(error_text(row), width - 2, Tone.BAD, " "))
     return tuple(lines)
+
+
+def _owner_lines(row: StatementLine, deployed: Deployment | None) -> Iterator[Line]:
+    about = (("   trigger ", Tone.DIM), row.trigger, ("   revision ", Tone.DIM), row.revision[:8])
+    yield line((" owner  ", Tone.DIM), row.owner or "-", *about)
+    if deployed is not None and deployed.pool is not None:
+        pool = deployed.pool
+        yield line((" pool   ", Tone.DIM), pool.name, (f"   {spark_ui_words(pool)}", Tone.DIM))
 
 
 def _measurement_lines(
@@ -162,14 +170,14 @@ def _measurement_lines(
     exact = "" if measurement.exact else " (estimate)"
     lines = [
         line(
-            (" lag    ", Tone.DIM),
-            f"{long_number(measurement.lag_rows)} rows{exact}",
+            (" behind ", Tone.DIM),
+            left(long_duration(measurement.behind_s), 7),
             (
-                f"  {long_number(measurement.lag_files)} files in flight"
-                f"  oldest {short_duration(measurement.oldest_s)}",
+                f"  {long_number(measurement.lag_rows)} rows{exact}  {long_number(measurement.lag_files)} files",
                 Tone.DIM,
             ),
             (f"   {look.glyphs.trends[statement.trend]} {words}", TREND_TONES[statement.trend]),
+            (age_words(measurement, look.now), Tone.DIM),
         ),
         line(
             ("        ", Tone.DIM),
@@ -254,25 +262,25 @@ def sources_lines(statement: StatementView, facts: StatementDetails, look: RowCo
             (
                 " "
                 + left("SOURCE", 28)
+                + right("BEHIND", 9)
                 + right("ROWS", 10)
                 + right("FILES", 8)
-                + right("BYTES", 10)
-                + right("OLDEST", 9),
+                + right("BYTES", 10),
                 Tone.DIM,
             )
         )
     ]
     for source in measurement.sources if measurement else ():
-        rows, oldest = source.get("rows"), source.get("oldest_s")
+        rows, behind = source.get("rows"), source.get("behind_s")
         mark = "" if source.get("exact", True) else "~"
         missing = bool(source.get("missing"))
         lines.append(
             line(
                 " " + left(str(source.get("table", "?")), 28),
+                right(short_duration(_number(behind)), 9),
                 right(mark + (long_number(rows) if isinstance(rows, int) else "?"), 10),
                 right(str(source.get("files", "?")), 8),
                 right(short_size(_number(source.get("bytes"))), 10),
-                right(short_duration(_number(oldest)), 9),
                 ("   dropped or replaced" if missing else "", Tone.BAD),
             )
         )
@@ -338,7 +346,7 @@ def error_lines(statement: StatementView, facts: StatementDetails, look: RowCont
         times = f"{event.count} times since {moment(event.first_at, look.now)}, last" if event.count > 1 else "once,"
         lines.append(line((f" {times} {moment(event.at, look.now)}  v{event.version}", Tone.DIM)))
         lines.extend(wrap(event.summary, width - 3, Tone.BAD, "  "))
-        lines.extend(wrap(event.detail, width - 5, Tone.DIM, "    ")[:12] if event.detail else ())
+        lines.extend(wrap(event.detail, width - 5, Tone.DIM, "    ") if event.detail else ())
         lines.append(EMPTY)
     return tuple(lines) or (line((" no exceptions recorded", Tone.DIM)),)
 

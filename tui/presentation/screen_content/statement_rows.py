@@ -3,10 +3,12 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from core.model.states import State
+from core.model.states import Fault, State
+from state.registry import StatementLine
+from state.row_types import Measurement
 from tui.presentation.styling.glyphs import STATE_TONES, TREND_TONES, Glyphs, parse_state, parse_trend
 from tui.presentation.styling.styled_text import Line, Span, Tone, left, line, right, shorten, width_of
-from tui.presentation.styling.value_formatting import age, rate, short_number
+from tui.presentation.styling.value_formatting import age, rate, short_duration, short_number
 from tui.presentation.view.ledger_view import LedgerView, StatementView
 from tui.presentation.view.statement_tree import TreeRow, health_of
 
@@ -24,8 +26,9 @@ class TableColumn:
 NAME = TableColumn("name", "TABLE", 0)
 STATE = TableColumn("state", "STATE", 10)
 VERSION = TableColumn("version", "VER", 4, numeric=True)
+BEHIND = TableColumn("behind", "BEHIND", 6, numeric=True)
 LAG = TableColumn("lag", "LAG", 5, numeric=True)
-TREND = TableColumn("trend", "TREND", 11)
+TREND = TableColumn("trend", "TREND", 12)
 ERRORS = TableColumn("errors", "ERR", 3, numeric=True)
 AGE = TableColumn("age", "AGE", 5, numeric=True)
 IN = TableColumn("in", "IN/S", 6, numeric=True)
@@ -37,13 +40,16 @@ LAYER = TableColumn("layer", "LAYER", 12)
 OWNER = TableColumn("owner", "OWNER", 12)
 TRIGGER = TableColumn("trigger", "TRIGGER", 10)
 
-NARROW_TREE_COLUMNS = (NAME, STATE, LAG, TREND)
+NARROW_TREE_COLUMNS = (NAME, STATE, BEHIND, LAG, TREND)
 """Of the left pane of a wide terminal: the list beside it has the rest."""
-LIST_COLUMNS = (NAME, STATE, VERSION, LAG, TREND, ERRORS, AGE)
-WIDE_COLUMNS = (NAME, STATE, LAG, TREND)
+LIST_COLUMNS = (NAME, STATE, VERSION, BEHIND, LAG, TREND, ERRORS, AGE)
+WIDE_COLUMNS = (NAME, STATE, BEHIND, TREND)
 MORE_COLUMNS = (IN, OUT, BATCH, ROWS, PRODUCT, LAYER, OWNER, TRIGGER)
 """In order of priority: as many as the width allows."""
-SORTS = ("name", "state", "lag", "trend", "errors", "age")
+_MEASURED = frozenset((BEHIND, LAG, TREND, IN, OUT, BATCH, ROWS))
+OLD_S = 60.0
+"""Age from which a measurement is no longer of now: every few seconds all statements are measured."""
+SORTS = ("name", "badness", "state", "behind", "lag", "trend", "errors", "age")
 NAME_MINIMUM = 24
 
 
@@ -113,6 +119,8 @@ def _branch_row(entry: TreeRow, columns: Sequence[TableColumn], width: int, look
             case "state":
                 word_tone = STATE_TONES[rollup.state] if rollup.state is not State.RUNNING else Tone.DIM
                 cells.append(Span(left(rollup.word, room), word_tone if not look.stale else Tone.DIM))
+            case "behind" if entry.kind == "product" or entry.open is False:
+                cells.append(Span(right(_behind_words(rollup.behind_s), room), Tone.DIM))
             case "lag" if entry.kind == "product" or entry.open is False:
                 cells.append(
                     Span(right("" if rollup.lag_rows is None else short_number(rollup.lag_rows), room), Tone.DIM)
@@ -146,6 +154,8 @@ def _version_row(
                 cells.append(Span(left(f"{look.glyphs.states[state]} {state}", room), STATE_TONES[state]))
             case "version":
                 cells.append(Span(right(f"v{entry.version}", room), Tone.DIM))
+            case "behind":
+                cells.append(Span(right(_behind_words(row.behind_s if row else None), room), Tone.DIM))
             case "lag":
                 cells.append(Span(right(short_number(row.lag_rows if row else None), room), Tone.DIM))
             case "trend":
@@ -162,16 +172,27 @@ def statement_row(
 ) -> Line:
     """Write one statement; every value that is not known is a question mark or a dash."""
     cells: list[Span] = [Span("  ")]
+    old = is_old(statement.line, look.now)
     for column, room in zip(columns, widths(columns, width), strict=True):
         if column.id == "name":
             cells.extend(_name_cell(statement, name or statement.table, room, look.glyphs))
         else:
             text, tone = CELLS[column.id](statement, look)
-            if look.stale and tone is not Tone.BAD:
+            if (look.stale and tone is not Tone.BAD) or (old and column in _MEASURED):
                 tone = Tone.DIM
             cells.append(Span((right if column.numeric else left)(text, room), tone))
         cells.append(Span(" "))
     return tuple(cells)
+
+
+def is_old(measured: Measurement | StatementLine, now: float) -> bool:
+    """Return whether figures are shown as those of another time: dimmed, and with their age where there is room."""
+    return measured.at is not None and now - measured.at > OLD_S
+
+
+def age_words(measured: Measurement, now: float) -> str:
+    """Write how old figures are, to be put after them; empty where they are of now."""
+    return f"   measured {short_duration(now - (measured.at or now))} ago" if is_old(measured, now) else ""
 
 
 def _name_cell(statement: StatementView, name: str, room: int, glyphs: Glyphs) -> tuple[Span, ...]:
@@ -203,6 +224,18 @@ def _state(statement: StatementView, look: RowContext) -> tuple[str, Tone]:
     if statement.external:
         return f"{look.glyphs.dot} external", Tone.DIM
     return f"{look.glyphs.states[statement.state]} {statement.state}", STATE_TONES[statement.state]
+
+
+def _behind(statement: StatementView, _: RowContext) -> tuple[str, Tone]:
+    if statement.external:
+        return "", Tone.DIM
+    behind = statement.line.behind_s
+    tone = Tone.BAD if statement.line.fault_word == Fault.BEHIND else Tone.PLAIN if behind else Tone.DIM
+    return _behind_words(behind), tone
+
+
+def _behind_words(behind_s: float | None) -> str:
+    return "-" if behind_s is None else short_duration(behind_s)
 
 
 def _lag(statement: StatementView, _: RowContext) -> tuple[str, Tone]:
@@ -252,6 +285,7 @@ def _rows(statement: StatementView, _: RowContext) -> tuple[str, Tone]:
 CELLS: dict[str, Callable[[StatementView, RowContext], tuple[str, Tone]]] = {
     "state": _state,
     "version": _version,
+    "behind": _behind,
     "lag": _lag,
     "trend": _trend,
     "errors": _errors,
@@ -288,11 +322,22 @@ _TREND_WORST = {
 }
 
 
+def _badness(statement: StatementView) -> float:
+    """Return how well a statement is, the worst first: by fault and state, then by where its lag goes, then by lag."""
+    lag = min(statement.lag_rows or 0, 10**9)
+    place = (not statement.faulty) * 1e4 + _STATE_ORDER[statement.state] * 100 + _TREND_WORST[statement.trend]
+    return place - lag / 1e10
+
+
 def sort_key(sort: str) -> Callable[[StatementView], tuple[float, str]]:
     """Return the key of a sort: worst first, equal ones by name, so that the order is the same on every reading."""
     match sort:
+        case "badness":
+            return lambda statement: (_badness(statement), statement.table)
         case "state":
             return lambda statement: (_STATE_ORDER[statement.state], statement.table)
+        case "behind":
+            return lambda statement: (-(statement.line.behind_s or 0.0), statement.table)
         case "lag":
             return lambda statement: (-(statement.lag_rows if statement.lag_rows is not None else -1), statement.table)
         case "trend":

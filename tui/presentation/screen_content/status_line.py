@@ -1,16 +1,21 @@
 """The status line of every screen: a message, what the agent answered to an act, and what stands there without one."""
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from core.plan.descriptions import act_words
 from core.text.wording import counted
 from state.audit_log import op_words
+from state.row_types import RunRow
 from tui.presentation.styling.styled_text import Line, Tone, fit, line, plain, shorten, wrap
 from tui.presentation.styling.value_formatting import clock
 from tui.presentation.view.ledger_view import Freshness, LedgerView
 
 MESSAGE_LINES, STANDING_LINES = 4, 2
 """Lines that the status line may take: for a message, and for what stands there without one."""
+PENDING = ", first batch pending"
+"""Of a start that Spark has taken; its own time, not that of its batch, is told."""
 COMMAND_S = 60.0
 """How long the last command stands there; after that it is in the log."""
 
@@ -38,26 +43,59 @@ def standing_message(view: LedgerView, fresh: Freshness, now: float) -> tuple[st
         return "", None, Tone.DIM
     command = snapshot.commands[0]
     tone = Tone.BAD if command.outcome in ("refused", "failed") else Tone.PLAIN
-    took = f" in {command.took_ms / 1000:.1f} s" if command.took_ms is not None else ""
+    took = f" in {command.took_ms / 1000:.1f} s" if command.outcome == "done" and command.took_ms is not None else ""
     detail = f": {command.detail}" if command.detail and tone is Tone.BAD else ""
     words = f"{op_words(command.op)} {command.subject}".strip()
-    return f"{words}: {command.outcome}{took}, by {command.actor}{detail}", command.at, tone
+    outcome = command.outcome + (_started(command.detail) if command.outcome == "accepted" else "")
+    return f"{words}: {outcome}{took}, by {command.actor}{detail}", command.at, tone
+
+
+def accepted_words(run_id: str) -> str:
+    """Say that a plan was taken: what comes of it, its run says."""
+    return f"accepted, run {run_id} started"
+
+
+def failure_words(run: RunRow) -> str:
+    """Say that a run has failed, at which step and why, and how it is opened."""
+    step = next((step for step in run.steps if step.state == "failed"), None)
+    why = f": {act_words(step.do)} {step.table}: {step.note}" if step else ""
+    return f"run {run.id[:10]} failed{why}; :run {run.id[:10]} shows it, :ack acknowledges it"
+
+
+def _started(detail: str) -> str:
+    """Name what an accepted command has begun, as far as the agent's answer says it."""
+    try:
+        answer = json.loads(detail)
+    except ValueError:
+        return ""
+    if answer.get("statements"):
+        return PENDING
+    return f", run {answer['run']} started" if "steps" in answer else ""
 
 
 def act_answer(verb: str, answers: Iterable[Mapping[str, Any]]) -> str:
     """Write what happened to each statement that was stopped, started or restarted."""
     words = []
     for answer in answers:
-        millis = answer.get("ms", answer.get("took_ms"))
-        took = f" in {millis / 1000:.1f} s" if isinstance(millis, int | float) else ""
-        words.append(f"{answer.get('table', '?')} {answer.get('outcome', 'sent')}{took}")
+        words.append(f"{answer.get('table', '?')} {outcome_words(answer, 's')}")
     return f"{verb}: {', '.join(words) or 'sent'}"
 
 
-def stage_answer(verb: str, tables: Sequence[str], screen: str) -> str:
-    """Write what was staged, and which key goes on from this screen."""
+def outcome_words(answer: Mapping[str, Any], unit: str) -> str:
+    """Write what came of an act on one statement, in `ms` or `s`; how long it took is of the act alone."""
+    outcome, millis = str(answer.get("outcome", "sent")), answer.get("ms", answer.get("took_ms"))
+    if not isinstance(millis, int | float):
+        return outcome
+    act, pending = outcome.removesuffix(PENDING), PENDING if outcome.endswith(PENDING) else ""
+    took = f"{millis:.0f} ms" if unit == "ms" else f"{millis / 1000:.1f} s"
+    return f"{act} in {took}{pending}"
+
+
+def stage_answer(verb: str, tables: Sequence[str], screen: str, *, unchanged: Sequence[str] = ()) -> str:
+    """Write what was staged, what of it is declared as it is deployed, and which key goes on from this screen."""
+    same = f" ({', '.join(unchanged)}: unchanged, nothing to do)" if unchanged else ""
     key = "enter plans what is staged" if screen == "changes" else "p shows the stage, enter there plans it"
-    return f"{verb} staged: {', '.join(tables)}; {key}"
+    return f"{verb} staged: {', '.join(tables)}{same}; {key}"
 
 
 def unstage_answer(taken: Sequence[str]) -> str:

@@ -148,7 +148,7 @@ STATE_TONES = {
 }
 
 TREND_TONES = {
-    Trend.GROWING: Tone.BAD,
+    Trend.GROWING: Tone.CHANGING,
     Trend.STALLED: Tone.BAD,
     Trend.STARVED: Tone.BAD,
     Trend.DRAINING: Tone.CHANGING,

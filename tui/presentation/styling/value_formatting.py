@@ -62,10 +62,12 @@ def rate(value: float | None, unit: str = "/s") -> str:
     return "-" if value is None else f"{short_number(value)}{unit}"
 
 
-def trend_words(trend: Trend, rate_rows_s: float | None, eta_s: float | None) -> str:
-    """Write a trend for a list: `4m left`, `+900/m`, or the trend's own word."""
+def trend_words(trend: Trend, rate_rows_s: float | None, eta_s: float | None, data_age_s: float | None = None) -> str:
+    """Write a trend for a list: `4m left`, `+900/m`, `starved 3m` by the age of its data, or the trend's own word."""
     if trend is Trend.DRAINING and eta_s is not None:
         return f"{short_duration(eta_s)} left"
     if trend is Trend.GROWING and rate_rows_s is not None:
         return f"+{short_number(rate_rows_s * 60)}/m"
+    if trend is Trend.STARVED and data_age_s is not None:
+        return f"{trend} {short_duration(data_age_s)}"
     return str(trend)

@@ -42,7 +42,9 @@ class StatementView:
 
     def trend_words(self, measurement: Measurement | StatementLine) -> str:
         """Write where its lag is going, by a measurement."""
-        return "starting" if self.starting else trend_words(self.trend, measurement.rate_rows_s, measurement.eta_s)
+        if self.starting:
+            return "starting"
+        return trend_words(self.trend, measurement.rate_rows_s, measurement.eta_s, measurement.data_age_s)
 
     @property
     def lag_rows(self) -> int | None:
@@ -64,11 +66,7 @@ class StatementView:
     @property
     def faulty(self) -> bool:
         """Return whether the faults-only view (`f`) shows it."""
-        return self.state in (State.FAILED, State.DEGRADED) or self.trend in (
-            Trend.GROWING,
-            Trend.STALLED,
-            Trend.STARVED,
-        )
+        return bool(self.line.fault_word) and not self.starting
 
 
 @dataclass(frozen=True, slots=True)

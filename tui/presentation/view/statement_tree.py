@@ -18,10 +18,12 @@ LAYER_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class BranchHealth:
-    """Health of a branch: the worst word, added-up lag, the worst trend."""
+    """Health of a branch: the worst word, how far it is behind, added-up lag, the worst trend."""
 
     word: str
     state: State
+    behind_s: float | None
+    """Of the one that is farthest behind."""
     lag_rows: int | None
     trend: Trend
     errors: int
@@ -50,6 +52,7 @@ def roll_up(statements: Iterable[StatementView]) -> BranchHealth:
     """Sum up a branch in one pass."""
     states: dict[State, int] = {}
     lag, known, errors, total = 0, False, 0, 0
+    behind: float | None = None
     trends: set[Trend] = set()
     for statement in statements:
         if statement.external:
@@ -58,12 +61,14 @@ def roll_up(statements: Iterable[StatementView]) -> BranchHealth:
         states[statement.state] = states.get(statement.state, 0) + 1
         trends.add(statement.trend)
         errors += statement.errors
+        if statement.line.behind_s is not None:
+            behind = max(behind or 0.0, statement.line.behind_s)
         if statement.lag_rows is not None:
             lag, known = lag + statement.lag_rows, True
     if not total:
-        return BranchHealth("external", State.ABSENT, None, Trend.IDLE, 0)
+        return BranchHealth("external", State.ABSENT, None, None, Trend.IDLE, 0)
     state = summary_state(states)
-    return BranchHealth(f"{states[state]} {state}", state, lag if known else None, worst_trend(trends), errors)
+    return BranchHealth(f"{states[state]} {state}", state, behind, lag if known else None, worst_trend(trends), errors)
 
 
 def by_product(
@@ -149,7 +154,16 @@ def initially_closed(view: LedgerView) -> frozenset[str]:
     """Return the branches that are closed at first."""
     if len(view.statements) <= OPEN_AT_MOST:
         return frozenset()
-    return frozenset(name for name in branches(view) if name.startswith("product:"))
+    return frozenset(name for name in healthy_branches(view) if name.startswith("product:"))
+
+
+def healthy_branches(view: LedgerView) -> frozenset[str]:
+    """Return the branches of the tree by product in which no statement is faulty."""
+    found = set(branches(view))
+    for statement in view.statements.values():
+        if statement.faulty:
+            found -= {f"product:{statement.product}", f"layer:{statement.product}/{statement.layer}"}
+    return frozenset(found)
 
 
 def branches(view: LedgerView) -> tuple[str, ...]:

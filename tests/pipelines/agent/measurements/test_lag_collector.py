@@ -10,6 +10,7 @@ import pytest
 from ledger_rows import deployment_row
 
 from core.model.names import TableName
+from core.ports.spark import ReportedQuery
 from core.ports.storage import CheckpointState, SourceLag
 from core.project.revision import RevisionTexts
 from pipelines.agent.context import AgentContext
@@ -38,7 +39,7 @@ class Files:
 
     def lag(self, checkpoint: str, sources: tuple[tuple[int, TableName, str, str], ...]) -> tuple[SourceLag, ...]:
         n = next(self.looks)
-        return (SourceLag(LANDED, n, 90 * n, 90 * n, True, 1.0, produced_rows=100 * n, consumed_rows=10 * n),)
+        return (SourceLag(LANDED, n, 90 * n, 90 * n, True, 5.0 * n, produced_rows=100 * n, consumed_rows=10 * n),)
 
     def read(self, folder: str) -> CheckpointState:
         return CheckpointState(id="c", owner="ledger", batch=1)
@@ -79,7 +80,60 @@ def rounds(world: AgentContext, measurer: LagCollector, number: int) -> str:
 
 def test_a_new_agent_goes_on_from_the_samples_of_the_one_before(measured: AgentContext) -> None:
     assert rounds(measured, LagCollector(measured), 5) == "unknown"
-    assert rounds(measured, LagCollector(measured), 2) == "growing"
+    assert rounds(measured, LagCollector(measured), 4) == "growing"
+
+
+def test_input_that_waits_for_longer_than_the_objective_is_a_fault_that_a_new_agent_goes_on_saying(
+    measured: AgentContext,
+) -> None:
+    said = []
+    measurer = LagCollector(measured)
+    for _ in range(16):
+        rounds(measured, measurer, 1)
+        (found,) = (one for one in measured.ledger.statements() if one.table == A)
+        said.append((found.behind_s, found.fault_word))
+    # A minute is the objective of a trigger of 5 s; three measurements in a row make a fault.
+    assert [fault for _, fault in said] == [""] * 15 + ["behind"]
+    assert said[-1] == (75.0, "behind")
+    rounds(measured, LagCollector(measured), 1)
+    (found,) = (one for one in measured.ledger.statements() if one.table == A)
+    assert found.fault_word == "behind"
+    measured.ledger.update_deployment(A, 1, state="stopped", wanted="stopped")
+    (found,) = (one for one in measured.ledger.statements() if one.table == A)
+    assert found.fault_word == ""
+
+
+@pytest.mark.parametrize("declared_by", ["table", "environment"])
+def test_a_declared_objective_takes_the_place_of_the_minute(measured: AgentContext, declared_by: str) -> None:
+    if declared_by == "table":
+        texts = RevisionTexts("d", SQL, "objective: {behind: 5 minutes}\n")
+        measured.ledger.update_deployment(A, 1, texts=texts, revision="patient")
+    else:
+        environment = replace(measured.layout.environment, objective="5 minutes")
+        measured.layout = replace(measured.layout, environment=environment)
+    rounds(measured, LagCollector(measured), 30)
+    (found,) = (one for one in measured.ledger.statements() if one.table == A)
+    assert (found.behind_s, found.fault_word) == (145.0, "")
+
+
+@pytest.mark.parametrize(
+    ("state", "committed_ago_s", "rates"),
+    [("running", 5.0, (20.0, 30.0)), ("running", 31.0, (0.0, 0.0)), ("stopped", 5.0, (None, None))],
+)
+def test_rates_of_a_statement_that_does_nothing_are_not_those_of_its_last_batch(
+    measured: AgentContext, state: str, committed_ago_s: float, rates: tuple[float | None, float | None]
+) -> None:
+    class Quiet(Files):
+        def read(self, folder: str) -> CheckpointState:
+            return CheckpointState(id="c", owner="l", batch=1, committed_at=measured.clock() - committed_ago_s)
+
+    measured.files = Quiet()  # type: ignore[assignment]
+    measured.ledger.update_deployment(A, 1, state=state)
+    sources = [{"inputRowsPerSecond": 20.0, "processedRowsPerSecond": 30.0}]
+    query = ReportedQuery("a@v1", "q", "r1", True, progress={"batchId": 1, "sources": sources})
+    LagCollector(measured).round(tuple(measured.ledger.deployments()), (query,))
+    (found,) = (one for one in measured.ledger.measurements() if one.table == A)
+    assert (found.in_rows_s, found.out_rows_s) == rates
 
 
 def test_a_new_agent_is_given_what_the_one_before_has_folded_every_five_minutes(measured: AgentContext) -> None:

@@ -90,7 +90,7 @@ def world() -> World:
     return made
 
 
-BEHIND = {"lag_files": 40, "lag_rows": 90_000, "oldest_s": 900.0}
+BEHIND = {"lag_files": 40, "lag_rows": 90_000, "behind_s": 900.0}
 
 
 def test_it_opens_with_as_many_good_measurements_in_a_row(world: World) -> None:
@@ -148,15 +148,15 @@ def within(**figures: Any) -> bool:
     ("figures", "caught_up"),
     [
         ({"lag_files": None}, False),
-        ({"lag_files": None, "lag_rows": 0, "oldest_s": 0.0}, False),
+        ({"lag_files": None, "lag_rows": 0, "behind_s": 0.0}, False),
         ({"lag_files": 0}, True),
         ({"lag_files": 1, "lag_rows": LAG_ROWS, "rows_total": 100 * LAG_ROWS}, True),
         ({"lag_files": 1, "lag_rows": LAG_ROWS + 1, "rows_total": 1_000_000}, False),
         ({"lag_files": 1, "lag_rows": 80, "rows_total": 7_999}, False),
         ({"lag_files": 1, "lag_rows": 80}, False),
-        ({"lag_files": 9, "lag_rows": 90_000, "oldest_s": 25.0}, True),
-        ({"lag_files": 9, "lag_rows": 90_000, "oldest_s": 25.1}, False),
-        ({"lag_files": 9, "lag_rows": 90_000, "oldest_s": 75.0, "trigger": "30 seconds"}, True),
+        ({"lag_files": 9, "lag_rows": 90_000, "behind_s": 25.0}, True),
+        ({"lag_files": 9, "lag_rows": 90_000, "behind_s": 25.1}, False),
+        ({"lag_files": 9, "lag_rows": 90_000, "behind_s": 75.0, "trigger": "30 seconds"}, True),
         ({"lag_files": 9}, False),
         ({**BEHIND, "theirs": {"lag_rows": 82_000}}, True),
         ({**BEHIND, "theirs": {"lag_rows": 81_000}}, False),
@@ -164,7 +164,7 @@ def within(**figures: Any) -> bool:
         ({**BEHIND, "lag_rows": None, "theirs": {"lag_rows": 82_000}}, False),
         ({"batch": None, "lag_files": 0, "sources": ({"rows": 0},)}, True),
         ({"batch": None, "lag_files": 0, "sources": ({"rows": 0}, {"rows": None})}, False),
-        ({"batch": None, "lag_files": 1, "lag_rows": 1, "oldest_s": 0.0}, False),
+        ({"batch": None, "lag_files": 1, "lag_rows": 1, "behind_s": 0.0}, False),
     ],
 )
 def test_what_counts_as_caught_up(figures: dict[str, Any], caught_up: bool) -> None:
@@ -172,7 +172,7 @@ def test_what_counts_as_caught_up(figures: dict[str, Any], caught_up: bool) -> N
 
 
 @pytest.mark.parametrize(
-    "figures", [{"lag_files": 1, "lag_rows": 1, "rows_total": 1_000_000}, {"lag_files": 1, "oldest_s": 0.0}]
+    "figures", [{"lag_files": 1, "lag_rows": 1, "rows_total": 1_000_000}, {"lag_files": 1, "behind_s": 0.0}]
 )
 def test_what_is_joined_as_it_is_must_hold_everything(figures: dict[str, Any], world: World) -> None:
     world.gate = CatchUpGate(opened_at=world.passed, whole=True)

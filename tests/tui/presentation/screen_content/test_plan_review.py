@@ -12,7 +12,15 @@ from state.row_types import ApprovalRow, PlanRow
 from tests.terminal.in_memory_backend import FakeBackend, sample_plan
 from tests.terminal.pizzeria_values import NOW
 from tests.tui.console_harness import Console, in_console
-from tui.presentation.screen_content.plan_review import heading, node_row, not_approvable, rest, waits_for, why
+from tui.presentation.screen_content.plan_review import (
+    heading,
+    node_row,
+    not_approvable,
+    rest,
+    state_of_plan,
+    waits_for,
+    why,
+)
 from tui.presentation.styling.glyphs import ASCII
 from tui.presentation.styling.styled_text import plain
 from tui.screens.backend import PlanView
@@ -89,10 +97,11 @@ def test_who_may_approve(plan: Plan, row: PlanRow, given: Sequence[ApprovalRow],
 
 
 def test_review_shows_each_guard_with_its_verdict_the_worst_first() -> None:
-    plan = replace(sample_plan(), guards=(Guard("disk", "ok", "fine"), Guard("pool", "deny", "full")))
+    fine = tuple(Guard(name, "ok", "fine") for name in ("disk", "views", "rates"))
+    plan = replace(sample_plan(), guards=(*fine, Guard("pool", "deny", "full")))
     told = [plain(line).strip() for line in rest(plan, 100, ASCII)]
     found = [line.split()[1:] for line in told if line.startswith("GUARD")]
-    assert found == [["deny", "pool:", "full"], ["ok", "disk:", "fine"]]
+    assert found == [["deny", "pool:", "full"], ["ok", "disk,", "views,", "rates"]]
 
 
 def test_review_shows_what_may_be_chosen_for_the_row_and_what_is_not_carried_out() -> None:
@@ -149,3 +158,10 @@ def test_a_plan_is_approved_by_its_key_and_executed_only_then() -> None:
         assert (now.plan_open, now.unapprovable) == ("", "you have already approved it")
 
     in_console(scenario, backend=Guarded(), size=(100, 30))
+
+
+def test_a_plan_that_was_superseded_says_by_what() -> None:
+    row = replace(ROW, status="superseded", superseded_by="run 7f3a-1 of ana on a", superseded_at=NOW)
+    told = " ".join(" ".join(plain(line) for line in heading(sample_plan(), row, "dev", NOW, 100)).split())
+    assert "superseded by run 7f3a-1 of ana on a" in told
+    assert state_of_plan(sample_plan(), row, NOW).startswith("superseded by run 7f3a-1 of ana on a")

@@ -1,0 +1,80 @@
+"""Selectors of tables as people type them: a name or a tag, with what is upstream (`+` before) or downstream."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from core.lineage.table_graph import distances
+from core.model.errors import BadName, UsageError
+from core.model.names import TableName, parse_table_name
+from core.text.wording import did_you_mean
+
+TAG = "tag:"
+FORMS = "write NAME, +NAME, NAME+, 2+NAME+3, or tag:TAG in place of NAME"
+_SELECTOR = re.compile(r"(?:(?P<up>[0-9]{0,4})\+)?(?P<what>[^+]+)(?:\+(?P<down>[0-9]{0,4}))?\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """One word: the tables that it names, and how many readings up and down it goes on from them; None is all."""
+
+    tables: tuple[TableName, ...] = ()
+    tag: str = ""
+    """All tables with this tag, in place of `tables`."""
+    up: int | None = 0
+    down: int | None = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SelectableTables:
+    """What selectors are resolved over."""
+
+    parents: Callable[[TableName], Iterable[TableName]]
+    children: Callable[[TableName], Iterable[TableName]]
+    tags: Callable[[], Mapping[str, Iterable[TableName]]]
+    """Tables by tag; asked only for a word that names one."""
+
+
+def is_selector(word: str) -> bool:
+    """Return whether a word is more than the name of one table."""
+    return "+" in word or word.startswith(TAG)
+
+
+def parse_selector(word: str) -> Selector:
+    """Read one word; raises UsageError, BadName for a name that is none."""
+    found = _SELECTOR.match(word.strip())
+    if not found:
+        raise UsageError(f"{word!r} is not a selector", remedy=FORMS)
+    what = found["what"].strip()
+    up, down = (0 if said is None else int(said) if said else None for said in (found["up"], found["down"]))
+    if not what.startswith(TAG):
+        try:
+            return Selector((parse_table_name(what),), up=up, down=down)
+        except BadName as error:
+            raise BadName(error.summary, remedy=FORMS if ":" in what else error.remedy) from error
+    if not what.removeprefix(TAG):
+        raise UsageError(f"{word!r} names no tag", remedy=FORMS)
+    return Selector(tag=what.removeprefix(TAG), up=up, down=down)
+
+
+def select_tables(words: Iterable[str], among: SelectableTables) -> tuple[TableName, ...]:
+    """Return the tables that some words mean, each once: what a word names first, then upstream, then downstream.
+
+    A name that is not there is returned as it is; raises UsageError for a tag that no table has.
+    """
+    found: dict[TableName, None] = {}
+    for word in words:
+        selector = parse_selector(word)
+        start = selector.tables or _tagged(selector.tag, among)
+        for step, depth in ((among.parents, selector.up), (among.children, selector.down)):
+            reached = distances(start, step) if depth != 0 else dict.fromkeys(start, 0)
+            found |= dict.fromkeys(table for table, far in reached.items() if depth is None or far <= depth)
+    return tuple(found)
+
+
+def _tagged(tag: str, among: SelectableTables) -> tuple[TableName, ...]:
+    known = among.tags()
+    if tag not in known:
+        tags = did_you_mean(tag, known) or f"tags: {', '.join(sorted(known)) or 'none; a table has `tags:` in its yml'}"
+        raise UsageError(f"no table has the tag {tag!r}", remedy=tags)
+    return tuple(sorted(known[tag]))

@@ -1,0 +1,249 @@
+"""What undoes a plan: the way back is planned over the world as the plan leaves it, by what planned the way there."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from core.changes.kinds import ChangeKind
+from core.changes.pinned_settings import recorded_pool
+from core.model.actions import Action, Strategy
+from core.model.names import TableName, physical_name
+from core.model.states import State, WantedState
+from core.observed.deployment import ObservedDeployment
+from core.plan.model import UNDO_D, PlanNode, WayBack
+from core.plan.request import PlanRequest
+from core.planning.context import PlanningContext, planning_context
+from core.planning.deploy import deploy_body
+from core.planning.scope import normal_request, resolve_scope
+from core.project.model import Project, Script
+from core.project_files.parse_cache import ParseCache
+
+UNTIL = f"until {UNDO_D:g} days after the run, unless another plan changes them first"
+
+_EDITS = frozenset({Action.RECORD, Action.RESUME, Action.RESTART, Action.REBUILD})
+_SAME_TEXT = "the text is the same, so there is none to go back to"
+_OLD_VERSION = "the old version stays as a table (headgate peek --version) that no command serves again"
+_OF_THE_ENVIRONMENT = "what it runs on is changed outside of plans"
+
+
+def edited_nodes(nodes: Iterable[PlanNode]) -> tuple[PlanNode, ...]:
+    """Return the nodes of which a plan knows the text from before, and that have another one after it."""
+    return tuple(node for node in nodes if node.action in _EDITS and node.old.ddl and node.old != node.texts)
+
+
+def undo_request(
+    request: PlanRequest, tables: Iterable[TableName], plan_hash: str, *, rebuild: bool = False
+) -> PlanRequest:
+    """Return the request that takes edited tables back, with the readers that the plan took along."""
+    return normal_request(
+        PlanRequest(
+            tables=tuple(tables),
+            children=request.children,
+            exclude=request.exclude,
+            rebuild=rebuild,
+            undoes=plan_hash,
+        )
+    )
+
+
+def ways_back(
+    context: PlanningContext, request: PlanRequest, nodes: Sequence[PlanNode], *, engine: str
+) -> tuple[WayBack, ...]:
+    """Return what undoes the nodes of a plan once it was executed, each acted table in one at least."""
+    if request.verb == "delete":
+        return _of_deletes(context, nodes, engine=engine)
+    acted = {node.table: node for node in nodes if node.action is not Action.KEEP}
+    begun = [table for table, node in acted.items() if node.action is Action.START and node.version]
+    resumed = [table for table, node in acted.items() if node.action is Action.RESUME]
+    found = [_stop(begun, f"; headgate plan delete {' '.join(begun)} removes them")] if begun else []
+    found += [_stop(resumed, "")] if resumed else []
+    back = _back(context, request, nodes, engine=engine)
+    covered = {*begun, *(table for way in back if way.act for table in way.tables)}
+    none: dict[str, list[TableName]] = {}
+    for table, node in acted.items():
+        if table not in covered and not (node.action is Action.RESUME and node not in edited_nodes((node,))):
+            none.setdefault(_why_none(node, back), []).append(table)
+    found += [way for way in back if way.act]
+    return (*found, *(WayBack("", tuple(tables), words) for words, tables in none.items()))
+
+
+def undo_word(node: PlanNode, ways: Iterable[WayBack]) -> str:
+    """Return the way back of one node in one word; empty where nothing is to be undone."""
+    if node.action is Action.KEEP:
+        return ""
+    acts = {way.act for way in ways if node.table in way.tables}
+    return "plan" if "plan undo" in acts else "stop" if "stop" in acts else "none"
+
+
+def _stop(tables: Sequence[TableName], more: str) -> WayBack:
+    words = f"stopped at once; table and checkpoint stay{more}"
+    return WayBack("stop", tuple(tables), words, until="at any time")
+
+
+def _why_none(node: PlanNode, back: Sequence[WayBack]) -> str:
+    if node.strategy == Strategy.KEYED:
+        return "rows under the same keys are overwritten"
+    if node.action is Action.START:
+        return "it is only registered, and no command takes it out of the catalog"
+    if not node.old.ddl:
+        return "its deployed text is not known"
+    if node.old == node.texts:
+        outside = node.change is not None and node.change.definition.is_of_the_environment
+        more = _OLD_VERSION if node.action is Action.REBUILD else _OF_THE_ENVIRONMENT if outside else ""
+        return f"{_SAME_TEXT}; {more}" if more else _SAME_TEXT
+    return next((way.words for way in back if not way.act), "nothing would change")
+
+
+def _back(
+    context: PlanningContext, request: PlanRequest, nodes: Sequence[PlanNode], *, engine: str
+) -> tuple[WayBack, ...]:
+    """Plan the old texts over what the plan leaves; without an act where that is refused."""
+    edited = tuple(node for node in edited_nodes(nodes) if node.strategy != Strategy.KEYED)
+    if not edited:
+        return ()
+    tables = tuple(node.table for node in edited)
+    project = _with_old_texts(context, edited)
+    if project is None:
+        return (WayBack("", tables, "the deployed text cannot be read"),)
+    planned, refused = _planned(
+        context, project, _afterwards(context, nodes, engine), undo_request(request, tables, ""), engine
+    )
+    if refused:
+        return (WayBack("", tables, f"planning the old text would be refused: {refused}"),)
+    went = {node.table: node for node in nodes}
+    groups: dict[str, list[PlanNode]] = {}
+    for node in planned:
+        if node.action is not Action.KEEP:
+            groups.setdefault(_words(node, went.get(node.table), tables), []).append(node)
+    return tuple(_way(words, group) for words, group in groups.items())
+
+
+def _way(words: str, nodes: Sequence[PlanNode]) -> WayBack:
+    rows, eta = _price(nodes)
+    return WayBack("plan undo", tuple(node.table for node in nodes), words, rows, eta, UNTIL)
+
+
+def _price(nodes: Sequence[PlanNode]) -> tuple[int | None, float | None]:
+    """Return all rows that are read again, and when the slowest has read them; None for what is not known."""
+    reading = [node for node in nodes if node.action in (Action.REBUILD, Action.START) and node.version]
+    rows, etas = [node.replay_rows for node in reading], [node.eta_s for node in reading]
+    return (
+        None if None in rows else sum(each for each in rows if each is not None),
+        None if None in etas or not etas else max(each for each in etas if each is not None),
+    )
+
+
+def _words(node: PlanNode, went: PlanNode | None, edited: Collection[TableName]) -> str:
+    """Describe what the way back does to one table; `went` is what the plan itself did to it."""
+    text = " with the old text" if node.table in edited else ""
+    match node.action:
+        case Action.RECORD:
+            return "the old text is recorded, nothing restarts"
+        case Action.RESTART:
+            words = f"restart{text} on the same checkpoint"
+            if node.change is ChangeKind.WATERMARK_DELAY:
+                return f"{words}; windows that were closed stay closed"
+            if node.change is ChangeKind.COLUMN_ADDED:
+                return f"{words}; old rows have NULL in the column that comes back (--rebuild reads them again)"
+            leaves = node.change is not None and node.change.definition.leaves_seam
+            return (
+                f"{words}; the rows that are there stay as they are (--rebuild reads them again)" if leaves else words
+            )
+        case Action.REBUILD:
+            why = "; the added column cannot be taken out" if went and went.change is ChangeKind.COLUMN_ADDED else ""
+            short = (node.retention or "").startswith("short")
+            lost = "; what its inputs no longer hold is lost" if short else ""
+            return f"rebuild{text} as a new version{why}{lost}"
+        case _:
+            return f"{node.action}{text}"
+
+
+def _of_deletes(context: PlanningContext, nodes: Sequence[PlanNode], *, engine: str) -> tuple[WayBack, ...]:
+    """Explain that no command takes anything out of the trash, and what starting anew would take."""
+    gone = tuple(node.table for node in nodes if node.action is Action.DELETE)
+    if not gone:
+        return ()
+    days = context.declared.environment.drop_after_d
+    kept = f"the files are kept in the trash for {days:g} days after the run, and no command takes them out again"
+    declared = tuple(sorted(table for table in gone if table in context.declared.tables))
+    missing = tuple(table for table in gone if table not in declared)
+    ways = [WayBack("", missing, f"{kept}; without its files in the project it cannot be started anew either")]
+    request = normal_request(PlanRequest(tables=declared, children="none"))
+    world = _afterwards(context, nodes, engine)
+    if declared:
+        planned, refused = _planned(context, context.declared.project, world, request, engine)
+        anew = f"headgate plan {' '.join(declared)} {'would be refused' if refused else 'starts anew'}"
+        ways.append(WayBack("", declared, f"{kept}; {anew}", *(_price(planned) if not refused else (0, None))))
+    return tuple(way for way in ways if way.tables)
+
+
+def _planned(
+    context: PlanningContext,
+    project: Project,
+    observed: Mapping[TableName, ObservedDeployment],
+    request: PlanRequest,
+    engine: str,
+) -> tuple[tuple[PlanNode, ...], str]:
+    """Return the nodes of a plan over another world, and why it would be refused; empty where it would not."""
+    other = planning_context(
+        project, context.declared.environment, observed, ParseCache(), engine=engine, like=context.revisions
+    )
+    scope = resolve_scope(request, other)
+    body = deploy_body(other, scope)
+    refusals = (*scope.refusals, *body.refusals)
+    return body.nodes, refusals[0].summary if refusals else ""
+
+
+def _with_old_texts(context: PlanningContext, edited: Iterable[PlanNode]) -> Project | None:
+    """Return the project with the texts from before; None where one cannot be read."""
+    project = context.declared.project
+    tables = dict(project.tables)
+    for node in edited:
+        old = context.revisions.deployed(node.table)
+        if old is None:
+            return None
+        now = tables[node.table]
+        path = now.dml.path if now.dml else now.ddl.path
+        tables[node.table] = replace(
+            now,
+            ddl=replace(now.ddl, text=old.texts.ddl),
+            parsed_ddl=old.ddl,
+            dml=Script(path, old.texts.dml) if old.parsed is not None else None,
+            parsed=old.parsed,
+            settings=old.settings,
+        )
+    return replace(project, tables=tables)
+
+
+def _afterwards(
+    context: PlanningContext, nodes: Iterable[PlanNode], engine: str
+) -> dict[TableName, ObservedDeployment]:
+    """Return what will be observed once the plan was executed: everything that it started runs."""
+    found = dict(context.observed.deployments)
+    pool = recorded_pool(context.declared.environment.pool)
+    for node in nodes:
+        seen = context.observed.deployment(node.table)
+        match node.action:
+            case Action.KEEP:
+                continue
+            case Action.DELETE:
+                found[node.table] = ObservedDeployment(highest_version=seen.highest_version)
+            case Action.RECORD:
+                found[node.table] = replace(seen, revision=node.revision, deployed=node.texts)
+            case _:
+                found[node.table] = replace(
+                    seen,
+                    state=State.RUNNING,
+                    wanted=WantedState.RUNNING,
+                    revision=node.revision,
+                    deployed=node.texts,
+                    version=node.version,
+                    highest_version=max(seen.highest_version, node.version),
+                    bindings=node.bindings,
+                    pointer=physical_name(node.table, node.version) if node.version else "",
+                    checkpoint_ok=True,
+                    begun=True,
+                    orphan_versions=(),
+                    pool=pool if seen.pool is not None else None,
+                    engine=engine or seen.engine,
+                )
+    return found

@@ -1,0 +1,42 @@
+"""Every row that tells what happened to one table: what its history is made from, read in one moment."""
+
+from dataclasses import dataclass
+
+from core.model.names import TableName
+from state.ledger import LedgerReader
+from state.row_types import AuditRow, CommandRow, EventRow, PlanRow, RunRow
+
+
+@dataclass(frozen=True, slots=True)
+class TableRecords:
+    """Rows about one table, each kind newest first."""
+
+    table: TableName
+    events: tuple[EventRow, ...] = ()
+    """Of its versions and of the environment, whose `table` is empty."""
+    runs: tuple[RunRow, ...] = ()
+    """Those that may change it."""
+    plans: tuple[PlanRow, ...] = ()
+    """Those of the runs."""
+    commands: tuple[CommandRow, ...] = ()
+    audits: tuple[AuditRow, ...] = ()
+
+
+def read_table_records(reader: LedgerReader, table: TableName, limit: int) -> TableRecords:
+    """Read at most `limit` rows of each kind about a table."""
+    with reader.frame():
+        runs = reader.runs_of(table, limit)
+        plans = tuple(plan for each in dict.fromkeys(run.plan_hash for run in runs) if (plan := reader.plan(each)))
+        events = (*reader.events(table, limit), *reader.events(TableName(""), limit))
+        subjects = subjects_of(reader, table, limit)
+        commands, audits = reader.commands_about(subjects, limit), reader.audits_about(subjects, limit)
+        newest_first = tuple(sorted(events, key=lambda event: (event.at, event.id), reverse=True))
+        return TableRecords(table, newest_first, runs, plans, commands, audits)
+
+
+def subjects_of(reader: LedgerReader, table: TableName, limit: int) -> tuple[str, ...]:
+    """List what commands and audit call what concerns a table: itself, its runs, and plans that act on it."""
+    runs = reader.runs_of(table, limit)
+    hashes = {run.plan_hash for run in runs} | set(reader.plans_about(table, limit))
+    # Commands name runs and plans by their first twelve letters, the end of a run by its whole id.
+    return (table, *sorted({word for run in runs for word in (run.id, run.id[:12])} | {h[:12] for h in hashes}))

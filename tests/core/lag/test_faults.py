@@ -1,0 +1,84 @@
+"""Faults are judged in time, and only once a sign has stood."""
+
+import pytest
+
+from core.lag.faults import FaultSign, FaultWatch, fault_sign, objective_s
+from core.lag.lag_samples import Lag, total_lag
+from core.lag.trend import LagTrend
+from core.model.names import TableName
+from core.model.states import Fault, State, Trend, WantedState
+from core.ports.storage import SourceLag
+
+MANY_ROWS = 10_000_000
+
+
+def lag(behind_s: float | None, rows: int = MANY_ROWS) -> Lag:
+    return Lag(rows=rows, files=1, bytes=1, exact=True, oldest_s=behind_s, missing=())
+
+
+def sign(
+    behind_s: float | None, trend: Trend = Trend.STEADY, state: str = State.RUNNING, wanted: str = WantedState.RUNNING
+) -> Fault:
+    judged = LagTrend(trend, reason="because")
+    return fault_sign(lag(behind_s), judged, state=state, wanted=wanted, objective_s=60.0).fault
+
+
+@pytest.mark.parametrize(
+    ("objective", "trigger", "bound_s"),
+    [("", "5 seconds", 60), ("", "10 seconds", 60), ("", "1 minute", 360), ("5 minutes", "10 seconds", 300)],
+)
+def test_the_objective_is_declared_or_the_longer_of_a_minute_and_six_triggers(
+    objective: str, trigger: str, bound_s: float
+) -> None:
+    assert objective_s(objective, trigger) == bound_s
+
+
+def test_rows_and_a_growing_lag_are_no_fault_and_time_beyond_the_objective_is() -> None:
+    assert sign(60.0, Trend.GROWING) is Fault.NONE
+    assert sign(60.1) is Fault.BEHIND
+    assert sign(60.1, Trend.DRAINING) is Fault.BEHIND
+    assert sign(None, Trend.GROWING) is Fault.NONE
+
+
+@pytest.mark.parametrize(
+    ("trend", "state", "wanted", "fault"),
+    [
+        (Trend.STEADY, State.FAILED, WantedState.RUNNING, Fault.FAILED),
+        (Trend.STARVED, State.RUNNING, WantedState.RUNNING, Fault.STARVED),
+        (Trend.STALLED, State.RUNNING, WantedState.RUNNING, Fault.STALLED),
+        (Trend.STALLED, State.UNKNOWN, WantedState.RUNNING, Fault.STALLED),
+        (Trend.STARVED, State.STOPPED, WantedState.STOPPED, Fault.NONE),
+        (Trend.STARVED, State.PENDING, WantedState.RUNNING, Fault.NONE),
+        (Trend.UNKNOWN, State.RUNNING, WantedState.RUNNING, Fault.NONE),
+    ],
+)
+def test_what_a_measurement_shows_follows_state_and_trend(
+    trend: Trend, state: State, wanted: WantedState, fault: Fault
+) -> None:
+    assert sign(1.0, trend, state, wanted) is fault
+
+
+def test_a_sign_is_a_fault_after_three_measurements_and_over_after_three() -> None:
+    behind, well = FaultSign(Fault.BEHIND, "late"), FaultSign()
+    watch, said = FaultWatch(), []
+    for n, seen in enumerate([behind, well, behind, behind, behind, behind, well, behind, well, well, well]):
+        watch = watch.heard(seen, 5.0 * n)
+        said.append(bool(watch.said.fault))
+    assert said == [False, False, False, False, True, True, True, True, True, True, False]
+
+
+def test_a_failure_is_said_at_once_and_one_fault_may_follow_another() -> None:
+    failed = FaultWatch().heard(FaultSign(Fault.FAILED), 0.0)
+    assert failed.said.fault is Fault.FAILED
+    assert failed.heard(FaultSign(Fault.STARVED), 5.0).said.fault is Fault.STARVED
+
+
+def test_behind_is_the_oldest_input_nothing_waiting_is_no_time_and_a_source_that_is_gone_is_unknown() -> None:
+    def source(name: str, files: int, oldest_s: float | None, newest_s: float | None, gone: bool = False) -> SourceLag:
+        return SourceLag(TableName(name), files, 0, 0, True, oldest_s, newest_s=newest_s, missing=gone)
+
+    two = total_lag([source("a", 2, 7.0, 3.0), source("b", 1, 40.0, 30.0)])
+    assert (two.behind_s, two.newest_s) == (40.0, 30.0)
+    assert total_lag([source("a", 0, None, 90.0)]).behind_s == 0.0
+    assert total_lag([source("a", 0, None, 90.0), source("b", 0, None, None, gone=True)]).behind_s is None
+    assert total_lag([source("a", 3, None, None)]).behind_s is None

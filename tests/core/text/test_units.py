@@ -1,0 +1,21 @@
+"""Ranges of durations as people read them."""
+
+import pytest
+
+from core.text.units import duration_range
+
+
+@pytest.mark.parametrize(
+    ("low_s", "high_s", "words"),
+    [
+        (0.2, 4.6, "up to 5 s"),
+        (0.0, 0.0, "up to 1 s"),
+        (5.2, 19.1, "5\N{EN DASH}20 s"),
+        (7.0, 7.0, "7 s"),
+        (40.0, 230.0, "up to 4 min"),
+        (121.0, 230.0, "2\N{EN DASH}4 min"),
+        (3700.0, 9000.0, "1\N{EN DASH}3 h"),
+    ],
+)
+def test_a_range_is_said_in_one_unit_and_never_narrower_than_it_is(low_s: float, high_s: float, words: str) -> None:
+    assert duration_range(low_s, high_s) == words

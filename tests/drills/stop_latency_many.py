@@ -1,0 +1,213 @@
+"""Situations of `stop_latency` on 100 statements: the ledger is locked, 1,000 idle connections, the pool comes back.
+
+Bounds: forty statements that are stopped by one command while the ledger is locked leave one entry in the emergency
+journal, the first is called within 300 ms, all are gone within 3 s, and the agent has no thread more afterwards. With
+1,000 idle connections the agent has at most as many threads and files more as it lets a user have connections.
+"""
+
+import os
+import random
+import shutil
+import signal
+import socket
+import sqlite3
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+from live_project import until
+from many_statements import ManyStatements
+from measured_stops import Situation, Stop, called, client_of, socket_of, stop
+
+from core.ipc.framing import encode_frame
+from pipelines.agent.fast_lane import STOPS_AT_ONCE
+from pipelines.agent.requests.connection_slots import MOST_OF_A_USER, RESERVED
+from tui.agent_client.socket_client import AgentClient
+
+STATEMENTS = 100
+FORTY = 40
+FIRST_MS, ALL_MS = 300.0, 3000.0
+IDLE = 1000
+AGAIN_S, AGAIN_PER_S = 0.1, 500
+"""Pause until closed connections are opened again, and how many in a second: as many programs that call again would."""
+FLAT = 4
+"""Threads and files that come and go by themselves."""
+
+
+def measure_many(count: int, words: Sequence[str]) -> Iterator[Situation]:
+    """Deploy 100 statements over a table without rows, and stop in each situation."""
+    root = Path(tempfile.mkdtemp(prefix="headgate-drill-"))
+    many = ManyStatements(root)
+    try:
+        many.write(STATEMENTS)
+        many.done("up")
+        applied = many.apply(many.plan("--all", "--children", "all"))
+        assert applied.returncode == 0, applied.stderr[-600:]
+        for word in words:
+            until(lambda: len(many.tables_in("running")) == STATEMENTS, 300, "all run")
+            for found in MANY_SITUATIONS[word](many, count):
+                print(f"  {found.name}: {len(found.stops)} stops", flush=True)
+                yield found
+                start_again(many, found)
+    finally:
+        many.down()
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def locked(many: ManyStatements, count: int) -> Iterator[Situation]:
+    """Stop one after the other, then forty by one command, while another process has the ledger for itself."""
+    client, tables = client_of(many), [f"t{n}" for n in range(count)]
+    with held_ledger(many):
+        stops = [found for table in tables for found in stop(client, table)]
+    yield Situation("the ledger is locked", tuple(stops), learned(many, stops))
+    start_again(many, Situation("", tuple(stops)))
+    before = many.threads()
+    with held_ledger(many), watched(many.threads) as most:
+        forty = stop(client, *(f"t{n}" for n in range(FORTY)))
+        entries = [line for line in (many.home() / "emergency.jsonl").read_text().splitlines() if line]
+    first, last = min(called(forty)), max(found.took_ms for found in forty)
+    said = f"{len(entries)} entries, first called after {first:.0f} ms, all gone after {last:.0f} ms"
+    print(f"  forty by one command: {said}; threads {before} before, at most {most()}, {many.threads()} after")
+    within = len(entries) == 1 and first <= FIRST_MS and last <= ALL_MS
+    # A thread of the lane and one with the deadline for each stop under way.
+    flat = most() <= before + 2 * STOPS_AT_ONCE + FLAT
+    wrong = [] if within and flat else [said]
+    until(lambda: many.threads() <= before + FLAT, 10, "the threads are as many as before")
+    name = "forty by one command, the ledger is locked"
+    yield Situation(name, forty, (*wrong, *learned(many, forty)), called_within_ms=ALL_MS)
+
+
+def idle_sockets(many: ManyStatements, count: int) -> Iterator[Situation]:
+    """Stop while 1,000 connections are held that say nothing; those that the agent closes are opened again."""
+    client = client_of(many)
+    before = many.threads(), many.files()
+    with held_connections(many), watched(many.threads) as threads, watched(many.files) as files:
+        stops = [found for n in range(count) for found in stop(client, f"t{n}")]
+    print(f"  threads and files: {before} before, at most {threads(), files()}, {many.threads(), many.files()} after")
+    most = max(threads() - before[0], files() - before[1])
+    wrong = [] if most <= MOST_OF_A_USER + RESERVED + 2 * FLAT else [f"{most} threads or files more than before"]
+    yield Situation("1,000 idle connections", tuple(stops), (*wrong, *learned(many, stops)))
+
+
+def attaching(many: ManyStatements, count: int) -> Iterator[Situation]:
+    """Lose the pool, and stop one after the other from the attachment until all others run; again if too few."""
+    client, stops, wrong = client_of(many), list[Stop](), list[str]()
+    tables = random.Random(7).sample([f"t{n}" for n in range(STATEMENTS)], STATEMENTS)
+    while len(stops) < count:
+        these = while_attaching(many, client, tables)
+        wrong += learned(many, these)
+        stops += these
+        if len(stops) < count:
+            start_again(many, Situation("", tuple(these)))
+            until(lambda: len(many.tables_in("running")) == STATEMENTS, 300, "all run")
+    yield Situation("100 statements are being attached", tuple(stops), tuple(wrong))
+
+
+def while_attaching(many: ManyStatements, client: AgentClient, tables: Sequence[str]) -> list[Stop]:
+    """Kill the server, and stop from its attachment until what is not stopped was started."""
+    killed, stops = time.time(), list[Stop]()
+    os.kill(many.pool_pid(), signal.SIGKILL)
+    until(lambda: many.pool()[1].startswith("attached"), 120, "the pool is attached to")
+    while len(stops) < len(tables) and len(stops) + many.started(killed) < len(tables):
+        stops += stop(client, tables[len(stops)])
+    until(lambda: many.started(killed) >= len(tables) - len(stops), 300, "all others run")
+    return stops
+
+
+def learned(many: ManyStatements, stops: Sequence[Stop]) -> tuple[str, ...]:
+    """Say of each stop that was not confirmed; waits until the ledger has learned of all others."""
+    tables = {found.table for found in stops}
+    until(lambda: tables <= many.tables_in("stopped"), 60, "the ledger has learned of every stop")
+    return tuple(f"{found.table}: {found.outcome}" for found in stops if found.outcome != "stopped")
+
+
+def start_again(many: ManyStatements, found: Situation) -> None:
+    """Start what a situation has stopped."""
+    tables = sorted({stopped.table for stopped in found.stops} & many.tables_in("stopped"))
+    for table in tables:
+        client_of(many).call("start", {"tables": [table]}, confirm="yes")
+
+
+@contextmanager
+def held_ledger(many: ManyStatements) -> Iterator[None]:
+    """Hold the ledger as another program would: nobody reads or writes it meanwhile."""
+    with closing(sqlite3.connect(many.home() / "ledger.db", isolation_level=None, timeout=30)) as holder:
+        holder.execute("BEGIN EXCLUSIVE")
+        try:
+            yield
+        finally:
+            holder.execute("ROLLBACK")
+
+
+@contextmanager
+def held_connections(many: ManyStatements) -> Iterator[None]:
+    """Hold 1,000 connections, half of them greeted; a thread opens again what the agent closes."""
+    path, over = socket_of(many), threading.Event()
+    held = [connection(path, greets=n % 2 == 0) for n in range(IDLE)]
+
+    def hold() -> None:
+        while not over.wait(AGAIN_S):
+            for n, one in enumerate(held):
+                if is_closed(one) and not over.wait(1 / AGAIN_PER_S):
+                    one.close()
+                    held[n] = connection(path, greets=n % 2 == 0)
+
+    holder = threading.Thread(target=hold, daemon=True)
+    holder.start()
+    try:
+        yield
+    finally:
+        over.set()
+        holder.join()
+        for one in held:
+            one.close()
+
+
+def connection(path: str, *, greets: bool) -> socket.socket:
+    """Open a connection that says nothing, or nothing but its greeting; reading from it never waits."""
+    found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    found.settimeout(5)
+    with suppress(OSError):
+        # Where it is refused or closed at once, it is opened again.
+        found.connect(path)
+        if greets:
+            found.sendall(encode_frame({"hello": {}}))
+    found.setblocking(False)
+    return found
+
+
+def is_closed(connection: socket.socket) -> bool:
+    try:
+        return connection.recv(4096) == b""
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+
+
+@contextmanager
+def watched(count: Callable[[], int]) -> Iterator[Callable[[], int]]:
+    """Return the greatest count seen within the block."""
+    over, most = threading.Event(), [count()]
+
+    def watch() -> None:
+        while not over.wait(0.02):
+            most.append(max(count(), most.pop()))
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield lambda: most[-1]
+    finally:
+        over.set()
+        watcher.join()
+
+
+MANY_SITUATIONS: dict[str, Callable[[ManyStatements, int], Iterator[Situation]]] = {
+    "locked": locked,
+    "sockets": idle_sockets,
+    "attaching": attaching,
+}

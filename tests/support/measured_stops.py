@@ -1,0 +1,95 @@
+"""Stops as an operator meets them, measured by agent and client, and their percentiles as a table."""
+
+import os
+import statistics
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import yaml
+from live_project import Driven
+
+from core.ipc.environment_paths import environment_paths
+from core.plan.confirmation import confirmation_for_act
+from state.migrations import SCHEMA_VERSION
+from tui.agent_client.socket_client import AgentClient
+
+
+@dataclass(frozen=True)
+class Stop:
+    """One stop; all times begin with the command."""
+
+    table: str
+    outcome: str
+    called_ms: float | None
+    """From the command's arrival until Spark's stop is called; None where Spark has no such query."""
+    took_ms: float
+    """From the command's arrival until the query is proven gone."""
+    trip_ms: float
+    """From the client's call to its answer."""
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What was measured in one situation."""
+
+    name: str
+    stops: tuple[Stop, ...]
+    wrong: tuple[str, ...] = ()
+    """What was not as it must be."""
+    called_within_ms: float = 300.0
+    """Bound of p99 from a command's arrival to Spark's stop."""
+
+
+def client_of(project: Driven) -> AgentClient:
+    """Return the console's own client, without the 0.2 s that a new process takes to become a command."""
+    return AgentClient(socket_of(project), ledger=SCHEMA_VERSION)
+
+
+def socket_of(project: Driven) -> str:
+    """Return the path of the agent's socket."""
+    declared = yaml.safe_load((project.folder / "headgate.yml").read_text())
+    return environment_paths(
+        {**os.environ, **project.environ, "HEADGATE_HOME": str(project.home().parents[1])},
+        os.getuid(),
+        project=declared["project"],
+        project_id=declared["id"],
+        environment=declared["default_env"],
+    ).socket
+
+
+def stop(client: AgentClient, *tables: str) -> tuple[Stop, ...]:
+    """Stop tables by one command."""
+    confirm = confirmation_for_act("stop", tables, protected=False, environment="dev").text
+    began = time.monotonic()
+    answer = client.call("stop", {"tables": list(tables)}, confirm=confirm, line=f"headgate stop {' '.join(tables)}")
+    trip_ms = (time.monotonic() - began) * 1000
+    return tuple(
+        Stop(said["table"], said["outcome"], said["called_ms"], said["took_ms"], trip_ms)
+        for said in answer["statements"]
+    )
+
+
+def p99(values: Iterable[float]) -> float:
+    """Return the value that 99 of 100 do not exceed: of fewer than 100 the greatest; 0 of none."""
+    ordered = sorted(values)
+    return ordered[-(-99 * len(ordered) // 100) - 1] if ordered else 0.0
+
+
+def called(stops: Iterable[Stop]) -> list[float]:
+    """Return the times until Spark's stop was called, of those where it was."""
+    return [found.called_ms for found in stops if found.called_ms is not None]
+
+
+def table(situations: Iterable[Situation]) -> str:
+    """Write p50 and p99 in ms of each situation, one line each."""
+    lines = [f"{'situation':44} {'stops':>5}  {'Spark called':>15}  {'proven gone':>15}  {'trip':>15}"]
+    for found in situations:
+        times = (called(found.stops), [s.took_ms for s in found.stops], [s.trip_ms for s in found.stops])
+        cells = "  ".join(f"{_p50(values):6.0f} / {p99(values):6.0f}" for values in times)
+        lines.append(f"{found.name:44} {len(found.stops):5}  {cells}")
+    return "\n".join([*lines, "p50 / p99 in ms"])
+
+
+def _p50(values: list[float]) -> float:
+    return statistics.median(values) if values else 0.0

@@ -1,0 +1,99 @@
+"""What changed of a table as one timeline: from rows of the ledger alone, each thing told once."""
+
+from core.changes.kinds import ChangeKind
+from core.model.actions import Action, StepKind
+from core.model.names import TableName
+from core.plan.model import Step
+from state.row_types import AuditRow, CommandRow, EventRow, StepRow
+from state.table_records import TableRecords
+from tests.support.ledger_rows import plan_of, run_row
+from tui.presentation.reports.table_history import entry_words, history_lines, table_history
+
+A = TableName("a")
+PLAN = plan_of(
+    A, action=Action.REBUILD, change=ChangeKind.COLUMNS_CHANGED, evidence=("column tip was removed", "filter edited"),
+    from_version=1, version=2,
+)  # fmt: skip
+
+
+def step(n: int, do: StepKind, **fields: object) -> StepRow:
+    return StepRow(n, str(do), "a", 2, "done", started_at=100.0 + n, ended_at=110.0 + n, **fields)  # type: ignore[arg-type]
+
+
+def kinds(records: TableRecords) -> list[tuple[float, str]]:
+    return [(entry.at, entry.kind) for entry in table_history(records, {PLAN.hash: PLAN})]
+
+
+def test_a_deploy_is_told_with_plan_actor_columns_and_from_when_it_serves() -> None:
+    run = run_row(PLAN.hash, ended_at=200.0, state="done", steps=(step(1, StepKind.CREATE), step(2, StepKind.SWAP)))
+    deploy, schema, serves = table_history(TableRecords(A, runs=(run,)), {PLAN.hash: PLAN})
+    assert (deploy.at, schema.at, serves.at) == (101.0, 101.0, 112.0)
+    assert entry_words(deploy) == f"rebuild v1→v2: columns no longer fit, done in 11s (plan {PLAN.hash[:4]}, by ana)"
+    assert (schema.kind, schema.summary) == ("schema", "column tip was removed")
+    assert serves.summary == "v2 serves from here on"
+
+
+def test_a_failed_step_says_why_and_a_plan_that_was_forgotten_is_said_to_be() -> None:
+    broken = StepRow(3, "start", "a", 2, "failed", note="disk full", started_at=5.0, ended_at=6.0)
+    run = run_row("gone", state="failed", ended_at=7.0, steps=(broken,))
+    (entry,) = table_history(TableRecords(A, runs=(run,)), {})
+    assert (entry.bad, entry.detail) == (True, "disk full")
+    assert entry.summary == "by a plan that is no longer kept, failed"
+
+
+def test_a_swap_of_several_pointers_is_told_for_each_table_of_it() -> None:
+    pointers = Step(1, StepKind.SWAP, TableName("b"), 2, (), "", tables=(TableName("b"), A))
+    plan = plan_of(A, steps=(pointers,))
+    swap = StepRow(1, "swap", "b", 2, "done", started_at=1.0, ended_at=2.0)
+    run = run_row(plan.hash, state="done", ended_at=2.0, steps=(swap,))
+    found = table_history(TableRecords(A, runs=(run,)), {plan.hash: plan})
+    assert [entry.kind for entry in found] == ["deploy", "serves"]
+
+
+def test_an_act_is_told_once_though_command_audit_and_event_tell_it() -> None:
+    command = CommandRow(1, 50.0, "bob", "stop", "a b", "headgate stop a b", "done", took_ms=1000)
+    audit = AuditRow(1, 50.1, "bob", "stop", "a b", outcome="done")
+    event = EventRow(1, 50.0, "a", 1, "state", "running → stopped, stopped by bob")
+    (entry,) = table_history(TableRecords(A, events=(event,), commands=(command,), audits=(audit,)), {})
+    assert (entry.at, entry.kind, entry.summary, entry.actor) == (49.0, "stop", "done, with 1 other statement", "bob")
+
+
+def test_an_act_whose_command_was_forgotten_is_told_from_the_audit() -> None:
+    audits = (AuditRow(2, 9000.0, "bob", "stop", "a", outcome="done"), AuditRow(1, 50.0, "bob", "stop", "a", "", "yes"))
+    command = CommandRow(1, 9000.1, "bob", "stop", "a", "headgate stop a", "done")
+    assert kinds(TableRecords(A, commands=(command,), audits=audits)) == [(50.0, "stop"), (9000.1, "stop")]
+
+
+def test_a_failure_that_came_again_is_told_when_it_came_first_and_last() -> None:
+    event = EventRow(1, 900.0, "a", 2, "exception", "DIVIDE_BY_ZERO", "by zero", "f", 3, 100.0)
+    found = table_history(TableRecords(A, events=(event,)), {})
+    assert [(entry.at, entry.summary) for entry in found] == [
+        (100.0, "DIVIDE_BY_ZERO, the first of 3"), (900.0, "DIVIDE_BY_ZERO, 3 times by now"),
+    ]  # fmt: skip
+
+
+def test_states_are_told_where_they_are_faults_or_have_a_reason() -> None:
+    events = tuple(
+        EventRow(at, float(at), table, 1, kind, summary, detail)
+        for at, (table, kind, summary, detail) in enumerate(
+            (
+                ("a", "state", "starting → running", ""),
+                ("a", "state", "running → failed", ""),
+                ("a", "state", "failed → starting", "restarted from its checkpoint"),
+                ("a", "state", "running → stopped", "stopped as wanted"),
+                ("a", "state", "running → stopped, by run 7f3a-1", ""),
+                ("", "pool", "the pool is down", ""),
+                ("", "run", "run 7f3a-1 done", ""),
+                ("a", "objective", "behind 4 m, longer than 1 m", ""),
+            )
+        )
+    )
+    found = table_history(TableRecords(A, events=events), {})
+    assert [entry.at for entry in found] == [1.0, 2.0, 5.0, 7.0]
+    assert [entry.bad for entry in found] == [True, False, False, False]
+
+
+def test_the_newest_entries_are_kept_and_lines_are_oldest_first() -> None:
+    events = tuple(EventRow(n, float(n), "", 0, "pool", f"no {n}", "why\nmore") for n in range(5))
+    entries = table_history(TableRecords(A, events=events), {}, 2)
+    assert [words.split()[-1] for words in history_lines(entries, 10.0)] == ["3", "why", "4", "why"]

@@ -1,0 +1,37 @@
+"""The run screen says how long is left, from what was predicted when the run began."""
+
+from dataclasses import replace
+
+from state.row_types import StepRow
+from tests.support.ledger_rows import run_row
+from tui.presentation.screen_content.runs import heading, step_row
+from tui.presentation.screen_content.statement_rows import RowContext
+from tui.presentation.styling.glyphs import UNICODE
+from tui.presentation.styling.styled_text import plain
+
+START = StepRow(1, "start", "a", 2, "done", predicted_low_s=2.0, predicted_high_s=6.0, started_at=100.0, ended_at=103.0)
+GATE = StepRow(2, "catch_up", "a", 2, "gate", predicted_low_s=60.0, predicted_high_s=200.0, started_at=103.0)
+SWAP = StepRow(3, "swap", "a", 2, "waits", predicted_low_s=1.0, predicted_high_s=2.0)
+RUN = run_row(started_at=100.0, steps=(START, GATE, SWAP))
+
+
+def shown(now: float, state: str = "running") -> str:
+    return plain(heading(replace(RUN, state=state), "dev", now, 120, UNICODE)[0])
+
+
+def test_the_heading_says_what_is_left_and_when_it_takes_longer_than_predicted() -> None:
+    assert "1m 3s, up to 3 min left" in shown(163.0)
+    assert "3s, 1\N{EN DASH}4 min left" in shown(103.0)
+    assert "left" in shown(400.0) and "longer" not in shown(400.0)
+    gate_alone = replace(RUN, steps=(START, GATE))
+    assert "longer than predicted" in plain(heading(gate_alone, "dev", 400.0, 120, UNICODE)[0])
+
+
+def test_a_run_that_is_paused_or_was_never_predicted_says_nothing() -> None:
+    assert "left" not in shown(163.0, "paused")
+    unknown = replace(RUN, steps=(START, replace(GATE, predicted_low_s=None), SWAP))
+    assert "left" not in plain(heading(unknown, "dev", 163.0, 120, UNICODE)[0])
+
+
+def test_a_step_that_waits_shows_its_range() -> None:
+    assert "1\N{EN DASH}2 s" in plain(step_row(SWAP, (2,), (), 120, RowContext(UNICODE, 110.0)))

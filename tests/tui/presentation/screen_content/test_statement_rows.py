@@ -1,0 +1,64 @@
+"""Rows of the tree: levels, what is below the window, and figures of another time."""
+
+from tests.terminal.in_memory_backend import FakeBackend
+from tests.terminal.pizzeria_values import NOW
+from tui.presentation.screen_content.banner_footer import ConsoleIdentity
+from tui.presentation.screen_content.first_picture import first_picture_lines
+from tui.presentation.screen_content.statement_rows import RowContext, columns_for, header, statement_row, tree_row
+from tui.presentation.styling.glyphs import UNICODE
+from tui.presentation.styling.styled_text import Tone, plain
+from tui.presentation.view.ledger_view import make_ledger_view
+from tui.presentation.view.statement_tree import by_lineage, by_product
+
+LOOK = RowContext(UNICODE, NOW)
+COLUMNS = columns_for(80, wide=False)
+
+
+def first_letter(text: str) -> int:
+    return next(place for place, letter in enumerate(text) if letter.isalnum())
+
+
+def test_names_of_two_levels_never_begin_in_the_same_column() -> None:
+    view = make_ledger_view(FakeBackend().current)
+    for listing in (by_product, by_lineage):
+        places: dict[int, set[int]] = {}
+        for entry in listing(view, frozenset(), None, force_open=True):
+            if entry.kind != "again":
+                text = plain(tree_row(entry, COLUMNS, 80, LOOK, view))
+                places.setdefault(first_letter(text), set()).add(entry.depth)
+        assert len(places) > 2 and all(len(depths) == 1 for depths in places.values()), places
+
+
+def test_behind_stands_before_rows_and_a_fault_of_time_is_told_from_a_backlog_of_rows() -> None:
+    titles = plain(header(COLUMNS, 80)).split()
+    assert titles.index("BEHIND") < titles.index("LAG")
+    backend = FakeBackend()
+    for fault, tone in (("", Tone.PLAIN), ("behind", Tone.BAD)):
+        backend.change("till", behind_s=400.0, lag_rows=1, fault=fault, trend="steady", at=NOW)
+        till = make_ledger_view(backend.current).statements["till"]
+        spans = statement_row(till, COLUMNS, 80, LOOK)
+        assert next(span.tone for span in spans if span.text.strip() == "6m") is tone
+        assert till.faulty == bool(fault)
+
+
+def test_a_starved_statement_says_how_old_its_data_is() -> None:
+    backend = FakeBackend()
+    backend.change("till", trend="starved", fault="starved", data_age_s=200.0, behind_s=0.0, at=NOW)
+    assert "starved 3m" in plain(statement_row(make_ledger_view(backend.current).statements["till"], COLUMNS, 80, LOOK))
+
+
+def test_figures_of_another_time_are_dimmed() -> None:
+    backend = FakeBackend()
+    for age_s, tone in ((5.0, Tone.PLAIN), (61.0, Tone.DIM)):
+        backend.change("till", behind_s=40.0, lag_rows=77, trend="steady", at=NOW - age_s)
+        spans = statement_row(make_ledger_view(backend.current).statements["till"], COLUMNS, 80, LOOK)
+        assert next(span.tone for span in spans if span.text.strip() == "77") is tone
+
+
+def test_the_first_picture_says_how_many_rows_are_below_it() -> None:
+    view = make_ledger_view(FakeBackend().current)
+    identity = ConsoleIdentity("pizzeria", "dev", False, "ana")
+    rows = len(by_product(view, frozenset(), None, force_open=False))
+    for height in (24, 60):
+        lines = first_picture_lines(identity, view, width=80, height=height, glyphs=UNICODE, now=NOW)
+        assert (f"{rows - 19} more below" in plain(lines[1].line)) == (height == 24)

@@ -1,0 +1,78 @@
+"""Selectors on the command line: over the files for plans, over what is deployed for everything else."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.model.names import TableName
+from core.observed.deployment import Binding
+from tests.support.command_line import written
+from tests.support.ledger_rows import external_row
+from tui.command_line import exit_codes
+
+
+@pytest.fixture
+def shop(ledger: Any, deployed: Any) -> Any:
+    """landed → a → b is deployed; the files say the same, and b has the tag nightly."""
+    ledger.put_deployment(external_row("landed"))
+    ledger.put_deployment(deployed("a", bindings=(Binding(TableName("landed"), 0, True),)))
+    ledger.put_deployment(deployed("b", reads="a"))
+    Path("pipelines/facts/p/b/b.yml").write_text("tags: [nightly]\n")
+    return ledger
+
+
+def tables(found: Any) -> list[str]:
+    return [each["table"] for each in found["statements"]]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("+b", ["a", "b", "landed"]), ("1+b", ["a", "b"]), ("landed+1", ["a", "landed"]), ("A", ["a"]),
+        ("tag:nightly", ["b"]), ("1+tag:nightly landed", ["a", "b", "landed"]),
+    ],
+)  # fmt: skip
+def test_lists_are_about_what_a_selector_means(
+    shop: Any, words: str, expected: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tables(written(["ls", *words.split()], capsys)) == expected
+
+
+def test_what_is_not_deployed_is_joined_as_the_files_say(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert tables(written(["ls", "+a+"], capsys)) == ["a", "b", "landed"]
+
+
+def test_an_act_leaves_out_external_tables_that_a_selector_brings(
+    shop: Any, agent: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    agent.script["stop"] = {"statements": []}
+    assert exit_codes.run_command_line(["stop", "+b", "--confirm", "2"]) == 0
+    assert [request["args"]["tables"] for request in agent.heard if request["op"] == "stop"] == [["a", "b"]]
+    assert exit_codes.run_command_line(["stop", "tag:nightly", "--confirm", "yes"]) == 0
+    assert agent.heard[-1]["args"]["tables"] == ["b"]
+
+
+def test_a_plan_is_of_the_tables_that_a_selector_means_and_says_them_by_name(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = written(["plan", "1+b", "--offline"], capsys)
+    assert plan["request"]["tables"] == ["a", "b"]
+    plan = written(["plan", "+b", "--exclude", "b+", "--offline"], capsys)
+    assert (plan["request"]["tables"], plan["request"]["exclude"]) == (["a", "b", "landed"], ["b"])
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["ls", "++a"], "'++a' is not a selector"),
+        (["ls", "tag:night"], "did you mean nightly?"),
+        (["stop", "+zz"], "zz"),
+        (["plan", "layer:fact", "--offline"], "is not a table name"),
+    ],
+)
+def test_a_mistaken_selector_is_one_sentence(
+    shop: Any, agent: Any, words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_codes.run_command_line(words) == 2
+    assert said in capsys.readouterr().err

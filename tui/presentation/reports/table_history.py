@@ -1,0 +1,185 @@
+"""What changed of a table, and when: deploys, acts, failures and what happened to its environment, as one timeline."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from core.model.actions import StepKind
+from core.model.names import TableName
+from core.plan.descriptions import action_words, change_words
+from core.plan.model import Plan
+from core.text.wording import counted
+from state.audit_log import op_words
+from state.row_types import AuditRow, CommandRow, EventRow, RunRow, StepRow
+from state.table_records import TableRecords
+from tui.presentation.styling.value_formatting import long_duration, moment
+
+ACTS = frozenset({"stop", "start", "restart", "approve", "pause", "resume", "cancel", "retry", "skip"})
+"""What people do to a statement, a plan or a run of it; that a plan was made and applied is told by its run."""
+SAME_ACT_S = 10.0
+"""Within which the audit entry of a command is written, however long the ledger is waited for."""
+_EFFECTS = (" stopped by ", " started by ", " restarted by ", ", by run ")
+"""How a state event ends that tells what an act or a run of this timeline has done."""
+_FAULTS = ("failed", "degraded", "unknown")
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryEntry:
+    """One line of a timeline."""
+
+    at: float
+    """Epoch seconds: when it began."""
+    kind: str
+    """deploy, schema, serves, an act (stop, start, restart, …), failure, state, or the kind of the ledger's event."""
+    summary: str
+    actor: str = ""
+    """Who did it; empty for what happened by itself."""
+    plan: str = ""
+    """Hash of the plan."""
+    run: str = ""
+    version: int = 0
+    """0 where it is about no version."""
+    detail: str = ""
+    bad: bool = False
+
+
+def table_history(records: TableRecords, plans: Mapping[str, Plan], limit: int = 0) -> tuple[HistoryEntry, ...]:
+    """Return what changed of a table, oldest first: the newest `limit` entries, or all. `plans` are by hash."""
+    acts = _acts(records)
+    found = [*acts, *(_audited(audit, records) for audit in _without_command(records))]
+    for run in records.runs:
+        found += _deploys(run, plans.get(run.plan_hash), records.table)
+    for event in records.events:
+        found += _happened(event)
+    found.sort(key=lambda entry: (entry.at, entry.kind, entry.summary))
+    return tuple(found[-limit:])
+
+
+def _acts(records: TableRecords) -> list[HistoryEntry]:
+    return [
+        HistoryEntry(
+            command.at - (command.took_ms or 0) / 1000, command.op, _outcome(command, records), command.actor,
+            run=_run_of(command.subject, records), detail=command.line, bad=command.outcome == "failed",
+        )
+        for command in records.commands
+        if command.op in ACTS
+    ]  # fmt: skip
+
+
+def _without_command(records: TableRecords) -> Iterator[AuditRow]:
+    """Yield the acts that the audit alone has: it is never forgotten."""
+    times: dict[tuple[str, str, str], list[float]] = {}
+    for one in records.commands:
+        times.setdefault((one.actor, one.op, one.subject), []).append(one.at)
+    for audit in records.audits:
+        near = times.get((audit.actor, audit.action, audit.subject), ())
+        if audit.action in ACTS and not any(abs(audit.at - at) < SAME_ACT_S for at in near):
+            yield audit
+
+
+def _audited(audit: AuditRow, records: TableRecords) -> HistoryEntry:
+    run = _run_of(audit.subject, records)
+    return HistoryEntry(
+        audit.at, audit.action, audit.outcome, audit.actor, audit.plan_hash, run, bad=audit.outcome == "failed"
+    )
+
+
+def _outcome(command: CommandRow, records: TableRecords) -> str:
+    if command.outcome != "done":
+        return f"{command.outcome}: {command.detail}"
+    others = len(command.subject.split()) - 1
+    return (
+        f"done, with {counted(others, 'other statement')}"
+        if others and str(records.table) in command.subject
+        else "done"
+    )
+
+
+def _run_of(subject: str, records: TableRecords) -> str:
+    return next((run.id for run in records.runs if subject and run.id.startswith(subject)), "")
+
+
+def _deploys(run: RunRow, plan: Plan | None, table: TableName) -> Iterator[HistoryEntry]:
+    """Yield what a run did to the table: the deploy, its change of columns, and from when a version serves."""
+    pointers = {step.n: step.tables for step in plan.steps} if plan else {}
+    own = [step for step in run.steps if step.table == table or table in pointers.get(step.n, ())]
+    if not own:
+        return
+    node = next((node for node in plan.nodes if node.table == table), None) if plan else None
+    began = min((step.started_at for step in own if step.started_at is not None), default=run.started_at)
+    words = f"{action_words(node)}: {change_words(node)}" if node else "by a plan that is no longer kept"
+    version = max(step.version for step in own)
+    who: dict[str, Any] = {"actor": run.actor, "plan": run.plan_hash, "run": run.id, "version": version}
+    failed = next((step for step in own if step.state == "failed"), None)
+    detail = failed.note if failed else "; ".join(node.evidence) if node else ""
+    yield HistoryEntry(
+        began, "deploy", f"{words}, {_end(run, own, began)}", detail=detail, bad=failed is not None, **who
+    )
+    for words in node.evidence if node else ():
+        if words.removeprefix(f"{table}: ").startswith("column"):
+            yield HistoryEntry(began, "schema", words.removeprefix(f"{table}: "), **who)
+    for step in own:
+        if step.do == StepKind.SWAP and step.state == "done" and step.ended_at is not None:
+            yield HistoryEntry(step.ended_at, "serves", f"v{version} serves from here on", **who)
+
+
+def _end(run: RunRow, own: Sequence[StepRow], began: float) -> str:
+    states = {step.state for step in own}
+    for state in ("failed", "cancelled", "blocked"):
+        if state in states:
+            return state
+    if run.ended_at is None or not all(step.ended_at for step in own):
+        return run.state
+    return f"done in {long_duration(max(step.ended_at or 0.0 for step in own) - began)}"
+
+
+def _happened(event: EventRow) -> Iterator[HistoryEntry]:
+    """Yield what an event says, for one that came again its first time too; what acts and runs tell is left out."""
+    if event.kind == "run":
+        return
+    if event.kind == "exception":
+        if event.count > 1:
+            yield HistoryEntry(
+                event.first_at,
+                "failure",
+                f"{event.summary}, the first of {event.count}",
+                version=event.version,
+                bad=True,
+            )
+        again = f", {event.count} times by now" if event.count > 1 else ""
+        yield HistoryEntry(
+            event.at, "failure", event.summary + again, version=event.version, detail=event.detail, bad=True
+        )
+        return
+    if event.kind == "state" and (any(words in event.summary for words in _EFFECTS) or not _matters(event)):
+        return
+    bad = event.kind == "state" and event.summary.endswith(_FAULTS)
+    yield HistoryEntry(event.at, event.kind, event.summary, version=event.version, detail=event.detail, bad=bad)
+
+
+def _matters(event: EventRow) -> bool:
+    """Return whether a change of state is more than a query that comes up: a fault, or one with a reason."""
+    return event.summary.endswith(_FAULTS) or (bool(event.detail) and event.detail != "stopped as wanted")
+
+
+def history_lines(entries: Iterable[HistoryEntry], now: float) -> tuple[str, ...]:
+    """Write a timeline, oldest first; below a line what explains it."""
+    lines: list[str] = []
+    for entry in entries:
+        lines.append(f"{moment(entry.at, now):<13}{op_words(entry.kind):<10}{entry_words(entry)}")
+        lines += [f"{'':<23}{words}" for words in entry.detail.splitlines()[:1] if words]
+    return tuple(lines)
+
+
+def entry_words(entry: HistoryEntry) -> str:
+    """Write what happened, by whom and by which plan."""
+    plan = f"plan {entry.plan[:4]}" if entry.plan else ""
+    by = f"by {entry.actor}" if entry.actor else ""
+    version = f"v{entry.version} " if entry.version and entry.kind not in ("deploy", "serves", "schema") else ""
+    who = ", ".join(filter(None, (plan, by)))
+    return version + entry.summary + (f" ({who})" if who else "")
+
+
+def history_as_json(table: str, entries: Iterable[HistoryEntry]) -> dict[str, Any]:
+    """Return `headgate.history/1`; fields may be added within /1, never changed. What is not known is empty or 0."""
+    return {"format": "headgate.history/1", "table": table, "entries": [asdict(entry) for entry in entries]}

@@ -1,0 +1,96 @@
+"""The way back of an executed plan: its tables with the texts from before it, over the project's files of today."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from core.model.errors import Refused
+from core.model.names import TableName
+from core.observed.deployment import ObservedDeployment
+from core.plan.descriptions import undo_command
+from core.plan.model import Plan, PlanNode
+from core.plan.request import PlanRequest, parse_children
+from core.planning.way_back import edited_nodes, undo_request
+from core.project.revision import revision_hash
+from core.project_files.table_settings import settings_as_text
+from state.ledger import LedgerReader
+from tui.agent_client.agent_commands import find_run
+from tui.project_folder.project_reader import ProjectDeclaration
+from tui.services.plan_submission import find_plan_row, plan_of_row
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedUndo:
+    """What is planned to undo a plan."""
+
+    request: PlanRequest
+    declared: ProjectDeclaration
+    """The project with the texts from before; its files stay as they are."""
+
+
+def find_undo(
+    reader: LedgerReader,
+    word: str,
+    declared: ProjectDeclaration,
+    observed: Mapping[TableName, ObservedDeployment],
+    *,
+    children: str | None,
+    rebuild: bool,
+) -> PlannedUndo:
+    """Find what takes back a plan, by the start of its hash or of its run's id; the texts are not parsed yet.
+
+    Raises UsageError for a plan that there is not, Refused where nothing is to be undone or another plan came since.
+    """
+    plan = _executed(reader, word)
+    nodes = _to_undo(plan, observed)
+    gone = [node.table for node in nodes if node.table not in declared.project.tables]
+    if gone:
+        raise Refused(f"{', '.join(gone)} is no longer declared", remedy="restore its files, then undo the plan")
+    asked = plan.request if children is None else replace(plan.request, children=parse_children(children))
+    request = undo_request(asked, (node.table for node in nodes), plan.hash, rebuild=rebuild)
+    return PlannedUndo(request, replace(declared, texts=texts_before(declared, nodes)))
+
+
+def texts_before(declared: ProjectDeclaration, nodes: Iterable[PlanNode]) -> dict[str, str]:
+    """Return the project's texts by path, those of some tables as they were deployed before a plan."""
+    texts = dict(declared.texts)
+    for node in nodes:
+        table = declared.project.tables[node.table]
+        texts[table.ddl.path] = node.old.ddl
+        if node.old.dml:
+            texts[table.dml.path if table.dml else f"{table.folder}/sql-scripts/dml.{table.name}.sql"] = node.old.dml
+        elif table.dml:
+            texts.pop(table.dml.path, None)
+        if node.old.yml != settings_as_text(table.settings):
+            says_reads = any(line.startswith("reads:") for line in node.old.yml.splitlines())
+            texts[f"{table.folder}/{table.name}.yml"] = node.old.yml + ("" if says_reads else "reads: batch\n")
+    return texts
+
+
+def _executed(reader: LedgerReader, word: str) -> Plan:
+    """Find a plan whose run has ended."""
+    row = find_plan_row(reader, find_run(reader, word).plan_hash if "-" in word else word)
+    if row.status != "applied":
+        raise Refused(f"plan {row.hash[:12]} was not executed: nothing is to be undone", remedy="leave it to expire")
+    run = find_run(reader, row.run_id)
+    if run.ended_at is None:
+        raise Refused(f"run {run.id} has not ended", remedy=f"wait for it, or headgate runs cancel {run.id}")
+    return plan_of_row(row)
+
+
+def _to_undo(plan: Plan, observed: Mapping[TableName, ObservedDeployment]) -> tuple[PlanNode, ...]:
+    """Return the nodes whose text is still that of the plan; raises Refused where a later plan changed one."""
+    short, found = plan.hash[:12], []
+    edited = edited_nodes(plan.nodes)
+    for node in edited:
+        seen = observed.get(node.table, ObservedDeployment()).deployed
+        now = revision_hash(seen) if seen is not None else ""
+        if now == revision_hash(node.texts):
+            found.append(node)
+        elif now != revision_hash(node.old):
+            what = "was changed again" if seen is not None else "was deleted"
+            raise Refused(f"{node.table} {what} since plan {short}", remedy="headgate review lists the later plans")
+    if not found:
+        stops = [command for way in plan.undo if (command := undo_command(plan, way)) and way.act == "stop"]
+        why = "every table has its text from before" if edited else "it changed no text"
+        raise Refused(f"plan {short} cannot be undone: {why}", remedy=stops[0] if stops else "make a new plan")
+    return tuple(found)
