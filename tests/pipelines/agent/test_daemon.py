@@ -31,7 +31,7 @@ class Keeper:
     up = False
     ended = 0
 
-    def __init__(self, *_: Any) -> None:
+    def __init__(self, *_: Any, **__: Any) -> None:
         self.kept = threading.Event()
 
     def keep(self) -> None:
