@@ -23,7 +23,7 @@ from pipelines.agent.measurements.lag_collector import EVERY_S, EVERY_VARIABLE, 
 from pipelines.agent.measurements.table_statistics_collector import TICK_S, TableStatisticsCollector
 from pipelines.agent.pool_supervisor import PoolSupervisor
 from pipelines.agent.reconciler import BeforeRound, Reconciler
-from pipelines.agent.registry_records import RegistryRecords
+from pipelines.agent.registry_records import RegistryRecords, recorded_session
 from pipelines.agent.requests.command_handler import CommandHandler
 from pipelines.agent.requests.socket_server import SocketServer
 from pipelines.agent.runs.run_lane import RunLane
@@ -69,7 +69,14 @@ class Agent:
             clock=time.time,
             may_move=lambda: self._world.machine_may_move,
         )
-        self._keeper = PoolSupervisor(places, layout.environment.pool, ledger, self._restore, data=layout.data)
+        self._keeper = PoolSupervisor(
+            places,
+            layout.environment.pool,
+            ledger,
+            self._restore,
+            data=layout.data,
+            recorded_session=lambda: recorded_session(layout.data),
+        )
         self._world = AgentContext(
             places=places,
             folder=folder,
@@ -138,8 +145,9 @@ class Agent:
         ends_at = time.monotonic() + LAST_ROUNDS_S
         for loop in loops:
             loop.join(max(0.0, ends_at - time.monotonic()))
-        with suppress(HeadgateError):
-            self._identity.keep()
+        for last in (self._identity.keep, self._records.round):
+            with suppress(HeadgateError):
+                last()
         try:
             if self._end_pool:
                 self._keeper.end()

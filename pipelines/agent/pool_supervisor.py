@@ -62,12 +62,15 @@ class PoolSupervisor:
         restore: Callable[[PoolConnection], None],
         *,
         data: str | None = None,
+        recorded_session: Callable[[], str] = lambda: "",
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """Keep one pool; `restore` fills the catalog of each new attachment, while statements can only be stopped.
 
         `data` is the folder that a server of ours writes, and locks.
+        `recorded_session` gives the session to look for where the ledger knows none, empty where nobody does.
         """
+        self._recorded_session = recorded_session
         self._restore = restore
         self._pool = pool
         self._ledger = ledger
@@ -165,22 +168,22 @@ class PoolSupervisor:
         server.ready(START_S)
 
     def _attach(self, *, new: bool) -> None:
-        """Attach by the session id in the ledger; a session that the server does not know starts a new generation.
+        """Attach by the session id in the ledger, or the one that is recorded where the ledger was lost.
+
+        A session that the server does not know starts a new generation.
 
         From here on statements can be stopped.
         """
         facts = self._ledger.facts()
-        session_id = facts.session_id if facts.session_id and not new else ""
-        fresh = not session_id
+        session_id = "" if new else facts.session_id or self._recorded_session()
         try:
             session = self._attached(session_id or str(uuid.uuid4()))
         except SessionLost as error:
             # Its id is refused for ever.
             log.warning("session %s was lost; opening a new one: %s", session_id, error.summary)
-            fresh = True
             session = self._attached(str(uuid.uuid4()))
         try:
-            if fresh:
+            if session.session_id != facts.session_id:
                 self._ledger.put_pool(session_id=session.session_id, pool_generation=facts.pool_generation + 1)
             if self._local is None and (limit := session.idle_limit_s()) is not None:
                 self._warn_of_idle_limit(limit)

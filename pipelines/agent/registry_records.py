@@ -18,7 +18,14 @@ from core.plan.file import refuse_secrets
 from core.run.model import RunState
 from pipelines.agent.context import AgentContext
 from pipelines.agent.statement_locks import Version
-from pipelines.storage.registry_records import SERVING_FILE, RegistryRecord, read_record, remove_record, write_record
+from pipelines.storage.registry_records import (
+    SERVING_FILE,
+    SESSION_FILE,
+    RegistryRecord,
+    read_record,
+    remove_record,
+    write_record,
+)
 from state.row_mapping import field_names, row_from_values, values_by_column
 from state.row_types import Deployment
 
@@ -122,6 +129,15 @@ def keep_serving(world: AgentContext) -> None:
         write_record(world.layout.data, SERVING_FILE, RegistryRecord(world.ledger_id, served + 1, serving))
 
 
+def recorded_session(data: str) -> str:
+    """Return the id of the pool's session that was recorded last: a ledger that is lost knows none, and queries run on.
+
+    Empty where none is recorded; raises TryAgain where nobody can say.
+    """
+    found = read_record(data, SESSION_FILE)
+    return str(found.row.get("session_id", "")) if found else ""
+
+
 @dataclass(slots=True)
 class RegistryRecords:
     """Keeps the records as the ledger is, round by round: what a stop, a delete or an operator has changed."""
@@ -134,6 +150,7 @@ class RegistryRecords:
     _pending: dict[Version, int] = field(default_factory=dict)
     """The same of those that could not be recorded yet."""
     _active: dict[Version, bool] = field(default_factory=dict)
+    _session: str = ""
     _said: dict[Version, str] = field(default_factory=dict)
     """Why a version could not be recorded, logged once."""
 
@@ -156,12 +173,17 @@ class RegistryRecords:
                 self._said[key] = error.summary
                 continue
             self._kept[key] = digest
-            del self._pending[key]
+            self._pending.pop(key, None)
             self._said.pop(key, None)
         active = self._active | {_key(row): row.active for row in rows}
         if active != self._active:
             keep_serving(self.world)
             self._active = active
+        facts = self.world.ledger.facts()
+        if facts.session_id not in ("", self._session):
+            session = RegistryRecord(facts.ledger_id, facts.pool_generation, {"session_id": facts.session_id})
+            write_record(self.world.layout.data, SESSION_FILE, session)
+            self._session = facts.session_id
 
 
 def _key(row: Deployment) -> Version:

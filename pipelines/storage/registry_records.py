@@ -1,4 +1,4 @@
-"""The registry's records in a data folder: a file for each version that the ledger knows, and one for what serves.
+"""The registry's records in a data folder: a file for each version that the ledger knows, what serves, and the session.
 
 A ledger that is lost, or that is an older copy, is rebuilt from them. Each counts on when it is written.
 """
@@ -13,6 +13,7 @@ from pipelines.storage.json_files import reachable, read_json, write_json
 
 RECORDS_FOLDER = "_headgate_registry"
 SERVING_FILE = "_serving"
+SESSION_FILE = "_session"
 _ENDING = ".json"
 
 
@@ -23,7 +24,7 @@ class RegistryRecord:
     ledger: str
     count: int
     row: Mapping[str, Any]
-    """A version's durable fields; of what serves, table → version."""
+    """A version's durable fields; of what serves, table → version; of the pool's session, its id."""
     withheld: str = ""
     """Why its texts are left out; empty where they are there."""
     run: str = ""
@@ -63,7 +64,7 @@ def record_names(data: str) -> tuple[str, ...]:
     with reachable(data):
         names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
     found = (name.removesuffix(_ENDING) for name in names if name.endswith(_ENDING) and not name.startswith("."))
-    return tuple(sorted(name for name in found if name != SERVING_FILE))
+    return tuple(sorted(name for name in found if name not in (SERVING_FILE, SESSION_FILE)))
 
 
 def _path(data: str, name: str) -> Path:

@@ -4,10 +4,10 @@ import logging
 from contextlib import suppress
 from typing import Any
 
-from core.model.errors import HeadgateError, Refused
+from core.model.errors import HeadgateError, PoolUnreachable, Refused
 from core.model.names import TableName, query_name
 from core.plan.confirmation import confirmation_for_adoption
-from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext
+from pipelines.agent.context import READ_CALL_S, WRITE_CALL_S, AgentContext, PoolConnection
 from pipelines.agent.deployment_lifecycle import refuse_other_checkpoint
 from pipelines.agent.registry_records import write_over
 from pipelines.agent.requests.policy_enforcement import require_confirmation
@@ -18,6 +18,10 @@ from pipelines.storage.world_mark import TableFolder, table_folders
 from state.row_types import Deployment, RunRow
 
 log = logging.getLogger(__name__)
+
+
+FILLED_S = 30.0
+"""How long an adoption waits for a catalog that is being filled."""
 
 
 class Adoption:
@@ -75,8 +79,13 @@ class Adoption:
             end_unreadable(self._world, run, why, ())
         self._rebuild.register(found)
         left: list[str] = []
-        epoch = self._world.identity.adopt(lambda epoch: left.extend(self._take_over(found, epoch)))
-        self._restore_pointers()
+
+        def take_over(epoch: int) -> None:
+            left.extend(self._take_over(found, epoch))
+            # Before the doubt ends: the reconciler starts what is wanted running at once, and needs the tables.
+            self._restore_catalog()
+
+        epoch = self._world.identity.adopt(take_over)
         self._world.event("world", f"adopted as epoch {epoch}", detail="; ".join((doubt, *left)))
         return {"epoch": epoch, "doubt": doubt, "left": left}
 
@@ -129,18 +138,36 @@ class Adoption:
                 left.append(f"{query_name(*key)}: {error.summary}")
         return left
 
-    def _restore_pointers(self) -> None:
-        """Point to what serves, which nobody did in doubt; a pool that is away gets it when it is attached to."""
-        world = self._world
+    def _restore_catalog(self) -> None:
+        """Give the pool tables and pointers, which nobody did in doubt; one that is away gets them when it comes."""
+        world, pool = self._world, self._attached()
+        if pool is None:
+            return
         for d in world.ledger.deployments():
             name = world.layout.catalog_name(d.table, d.version)
             try:
-                pool = world.pool.connection()
                 pool.call(WRITE_CALL_S, pool.tables.create, name, d.compiled_ddl)
                 if d.active and not d.external:
                     pool.call(WRITE_CALL_S, pool.tables.point, world.layout.pointer_name(d.table), name, d.columns)
             except HeadgateError as error:
                 log.warning("%s is not in the catalog: %s", name, error.summary)
+
+    def _attached(self) -> PoolConnection | None:
+        """Return the pool's connection, None where it is away; a catalog that is being filled is waited for.
+
+        Whoever fills it may have read the registry as it was before.
+        """
+        ends_at = self._world.monotonic() + FILLED_S
+        while True:
+            with suppress(PoolUnreachable):
+                return self._world.pool.connection()
+            try:
+                self._world.pool.connection_for_stops()
+            except PoolUnreachable:
+                return None
+            if self._world.monotonic() > ends_at or self._world.stopping.wait(0.1):
+                log.warning("the pool's catalog was not filled within %.0f s", FILLED_S)
+                return None
 
     def _statements(self) -> tuple[Deployment, ...]:
         return tuple(d for d in self._world.ledger.deployments() if not d.external)

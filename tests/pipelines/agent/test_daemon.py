@@ -9,16 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ledger_rows import environment_row
+from agent_world import wait_until
+from ledger_rows import deployment_row, environment_row
 
 from core.ipc.environment_paths import EnvironmentPaths
 from core.model.errors import PoolUnreachable
+from core.model.names import TableName
 from core.project.model import Environment
 from core.project_files.manifest import Manifest
 from pipelines.agent import daemon as agents
 from pipelines.agent.daemon import Agent
 from pipelines.agent.deployment_compiler import EnvironmentLayout
 from pipelines.storage.checkpoints import FileCheckpoints
+from pipelines.storage.registry_records import read_record
 from state.ledger import create_or_open
 
 
@@ -78,3 +81,31 @@ def test_an_agent_whose_home_is_taken_away_ends_with_its_pool(
             agent.end(pool=False)
             serving.join(60)
     assert not home.exists() and os.path.exists(places.socket) is another_came
+
+
+def test_what_changed_last_is_recorded_before_an_agent_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agents, "PoolSupervisor", Keeper)
+    monkeypatch.setattr(agents, "ROUND_S", 600.0)
+    places = EnvironmentPaths(str(tmp_path / "home"), str(tmp_path / "a" / "agent.sock"), os.getuid())
+    manifest = Manifest(id="p-id", name="p", environments=(Environment("dev"),), default_env="dev")
+    data = str(tmp_path / "data")
+
+    def recorded() -> str:
+        found = read_record(data, "a@v1")
+        return found.row["wanted"] if found else ""
+
+    with create_or_open(Path(places.ledger), environment_row(ledger_id="l")) as ledger:
+        ledger.put_deployment(deployment_row())
+        agent = Agent(
+            places=places, folder=str(tmp_path), manifest=manifest, ledger=ledger, files=FileCheckpoints("l"),
+            layout=EnvironmentLayout(data, Environment("dev")),
+        )  # fmt: skip
+        serving = threading.Thread(target=agent.serve)
+        serving.start()
+        try:
+            wait_until(lambda: recorded() == "running")
+            ledger.stop_statements([TableName("a")])
+        finally:
+            agent.end(pool=False)
+            serving.join(60)
+    assert recorded() == "stopped"

@@ -122,11 +122,11 @@ def supervise(
     )
     places = EnvironmentPaths(str(tmp_path / "home"), str(tmp_path / "a.sock"), os.getuid())
 
-    def supervisor(pool: Pool | None = None) -> PoolSupervisor:
+    def supervisor(pool: Pool | None = None, **more: Any) -> PoolSupervisor:
         def restore(attached: object) -> None:
             machine.act("restore")
 
-        return PoolSupervisor(places, pool or Pool(), ledger, restore, monotonic=lambda: machine.now)
+        return PoolSupervisor(places, pool or Pool(), ledger, restore, monotonic=lambda: machine.now, **more)
 
     return supervisor
 
@@ -170,6 +170,27 @@ def test_a_pool_of_ours_is_started_and_its_catalog_filled_before_anyone_calls(
     machine.did.clear()
     keeper.keep()
     assert machine.did == []
+
+
+def test_a_session_whose_ledger_was_lost_is_found_by_its_record_while_its_server_lives(
+    supervise: Any, machine: Machine, ledger: Ledger
+) -> None:
+    machine.running = True
+    supervise(recorded_session=lambda: "s-1").keep()
+    assert (machine.opened, said(ledger)) == (["s-1"], ("up", 1, "s-1"))
+    supervise(recorded_session=lambda: "s-2").keep()
+    assert machine.opened == ["s-1", "s-1"], "the ledger knows better"
+    machine.running = False
+    supervise(recorded_session=lambda: "s-2").keep()
+    assert machine.opened[2] not in ("s-1", "s-2"), "a new server has no session"
+
+
+def test_a_recorded_session_that_is_gone_is_not_asked_for_again(
+    supervise: Any, machine: Machine, ledger: Ledger
+) -> None:
+    machine.running, machine.tombstones = True, {"s-1"}
+    supervise(recorded_session=lambda: "s-1").keep()
+    assert machine.opened == [ledger.facts().session_id] != ["s-1"]
 
 
 def test_while_the_catalog_is_being_filled_statements_can_be_stopped_and_nothing_else(

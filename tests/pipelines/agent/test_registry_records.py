@@ -16,7 +16,7 @@ from core.plan.request import PlanRequest
 from core.project.revision import RevisionTexts
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_lifecycle import start
-from pipelines.agent.registry_records import RegistryRecords, durable, newer_serving, recorded_row
+from pipelines.agent.registry_records import RegistryRecords, durable, newer_serving, recorded_row, recorded_session
 from pipelines.storage.registry_records import RegistryRecord, read_record, record_names
 from tests.pipelines.agent.runs.test_run_lane import (
     Killed,
@@ -83,6 +83,18 @@ def test_a_round_records_what_an_operator_has_changed_once_nobody_holds_it(world
     world.ledger.purged(TableName("b"), 1, 9.0)
     records.round()
     assert record_names(world.layout.data) == ("a@v1", "c@v1", "landed@v0"), "the ledger forgets it in time as well"
+
+
+def test_the_session_is_recorded_and_is_no_version(world: AgentContext) -> None:
+    assert recorded_session(world.layout.data) == ""
+    records = RegistryRecords(world)
+    for session in ("s", "s-2"):
+        world.ledger.put_pool(session_id=session)
+        records.round()
+        assert recorded_session(world.layout.data) == session
+    world.ledger.put_pool(session_id="")
+    records.round()
+    assert (recorded_session(world.layout.data), record_names(world.layout.data)) == ("s-2", ())
 
 
 def test_a_round_writes_nothing_where_nothing_has_changed(world: AgentContext, pool: Any) -> None:

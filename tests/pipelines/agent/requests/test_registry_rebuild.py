@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import small_project
+from agent_world import in_a_thread, wait_until
 from ledger_rows import create_run, environment_row, run_row
 
 from core.model.errors import Refused, TryAgain
@@ -174,6 +175,33 @@ def test_an_adoption_that_is_killed_before_the_mark_is_done_again(
     assert "belongs to ledger ledger" in world.identity.doubt
     adopted(world)
     assert rows(world) == before
+
+
+def test_the_catalog_is_whole_before_anything_can_start(
+    lost: tuple[AgentContext, dict[str, Any]], shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, _ = lost
+    there: list[set[str]] = []
+    end_doubt = world.ledger.adopt
+
+    def adopt(**fields: Any) -> None:
+        there.append({*shop.pool.tables, *shop.pool.views})
+        end_doubt(**fields)
+
+    monkeypatch.setattr(world.ledger, "adopt", adopt)
+    adopted(world)
+    assert there == [{"landed", "a__v1", "b__v1", "a__v2", "b__v2", "a", "b"}]
+
+
+def test_a_catalog_that_is_being_filled_is_waited_for(lost: tuple[AgentContext, dict[str, Any]], shop: Shop) -> None:
+    world, _ = lost
+    shop.pool.restored = False
+    act = in_a_thread(lambda: Adoption(world).carry_out("dev adopt"))
+    wait_until(lambda: world.ledger.deployment(B, 2) is not None)
+    assert (shop.pool.tables, world.identity.doubt != "") == ({}, True)
+    shop.pool.restored = True
+    act.join(60)
+    assert "a__v2" in shop.pool.tables and world.identity.doubt == ""
 
 
 def ruin_checkpoint(world: AgentContext) -> None:
