@@ -8,6 +8,7 @@ import fcntl
 import json
 import os
 import pty
+import re
 import shutil
 import signal
 import socket
@@ -281,7 +282,7 @@ def restore_ledger(demo: Disturbed, chance: Random) -> None:
 
 
 def restore_home(demo: Disturbed, chance: Random) -> None:
-    """Put a whole home back that is some seconds older, with the files of a pool that is gone."""
+    """Put a whole home back that is some seconds older: the server that it does not know is named, and killed."""
     demo.kill_agent()
     kept = demo.root / "older-home"
     shutil.copytree(demo.home(), kept)
@@ -292,7 +293,16 @@ def restore_home(demo: Disturbed, chance: Random) -> None:
     home = demo.home()
     shutil.rmtree(home)
     shutil.move(kept, home)
+    demo.run("up")
+    until(lambda: _other_server(demo), 60, "the server that lived on is named")
+    os.kill(_other_server(demo), signal.SIGKILL)
     _adopt(demo)
+
+
+def _other_server(demo: Disturbed) -> int:
+    """Return the server that holds the data folder and is not of this home, as the doctor names it; 0 for none."""
+    named = re.search(r"process (\d+) is the server of another home", demo.run("doctor").stdout)
+    return int(named[1]) if named else 0
 
 
 def restore_checkpoint(demo: Disturbed, chance: Random) -> None:
