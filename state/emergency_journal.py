@@ -9,7 +9,16 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+
+class Appended(NamedTuple):
+    """What became of an entry."""
+
+    on_disk: bool
+    """One that is only in memory is lost with this process."""
+    is_new: bool
+    """False where the same waits already, and is taken once for both."""
 
 
 class EmergencyJournal:
@@ -23,8 +32,8 @@ class EmergencyJournal:
         self._waiting: dict[str, bool] = {}
         """What waits since the last taking, without its time, and whether it is on disk."""
 
-    def append(self, entry: Mapping[str, Any]) -> bool:
-        """Record an entry; returns whether it is on disk: one that is only in memory is lost with this process.
+    def append(self, entry: Mapping[str, Any]) -> Appended:
+        """Record an entry.
 
         What waits already, apart from its time, is not recorded again: a stop that is repeated fills no disk.
         """
@@ -32,17 +41,18 @@ class EmergencyJournal:
         same = json.dumps({**entry, "at": None}, sort_keys=True)
         with self._lock:
             if self._waiting.get(same):
-                return True
+                return Appended(on_disk=True, is_new=False)
             try:
                 # The line break comes first too: the line before may be torn.
                 self._write(b"\n" + line + b"\n")
             except OSError:
-                if same not in self._waiting:
+                is_new = same not in self._waiting
+                if is_new:
                     self._kept.append(json.loads(line))
                 self._waiting[same] = False
-                return False
+                return Appended(on_disk=False, is_new=is_new)
             self._waiting[same] = True
-            return True
+            return Appended(on_disk=True, is_new=True)
 
     def waits(self) -> bool:
         """Return whether there may be entries to take; cheap enough for every round."""

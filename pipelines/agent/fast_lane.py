@@ -190,7 +190,11 @@ class FastLane:
                 "the ledger did not record a stop in time; it is written to the emergency journal: %s", error.summary
             )
             entry = {"at": self._world.clock(), "act": "stop", "by": by, "tables": list(tables)}
-            return Recorded.JOURNAL if self._emergency.append(entry) else Recorded.NOWHERE
+            taken = self._emergency.append(entry)
+            if not taken.is_new:
+                # The entry that waits is applied, and reported as recorded, once for both.
+                self._world.locks.recorded(tables)
+            return Recorded.JOURNAL if taken.on_disk else Recorded.NOWHERE
         self._world.locks.recorded(tables)
         return Recorded.LEDGER
 

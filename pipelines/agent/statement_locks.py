@@ -94,9 +94,11 @@ class StatementLocks:
             self._unrecorded.update(tables)
 
     def recorded(self, tables: Iterable[TableName]) -> None:
-        """Report that the ledger has an announced stop."""
+        """Report that the ledger has an announced stop, or that one which waits for it stands for this one too."""
         with self._changed:
-            self._unrecorded.subtract(tables)
+            for table in tables:
+                # An entry of the emergency journal that was applied in part is applied again.
+                self._unrecorded[table] = max(0, self._unrecorded[table] - 1)
 
     def stops(self, table: TableName) -> int:
         """Return how often operators have stopped a table; an act compares it before and after its effect."""

@@ -31,9 +31,9 @@ def test_full_disk_keeps_the_entry_in_memory(tmp_path: Path, monkeypatch: pytest
         raise OSError(28, "No space left on device")
 
     journal = EmergencyJournal(tmp_path / "emergency.jsonl")
-    assert journal.append(STOP)
+    assert journal.append(STOP).on_disk
     monkeypatch.setattr(os, "fsync", full)
-    assert not journal.append({"n": 2})
+    assert not journal.append({"n": 2}).on_disk
     assert drained(journal) == [STOP, {"n": 2}]
 
 
@@ -82,7 +82,9 @@ def test_a_stop_that_is_repeated_is_kept_once_until_it_was_taken(
     if disk_is_full:
         monkeypatch.setattr(os, "fsync", full)
     journal = EmergencyJournal(tmp_path / "emergency.jsonl")
-    assert [journal.append({"at": n, "act": "stop"}) for n in range(1000)] == [not disk_is_full] * 1000
+    appended = [journal.append({"at": n, "act": "stop"}) for n in range(1000)]
+    assert [each.on_disk for each in appended] == [not disk_is_full] * 1000
+    assert [each.is_new for each in appended] == [True, *[False] * 999]
     assert drained(journal) == [{"at": 0, "act": "stop"}]
     journal.append({"at": 1001, "act": "stop"})
     assert drained(journal) == [{"at": 1001, "act": "stop"}]

@@ -21,6 +21,7 @@ from core.run.state_machine import OperatorControl
 from pipelines.agent import fast_lane as fast_lane_module
 from pipelines.agent.context import AgentContext
 from pipelines.agent.fast_lane import FastLane
+from pipelines.agent.reconciler import Reconciler
 from pipelines.agent.runs import run_lane, step_executor
 from pipelines.agent.runs.catch_up_gate import GateReading
 from state.row_types import Deployment
@@ -349,6 +350,26 @@ def test_forty_stops_while_the_ledger_is_locked_are_one_entry_and_as_many_thread
     released.set()
     with lane._emergency.taking() as entries:
         assert [entry["tables"] for entry in entries] == [list(tables)]
+
+
+def test_a_stop_that_was_repeated_while_the_ledger_was_locked_ends_with_the_operators_start(
+    world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deploy(world, pool, small_project.texts())
+    lane = fast_lane(world)
+    with monkeypatch.context() as locked:
+        locked.setattr(type(world.ledger), "stop_statements", unavailable)
+        for _ in range(3):
+            lane.stop((A,), time.monotonic(), by="bob")
+    assert world.locks.has_unrecorded_stop(A)
+    Reconciler(world, lane._emergency).apply_emergencies()
+    assert not world.locks.has_unrecorded_stop(A)
+    lane.start((A,), time.monotonic(), by="bob")
+    assert deploy(world, pool, small_project.texts(), REBUILD) == "done", "a run that begins afterwards starts it"
+
+
+def unavailable(*_: Any) -> None:
+    raise LedgerUnavailable("the ledger is locked by another program")
 
 
 def test_a_stop_goes_on_although_a_run_holds_the_version(world: AgentContext, pool: Any) -> None:
