@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from live_project import until
 
 from core.model.errors import InvalidProject, LedgerUnavailable, Refused, UsageError
 from core.model.names import TableName
@@ -184,6 +185,8 @@ def test_the_pool_of_a_home_that_was_copied_is_not_taken_for_the_copys(place: Se
     record = {"pid": child.pid, "marker": "feed"}
     try:
         Path(place.where.pool_file).write_text(json.dumps(record | {"home": place.where.home}))
+        # The kernel shows no command line for a moment after the start.
+        until(lambda: agent_process.find_pool_process(place) is not None, 10, "the process is found")
         found = agent_process.find_pool_process(place)
         assert found and found.pid == child.pid
         Path(place.where.pool_file).write_text(json.dumps(record | {"home": f"{place.where.home}-copied-from"}))
