@@ -205,12 +205,10 @@ def end_runs(demo: Disturbed, did: Counter[str]) -> None:
 
 def restart_failed(demo: Disturbed, stopped: set[str], did: Counter[str]) -> None:
     """Restart what failed and says why, as its operator would: for want of disk a batch fails for good."""
-    for table, row in demo.statements().items():
-        if row["state"] == "failed" and table not in (NEIGHBOUR, *stopped):
-            why = row.get("error") or ""
-            did[
-                "failed and restarted: " + ("no space" if "space" in str(why) else str(why)[:60] or "WITHOUT A REASON")
-            ] += 1
+    rows = demo.ledger("SELECT \"table\", error FROM deployment WHERE active AND state = 'failed'")
+    for table, error in ((str(table), str(error)) for table, error in rows):
+        if table not in (NEIGHBOUR, *stopped):
+            did[f"failed and restarted: {'no space' if 'space' in error else error[:60] or 'WITHOUT A REASON'}"] += 1
             act(demo, table, "restart", stopped, did)
 
 
