@@ -614,15 +614,24 @@ def test_a_movement_beyond_the_edge_says_that_nothing_changed() -> None:
 @pytest.mark.parametrize("screen", sorted(ALL_SCREENS))
 def test_a_look_changes_what_is_seen_or_says_that_it_does_not(screen: str) -> None:
     async def scenario(console: Console) -> None:
-        arguments = {"detail": {"table": "till"}, "review": {"plan_hash": "7f3a"}, "run": {"run_id": "9f2c"}}
+        arguments = {
+            "detail": {"table": "till"},
+            "review": {"plan_hash": "7f3a"},
+            "rows": {"table": "till"},
+            "run": {"run_id": "9f2c"},
+        }
+        # What leaves the console for a while is tried in a real terminal.
+        others = ("quit", "redraw", "refresh", "suspend", "edit")
         for action in actions_on_screen(screen):
-            if action.level is not ConfirmationLevel.LOOK or action.id in ("quit", "redraw", "refresh"):
+            if action.level is not ConfirmationLevel.LOOK or action.id in others:
                 continue
             for key in action.keys[:1]:
                 console.app.go_home()
                 if screen != "home":
                     console.app.open_screen(screen, **arguments.get(screen, {}))
                 await console.pilot.pause()
+                if screen == "changes":
+                    await console.until(lambda: console.screen.table.ids, "the edits that were read in a thread")
                 front, console.screen.state.message = console.screen, None
                 console.screen.redraw()
                 before = console.text()
