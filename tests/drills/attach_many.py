@@ -42,7 +42,7 @@ def main() -> int:
         applied = many.apply(many.plan("--all", "--children", "all"))
         assert applied.returncode == 0, applied.stderr[-600:]
         say(f"{count} statements were deployed in {time.monotonic() - began:.0f} s")
-        until(lambda: all(row["state"] == "running" for row in many.statements().values()), 300, "all run")
+        until(lambda: len(many.tables_in("running")) == count, 300, "all run")
         return lose_the_pool(many, count) + freeze_the_pool(many, min(20, count - 1), frozen_s)
     finally:
         many.down()
