@@ -265,7 +265,7 @@ def _lost(asking: _Asking, uses: Mapping[TableName, ColumnUse]) -> ImpactAnswer:
 
 
 def _edited(context: PlanningContext, name: TableName) -> str:
-    """Say that a place is one of an edited file, where another text is deployed; empty where it is not."""
+    """Return the words for a place in an edited file, where another text is deployed; empty for any other place."""
     seen = context.observed.deployment(name).deployed
     differs = seen is not None and seen.dml != context.revisions.declared(name).texts.dml
     return " of the edited file; another text is deployed" if differs else ""

@@ -154,8 +154,8 @@ class PoolSupervisor:
     def _start(self, server: LocalPool) -> None:
         """Start the server, unless it ended so often that it has to wait, or a person is waited for."""
         if self._said[0] != GIVEN_UP and self._backoff.exhausted:
-            ended = f"it was started {LIMIT} times within {WINDOW_S / 60:.0f} min and ended each time"
-            self._say(GIVEN_UP, _sentence(ended, self._last_words))
+            last = f"; the last one: {self._last_words}" if self._last_words else ""
+            self._say(GIVEN_UP, f"{LIMIT} starts within {WINDOW_S / 60:.0f} min failed{last}")
         if self._said[0] == GIVEN_UP:
             raise _Waits(
                 f"the pool {self._pool.name} is given up: {self._said[1]}", remedy="headgate up starts it again"

@@ -4,12 +4,15 @@ One is in its home. The other is in the data folder, for a home that is restored
 """
 
 import fcntl
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from core.model.errors import PoolUnreachable
+
+log = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -25,11 +28,10 @@ def server_locks(home: Path, data: Path | None) -> Iterator[tuple[int, ...]]:
         if data is not None:
             try:
                 data.mkdir(parents=True, exist_ok=True)
-                locks.append(
-                    held.enter_context(_locked(data / "_headgate_pool", f"the server of another home over {data}"))
-                )
-            except OSError:
-                pass
+                other = f"the server of another home over {data}"
+                locks.append(held.enter_context(_locked(data / "_headgate_pool", other)))
+            except OSError as error:
+                log.warning("%s is not locked by the server, because it cannot be written: %s", data, error)
         yield tuple(locks)
 
 

@@ -118,7 +118,7 @@ def while_attaching(many: ManyStatements, client: AgentClient, tables: Sequence[
 
 
 def learned(many: ManyStatements, stops: Sequence[Stop]) -> tuple[str, ...]:
-    """Say of each stop that was not confirmed; waits until the ledger has learned of all others."""
+    """Print each stop that was not confirmed; waits until the ledger has learned of all others."""
     tables = {found.table for found in stops}
     until(lambda: tables <= many.tables_in("stopped"), 60, "the ledger has learned of every stop")
     return tuple(f"{found.table}: {found.outcome}" for found in stops if found.outcome != "stopped")

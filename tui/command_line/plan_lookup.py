@@ -109,7 +109,7 @@ def plan_status_words(proposal: NamedPlan) -> "PlanStanding":
 
 
 def superseded_words(row: PlanRow, now: float) -> str:
-    """Say by what a plan was superseded, and when; empty where it was not."""
+    """Describe what superseded a plan, and when; empty where nothing did."""
     if not row.superseded_by:
         return ""
     return f"superseded by {row.superseded_by}, {moment(row.superseded_at or row.created_at, now)}"

@@ -84,7 +84,7 @@ def _audited(context: CommandContext) -> tuple[AuditRow, ...]:
 
 
 def history(context: CommandContext) -> int:
-    """Tell what changed of a table, oldest first: deploys, acts, failures, and what happened to its environment."""
+    """Print what changed of a table, oldest first: deploys, acts, failures, and what happened to its environment."""
     args, voice = context.args, context.voice
     table = context.operations.statement(args.table)[0].table
     found = context.operations.history(table, args.limit)

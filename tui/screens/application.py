@@ -262,7 +262,7 @@ class ConsoleApp(App[int | str], inherit_bindings=False):
             self.call_after_refresh(self._release)
 
     def _tell_failed(self, view: LedgerView) -> None:
-        """Say of each run that has failed since the last look where everybody sees it, whatever screen is in front."""
+        """Show each run that has failed since the last look on the message line, whatever screen is in front."""
         known = {run.id for run in self.state.view.snapshot.failed_runs}
         seen_before = self.state.view.snapshot.facts is not None
         for run in view.snapshot.failed_runs:

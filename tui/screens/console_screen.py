@@ -194,7 +194,7 @@ class ConsoleScreen(Screen[None], inherit_bindings=False):
         self.redraw()
 
     def _say_where_nothing_changed(self, action: ConsoleAction, key: str, before: tuple[object, ...]) -> None:
-        """Say that a look has changed nothing where what is seen is what was seen before."""
+        """Show `no change` where a look has left the screen as it was."""
         if action.level is ConfirmationLevel.LOOK and action.id != "redraw" and self.is_free:
             self.key_at = self.state.monotonic()
             self.redraw()

@@ -10,7 +10,7 @@ from tui.screens.console_state import ConsoleState
 
 
 def acknowledge(state: ConsoleState, run_id: str, then: Callable[[str], object] | None = None) -> None:
-    """Tell the agent that a failed run was seen; `then` takes the words for it.
+    """Acknowledge a failed run with the agent; `then` takes the message about it.
 
     Without `then` nobody asked: who only looks, and may not act, is told nothing.
     """

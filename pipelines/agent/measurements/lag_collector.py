@@ -191,7 +191,7 @@ class LagCollector:
         ), sample
 
     def _unknown(self, deployment: Deployment) -> Measurement:
-        """Say of a statement that could not be measured what was said before."""
+        """Return a measurement in which nothing is known but the fault that was found before."""
         key = (deployment.table, deployment.version)
         said = self._history[key].fault.said if key in self._history else FaultSign()
         return Measurement(*key, self._world.clock(), fault=said.fault, fault_why=said.why)

@@ -139,7 +139,7 @@ class Adoption:
         return left
 
     def _restore_catalog(self) -> None:
-        """Give the pool tables and pointers, which nobody did in doubt; one that is away gets them when it comes."""
+        """Create tables and pointers in the catalog, which nobody did in doubt; a pool that is away gets them later."""
         world, pool = self._world, self._attached()
         if pool is None:
             return

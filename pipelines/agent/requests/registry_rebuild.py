@@ -132,14 +132,14 @@ class RegistryRebuild:
 
 
 def goes_on(batch: int | None, wanted: str) -> str:
-    """Say where a version stands, and whether it goes on from there."""
+    """Describe where a version stands, and whether it goes on from there."""
     if wanted == WantedState.STOPPED:
         return f"stands {'before its first batch' if batch is None else f'at batch {batch}'}, wanted stopped"
     return f"{'begins' if batch is None else f'goes on after batch {batch}'}, wanted {wanted}"
 
 
 def serving_lines(serving: Mapping[TableName, int], before: tuple[Deployment, ...]) -> tuple[str, ...]:
-    """Say which versions that the ledger knows serve by a newer record than the ledger's own."""
+    """List the versions that the ledger knows and that serve by a newer record than its own, a line each."""
     known = {(d.table, d.version) for d in before if not d.active}
     return tuple(
         f"{physical_name(table, version)} serves by the data folder's record, later than in the ledger"

@@ -148,7 +148,7 @@ class SubmittedPlans:
         )
 
     def _acts(self) -> dict[TableName, str]:
-        """Say the last act on each table."""
+        """Return the last act on each table, as words."""
         return {table: f"{act.what}, {local_time(act.at)}," for table, act in self._world.ledger.table_acts().items()}
 
     def _plan(self, project: Project, observed: Mapping[TableName, ObservedDeployment], request: PlanRequest) -> Plan:

@@ -275,7 +275,7 @@ def test_up_finds_an_agent_that_answers(agent: Any, ledger: Any, capsys: pytest.
 
 
 def test_up_asks_for_a_pool_that_was_given_up(agent: Any, ledger: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    ledger.put_pool(pool_state="failed", pool_detail="it was started 8 times within 10 min and ended each time")
+    ledger.put_pool(pool_state="failed", pool_detail="8 starts within 10 min failed")
 
     def start_again(request: dict[str, Any]) -> dict[str, Any]:
         ledger.put_pool(pool_state="up", pool_detail="")
@@ -290,7 +290,7 @@ def test_doctor_says_how_a_pool_that_was_given_up_is_started(
     place: Any, ledger: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(agent_process, "find_agent_process", lambda place: "a process")
-    ledger.put_pool(pool_state="failed", pool_detail="it ended each time; its log ends: OutOfMemoryError")
+    ledger.put_pool(pool_state="failed", pool_detail="8 starts within 10 min failed; the last one: OutOfMemoryError")
     check = doctor_checks.check_pool(place)
     assert not check.ok and "OutOfMemoryError" in check.summary and "headgate up" in check.remedy
 

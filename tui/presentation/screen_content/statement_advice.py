@@ -97,6 +97,6 @@ def error_text(row: StatementLine) -> str:
 
 
 def spark_ui_words(pool: Pool) -> str:
-    """Say where Spark's own pages of a pool are; never with what stands behind the host in its address."""
+    """Return the address of a pool's Spark UI, without what stands behind the host in the pool's own address."""
     host = urlsplit(pool.url).hostname if pool.url else None
     return f"Spark UI of its server on {host}, port 4040 by default" if host else "no Spark UI: the local pool has none"

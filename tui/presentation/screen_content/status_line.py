@@ -51,12 +51,12 @@ def standing_message(view: LedgerView, fresh: Freshness, now: float) -> tuple[st
 
 
 def accepted_words(run_id: str) -> str:
-    """Say that a plan was taken: what comes of it, its run says."""
+    """Return the line for a plan that was accepted; its outcome is reported by its run."""
     return f"accepted, run {run_id} started"
 
 
 def failure_words(run: RunRow) -> str:
-    """Say that a run has failed, at which step and why, and how it is opened."""
+    """Return the line for a run that failed: at which step, why, and how it is opened."""
     step = next((step for step in run.steps if step.state == "failed"), None)
     why = f": {act_words(step.do)} {step.table}: {step.note}" if step else ""
     return f"run {run.id[:10]} failed{why}; :run {run.id[:10]} shows it, :ack acknowledges it"
