@@ -66,6 +66,12 @@ class Deployment:
     """The run that has made table and checkpoint; empty where it is not known."""
     recorded: int = 0
     """How often it was recorded in the data folder; a record that counts higher is of a newer ledger."""
+    served_at: float | None = None
+    """When the pointer moved to it last; None where it never served."""
+    served_by: str = ""
+    """The run that moved the pointer to it; empty where it is not known."""
+    served_before: int | None = None
+    """The version that the pointer led to before it; None where there was none."""
 
     @property
     def deleted(self) -> bool:
