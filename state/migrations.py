@@ -214,6 +214,10 @@ ALTER TABLE run ADD COLUMN acknowledged_by TEXT NOT NULL DEFAULT '';
 UPDATE run SET acknowledged_by = actor WHERE ended_at IS NOT NULL;
 """
 
+_PLAN_FOLDERS = """
+ALTER TABLE plan ADD COLUMN folder TEXT NOT NULL DEFAULT '';
+"""
+
 Migration = str | Callable[[sqlite3.Connection], None]
 
 
@@ -264,6 +268,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     _ACKNOWLEDGED_RUNS,
     _FAULTS,
     _PREDICTIONS,
+    _PLAN_FOLDERS,
 )
 """Migration N takes a ledger from `user_version` N to N + 1."""
 
