@@ -226,6 +226,10 @@ UPDATE deployment SET served_before = (SELECT max(older.version) FROM deployment
   WHERE active AND NOT external;
 """
 
+_PLAN_FOLDERS = """
+ALTER TABLE plan ADD COLUMN folder TEXT NOT NULL DEFAULT '';
+"""
+
 Migration = str | Callable[[sqlite3.Connection], None]
 
 
@@ -277,6 +281,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     _FAULTS,
     _PREDICTIONS,
     _SERVED,
+    _PLAN_FOLDERS,
 )
 """Migration N takes a ledger from `user_version` N to N + 1."""
 

@@ -172,6 +172,8 @@ class PlanRow:
     superseded_by: str = ""
     """What came after it on a table of its scope: `run 7f3a-1 of ana on orders`, `plan 3fa2c1d0e4b5 of lee`."""
     superseded_at: float | None = None
+    folder: str = ""
+    """The project folder whose files these texts were; empty where they came from a file or from before a plan."""
 
 
 @dataclass(frozen=True, slots=True)
