@@ -16,6 +16,8 @@ class Action(StrEnum):
     REBUILD = "rebuild"
     STOP = "stop"
     DELETE = "delete"
+    ROLLBACK = "rollback"
+    UNDELETE = "undelete"
 
 
 class StepKind(StrEnum):
@@ -45,6 +47,8 @@ class StepKind(StrEnum):
     """Drop the pointer view of a deleted table."""
     TOMBSTONE = "tombstone"
     """Take a version's table from the catalog and set its files and checkpoint aside until `drop_after`."""
+    RESTORE = "restore"
+    """Put a version's files and checkpoint back from the trash, and its table into the catalog; it does not run yet."""
 
 
 class Strategy(StrEnum):

@@ -19,6 +19,8 @@ GLYPH_BY_ACTION = {
     Action.RECORD: ".",
     Action.STOP: "x",
     Action.DELETE: "-",
+    Action.ROLLBACK: "<",
+    Action.UNDELETE: "+",
     Action.KEEP: "=",
 }
 """One character before each table of a plan, in every screen and on paper."""
@@ -51,6 +53,8 @@ def change_words(node: PlanNode) -> str:
         return _CHANGE_BY_REASON[Reason(node.reason)]
     if node.action is Action.DELETE:
         return "delete requested"
+    if node.action in (Action.ROLLBACK, Action.UNDELETE):
+        return f"{node.action} requested"
     if node.action is Action.START:
         return "new"
     if not node.classified:
@@ -64,6 +68,10 @@ def action_words(node: PlanNode) -> str:
     """Return the action with its versions: `rebuild v3→v4`."""
     if node.action is Action.REBUILD:
         return f"rebuild v{node.from_version}→v{node.version}"
+    if node.action is Action.ROLLBACK:
+        return f"back v{node.from_version}→v{node.version}"
+    if node.action is Action.UNDELETE:
+        return f"undelete v{node.version}"
     if node.action is Action.START and not node.version:
         return "register"
     if node.action is Action.START:
@@ -212,7 +220,7 @@ def step_words(step: Step) -> str:
             return f"swap {' '.join(step.tables)}"
         case StepKind.START | StepKind.RESUME | StepKind.RESTART | StepKind.STOP | StepKind.CATCH_UP:
             return f"{act_words(step.do)} {query_name(step.table, step.version)}"
-        case StepKind.CREATE | StepKind.ALTER | StepKind.TOMBSTONE if step.version:
+        case StepKind.CREATE | StepKind.ALTER | StepKind.TOMBSTONE | StepKind.RESTORE if step.version:
             return f"{act_words(step.do)} {physical_name(step.table, step.version)}"
         case _:
             return f"{act_words(step.do)} {step.table}"

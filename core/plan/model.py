@@ -11,7 +11,7 @@ from core.plan.request import PlanRequest
 from core.project.revision import RevisionTexts
 
 PLAN_FORMAT = "headgate.plan/1"
-PLANNER_VERSION = "5"
+PLANNER_VERSION = "6"
 """Version of the planner; an agent refuses plans of another one."""
 
 UNDO_D = 90.0
@@ -94,8 +94,10 @@ class PlanNode:
     @property
     def for_spark(self) -> bool:
         """Return whether Spark has something to say of it: SQL that is new or changed."""
+        if self.action in (Action.KEEP, Action.DELETE, Action.ROLLBACK, Action.UNDELETE):
+            return False
         begins = self.action is Action.START or (self.old.dml, self.old.ddl) != (self.texts.dml, self.texts.ddl)
-        return begins and bool(self.texts.dml.strip()) and self.action not in (Action.KEEP, Action.DELETE)
+        return begins and bool(self.texts.dml.strip())
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,4 +236,5 @@ class Plan:
         """Return whether it deletes, loses state or swaps pointers away from a serving version (confirmation
         level C3).
         """
-        return any(node.action is Action.DELETE or node.loses or (node.action is Action.REBUILD) for node in self.nodes)
+        moves = (Action.DELETE, Action.REBUILD, Action.ROLLBACK)
+        return any(node.action in moves or node.loses for node in self.nodes)

@@ -1,6 +1,6 @@
 """(project, environment, observed, request) → Plan: pure; the same values give the same bytes in any process."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -20,6 +20,7 @@ from core.planning.guards import judge_plan
 from core.planning.left_behind import outside_readers
 from core.planning.nodes import PlanBody
 from core.planning.retired_and_orphan_versions import without_orphans
+from core.planning.rollback import rollback_body, undelete_body
 from core.planning.scope import PlanScope, normal_request, resolve_scope
 from core.planning.strategy_prices import not_executable_warnings
 from core.planning.way_back import ways_back, with_undo_words
@@ -66,12 +67,20 @@ def make_plan(
         engine=headroom.engine,
     )
     scope = resolve_scope(request, context)
-    draft = delete_body(context, scope) if request.verb == "delete" else deploy_body(context, scope)
+    draft = _BODIES[request.verb](context, scope)
     declared = context.declared.environment.declared_policy(
         t for t, found in project.tables.items() if found.settings.protect
     )
     sealed = _sealed(context, scope, draft, policy or declared, headroom)
     return _with_ways_back(context, sealed, headroom.engine) if sealed.steps else sealed
+
+
+_BODIES: Mapping[str, Callable[[PlanningContext, PlanScope], PlanBody]] = {
+    "deploy": deploy_body,
+    "delete": delete_body,
+    "rollback": rollback_body,
+    "undelete": undelete_body,
+}
 
 
 def questions_of(

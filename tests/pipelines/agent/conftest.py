@@ -11,7 +11,7 @@ from ledger_rows import environment_row
 
 from core.changes.spark_analysis import AnalysisAnswer, AnalysisQuestion
 from core.ipc.environment_paths import EnvironmentPaths
-from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable, TryAgain
+from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable, Refused, TryAgain
 from core.model.names import TableName, query_name
 from core.model.states import State
 from core.ports.spark import Analysis, Queries, QueryStart, ReportedQuery, Tables, unheard
@@ -215,6 +215,12 @@ class ScriptedFiles:
         if folder in self.folders:
             self.aside[into] = folder
             del self.folders[folder]
+
+    def put_back(self, aside: str, folder: str) -> None:
+        if aside in self.aside:
+            self.folders[self.aside.pop(aside)] = {}
+        elif folder not in self.folders:
+            raise Refused(f"{aside} is no longer in the trash")
 
     def rows(self, folder: str, format: str) -> int | None:
         return None
