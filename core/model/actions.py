@@ -47,6 +47,14 @@ class StepKind(StrEnum):
     """Take a version's table from the catalog and set its files and checkpoint aside until `drop_after`."""
 
 
+BEGINS = frozenset({StepKind.START, StepKind.RESUME, StepKind.RESTART})
+"""Steps that wait, once their query has started, until it has proved that it works."""
+
+READABLE_ONCE_STARTED = frozenset({StepKind.START, StepKind.RESUME})
+NEEDS_PROOF = frozenset({StepKind.STOP, StepKind.TOMBSTONE, StepKind.UNPOINT})
+"""What cannot be undone never follows a start that is not proved."""
+
+
 class Strategy(StrEnum):
     """How a statement comes to its new revision."""
 

@@ -20,6 +20,7 @@ from core.observed.document_entries import (
     known_fields,
     plain_value,
     read_answers,
+    read_durations,
     read_entry,
     read_headroom,
     read_name,
@@ -29,7 +30,7 @@ from core.policy.model import policy_as_json
 from core.text.wording import counted, did_you_mean
 
 OBSERVED_FORMAT = "headgate.observed/1"
-DOCUMENT_KEYS = ("tables", "format", "environment", "answers", "policy", "room")
+DOCUMENT_KEYS = ("tables", "format", "environment", "answers", "policy", "room", "durations")
 """The first is the documented contract; the others make a document as exact as the ledger."""
 
 _MOST_LEVELS = 100
@@ -76,7 +77,13 @@ def _known(document: Any, environment: str, problems: list[Problem]) -> PlannerI
             problems.append(
                 Problem(f"{word} is not a known key", did_you_mean(word, DOCUMENT_KEYS) or "remove it", None, word)
             )
-    found = PlannerInput(_tables(tables or {}, problems), read_answers(given), read_headroom(given), read_policy(given))
+    found = PlannerInput(
+        _tables(tables or {}, problems),
+        read_answers(given),
+        read_headroom(given),
+        read_policy(given),
+        read_durations(given),
+    )
     seen_in = given.text("environment")
     if environment and seen_in and seen_in != environment:
         there = cut(seen_in)
@@ -122,6 +129,8 @@ def planner_input_as_document(known: PlannerInput, environment: str) -> dict[str
         document["policy"] = plain_value(policy_as_json(known.policy))
     if known.answers:
         document["answers"] = dict(sorted(known.answers.items()))
+    if known.durations:
+        document["durations"] = {key: [took.low, took.high] for key, took in sorted(known.durations.items())}
     document["tables"] = {str(table): entry_as_json(seen) for table, seen in sorted(known.observed.items())}
     return document
 

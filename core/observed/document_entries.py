@@ -10,6 +10,7 @@ from core.model.names import TableName, parse_table_name
 from core.model.problems import Problem
 from core.model.states import State, WantedState
 from core.observed.deployment import Binding, ObservedDeployment, OrphanVersion
+from core.observed.step_durations import Seconds
 from core.observed.table_statistics import Headroom, TableStatistics
 from core.policy.model import Policy, policy_from_json
 from core.project.model import Pool
@@ -33,7 +34,7 @@ _LONGEST_NAME = 200
 
 _FLAGS = frozenset(("exact",))
 _TEXTS = frozenset(("engine",))
-_FRACTIONS = frozenset(("at", "earliest", "rate_rows_s", "busy"))
+_FRACTIONS = frozenset(("at", "earliest", "rate_rows_s", "batch_s", "busy"))
 """Figures that are no whole numbers."""
 
 
@@ -209,6 +210,22 @@ def read_headroom(given: EntryReader) -> Headroom | None:
     """Read disk and pool."""
     part = given.part("room", "a mapping of numbers")
     return Headroom(**_numbers(part, Headroom)) if part is not None else None
+
+
+def read_durations(given: EntryReader) -> dict[str, Seconds]:
+    """Read how long steps took: a lowest and a highest number of seconds by kind, or by kind and table."""
+    part = given.part("durations", "a mapping of pairs of numbers")
+    found = {}
+    for key, pair in (part.values if part is not None else {}).items():
+        if isinstance(key, str) and isinstance(pair, list) and len(pair) == 2 and all(map(_is_seconds, pair)):
+            found[key] = Seconds(*map(float, pair))
+        else:
+            given.wrong(f"durations: {cut(key)} must be a pair of seconds", "write start: [1.5, 4.0], or leave it out")
+    return found
+
+
+def _is_seconds(value: Any) -> bool:
+    return type(value) in (int, float) and 0 <= value < float("inf")
 
 
 def read_policy(given: EntryReader) -> Policy | None:

@@ -11,9 +11,9 @@ from microbatch_model import Point
 from core.lag.faults import FaultWatch, fault_sign, objective_s
 from core.lag.lag_samples import Lag
 from core.lag.trend import LagTrend, UpstreamHealth, lag_trend
-from core.lag.triggers import trigger_s
 from core.model.names import TableName
 from core.model.states import Fault, Trend
+from core.model.triggers import trigger_s
 
 EVERY_S = 5.0
 KEPT = 180

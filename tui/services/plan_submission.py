@@ -70,6 +70,7 @@ def compute(
         answers=known.answers,
         policy=known.policy,
         headroom=known.headroom,
+        durations=known.durations,
     )
 
 

@@ -9,10 +9,10 @@ from core.lag.faults import FaultSign, FaultWatch, fault_sign, objective_s
 from core.lag.lag_samples import Lag, behind_s, total_lag
 from core.lag.liveness import allowed_silence_s
 from core.lag.trend import LagTrend, UpstreamHealth, lag_trend
-from core.lag.triggers import trigger_s
 from core.model.errors import LedgerUnavailable
 from core.model.names import TableName, query_name
 from core.model.states import ALIVE, Fault, State, WantedState
+from core.model.triggers import trigger_s
 from core.ports.spark import ReportedQuery
 from core.ports.storage import CheckpointState, SourceLag
 from core.sql.statement import TableRead
