@@ -1,10 +1,13 @@
-"""How long steps took that were done before, as ranges: the shortest and the longest tenth left out."""
+"""How long steps took that were done before, as ranges: without the shortest and the longest tenth, and with room."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 OWN_LEAST = 2
 """Steps of one kind on one table from which on only those count for it, not what other tables took."""
+
+ROOM, ROOM_S = 1.5, 1.0
+"""A step may take half as long again as those before, and a second more, because of what is done beside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,4 +50,4 @@ def step_durations(measured: Iterable[MeasuredStep]) -> StepDurations:
 def _usual(took: list[float]) -> Seconds:
     took = sorted(took)
     tenth = len(took) // 10
-    return Seconds(took[tenth], took[-1 - tenth])
+    return Seconds(took[tenth] / ROOM, took[-1 - tenth] * ROOM + ROOM_S)

@@ -23,8 +23,10 @@ MEASURED_EVERY_S = 5.0
 CHECKS = 3
 """Measurements in a row that open a gate."""
 
-SLOWER = 3.0
-"""The fastest batch ever seen is no usual one: reading takes up to so many times as long."""
+READING = 3.0
+"""The fastest batch ever seen is no usual one, and a large one is faster: reading takes up to so many times as long, or
+as short.
+"""
 
 
 Predicted = TypeVar("Predicted", PlanNode, Step)
@@ -50,10 +52,11 @@ def predict(
     A step's range is what it takes, a table's is when its last step ends, counted from the beginning of the run.
     """
     node_by_table = {node.table: node for node in nodes}
+    gates = {step.n for step in steps if step.do is StepKind.CATCH_UP}
     known: dict[int, Seconds] = {}
     for step in steps:
         found = (
-            _catching_up(node_by_table.get(step.table), statistics(step.table))
+            _catching_up(node_by_table.get(step.table), statistics(step.table), below=not gates.isdisjoint(step.after))
             if step.do is StepKind.CATCH_UP
             else durations.get(f"{step.do} {step.table}", durations.get(step.do))
         )
@@ -89,14 +92,19 @@ def _last(ends: Iterable[Seconds | None]) -> Seconds | None:
     return Seconds(max(end.low for end in known), max(end.high for end in known)) if known else None
 
 
-def _catching_up(node: PlanNode | None, known: TableStatistics) -> Seconds | None:
-    """Predict trigger, reading and gate; None where it is not known how much it reads, or how fast."""
+def _catching_up(node: PlanNode | None, known: TableStatistics, *, below: bool) -> Seconds | None:
+    """Predict trigger, reading and gate; None where it is not known how much it reads, or how fast.
+
+    One `below` another gate has read while that was waited for.
+    """
     if node is None or node.replay_rows is None or (node.replay_rows and not known.rate_rows_s):
         return None
     reading_s = node.replay_rows / known.rate_rows_s if known.rate_rows_s else 0.0
     checks_s = (CHECKS - 1) * MEASURED_EVERY_S
-    begins_s = 2 * (trigger_s(node.trigger) + (known.batch_s or 0.0)) + 2 * MEASURED_EVERY_S
-    return Seconds(reading_s + checks_s, SLOWER * reading_s + checks_s + begins_s)
+    begins_s = trigger_s(node.trigger) + 2 * (known.batch_s or 0.0) + 2 * MEASURED_EVERY_S
+    if below:
+        return Seconds(checks_s, reading_s + checks_s + begins_s)
+    return Seconds(reading_s / READING + checks_s, READING * reading_s + checks_s + begins_s)
 
 
 def step_ends(steps: Sequence[Step], seconds: Mapping[int, float]) -> dict[int, float]:
