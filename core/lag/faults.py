@@ -26,6 +26,8 @@ class FaultSign:
     fault: Fault = Fault.NONE
     why: str = ""
     """One clause for people."""
+    at_once: bool = False
+    """Whether it counts without having stood: one that failed, and where the pool has not answered for a while."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +39,8 @@ class FaultWatch:
     """When they began to, epoch seconds; None while they agree on whether there is a fault."""
 
     def heard(self, sign: FaultSign, at: float) -> "FaultWatch":
-        """Return what is said after one more measurement: a sign counts once it has stood, one that failed at once."""
-        if bool(sign.fault) == bool(self.said.fault) or sign.fault is Fault.FAILED:
+        """Return what is said after one more measurement: a sign counts once it has stood, or at once."""
+        if bool(sign.fault) == bool(self.said.fault) or sign.at_once:
             return FaultWatch(sign)
         since = at if self.contrary_since is None else self.contrary_since
         return FaultWatch(sign) if at - since >= SUSTAINED_S else replace(self, contrary_since=since)
@@ -52,13 +54,11 @@ def objective_s(objective: str, trigger: str) -> float:
 def fault_sign(lag: Lag, judged: LagTrend, *, state: str, wanted: str, objective_s: float) -> FaultSign:
     """Judge one measurement of a statement; what is wanted stopped, or not measured yet, shows nothing."""
     if state == State.FAILED:
-        return FaultSign(Fault.FAILED, "it has failed")
+        return FaultSign(Fault.FAILED, "it has failed", at_once=True)
     if wanted == WantedState.STOPPED or state not in MAY_WORK:
         return FaultSign()
-    if judged.trend is Trend.STARVED:
-        return FaultSign(Fault.STARVED, judged.reason)
-    if judged.trend is Trend.STALLED:
-        return FaultSign(Fault.STALLED, judged.reason)
+    if judged.trend in (Trend.STARVED, Trend.STALLED):
+        return FaultSign(Fault(judged.trend), judged.reason, at_once=state == State.UNKNOWN)
     if lag.behind_s is not None and lag.behind_s > objective_s:
         known, bound = long_duration(lag.behind_s), long_duration(objective_s)
         return FaultSign(Fault.BEHIND, f"{known} behind, the objective is {bound}")

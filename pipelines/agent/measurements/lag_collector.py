@@ -9,9 +9,10 @@ from core.lag.faults import FaultSign, FaultWatch, fault_sign, objective_s
 from core.lag.lag_samples import Lag, behind_s, total_lag
 from core.lag.liveness import allowed_silence_s
 from core.lag.trend import LagTrend, UpstreamHealth, lag_trend
+from core.lineage.table_graph import depths
 from core.model.errors import LedgerUnavailable
 from core.model.names import TableName, query_name
-from core.model.states import ALIVE, Fault, State, WantedState
+from core.model.states import ALIVE, Fault, State, Trend, WantedState
 from core.model.triggers import trigger_s
 from core.ports.spark import ReportedQuery
 from core.ports.storage import CheckpointState, SourceLag
@@ -53,6 +54,12 @@ class MeasurementHistory:
     state_rows: int | None = None
     state_bytes: int | None = None
 
+    def take(self, judged: LagTrend, now: float) -> None:
+        """Record what was judged; a watermark that stands says nothing of a statement that starved meanwhile."""
+        self.previous = judged.trend
+        if judged.trend is Trend.STARVED and self.watermark_at is not None:
+            self.watermark_at = now
+
     def learn(self, progress: QueryProgress, now: float) -> None:
         """Record the last progress of the query, which may have been recorded before."""
         if progress.batch is not None and progress.batch != self.dropped_batch:
@@ -88,7 +95,7 @@ class LagCollector:
         measurements: list[Measurement] = []
         samples: list[tuple[TableName, int, SampleRow]] = []
         unmeasured: set[str] = set()
-        for deployment in deployments:
+        for deployment in _parents_first(deployments):
             if deployment.external or (not deployment.active and deployment.wanted == WantedState.STOPPED):
                 continue
             query = query_by_name.get(query_name(deployment.table, deployment.version))
@@ -158,7 +165,7 @@ class LagCollector:
         )
         history.samples.append(sample)
         judged = self._judge(deployment, by_version, positions, found, lag.behind_s)
-        history.previous = judged.trend
+        history.take(judged, now)
         history.fault = history.fault.heard(self._sign(deployment, lag, judged), now)
         return Measurement(
             table=deployment.table,
@@ -256,6 +263,13 @@ class LagCollector:
             behind_s=behind_s,
             by_files=any(_is_limited_in_files(read) for read in self._reads_of(deployment)),
         )
+
+
+def _parents_first(deployments: Iterable[Deployment]) -> list[Deployment]:
+    """Sort by distance from the sources: what starves a statement starves all that is below it in the same round."""
+    every = tuple(deployments)
+    by_table = depths((each.table, [binding.parent for binding in each.bindings]) for each in every)
+    return sorted(every, key=lambda each: by_table[each.table])
 
 
 def _rates(

@@ -68,7 +68,7 @@ def test_a_sign_is_a_fault_after_three_measurements_and_over_after_three() -> No
 
 
 def test_a_failure_is_said_at_once_and_one_fault_may_follow_another() -> None:
-    failed = FaultWatch().heard(FaultSign(Fault.FAILED), 0.0)
+    failed = FaultWatch().heard(FaultSign(Fault.FAILED, at_once=True), 0.0)
     assert failed.said.fault is Fault.FAILED
     assert failed.heard(FaultSign(Fault.STARVED), 5.0).said.fault is Fault.STARVED
 
@@ -82,3 +82,11 @@ def test_behind_is_the_oldest_input_nothing_waiting_is_no_time_and_a_source_that
     assert total_lag([source("a", 0, None, 90.0)]).behind_s == 0.0
     assert total_lag([source("a", 0, None, 90.0), source("b", 0, None, None, gone=True)]).behind_s is None
     assert total_lag([source("a", 3, None, None)]).behind_s is None
+
+
+def test_where_the_pool_does_not_answer_a_sign_counts_at_once() -> None:
+    """The pool has not answered for a while by then; to have it stand for ten seconds more said nothing new."""
+    judged = LagTrend(Trend.STALLED, reason="because")
+    for state, fault in ((State.UNKNOWN, Fault.STALLED), (State.RUNNING, Fault.NONE)):
+        found = fault_sign(lag(1.0), judged, state=state, wanted=WantedState.RUNNING, objective_s=60.0)
+        assert FaultWatch().heard(found, 0.0).said.fault is fault
