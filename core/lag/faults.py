@@ -15,6 +15,9 @@ from core.text.units import long_duration
 SUSTAINED_S = 10.0
 """How long a sign must stand until it is a fault, and be gone until it is none: three measurements in a row."""
 
+MET_S = 60.0
+"""How long an objective must be met again until that is recorded: one that is just missed makes no entry a minute."""
+
 LEAST_OBJECTIVE_S = 60.0
 _TRIGGERS = 6
 
@@ -44,6 +47,28 @@ class FaultWatch:
             return FaultWatch(sign)
         since = at if self.contrary_since is None else self.contrary_since
         return FaultWatch(sign) if at - since >= SUSTAINED_S else replace(self, contrary_since=since)
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectiveWatch:
+    """Whether a table misses its objective, and for how long its measurements have shown the contrary."""
+
+    missed: bool = False
+    since: float = 0.0
+    """When it began to be so."""
+    contrary_since: float | None = None
+
+    def heard(self, behind_s: float | None, objective_s: float, at: float) -> "ObjectiveWatch":
+        """Return what is so after one more measurement: it must have stood, and to meet it again for a minute."""
+        if behind_s is None:
+            return self
+        missed = behind_s > objective_s
+        if missed == self.missed:
+            return replace(self, contrary_since=None)
+        since = at if self.contrary_since is None else self.contrary_since
+        if at - since >= (SUSTAINED_S if missed else MET_S):
+            return ObjectiveWatch(missed, since)
+        return replace(self, contrary_since=since)
 
 
 def objective_s(objective: str, trigger: str) -> float:

@@ -7,7 +7,7 @@ OWN_LEAST = 2
 """Steps of one kind on one table from which on only those count for it, not what other tables took."""
 
 ROOM, ROOM_S = 1.5, 1.0
-"""A step may take half as long again as those before, and a second more, because of what is done beside it."""
+"""A step may take half as long again as those before and a second more, because of what is done beside it, or less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,4 +50,4 @@ def step_durations(measured: Iterable[MeasuredStep]) -> StepDurations:
 def _usual(took: list[float]) -> Seconds:
     took = sorted(took)
     tenth = len(took) // 10
-    return Seconds(took[tenth] / ROOM, took[-1 - tenth] * ROOM + ROOM_S)
+    return Seconds(max(0.0, took[tenth] / ROOM - ROOM_S), took[-1 - tenth] * ROOM + ROOM_S)

@@ -42,7 +42,7 @@ def test_what_was_predicted_is_written_with_the_run_and_never_changed_afterwards
     assert found is not None and (found.predicted_low_s, found.predicted_high_s) == (4.0, 12.0)
     assert (found.steps[0].state, found.steps[0].predicted_low_s, found.steps[0].predicted_high_s) == ("done", 2.0, 6.0)
     assert found.steps[1].predicted_low_s is None
-    assert ledger.step_durations() == {"start": Seconds(2.0, 5.5)}
+    assert ledger.step_durations() == {"start": Seconds(1.0, 5.5)}
     ledger.put_step("r1", StepRow(1, "start", "a", 1, "done", tries=2, started_at=10.0, ended_at=99.0))
     assert ledger.step_durations() == {}
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from core.lag.faults import FaultSign, FaultWatch, fault_sign, objective_s
-from core.lag.lag_samples import Lag, behind_s, total_lag
+from core.lag.lag_samples import behind_s, total_lag
 from core.lag.liveness import allowed_silence_s
 from core.lag.trend import LagTrend, UpstreamHealth, lag_trend
 from core.lineage.table_graph import depths
@@ -19,6 +19,7 @@ from core.ports.storage import CheckpointState, SourceLag
 from core.sql.statement import TableRead
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import declared_objective, streamed_reads, streamed_sources
+from pipelines.agent.measurements.objective_transitions import ObjectiveTransitions
 from pipelines.agent.measurements.pool_utilization import PoolUtilization
 from pipelines.spark.query_progress import QueryProgress, query_progress_from_json
 from state.row_types import Deployment, Measurement, SampleRow
@@ -83,6 +84,7 @@ class LagCollector:
         self._reads: dict[tuple[TableName, int, str], tuple[TableRead, ...]] = {}
         self._objectives: dict[str, str] = {}
         """By revision, as declared."""
+        self._transitions = ObjectiveTransitions(world)
         self._world.files.unfold_lag(world.ledger.folded_lag())
         self._folded_at = world.monotonic()
         self._unmeasured: set[str] = set()
@@ -135,6 +137,7 @@ class LagCollector:
         for key in self._history.keys() - by_version.keys():
             del self._history[key]
         self._reads = {key: found for key, found in self._reads.items() if key[:2] in by_version}
+        self._transitions.forget({deployment.table for deployment in by_version.values()})
         revisions = {deployment.revision for deployment in by_version.values()}
         self._objectives = {key: found for key, found in self._objectives.items() if key in revisions}
 
@@ -166,7 +169,10 @@ class LagCollector:
         history.samples.append(sample)
         judged = self._judge(deployment, by_version, positions, found, lag.behind_s)
         history.take(judged, now)
-        history.fault = history.fault.heard(self._sign(deployment, lag, judged), now)
+        bound_s = self._objective_s(deployment)
+        sign = fault_sign(lag, judged, state=deployment.state, wanted=deployment.wanted, objective_s=bound_s)
+        history.fault = history.fault.heard(sign, now)
+        self._transitions.hear(deployment, lag.behind_s, bound_s)
         return Measurement(
             table=deployment.table,
             version=deployment.version,
@@ -215,12 +221,11 @@ class LagCollector:
             self._reads[key] = streamed_reads(deployment)
         return self._reads[key]
 
-    def _sign(self, deployment: Deployment, lag: Lag, judged: LagTrend) -> FaultSign:
+    def _objective_s(self, deployment: Deployment) -> float:
         if deployment.revision not in self._objectives:
             self._objectives[deployment.revision] = declared_objective(deployment)
         declared = self._objectives[deployment.revision] or self._world.layout.environment.objective
-        bound_s = objective_s(declared, deployment.trigger)
-        return fault_sign(lag, judged, state=deployment.state, wanted=deployment.wanted, objective_s=bound_s)
+        return objective_s(declared, deployment.trigger)
 
     def _judge(
         self,
