@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from core.lag.faults import FaultSign, FaultWatch, fault_sign, objective_s
-from core.lag.lag_samples import behind_s, total_lag
+from core.lag.lag_samples import Lag, behind_s, total_lag
 from core.lag.liveness import allowed_silence_s
 from core.lag.trend import LagTrend, UpstreamHealth, lag_trend
 from core.lineage.table_graph import depths
@@ -169,10 +169,7 @@ class LagCollector:
         history.samples.append(sample)
         judged = self._judge(deployment, by_version, positions, found, lag.behind_s)
         history.take(judged, now)
-        bound_s = self._objective_s(deployment)
-        sign = fault_sign(lag, judged, state=deployment.state, wanted=deployment.wanted, objective_s=bound_s)
-        history.fault = history.fault.heard(sign, now)
-        self._transitions.hear(deployment, lag.behind_s, bound_s)
+        self._judge_fault(deployment, lag, judged)
         return Measurement(
             table=deployment.table,
             version=deployment.version,
@@ -221,11 +218,15 @@ class LagCollector:
             self._reads[key] = streamed_reads(deployment)
         return self._reads[key]
 
-    def _objective_s(self, deployment: Deployment) -> float:
+    def _judge_fault(self, deployment: Deployment, lag: Lag, judged: LagTrend) -> None:
         if deployment.revision not in self._objectives:
             self._objectives[deployment.revision] = declared_objective(deployment)
         declared = self._objectives[deployment.revision] or self._world.layout.environment.objective
-        return objective_s(declared, deployment.trigger)
+        bound_s = objective_s(declared, deployment.trigger)
+        sign = fault_sign(lag, judged, state=deployment.state, wanted=deployment.wanted, objective_s=bound_s)
+        history = self._history[deployment.table, deployment.version]
+        history.fault = history.fault.heard(sign, self._world.clock())
+        self._transitions.hear(deployment, lag.behind_s, bound_s)
 
     def _judge(
         self,
