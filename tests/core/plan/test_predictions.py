@@ -52,15 +52,15 @@ def test_a_plan_counts_start_trigger_reading_gate_and_swap_and_gates_beside_each
     nodes: tuple[PlanNode, ...],
 ) -> None:
     found = predicted(nodes)
-    # Reading takes 10 s by the fastest batch, a third or three times as much, and three checks 10 s; at most a trigger,
+    # Reading takes 10 s by the fastest batch, a tenth or twice as much, and three checks 10 s; at most a trigger,
     # two batches and two rounds besides.
-    assert of_step(found, 2) == (13.3, 64.0)
-    assert of_step(found, 4) == (16.7, 94.0)
+    assert of_step(found, 2) == (11.0, 54.0)
+    assert of_step(found, 4) == (12.0, 74.0)
     assert of_step(found, 1) == of_step(found, 3) == (2.0, 6.0)
     # What reads them may start once a start has been sent: the slower gate, and the swap.
-    assert found.whole == Seconds(20 / 3 + 10 + 1, 94 + 1)
+    assert found.whole == Seconds(2 + 10 + 1, 74 + 1)
     # A table is done when its last step ends.
-    assert [(node.predicted_low_s, node.predicted_high_s) for node in found.nodes] == [(17.7, 95.0)] * 2
+    assert [(node.predicted_low_s, node.predicted_high_s) for node in found.nodes] == [(13.0, 75.0)] * 2
 
 
 def test_steps_that_are_not_waited_for_are_added_up_and_levels_beside_each_other_are_not(
@@ -91,7 +91,7 @@ def test_a_gate_below_another_one_has_read_while_that_was_waited_for(nodes: tupl
     steps = (step(1, StepKind.CATCH_UP, A), step(2, StepKind.CATCH_UP, B, 1))
     found = predicted(nodes, steps)
     assert of_step(found, 2) == (10.0, 20 + 10 + 24)
-    assert found.whole == Seconds(10 / 3 + 10 + 10, 64 + 54)
+    assert found.whole == Seconds(1 + 10 + 10, 54 + 54)
 
 
 def test_steps_of_the_same_table_count_alone(nodes: tuple[PlanNode, ...]) -> None:
@@ -114,4 +114,4 @@ def test_a_table_whose_steps_are_known_has_a_range_beside_one_that_is_not_known(
              step(4, StepKind.CATCH_UP, B, 3))  # fmt: skip
     found = predicted(nodes, steps, known={B: KNOWN[B]})
     assert found.whole is None and found.nodes[0].predicted_high_s is None
-    assert (found.nodes[1].predicted_low_s, found.nodes[1].predicted_high_s) == (16.7, 94.0)
+    assert (found.nodes[1].predicted_low_s, found.nodes[1].predicted_high_s) == (12.0, 74.0)

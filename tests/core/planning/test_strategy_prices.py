@@ -269,11 +269,11 @@ def test_a_plan_is_predicted_from_start_to_swap_and_so_is_its_way_back() -> None
     asked = PlanRequest(tables=(T("a"),), rebuild=True, children="none")
     found = make_plan(declared(), "dev", observed(), asked, durations=took)
     a = node_of(found, "a")
-    # 1,000 rows at 100 a second, a third of that at best; three checks five seconds apart; the swap.
-    assert a.eta_s == 10.0 and a.predicted_low_s == found.predicted_low_s == round(1 + (10 / 3 + 10) + 1, 1)
-    # At most: reading three times as slow, a trigger of 10 s, two rounds.
-    assert a.predicted_high_s == found.predicted_high_s == 3 + (30 + 10 + 10 + 10) + 3
-    assert head_parts(found)[-1] == "ETA 15\N{EN DASH}66 s" and eta_words(a) == "15\N{EN DASH}66 s"
+    # 1,000 rows at 100 a second, a tenth of that at best; three checks five seconds apart; the swap.
+    assert a.eta_s == 10.0 and a.predicted_low_s == found.predicted_low_s == 1 + (1 + 10) + 1
+    # At most: reading twice as slow, a trigger of 10 s, two rounds.
+    assert a.predicted_high_s == found.predicted_high_s == 3 + (20 + 10 + 10 + 10) + 3
+    assert head_parts(found)[-1] == "ETA 13\N{EN DASH}56 s" and eta_words(a) == "13\N{EN DASH}56 s"
     assert plan_from_json(plan_as_json(found)) == found
     assert found.hash == make_plan(declared(), "dev", observed(), asked).hash
     unknown = make_plan(declared(), "dev", observed(), asked)
