@@ -20,12 +20,12 @@ from core.observed.document_entries import (
     known_fields,
     plain_value,
     read_answers,
-    read_durations,
     read_entry,
     read_headroom,
     read_name,
     read_policy,
 )
+from core.observed.step_durations import Seconds
 from core.policy.model import policy_as_json
 from core.text.wording import counted, did_you_mean
 
@@ -82,7 +82,7 @@ def _known(document: Any, environment: str, problems: list[Problem]) -> PlannerI
         read_answers(given),
         read_headroom(given),
         read_policy(given),
-        read_durations(given),
+        _durations(given),
     )
     seen_in = given.text("environment")
     if environment and seen_in and seen_in != environment:
@@ -118,6 +118,22 @@ def places_in_text(text: str, path: str) -> dict[tuple[TableName, str], Where]:
 def _pairs(node: Any, only: str = "") -> list[tuple[Any, Any]]:
     pairs = node.value if isinstance(node, yaml.MappingNode) else []
     return [(key, value) for key, value in pairs if isinstance(key, yaml.ScalarNode) and only in ("", key.value)]
+
+
+def _durations(given: EntryReader) -> dict[str, Seconds]:
+    """Read how long steps took: a lowest and a highest number of seconds by kind, or by kind and table."""
+    part = given.part("durations", "a mapping of pairs of numbers")
+    found = {}
+    for key, pair in (part.values if part is not None else {}).items():
+        if isinstance(key, str) and isinstance(pair, list) and len(pair) == 2 and all(map(_is_seconds, pair)):
+            found[key] = Seconds(*map(float, pair))
+        else:
+            given.wrong(f"durations: {cut(key)} must be a pair of seconds", "write start: [1.5, 4.0], or leave it out")
+    return found
+
+
+def _is_seconds(value: Any) -> bool:
+    return type(value) in (int, float) and 0 <= value < float("inf")
 
 
 def planner_input_as_document(known: PlannerInput, environment: str) -> dict[str, Any]:

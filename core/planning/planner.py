@@ -24,7 +24,7 @@ from core.planning.nodes import PlanBody
 from core.planning.retired_and_orphan_versions import without_orphans
 from core.planning.scope import PlanScope, normal_request, resolve_scope
 from core.planning.strategy_prices import not_executable_warnings
-from core.planning.way_back import undo_word, ways_back
+from core.planning.way_back import ways_back, with_undo_words
 from core.policy.model import Policy
 from core.project.model import Project
 from core.project_files.parse_cache import ParseCache
@@ -96,7 +96,7 @@ def _predicted(context: PlanningContext, plan: Plan, engine: str, durations: Ste
     """Return a plan with how long it takes and with what undoes it, neither of which is in its hash."""
     found = predict(plan.nodes, plan.steps, context.observed.statistics, durations)
     ways = ways_back(context, plan.request, plan.nodes, engine=engine, durations=durations)
-    nodes = tuple(replace(node, undo=undo_word(node, ways)) for node in found.nodes)
+    nodes = with_undo_words(found.nodes, ways)
     low_s, high_s = (round(found.whole.low, 1), round(found.whole.high, 1)) if found.whole else (None, None)
     return replace(plan, nodes=nodes, steps=found.steps, undo=ways, predicted_low_s=low_s, predicted_high_s=high_s)
 
