@@ -51,6 +51,14 @@ class StepKind(StrEnum):
     """Put a version's files and checkpoint back from the trash, and its table into the catalog; it does not run yet."""
 
 
+BEGINS = frozenset({StepKind.START, StepKind.RESUME, StepKind.RESTART})
+"""Steps that wait, once their query has started, until it has proved that it works."""
+
+READABLE_ONCE_STARTED = frozenset({StepKind.START, StepKind.RESUME})
+NEEDS_PROOF = frozenset({StepKind.STOP, StepKind.TOMBSTONE, StepKind.UNPOINT})
+"""What cannot be undone never follows a start that is not proved."""
+
+
 class Strategy(StrEnum):
     """How a statement comes to its new revision."""
 

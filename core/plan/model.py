@@ -61,6 +61,10 @@ class PlanNode:
     loses: tuple[str, ...]
     replay_rows: int | None = None
     eta_s: float | None = None
+    """Until it has read what it reads again, at the fastest; what a run takes besides is in the range below."""
+    predicted_low_s: float | None = None
+    """From the beginning of the run until its last step ends; None where nothing like it was measured."""
+    predicted_high_s: float | None = None
     retention: str | None = None
     undo: str = ""
     """`plan`, `stop` or `none`, for the column UNDO; empty where nothing is to be undone. `Plan.undo` says all."""
@@ -114,6 +118,9 @@ class Step:
     why: str
     tables: tuple[TableName, ...] = ()
     """For a swap: every pointer of the release, sinks first; else empty."""
+    predicted_low_s: float | None = None
+    """What it takes by itself; None where nothing like it was measured."""
+    predicted_high_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +138,9 @@ class WayBack:
     eta_s: float | None = None
     until: str = ""
     """Its end, in words: `at any time`; empty where there is no way back."""
+    predicted_low_s: float | None = None
+    """What it takes as a whole, as a run's; None where that is not known."""
+    predicted_high_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +228,9 @@ class Plan:
     """Per node what must still be true at apply (`core.plan.preconditions`)."""
     undo: tuple[WayBack, ...] = ()
     """What it takes to undo it, once it was executed."""
+    predicted_low_s: float | None = None
+    """What its run takes; None where nothing like it was measured."""
+    predicted_high_s: float | None = None
 
     @property
     def empty(self) -> bool:

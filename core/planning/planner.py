@@ -8,10 +8,12 @@ from core.changes.spark_analysis import AnalysisQuestion
 from core.model.errors import UsageError
 from core.model.names import TableName
 from core.observed.deployment import ObservedDeployment
+from core.observed.step_durations import StepDurations
 from core.observed.table_statistics import Headroom
 from core.plan.codec import plan_hash
 from core.plan.model import PLANNER_VERSION, Plan
 from core.plan.preconditions import preconditions
+from core.plan.predictions import predict
 from core.plan.request import PlanRequest
 from core.planning.context import PlanningContext, planning_context
 from core.planning.delete import delete_body
@@ -40,13 +42,15 @@ def make_plan(
     answers: Mapping[str, str] = MappingProxyType({}),
     policy: Policy | None = None,
     headroom: Headroom | None = None,
+    durations: StepDurations = MappingProxyType({}),
 ) -> Plan:
     """Plan a request; what cannot be done stands in `refusals`, and then there are no steps.
 
     Raises UsageError for an environment that the project does not have. `parse_cache` only saves time: deployed texts
     that it knows are not parsed again. `answers` are Spark's, packed, by the key of the question: observed values like
     the others, which raise the severity of a change and never lower it. `policy` is the one in force, by default the
-    declared one; `headroom` is what was measured of disk and pool. Linear in tables and edges.
+    declared one; `headroom` is what was measured of disk and pool, `durations` of earlier steps. Linear in tables
+    and edges.
     """
     if environment not in project.environments:
         raise UsageError(
@@ -72,7 +76,7 @@ def make_plan(
         t for t, found in project.tables.items() if found.settings.protect
     )
     sealed = _sealed(context, scope, draft, policy or declared, headroom)
-    return _with_ways_back(context, sealed, headroom.engine) if sealed.steps else sealed
+    return _predicted(context, sealed, headroom.engine, durations) if sealed.steps else sealed
 
 
 _BODIES: Mapping[str, Callable[[PlanningContext, PlanScope], PlanBody]] = {
@@ -97,9 +101,13 @@ def questions_of(
     return tuple(question for question in found if question is not None)
 
 
-def _with_ways_back(context: PlanningContext, plan: Plan, engine: str) -> Plan:
-    ways = ways_back(context, plan.request, plan.nodes, engine=engine)
-    return replace(plan, nodes=with_undo_words(plan.nodes, ways), undo=ways)
+def _predicted(context: PlanningContext, plan: Plan, engine: str, durations: StepDurations) -> Plan:
+    """Return a plan with how long it takes and with what undoes it, neither of which is in its hash."""
+    found = predict(plan.nodes, plan.steps, context.observed.statistics, durations)
+    ways = ways_back(context, plan.request, plan.nodes, engine=engine, durations=durations)
+    nodes = with_undo_words(found.nodes, ways)
+    low_s, high_s = (round(found.whole.low, 1), round(found.whole.high, 1)) if found.whole else (None, None)
+    return replace(plan, nodes=nodes, steps=found.steps, undo=ways, predicted_low_s=low_s, predicted_high_s=high_s)
 
 
 def _sealed(context: PlanningContext, scope: PlanScope, draft: PlanBody, policy: Policy, headroom: Headroom) -> Plan:

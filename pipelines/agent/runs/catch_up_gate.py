@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from core.lag.triggers import trigger_s
 from core.model.states import State, WantedState
+from core.model.triggers import trigger_s
 from pipelines.agent.context import AgentContext
 from state.row_types import Deployment, Measurement
 
