@@ -170,29 +170,23 @@ def _nodes(context: PlanningContext, found: FormerVersions, action: Action, reas
     bindings = {table: former.bindings for table, former in found.by_table.items()}
     versions = {table: former.version for table, former in found.by_table.items()}
     levels = plan_levels(context.declared, bindings, versions, every_version=False)
-    return tuple(
-        _node(context, table, found, action, reason, levels[table])
-        for table in sorted(versions, key=lambda table: (levels[table], table))
-    )
+    nodes = []
+    for table in sorted(versions, key=lambda table: (levels[table], table)):
+        node, because_of = _node(context, table, found.by_table[table], levels[table]), found.because_of.get(table)
+        nodes.append(replace(node, action=action, reason=reason, because_of=(because_of,) if because_of else ()))
+    return tuple(nodes)
 
 
-def _node(
-    context: PlanningContext, table: TableName, found: FormerVersions, action: Action, reason: Reason, level: int
-) -> PlanNode:
-    former, seen = found.by_table[table], context.observed.deployment(table)
-    because_of = found.because_of.get(table)
+def _node(context: PlanningContext, table: TableName, former: FormerVersion, level: int) -> PlanNode:
     return replace(
         kept_node(context, table, level),
-        action=action,
-        reason=reason,
-        because_of=(because_of,) if because_of else (),
         strategy=Strategy.IN_PLACE,
         replay_rows=0 if former.running else None,
         version=former.version,
         bindings=former.bindings,
         revision=former.revision,
         texts=former.texts,
-        old=seen.deployed or RevisionTexts(),
+        old=context.observed.deployment(table).deployed or RevisionTexts(),
         trigger=former.trigger,
     )
 

@@ -178,7 +178,7 @@ def _cancel(run: Run) -> tuple[Run, tuple[RunIntent, ...]]:
     begun = tuple(
         (str(p.step.table), p.step.version)
         for p in run.steps
-        if p.step.do in _READABLE_ONCE_STARTED
+        if p.step.do in READABLE_ONCE_STARTED
         and p.state is not StepState.WAITS
         and p.step.table not in serving
         and _awaits_swap(run, p.step)

@@ -170,6 +170,7 @@ class ScriptedFiles:
     owner: str
     folders: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     aside: dict[str, str] = field(default_factory=dict)
+    notes_aside: dict[str, Any] = field(default_factory=dict)
     started: set[str] = field(default_factory=set)
     planned: int = 1
     """Batch 1 is committed everywhere."""
@@ -214,11 +215,11 @@ class ScriptedFiles:
     def set_aside(self, folder: str, into: str) -> None:
         if folder in self.folders:
             self.aside[into] = folder
-            del self.folders[folder]
+            self.notes_aside[into] = self.folders.pop(folder)
 
     def put_back(self, aside: str, folder: str) -> None:
         if aside in self.aside:
-            self.folders[self.aside.pop(aside)] = {}
+            self.folders[self.aside.pop(aside)] = self.notes_aside.pop(aside)
         elif folder not in self.folders:
             raise Refused(f"{aside} is no longer in the trash")
 
