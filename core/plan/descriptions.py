@@ -119,6 +119,8 @@ def undo_command(plan: Plan, way: WayBack) -> str:
     """Return the very command of a way back, empty where there is none; RUN stands for the run of a plan that no
     agent has.
     """
+    if way.act == "rollback":
+        return f"headgate rollback {way.tables[0]}"
     if way.act != "plan undo":
         return f"headgate {way.act} {' '.join(way.tables)}" if way.act else ""
     kept = plan.request.nonce or plan.request.continues

@@ -79,6 +79,10 @@ class ObservedTables:
         deployed = (table for table in self.deployments if self.is_deployed(table))
         return tuple(sorted({*self._declared.tables, *deployed}))
 
+    def known(self) -> set[TableName]:
+        """Return every table that is declared or deployed, or that waits in the trash."""
+        return {*self.tables(), *(table for table, seen in self.deployments.items() if seen.in_trash is not None)}
+
     def deployment(self, table: TableName) -> ObservedDeployment:
         """Return what was observed, versions filled in; absent when it was not."""
         return self.deployments.get(table, _ABSENT)

@@ -3,15 +3,15 @@
 And out of the trash: a deleted table goes on from its checkpoint, where what it reads is still there.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from core.model.actions import Action, Strategy
 from core.model.names import TableName, physical_name
 from core.model.reasons import Reason
 from core.model.states import State
-from core.observed.deployment import Binding, FormerVersion, ObservedDeployment
-from core.plan.model import PlanNode
+from core.observed.deployment import Binding, FormerVersion
+from core.plan.model import PlanNode, WayBack
 from core.planning.context import ObservedTables, PlanningContext
 from core.planning.decisions import PlanRemarks
 from core.planning.nodes import PlanBody, kept_node, plan_levels
@@ -205,10 +205,46 @@ def _warn_of_files(context: PlanningContext, found: FormerVersions) -> None:
         found.warn(TableName(""), words)
 
 
-def rolled_back(seen: ObservedDeployment) -> FormerVersion | None:
-    """Return what a version is once another one has replaced it; None where none has served."""
-    if not (seen.version and seen.pointer and seen.deployed is not None):
+TO_FORMER = ("rollback", "undelete", "delete")
+"""Acts that lead from one plan to what was before it by versions that are there, not by texts."""
+
+
+def release_way(context: PlanningContext, nodes: Sequence[PlanNode]) -> WayBack | None:
+    """Return the rollback of what a plan swaps in; None where nothing, or where what it replaces could not go on."""
+    moved = [node for node in nodes if node.action is Action.REBUILD and node.version != node.from_version]
+    now = {node.table: context.observed.deployment(node.table) for node in moved}
+    if not moved or not all(seen.version and seen.pointer and seen.checkpoint_ok for seen in now.values()):
         return None
-    return FormerVersion(
-        seen.version, seen.revision, seen.deployed, seen.bindings, running=False, checkpoint_ok=seen.checkpoint_ok
-    )
+    reads = {table: context.bindings.of(table) for table in now}
+    made = {(node.table, node.version) for node in moved}
+    newer = any((b.parent, b.version) in made for node in nodes if node.table not in now for b in node.bindings)
+    if newer or why_not_back(reads, lambda t, v: context.observed.deployment(t).version == v):
+        return None
+    return _way_to_former("rollback", tuple(now), "what served before goes on from its checkpoint and serves again")
+
+
+def ways_to_former(context: PlanningContext, verb: str, nodes: Sequence[PlanNode]) -> tuple[WayBack, ...]:
+    """Return what undoes a delete, a rollback or an undelete."""
+    tables = tuple(node.table for node in nodes if node.action is not Action.KEEP)
+    if verb == "rollback":
+        return (_way_to_former(verb, tables, "what serves now goes on from its checkpoint and serves again"),)
+    if verb == "undelete":
+        return (_way_to_former("delete", tables, "they are in the trash again"),)
+    seen = {table: context.observed.deployment(table) for table in tables}
+    back = {table: context.bindings.of(table) for table, now in seen.items() if now.version and now.pointer}
+
+    def stays(table: TableName, version: int) -> bool:
+        gone = table in seen and table not in back
+        return not gone and context.observed.deployment(table).version == version
+
+    while lacking := why_not_back(back, stays):
+        back = {table: bindings for table, bindings in back.items() if table not in lacking}
+    found = [_way_to_former("undelete", tuple(sorted(back)), "they go on from their checkpoints")] if back else []
+    days = context.declared.environment.drop_after_d
+    found = [replace(way, until=f"for {days:g} days after the run, while the files are in the trash") for way in found]
+    rest = tuple(table for table in tables if table not in back)
+    return (*found, *([WayBack("", rest, "it never served, or what it reads is not there any more")] if rest else ()))
+
+
+def _way_to_former(act: str, tables: tuple[TableName, ...], words: str) -> WayBack:
+    return WayBack(act, tables, words, until="until another plan changes these tables")

@@ -71,7 +71,7 @@ def normal_request(request: PlanRequest) -> PlanRequest:
 
 def resolve_scope(request: PlanRequest, context: PlanningContext) -> PlanScope:
     """Resolve a normal request; what it names and nothing has is refused with the nearest known name."""
-    tables, known = context.declared.tables, frozenset(context.observed.tables())
+    tables, known = context.declared.tables, frozenset(context.observed.known())
     refusals = list(request_mistakes(request, context.declared.project, known))
     one_by_one = {name for name in (*request.tables, *request.pipelines) if name in known}
     found = one_by_one | {name for name, table in tables.items() if _is_meant(table, request)}

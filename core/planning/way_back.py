@@ -16,6 +16,7 @@ from core.plan.predictions import predict
 from core.plan.request import PlanRequest
 from core.planning.context import PlanningContext, planning_context
 from core.planning.deploy import deploy_body
+from core.planning.rollback import TO_FORMER, release_way, ways_to_former
 from core.planning.scope import normal_request, resolve_scope
 from core.project.model import Project, Script
 from core.project_files.parse_cache import ParseCache
@@ -24,7 +25,7 @@ UNTIL = f"until {UNDO_D:g} days after the run, unless another plan changes them 
 
 _EDITS = frozenset({Action.RECORD, Action.RESUME, Action.RESTART, Action.REBUILD})
 _SAME_TEXT = "the text is the same, so there is none to go back to"
-_OLD_VERSION = "the old version stays as a table (headgate peek --version) that no command serves again"
+_OLD_VERSION = "the old version stays as a table (headgate peek --version), and a rollback to it would be refused"
 _OF_THE_ENVIRONMENT = "what it runs on is changed outside of plans"
 
 
@@ -57,12 +58,15 @@ def ways_back(
     durations: StepDurations = MappingProxyType({}),
 ) -> tuple[WayBack, ...]:
     """Return what undoes the nodes of a plan once it was executed, each acted table in one at least."""
-    if request.verb == "delete":
-        return _of_deletes(context, nodes, engine=engine, durations=durations)
+    if request.verb != "deploy":
+        return ways_to_former(context, request.verb, nodes)
+    released = release_way(context, nodes)
+    nodes = [node for node in nodes if released is None or node.table not in released.tables]
     acted = {node.table: node for node in nodes if node.action is not Action.KEEP}
     begun = [table for table, node in acted.items() if node.action is Action.START and node.version]
     resumed = [table for table, node in acted.items() if node.action is Action.RESUME]
-    found = [_stop(begun, f"; headgate plan delete {' '.join(begun)} removes them")] if begun else []
+    found = [released] if released else []
+    found += [_stop(begun, f"; headgate plan delete {' '.join(begun)} removes them")] if begun else []
     found += [_stop(resumed, "")] if resumed else []
     back = _back(context, request, nodes, engine=engine, durations=durations)
     covered = {*begun, *(table for way in back if way.act for table in way.tables)}
@@ -77,7 +81,7 @@ def ways_back(
 def with_undo_words(nodes: Iterable[PlanNode], ways: Sequence[WayBack]) -> tuple[PlanNode, ...]:
     """Return the nodes, each with its way back in one word; empty where nothing is to be undone."""
     words: dict[TableName, str] = {}
-    for act, word in (("stop", "stop"), ("plan undo", "plan")):
+    for act, word in (("stop", "stop"), ("plan undo", "plan"), *((act, "back") for act in TO_FORMER)):
         words |= {table: word for way in ways if way.act == act for table in way.tables}
     return tuple(
         node if node.action is Action.KEEP else replace(node, undo=words.get(node.table, "none")) for node in nodes
@@ -181,30 +185,6 @@ def _words(node: PlanNode, went: PlanNode | None, edited: Collection[TableName])
             return f"{node.action}{text}"
 
 
-def _of_deletes(
-    context: PlanningContext, nodes: Sequence[PlanNode], *, engine: str, durations: StepDurations
-) -> tuple[WayBack, ...]:
-    """Explain that no command takes anything out of the trash, and what starting anew would take."""
-    gone = tuple(node.table for node in nodes if node.action is Action.DELETE)
-    if not gone:
-        return ()
-    days = context.declared.environment.drop_after_d
-    kept = f"the files are kept in the trash for {days:g} days after the run, and no command takes them out again"
-    declared = tuple(sorted(table for table in gone if table in context.declared.tables))
-    missing = tuple(table for table in gone if table not in context.declared.tables)
-    ways = [WayBack("", missing, f"{kept}; without its files in the project it cannot be started anew either")]
-    request = normal_request(PlanRequest(tables=declared, children="none"))
-    world = _afterwards(context, nodes, engine)
-    if declared:
-        planned, refused = _planned(
-            context, context.declared.project, world, request, engine=engine, durations=durations
-        )
-        anew = f"headgate plan {' '.join(declared)} {'would be refused' if refused else 'starts anew'}"
-        way = WayBack("", declared, f"{kept}; {anew}")
-        ways.append(way if refused else _priced(way, planned))
-    return tuple(way for way in ways if way.tables)
-
-
 def _planned(
     context: PlanningContext,
     project: Project,
@@ -255,8 +235,6 @@ def _afterwards(
         match node.action:
             case Action.KEEP:
                 continue
-            case Action.DELETE:
-                found[node.table] = ObservedDeployment(highest_version=seen.highest_version)
             case Action.RECORD:
                 found[node.table] = replace(seen, revision=node.revision, deployed=node.texts)
             case _:

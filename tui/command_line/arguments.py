@@ -159,6 +159,26 @@ def plan_undo(parser: CommandParser) -> None:
     _handed_over(parser)
 
 
+def plan_rollback(parser: CommandParser) -> None:
+    _served_before(parser)
+    _planned(parser)
+
+
+def plan_undelete(parser: CommandParser) -> None:
+    _in_trash(parser)
+    _planned(parser)
+
+
+def _served_before(parser: CommandParser) -> None:
+    parser.add_argument(
+        "tables", nargs="+", metavar="TABLE|RUN", help="a table, with all that its release swapped in; or that run"
+    )
+
+
+def _in_trash(parser: CommandParser) -> None:
+    parser.add_argument("tables", nargs="+", metavar="TABLE", help="deleted tables, those that they read among them")
+
+
 def plan_diff(parser: CommandParser) -> None:
     parser.add_argument("first", metavar="A", help="start of a plan's hash, or a plan file")
     parser.add_argument("second", metavar="B", help="the same, of the plan that is compared with it")
@@ -247,6 +267,10 @@ def approve(parser: CommandParser) -> None:
 
 def apply(parser: CommandParser) -> None:
     parser.add_argument("plan", metavar="ID|FILE", help="start of a submitted plan's hash, or a plan file")
+    _executed(parser)
+
+
+def _executed(parser: CommandParser) -> None:
     parser.add_argument("--detach", action="store_true", help="print the run's id and return")
     confirm(parser)
 
@@ -292,8 +316,17 @@ def act(parser: CommandParser) -> None:
 
 def delete(parser: CommandParser) -> None:
     _scope(parser, children="none")
-    parser.add_argument("--detach", action="store_true", help="print the run's id and return")
-    confirm(parser)
+    _executed(parser)
+
+
+def rollback(parser: CommandParser) -> None:
+    _served_before(parser)
+    _executed(parser)
+
+
+def undelete(parser: CommandParser) -> None:
+    _in_trash(parser)
+    _executed(parser)
 
 
 def wait(parser: CommandParser) -> None:

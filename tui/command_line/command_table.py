@@ -39,13 +39,17 @@ class CommandSpec:
 LOOK, CHANGE, ACT, HOUSE = "look", "change", "act now", "environment"
 
 PLAN_SUBCOMMANDS = (
-    SubcommandSpec("deploy", "The same as without a word; plans a table called delete, undo or diff as well.",
+    SubcommandSpec("deploy", "The same as without a word; plans a table called delete or undo as well.",
                    "headgate plan deploy fct_orders\nheadgate plan deploy diff", arguments.plan),
     SubcommandSpec("delete", "Say what a delete would do, and hand it to the agent.",
                    "headgate plan delete crm_visits\nheadgate plan delete --pipeline fct_orders",
                    arguments.plan_delete),
     SubcommandSpec("undo", "Plan tables with the texts that they had before an executed plan.",
                    "headgate plan undo 7f3a\nheadgate plan undo 7f3a-01c2f --rebuild", arguments.plan_undo),
+    SubcommandSpec("rollback", "Plan the versions that served before a release, which go on from their checkpoints.",
+                   "headgate plan rollback fct_orders\nheadgate plan rollback 7f3a-01c2f", arguments.plan_rollback),
+    SubcommandSpec("undelete", "Plan deleted tables out of the trash, from the checkpoints that they had.",
+                   "headgate plan undelete crm_visits", arguments.plan_undelete),
     SubcommandSpec("diff", "Say what the second of two plans says otherwise than the first.",
                    "headgate plan diff 7f3a 91bc\nheadgate plan diff 7f3a ./plan.json --json", arguments.plan_diff),
 )  # fmt: skip
@@ -159,6 +163,11 @@ COMMAND_SPECS = (
     CommandSpec("delete", CHANGE, "Delete tables that nothing reads: plan, review and apply in one step.",
                 "headgate delete crm_visits\nheadgate delete --pipeline fct_orders --children all", "apply:delete",
                 arguments.delete),
+    CommandSpec("rollback", CHANGE, "Serve again what served before a release: plan, review and apply in one step.",
+                "headgate rollback fct_orders\nheadgate rollback 7f3a-01c2f --confirm 'dev 91bc'", "apply:rollback",
+                arguments.rollback),
+    CommandSpec("undelete", CHANGE, "Take deleted tables out of the trash: plan, review and apply in one step.",
+                "headgate undelete crm_visits", "apply:undelete", arguments.undelete),
     CommandSpec("stop", ACT, "Stop statements now; their checkpoints stay.", "headgate stop fct_orders --yes",
                 "stop_start_restart:stop", arguments.act),
     CommandSpec("start", ACT, "Start stopped statements on their checkpoints.", "headgate start fct_orders --yes",

@@ -1,4 +1,4 @@
-"""The commands `apply` and `delete`: execute a plan, submitted, from a file or made for the delete, and follow it."""
+"""The commands `apply`, `delete`, `rollback` and `undelete`: execute a plan, given or made for it, and follow it."""
 
 import time
 
@@ -7,7 +7,7 @@ from core.plan.model import Plan
 from state.plans import refuse_closed
 from tui.command_line import plan_lookup
 from tui.command_line.context import CommandContext
-from tui.command_line.plan_request import read_request
+from tui.command_line.plan_request import read_back_request, read_request
 from tui.commands.review_approve import plan_lines
 from tui.commands.runs import follow_run
 from tui.presentation.screen_content.status_line import accepted_words
@@ -33,6 +33,26 @@ def delete(context: CommandContext) -> int:
     submitted = operations.submit(asked.request)
     if submitted.plan.empty:
         raise Refused("none of these tables is deployed", remedy="headgate ls shows what is")
+    context.voice.say("\n".join(plan_lines(submitted.plan)))
+    return _execute(context, submitted.plan, shown=True)
+
+
+def rollback(context: CommandContext) -> int:
+    """Plan what served before, show it, ask, and execute it."""
+    return _back(context, "rollback")
+
+
+def undelete(context: CommandContext) -> int:
+    """Plan deleted tables out of the trash, show it, ask, and execute it."""
+    return _back(context, "undelete")
+
+
+def _back(context: CommandContext, verb: str) -> int:
+    context.announce()
+    operations = context.operations
+    request = read_back_request(context, verb).request
+    refuse_unknown(operations.project(), planner_input.observe(operations.reader), request)
+    submitted = operations.submit(request)
     context.voice.say("\n".join(plan_lines(submitted.plan)))
     return _execute(context, submitted.plan, shown=True)
 

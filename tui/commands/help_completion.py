@@ -66,6 +66,7 @@ TAKES_TABLES = (
     "events",
     "plan",
     "delete",
+    "rollback",
     "stop",
     "start",
     "restart",

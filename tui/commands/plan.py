@@ -15,7 +15,7 @@ from core.observed.deployment import PlannerInput
 from core.plan.model import Plan
 from tui.agent_client import agent_process
 from tui.command_line.context import CommandContext
-from tui.command_line.plan_request import PlanArguments, read_request
+from tui.command_line.plan_request import BACK, PlanArguments, read_back_request, read_request
 from tui.commands.review_approve import how_to_apply, plan_lines, plan_markdown, print_plan_diff, refuse_two_forms
 from tui.presentation.styling.value_formatting import moment
 from tui.project_folder.environment_selection import has_ledger
@@ -46,7 +46,7 @@ def _plan(context: CommandContext) -> int:
     args, voice, operations = context.args, context.voice, context.operations
     refuse_two_forms(context)
     undo = operations.undo(args.undone, children=args.children, rebuild=args.rebuild) if _undoes(args) else None
-    asked = PlanArguments(undo.request, {}) if undo else read_request(context, args.subcommand or "deploy")
+    asked = PlanArguments(undo.request, {}) if undo else _asked(context, args.subcommand or "deploy")
     request = asked.request
     declared = undo.declared if undo else operations.declared()
     offline = bool(args.observed or args.offline)
@@ -107,6 +107,10 @@ def _frozen(known: PlannerInput) -> str:
     from core.policy.freeze_windows import frozen_until
 
     return frozen_until(known.policy.freeze, time.time()) if known.policy else ""
+
+
+def _asked(context: CommandContext, verb: str) -> PlanArguments:
+    return read_back_request(context, verb) if verb in BACK else read_request(context, verb)
 
 
 def _undoes(args: argparse.Namespace) -> bool:

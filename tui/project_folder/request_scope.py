@@ -98,7 +98,7 @@ def refuse_unknown(
     from core.model.states import State
     from core.planning.scope import normal_request, request_mistakes
 
-    known = {*project.tables, *(table for table, seen in observed.items() if seen.state != State.ABSENT)}
+    known = {*project.tables, *(t for t, seen in observed.items() if seen.state != State.ABSENT or seen.in_trash)}
     wrong = tuple(request_mistakes(normal_request(request), project, known))
     if wrong:
         told = [

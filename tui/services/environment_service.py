@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from core.model.errors import UsageError
+from core.model.errors import Refused, UsageError
 from core.model.names import TableName, parse_table_name
 from core.observed.serving import serving_versions
 from core.plan.model import Plan
@@ -101,6 +101,14 @@ class EnvironmentService:
     def run(self, id_prefix: str) -> RunRow:
         """Find a run; raises UsageError."""
         return agent_commands.find_run(self.reader, id_prefix)
+
+    def served_by(self, id_prefix: str) -> tuple[TableName, ...]:
+        """Return the tables that a run swapped in and that still serve; raises UsageError, Refused where none does."""
+        run = self.run(id_prefix)
+        found = tuple(d.table for d in self.reader.deployments() if d.active and d.served_by == run.id)
+        if not found:
+            raise Refused(f"nothing that run {run.id} swapped in serves any more", remedy=f"headgate runs {run.id}")
+        return found
 
     # The project's files. All raise InvalidProject with every Problem, or UsageError when the folder is gone.
 
@@ -250,7 +258,7 @@ class EnvironmentService:
         run_continuation.refuse_running(run)
         row = planning.find_plan_row(self.reader, run.plan_hash)
         plan = planning.plan_of_row(row)
-        if run.state != "failed" or plan.request.verb == "delete" or plan.request.undoes:
+        if run.state != "failed" or plan.request.verb != "deploy" or plan.request.undoes:
             return None
         if run_continuation.same_files(row, self._projects.texts()):
             return None

@@ -124,6 +124,27 @@ def test_a_plan_is_carried_out_and_then_there_is_nothing_to_do(life: Life) -> No
             life.pool.going = frozenset()
 
 
+@given(lives | large)
+@settings(max_examples=times(3))
+def test_the_version_that_a_plan_promises_to_serve_again_does(life: Life) -> None:
+    for _ in range(5):
+        plan, served = life.next_plan(), dict(life.pool.pointers)
+        if plan.refusals:
+            continue
+        assert Agent(life.pool, plan, f"r{life.round}").apply() is RunState.DONE
+        life.pool.settle()
+        life.pool.going, life.pool.began_cold = frozenset(), []
+        for way in plan.undo:
+            if way.act in ("rollback", "undelete"):
+                event(way.act)
+                tables = way.tables[:1] if way.act == "rollback" else way.tables
+                twin, world = life.pool.copy(), life.look()
+                back = world.plan(PlanRequest(verb=way.act, tables=tables))
+                assert not back.refusals
+                assert Agent(twin, back, "back").apply() is RunState.DONE
+                assert {t: twin.pointers.get(t) for t in way.tables} == {t: served[t] for t in way.tables}
+
+
 @given(lives, st.randoms())
 @settings(max_examples=times(3))
 def test_a_failed_step_blocks_what_needs_it_and_a_retry_goes_on(life: Life, chance: random.Random) -> None:

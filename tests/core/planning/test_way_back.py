@@ -10,7 +10,7 @@ import pytest
 from core.model.names import TableName as T
 from core.model.names import physical_name
 from core.model.states import State, WantedState
-from core.observed.deployment import ObservedDeployment
+from core.observed.deployment import Binding, ObservedDeployment
 from core.observed.table_statistics import Headroom
 from core.plan.model import Plan, PlanNode
 from core.plan.rendering import undo_sentences
@@ -50,10 +50,13 @@ def test_every_kind_of_change_says_its_way_back_or_why_there_is_none() -> None:
 def test_what_is_printed_is_what_planning_the_old_text_does(edit: Edit) -> None:
     plan = planned(edit, foreign=False, state=State.RUNNING)
     printed = {table for way in plan.undo if way.act == "plan undo" for table in way.tables}
-    edited = edited_nodes(plan.nodes)
+    released = {table for way in plan.undo if way.act == "rollback" for table in way.tables}
+    assert released in (set(), {node.table for node in plan.nodes if node.action == "rebuild"})
+    edited = tuple(node for node in edited_nodes(plan.nodes) if node.table not in released)
     if not edited:
-        assert not printed and all(not way.act for way in plan.undo)
+        assert not printed and (released or all(not way.act for way in plan.undo))
         return
+    assert not released, "no edit here takes both ways"
     back = make_plan(
         declared(edit.old, False), "dev", executed(edit, plan),
         undo_request(plan.request, (node.table for node in edited), plan.hash), FACTS, headroom=Headroom(engine=ENGINE),
@@ -90,9 +93,18 @@ def executed(edit: Edit, plan: Plan) -> dict[T, ObservedDeployment]:
 
 
 def test_a_price_is_that_of_the_way_back() -> None:
-    (way, readers) = planned_with_prices(priced(b=SUM), "b").undo
+    lost = observed(b={"checkpoint_ok": False})
+    (way, readers) = planned_with_prices(priced(b=SUM), "b", world=lost).undo
     assert (way.act, way.tables, way.replay_rows, way.eta_s) == ("plan undo", (T("b"),), 800, 16.0)
     assert (readers.tables, readers.replay_rows) == ((T("c"),), 80)
+
+
+def test_what_a_rebuild_replaces_serves_again_where_it_can_go_on() -> None:
+    found = planned_with_prices(priced(b=SUM), "b")
+    (way,) = found.undo
+    assert (way.act, set(way.tables), way.replay_rows) == ("rollback", {T("b"), T("c")}, 0)
+    assert {node.undo for node in found.nodes if node.action != "keep"} == {"back"}
+    assert undo_sentences(found)[0].startswith("headgate rollback b  (until another plan")
 
 
 def test_an_edit_in_place_goes_back_in_place_and_says_which_rows_stay() -> None:
@@ -108,18 +120,23 @@ def test_an_added_column_goes_in_place_and_comes_back_by_a_rebuild_of_all_that_r
     assert "the added column cannot be taken out" in found.undo[0].words
 
 
-def test_what_was_started_is_stopped_and_what_was_deleted_has_no_way_back() -> None:
+def test_what_was_started_is_stopped_and_what_was_deleted_comes_out_of_the_trash() -> None:
     stop, *_ = planned_with_prices(priced(), "a", world={}).undo
     assert (stop.act, stop.tables, stop.until) == ("stop", (T("a"),), "at any time")
     (gone,) = planned_with_prices(priced(), "c", verb="delete").undo
-    assert (gone.act, gone.tables, gone.replay_rows) == ("", (T("c"),), 80)
-    assert "in the trash for 7 days after the run, and no command takes them out again" in gone.words
+    assert (gone.act, gone.tables, gone.replay_rows) == ("undelete", (T("c"),), 0)
+    assert gone.until == "for 7 days after the run, while the files are in the trash"
+    moved = observed(b={"version": 2}, c={"bindings": (Binding(T("b"), 1, True),)})
+    (lost,) = planned_with_prices(priced(), "c", verb="delete", world=moved).undo
+    assert (lost.act, lost.words) == ("", "it never served, or what it reads is not there any more")
 
 
-def test_a_rebuild_of_the_same_text_has_no_way_back() -> None:
+def test_a_rebuild_of_the_same_text_goes_back_to_the_version_before_or_nowhere() -> None:
     found = planned_with_prices(priced(), "c", rebuild=True)
-    assert [(way.act, way.tables) for way in found.undo] == [("", (T("c"),))]
-    assert {node.undo for node in found.nodes if node.action != "keep"} == {"none"}
+    assert [(way.act, way.tables) for way in found.undo] == [("rollback", (T("c"),))]
+    lost = planned_with_prices(priced(), "c", rebuild=True, world=observed(c={"checkpoint_ok": False}))
+    assert [(way.act, way.tables) for way in lost.undo] == [("", (T("c"),))]
+    assert {node.undo for node in lost.nodes if node.action != "keep"} == {"none"}
 
 
 def test_a_plan_that_is_refused_or_does_nothing_has_nothing_to_undo() -> None:
