@@ -666,14 +666,59 @@ def test_rows_and_logs_of_a_statement_are_read_in_the_console() -> None:
     in_console(scenario)
 
 
-def test_healthy_branches_are_folded_and_what_is_faulty_stays_open() -> None:
+def test_quiet_branches_are_folded_and_what_is_faulty_stays_open() -> None:
     async def scenario(console: Console) -> None:
-        await console.press("z")
+        await find(console, "till")
+        await console.press("z", "z")
         ids = set(console.screen.table.ids)
         assert "orders_paid" in ids
         assert "product:sales" in ids and not {"till", "menu_sales"} & ids
+        assert console.screen.table.cursor_id == "product:sales"
+        assert "quiet branches folded" in console.status()
+        assert "sales (5)" in console.text()
 
     in_console(scenario)
+
+
+def test_the_tree_of_a_small_terminal_begins_with_what_fits_and_says_what_is_below() -> None:
+    async def scenario(console: Console) -> None:
+        table = console.screen.table
+        assert "more row" not in console.text() and "orders_paid" in table.ids
+        assert 10 < len(table.ids) <= table.page
+        for branch in [row for row in table.ids if row.startswith("layer:")]:
+            console.screen.folding.chosen[branch] = False
+        await console.press("j")
+        await console.press("j")
+        assert f"{len(table.ids) - table.top - table.page} more rows below" in console.text()
+
+    in_console(scenario, folded=True)
+
+
+def test_at_sixty_lines_every_branch_is_open() -> None:
+    async def scenario(console: Console) -> None:
+        assert not console.screen.folding.closed(console.screen.state.view, console.screen.page)
+
+    in_console(scenario, size=(200, 60), folded=True)
+
+
+def test_the_cursor_stays_on_its_row_when_a_branch_above_it_opens_by_itself() -> None:
+    async def scenario(console: Console) -> None:
+        table = console.screen.table
+        assert "till" not in table.ids
+        await console.press("G")
+        on = table.cursor_id
+        console.backend.change("till", fault="behind", behind_s=500.0)
+        await console.show_ledger()
+        assert "till" not in table.ids, "no row moves just after a key"
+        console.pass_time(1.0)
+        await console.show_ledger()
+        assert "till" in table.ids and table.cursor_id == on
+        console.backend.change("till", fault="", behind_s=0.0)
+        console.pass_time(1.0)
+        await console.show_ledger()
+        assert "till" in table.ids and table.cursor_id == on
+
+    in_console(scenario, folded=True)
 
 
 def test_the_worst_statement_is_first_when_sorted_by_badness() -> None:

@@ -115,7 +115,8 @@ def _branch_row(entry: TreeRow, columns: Sequence[TableColumn], width: int, look
     for column, room in zip(columns, widths(columns, width), strict=True):
         match column.id:
             case "name":
-                cells.append(Span(left(_tree_name(entry, look.glyphs), room), tone))
+                count = f" ({len(entry.below)})" if entry.open is False else ""
+                cells.append(Span(left(_tree_name(entry, look.glyphs) + count, room), tone))
             case "state":
                 word_tone = STATE_TONES[rollup.state] if rollup.state is not State.RUNNING else Tone.DIM
                 cells.append(Span(left(rollup.word, room), word_tone if not look.stale else Tone.DIM))
