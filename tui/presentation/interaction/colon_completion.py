@@ -29,6 +29,7 @@ COMMANDS: tuple[ColonCommand, ...] = (
     ColonCommand("pause", ":pause [id]", "Pause a run after this step, or resume it"),
     ColonCommand("cancel", ":cancel [id]", "Cancel what has not started of a run; completed steps stay"),
     ColonCommand("plan", ":plan HASH", "A submitted plan"),
+    ColonCommand("undo", ":undo [PLAN|RUN]", "Plan the texts from before an executed plan, and review them"),
     ColonCommand("env", ":env NAME", "Switch to another environment of the project; clears marks"),
     ColonCommand("quit", ":quit", "Leave the console"),
 )
