@@ -82,7 +82,7 @@ def columns(width: int) -> Line:
 
 
 def _step_width(width: int) -> int:
-    return 29 if width < 120 else 52
+    return 30 if width < 120 else 52
 
 
 def step_row(step: StepRow, needs: Sequence[int], names: Sequence[str], width: int, look: RowContext) -> Line:
@@ -94,7 +94,9 @@ def step_row(step: StepRow, needs: Sequence[int], names: Sequence[str], width: i
         lasted = long_duration(int(now - step.started_at))
     if step.state == "waits" and step.predicted_low_s is not None and step.predicted_high_s is not None:
         lasted = duration_range(step.predicted_low_s, step.predicted_high_s).replace("up to ", "< ")
-    note = step.note or (f"needs {', '.join(map(str, needs))}" if step.state == "waits" and needs else "")
+    # A pointer is named in the step already: where it points to is what the note adds.
+    note = step.note.removeprefix(f"{step.table} →").lstrip() if step.do == "swap" else step.note
+    note = note or (f"needs {', '.join(map(str, needs))}" if step.state == "waits" and needs else "")
     on = " ".join(names) if names else step.table + (f" v{step.version}" if step.version else "")
     what = f"{step.do.replace('_', ' '):9} {on}"
     note = shorten(note, max(width - _step_width(width) - 29, 8), glyphs.ellipsis)

@@ -67,3 +67,14 @@ def test_the_first_picture_says_how_many_rows_are_below_it() -> None:
     for height in (24, 60):
         lines = first_picture_lines(identity, view, width=80, height=height, glyphs=UNICODE, now=NOW)
         assert (f"{rows - 19} more rows below" in plain(lines[1].line)) == (height == 24)
+
+
+def test_a_folded_branch_says_how_many_tables_it_has_and_no_figures_of_external_ones() -> None:
+    view = make_ledger_view(FakeBackend().current)
+    closed = frozenset({"layer:crm/source", "layer:sales/fact"})
+    rows = {entry.id: entry for entry in by_product(view, closed, None, force_open=False)}
+    facts, sources = (
+        plain(tree_row(rows[row], COLUMNS, 80, LOOK, view)) for row in ("layer:sales/fact", "layer:crm/source")
+    )
+    assert "facts (2)" in facts and "2 running" in facts and "steady" in facts
+    assert sources.split()[1:] == ["sources", "(1)", "external"]
