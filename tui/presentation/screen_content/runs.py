@@ -74,7 +74,7 @@ def columns(width: int) -> Line:
             + " "
             + left("STEP", _step_width(width))
             + left("STATE", 11)
-            + right("TOOK", 10)
+            + right("TOOK", 9)
             + "  NOTE",
             Tone.DIM,
         )
@@ -82,7 +82,7 @@ def columns(width: int) -> Line:
 
 
 def _step_width(width: int) -> int:
-    return 30 if width < 120 else 52
+    return 31 if width < 96 else 40 if width < 120 else 52
 
 
 def step_row(step: StepRow, needs: Sequence[int], names: Sequence[str], width: int, look: RowContext) -> Line:
@@ -99,7 +99,7 @@ def step_row(step: StepRow, needs: Sequence[int], names: Sequence[str], width: i
     note = note or (f"needs {', '.join(map(str, needs))}" if step.state == "waits" and needs else "")
     on = " ".join(names) if names else step.table + (f" v{step.version}" if step.version else "")
     what = f"{step.do.replace('_', ' '):9} {on}"
-    note = shorten(note, max(width - _step_width(width) - 29, 8), glyphs.ellipsis)
+    note = shorten(note, max(width - _step_width(width) - 28, 8), glyphs.ellipsis)
     tone = STEP_TONES.get(step.state, Tone.DIM)
     return fit(
         (
@@ -107,7 +107,7 @@ def step_row(step: StepRow, needs: Sequence[int], names: Sequence[str], width: i
             Span(right(str(step.n), 3) + " ", Tone.DIM),
             Span(left(what, _step_width(width) - 1) + " ", Tone.DIM if step.state == "waits" else Tone.PLAIN),
             Span(left(f"{glyphs.steps.get(step.state, '?')} {step.state}", 11), tone),
-            Span(right(lasted, 10), Tone.DIM),
+            Span(right(lasted, 9), Tone.DIM),
             Span("  " + note, Tone.BAD if step.state in ("failed", "blocked") else Tone.DIM),
         ),
         width,

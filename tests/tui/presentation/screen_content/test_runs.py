@@ -38,7 +38,7 @@ def test_a_step_that_waits_shows_its_range() -> None:
 
 
 def test_table_version_and_what_a_pointer_points_to_are_whole_in_eighty_columns() -> None:
-    name, look = "int_priced_items", RowContext(UNICODE, 110.0)
+    name, look = "int_seated_orders", RowContext(UNICODE, 110.0)
     made = replace(START, table=name, version=1, state="done", note="")
     swapped = replace(SWAP, table=name, version=0, state="done", note=f"{name} → {name}__v1")
     assert f"{name} v1 " in plain(step_row(made, (), (), 80, look))
