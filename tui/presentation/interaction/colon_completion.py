@@ -1,5 +1,6 @@
 """The `:` line: which commands there are on a screen, and how one that is begun may go on."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -54,6 +55,10 @@ TAKES_TABLES = frozenset(
 )
 
 
+_UPSTREAM = re.compile(r"[0-9]*\+")
+"""How a selector begins that takes what is upstream as well."""
+
+
 def names(screen: str, now: ActionContext | None = None) -> tuple[tuple[str, str], ...]:
     """List (name, summary) of the commands of a screen, sorted by name; with `now` those that are possible alone."""
     twins = {action.typed for action in actions_on_screen(screen)}
@@ -77,5 +82,7 @@ def complete_command(
     if word not in TAKES_TABLES:
         return ()
     head, _, last = rest.rpartition(" ")
-    prefix = f"{word} {head} " if head else f"{word} "
-    return tuple(prefix + table for table in tables if table.startswith(last))[:40]
+    up = _UPSTREAM.match(last)
+    begun = up[0] if up else ""
+    prefix = (f"{word} {head} " if head else f"{word} ") + begun
+    return tuple(prefix + table for table in tables if table.startswith(last.removeprefix(begun)))[:40]

@@ -99,7 +99,9 @@ def step_row(step: StepRow, needs: Sequence[int], names: Sequence[str], width: i
     note = note or (f"needs {', '.join(map(str, needs))}" if step.state == "waits" and needs else "")
     on = " ".join(names) if names else step.table + (f" v{step.version}" if step.version else "")
     what = f"{step.do.replace('_', ' '):9} {on}"
-    note = shorten(note, max(width - _step_width(width) - 28, 8), glyphs.ellipsis)
+    room = max(width - _step_width(width) - 28, 8)
+    # The class of an error before its message: what has no room stands below the steps.
+    note = shorten(note if len(note) <= room else note.partition(": ")[0], room, glyphs.ellipsis)
     tone = STEP_TONES.get(step.state, Tone.DIM)
     return fit(
         (

@@ -219,7 +219,7 @@ def _batch_line(
         (" batch  ", Tone.DIM),
         left(took, 7),
         (sparkline(batches, room - 8, look.glyphs.levels), Tone.ACCENT),
-        (f"  of a {statement.line.trigger} trigger", Tone.DIM),
+        (f"  trigger {statement.line.trigger}", Tone.DIM),
     )
 
 

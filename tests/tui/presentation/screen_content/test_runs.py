@@ -44,3 +44,8 @@ def test_table_version_and_what_a_pointer_points_to_are_whole_in_eighty_columns(
     assert f"{name} v1 " in plain(step_row(made, (), (), 80, look))
     row = plain(step_row(swapped, (), (), 80, look))
     assert row.rstrip().endswith(f"  {name}__v1") and "…" not in row
+
+
+def test_an_error_without_room_is_named_by_its_class() -> None:
+    failed = replace(START, state="failed", note="USER_RAISED_EXCEPTION: the printer is gone")
+    assert plain(step_row(failed, (), (), 80, RowContext(UNICODE, 110.0))).rstrip().endswith("  USER_RAISED_EXCEPTION")
