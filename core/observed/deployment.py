@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from core.model.names import TableName
+from core.observed.step_durations import StepDurations
 from core.observed.table_statistics import Headroom, TableStatistics
 from core.policy.model import Policy
 from core.project.model import Pool
@@ -30,6 +31,22 @@ class OrphanVersion:
     checkpoint_ok: bool = True
     begun: bool = True
     """Whether its query was ever started: one that was not has read nothing and holds nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class FormerVersion:
+    """A version that has served and can serve again: the one before the current one, or one in the trash."""
+
+    version: int
+    revision: str
+    texts: RevisionTexts
+    bindings: tuple[Binding, ...] = ()
+    running: bool = False
+    """Whether it still goes on beside what replaced it."""
+    checkpoint_ok: bool = True
+    trigger: str = ""
+    drop_after: float | None = None
+    """When its files go, epoch seconds; None where it is not in the trash."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +78,12 @@ class ObservedDeployment:
     """Every other version that exists, running or not: a delete sets all of them aside."""
     orphan_versions: tuple[OrphanVersion, ...] = ()
     """Other versions that never served, newest first."""
+    served_by: str = ""
+    """The run that moved the pointer to `version`; empty where it is not known."""
+    former: FormerVersion | None = None
+    """What the pointer led to before; None where it was the first, or its files are gone."""
+    in_trash: FormerVersion | None = None
+    """Of a deleted table, the version that served last, while its files are kept."""
     begun: bool = True
     """Whether the query of `version` was ever started, or it serves."""
     pool: Pool | None = None
@@ -83,3 +106,4 @@ class PlannerInput:
     headroom: Headroom | None = None
     policy: Policy | None = None
     """What is recorded to be in force; None is what the project declares."""
+    durations: StepDurations = field(default_factory=dict)

@@ -82,6 +82,11 @@ def list_files(folder: str) -> list[str]:
     return sorted(found)
 
 
+def read_text(place: str) -> str:
+    """Read one file as `read_files` does; raises OSError, UnicodeDecodeError."""
+    return _read(place)[0]
+
+
 def _read(place: str) -> tuple[str, FileStamp]:
     # Without O_NONBLOCK a named pipe that is called like a script would be waited for.
     file = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

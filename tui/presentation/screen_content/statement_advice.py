@@ -2,8 +2,8 @@
 
 from urllib.parse import urlsplit
 
-from core.lag.triggers import trigger_s
 from core.model.states import Fault, Trend
+from core.model.triggers import trigger_s
 from core.project.model import Pool
 from core.text.secrets import mask_secrets
 from state.registry import StatementLine
