@@ -248,6 +248,10 @@ class FakeBackend:
         self.calls.append(("approve", plan_hash, confirm))
         return 1, 1
 
+    def undo(self, word: str) -> str:
+        self.calls.append(("undo", word))
+        return "7f3a" * 16
+
     def continuation(self, run_id: str) -> str:
         return ""
 

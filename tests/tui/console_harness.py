@@ -10,8 +10,10 @@ from tests.terminal.pizzeria_values import NOW
 from tui.presentation.screen_content.banner_footer import ConsoleIdentity
 from tui.presentation.styling.styled_text import plain
 from tui.presentation.view.ledger_view import make_ledger_view
+from tui.presentation.view.tree_folding import FoldingMode
 from tui.screens.application import ConsoleApp
 from tui.screens.console_screen import ConsoleScreen
+from tui.screens.home import HomeScreen
 from tui.widgets.line_widgets import FixedLines
 
 ENVIRON = {"TERM": "xterm-256color", "LANG": "C.UTF-8"}
@@ -87,8 +89,9 @@ def in_console(
     protected: bool = False,
     backend: FakeBackend | None = None,
     read_only: str = "",
+    folded: bool = False,
 ) -> None:
-    """Run a scenario in a console."""
+    """Run a scenario in a console; `folded` leaves the tree as it is at first, else every branch is open."""
     asked = backend or FakeBackend(protected=protected)
     clocks = {"now": NOW, "tick": 1000.0}
 
@@ -108,6 +111,9 @@ def in_console(
             console = Console(asked, app, pilot, clocks)
             await console.until(lambda: "keys" in console.text(), "a first picture")
             await console.until(lambda: bool(console.screen.table.ids) or bool(asked.current.problem), "the rows")
+            if not folded and isinstance(console.screen, HomeScreen):
+                console.screen.folding.mode = FoldingMode.NONE
+                console.screen.redraw()
             await scenario(console)
 
     asyncio.run(run())

@@ -121,7 +121,7 @@ def _scope(parser: CommandParser, *, children: str, pipeline: bool = True) -> No
     """Add what says which tables are meant; several together mean all of theirs."""
     parser.add_argument("tables", nargs="*", metavar="TABLE", help=f"tables by name; {SELECTORS}")
     many = (
-        ("--list", "FILE", "tables named in a file, one per line; # starts a comment; - is stdin"),
+        ("--list", "FILE", "tables or selectors named in a file, one per line; # starts a comment; - is stdin"),
         ("--product", "P", "every table of a product"),
         ("--layer", "L", "every table of a layer: source, intermediate, dimension, fact or view"),
         ("--dir", "DIR", "every table in or below a folder of the project"),

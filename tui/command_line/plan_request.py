@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -35,8 +36,9 @@ def read_request(context: CommandContext, verb: str) -> PlanArguments:
 
     args = context.args
     _refuse_nothing(args, verb)
-    tables = context.operations.selected(args.tables, declared=verb == "deploy")
-    listed = request_scope.read_lists(args.list, context.cwd)
+    select = partial(context.operations.selected, declared=verb == "deploy")
+    tables = select(args.tables)
+    listed = request_scope.read_lists(args.list, context.cwd, select)
     for line in request_scope.repeated(tables, listed):
         context.voice.say(line)
     folders = [request_scope.find_folder(each, context.cwd, context.place.folder) for each in args.dir]
@@ -54,7 +56,7 @@ def read_request(context: CommandContext, verb: str) -> PlanArguments:
         settings=since.settings if since else (),
         everything=args.all,
         children=parse_children(args.children) if args.children is not None else "",
-        exclude=context.operations.selected(chain.from_iterable(map(_words, args.exclude)), declared=verb == "deploy"),
+        exclude=select(chain.from_iterable(map(_words, args.exclude))),
         rebuild=getattr(args, "rebuild", False),
         keep_table=getattr(args, "keep_table", False),
         start=parse_start(start) if start is not None else "",

@@ -13,7 +13,7 @@ from tui.services.help_topics import help_topic, help_topics
 
 BASH = """\
 _headgate() {
-    local word=${COMP_WORDS[COMP_CWORD]} i verb=
+    local word=${COMP_WORDS[COMP_CWORD]} i verb= up=
     for ((i = 1; i < COMP_CWORD; i++)); do
         case ${COMP_WORDS[i]} in
             --project|--env) ((i++)) ;;
@@ -26,7 +26,9 @@ _headgate() {
         return
     fi
     case $verb in
-        @TAKES@) COMPREPLY=($(compgen -W "$(headgate completion tables 2>/dev/null)" -- "$word")) ;;
+        @TAKES@)
+            [[ $word =~ ^[0-9]*\\+ ]] && up=${BASH_REMATCH[0]}
+            COMPREPLY=($(compgen -P "$up" -W "$(headgate completion tables 2>/dev/null)" -- "${word#"$up"}")) ;;
         lineage|impact)
             compopt -o nospace
             case $verb$word in

@@ -2,11 +2,12 @@
 
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from core.lineage.selectors import is_selector
 from core.model.errors import BadName, UsageError
 from core.model.names import TableName, parse_table_name
 from core.text.wording import counted
@@ -36,8 +37,17 @@ class ListedTable:
     """`tables.txt:3`, from 1."""
 
 
-def read_lists(paths: Iterable[str], cwd: str) -> tuple[ListedTable, ...]:
-    """Read files with one table a line, `#` begins a comment, `-` is stdin; raises UsageError with every mistake."""
+def _named(words: Iterable[str]) -> tuple[TableName, ...]:
+    return tuple(map(parse_table_name, words))
+
+
+def read_lists(
+    paths: Iterable[str], cwd: str, select: Callable[[Iterable[str]], tuple[TableName, ...]] = _named
+) -> tuple[ListedTable, ...]:
+    """Read files with one table or selector a line, `#` begins a comment, `-` is stdin; `select` resolves selectors.
+
+    Raises UsageError with every mistake.
+    """
     found: list[ListedTable] = []
     wrong: list[str] = []
     for path in dict.fromkeys(paths):
@@ -47,10 +57,13 @@ def read_lists(paths: Iterable[str], cwd: str) -> tuple[ListedTable, ...]:
             word = line.partition("#")[0].strip()
             place = f"{'stdin' if path == STDIN else path}:{number}"
             try:
-                found += [ListedTable(parse_table_name(word), place)] if word else []
+                names = select((word,)) if is_selector(word) else _named((word,) if word else ())
+                found += [ListedTable(name, place) for name in names]
             except BadName:
                 shown = word if len(word) <= _SHOWN else f"{word[: _SHOWN - 1]}…"
                 wrong.append(f"{place}: {shown!r} is not a table name")
+            except UsageError as error:
+                wrong.append(f"{place}: {error.summary}")
         if len(found) == before and not wrong:
             raise UsageError(
                 f"{'stdin' if path == STDIN else path} names no table",

@@ -264,6 +264,17 @@ class ConsoleBackend:
             )
         return submitted.plan.hash
 
+    def undo(self, word: str) -> str:
+        """Submit the plan that takes back an executed plan, or a run, by the start of its name; return its hash.
+
+        Without a word that of the newest run. Raises Refused where nothing is to be undone, UsageError.
+        """
+        word = word or self.last_run()
+        if not word:
+            raise Refused("no plan was executed here yet: nothing is to be undone", remedy=":changes stages one")
+        found = self._service.undo(word, children=None, rebuild=False)
+        return self._service.submit(found.request, declared=found.declared).plan.hash
+
     def continuation(self, run_id: str) -> str:
         """Submit the plan that goes on from a failed run; its hash, empty where no text has changed."""
         found = self._service.continuation(run_id)

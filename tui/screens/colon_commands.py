@@ -35,6 +35,8 @@ def run_command(screen: StatementActionsScreen, text: str) -> None:
             _review(screen, rest)
         case "run":
             _run(screen, rest)
+        case "undo":
+            _undo(screen, rest or screen.undone_by_default())
         case "ack":
             _acknowledge(screen, rest)
         case "pause" | "cancel" | "retry" | "skip" if rest or screen.screen_name != "run":
@@ -86,6 +88,21 @@ def _run(screen: StatementActionsScreen, rest: str, then: str = "") -> None:
         open_run(rest or state.view.snapshot.open_runs[0].id)
     else:
         state.host.run_in_thread(state.backend.last_run, open_run)
+
+
+def _undo(screen: StatementActionsScreen, word: str) -> None:
+    """Plan the texts from before an executed plan, or a run, and open the review; nothing is executed by it."""
+    state = screen.state
+    if reason := state.read_only or state.freshness.reason:
+        state.notify(f"undo: {reason}", Tone.CHANGING)
+        return
+
+    def review(plan_hash: str) -> None:
+        words = f"the plan that undoes {word[:12] or 'the last run'} is ready: :review {plan_hash[:12]}"
+        screen.open_when_free("review", words, plan_hash=plan_hash)
+
+    progress = f"planning the texts from before {word[:12] or 'the last run'}"
+    state.host.run_in_thread(lambda: state.backend.undo(word), review, progress=progress)
 
 
 def _acknowledge(screen: StatementActionsScreen, rest: str) -> None:

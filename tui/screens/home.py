@@ -8,6 +8,7 @@ from textual.widget import Widget
 from core.model.names import TableName
 from core.text.wording import counted
 from state.ledger_snapshot import StatementDetails
+from tui.presentation.screen_content.first_picture import tree_page
 from tui.presentation.screen_content.statement_rows import (
     NARROW_TREE_COLUMNS,
     TableColumn,
@@ -25,10 +26,9 @@ from tui.presentation.view.statement_tree import (
     by_lineage,
     by_product,
     closing_id,
-    healthy_branches,
-    initially_closed,
     tables_of,
 )
+from tui.presentation.view.tree_folding import TreeFolding
 from tui.screens.console_state import ConsoleState
 from tui.screens.statements import StatementListScreen
 from tui.widgets.line_widgets import ScrollingLines
@@ -45,7 +45,7 @@ class HomeScreen(StatementListScreen):
 
     def __init__(self, state: ConsoleState) -> None:
         super().__init__(state)
-        self.closed: frozenset[str] | None = None
+        self.folding = TreeFolding()
         self.lineage = False
         self.entries: dict[str, TreeRow] = {}
         self._held: dict[str, TreeRow] = {}
@@ -79,24 +79,29 @@ class HomeScreen(StatementListScreen):
 
     def row_ids(self) -> Sequence[str]:
         view = self.state.view
-        made_of = (view, self.shape())
+        made_of = (view, (self.shape(), self.page))
         if self._made_of is not None and self._made_of[0] is view and self._made_of[1] == made_of[1]:
             return self._row_ids
         self.branches = frozenset(branches(view))
-        if self.closed is None and view.statements:
-            self.closed = initially_closed(view)
         listing = by_lineage if self.lineage else by_product
         forced = bool(self.typed.filter_text) or self.faults
-        entries = listing(view, self.closed or frozenset(), self.shows if forced else None, force_open=forced)
+        closed = self.folding.closed(view, self.page, _branches_above(self.entry_of(self.table.cursor_id)))
+        entries = listing(view, closed, self.shows if forced else None, force_open=forced)
         # Rows that must stay where they are may be none of the new ones: they are drawn from what they were.
         known = {**self._held, **self.entries}
         self._held = {row: known[row] for row in self.table.ids if row in known}
         self.entries = {entry.id: entry for entry in entries}
-        self._made_of, self._row_ids = (view, self.shape()), tuple(self.entries)
+        self._made_of, self._row_ids = made_of, tuple(self.entries)
         return self._row_ids
 
     def shape(self) -> Hashable:
-        return (self.typed.filter_text, self.closed, self.lineage, self.faults)
+        folding = self.folding
+        return (self.typed.filter_text, folding.mode, frozenset(folding.chosen.items()), self.lineage, self.faults)
+
+    @property
+    def page(self) -> int:
+        """Rows of the tree that fit beside a message of one line: no longer message folds a branch."""
+        return tree_page(self.size.width, self.size.height)
 
     def columns(self) -> tuple[TableColumn, ...]:
         """Choose the tree's columns."""
@@ -135,7 +140,7 @@ class HomeScreen(StatementListScreen):
             shown = sum(1 for statement in self.state.view.statements.values() if self.shows(statement))
         counts = f"{shown} of {total}" if shown != total else counted(total, "table")
         if self.table.below:
-            counts += f", {self.table.below} more below"
+            counts += f", {counted(self.table.below, 'more row')} below"
         entry = self.entry_of(self.table.cursor_id)
         return _path(entry, lineage=self.lineage), self.marks_and_faults() + counts
 
@@ -179,10 +184,10 @@ class HomeScreen(StatementListScreen):
         if entry is None:
             return
         if entry.open is False:
-            self.closed = (self.closed or frozenset()) - {closing_id(entry)}
+            self.folding.chosen[closing_id(entry)] = False
         elif entry.kind in ("product", "layer"):
             if key == "enter":
-                self.closed = (self.closed or frozenset()) | {closing_id(entry)}
+                self.folding.chosen[closing_id(entry)] = True
             else:
                 self.do_down(key)
         elif entry.statement is not None:
@@ -193,7 +198,7 @@ class HomeScreen(StatementListScreen):
         if entry is None:
             return
         if entry.open:
-            self.closed = (self.closed or frozenset()) | {closing_id(entry)}
+            self.folding.chosen[closing_id(entry)] = True
             return
         for row in reversed(self.table.ids[: self.table.cursor]):
             above = self.entry_of(row)
@@ -218,14 +223,28 @@ class HomeScreen(StatementListScreen):
         self.lineage = not self.lineage
 
     def do_fold(self, key: str) -> None:
-        """Close the branches in which everything is healthy, and open the others."""
-        self.closed = healthy_branches(self.state.view)
+        """Fold otherwise; a cursor whose row is folded away goes to the branch that it is in."""
+        view, page = self.state.view, self.page
+        self.folding.change_mode(view, page)
+        closed = self.folding.closed(view, page)
+        above = _branches_above(self.entry_of(self.table.cursor_id))
+        self.table.cursor_id = next((branch for branch in above if branch in closed), self.table.cursor_id)
+        self.state.notify(self.folding.mode, Tone.DIM)
 
     def do_next_tab(self, key: str) -> None:
         self.state.host.open_screen("statements", filter_text=self.typed.filter_text)
 
     def do_previous_tab(self, key: str) -> None:
         self.do_next_tab(key)
+
+
+def _branches_above(entry: TreeRow | None) -> tuple[str, ...]:
+    """Return the branches of the tree by product that hold a row, the outermost first."""
+    if entry is None or entry.kind == "product":
+        return ()
+    if entry.statement is None:
+        return (f"product:{entry.id.removeprefix('layer:').partition('/')[0]}",)
+    return (f"product:{entry.statement.product}", f"layer:{entry.statement.product}/{entry.statement.layer}")
 
 
 def _path(entry: TreeRow | None, *, lineage: bool) -> tuple[str, ...]:

@@ -106,6 +106,9 @@ class ReviewScreen(SplitScreen):
     def under_cursor(self) -> tuple[str, ...]:
         return (self.table.cursor_id,) if self.table.cursor_id in self.by_table else ()
 
+    def undone_by_default(self) -> str:
+        return self.plan_hash
+
     def path_and_counts(self) -> tuple[Sequence[str], str]:
         below = f"{counted(self.pane.below, 'more line')} (pgdn)" if self.pane.below else ""
         return ("changes", "review"), below

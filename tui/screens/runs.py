@@ -113,6 +113,9 @@ class RunScreen(SplitScreen):
         steps = self.run_view.run.steps if self.run_view else ()
         return tuple(step.table for step in steps if str(step.n) == self.table.cursor_id and step.table)
 
+    def undone_by_default(self) -> str:
+        return self.run_id
+
     def path_and_counts(self) -> tuple[Sequence[str], str]:
         return ("runs", self.run_id[:10]), ""
 

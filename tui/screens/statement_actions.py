@@ -34,6 +34,10 @@ class StatementActionsScreen(SharedActionsScreen):
         """Return the tables under the cursor, whatever is marked."""
         return self.targets()
 
+    def undone_by_default(self) -> str:
+        """Return the plan or the run that `:undo` is about where none is named; empty for the newest run."""
+        return ""
+
     def view_targets(self) -> tuple[str, ...]:
         """Return the tables that a look is about: named ones first."""
         return self.named or self.under_cursor()

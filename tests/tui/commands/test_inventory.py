@@ -72,3 +72,16 @@ def test_completion_offers_products_and_the_kinds_of_tables(folder: Path, capsys
         program = f"{script}compopt() {{ :; }}; {typed}; _headgate; echo ${{COMPREPLY[@]}}"
         done = subprocess.run(["bash"], input=program, text=True, capture_output=True, check=True)
         assert done.stdout.strip() == offered
+
+
+@pytest.mark.parametrize(
+    ("typed", "completed"), [("fct_r", "fct_revenue"), ("+fct_r", "+fct_revenue"), ("2+fct_r", "2+fct_revenue")]
+)
+def test_the_shell_completes_selectors(
+    folder: Path, capsys: pytest.CaptureFixture[str], typed: str, completed: str
+) -> None:
+    assert exit_codes.run_command_line(["completion", "bash"]) == 0
+    script = capsys.readouterr().out.replace("headgate completion tables", "echo fct_revenue fct_takings")
+    ask = f'COMP_WORDS=(headgate stop {typed}); COMP_CWORD=2; _headgate; echo "${{COMPREPLY[@]}}"'
+    said = subprocess.run(["bash", "-c", f"{script}\n{ask}"], capture_output=True, text=True, check=True)
+    assert said.stdout.split() == [completed]

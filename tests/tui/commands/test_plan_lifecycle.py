@@ -32,6 +32,8 @@ from tests.pipelines.agent.conftest import ScriptedFiles, ScriptedPool
 from tests.support.submission_desk import Driven, deployed
 from tui.command_line import exit_codes
 from tui.project_folder.declaring_files import read_files
+from tui.screens.backend import ConsoleBackend
+from tui.services.environment_service import EnvironmentService
 
 OTHER = "pipelines/facts/q/z/sql-scripts"
 LEE, BOB = 70_001, 70_002
@@ -338,6 +340,16 @@ def test_the_printed_undo_plans_the_text_from_before_and_leaves_the_files(
     assert dml.read_text() == FILTERED
     assert any("the next deploy" in warned["summary"] for warned in back["warnings"])
     assert applied(back["hash"][:12], back) == 0
+
+
+def test_the_console_submits_the_undo_of_the_last_run_as_the_command_does(
+    serving: Agent, folder: Path, place: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = executed(serving, folder, capsys)
+    service = EnvironmentService(place, {})
+    submitted = ConsoleBackend(service).undo("")
+    service.close()
+    assert submitted == written(["plan", "undo", plan["hash"]], capsys)["hash"]
 
 
 def test_a_plan_is_not_undone_before_it_was_executed_while_it_runs_or_after_a_later_edit(

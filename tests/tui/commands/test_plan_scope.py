@@ -67,6 +67,16 @@ def test_a_list_file_holds_names_comments_and_blank_lines(folder: Path, capsys: 
     assert asked(["--list", "tables.txt", "landed"], capsys)["tables"] == ["a", "b", "landed"]
 
 
+def test_a_list_file_holds_selectors_and_a_wrong_one_is_told_with_its_line(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("tables.txt").write_text("1+b  # and what it reads\n")
+    assert asked(["--list", "tables.txt"], capsys)["tables"] == ["a", "b"]
+    Path("tables.txt").write_text("a\ntag:nothing\n")
+    assert exit_codes.run_command_line(["plan", "--list", "tables.txt", "--offline"]) == 2
+    assert "tables.txt:2: " in capsys.readouterr().err
+
+
 def test_a_list_may_come_from_stdin(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

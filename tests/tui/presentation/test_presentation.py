@@ -48,7 +48,8 @@ from tui.presentation.styling.value_formatting import (
     trend_words,
 )
 from tui.presentation.view.ledger_view import freshness, make_ledger_view
-from tui.presentation.view.statement_tree import by_lineage, by_product, health_of, initially_closed
+from tui.presentation.view.statement_tree import by_lineage, by_product, health_of
+from tui.presentation.view.tree_folding import folded_to_fit
 
 VIEW = make_ledger_view(FakeBackend().current)
 LOOK = RowContext(UNICODE, NOW)
@@ -132,7 +133,7 @@ def test_many_statements_begin_with_closed_products() -> None:
 
     lines = tuple(statement_line(row_of(index, NOW)) for index in range(200))
     view = make_ledger_view(LedgerSnapshot(read_at=NOW, statements=lines))
-    assert len(by_product(view, initially_closed(view), ALL, force_open=False)) == 5
+    assert len(by_product(view, folded_to_fit(view, 19), ALL, force_open=False)) == 5
 
 
 @pytest.mark.parametrize("width", [80, 100, 132, 159, 200, 320])

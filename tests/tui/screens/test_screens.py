@@ -1,5 +1,7 @@
 """Screens by keys: what is asked, what is sent, and above all what is not."""
 
+import re
+import string
 from dataclasses import replace
 
 import pytest
@@ -9,7 +11,11 @@ from state.row_types import StagedRow
 from tests.terminal.in_memory_backend import FakeBackend
 from tests.terminal.pizzeria_values import NOW, sample_run
 from tests.tui.console_harness import Console, in_console
-from tui.presentation.interaction.keymap import ALL_SCREENS, ConfirmationLevel, actions_on_screen, find_action
+from tui.presentation.interaction.keymap import (
+    ALL_SCREENS,
+    KNOWN_KEYS,
+    find_action,
+)
 from tui.screens.backend import RunView
 from tui.screens.home import RESTS_S, HomeScreen
 
@@ -610,9 +616,14 @@ def test_a_movement_beyond_the_edge_says_that_nothing_changed() -> None:
     in_console(scenario)
 
 
+LEAVING = {"q", "ctrl+l", "r", "ctrl+z", "e"}
+"""Keys of home that leave the console, or whose effect is no word on the screen: tried in a real terminal."""
+NO_WORDS = re.compile(r"(?:not here|no key|no change)$")
+
+
 @pytest.mark.drill
 @pytest.mark.parametrize("screen", sorted(ALL_SCREENS))
-def test_a_look_changes_what_is_seen_or_says_that_it_does_not(screen: str) -> None:
+def test_every_key_on_every_screen_has_an_effect_or_says_in_two_words_that_it_has_none(screen: str) -> None:
     async def scenario(console: Console) -> None:
         arguments = {
             "detail": {"table": "till"},
@@ -620,25 +631,36 @@ def test_a_look_changes_what_is_seen_or_says_that_it_does_not(screen: str) -> No
             "rows": {"table": "till"},
             "run": {"run_id": "9f2c"},
         }
-        # What leaves the console for a while is tried in a real terminal.
-        others = ("quit", "redraw", "refresh", "suspend", "edit")
-        for action in actions_on_screen(screen):
-            if action.level is not ConfirmationLevel.LOOK or action.id in others:
+        keys = KNOWN_KEYS | set(string.ascii_letters) | {"f1", "f9", "(", "insert", "delete", "enter", "backspace"}
+        silent, kept = [], []
+        for key in sorted(key for key in keys if not key.startswith(":") or key == ":"):
+            if key in LEAVING:
                 continue
-            for key in action.keys[:1]:
-                console.app.go_home()
-                if screen != "home":
-                    console.app.open_screen(screen, **arguments.get(screen, {}))
-                await console.pilot.pause()
-                if screen == "changes":
-                    await console.until(lambda: console.screen.table.ids, "the edits that were read in a thread")
-                front, console.screen.state.message = console.screen, None
+            console.app.go_home()
+            console.app.state.frozen = False
+            console.app.state.marks.clear()
+            if screen != "home":
+                console.app.open_screen(screen, **arguments.get(screen, {}))
+            await console.pilot.pause()
+            if screen == "changes":
+                await console.until(lambda: console.screen.table.ids, "the edits that were read in a thread")
+            await console.ledger_arrives()
+            front, console.screen.state.message = console.screen, None
+            console.screen.redraw()
+            before = console.text(), len(console.backend.calls)
+            # Without the second that other tests let pass: a clock that goes on is no effect of a key.
+            await console.pilot.press(key)
+            await console.pilot.pause()
+            answered = console.screen is not front or front.typed.entry is not None or front.question.dialog is not None
+            if not answered and (console.text(), len(console.backend.calls)) == before:
+                silent.append(key)
+            if NO_WORDS.search(said := console.status().strip()):
+                console.pass_time(2.5)
                 console.screen.redraw()
-                before = console.text()
-                await console.press(key)
-                answered = console.screen is not front or front.typed.entry is not None or console.text() != before
-                front.typed.entry = None
-                assert answered, f"{key} ({action.id}) is silent on {screen}"
+                kept += [key] if console.status().strip() == said else []
+            front.typed.entry = front.question.dialog = None
+        assert not silent, f"silent on {screen}"
+        assert not kept, f"the words stay on {screen}"
 
     in_console(scenario)
 
@@ -666,14 +688,59 @@ def test_rows_and_logs_of_a_statement_are_read_in_the_console() -> None:
     in_console(scenario)
 
 
-def test_healthy_branches_are_folded_and_what_is_faulty_stays_open() -> None:
+def test_quiet_branches_are_folded_and_what_is_faulty_stays_open() -> None:
     async def scenario(console: Console) -> None:
-        await console.press("z")
+        await find(console, "till")
+        await console.press("z", "z")
         ids = set(console.screen.table.ids)
         assert "orders_paid" in ids
         assert "product:sales" in ids and not {"till", "menu_sales"} & ids
+        assert console.screen.table.cursor_id == "product:sales"
+        assert "quiet branches folded" in console.status()
+        assert "sales (5)" in console.text()
 
     in_console(scenario)
+
+
+def test_the_tree_of_a_small_terminal_begins_with_what_fits_and_says_what_is_below() -> None:
+    async def scenario(console: Console) -> None:
+        table = console.screen.table
+        assert "more row" not in console.text() and "orders_paid" in table.ids
+        assert 10 < len(table.ids) <= table.page
+        for branch in [row for row in table.ids if row.startswith("layer:")]:
+            console.screen.folding.chosen[branch] = False
+        await console.press("j")
+        await console.press("j")
+        assert f"{len(table.ids) - table.top - table.page} more rows below" in console.text()
+
+    in_console(scenario, folded=True)
+
+
+def test_at_sixty_lines_every_branch_is_open() -> None:
+    async def scenario(console: Console) -> None:
+        assert not console.screen.folding.closed(console.screen.state.view, console.screen.page)
+
+    in_console(scenario, size=(200, 60), folded=True)
+
+
+def test_the_cursor_stays_on_its_row_when_a_branch_above_it_opens_by_itself() -> None:
+    async def scenario(console: Console) -> None:
+        table = console.screen.table
+        assert "till" not in table.ids
+        await console.press("G")
+        on = table.cursor_id
+        console.backend.change("till", fault="behind", behind_s=500.0)
+        await console.show_ledger()
+        assert "till" not in table.ids, "no row moves just after a key"
+        console.pass_time(1.0)
+        await console.show_ledger()
+        assert "till" in table.ids and table.cursor_id == on
+        console.backend.change("till", fault="", behind_s=0.0)
+        console.pass_time(1.0)
+        await console.show_ledger()
+        assert "till" in table.ids and table.cursor_id == on
+
+    in_console(scenario, folded=True)
 
 
 def test_the_worst_statement_is_first_when_sorted_by_badness() -> None:

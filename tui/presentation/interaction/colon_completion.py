@@ -1,5 +1,6 @@
 """The `:` line: which commands there are on a screen, and how one that is begun may go on."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -29,6 +30,7 @@ COMMANDS: tuple[ColonCommand, ...] = (
     ColonCommand("pause", ":pause [id]", "Pause a run after this step, or resume it"),
     ColonCommand("cancel", ":cancel [id]", "Cancel what has not started of a run; completed steps stay"),
     ColonCommand("plan", ":plan HASH", "A submitted plan"),
+    ColonCommand("undo", ":undo [PLAN|RUN]", "Plan the texts from before an executed plan, and review them"),
     ColonCommand("env", ":env NAME", "Switch to another environment of the project; clears marks"),
     ColonCommand("quit", ":quit", "Leave the console"),
 )
@@ -51,6 +53,10 @@ TAKES_TABLES = frozenset(
         "unstage",
     }
 )
+
+
+_UPSTREAM = re.compile(r"[0-9]*\+")
+"""How a selector begins that takes what is upstream as well."""
 
 
 def names(screen: str, now: ActionContext | None = None) -> tuple[tuple[str, str], ...]:
@@ -76,5 +82,7 @@ def complete_command(
     if word not in TAKES_TABLES:
         return ()
     head, _, last = rest.rpartition(" ")
-    prefix = f"{word} {head} " if head else f"{word} "
-    return tuple(prefix + table for table in tables if table.startswith(last))[:40]
+    up = _UPSTREAM.match(last)
+    begun = up[0] if up else ""
+    prefix = (f"{word} {head} " if head else f"{word} ") + begun
+    return tuple(prefix + table for table in tables if table.startswith(last.removeprefix(begun)))[:40]

@@ -5,6 +5,8 @@ from tui.presentation.interaction.colon_completion import names
 from tui.presentation.interaction.keymap import ConfirmationLevel, actions_on_screen, key_names
 from tui.presentation.styling.styled_text import EMPTY, Line, Tone, left, line, wrap
 
+ASKS = {ConfirmationLevel.C0: "no question", ConfirmationLevel.C1: "asks first", ConfirmationLevel.C3: "asks first"}
+"""How an act is confirmed; what is typed stands in its question."""
 GROUPS = (("ACTIONS: upper case, or typed", True), ("VIEWS: they never change anything", False))
 
 
@@ -18,7 +20,7 @@ def help_lines(screen: str, now: ActionContext, width: int) -> tuple[Line, ...]:
         lines.append(line((f" {title}", Tone.DIM)))
         for action in rows:
             reason = why_not_possible(action, now)
-            level = f"  [{action.level}]" if acts else ""
+            level = f" ({ASKS[action.level]})" if acts else ""
             lines.append(
                 line(
                     (f"   {left(key_names(action), 14)}", Tone.GHOST if reason else Tone.KEY),

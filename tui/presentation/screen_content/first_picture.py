@@ -32,7 +32,8 @@ from tui.presentation.screen_content.status_line import STANDING_LINES, message_
 from tui.presentation.styling.glyphs import Glyphs
 from tui.presentation.styling.styled_text import EMPTY, Line, fit, fold_all, line
 from tui.presentation.view.ledger_view import Freshness, LedgerView, freshness
-from tui.presentation.view.statement_tree import TreeRow, by_product, initially_closed, tables_of
+from tui.presentation.view.statement_tree import TreeRow, by_product, tables_of
+from tui.presentation.view.tree_folding import folded_to_fit
 
 TREE, INSPECTOR, LOWER = 56, 58, 12
 """Cells and lines of the panes of a wide terminal, as in console.tcss."""
@@ -54,14 +55,14 @@ def first_picture_lines(
         return (PictureLine(fit(too_small(width, height, 80, 24), width)),)
     fresh = freshness(view.snapshot, now)
     look = RowContext(glyphs, now, stale=fresh.stale)
-    entries = by_product(view, initially_closed(view), None, force_open=False)
+    entries = by_product(view, folded_to_fit(view, tree_page(width, height)), None, force_open=False)
     text, at, tone = standing_message(view, fresh, now)
     said = message_lines(text, at, tone, width, most=STANDING_LINES)
     body = height - 3 - len(said)
     page = body - 1 if width < 160 else body - LOWER - 1
     counts = counted(len(view.statements), "table")
     if len(entries) > page:
-        counts += f", {len(entries) - page} more below"
+        counts += f", {counted(len(entries) - page, 'more row')} below"
     rows: list[PictureLine] = [
         PictureLine(fit(banner_line(identity, view, fresh, width), width), band=True),
         PictureLine(breadcrumb_line((entries[0].name,) if entries else ("all",), "", counts, width)),
@@ -80,6 +81,11 @@ def first_picture_lines(
     rows.extend(PictureLine(content) for content in said)
     rows.append(PictureLine(hints(first_hints(view, fresh, entries[0] if entries else None, identity.user), width)))
     return tuple(rows)
+
+
+def tree_page(width: int, height: int) -> int:
+    """Return how many rows of the tree fit below its heading where the message has one line."""
+    return height - 5 - (LOWER if width >= 160 else 0)
 
 
 def first_hints(view: LedgerView, fresh: Freshness, entry: TreeRow | None, user: str) -> tuple[KeyHint, ...]:

@@ -81,7 +81,7 @@ def columns(width: int) -> Line:
             + " "
             + left("STEP", _step_width(width))
             + left("STATE", 11)
-            + right("TOOK", 10)
+            + right("TOOK", 9)
             + "  NOTE",
             Tone.DIM,
         )
@@ -89,7 +89,7 @@ def columns(width: int) -> Line:
 
 
 def _step_width(width: int) -> int:
-    return 29 if width < 120 else 52
+    return 31 if width < 96 else 40 if width < 120 else 52
 
 
 def step_row(step: StepRow, needs: Sequence[int], names: Sequence[str], width: int, look: RowContext) -> Line:
@@ -101,10 +101,14 @@ def step_row(step: StepRow, needs: Sequence[int], names: Sequence[str], width: i
         lasted = long_duration(int(now - step.started_at))
     if step.state == "waits" and step.predicted_low_s is not None and step.predicted_high_s is not None:
         lasted = duration_range(step.predicted_low_s, step.predicted_high_s).replace("up to ", "< ")
-    note = step.note or (f"needs {', '.join(map(str, needs))}" if step.state == "waits" and needs else "")
+    # A pointer is named in the step already: where it points to is what the note adds.
+    note = step.note.removeprefix(f"{step.table} →").lstrip() if step.do == "swap" else step.note
+    note = note or (f"needs {', '.join(map(str, needs))}" if step.state == "waits" and needs else "")
     on = " ".join(names) if names else step.table + (f" v{step.version}" if step.version else "")
     what = f"{step.do.replace('_', ' '):9} {on}"
-    note = shorten(note, max(width - _step_width(width) - 29, 8), glyphs.ellipsis)
+    room = max(width - _step_width(width) - 28, 8)
+    # The class of an error before its message: what has no room stands below the steps.
+    note = shorten(note if len(note) <= room else note.partition(": ")[0], room, glyphs.ellipsis)
     tone = STEP_TONES.get(step.state, Tone.DIM)
     return fit(
         (
@@ -112,7 +116,7 @@ def step_row(step: StepRow, needs: Sequence[int], names: Sequence[str], width: i
             Span(right(str(step.n), 3) + " ", Tone.DIM),
             Span(left(what, _step_width(width) - 1) + " ", Tone.DIM if step.state == "waits" else Tone.PLAIN),
             Span(left(f"{glyphs.steps.get(step.state, '?')} {step.state}", 11), tone),
-            Span(right(lasted, 10), Tone.DIM),
+            Span(right(lasted, 9), Tone.DIM),
             Span("  " + note, Tone.BAD if step.state in ("failed", "blocked") else Tone.DIM),
         ),
         width,

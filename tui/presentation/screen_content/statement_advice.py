@@ -5,6 +5,7 @@ from urllib.parse import urlsplit
 from core.model.states import Fault, Trend
 from core.model.triggers import trigger_s
 from core.project.model import Pool
+from core.text.secrets import mask_secrets
 from state.registry import StatementLine
 from state.row_types import Measurement
 from tui.presentation.screen_content.statement_rows import RowContext
@@ -92,8 +93,8 @@ def _limit(statement: StatementView, measurement: Measurement | None) -> str:
 
 
 def error_text(row: StatementLine) -> str:
-    """Write an error with its class once: Spark's messages often begin with it."""
-    return row.error if row.error_class in row.error else f"{row.error_class}  {row.error}"
+    """Write an error with its class once, secrets masked: Spark's messages often begin with it."""
+    return mask_secrets(row.error if row.error_class in row.error else f"{row.error_class}  {row.error}")
 
 
 def spark_ui_words(pool: Pool) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from core.model.states import Trend
+from core.text.secrets import mask_secrets
 from state.ledger_snapshot import StatementDetails
 from state.registry import StatementLine
 from state.row_types import Deployment, Measurement
@@ -218,7 +219,7 @@ def _batch_line(
         (" batch  ", Tone.DIM),
         left(took, 7),
         (sparkline(batches, room - 8, look.glyphs.levels), Tone.ACCENT),
-        (f"  of a {statement.line.trigger} trigger", Tone.DIM),
+        (f"  trigger {statement.line.trigger}", Tone.DIM),
     )
 
 
@@ -338,15 +339,15 @@ def error_lines(statement: StatementView, facts: StatementDetails, look: RowCont
     row = statement.line
     if row.error:
         lines.append(line((f" NOW  {row.error_class}", Tone.BAD)))
-        lines.extend(wrap(row.error, width - 3, Tone.PLAIN, "  "))
+        lines.extend(wrap(mask_secrets(row.error), width - 3, Tone.PLAIN, "  "))
         lines.append(EMPTY)
     for event in facts.events:
         if event.kind != "exception":
             continue
         times = f"{event.count} times since {moment(event.first_at, look.now)}, last" if event.count > 1 else "once,"
         lines.append(line((f" {times} {moment(event.at, look.now)}  v{event.version}", Tone.DIM)))
-        lines.extend(wrap(event.summary, width - 3, Tone.BAD, "  "))
-        lines.extend(wrap(event.detail, width - 5, Tone.DIM, "    ") if event.detail else ())
+        lines.extend(wrap(mask_secrets(event.summary), width - 3, Tone.BAD, "  "))
+        lines.extend(wrap(mask_secrets(event.detail), width - 5, Tone.DIM, "    ") if event.detail else ())
         lines.append(EMPTY)
     return tuple(lines) or (line((" no exceptions recorded", Tone.DIM)),)
 

@@ -111,21 +111,23 @@ def _tree_name(entry: TreeRow, glyphs: Glyphs) -> str:
 def _branch_row(entry: TreeRow, columns: Sequence[TableColumn], width: int, look: RowContext, view: LedgerView) -> Line:
     rollup = health_of(entry, view)
     tone = Tone.TITLE if entry.kind == "product" else Tone.ACCENT
+    has_figures = rollup.word != "external" and (entry.kind == "product" or entry.open is False)
     cells: list[Span] = [Span("  ")]
     for column, room in zip(columns, widths(columns, width), strict=True):
         match column.id:
             case "name":
-                cells.append(Span(left(_tree_name(entry, look.glyphs), room), tone))
+                count = f" ({len(entry.below)})" if entry.open is False else ""
+                cells.append(Span(left(_tree_name(entry, look.glyphs) + count, room), tone))
             case "state":
                 word_tone = STATE_TONES[rollup.state] if rollup.state is not State.RUNNING else Tone.DIM
                 cells.append(Span(left(rollup.word, room), word_tone if not look.stale else Tone.DIM))
-            case "behind" if entry.kind == "product" or entry.open is False:
+            case "behind" if has_figures:
                 cells.append(Span(right(_behind_words(rollup.behind_s), room), Tone.DIM))
-            case "lag" if entry.kind == "product" or entry.open is False:
+            case "lag" if has_figures:
                 cells.append(
                     Span(right("" if rollup.lag_rows is None else short_number(rollup.lag_rows), room), Tone.DIM)
                 )
-            case "trend" if entry.kind == "product" or entry.open is False:
+            case "trend" if has_figures:
                 cells.append(
                     Span(left(f"{look.glyphs.trends[rollup.trend]} {rollup.trend}", room), TREND_TONES[rollup.trend])
                 )

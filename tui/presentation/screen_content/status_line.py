@@ -46,7 +46,9 @@ def standing_message(view: LedgerView, fresh: Freshness, now: float) -> tuple[st
     took = f" in {command.took_ms / 1000:.1f} s" if command.outcome == "done" and command.took_ms is not None else ""
     detail = f": {command.detail}" if command.detail and tone is Tone.BAD else ""
     words = f"{op_words(command.op)} {command.subject}".strip()
-    outcome = command.outcome + (_started(command.detail) if command.outcome == "accepted" else "")
+    # What was handed over is a plan to read: nothing of it is done.
+    done = "submitted" if (command.op, command.outcome) == ("submit_plan", "done") else command.outcome
+    outcome = done + (_started(command.detail) if command.outcome == "accepted" else "")
     return f"{words}: {outcome}{took}, by {command.actor}{detail}", command.at, tone
 
 

@@ -146,26 +146,6 @@ def closing_id(entry: TreeRow) -> str:
     return entry.id if entry.kind in ("product", "layer") else f"down:{entry.id}"
 
 
-OPEN_AT_MOST = 60
-"""With more statements than this the tree begins with its products closed."""
-
-
-def initially_closed(view: LedgerView) -> frozenset[str]:
-    """Return the branches that are closed at first."""
-    if len(view.statements) <= OPEN_AT_MOST:
-        return frozenset()
-    return frozenset(name for name in healthy_branches(view) if name.startswith("product:"))
-
-
-def healthy_branches(view: LedgerView) -> frozenset[str]:
-    """Return the branches of the tree by product in which no statement is faulty."""
-    found = set(branches(view))
-    for statement in view.statements.values():
-        if statement.faulty:
-            found -= {f"product:{statement.product}", f"layer:{statement.product}/{statement.layer}"}
-    return frozenset(found)
-
-
 def branches(view: LedgerView) -> tuple[str, ...]:
     """List the ids of all branches of the tree by product."""
     products = [f"product:{product}" for product in view.families]

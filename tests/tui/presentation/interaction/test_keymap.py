@@ -100,3 +100,8 @@ def test_commands_complete_to_names_and_tables() -> None:
 def test_a_command_line_names_everything_and_the_environment() -> None:
     action = find_action("stop", "home")
     assert command_of_action(action, tables=("a", "b"), environment="prod") == "headgate stop a b --env prod"
+
+
+def test_a_selector_completes_behind_what_it_takes_from_upstream() -> None:
+    assert complete_command("stop 2+oven", "home", ("oven_load", "till")) == ("stop 2+oven_load",)
+    assert complete_command("stop till +ov", "home", ("oven_load", "till")) == ("stop till +oven_load",)

@@ -43,3 +43,17 @@ def test_a_run_that_is_paused_or_was_never_predicted_says_nothing() -> None:
 
 def test_a_step_that_waits_shows_its_range() -> None:
     assert "1\N{EN DASH}2 s" in plain(step_row(SWAP, (2,), (), 120, RowContext(UNICODE, 110.0)))
+
+
+def test_table_version_and_what_a_pointer_points_to_are_whole_in_eighty_columns() -> None:
+    name, look = "int_seated_orders", RowContext(UNICODE, 110.0)
+    made = replace(START, table=name, version=1, state="done", note="")
+    swapped = replace(SWAP, table=name, version=0, state="done", note=f"{name} → {name}__v1")
+    assert f"{name} v1 " in plain(step_row(made, (), (), 80, look))
+    row = plain(step_row(swapped, (), (), 80, look))
+    assert row.rstrip().endswith(f"  {name}__v1") and "…" not in row
+
+
+def test_an_error_without_room_is_named_by_its_class() -> None:
+    failed = replace(START, state="failed", note="USER_RAISED_EXCEPTION: the printer is gone")
+    assert plain(step_row(failed, (), (), 80, RowContext(UNICODE, 110.0))).rstrip().endswith("  USER_RAISED_EXCEPTION")

@@ -9,6 +9,7 @@ from tui.presentation.styling.glyphs import UNICODE
 from tui.presentation.styling.styled_text import Tone, plain
 from tui.presentation.view.ledger_view import make_ledger_view
 from tui.presentation.view.statement_tree import by_lineage, by_product
+from tui.presentation.view.tree_folding import folded_to_fit
 
 LOOK = RowContext(UNICODE, NOW)
 COLUMNS = columns_for(80, wide=False)
@@ -56,9 +57,24 @@ def test_figures_of_another_time_are_dimmed() -> None:
 
 
 def test_the_first_picture_says_how_many_rows_are_below_it() -> None:
-    view = make_ledger_view(FakeBackend().current)
+    backend = FakeBackend()
+    for line in backend.current.statements:
+        backend.change(line.table, fault="behind")
+    view = make_ledger_view(backend.current)
     identity = ConsoleIdentity("pizzeria", "dev", False, "ana")
-    rows = len(by_product(view, frozenset(), None, force_open=False))
+    rows = len(by_product(view, folded_to_fit(view, 19), None, force_open=False))
+    assert rows > 19
     for height in (24, 60):
         lines = first_picture_lines(identity, view, width=80, height=height, glyphs=UNICODE, now=NOW)
-        assert (f"{rows - 19} more below" in plain(lines[1].line)) == (height == 24)
+        assert (f"{rows - 19} more rows below" in plain(lines[1].line)) == (height == 24)
+
+
+def test_a_folded_branch_says_how_many_tables_it_has_and_no_figures_of_external_ones() -> None:
+    view = make_ledger_view(FakeBackend().current)
+    closed = frozenset({"layer:crm/source", "layer:sales/fact"})
+    rows = {entry.id: entry for entry in by_product(view, closed, None, force_open=False)}
+    facts, sources = (
+        plain(tree_row(rows[row], COLUMNS, 80, LOOK, view)) for row in ("layer:sales/fact", "layer:crm/source")
+    )
+    assert "facts (2)" in facts and "2 running" in facts and "steady" in facts
+    assert sources.split()[1:] == ["sources", "(1)", "external"]

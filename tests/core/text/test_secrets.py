@@ -1,0 +1,35 @@
+"""Secrets in texts that people see: masked where they look like one, and nothing else is."""
+
+import pytest
+
+from core.text.secrets import mask_secrets
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ("password=hunter2, user=ann", "password=*****, user=ann"),
+        ("'fs.s3a.secret.key' = 'abc'", "'fs.s3a.secret.key' = '*****'"),
+        ('{"api_key": "abc"}', '{"api_key": "*****"}'),
+        ("Authorization: Bearer abc.def", "Authorization: Bearer *****"),
+        ("jdbc:x://ann:hunter2@db:5432/shop", "jdbc:x://ann:*****@db:5432/shop"),
+        ("key AKIAABCDEFGHIJKLMNOP was refused", "key ***** was refused"),
+    ],
+)
+def test_a_secret_is_masked(text: str, masked: str) -> None:
+    assert mask_secrets(text) == masked
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "http://localhost:4040/jobs",
+        "kafka://h:9092",
+        "[PARSE_SYNTAX_ERROR] Syntax error at or near 'FORM'",
+        "\tat org.apache.spark.TokenCache.get(TokenCache.scala:12)",
+        "unexpected token near line 4",
+        "extraneous token: FORM",
+    ],
+)
+def test_what_is_no_secret_is_left_as_it_is(text: str) -> None:
+    assert mask_secrets(text) == text

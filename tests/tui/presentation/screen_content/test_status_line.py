@@ -1,0 +1,23 @@
+"""What stands on the status line without a message is what came of the last command."""
+
+from dataclasses import replace
+
+from tests.terminal.in_memory_backend import FakeBackend
+from tests.terminal.pizzeria_values import NOW
+from tui.presentation.screen_content.status_line import COMMAND_S, standing_message
+from tui.presentation.view.ledger_view import freshness, make_ledger_view
+
+
+def standing(now: float = NOW, **fields: object) -> str:
+    snapshot = FakeBackend().current
+    snapshot = replace(snapshot, commands=(replace(snapshot.commands[0], **fields),))
+    return standing_message(make_ledger_view(snapshot), freshness(snapshot, NOW), now)[0]
+
+
+def test_a_plan_that_was_handed_over_is_submitted_and_not_done() -> None:
+    assert standing(op="submit_plan", subject="7f3a").startswith("plan 7f3a: submitted in 0.2 s, by alice")
+
+
+def test_what_has_failed_goes_away_after_a_minute() -> None:
+    assert "stop orders: failed" in standing(subject="orders", outcome="failed")
+    assert standing(NOW + COMMAND_S, subject="orders", outcome="failed") == ""

@@ -1,0 +1,61 @@
+"""`:undo` opens the review of the plan that takes back the named plan or run, the one shown, or the last."""
+
+import pytest
+
+from core.model.errors import Refused
+from tests.terminal.in_memory_backend import FakeBackend
+from tests.tui.console_harness import Console, in_console
+
+
+async def typed(console: Console, text: str) -> None:
+    """Run a `:` command at once: typed letter by letter it would outlive the data."""
+    console.app.command(text)
+    await console.pilot.pause()
+    console.screen.redraw()
+    await console.pilot.pause()
+
+
+@pytest.mark.parametrize(
+    ("screen", "arguments", "text", "undone"),
+    [
+        ("audit", {}, "undo 7f3a", "7f3a"),
+        ("audit", {}, "undo", ""),
+        ("review", {"plan_hash": "7f3a" * 16}, "undo", "7f3a" * 16),
+        ("run", {"run_id": "9f2c-1"}, "undo", "9f2c"),
+        ("run", {"run_id": "9f2c-1"}, "undo 01c2", "01c2"),
+    ],
+)
+def test_undo_opens_the_review_of_a_plan(screen: str, arguments: dict[str, object], text: str, undone: str) -> None:
+    async def scenario(console: Console) -> None:
+        console.app.open_screen(screen, **arguments)
+        await console.pilot.pause()
+        before = len(console.app.screen_stack)
+        await typed(console, text)
+        await console.until(lambda: len(console.app.screen_stack) > before, "another screen")
+        assert console.screen.screen_name == "review"
+        ((act, word),) = console.backend.calls
+        assert act == "undo" and str(word).startswith(undone)
+
+    in_console(scenario)
+
+
+def test_what_cannot_be_undone_says_why() -> None:
+    class Nothing(FakeBackend):
+        def undo(self, word: str) -> str:
+            raise Refused("plan 7f3a was not executed: nothing is to be undone", remedy="leave it to expire")
+
+    async def scenario(console: Console) -> None:
+        await typed(console, "undo 7f3a")
+        await console.until(lambda: "was not executed" in console.status(), "the reason")
+        assert console.screen.screen_name == "home"
+
+    in_console(scenario, backend=Nothing())
+
+
+def test_a_console_that_may_not_act_plans_no_undo() -> None:
+    async def scenario(console: Console) -> None:
+        await typed(console, "undo")
+        assert "undo: looking only" in console.status()
+        assert not console.backend.calls
+
+    in_console(scenario, read_only="looking only")
