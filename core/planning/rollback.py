@@ -3,15 +3,15 @@
 And out of the trash: a deleted table goes on from its checkpoint, where what it reads is still there.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from core.model.actions import Action, Strategy
 from core.model.names import TableName, physical_name
 from core.model.reasons import Reason
 from core.model.states import State
-from core.observed.deployment import Binding, FormerVersion
-from core.plan.model import PlanNode, WayBack
+from core.observed.deployment import Binding, FormerVersion, ObservedDeployment
+from core.plan.model import LeftBehind, PlanNode, WayBack
 from core.planning.context import ObservedTables, PlanningContext
 from core.planning.decisions import PlanRemarks
 from core.planning.nodes import PlanBody, kept_node, plan_levels
@@ -19,7 +19,6 @@ from core.planning.retired_and_orphan_versions import RetiredVersion
 from core.planning.scope import PlanScope
 from core.planning.steps import StepBuilder
 from core.project.revision import RevisionTexts
-from core.text.wording import reader_phrase
 
 BY_TEXT = "its old text can be planned as a new version: headgate plan undo PLAN"
 
@@ -34,29 +33,34 @@ class FormerVersions(PlanRemarks):
 
 
 def rollback_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
-    """Draft a rollback: former versions go on and catch up, all pointers move, and what served until now stops."""
+    """Draft a rollback: former versions go on and catch up, all pointers move, and what served until now stops.
+
+    What a statement outside of the release reads keeps running for it, with all that fills it.
+    """
     found = FormerVersions()
     for table in scope.requested:
         _take_release(context.observed, table, found)
     for table in sorted(found.by_table):
         _refuse_what_cannot_go_on(context.observed, table, found)
-        _refuse_newer_readers(context, table, found)
     nodes = _nodes(context, found, Action.ROLLBACK, Reason.ROLLED_BACK)
     steps = StepBuilder()
     for node in nodes:
         steps.deploy(node, needs_pointer=False, existing=found.by_table[node.table])
     swap = steps.swap(nodes)
     now = {table: context.observed.deployment(table).version for table in found.by_table}
+    behind = tuple(_left_behind(context, now))
+    kept = _kept(context, now, {TableName(left.through) for left in behind})
     levels = plan_levels(context.declared, {t: context.bindings.of(t) for t in now}, now, every_version=False)
     for table in sorted(now, key=lambda table: (-levels[table], table)):
-        ends = RetiredVersion(table, now[table])
-        steps.stop(ends, context.bindings.readers(table), (swap,) if swap else (), why="what served before it serves")
-        kept = physical_name(table, now[table])
-        found.warn(
-            table, f"what v{now[table]} has written stays in {kept}: headgate peek {table} --version {now[table]}"
-        )
+        if table in kept:
+            found.warn(table, f"v{now[table]} keeps running: it is read from outside of this release")
+        else:
+            ends, readers = RetiredVersion(table, now[table]), context.bindings.readers(table)
+            steps.stop(ends, readers, (swap,) if swap else (), why="what served before it serves")
+        rows = f"headgate peek {table} --version {now[table]}"
+        found.warn(table, f"what v{now[table]} has written stays in {physical_name(table, now[table])}: {rows}")
     _warn_of_files(context, found)
-    return PlanBody(nodes, steps.all, (), found.refusals, found.warnings)
+    return PlanBody(nodes, steps.all, behind, found.refusals, found.warnings)
 
 
 def undelete_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
@@ -146,23 +150,27 @@ def _is_filled(observed: ObservedTables, found: FormerVersions, table: TableName
     return observed.is_deployed(table) and version in (seen.version, *seen.retained)
 
 
-def _refuse_newer_readers(context: PlanningContext, table: TableName, found: FormerVersions) -> None:
-    """Refuse where a statement outside of the release reads what would stop."""
-    version = context.observed.deployment(table).version
-    newer = [
-        reader
-        for reader in context.bindings.readers(table)
-        if reader not in found.by_table
-        and any((b.parent, b.version) == (table, version) for b in context.bindings.of(reader))
-    ]
-    if newer:
-        first = newer[0]
-        go_first = "rollback" if context.observed.deployment(first).former is not None else "plan delete"
-        found.refuse(
-            table,
-            f"{physical_name(table, version)} would stop: {reader_phrase(newer)}",
-            f"first headgate {go_first} {first}; or {BY_TEXT}",
-        )
+def _left_behind(context: PlanningContext, now: Mapping[TableName, int]) -> Iterator[LeftBehind]:
+    """Yield the statements outside of a release that read what it made."""
+    for table, version in sorted(now.items()):
+        for reader in context.bindings.readers(table):
+            if reader not in now and any(
+                (b.parent, b.version) == (table, version) for b in context.bindings.of(reader)
+            ):
+                declared = context.declared.tables.get(reader)
+                product, owner = (declared.product, declared.settings.owner) if declared else ("", "")
+                yield LeftBehind(reader, product, physical_name(table, version), owner, table)
+
+
+def _kept(context: PlanningContext, now: Mapping[TableName, int], read: set[TableName]) -> set[TableName]:
+    """Return the tables of which the version of now stays for others: those that are read, and all that fill them."""
+    waiting, kept = list(read), set(read)
+    while waiting:
+        for binding in context.bindings.of(waiting.pop()):
+            if now.get(binding.parent) == binding.version and binding.parent not in kept:
+                kept.add(binding.parent)
+                waiting.append(binding.parent)
+    return kept
 
 
 def _nodes(context: PlanningContext, found: FormerVersions, action: Action, reason: Reason) -> tuple[PlanNode, ...]:
@@ -213,12 +221,10 @@ def release_way(context: PlanningContext, nodes: Sequence[PlanNode]) -> WayBack 
     """Return the rollback of what a plan swaps in; None where nothing, or where what it replaces could not go on."""
     moved = [node for node in nodes if node.action is Action.REBUILD and node.version != node.from_version]
     now = {node.table: context.observed.deployment(node.table) for node in moved}
-    if not moved or not all(seen.version and seen.pointer and seen.checkpoint_ok for seen in now.values()):
+    if not moved or not all(map(_serves, now.values())):
         return None
     reads = {table: context.bindings.of(table) for table in now}
-    made = {(node.table, node.version) for node in moved}
-    newer = any((b.parent, b.version) in made for node in nodes if node.table not in now for b in node.bindings)
-    if newer or why_not_back(reads, lambda t, v: context.observed.deployment(t).version == v):
+    if why_not_back(reads, lambda t, v: context.observed.deployment(t).version == v):
         return None
     return _way_to_former("rollback", tuple(now), "what served before goes on from its checkpoint and serves again")
 
@@ -226,12 +232,14 @@ def release_way(context: PlanningContext, nodes: Sequence[PlanNode]) -> WayBack 
 def ways_to_former(context: PlanningContext, verb: str, nodes: Sequence[PlanNode]) -> tuple[WayBack, ...]:
     """Return what undoes a delete, a rollback or an undelete."""
     tables = tuple(node.table for node in nodes if node.action is not Action.KEEP)
-    if verb == "rollback":
-        return (_way_to_former(verb, tables, "what serves now goes on from its checkpoint and serves again"),)
+    seen = {table: context.observed.deployment(table) for table in tables}
     if verb == "undelete":
         return (_way_to_former("delete", tables, "they are in the trash again"),)
-    seen = {table: context.observed.deployment(table) for table in tables}
-    back = {table: context.bindings.of(table) for table, now in seen.items() if now.version and now.pointer}
+    if verb == "rollback" and all(map(_serves, seen.values())):
+        return (_way_to_former(verb, tables, "what serves now goes on from its checkpoint and serves again"),)
+    if verb == "rollback":
+        return (WayBack("", tables, "what serves now has lost a checkpoint"),)
+    back = {table: context.bindings.of(table) for table, now in seen.items() if _serves(now)}
 
     def stays(table: TableName, version: int) -> bool:
         gone = table in seen and table not in back
@@ -244,6 +252,11 @@ def ways_to_former(context: PlanningContext, verb: str, nodes: Sequence[PlanNode
     found = [replace(way, until=f"for {days:g} days after the run, while the files are in the trash") for way in found]
     rest = tuple(table for table in tables if table not in back)
     return (*found, *([WayBack("", rest, "it never served, or what it reads is not there any more")] if rest else ()))
+
+
+def _serves(seen: ObservedDeployment) -> bool:
+    """Return whether a version has served and can go on from its checkpoint."""
+    return bool(seen.version and seen.pointer and seen.checkpoint_ok)
 
 
 def _way_to_former(act: str, tables: tuple[TableName, ...], words: str) -> WayBack:

@@ -159,24 +159,12 @@ def plan_undo(parser: CommandParser) -> None:
     _handed_over(parser)
 
 
-def plan_rollback(parser: CommandParser) -> None:
-    _served_before(parser)
+_BACK = "tables; a rollback takes their whole release, and takes a run's id as well"
+
+
+def plan_back(parser: CommandParser) -> None:
+    parser.add_argument("tables", nargs="+", metavar="TABLE", help=_BACK)
     _planned(parser)
-
-
-def plan_undelete(parser: CommandParser) -> None:
-    _in_trash(parser)
-    _planned(parser)
-
-
-def _served_before(parser: CommandParser) -> None:
-    parser.add_argument(
-        "tables", nargs="+", metavar="TABLE|RUN", help="a table, with all that its release swapped in; or that run"
-    )
-
-
-def _in_trash(parser: CommandParser) -> None:
-    parser.add_argument("tables", nargs="+", metavar="TABLE", help="deleted tables, those that they read among them")
 
 
 def plan_diff(parser: CommandParser) -> None:
@@ -319,13 +307,8 @@ def delete(parser: CommandParser) -> None:
     _executed(parser)
 
 
-def rollback(parser: CommandParser) -> None:
-    _served_before(parser)
-    _executed(parser)
-
-
-def undelete(parser: CommandParser) -> None:
-    _in_trash(parser)
+def back(parser: CommandParser) -> None:
+    parser.add_argument("tables", nargs="+", metavar="TABLE", help=_BACK)
     _executed(parser)
 
 

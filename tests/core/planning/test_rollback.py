@@ -1,0 +1,127 @@
+"""Rollbacks and undeletes: what comes along, what is refused with which remedy, and what keeps running for others."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from core.model.names import TableName as T
+from core.observed.deployment import Binding, FormerVersion, ObservedDeployment
+from core.plan.model import Plan
+from core.project_files.revision_reader import revision_of
+from tests.support.domain_builders import actions, deployed, plan, project, steps
+
+SHOP = project(src="", a="src", b="a", c="b", other="a")
+
+
+def former(name: str, version: int, **known: Any) -> FormerVersion:
+    made = SHOP.tables[T(name)]
+    bindings = deployed(made, bindings={"a": version, "b": version}).bindings
+    return FormerVersion(version, "old", revision_of(made).texts, bindings, **known)
+
+
+def released(**known: dict[str, Any]) -> dict[T, ObservedDeployment]:
+    """Observe a and b as run r9 has moved them from v1 to v2; c and other read what they are said to read."""
+    found = {T("src"): deployed(SHOP.tables[T("src")])}
+    for name in ("a", "b"):
+        made = deployed(SHOP.tables[T(name)], version=2, bindings={"a": 2})
+        found[T(name)] = replace(made, served_by="r9", former=former(name, 1), kept=(1,))
+    for name in ("c", "other"):
+        found[T(name)] = ObservedDeployment()
+    return {name: replace(seen, **known.get(name, {})) for name, seen in found.items()}
+
+
+def back(*tables: str, world: dict[T, ObservedDeployment] | None = None, verb: str = "rollback") -> Plan:
+    return plan(SHOP, released() if world is None else world, *tables, verb=verb)
+
+
+def test_a_rollback_takes_the_whole_release_and_stops_what_served_after_the_swap() -> None:
+    found = back("a")
+    assert actions(found) == {"a": "rollback", "b": "rollback"} and found.destructive
+    assert steps(found) == [
+        "resume a@1",
+        "catch_up a@1 < 1",
+        "resume b@1 < 1",
+        "catch_up b@1 < 2,3",
+        "swap b+a < 2,4",
+        "stop b@2 < 5",
+        "stop a@2 < 5,6",
+    ]
+    assert found.nodes[1].because_of == (T("a"),) and found.hash == back("a").hash != back("b").hash
+
+
+def test_a_version_that_still_runs_is_not_started_again() -> None:
+    running = {name: {"former": former(name, 1, running=True), "retained": (1,)} for name in ("a", "b")}
+    found = back("b", world=released(**running))
+    assert steps(found)[:3] == ["catch_up a@1", "catch_up b@1 < 1", "swap b+a < 1,2"]
+    assert {node.replay_rows for node in found.nodes} == {0}
+
+
+def test_what_is_read_from_outside_of_the_release_keeps_running_with_all_that_fills_it() -> None:
+    c = deployed(SHOP.tables[T("c")], bindings={"b": 2})
+    found = back("a", world=released() | {T("c"): c})
+    assert not any(step.startswith("stop") for step in steps(found))
+    assert [(left.table, left.reads) for left in found.left_behind] == [("c", "b__v2")]
+    assert sum("keeps running: it is read from outside" in w.summary for w in found.warnings) == 2
+
+
+@pytest.mark.parametrize(
+    ("world", "summary", "remedy"),
+    [
+        ({"a": {"former": None}}, "a has no earlier version that served", "headgate plan undo PLAN"),
+        ({"a": {"state": "absent", "version": 0}}, "a is not deployed", "headgate plan a"),
+        ({"a": {"former": former("a", 1, checkpoint_ok=False)}}, "the checkpoint of a__v1 is missing", "plan undo"),
+        ({"b": {"former": former("b", 7)}}, "b__v7 reads a__v7, which is not filled any more", "plan undo"),
+    ],
+)  # fmt: skip
+def test_what_cannot_go_on_is_refused_with_the_other_way(world: dict[str, Any], summary: str, remedy: str) -> None:
+    found = back("a", "b", world=released(**world))
+    assert any(summary in r.summary and remedy in r.remedy for r in found.refusals) and not found.steps
+
+
+def test_options_of_a_deploy_do_not_apply() -> None:
+    (refused,) = plan(SHOP, released(), "a", verb="rollback", rebuild=True).refusals
+    assert refused.summary == "--rebuild does not apply to a rollback"
+    assert "takes tables by name" in plan(SHOP, released(), "a", verb="undelete", layers=("fact",)).refusals[0].summary
+
+
+def test_the_files_that_hold_a_newer_text_are_named() -> None:
+    other = replace(former("a", 1), texts=replace(former("a", 1).texts, dml="SELECT 1"))
+    found = back("a", world=released(a={"former": other}))
+    assert any(w.summary.startswith("the files of a hold another text") for w in found.warnings)
+
+
+def test_deleted_tables_come_back_sources_first_and_are_served_again() -> None:
+    gone = {
+        T(name): ObservedDeployment(highest_version=2, in_trash=former(name, 1, drop_after=99.0)) for name in ("a", "b")
+    }
+    found = back("a", "b", world={T("src"): deployed(SHOP.tables[T("src")]), **gone}, verb="undelete")
+    assert steps(found) == [
+        "restore a@1",
+        "resume a@1 < 1",
+        "swap a < 2",
+        "restore b@1 < 2",
+        "resume b@1 < 2,4",
+        "swap b < 5",
+    ]
+    assert actions(found) == {"a": "undelete", "b": "undelete"}
+
+
+def test_a_table_comes_back_only_with_what_it_reads() -> None:
+    gone = {
+        T(name): ObservedDeployment(highest_version=2, in_trash=former(name, 1, drop_after=99.0)) for name in ("a", "b")
+    }
+    (refused,) = back("b", world=gone, verb="undelete").refusals
+    assert refused.remedy == "headgate undelete a b"
+    assert back("a", verb="undelete").refusals[0].summary == "a is deployed"
+    empty = {T("a"): ObservedDeployment()}
+    assert back("a", world=empty, verb="undelete").refusals[0].remedy == "headgate plan a starts it anew"
+
+
+def test_a_table_that_nobody_declares_any_more_comes_back_as_well() -> None:
+    lone = project(src="")
+    seen = ObservedDeployment(
+        highest_version=1, in_trash=replace(former("a", 1), bindings=(Binding(T("src"), 0, True),))
+    )
+    found = plan(lone, {T("src"): deployed(lone.tables[T("src")]), T("a"): seen}, "a", verb="undelete")
+    assert [step.partition(" ")[0] for step in steps(found)] == ["restore", "resume", "swap"]
