@@ -23,7 +23,7 @@ _HEAD = """\
 _LATER = "  # Later than everything above, so that the watermark passes and rows that wait for it are written.\n"
 
 _BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
-_LITERAL = re.compile(r"\b(\w+)\s*(?:=|<>|!=|\bIN\s*\()\s*('[^'\\]*'(?:\s*,\s*'[^'\\]*')*)", re.IGNORECASE)
+_LITERAL = re.compile(r"\b(\w+)\s*(=|<>|!=|\bIN\s*\()\s*('[^'\\]*'(?:\s*,\s*'[^'\\]*')*)", re.IGNORECASE)
 _PLAIN = re.compile(r"[a-z_][a-z0-9_]*\Z", re.IGNORECASE)
 
 
@@ -87,20 +87,22 @@ def _key(name: str) -> str:
     return name if _PLAIN.match(name) and name.lower() != "null" else quoted_text(name)
 
 
-def _literals(parsed: ParsedStatement) -> dict[str, list[str]]:
-    """Return the texts that columns are compared with, by column."""
-    found: dict[str, list[str]] = {}
-    for name, texts in _LITERAL.findall(parsed.select):
-        found.setdefault(name.lower(), []).extend(re.findall(r"'([^']*)'", texts))
+def _literals(parsed: ParsedStatement) -> dict[tuple[str, bool], list[str]]:
+    """Return the texts that columns are compared with, by column and by whether it is to be equal."""
+    found: dict[tuple[str, bool], list[str]] = {}
+    for name, operator, texts in _LITERAL.findall(parsed.select):
+        key = name.lower(), operator not in ("<>", "!=")
+        found.setdefault(key, []).extend(re.findall(r"'([^']*)'", texts))
     return found
 
 
-def _row(columns: TypedColumns, number: int, literals: Mapping[str, list[str]]) -> Row:
+def _row(columns: TypedColumns, number: int, literals: Mapping[tuple[str, bool], list[str]]) -> Row:
+    """Make up one row: a text that is asked for is in each of them, one that is ruled out in the last of a part."""
     values: list[object] = []
     for name, kind in columns:
-        compared = literals.get(name.lower(), [])
-        if kind == "string" and compared and number <= len(compared):
-            values.append(compared[number - 1])
+        wanted, ruled_out = (literals.get((name.lower(), equal), []) for equal in (True, False))
+        if kind == "string" and (wanted or (ruled_out and number == ROWS)):
+            values.append(wanted[(number - 1) % len(wanted)] if wanted else ruled_out[0])
         else:
             values.append(_made_up(name, kind, number) if can_be_written(kind) else None)
     return tuple(values)

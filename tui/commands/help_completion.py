@@ -65,6 +65,7 @@ TAKES_TABLES = (
     "history",
     "events",
     "plan",
+    "test",
     "delete",
     "stop",
     "start",
