@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from core.changes.classification import Change, classify
+from core.changes.kinds import ChangeKind
 from core.model.actions import Action
 from core.model.names import TableName
 from core.project.model import Table
@@ -46,22 +47,28 @@ def planned_change(old: Revision, new: Revision, tables: Mapping[TableName, Tabl
 def upgrade_words(result: CaseResult, change: Change) -> tuple[str, ...]:
     """Say what the upgrade proves, what a plan would do, and where the two do not agree."""
     definition = change.kind.definition
-    planned = f"a plan would {_action(change.action)}: {definition.label} ({definition.code}), {definition.why}"
+    planned = [f"a plan would {_action(change.action)}: {definition.label} ({definition.code})", definition.why]
     if result.outcome is CaseOutcome.SKIPPED or not result.verdict:
-        return (planned,)
-    words = [_WORDS[result.verdict], planned]
+        return tuple(planned)
+    words = [_WORDS[result.verdict], *planned]
     goes_on = change.action in _GOES_ON
     if result.verdict == UpgradeVerdict.SAFE and not goes_on:
         words.append(
             "these rows show no difference; that does not prove that there is none, and the plan stays careful"
         )
-    elif result.verdict == UpgradeVerdict.SEAM and goes_on and definition.leaves_seam:
-        words.append("the plan says so too: the table keeps rows of the old text beside those of the new one")
+    elif goes_on and _announced(result.verdict, change.kind):
+        words.append(f"the plan announces it; what it loses: {definition.loses}")
     elif result.verdict != UpgradeVerdict.SAFE and goes_on:
         words.append(
             "PLAN AND TEST DISAGREE: the plan goes on from the checkpoint, and this case shows that it must not"
         )
     return tuple(words)
+
+
+def _announced(verdict: str, kind: ChangeKind) -> bool:
+    """Return whether a plan says itself that rows come out so."""
+    late = kind is ChangeKind.WATERMARK_DELAY and verdict == UpgradeVerdict.MIXED
+    return late or (verdict == UpgradeVerdict.SEAM and kind.definition.loses != ChangeKind.NONE.definition.loses)
 
 
 def _action(action: Action) -> str:

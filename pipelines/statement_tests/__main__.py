@@ -37,23 +37,34 @@ class CaseServer:
     """A Spark server for one run of cases, in a folder of its own; started again where a case took it along."""
 
     def __init__(self, folder: Path, settings: dict[str, str]) -> None:
-        self._pool = LocalPool(folder, Pool(name="tests", cores=2, memory=_MEMORY))
-        self._settings = {**settings, "spark.sql.runSQLOnFiles": "false"}
+        conf = {**settings, "spark.sql.runSQLOnFiles": "false"}
+        self._pool = LocalPool(folder, Pool(name="tests", cores=2, memory=_MEMORY, conf=tuple(conf.items())))
+        self._lock = threading.Lock()
+        self._closed = False
 
     def session(self) -> Session:
         """Return a new session on the server that runs, or on a new one; raises PoolUnreachable."""
         try:
-            self._pool.start()
+            with self._lock:
+                if self._closed:
+                    raise PoolUnreachable("whoever asked for the tests is gone")
+                self._pool.start()
         except OSError as error:
             raise HeadgateError(f"Spark cannot be started: {error.strerror}", remedy="free some disk space") from error
         self._pool.ready()
-        session = Session(self._pool.url, self._pool.token, str(uuid.uuid4()), conf=self._settings)
+        session = Session(self._pool.url, self._pool.token, str(uuid.uuid4()))
         session.attach()
         return session
 
     def end(self) -> None:
         """End the server; nothing where it does not run."""
         self._pool.end()
+
+    def close(self) -> None:
+        """End the server, also one that is being started, and start none any more."""
+        with self._lock:
+            self._closed = True
+            self._pool.end()
 
 
 def answers(request: CaseRequest, server: CaseServer, folder: Path) -> Iterator[dict[str, Any]]:
@@ -116,14 +127,14 @@ def main() -> int:
         summary = f"{error.filename or folder} cannot be written: {error.strerror}"
         print(json.dumps({"error": HeadgateError(summary, remedy="free some disk space").as_json()}), flush=True)
     finally:
-        server.end()
+        server.close()
     return 0
 
 
 def _end_with_asker(server: CaseServer, folder: Path) -> None:
     """End everything once stdin ends."""
     sys.stdin.read()
-    server.end()
+    server.close()
     shutil.rmtree(folder, ignore_errors=True)
     os._exit(1)
 

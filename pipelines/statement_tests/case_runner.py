@@ -64,7 +64,7 @@ class CaseRunner:
 
         An `old` of None is a text that cannot be read.
         """
-        return self._ended(case, lambda: self._upgraded(case, old))
+        return self._ended(case, lambda: self._upgraded(case, old), trials=len(case.parts))
 
     def record(self, case: StatementCase) -> tuple[Row, ...]:
         """Return what the statement writes over the parts of a case; raises HeadgateError."""
@@ -79,16 +79,16 @@ class CaseRunner:
             raise EngineRefused(result.summary, remedy="correct the statement, then do this again")
         return written[0]
 
-    def _ended(self, case: StatementCase, judge: Callable[[], CaseResult]) -> CaseResult:
+    def _ended(self, case: StatementCase, judge: Callable[[], CaseResult], *, trials: int = 1) -> CaseResult:
         """Return how a case ended, also where Spark refused it or did not end in time."""
-        began = time.monotonic()
+        began, seconds = time.monotonic(), self._case_s * trials
         try:
-            result = call_deadlines.call(self._case_s, judge)
+            result = call_deadlines.call(seconds, judge)
         except CaseFailed as failed:
             result = failed.result
         except call_deadlines.MissedDeadline:
             self._stop()
-            summary = f"it did not end within {self._case_s:.0f} s"
+            summary = f"it did not end within {seconds:.0f} s"
             result = CaseResult("", "", "", CaseOutcome.ERROR, summary)
         except EngineRefused as error:
             result = CaseResult("", "", "", CaseOutcome.ERROR, _refusal(error))

@@ -8,6 +8,7 @@ from pathlib import Path
 from pyspark.sql.connect.dataframe import DataFrame
 from pyspark.sql.connect.plan import SQL
 
+from core.model.errors import EngineRefused
 from core.model.names import TableName, query_name
 from core.ports.spark import QueryStart
 from core.project.model import Table
@@ -103,10 +104,13 @@ class StreamTrial:
             reader = self._session.spark.read.schema(schema).format(statement.ddl.format)
             frame = reader.load(str(self._target(statement.ddl)))
             found = frame.select(*(quoted_name(name) for name, _ in columns)).limit(MOST_FOUND + 1).toArrow()
-        values = [
-            [canonical_value(value, kind) for value in column.to_pylist()]
-            for column, (_, kind) in zip(found.columns, columns, strict=True)
-        ]
+        try:
+            values = [
+                [canonical_value(value, kind) for value in column.to_pylist()]
+                for column, (_, kind) in zip(found.columns, columns, strict=True)
+            ]
+        except (ValueError, OverflowError) as error:
+            raise EngineRefused(f"it wrote a value that cannot be compared: {error}") from error
         return tuple(zip(*values, strict=True))
 
     def _land(self, table: TableName, rows: Iterable[Row]) -> None:

@@ -1,6 +1,7 @@
 """The command that tests statements: cases beside their tables, upgrades from old checkpoints, a first case."""
 
 import time
+from contextlib import closing
 
 from core.model.errors import UsageError
 from core.model.names import TableName
@@ -43,18 +44,21 @@ def _run(context: CommandContext, selected: SelectedCases, upgrade: PlannedUpgra
     )
     results: list[CaseResult] = []
     told = []
-    for answer in statement_tests.run_child(request, context.environ) if selected.cases else ():
-        if "doing" in answer:
-            done = f"{len(results)} of {counted(len(selected.cases), 'case')}"
-            voice.progress(WaitProgress(f"{answer['doing']}, {done}", time.monotonic() - began, 0.0))
-            continue
-        result = result_from_json(answer["result"])
-        results.append(result)
-        change = upgrade.changes.get(TableName(result.table)) if upgrade else None
-        words = upgrade_words(result, change) if change else ()
-        told.append(result_json(result, words, str(change.kind) if change else ""))
-        if not voice.as_json:
-            voice.print(result_lines(result, words))
+    trials = sum(len(case.parts) if upgrade else 1 for case in selected.cases)
+    # Closed here, so that an interruption ends the child before its exit code is given.
+    with closing(statement_tests.run_child(request, context.environ, trials=trials)) as answers:
+        for answer in answers if selected.cases else ():
+            if "doing" in answer:
+                done = f"{len(results)} of {counted(len(selected.cases), 'case')}"
+                voice.progress(WaitProgress(f"{answer['doing']}, {done}", time.monotonic() - began, 0.0))
+                continue
+            result = result_from_json(answer["result"])
+            results.append(result)
+            change = upgrade.changes.get(TableName(result.table)) if upgrade else None
+            words = upgrade_words(result, change) if change else ()
+            told.append(result_json(result, words, str(change.kind) if change else ""))
+            if not voice.as_json:
+                voice.print(result_lines(result, words))
     took = time.monotonic() - began
     bad = [each for each in results if each.outcome in (CaseOutcome.FAILED, CaseOutcome.ERROR)]
     if voice.as_json:

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -146,10 +146,10 @@ def write_first_case(
     return path
 
 
-def run_child(request: CaseRequest, environ: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+def run_child(request: CaseRequest, environ: Mapping[str, str], *, trials: int = 1) -> Generator[dict[str, Any]]:
     """Yield the child's answers until it is done; child, server and folder are gone afterwards. Raises HeadgateError.
 
-    One that does not even say that a case took too long is ended.
+    It makes so many trials of `request.case_s` each; one that does not even say that a case took too long is ended.
     """
     try:
         folder = tempfile.mkdtemp(prefix="headgate-test-")
@@ -170,7 +170,7 @@ def run_child(request: CaseRequest, environ: Mapping[str, str]) -> Iterator[dict
     )
     said: list[str] = []
     listener = threading.Thread(target=lambda: said.extend(process.stderr or ()), daemon=True)
-    alarm = threading.Timer(START_S + (request.case_s + END_S) * max(1, len(request.cases)), process.kill)
+    alarm = threading.Timer(START_S + (request.case_s + END_S) * trials, process.kill)
     listener.start()
     alarm.start()
     try:

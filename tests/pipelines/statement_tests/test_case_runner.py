@@ -11,9 +11,11 @@ import small_project
 
 from core.model.names import TableName
 from core.project.model import Table
+from core.project_files.loader import read_project
 from core.statement_tests.case import StatementCase
 from core.statement_tests.case_reader import read_cases
 from core.statement_tests.request import CaseOutcome, UpgradeVerdict, settings_of_meaning
+from pipelines.demo.sample_reference_data import FOLDER
 from pipelines.local_pool.connect_server import LocalPool
 from pipelines.spark.session import Session
 from pipelines.statement_tests.case_runner import CaseRunner
@@ -34,7 +36,6 @@ given:
       - {id: 2, kind: y, price: 2.00, at: 2026-01-01T00:00:02Z}
   - landed:
       - {id: 3, kind: x, price: 0.25, at: 2026-01-01T00:00:30Z}
-  - landed:
       - {id: 9, kind: z, price: 1.00, at: 2026-01-01T01:00:00Z}
 """
 TWO_WINDOWS = (
@@ -59,12 +60,12 @@ def own_session(pool: LocalPool) -> Iterator[Session]:
 numbers = itertools.count(uuid.uuid4().int % 10**9 + 1)
 
 
-def tables(select: str, columns: str = COLUMNS) -> dict[TableName, Table]:
+def tables(select: str, columns: str = COLUMNS, partitioned: str = "") -> dict[TableName, Table]:
     texts = small_project.texts(a=select)
     texts["pipelines/sources/p/landed/sql-scripts/ddl.landed.sql"] = (
         f"CREATE TABLE landed ({COLUMNS}) USING json LOCATION 'landing';"
     )
-    texts["pipelines/facts/p/a/sql-scripts/ddl.a.sql"] = f"CREATE TABLE a ({columns}) USING parquet;"
+    texts["pipelines/facts/p/a/sql-scripts/ddl.a.sql"] = f"CREATE TABLE a ({columns}) USING parquet {partitioned};"
     return dict(small_project.project({k: v for k, v in texts.items() if "/b/" not in k and "/c/" not in k}).tables)
 
 
@@ -96,7 +97,7 @@ expect:
 
 
 def test_rows_of_every_type_come_back_as_they_were_given(own_session: Session, tmp_path: Path) -> None:
-    declared = tables("SELECT * FROM STREAM landed")
+    declared = tables("SELECT * FROM STREAM landed", partitioned="PARTITIONED BY (kind)")
     found = runner(own_session, tmp_path, declared).run(case_of(EVERY_TYPE, declared))
     assert (found.outcome, found.summary, found.difference) == (CaseOutcome.PASSED, "2 rows", None)
     assert list(tmp_path.iterdir()) == []
@@ -107,18 +108,19 @@ def test_a_window_is_written_once_a_later_part_has_moved_the_watermark(own_sessi
     run = runner(own_session, tmp_path, declared).run
     assert run(case_of(TWO_WINDOWS, declared)).outcome is CaseOutcome.PASSED
     open_still = case_of(TWO_WINDOWS, declared)
-    found = run(replace(open_still, parts=open_still.parts[:2]))
+    found = run(replace(open_still, parts=open_still.parts[:1]))
     assert (found.outcome, found.summary) == (CaseOutcome.FAILED, "it wrote 0 rows, 2 expected")
 
 
 def test_rows_that_differ_are_shown_by_key_and_column(own_session: Session, tmp_path: Path) -> None:
-    declared = tables(COUNT.format(where="WHERE id <> 2 "), COUNTED)
-    wrong = TWO_WINDOWS.replace("price: 1.75", "price: 1.76")
-    found = runner(own_session, tmp_path, declared).run(case_of(wrong, declared))
-    assert found.outcome is CaseOutcome.FAILED and found.difference is not None
+    declared = tables("SELECT id, upper(kind) AS kind FROM STREAM landed WHERE id <> 2", "id BIGINT, kind STRING")
+    text = "given: {landed: [{id: 1, kind: x}, {id: 2}]}\nexpect: [{id: 1, kind: x}, {id: 2}]\nkey: [id]"
+    found = runner(own_session, tmp_path, declared).run(case_of(text, declared))
+    assert (found.outcome, found.summary) == (CaseOutcome.FAILED, "it wrote 1 row, 2 expected")
+    assert found.difference is not None
     assert [found.difference[kind] for kind in ("missing", "unexpected", "differing")] == [1, 0, 1]
-    assert found.difference["differing_rows"][0]["columns"] == {"price": ["1.76", "1.75"]}
-    assert found.difference["missing_rows"][0]["kind"] == '"y"'
+    assert found.difference["differing_rows"][0]["columns"] == {"kind": ['"x"', '"X"']}
+    assert found.difference["missing_rows"][0]["id"] == "2"
 
 
 def test_another_type_than_declared_fails(own_session: Session, tmp_path: Path) -> None:
@@ -143,8 +145,8 @@ def test_what_spark_refuses_and_what_does_not_end_leave_the_next_case_alone(
         "WHERE one + two * three < 0",
         "id BIGINT, kind STRING",
     )
-    found = runner(own_session, tmp_path, declared, case_s=8).run(case_of(text, declared))
-    assert (found.outcome, found.summary) == (CaseOutcome.ERROR, "it did not end within 8 s")
+    found = runner(own_session, tmp_path, declared, case_s=5).run(case_of(text, declared))
+    assert (found.outcome, found.summary) == (CaseOutcome.ERROR, "it did not end within 5 s")
     declared = tables("SELECT id, kind FROM STREAM landed", "id BIGINT, kind STRING")
     assert runner(own_session, tmp_path, declared).run(case_of(text, declared)).outcome is CaseOutcome.PASSED
 
@@ -192,3 +194,15 @@ def test_an_upgrade_needs_a_readable_old_text_and_two_parts(own_session: Session
     assert upgrade(case, old).summary == "it has one part; an upgrade is tried between two"
     reflected = replace(old, parsed=replace(old.parsed, select="SELECT reflect('java.lang.System', 'exit', 1) AS id"))
     assert "calls a Java method" in upgrade(case, reflected).summary
+
+
+def test_the_cases_of_the_sample_pass(own_session: Session, tmp_path: Path) -> None:
+    found = (path for path in FOLDER.rglob("*") if path.suffix in (".sql", ".yml", ".csv"))
+    texts = {path.relative_to(FOLDER).as_posix(): path.read_text() for path in found}
+    tests = {path: text for path, text in texts.items() if "/tests/" in path}
+    project, problems = read_project({path: text for path, text in texts.items() if path not in tests})
+    assert project is not None and problems == ()
+    cases, problems = read_cases(tests, project.tables)
+    assert len(cases) == 4 and problems == ()
+    run = runner(own_session, tmp_path, dict(project.tables)).run
+    assert [result.summary for result in map(run, cases) if result.outcome is not CaseOutcome.PASSED] == []

@@ -1,10 +1,14 @@
 """Results of test cases, as lines and as data."""
 
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from core.statement_tests.request import CaseOutcome, CaseResult
 from core.text.wording import counted
+
+WIDTH = 100
+"""Characters of a line of words; rows stay on one line."""
 
 _MARKS = {CaseOutcome.PASSED: "ok", CaseOutcome.FAILED: "FAIL", CaseOutcome.ERROR: "ERROR", CaseOutcome.SKIPPED: "skip"}
 
@@ -15,7 +19,8 @@ def result_lines(result: CaseResult, words: Sequence[str] = ()) -> list[str]:
     lines = [f"{_MARKS[result.outcome]:<6}{result.table}/{result.name}{told}  ({result.took_s:.1f} s)"]
     if result.outcome in (CaseOutcome.FAILED, CaseOutcome.ERROR):
         lines.append(f"      {result.path}")
-    lines += [f"      {each}" for each in words]
+    for each in words:
+        lines += textwrap.wrap(each, WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 8)
     if result.difference:
         lines += [f"      {line}" for line in _difference_lines(result.difference)]
     return lines
