@@ -57,7 +57,7 @@ def upgrade_words(result: CaseResult, change: Change) -> tuple[str, ...]:
             "these rows show no difference; that does not prove that there is none, and the plan stays careful"
         )
     elif goes_on and _announced(result.verdict, change.kind):
-        words.append(f"the plan announces it; what it loses: {definition.loses}")
+        words.append(f"the plan announces it: {definition.loses.removeprefix('nothing; ')}")
     elif result.verdict != UpgradeVerdict.SAFE and goes_on:
         words.append(
             "PLAN AND TEST DISAGREE: the plan goes on from the checkpoint, and this case shows that it must not"

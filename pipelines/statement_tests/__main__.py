@@ -30,6 +30,9 @@ from pipelines.spark.session import Session
 from pipelines.statement_tests.case_runner import CaseRunner
 from pipelines.statement_tests.stream_trial import TrialStatement
 
+END_S = 10.0
+"""How long the process stays after its last answer: it ends once its input does."""
+
 _MEMORY = "1g"
 
 
@@ -116,7 +119,8 @@ def main() -> int:
     folder = Path(sys.argv[1])
     request = request_from_json(json.loads(sys.stdin.readline()))
     server = CaseServer(folder, dict(request.settings))
-    threading.Thread(target=_end_with_asker, args=(server, folder), daemon=True).start()
+    watcher = threading.Thread(target=_end_with_asker, args=(server, folder), daemon=True)
+    watcher.start()
     try:
         for answer in answers(request, server, folder):
             print(json.dumps(answer), flush=True)
@@ -128,6 +132,8 @@ def main() -> int:
         print(json.dumps({"error": HeadgateError(summary, remedy="free some disk space").as_json()}), flush=True)
     finally:
         server.close()
+        # Where whoever asked is gone the watcher removes the folder, and must not be cut short.
+        watcher.join(END_S)
     return 0
 
 
@@ -136,7 +142,7 @@ def _end_with_asker(server: CaseServer, folder: Path) -> None:
     sys.stdin.read()
     server.close()
     shutil.rmtree(folder, ignore_errors=True)
-    os._exit(1)
+    os._exit(0)
 
 
 if __name__ == "__main__":
