@@ -214,6 +214,22 @@ ALTER TABLE run ADD COLUMN acknowledged_by TEXT NOT NULL DEFAULT '';
 UPDATE run SET acknowledged_by = actor WHERE ended_at IS NOT NULL;
 """
 
+_SERVED = """
+ALTER TABLE deployment ADD COLUMN served_at REAL;
+ALTER TABLE deployment ADD COLUMN served_by TEXT NOT NULL DEFAULT '';
+ALTER TABLE deployment ADD COLUMN served_before INTEGER;
+UPDATE deployment SET served_at = coalesce(started_at, created_at), served_by = made_by
+  WHERE NOT external AND (active OR version < (SELECT later.version FROM deployment later
+    WHERE later."table" = deployment."table" AND later.active));
+UPDATE deployment SET served_before = (SELECT max(older.version) FROM deployment older
+    WHERE older."table" = deployment."table" AND older.version < deployment.version AND older.drop_after IS NULL)
+  WHERE active AND NOT external;
+"""
+
+_PLAN_FOLDERS = """
+ALTER TABLE plan ADD COLUMN folder TEXT NOT NULL DEFAULT '';
+"""
+
 Migration = str | Callable[[sqlite3.Connection], None]
 
 
@@ -264,6 +280,8 @@ MIGRATIONS: tuple[Migration, ...] = (
     _ACKNOWLEDGED_RUNS,
     _FAULTS,
     _PREDICTIONS,
+    _SERVED,
+    _PLAN_FOLDERS,
 )
 """Migration N takes a ledger from `user_version` N to N + 1."""
 

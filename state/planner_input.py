@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 from core.model.names import TableName, physical_name
 from core.model.states import State, WantedState
-from core.observed.deployment import ObservedDeployment, OrphanVersion
+from core.observed.deployment import FormerVersion, ObservedDeployment, OrphanVersion
 from core.observed.serving import serving_version
 from core.observed.table_statistics import TableStatistics
 from state.row_types import Deployment
@@ -48,7 +48,7 @@ def _observe(
     highest = max(d.version for d in every)
     serving = serving_version(every)
     if serving is None or serving.deleted:
-        return ObservedDeployment(state=State.ABSENT, highest_version=highest)
+        return ObservedDeployment(state=State.ABSENT, highest_version=highest, in_trash=_in_trash(every))
     others = [d for d in every if not d.deleted and d.version != serving.version]
     return ObservedDeployment(
         state=serving.state,
@@ -66,8 +66,10 @@ def _observe(
         orphan_versions=tuple(
             _spare(d)
             for d in sorted(others, key=lambda d: -d.version)
-            if not serving.active or d.version > serving.version
+            if d.served_at is None and (not serving.active or d.version > serving.version)
         ),
+        served_by=serving.served_by if serving.active else "",
+        former=next((_former(d) for d in others if serving.active and d.version == serving.served_before), None),
         begun=serving.active or serving.started_at is not None,
         pool=serving.pool,
         engine=serving.engine,
@@ -79,6 +81,19 @@ def _spare(d: Deployment) -> OrphanVersion:
     """Return a version that never served; one that was made and never started has no query, whatever is wanted."""
     begun = d.started_at is not None
     return OrphanVersion(d.version, d.revision, d.bindings, begun and _in_service(d), d.checkpoint_ok, begun)
+
+
+def _former(d: Deployment) -> FormerVersion:
+    return FormerVersion(
+        d.version, d.revision, d.texts, d.bindings, _in_service(d), d.checkpoint_ok, d.trigger, d.drop_after
+    )
+
+
+def _in_trash(every: list[Deployment]) -> FormerVersion | None:
+    """Return the version that served last of a deleted table; None where its files are gone, or it never served."""
+    served = [d for d in every if d.served_at is not None and not d.external]
+    last = max(served, key=lambda d: d.served_at or 0.0, default=None)
+    return _former(last) if last is not None and last.trash else None
 
 
 def _in_service(deployment: Deployment) -> bool:

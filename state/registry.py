@@ -308,11 +308,18 @@ class RegistryWrites(RegistryReads, LedgerWrites):
         with self._transaction() as connection:
             connection.execute("UPDATE facts SET served = ?", (count,))
 
-    def activate(self, versions: Mapping[TableName, int], *, served: int = 0) -> None:
-        """Move the pointers of a release, all or none; `served` is what the record of what serves has counted."""
+    def activate(
+        self, versions: Mapping[TableName, int], *, served: int = 0, by: str = "", at: float | None = None
+    ) -> None:
+        """Record that the run `by` moved pointers, all or none; `served` is what the record of what serves has counted.
+
+        Without a time nothing is recorded of who moved them, nor where a version is pointed at that serves already.
+        """
         with self._registering() as connection:
             connection.execute("UPDATE facts SET served = max(served, ?)", (served,))
             for table, version in versions.items():
+                if at is not None:
+                    connection.execute(_SERVED_FROM_NOW, (at, by, table, version))
                 self._serve(connection, table, version)
 
     def tombstone(self, table: TableName, version: int, *, drop_after: float, trash: str) -> None:
@@ -371,6 +378,13 @@ class RegistryWrites(RegistryReads, LedgerWrites):
             'UPDATE deployment SET active = 1, changed = ? WHERE "table" = ? AND version = ?', (change, table, version)
         )
         assert done.rowcount == 1, f"{table} v{version} is not in the ledger"
+
+
+_SERVED_FROM_NOW = """
+UPDATE deployment SET served_at = ?1, served_by = ?2, served_before = coalesce(
+  (SELECT before.version FROM deployment before WHERE before."table" = ?3 AND before.active), served_before)
+WHERE "table" = ?3 AND version = ?4 AND NOT active
+"""
 
 
 def _line(*values: Any) -> StatementLine:

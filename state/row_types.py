@@ -66,6 +66,12 @@ class Deployment:
     """The run that has made table and checkpoint; empty where it is not known."""
     recorded: int = 0
     """How often it was recorded in the data folder; a record that counts higher is of a newer ledger."""
+    served_at: float | None = None
+    """When the pointer moved to it last; None where it never served."""
+    served_by: str = ""
+    """The run that moved the pointer to it; empty where it is not known."""
+    served_before: int | None = None
+    """The version that the pointer led to before it; None where there was none."""
 
     @property
     def deleted(self) -> bool:
@@ -166,6 +172,8 @@ class PlanRow:
     superseded_by: str = ""
     """What came after it on a table of its scope: `run 7f3a-1 of ana on orders`, `plan 3fa2c1d0e4b5 of lee`."""
     superseded_at: float | None = None
+    folder: str = ""
+    """The project folder whose files these texts were; empty where they came from a file or from before a plan."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,25 +17,32 @@ from core.changes.spark_analysis import (
 from core.model.actions import Action
 from core.model.names import TableName
 from core.project.revision import Revision
-from core.sql.statement import Column, ParsedStatement
+from core.sql.statement import Column, ParsedStatement, line_of
 
 KIND_IN_SPARK = {"window": "aggregate", "deduplicate": "aggregate"}
 """Our kinds that are another one to Spark: a time window is a key, and DISTINCT an aggregate (run on 4.2.0)."""
 
+_PLACE = re.compile(r",? \(?line (\d+),? pos \d+\)?")
+"""Where Spark found what it refuses, in lines of the query alone."""
 
 _LONGEST = 200
 """Characters of a message of Spark's that stand in a plan."""
 
 
-def disagreements(parsed: ParsedStatement, analysed: AnalysedStatement) -> tuple[str, ...]:
-    """Return, in words, where Spark's answer differs from what Headgate read; empty when it does not."""
-    return tuple(_disagreements(parsed, analysed))
+def disagreements(parsed: ParsedStatement, analysed: AnalysedStatement, text: str) -> tuple[str, ...]:
+    """Return, in words, where Spark's answer differs from what Headgate read; empty when it does not.
+
+    `text` is that of the statement's file, whose lines people know.
+    """
+    return tuple(_disagreements(parsed, analysed, text))
 
 
-def _disagreements(parsed: ParsedStatement, analysed: AnalysedStatement) -> Iterator[str]:
+def _disagreements(parsed: ParsedStatement, analysed: AnalysedStatement, text: str) -> Iterator[str]:
     if analysed.refused is not None:
         named = f" ({analysed.refused.error_class})" if analysed.refused.error_class else ""
-        yield f"it rejects the statement{named}: {_short(analysed.refused.message)}"
+        place = _PLACE.search(analysed.refused.message)
+        line = f" at line {line_of(text, parsed, 0) + int(place[1]) - 1} of its file" if place else ""
+        yield f"it rejects the statement{line}{named}: {_short(_PLACE.sub('', analysed.refused.message))}"
         return
     ours = Counter((str(read.table), read.streaming) for read in parsed.reads)
     theirs = Counter((source.table, source.streaming) for source in analysed.sources)
@@ -102,9 +109,10 @@ def cross_checked(change: Change, answer: AnalysisAnswer | None, *, new: Revisio
     """
     if answer is None or new.parsed is None:
         return change
-    found = [f"Spark disagrees: {words}" for words in disagreements(new.parsed, answer.new)]
+    found = [f"Spark disagrees: {words}" for words in disagreements(new.parsed, answer.new, new.texts.dml)]
     if old is not None and old.parsed is not None and answer.old is not None:
-        found += [f"Spark disagrees on the deployed text: {words}" for words in disagreements(old.parsed, answer.old)]
+        deployed = disagreements(old.parsed, answer.old, old.texts.dml)
+        found += [f"Spark disagrees on the deployed text: {words}" for words in deployed]
         found += [f"Spark disagrees: {words}" for words in _retyped(old, new, answer.old, answer.new)]
     if found:
         action = change.action if change.action is Action.START else Action.REBUILD

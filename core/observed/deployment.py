@@ -33,6 +33,22 @@ class OrphanVersion:
 
 
 @dataclass(frozen=True, slots=True)
+class FormerVersion:
+    """A version that has served and can serve again: the one before the current one, or one in the trash."""
+
+    version: int
+    revision: str
+    texts: RevisionTexts
+    bindings: tuple[Binding, ...] = ()
+    running: bool = False
+    """Whether it still goes on beside what replaced it."""
+    checkpoint_ok: bool = True
+    trigger: str = ""
+    drop_after: float | None = None
+    """When its files go, epoch seconds; None where it is not in the trash."""
+
+
+@dataclass(frozen=True, slots=True)
 class ObservedDeployment:
     """What is known of a table's deployment; everything but `state` may be unknown offline."""
 
@@ -61,6 +77,12 @@ class ObservedDeployment:
     """Every other version that exists, running or not: a delete sets all of them aside."""
     orphan_versions: tuple[OrphanVersion, ...] = ()
     """Other versions that never served, newest first."""
+    served_by: str = ""
+    """The run that moved the pointer to `version`; empty where it is not known."""
+    former: FormerVersion | None = None
+    """What the pointer led to before; None where it was the first, or its files are gone."""
+    in_trash: FormerVersion | None = None
+    """Of a deleted table, the version that served last, while its files are kept."""
     begun: bool = True
     """Whether the query of `version` was ever started, or it serves."""
     pool: Pool | None = None

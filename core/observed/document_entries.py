@@ -9,7 +9,7 @@ from core.model.errors import BadName
 from core.model.names import TableName, parse_table_name
 from core.model.problems import Problem
 from core.model.states import State, WantedState
-from core.observed.deployment import Binding, ObservedDeployment, OrphanVersion
+from core.observed.deployment import Binding, FormerVersion, ObservedDeployment, OrphanVersion
 from core.observed.table_statistics import Headroom, TableStatistics
 from core.policy.model import Policy, policy_from_json
 from core.project.model import Pool
@@ -163,6 +163,9 @@ def read_entry(table: TableName, entry: Any, problems: list[Problem]) -> Observe
         retained=given.wholes("retained"),
         kept=given.wholes("kept"),
         orphan_versions=_orphan_versions(given),
+        served_by=given.text("served_by"),
+        former=_former(given, "former"),
+        in_trash=_former(given, "in_trash"),
         begun=given.flag("begun"),
         pool=_pool(given),
         engine=given.text("engine"),
@@ -174,7 +177,9 @@ def entry_as_json(seen: ObservedDeployment) -> dict[str, Any]:
     """Write what `read_entry` reads as the same value, without what is not known or as usual."""
     entry = {key: getattr(seen, field) for key, field in FIELD_BY_KEY.items()}
     if seen.deployed is not None:
-        entry["deployed"] = {key: text for key, text in asdict(seen.deployed).items() if text}
+        entry["deployed"] = _filled(seen.deployed)
+    for key, version in (("former", seen.former), ("in_trash", seen.in_trash)):
+        entry[key] = _former_as_json(version) if version is not None else None
     entry["bindings"] = [asdict(binding) for binding in seen.bindings]
     entry["spare"] = [asdict(orphan) for orphan in seen.orphan_versions]
     entry["retained"], entry["kept"] = list(seen.retained), list(seen.kept)
@@ -319,6 +324,32 @@ def _orphan_versions(given: EntryReader) -> tuple[OrphanVersion, ...]:
             )
         )
     return tuple(sorted(found, key=lambda orphan: -orphan.version))
+
+
+def _former(given: EntryReader, key: str) -> FormerVersion | None:
+    part = given.part(key, "a mapping with version and deployed")
+    if part is None:
+        return None
+    part.only(("deployed", *(field.name for field in fields(FormerVersion) if field.name != "texts")))
+    return FormerVersion(
+        version=part.whole("version"),
+        revision=part.text("revision"),
+        texts=_texts(part) or RevisionTexts(),
+        bindings=_bindings(part),
+        running=part.flag("running", default=False),
+        checkpoint_ok=part.flag("checkpoint_ok"),
+        trigger=part.text("trigger"),
+        drop_after=part.number("drop_after", whole=False),
+    )
+
+
+def _former_as_json(version: FormerVersion) -> dict[str, Any]:
+    values = {key: value for key, value in asdict(version).items() if key != "texts"}
+    return {**values, "deployed": _filled(version.texts)}
+
+
+def _filled(texts: RevisionTexts) -> dict[str, str]:
+    return {key: text for key, text in asdict(texts).items() if text}
 
 
 def _pool(given: EntryReader) -> Pool | None:

@@ -13,7 +13,7 @@ from core.changes.cross_check import cross_checked, question_of
 from core.changes.kinds import ChangeKind
 from core.changes.pinned_settings import recorded_pool
 from core.changes.spark_analysis import AnalysisQuestion, find_answer
-from core.lineage.table_graph import TableGraph, table_graph
+from core.lineage.table_graph import TableGraph, edges_of, table_graph
 from core.model.actions import Action
 from core.model.names import TableName, physical_name
 from core.model.states import State
@@ -27,16 +27,18 @@ from core.project_files.revision_reader import read_revision, revision_of
 class DeclaredTables:
     """A project as it is declared for one environment."""
 
-    def __init__(self, project: Project, environment: Environment) -> None:
+    def __init__(self, project: Project, environment: Environment, like: "DeclaredTables | None" = None) -> None:
         self.project = project
         self.environment = environment
+        self._like = like
         self.tables: Mapping[TableName, Table] = project.tables
         """What is declared, by name; a table that is only deployed is not there."""
 
     @cached_property
     def graph(self) -> TableGraph:
-        """Who reads whom as declared."""
-        return table_graph(self.project)
+        """Who reads whom as declared; taken from tables `like` these where they read the same."""
+        same = self._like is not None and _read_the_same(self.tables, self._like.tables)
+        return self._like.graph if same and self._like is not None else table_graph(self.project)
 
     def statement_set(self, name: TableName) -> tuple[TableName, ...]:
         """Return the statement set of a declared table, itself among them, sorted; nothing for an external one."""
@@ -50,6 +52,13 @@ class DeclaredTables:
             if not table.external:
                 by_folder.setdefault(table.folder, []).append(name)
         return {folder: tuple(sorted(names)) for folder, names in by_folder.items()}
+
+
+def _read_the_same(tables: Mapping[TableName, Table], others: Mapping[TableName, Table]) -> bool:
+    return tables is others or (
+        tables.keys() == others.keys()
+        and all(table is others[name] or edges_of(table) == edges_of(others[name]) for name, table in tables.items())
+    )
 
 
 class ObservedTables:
@@ -128,8 +137,14 @@ class TableRevisions:
     def declared(self, table: TableName) -> Revision:
         """Return the revision of a declared table."""
         if table not in self._declared:
-            self._declared[table] = revision_of(self._declared_tables.tables[table])
+            declared = self._declared_tables.tables[table]
+            known = self._like.declared(table) if self._like and self._like.is_of(declared) else None
+            self._declared[table] = known or revision_of(declared)
         return self._declared[table]
+
+    def is_of(self, declared: Table) -> bool:
+        """Return whether this very table is declared here."""
+        return self._declared_tables.tables.get(declared.name) is declared
 
     def deployed(self, table: TableName) -> Revision | None:
         """Return the deployed revision, None where its texts are unknown or unreadable."""
@@ -351,15 +366,15 @@ def planning_context(
     answers: Mapping[str, str] = MappingProxyType({}),
     *,
     engine: str = "",
-    like: TableRevisions | None = None,
+    like: PlanningContext | None = None,
 ) -> PlanningContext:
     """Return a project and its deployments, ready to be asked; linear in tables and bindings.
 
-    `like` are revisions of another world with many of the same texts.
+    `like` is another world with many of the same texts: what was read and found of them is not found again.
     """
-    declared = DeclaredTables(project, environment)
+    declared = DeclaredTables(project, environment, like.declared if like else None)
     deployments = ObservedTables(declared, observed)
-    revisions = TableRevisions(declared, deployments, parse_cache, like)
+    revisions = TableRevisions(declared, deployments, parse_cache, like.revisions if like else None)
     changes = TableChanges(declared, deployments, revisions, answers, engine)
     bindings = TableBindings(declared, deployments, revisions, changes)
     return PlanningContext(declared, deployments, revisions, changes, bindings)

@@ -32,7 +32,7 @@ from core.planning.warnings import add_warnings, warn_of_old_inputs
 from core.text.wording import reader_phrase
 
 
-def deploy_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
+def deploy_body(context: PlanningContext, scope: PlanScope, *, with_steps: bool = True) -> PlanBody:
     """Draft what a deploy does to every table it meets."""
     found = decide_deploy(context, scope)
     rebuilt = {t for t, d in found.by_table.items() if d.action is Action.REBUILD and d.makes_version}
@@ -71,7 +71,7 @@ def deploy_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
         )
         for table in sorted(found.by_table, key=lambda table: (levels[table], table))
     )
-    steps = _deploy_steps(context, nodes, old, used, aside)
+    steps = _deploy_steps(context, nodes, old, used, aside) if with_steps else []
     return PlanBody(nodes, steps, found.left_behind, found.refusals, found.warnings)
 
 
@@ -214,14 +214,17 @@ def _bindings_then(
         return ()
     if decision.action in (Action.KEEP, Action.RESUME, Action.RECORD):
         return context.bindings.of(table)
-    then = {
-        replace(binding, version=versions.get(binding.parent, binding.version))
-        for binding in context.bindings.bind(context.revisions.declared(table))
-    }
+    then = {_at(binding, versions) for binding in context.bindings.bind(context.revisions.declared(table))}
     if decision.action is Action.RESTART and not decision.moves:
         streamed = {b.parent: b.version for b in context.bindings.of(table) if b.streamed}
         then = {replace(b, version=streamed.get(b.parent, b.version)) if b.streamed else b for b in then}
     return tuple(sorted(then, key=by_parent))
+
+
+def _at(binding: Binding, versions: Mapping[TableName, int]) -> Binding:
+    """Return a binding at the version that its parent has then; most have it already."""
+    version = versions.get(binding.parent, binding.version)
+    return binding if version == binding.version else replace(binding, version=version)
 
 
 def decide_deploy(context: PlanningContext, scope: PlanScope) -> DeployDecisions:

@@ -22,7 +22,7 @@ from core.planning.nodes import PlanBody
 from core.planning.retired_and_orphan_versions import without_orphans
 from core.planning.scope import PlanScope, normal_request, resolve_scope
 from core.planning.strategy_prices import not_executable_warnings
-from core.planning.way_back import undo_word, ways_back
+from core.planning.way_back import ways_back, with_undo_words
 from core.policy.model import Policy
 from core.project.model import Project
 from core.project_files.parse_cache import ParseCache
@@ -90,8 +90,7 @@ def questions_of(
 
 def _with_ways_back(context: PlanningContext, plan: Plan, engine: str) -> Plan:
     ways = ways_back(context, plan.request, plan.nodes, engine=engine)
-    nodes = tuple(replace(node, undo=undo_word(node, ways)) for node in plan.nodes)
-    return replace(plan, nodes=nodes, undo=ways)
+    return replace(plan, nodes=with_undo_words(plan.nodes, ways), undo=ways)
 
 
 def _sealed(context: PlanningContext, scope: PlanScope, draft: PlanBody, policy: Policy, headroom: Headroom) -> Plan:

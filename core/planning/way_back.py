@@ -66,12 +66,14 @@ def ways_back(
     return (*found, *(WayBack("", tuple(tables), words) for words, tables in none.items()))
 
 
-def undo_word(node: PlanNode, ways: Iterable[WayBack]) -> str:
-    """Return the way back of one node in one word; empty where nothing is to be undone."""
-    if node.action is Action.KEEP:
-        return ""
-    acts = {way.act for way in ways if node.table in way.tables}
-    return "plan" if "plan undo" in acts else "stop" if "stop" in acts else "none"
+def with_undo_words(nodes: Iterable[PlanNode], ways: Sequence[WayBack]) -> tuple[PlanNode, ...]:
+    """Return the nodes, each with its way back in one word; empty where nothing is to be undone."""
+    words: dict[TableName, str] = {}
+    for act, word in (("stop", "stop"), ("plan undo", "plan")):
+        words |= {table: word for way in ways if way.act == act for table in way.tables}
+    return tuple(
+        node if node.action is Action.KEEP else replace(node, undo=words.get(node.table, "none")) for node in nodes
+    )
 
 
 def _stop(tables: Sequence[TableName], more: str) -> WayBack:
@@ -109,11 +111,11 @@ def _back(
     )
     if refused:
         return (WayBack("", tables, f"planning the old text would be refused: {refused}"),)
-    went = {node.table: node for node in nodes}
+    went, back_to_old = {node.table: node for node in nodes}, frozenset(tables)
     groups: dict[str, list[PlanNode]] = {}
     for node in planned:
         if node.action is not Action.KEEP:
-            groups.setdefault(_words(node, went.get(node.table), tables), []).append(node)
+            groups.setdefault(_words(node, went.get(node.table), back_to_old), []).append(node)
     return tuple(_way(words, group) for words, group in groups.items())
 
 
@@ -165,7 +167,7 @@ def _of_deletes(context: PlanningContext, nodes: Sequence[PlanNode], *, engine: 
     days = context.declared.environment.drop_after_d
     kept = f"the files are kept in the trash for {days:g} days after the run, and no command takes them out again"
     declared = tuple(sorted(table for table in gone if table in context.declared.tables))
-    missing = tuple(table for table in gone if table not in declared)
+    missing = tuple(table for table in gone if table not in context.declared.tables)
     ways = [WayBack("", missing, f"{kept}; without its files in the project it cannot be started anew either")]
     request = normal_request(PlanRequest(tables=declared, children="none"))
     world = _afterwards(context, nodes, engine)
@@ -184,11 +186,9 @@ def _planned(
     engine: str,
 ) -> tuple[tuple[PlanNode, ...], str]:
     """Return the nodes of a plan over another world, and why it would be refused; empty where it would not."""
-    other = planning_context(
-        project, context.declared.environment, observed, ParseCache(), engine=engine, like=context.revisions
-    )
+    other = planning_context(project, context.declared.environment, observed, ParseCache(), engine=engine, like=context)
     scope = resolve_scope(request, other)
-    body = deploy_body(other, scope)
+    body = deploy_body(other, scope, with_steps=False)
     refusals = (*scope.refusals, *body.refusals)
     return body.nodes, refusals[0].summary if refusals else ""
 

@@ -9,12 +9,16 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import astuple, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from core.model.names import TableName
 from core.model.problems import Problem
 from core.project.model import Settings
-from core.sql.statement import ParsedStatement, TableDdl
+from core.sql.statement import Column, ParsedStatement, TableDdl
 from core.sql.statement_codec import decode_ddl, decode_statements, encode_ddl, encode_statements
+
+if TYPE_CHECKING:
+    from core.sql.lineage.model import UnresolvedName
 
 MOST_CACHED_TEXTS = 50_000
 """Texts whose values are held at once; above it all are let go, so that an agent does not grow with every edit."""
@@ -88,6 +92,27 @@ class ParseCache:
         self._keep(key, found)
         return found[1], found[2]
 
+    def wrong_columns(
+        self, parsed: ParsedStatement, columns: Mapping[TableName, tuple[Column, ...]]
+    ) -> tuple["UnresolvedName", ...]:
+        """Return the columns that a statement names and no table of its FROM has; `columns` are those declared.
+
+        Known by the statement's text and the columns of what it reads.
+        """
+        read = {each.table: columns.get(each.table) for each in parsed.reads}
+        declared = {name: [(each.name, each.type) for each in found or ()] for name, found in sorted(read.items())}
+        key = _key(b"columns", json.dumps([parsed.select, parsed.stateful, declared, [*map(bool, read.values())]]))
+        found: tuple[UnresolvedName, ...] | None = self._values.get(key)
+        if found is None and key in self._known:
+            found = self._unpacked(key, _unresolved)
+        if found is None:
+            from core.sql.lineage.statement_lineage import lineage_of
+
+            found = tuple(each for each in lineage_of(parsed, read.get).unresolved if each.lacking)
+            self._fresh[key] = json.dumps([astuple(each) for each in found])
+        self._keep(key, found)
+        return found
+
     def settings(self, text: str, path: str, defaults: Settings, problems: list[Problem]) -> Settings:
         """Return a table's settings over the project's defaults; a text with Problems is read each time."""
         if not text.strip():
@@ -139,6 +164,13 @@ def _settings(packed: str) -> Settings:
         raise ValueError("not the settings of this program")
     found: Any = [tuple(value) if isinstance(value, list) else value for value in values]
     return Settings(*found)
+
+
+def _unresolved(packed: str) -> "tuple[UnresolvedName, ...]":
+    from core.sql.lineage.model import UnresolvedName
+
+    rows: list[list[Any]] = json.loads(packed)
+    return tuple(UnresolvedName(*row[:4], *map(tuple, row[4:])) for row in rows)
 
 
 _COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)

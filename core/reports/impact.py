@@ -121,6 +121,8 @@ class Impact:
     answers: tuple[ImpactAnswer, ...]
     columns: Mapping[str, Mapping[TableName, str]]
     """Without a column: who uses each of them directly, and where; only of a declared table."""
+    edited: tuple[TableName, ...] = ()
+    """The table and those below it whose files say otherwise than what is deployed: columns are traced in the files."""
 
 
 def impact_of(
@@ -159,7 +161,8 @@ def impact_of(
         (_lost(asking, column_uses_downstream(tracer, root)),) if root.column else (_rebuilt(asking), _dropped(asking))
     )
     beside = column_uses_of_readers(tracer, root.table) if not root.column and root.table in project.tables else {}
-    return Impact(root, context.observed.is_external(root.table), deployed, found, beside)
+    edited = tuple(sorted(name for name in asking.below.depth if _is_edited(context, name)))
+    return Impact(root, context.observed.is_external(root.table), deployed, found, beside, edited)
 
 
 def _children(words: str, project: Project, part: Project) -> str:
@@ -266,9 +269,16 @@ def _lost(asking: _Asking, uses: Mapping[TableName, ColumnUse]) -> ImpactAnswer:
 
 def _edited(context: PlanningContext, name: TableName) -> str:
     """Return the words for a place in an edited file, where another text is deployed; empty for any other place."""
+    return " of the edited file; another text is deployed" if _is_edited(context, name) else ""
+
+
+def _is_edited(context: PlanningContext, name: TableName) -> bool:
+    """Return whether the files say otherwise of a table than what is deployed; not where one of both is not known."""
     seen = context.observed.deployment(name).deployed
-    differs = seen is not None and seen.dml != context.revisions.declared(name).texts.dml
-    return " of the edited file; another text is deployed" if differs else ""
+    if seen is None or name not in context.declared.tables:
+        return False
+    texts = context.revisions.declared(name).texts
+    return (seen.dml, seen.ddl) != (texts.dml, texts.ddl)
 
 
 def _dropped(asking: _Asking) -> ImpactAnswer:

@@ -59,14 +59,14 @@ def test_a_confirmed_stop_is_proven_and_a_start_goes_on_from_the_checkpoint(tiny
 
 
 def test_sql_that_spark_rejects_blocks_what_is_below_and_its_run_goes_on_after_the_fix(tiny: Tiny) -> None:
-    tiny.write(marked=DML["marked"].replace("upper(kind)", "upper(knd)"))
+    tiny.write(marked=DML["marked"].replace("upper(kind)", "upper(kind, kind)"))
     found = tiny.apply(tiny.plan("kept", "--rebuild"))
     assert found.returncode == 1
     failed = json.loads(tiny.done("runs", "--json"))[0]
     states = {(step["table"], step["do"]): step["state"] for step in failed["steps"]}
     assert states["marked", "start"] == "failed"
     assert (states["marked", "catch_up"], states["marked", "swap"]) == ("blocked", "blocked")
-    assert "UNRESOLVED_COLUMN" in json.dumps(failed)
+    assert "WRONG_NUM_ARGS" in json.dumps(failed)
     assert running(tiny, "kept", "marked"), "the serving versions go on"
     tiny.write()
     asked = tiny.run("runs", "retry", failed["id"])

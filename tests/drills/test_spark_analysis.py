@@ -50,13 +50,13 @@ def test_same_meaning_is_confirmed_by_spark(tiny: Tiny) -> None:
 
 
 def test_disagreement_makes_the_statement_unknown_and_is_seen(tiny: Tiny) -> None:
-    tiny.write(marked="INSERT INTO marked SELECT id, upper(sort) AS kind FROM STREAM kept;")
+    tiny.write(marked="INSERT INTO marked SELECT id, upper(kind, kind) AS kind FROM STREAM kept;")
     plan = answered(tiny, "marked")
     marked = node(plan, "marked")
     assert (marked["row"], marked["action"], marked["classified"]) == ("6a", "rebuild", False)
     assert marked["confirmed_by_spark"] is False
     assert marked["evidence"][0].startswith(
-        "Spark disagrees: it rejects the statement (UNRESOLVED_COLUMN.WITH_SUGGESTION): "
+        "Spark disagrees: it rejects the statement at line 1 of its file (WRONG_NUM_ARGS.WITHOUT_SUGGESTION): "
     )
     shown = " ".join(tiny.done("plan", "marked").split())
     assert "Spark disagrees" in shown and "so it is treated as the most severe change: marked" in shown

@@ -24,6 +24,24 @@ def test_exactly_one_version_of_a_table_serves(ledger: Ledger, deployment: Made)
     assert [(d.table, d.version) for d in ledger.deployments() if d.active] == [("fct_orders", 2), ("orders", 2)]
 
 
+def test_each_version_knows_when_it_began_to_serve_and_what_it_replaced(ledger: Ledger, deployment: Made) -> None:
+    ledger.put_deployment(deployment("orders", 1))
+    for version in (2, 3):
+        ledger.put_deployment(deployment("orders", version, active=False))
+    ledger.activate({ORDERS: 2}, by="run2", at=20.0)
+    ledger.activate({ORDERS: 2}, by="again", at=21.0)
+    ledger.activate({ORDERS: 3})
+    ledger.activate({ORDERS: 1}, by="back", at=30.0)
+    known = {d.version: (d.active, d.served_at, d.served_by, d.served_before) for d in ledger.versions(ORDERS)}
+    assert known == {1: (True, 30.0, "back", 3), 2: (False, 20.0, "run2", 1), 3: (False, None, "", None)}
+    ledger.tombstone(ORDERS, 1, drop_after=99.0, trash="/data/trash/x")
+    ledger.activate({ORDERS: 2}, by="restored", at=40.0)
+    (two,) = (d for d in ledger.versions(ORDERS) if d.version == 2)
+    assert (two.active, two.served_by, two.served_before) == (True, "restored", 1), (
+        "nothing served: what was known stays"
+    )
+
+
 def test_release_moves_all_pointers_or_none(ledger: Ledger, deployment: Made) -> None:
     ledger.put_deployment(deployment("orders", 1))
     ledger.put_deployment(deployment("orders", 2, active=False))

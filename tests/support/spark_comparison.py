@@ -90,7 +90,7 @@ def compared(text: str, opinion: AnalysedStatement) -> Finding:
         if _NAMES_AND_TYPES.match(refusal.error_class):
             return Finding(UNTYPED, refusal.error_class)
         return Finding(UNSAFE, f"accepted although Spark refuses: {refusal.error_class} {refusal.message[:200]}")
-    differences = disagreements(found[0], opinion)
+    differences = disagreements(found[0], opinion, found[0].select)
     if not differences:
         return Finding(AGREE)
     ours = Counter(KIND_IN_SPARK.get(each.kind, each.kind) for each in found[0].operators)

@@ -12,6 +12,7 @@ from state.row_types import ApprovalRow, PlanRow
 from tui.command_line.context import CommandContext
 from tui.presentation.styling.value_formatting import moment
 from tui.services import plan_files
+from tui.services.edited_plans import with_edits
 from tui.services.plan_submission import find_plan_row, plan_of_row
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def find_plan(context: CommandContext, word: str) -> NamedPlan:
     """Find a plan by hash or file; raises UsageError, Refused for a file of another project or environment."""
     if _HASH.match(word):
         reader = context.operations.reader
-        row = find_plan_row(reader, word)
+        row = with_edits(find_plan_row(reader, word), context.place)
         return NamedPlan(plan_of_row(row), row, None, reader.approvals(row.hash))
     saved = plan_files.read(os.path.join(context.cwd, word), context.place)
     there = _row(context, saved.plan.hash)
@@ -67,7 +68,7 @@ def submit_saved_plan(context: CommandContext, proposal: NamedPlan) -> PlanRow:
     """Return a saved plan to the agent, which refuses it unless it plans the same; one that it has is what it is."""
     if proposal.saved is not None:
         context.operations.submit_saved(proposal.saved)
-    return find_plan_row(context.operations.reader, proposal.plan.hash)
+    return with_edits(find_plan_row(context.operations.reader, proposal.plan.hash), context.place)
 
 
 def submitted_plan_row(proposal: NamedPlan) -> PlanRow:

@@ -10,10 +10,12 @@ from core.model.errors import UsageError
 from core.plan.model import Plan
 from core.text.escaping import escape_control_characters
 from core.text.wording import counted
+from state.plans import refuse_closed
 from state.row_types import PlanRow
 from tui.command_line import plan_lookup
 from tui.command_line.context import CommandContext
 from tui.presentation.styling.value_formatting import short_duration
+from tui.services.edited_plans import with_edits
 
 if TYPE_CHECKING:
     from core.plan.rendering import PlanStanding
@@ -53,6 +55,7 @@ def approve(context: CommandContext) -> int:
     context.announce()
     found = plan_lookup.find_plan(context, context.args.plan)
     row = plan_lookup.submitted_plan_row(found)
+    refuse_closed(row, now=time.time())
     if context.args.confirm is None and voice.interactive:
         voice.say("\n".join(plan_lines(found.plan, plan_lookup.plan_status_words(found))))
     needed = confirmation_for_act("approve", (row.hash,), place.protected, environment=place.environment)
@@ -81,7 +84,8 @@ def _list(context: CommandContext) -> int:
     from core.plan.request import command_words
     from tui.services.plan_submission import request_of_row
 
-    voice, rows, now = context.voice, context.operations.reader.plans(), time.time()
+    voice, now = context.voice, time.time()
+    rows = [with_edits(row, context.place) for row in context.operations.reader.plans()]
     if voice.as_json:
         voice.data({"plans": [_row_as_json(row, now) for row in rows]})
         return 0

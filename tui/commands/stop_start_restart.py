@@ -2,11 +2,13 @@
 
 from typing import Any
 
-from core.model.errors import TryAgain
+from core.model.errors import TryAgain, UsageError
 from core.model.names import TableName
 from core.observed.serving import serving_versions
+from state.row_types import Deployment
 from tui.command_line.context import CommandContext
 from tui.presentation.screen_content.status_line import outcome_words
+from tui.services.deployed_statements import not_deployed_error
 
 TAKEN = {
     "stop": ("stopped", "was stopped already"),
@@ -43,9 +45,12 @@ def restart(context: CommandContext) -> int:
 def _act(context: CommandContext, verb: str) -> int:
     operations = context.operations
     tables = sorted(operations.statements_selected(context.args.tables))
+    deployed = _deployed(context)
+    if deployed is not None:
+        _refuse_unknown(tables, deployed)
     context.announce()
     needed = operations.agent.confirmation(verb, tables)
-    question = EFFECTS[verb].format(tables=", ".join(tables)) + _readers(context, tables)
+    question = EFFECTS[verb].format(tables=", ".join(tables)) + _readers(deployed or (), tables)
     confirm = context.confirm(needed.text, question)
     outcomes = operations.agent.act(verb, tables, confirm=confirm)
     if context.voice.as_json:
@@ -62,17 +67,31 @@ def _act(context: CommandContext, verb: str) -> int:
     return 0 if all(word in TAKEN[verb] for word in said) else TryAgain.exit_code
 
 
-def _readers(context: CommandContext, tables: list[TableName]) -> str:
+def _deployed(context: CommandContext) -> tuple[Deployment, ...] | None:
+    """Read what is deployed; None where the ledger cannot be read, which is no reason not to act."""
     from core.model.errors import HeadgateError
 
     try:
-        deployments = context.operations.reader.deployments()
+        return context.operations.reader.deployments()
     except HeadgateError:
-        # The question may be asked without it; the act does not need the ledger.
-        return ""
+        return None
+
+
+def _refuse_unknown(tables: list[TableName], deployed: tuple[Deployment, ...]) -> None:
+    """Raise UsageError, before anything is asked, for a name that has no statement; the agent judges all else."""
+    external = {each.table: each.external for each in deployed}
+    for table in tables:
+        if table not in external:
+            raise not_deployed_error(table, external)
+        if external[table]:
+            summary = f"{table} is an external table: Headgate runs no statement for it"
+            raise UsageError(summary, remedy="headgate ls shows what is deployed")
+
+
+def _readers(deployed: tuple[Deployment, ...], tables: list[TableName]) -> str:
     readers = {
         str(d.table)
-        for d in serving_versions(deployments).values()
+        for d in serving_versions(deployed).values()
         for b in d.bindings
         if b.parent in tables and d.table not in tables
     }

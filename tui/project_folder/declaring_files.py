@@ -108,11 +108,16 @@ def read_test_files(folder: str, units: Iterable[str]) -> dict[str, str]:
             raise UsageError(f"{below} cannot be read: {error.strerror}", remedy="make it readable") from error
         for name in names:
             try:
-                found[f"{below}/{name}"] = _read(os.path.join(folder, below, name))[0]
+                found[f"{below}/{name}"] = read_text(os.path.join(folder, below, name))
             except (OSError, UnicodeDecodeError) as error:
                 what = f"{below}/{name} cannot be read: {error}"
                 raise UsageError(what, remedy="make it a readable UTF-8 text file") from error
     return found
+
+
+def read_text(place: str) -> str:
+    """Read one file as `read_files` does; raises OSError, UnicodeDecodeError."""
+    return _read(place)[0]
 
 
 def _read(place: str) -> tuple[str, FileStamp]:

@@ -17,6 +17,7 @@ from core.plan.model import Plan
 from core.plan.request import PlanRequest
 from core.project.revision import RevisionTexts
 from state.ledger_snapshot import LedgerSnapshot, StatementDetails
+from state.plans import refuse_closed
 from state.row_types import ApprovalRow, PlanRow, RunRow
 from tui.agent_client.agent_process import log_tail
 from tui.presentation.screen_content.changes import DELETED, ChangeRow
@@ -24,6 +25,7 @@ from tui.presentation.screen_content.lineage_tab import ColumnDetails
 from tui.presentation.screen_content.statement_detail import DeclaredDetails
 from tui.presentation.screen_content.statement_log import lines_about
 from tui.project_folder.project_reader import find_sql_file
+from tui.services.edited_plans import with_edits
 from tui.services.plan_submission import find_plan_row, plan_of_row
 
 if TYPE_CHECKING:
@@ -132,12 +134,19 @@ class ConsoleBackend:
     def plan(self, hash_prefix: str) -> PlanView | None:
         """Find a plan; its body is read once."""
         try:
-            row = find_plan_row(self._service.reader, hash_prefix)
+            row = with_edits(find_plan_row(self._service.reader, hash_prefix), self._service.place)
         except UsageError:
             return None
         if row.hash not in self._plans:
             self._plans[row.hash] = plan_of_row(row)
         return PlanView(self._plans[row.hash], row, approvals=self._service.reader.approvals(row.hash))
+
+    def apply(self, plan_hash: str, *, confirm: str) -> str:
+        """Execute a plan; raises Stale also where a file of it was edited, which no agent sees."""
+        refuse_closed(
+            with_edits(find_plan_row(self._service.reader, plan_hash), self._service.place), now=self._clock()
+        )
+        return self.agent.apply(plan_hash, confirm=confirm)
 
     def run(self, run_id: str) -> RunView | None:
         """Find a run with its plan."""

@@ -1,6 +1,7 @@
 """The `:` line: what each command opens or does. Commands with the name of an act are the same act."""
 
 from core.lineage.selectors import is_selector
+from core.text.wording import did_you_mean
 from tui.presentation.interaction.colon_completion import TAKES_TABLES, names
 from tui.presentation.interaction.keymap import ConsoleAction, actions_on_screen
 from tui.presentation.styling.styled_text import Tone
@@ -128,7 +129,9 @@ def _act_on(screen: StatementActionsScreen, action: ConsoleAction, tables: tuple
     """Do an act on named tables instead of those under the cursor."""
     unknown = [name for name in tables if screen.state.view.statement(name) is None]
     if unknown and action.id != "stage_deploy":
-        screen.state.notify(f"{', '.join(unknown)}: not deployed here", Tone.CHANGING)
+        near = did_you_mean(unknown[0], screen.state.view.statements) if len(unknown) == 1 else ""
+        words = f"{', '.join(unknown)}: not deployed here{f'; {near}' if near else ''}"
+        screen.state.notify(words, Tone.CHANGING)
     else:
         screen.named = tables
         try:

@@ -155,7 +155,7 @@ class ReviewScreen(SplitScreen):
             self.open_when_free("run", f"the run has started: :run {run_id[:10]}", run_id=run_id)
 
         def send(typed: str) -> None:
-            apply = partial(state.backend.agent.apply, plan.hash, confirm=typed)
+            apply = partial(state.backend.apply, plan.hash, confirm=typed)
             state.host.run_in_thread(apply, begun, progress=f"plan {plan.hash[:4]}: sent")
 
         self.question.ask(question, send)

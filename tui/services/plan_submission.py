@@ -8,12 +8,21 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from core.model.actions import Action
-from core.model.errors import AgentUnreachable, HeadgateError, LedgerUnavailable, Refused, Stale, UsageError
+from core.model.errors import (
+    AgentUnreachable,
+    HeadgateError,
+    InvalidProject,
+    LedgerUnavailable,
+    Refused,
+    Stale,
+    UsageError,
+)
 from core.model.names import TableName
 from core.observed.deployment import PlannerInput
 from core.plan.descriptions import about
 from core.plan.model import PLANNER_VERSION, Plan
 from core.plan.request import PlanRequest
+from core.text.wording import counted
 from state.ledger import LedgerReader
 from state.row_types import PlanRow
 from tui.agent_client import agent_process
@@ -35,6 +44,7 @@ SPARK_ANALYSIS_S = 15.0
 MEASURING_S = 3.0
 """How long a plan waits for its prices to be measured: a folder of thousands of files takes a second."""
 
+_STARTS_TEXT = frozenset({Action.START, Action.RESTART, Action.REBUILD})
 _TRIES = 3
 _SHORTEST = 4
 """Characters of a hash that name a plan."""
@@ -58,10 +68,13 @@ class SubmittedPlan:
 def compute(
     project: "Project", environment: str, known: PlannerInput, request: PlanRequest, facts: "ParseCache | None" = None
 ) -> Plan:
-    """Compute a plan, without agent, Spark or ledger; what cannot be done is in its refusals."""
+    """Compute a plan, without agent, Spark or ledger; what cannot be done is in its refusals.
+
+    Raises InvalidProject where a statement that it starts reads a column that is not there.
+    """
     from core.planning.planner import make_plan
 
-    return make_plan(
+    plan = make_plan(
         project,
         environment,
         known.observed,
@@ -71,6 +84,23 @@ def compute(
         policy=known.policy,
         headroom=known.headroom,
     )
+    _refuse_wrong_columns(plan, project, facts)
+    return plan
+
+
+def _refuse_wrong_columns(plan: Plan, project: "Project", facts: "ParseCache | None") -> None:
+    from core.project_files.columns_read import wrong_columns
+    from core.project_files.parse_cache import ParseCache
+
+    started = [node.table for node in plan.nodes if node.action in _STARTS_TEXT]
+    problems = wrong_columns(project, started, facts or ParseCache())
+    if problems:
+        raise InvalidProject(
+            f"{counted(len(problems), 'column')} that {'is' if len(problems) == 1 else 'are'} read "
+            f"{'does' if len(problems) == 1 else 'do'} not exist",
+            remedy="correct what is listed, and plan again",
+            problems=tuple(problem.as_json() for problem in problems),
+        )
 
 
 def raise_refusals(plan: Plan) -> None:

@@ -50,7 +50,7 @@ def analyse_statements(
     questions = [question_of(revision, None, declared=ddl_of, deployed=ddl_of) for revision in revisions]
     answers = _ask(operations, questions)
     return tuple(
-        StatementCrossCheck(answer.engine, disagreements(parsed, answer.new), answer)
+        StatementCrossCheck(answer.engine, disagreements(parsed, answer.new, source.text), answer)
         for parsed, answer in zip(found, answers, strict=True)
     )
 

@@ -4,7 +4,7 @@ Spark's order (4.2, analysis/ColumnResolutionHelper.scala): a column of the sour
 SELECT, a column of the query around it; a name before a dot is a source first and a struct second.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +19,10 @@ from core.sql.statement import Column
 from core.sql.tokens.data_types import element_type, fields_of
 
 TIME_WINDOWS = ("window", "session_window")
+LITERAL_FUNCTIONS = frozenset(("current_date", "current_time", "current_timestamp", "current_user")) | frozenset(
+    ("grouping__id", "localtime", "localtimestamp", "session_user", "user")
+)
+"""Functions that are called without brackets where no column has their name (4.2, LiteralFunctionResolution.scala)."""
 WINDOW_TYPE = "struct<start:timestamp,end:timestamp>"
 _UNIT_FIRST = frozenset(("dateadd", "date_add", "datediff", "date_diff", "timestampadd", "timestampdiff"))
 
@@ -49,9 +53,14 @@ class ColumnResolver:
     unresolved: dict[UnresolvedName, None] = field(default_factory=dict)
     references: list[ColumnReference] = field(default_factory=list)
 
-    def miss(self, name: str, reason: str, within: str, offset: int) -> None:
-        """Report that a name cannot be followed."""
-        self.unresolved[UnresolvedName(name, reason, within, offset)] = None
+    def miss(self, name: str, reason: str, within: str, offset: int, lacking: Iterable[Relation] = ()) -> None:
+        """Report that a name cannot be followed; `lacking` are relations that are known whole and lack the column."""
+        sources = list(lacking)
+        # A column that Spark names by itself, as `count(1)`, may be there under a name that only Spark knows.
+        sure = name.replace(".", "_").isidentifier() and name.lower() not in LITERAL_FUNCTIONS
+        tables = dict.fromkeys(each.shown.partition("#")[0] for each in sources) if sure else ()
+        known = {item.name for each in sources for item in each.items} if sure else ()
+        self.unresolved[UnresolvedName(name, reason, within, offset, tuple(tables), tuple(sorted(known)))] = None
 
     def item(self, node: Any, place: ResolutionScope, name: str = "", label: str = "") -> RelationColumn:
         """Return the item of an expression; its text uses tables and WITH queries instead of aliases."""
@@ -208,9 +217,12 @@ class ColumnResolver:
             if missing or relation is not None:
                 if column is not None:
                     _show(column, side, outer=depth > 0)
-                self._miss(parts, missing or f"{relation.shown if relation else ''} has no such column", place)
+                reason = missing or f"{relation.shown if relation else ''} has no such column"
+                self._miss(parts, reason, place, [relation] if relation is not None and not missing else ())
                 return None
-        self._miss(parts, "no source has such a column", place)
+        # More than one qualifier may be a catalog and a database.
+        around = (each for side in place.sides for each in side.relations.values()) if len(parts) <= 2 else ()
+        self._miss(parts, "no source has such a column", place, around)
         return None
 
     def refer(self, item: RelationColumn, offset: int) -> None:
@@ -233,8 +245,10 @@ class ColumnResolver:
                 item = _element(item)
         return item
 
-    def _miss(self, parts: Sequence[Any], reason: str, place: ResolutionScope) -> None:
-        self.miss(".".join(self._written(parts, place)), reason, place.within, offset_of(parts[-1]))
+    def _miss(
+        self, parts: Sequence[Any], reason: str, place: ResolutionScope, lacking: Iterable[Relation] = ()
+    ) -> None:
+        self.miss(".".join(self._written(parts, place)), reason, place.within, offset_of(parts[-1]), lacking)
 
     def _written(self, parts: Sequence[Any], place: ResolutionScope) -> list[str]:
         names = [part.name for part in parts]

@@ -153,7 +153,8 @@ class FromSources:
             found = [item for _, item in side.bare(name)]
             if len(found) != 1:
                 reason = "it is ambiguous on one side of USING" if found else "one side of USING has no such column"
-                self.walk.miss(name, side.missing() or reason, "JOIN", offset)
+                lacking = () if found or side.missing() else side.relations.values()
+                self.walk.miss(name, side.missing() or reason, "JOIN", offset, lacking)
                 continue
             pair += found
             self.walk.refer(found[0], offset)

@@ -84,6 +84,10 @@ class UnresolvedName:
     within: str
     """The output column or the clause that it stands in."""
     offset: int
+    lacking: tuple[str, ...] = ()
+    """Of a column that surely is nowhere: every table and part of WITH that could have it, and has not."""
+    known: tuple[str, ...] = ()
+    """With `lacking`: the columns that these have, sorted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -222,7 +222,19 @@ class SubmittedPlans:
     def _keep(self, caller: Caller, plan: Plan, args: Mapping[str, Any], made_at: float) -> dict[str, Any]:
         body, texts = canonical_text(plan_as_json(plan)), json.dumps(args.get("texts") or {})
         expires = made_at + self._expires_s
-        new = PlanRow(plan.hash, body, caller.name, made_at, expires, "open", texts=texts, author_uid=caller.person)
+        of_files = args.get("plan") is None and not plan.request.undoes
+        folder = str(args.get("folder") or "") if of_files else ""
+        new = PlanRow(
+            plan.hash,
+            body,
+            caller.name,
+            made_at,
+            expires,
+            "open",
+            texts=texts,
+            author_uid=caller.person,
+            folder=folder,
+        )
         if plan.empty:
             self._world.ledger.leave_as_is(new, scope_words(plan))
         else:

@@ -215,7 +215,7 @@ class StepExecutor:
         self._world.faults.pass_by("swap record")
         served = serve(self._world, dict(targets), self._run_id)
         self._world.faults.pass_by("swap commit")
-        self._world.ledger.activate(dict(targets), served=served)
+        self._world.ledger.activate(dict(targets), served=served, by=self._run_id, at=self._world.clock())
         return StepDone(step.n, ", ".join(f"{t} → {physical_name(t, v)}" for t, v in targets))
 
     def _not_servable(self, step: Step, targets: list[tuple[TableName, int]]) -> RunEvidence | None:

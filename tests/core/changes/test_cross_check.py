@@ -92,6 +92,10 @@ def test_same_meaning_is_confirmed_where_spark_sees_it(same: bool, confirmed: bo
          "it rejects the statement (X.Y): no such thing"),
         (AnalysedStatement(refused=AnalysisRefusal("", "Sorting is not supported")),
          "it rejects the statement: Sorting is not supported"),
+        (AnalysedStatement(refused=AnalysisRefusal("X.Y", "no column x, line 3 pos 7")),
+         "it rejects the statement at line 3 of its file (X.Y): no column x"),
+        (AnalysedStatement(refused=AnalysisRefusal("X.Y", f"{'near x' * 40} (line 1, pos 1)")),
+         f"it rejects the statement at line 1 of its file (X.Y): {('near x' * 40)[:199]}…"),
     ],
 )  # fmt: skip
 def test_disagreement_is_the_worst_row_and_is_seen_everywhere(opinion: AnalysedStatement, words: str) -> None:
@@ -237,4 +241,4 @@ def test_our_kinds_and_unnamed_columns_are_compared_as_spark_names_them() -> Non
         ),
         operators=(AnalysedOperator("StateStoreSave", "aggregate", ("k", "window")),),
     )
-    assert disagreements(parsed, said) == ()
+    assert disagreements(parsed, said, parsed.select) == ()

@@ -1,7 +1,9 @@
 """What a plan prints under UNDO is what planning the old texts does, once the plan was executed."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +14,7 @@ from core.observed.deployment import ObservedDeployment
 from core.observed.table_statistics import Headroom
 from core.plan.model import Plan, PlanNode
 from core.plan.rendering import undo_sentences
+from core.planning import context
 from core.planning.planner import make_plan
 from core.planning.way_back import edited_nodes, undo_request
 from core.project_files.revision_reader import revision_of
@@ -123,6 +126,22 @@ def test_a_plan_that_is_refused_or_does_nothing_has_nothing_to_undo() -> None:
     assert planned_with_prices(priced(), "a").undo == ()
     lost = observed(a={"state": "stopped", "checkpoint_ok": False})
     assert planned_with_prices(priced(), "a", world=lost).undo == ()
+
+
+@pytest.mark.parametrize("asked", [{"verb": "delete"}, {}], ids=["deleted", "edited"])
+def test_the_way_back_takes_what_was_read_on_the_way_there(
+    asked: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+
+    def counting(make: Callable[[Any], object]) -> Callable[[Any], object]:
+        return lambda of: made.append(f"{make.__name__} {of.name}") or make(of)
+
+    for make in (context.revision_of, context.table_graph):
+        monkeypatch.setattr(context, make.__name__, counting(make))
+    assert planned_with_prices(priced(a=FILTERED), "a", "b", "c", **asked).undo
+    again = [] if asked else ["revision_of a"]
+    assert len(made) > 2 and sorted(made) == sorted([*{*made}, *again])
 
 
 if __name__ == "__main__":

@@ -295,3 +295,13 @@ def test_a_place_in_a_file_that_was_edited_since_its_deploy_says_so() -> None:
     assert told.why == "reads src.note at dml.c.sql:4 of the edited file; another text is deployed"
     (told,) = of(asked(now, "src.note", known=PlannerInput(running(now))), ImpactEvent.COLUMN_LOST).reached
     assert told.why == "reads src.note at dml.c.sql:4"
+
+
+def test_an_answer_names_the_tables_whose_files_say_otherwise_than_what_is_deployed() -> None:
+    before = project(src="", a="src", b="a", c="src")
+    other = table("b", "a", select="SELECT id FROM STREAM a WHERE id > 1")
+    now = replace(before, tables={**before.tables, T("b"): other})
+    known = PlannerInput(running(before))
+    assert asked(now, "src", known=known).edited == ("b",)
+    assert asked(now, "b", known=known).edited == ("b",)
+    assert asked(now, "c", known=known).edited == asked(before, "src", known=known).edited == ()

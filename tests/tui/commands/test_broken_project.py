@@ -62,8 +62,9 @@ def test_what_needs_no_files_works_while_they_are_broken(
 
 @pytest.mark.parametrize(("words", "code"), [("plan a", 2), ("inventory", 2), ("stop a --confirm yes", 3)])
 def test_a_broken_head_is_told_refused_by_what_reads_it_and_never_unprotected(
-    words: str, code: int, folder: Path, agent: Any, ledger: Any, capsys: pytest.CaptureFixture[str]
+    words: str, code: int, folder: Path, agent: Any, ledger: Any, deployed: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    ledger.put_deployment(deployed("a"))
     select_environment(os.environ, str(folder))
     (folder / "headgate.yml").write_text("project: shop\nenvironments: [\n")
     assert exit_codes.run_command_line(words.split()) == code

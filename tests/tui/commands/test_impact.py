@@ -36,6 +36,7 @@ def test_before_the_first_start_it_is_about_what_is_declared(folder: Path, capsy
         "column",
         "external",
         "basis",
+        "edited",
         "answers",
         "columns",
     ]
@@ -61,6 +62,18 @@ def test_a_ledger_makes_it_about_what_is_deployed(both: Any, capsys: pytest.Capt
     dropped = found["answers"][1]
     b = dropped["readers"][0]
     assert (dropped["refused"], b["effect"], b["state"]) == (False, "stranded", "stopped")
+
+
+def test_it_says_over_which_texts_columns_are_traced_and_where_another_one_is_deployed(
+    folder: Path, both: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_codes.run_command_line(["impact", "a"]) == 0
+    assert "Based on what is deployed of a and its readers. Columns are traced in the files." in _lines(capsys)[0]
+    script = folder / "pipelines/facts/p/b/sql-scripts/dml.b.sql"
+    script.write_text("INSERT INTO b SELECT id, 'x' AS kind FROM STREAM a;")
+    assert exit_codes.run_command_line(["impact", "a"]) == 0
+    assert _lines(capsys)[0].endswith("Columns are traced in the files; another text is deployed of b.")
+    assert written(["impact", "a"], capsys)["edited"] == ["b"]
 
 
 def _stopped(ledger: Any) -> Any:

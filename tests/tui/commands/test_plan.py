@@ -301,3 +301,17 @@ def test_what_was_not_observed_yet_is_not_planned_on(
     assert exit_codes.run_command_line(["plan", "b"]) == code
     assert ("not observed yet: a" in capsys.readouterr().err) == bool(code)
     assert exit_codes.run_command_line(["plan", "b", "--offline"]) == 0
+
+
+def test_wrong_column_is_a_problem_of_its_line_wherever_a_plan_starts_the_statement(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wrong = "-- Kinds.\nINSERT INTO b\nSELECT id,\n  kinde AS kind\nFROM STREAM a\n"
+    (folder / "pipelines/facts/p/b/sql-scripts/dml.b.sql").write_text(wrong)
+    assert exit_codes.run_command_line(["plan", "a", "--children", "none"]) == 0
+    capsys.readouterr()
+    assert exit_codes.run_command_line(["plan", "b"]) == 2
+    said = capsys.readouterr().err
+    place = "pipelines/facts/p/b/sql-scripts/dml.b.sql:4"
+    assert f"{place}: error: b reads kinde, a column that a does not have\n    did you mean kind?" in said
+    assert "headgate: 1 column that is read does not exist" in said

@@ -1,6 +1,7 @@
 """A plan's life from the command line to a real agent's commands, over a real socket and ledger, without a pool."""
 
 import re
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -233,6 +234,70 @@ def test_the_list_of_plans_says_what_was_asked_of_which_tables_by_whom_when_and_
     assert f"by plan {second['hash'][:12]} of " in said
     assert exit_codes.run_command_line(["apply", first["hash"][:12], "--confirm", "x"]) != 0
     assert "superseded by plan" in capsys.readouterr().err
+
+
+EDITS = {
+    "statement": (
+        "pipelines/facts/p/b/sql-scripts/dml.b.sql",
+        "INSERT INTO b SELECT id, kind FROM STREAM a WHERE id > 9;",
+    ),
+    "ddl": (
+        "pipelines/facts/p/b/sql-scripts/ddl.b.sql",
+        "CREATE TABLE b (id BIGINT, kind STRING, n INT) USING parquet;",
+    ),
+    "settings that there were not": ("pipelines/facts/p/b/b.yml", "trigger: 1 minute"),
+    "settings of the unit": ("pipelines/sources/p/a/a.yml", "trigger: 1 minute"),
+    "unreadable": ("pipelines/facts/p/b/sql-scripts/dml.b.sql", b"\xff"),
+    "gone": ("pipelines/facts/p/b/sql-scripts/ddl.b.sql", None),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_a_plan_whose_file_was_edited_since_is_stale_and_says_which(
+    edit: str, serving: Agent, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = written(["plan", "a", "--rebuild"], capsys)
+    path, text = EDITS[edit]
+    if text is None:
+        (folder / path).unlink()
+    else:
+        (folder / path).write_bytes(text if isinstance(text, bytes) else text.encode())
+    assert applied(plan["hash"][:12], plan) == 3
+    said = capsys.readouterr().err
+    assert f"plan {plan['hash'][:12]} is stale: it was superseded by an edit of {path}" in said and "plan again" in said
+    assert exit_codes.run_command_line(["approve", plan["hash"][:12], "--confirm", "x"]) == 3
+    assert f"by an edit of {path}" in capsys.readouterr().err
+    (row,) = written(["review"], capsys)["plans"]
+    assert (row["status"], row["superseded_by"]) == ("superseded", f"an edit of {path}")
+    assert written(["review", plan["hash"][:12]], capsys)["standing"]["status"] == "superseded"
+    assert serving.runs.driven == []
+
+
+def test_a_plan_is_not_judged_by_files_of_others_nor_by_those_of_other_tables(
+    serving: Agent, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = written(["plan", "a", "--rebuild"], capsys)
+    (folder / OTHER / "dml.z.sql").write_text("INSERT INTO z SELECT id, kind FROM STREAM landed WHERE id > 3;")
+    (folder / "pipelines/facts/p/b/notes.md").write_text("nothing that is declared")
+    other = folder.parent / "checkout"
+    shutil.copytree(folder, other)
+    (other / "pipelines/facts/p/b/sql-scripts/dml.b.sql").write_text(
+        "INSERT INTO b SELECT id, kind FROM STREAM a -- x;"
+    )
+    monkeypatch.chdir(other)
+    assert [row["status"] for row in written(["review"], capsys)["plans"]] == ["open"]
+    assert applied(plan["hash"][:12], plan) == 0 and serving.runs.driven
+
+
+def test_a_file_that_is_as_it_was_again_leaves_its_plan_open(
+    serving: Agent, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = written(["plan", "a", "--rebuild"], capsys)
+    path = folder / "pipelines/facts/p/b/sql-scripts/dml.b.sql"
+    before = path.read_text()
+    path.write_text(f"{before} -- x")
+    path.write_text(before)
+    assert applied(plan["hash"][:12], plan) == 0
 
 
 FILTERED = "INSERT INTO b SELECT id, kind FROM STREAM a WHERE id > 0;"

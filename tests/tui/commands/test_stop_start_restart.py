@@ -77,3 +77,19 @@ def test_the_words_of_success_are_the_agents_own() -> None:
         "start": (STARTED + PENDING, RAN),
         "restart": (RESTARTED + PENDING,),
     } == TAKEN
+
+
+@pytest.mark.parametrize("verb", TAKEN)
+def test_a_name_without_a_statement_is_refused_before_anything_is_asked(
+    verb: str, agent: Any, ledger: Any, deployed: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_codes.run_command_line([verb, "orders"]) == 2
+    assert "orders is not deployed here\n  headgate ls lists what is deployed" in capsys.readouterr().err
+    ledger.put_deployment(deployed("orders"))
+    ledger.put_deployment(deployed("landed", version=0, external=True))
+    assert exit_codes.run_command_line([verb, "orders", "ordrs"]) == 2
+    assert "ordrs is not deployed here\n  did you mean orders?" in capsys.readouterr().err
+    assert exit_codes.run_command_line([verb, "landed"]) == 2
+    assert "landed is an external table" in capsys.readouterr().err
+    assert exit_codes.run_command_line([verb, "orders"]) == 3
+    assert "--confirm 'yes'" in capsys.readouterr().err and agent.heard == []

@@ -1,15 +1,20 @@
 """The console's questions answered from a real ledger: what changed is read, and what cannot be read is said."""
 
+import json
 import random
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from core.model.errors import Stale
 from core.model.names import TableName
 from state.row_types import EventRow, StagedRow
+from tests.support.ledger_rows import plan_of, plan_row
 from tests.terminal.ledger_under_load import figures_of, make, name_of, place_of, row_of, write
+from tui.presentation.screen_content.plan_review import state_of_plan
 from tui.presentation.screen_content.status_line import act_answer, unstage_answer
 from tui.presentation.view.ledger_view import freshness, make_ledger_view
 from tui.screens.audit_log_events import EventsScreen
@@ -140,3 +145,25 @@ def test_events_are_those_of_the_tables_that_are_asked_for(answers: ConsoleBacke
     assert shown(name_of(2)) == ["event 1"]
     assert shown(name_of(3), name_of(1)) == ["event 2", "event 0"]
     assert [event.summary for event in answers.snapshot(None).events] == shown()
+
+
+def test_a_plan_whose_file_was_edited_since_is_not_executed_and_says_so(
+    answers: ConsoleBackend, ledger, tmp_path: Path
+) -> None:
+    place, path = place_of(tmp_path), "pipelines/facts/p/t/sql-scripts/dml.t.sql"
+    ddl = path.replace("dml.", "ddl.")
+    plan = plan_of(TableName("t"))
+    texts = {ddl: "CREATE TABLE t", path: "INSERT INTO t"}
+    for name, text in ({"headgate.yml": "project: x"} | texts).items():
+        (Path(place.folder) / name).parent.mkdir(parents=True, exist_ok=True)
+        (Path(place.folder) / name).write_text(text)
+    now = time.time()
+    ledger.put_plan(plan_row(plan, expires_at=now + 600, texts=json.dumps(texts), folder=place.folder))
+    found = answers.plan("7f3a")
+    assert found is not None and state_of_plan(found.plan, found.row, now) == "nothing to do: it changes nothing"
+    (Path(place.folder) / path).write_text("INSERT INTO t -- otherwise")
+    edited = answers.plan("7f3a")
+    assert edited is not None
+    assert state_of_plan(edited.plan, edited.row, now).startswith(f"superseded by an edit of {path}, ")
+    with pytest.raises(Stale, match=f"superseded by an edit of {path}"):
+        answers.apply(plan.hash, confirm="")

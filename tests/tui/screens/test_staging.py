@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from core.model.names import TableName
 from tests.terminal.in_memory_backend import FakeBackend
 from tests.terminal.pizzeria_values import NOW
@@ -31,6 +33,16 @@ def test_a_name_that_there_is_not_is_refused_with_the_nearest_whether_the_files_
         await types(console, "deploy vw_")
         await console.until(lambda: "vw_ is not deployed, and the files cannot be read" in console.status(), "it")
         assert staged(console) == []
+
+    in_console(scenario, size=(160, 40))
+
+
+@pytest.mark.parametrize("act", ["stop", "start", "restart", "delete"])
+def test_an_act_on_a_name_that_there_is_not_is_refused_with_the_nearest_before_it_is_asked_about(act: str) -> None:
+    async def scenario(console: Console) -> None:
+        await types(console, f"{act} oven_laod")
+        await console.until(lambda: "oven_laod: not deployed here" in console.status(), "the refusal")
+        assert "did you mean oven_load?" in console.status() and not console.dialog()
 
     in_console(scenario, size=(160, 40))
 

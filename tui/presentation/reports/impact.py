@@ -17,6 +17,9 @@ _LEFT_OUT = ((), ("OWNER",), ("OWNER", "KIND"))
 NARROWEST = 50
 """Characters of a column of whys."""
 
+NAMED = 6
+"""Edited tables that are named."""
+
 TITLES = {
     "rebuilt": "IF {} WERE REBUILT",
     "dropped": "IF {} WERE DROPPED",
@@ -29,7 +32,9 @@ def about(found: "Impact") -> str:
     table = found.root.table
     whose = f"{table} is external: whoever writes it rebuilds and drops it. " if found.external else ""
     if found.deployed:
-        return f"{whose}Based on what is deployed of {table} and its readers."
+        names = ", ".join(found.edited[:NAMED]) + (" and others" if len(found.edited) > NAMED else "")
+        other = f"; another text is deployed of {names}" if found.edited else ""
+        return f"{whose}Based on what is deployed of {table} and its readers. Columns are traced in the files{other}."
     return f"{whose}{table} is not deployed: assuming that everything declared is running."
 
 
@@ -69,8 +74,9 @@ def column_lines(columns: "Mapping[str, Mapping[TableName, str]]", width: int) -
 def as_json(found: "Impact", commands: "Mapping[str, str]") -> dict[str, Any]:
     """Return what `headgate.impact/1` says besides project and environment; fields may be added, never changed.
 
-    `{"table", "column", "external", "basis": "deployed"|"declared", "answers": [{"if": "rebuilt"|"dropped"|
-    "column lost", "plan": command, "refused", "refusals": [{"table", "summary", "remedy"}], "readers": [{"table",
+    `{"table", "column", "external", "basis": "deployed"|"declared", "edited": [table],
+    "answers": [{"if": "rebuilt"|"dropped"|"column lost", "plan": command, "refused",
+    "refusals": [{"table", "summary", "remedy"}], "readers": [{"table",
     "product", "layer", "owner", "depth", "through": [{"table", "streamed"}], "streamed", "stateful", "state", "effect",
     "why", "uses": place, "makes": [column]}], "outside": [{"reader", "owner", "table", "before", "after"}]}],
     "columns": [{"column", "readers": [{"table", "uses": place}]}]}`. What is not known, or is not asked, is null.
@@ -80,6 +86,7 @@ def as_json(found: "Impact", commands: "Mapping[str, str]") -> dict[str, Any]:
         "column": found.root.column or None,
         "external": found.external,
         "basis": "deployed" if found.deployed else "declared",
+        "edited": list(found.edited),
         "answers": [_answer(answer, found, commands.get(answer.event, "")) for answer in found.answers],
         "columns": [
             {"column": column, "readers": [{"table": table, "uses": place} for table, place in uses.items()]}

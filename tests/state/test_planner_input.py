@@ -1,0 +1,39 @@
+"""What the planner is told of versions that have served: the one before, and the one in the trash."""
+
+from typing import Any
+
+from ledger_rows import deployment_row
+
+from core.model.names import TableName
+from core.observed.deployment import ObservedDeployment
+from state.planner_input import observe
+
+A = TableName("a")
+
+
+def seen(*versions: dict[str, Any]) -> ObservedDeployment:
+    return observe(deployment_row("a", **{"active": False, "started_at": 1.0, **each}) for each in versions)[A]
+
+
+def test_the_version_before_is_what_the_pointer_led_to_whatever_its_number() -> None:
+    third: dict[str, Any] = {"version": 3, "served_at": 5.0, "wanted": "stopped", "state": "stopped"}
+    second: dict[str, Any] = {"version": 2, "active": True, "served_at": 9.0, "served_by": "back", "served_before": 3}
+    found = seen({"version": 1, "served_at": 1.0}, second, third)
+    assert found.former and (found.former.version, found.former.running, found.served_by) == (3, False, "back")
+    assert found.orphan_versions == (), "a version that was rolled back has served"
+    assert seen(second, third | {"served_at": None}).orphan_versions[0].version == 3
+
+
+def test_nothing_goes_back_where_the_version_before_is_gone_or_never_was() -> None:
+    second: dict[str, Any] = {"version": 2, "active": True, "served_at": 9.0, "served_before": 1}
+    assert seen(second, {"version": 1, "served_at": 1.0, "drop_after": 9.0}).former is None
+    assert seen(second | {"served_before": None}, {"version": 1}).former is None
+
+
+def test_of_a_deleted_table_the_version_that_served_last_is_in_the_trash_until_its_files_are_gone() -> None:
+    gone: dict[str, Any] = {"drop_after": 99.0, "trash": "/trash/a", "wanted": "stopped", "state": "absent"}
+    versions = [gone | {"version": n, "served_at": at} for n, at in ((1, 1.0), (2, 30.0), (3, None))]
+    found = seen(*versions)
+    assert found.in_trash and (found.in_trash.version, found.in_trash.drop_after) == (2, 99.0)
+    assert (found.state, found.former) == ("absent", None)
+    assert seen(versions[0], versions[1] | {"trash": ""}).in_trash is None, "an older one would lose what came after it"
