@@ -88,7 +88,8 @@ def answers(request: CaseRequest, server: CaseServer, folder: Path) -> Iterator[
         try:
             result = _result(request, runner, case, tables)
         except PoolUnreachable as error:
-            result = CaseResult(case.path, case.table, case.name, CaseOutcome.ERROR, error.summary)
+            summary = f"its Spark server ended or went silent ({error.summary}); another one runs the next case"
+            result = CaseResult(case.path, case.table, case.name, CaseOutcome.ERROR, summary)
             server.end()
             runner = _runner(request, server, folder, tables)
         yield {"result": result.as_json()}

@@ -24,6 +24,9 @@ from pipelines.statement_tests.stream_trial import StreamTrial, TrialStatement
 
 T = TypeVar("T")
 
+ROOM_B = 1_000_000
+"""With less on its disk, in bytes, a case that Spark refused is taken to have failed for that."""
+
 STOP_S = 20.0
 """How long a trial that took too long is waited for."""
 
@@ -91,7 +94,9 @@ class CaseRunner:
             summary = f"it did not end within {seconds:.0f} s"
             result = CaseResult("", "", "", CaseOutcome.ERROR, summary)
         except EngineRefused as error:
-            result = CaseResult("", "", "", CaseOutcome.ERROR, _refusal(error))
+            full = shutil.disk_usage(self._folder).free < ROOM_B
+            summary = f"there is no room left on the disk of {self._folder}" if full else _refusal(error)
+            result = CaseResult("", "", "", CaseOutcome.ERROR, summary)
         finally:
             self._running = None
             shutil.rmtree(self._folder / "trials", ignore_errors=True)
