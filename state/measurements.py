@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from core.model.names import TableName
+from core.model.states import MET, MISSED
 from state.row_mapping import values_by_column
 from state.row_types import EventRow, Measurement, SampleRow
 from state.transactions import LedgerReads, LedgerWrites, insert, upsert
@@ -68,6 +69,12 @@ class MeasurementReads(LedgerReads):
             return self._rows(EventRow, "SELECT * FROM event ORDER BY at DESC, id DESC LIMIT ?", (limit,))
         sql = 'SELECT * FROM event WHERE "table" = ? ORDER BY at DESC, id DESC LIMIT ?'
         return self._rows(EventRow, sql, (table, limit))
+
+    def objective_event(self, table: TableName) -> EventRow | None:
+        """Read when a table last began to miss its objective, or met it again; None where neither was recorded."""
+        sql = 'SELECT * FROM event WHERE "table" = ? AND kind IN (?, ?) ORDER BY at DESC, id DESC LIMIT 1'
+        found = self._rows(EventRow, sql, (table, MISSED, MET))
+        return found[0] if found else None
 
 
 class MeasurementWrites(MeasurementReads, LedgerWrites):

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from core.model.errors import Refused
 from core.model.names import TableName
-from core.run.predictions import MeasuredStep
+from core.observed.step_durations import MeasuredStep, StepDurations, step_durations
 from state.row_mapping import Value, values_by_column
 from state.row_types import RunRow, StepRow
 from state.transactions import NEWEST_CHANGE, LedgerReads, LedgerWrites, upsert
@@ -44,14 +44,14 @@ class RunReads(LedgerReads):
             "WHERE state = 'failed' AND acknowledged_by = '' AND continued_by = '' ORDER BY ended_at DESC, id", ()
         )
 
-    def measured_steps(self, limit: int = 2000) -> tuple[MeasuredStep, ...]:
-        """List how long the newest steps took that were done at the first try, newest first."""
+    def step_durations(self, limit: int = 2000) -> StepDurations:
+        """Return how long the newest steps took that were done at the first try."""
         found = self._values(
             'SELECT "do", "table", ended_at - started_at FROM step WHERE state = \'done\' AND tries = 1 '
             "AND ended_at >= started_at ORDER BY ended_at DESC LIMIT ?",
             (limit,),
         )
-        return tuple(MeasuredStep(*values) for values in found)
+        return step_durations(MeasuredStep(*values) for values in found)
 
     def _runs(self, which: str, parameters: tuple[Value, ...]) -> tuple[RunRow, ...]:
         with self._connected():

@@ -9,7 +9,7 @@ from state.transactions import LedgerReads, LedgerWrites, upsert
 
 _TABLE_STATISTICS = """
 SELECT d."table", d.version, f.at, f.rows, f.exact IS NOT 0, f.bytes, f.files, f.earliest, f.gone, m.fastest_rows_s,
-  m.state_rows, m.state_bytes
+  m.state_rows, m.state_bytes, m.batch_ms / 1000.0
 FROM deployment d LEFT JOIN figure f ON f.deployment = d.id LEFT JOIN measurement m ON m.deployment = d.id
 WHERE d.drop_after IS NULL AND (?1 IS NULL OR d."table" = ?1)
   AND (f.deployment IS NOT NULL OR m.deployment IS NOT NULL)"""

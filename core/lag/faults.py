@@ -8,12 +8,15 @@ from dataclasses import dataclass, replace
 
 from core.lag.lag_samples import Lag
 from core.lag.trend import LagTrend
-from core.lag.triggers import trigger_s
 from core.model.states import MAY_WORK, Fault, State, Trend, WantedState
+from core.model.triggers import trigger_s
 from core.text.units import long_duration
 
 SUSTAINED_S = 10.0
 """How long a sign must stand until it is a fault, and be gone until it is none: three measurements in a row."""
+
+MET_S = 60.0
+"""How long an objective must be met again until that is recorded: one that is just missed makes no entry a minute."""
 
 LEAST_OBJECTIVE_S = 60.0
 _TRIGGERS = 6
@@ -26,6 +29,8 @@ class FaultSign:
     fault: Fault = Fault.NONE
     why: str = ""
     """One clause for people."""
+    at_once: bool = False
+    """Whether it counts without having stood: one that failed, and where the pool has not answered for a while."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +42,33 @@ class FaultWatch:
     """When they began to, epoch seconds; None while they agree on whether there is a fault."""
 
     def heard(self, sign: FaultSign, at: float) -> "FaultWatch":
-        """Return what is said after one more measurement: a sign counts once it has stood, one that failed at once."""
-        if bool(sign.fault) == bool(self.said.fault) or sign.fault is Fault.FAILED:
+        """Return what is said after one more measurement: a sign counts once it has stood, or at once."""
+        if bool(sign.fault) == bool(self.said.fault) or sign.at_once:
             return FaultWatch(sign)
         since = at if self.contrary_since is None else self.contrary_since
         return FaultWatch(sign) if at - since >= SUSTAINED_S else replace(self, contrary_since=since)
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectiveWatch:
+    """Whether a table misses its objective, and for how long its measurements have shown the contrary."""
+
+    missed: bool = False
+    since: float = 0.0
+    """When it began to be so."""
+    contrary_since: float | None = None
+
+    def heard(self, behind_s: float | None, objective_s: float, at: float) -> "ObjectiveWatch":
+        """Return what is so after one more measurement: it must have stood, and to meet it again for a minute."""
+        if behind_s is None:
+            return self
+        missed = behind_s > objective_s
+        if missed == self.missed:
+            return replace(self, contrary_since=None)
+        since = at if self.contrary_since is None else self.contrary_since
+        if at - since >= (SUSTAINED_S if missed else MET_S):
+            return ObjectiveWatch(missed, since)
+        return replace(self, contrary_since=since)
 
 
 def objective_s(objective: str, trigger: str) -> float:
@@ -52,13 +79,11 @@ def objective_s(objective: str, trigger: str) -> float:
 def fault_sign(lag: Lag, judged: LagTrend, *, state: str, wanted: str, objective_s: float) -> FaultSign:
     """Judge one measurement of a statement; what is wanted stopped, or not measured yet, shows nothing."""
     if state == State.FAILED:
-        return FaultSign(Fault.FAILED, "it has failed")
+        return FaultSign(Fault.FAILED, "it has failed", at_once=True)
     if wanted == WantedState.STOPPED or state not in MAY_WORK:
         return FaultSign()
-    if judged.trend is Trend.STARVED:
-        return FaultSign(Fault.STARVED, judged.reason)
-    if judged.trend is Trend.STALLED:
-        return FaultSign(Fault.STALLED, judged.reason)
+    if judged.trend in (Trend.STARVED, Trend.STALLED):
+        return FaultSign(Fault(judged.trend), judged.reason, at_once=state == State.UNKNOWN)
     if lag.behind_s is not None and lag.behind_s > objective_s:
         known, bound = long_duration(lag.behind_s), long_duration(objective_s)
         return FaultSign(Fault.BEHIND, f"{known} behind, the objective is {bound}")

@@ -5,13 +5,14 @@ One condition for each word; the first that holds is the word:
 unknown   Fewer than 6 samples in a row (a hole of more than 3 intervals, or counters that went back, begin a new row),
           the newest sample older than 3 intervals, or no lag in it. Never with a number.
 starved   A parent is missing (gone, replaced); or a parent that is a statement is absent, stopped, failed or silent,
-          and there is no backlog left that takes more than 15 s and 3 triggers to work off, nor input that has waited
+          and there is no backlog left that takes more than 15 s and 3 triggers to work off, nor rows that have waited
           for longer than 30 s and 3 triggers. Silent: it runs, delivered
           before, and has delivered nothing for the longer of 20 s and 6 of its usual intervals; where its own trend is
           given, that it is stalled or starved.
-stalled   It runs, input is pending, and nothing was committed for the longest of 30 s, 3 triggers and 3 batches (the
-          first two where the pool does not answer, so that nobody knows of a batch); or it
-          has consumed for the longer of 60 s and 6 triggers, and its watermark has not moved in all that time.
+stalled   It runs, input is pending, and nothing was committed for the longest of 30 s, 3 triggers and 3 batches (where
+          the pool does not answer, of 20 s and a trigger and 10 s: no batch is known of); or it
+          has consumed for the longer of 60 s and 6 triggers from all its inputs, and its watermark has not moved in all
+          that time.
 idle      Nothing is pending, nothing came for the longer of 20 s and 2.5 usual intervals. An external source that falls
           silent leaves its readers idle, not starved: nobody promised that it would go on.
 steady    It runs, and no input has waited for longer than 30 s and 3 triggers, however many rows that is: where time
@@ -85,7 +86,8 @@ def lag_trend(
 
     `previous` is the last word said of it: it takes more to leave `growing` or `draining` than to stay.
     `commit_age_s` is since the newest commit or the start after it, None when nothing was committed;
-    `watermark_age_s` is since the watermark last moved, None without one. `by_files` says that a batch is limited in
+    `watermark_age_s` is since the watermark last moved or the statement was last starved, None without one.
+    `by_files` says that a batch is limited in
     files: then files tell how long it takes. `behind_s` is the age of the oldest input that waits, None where a source
     does not know it: then rows alone are judged.
     """
@@ -97,9 +99,12 @@ def lag_trend(
     working = state in MAY_WORK
     movement = _movement(series, trigger_s, previous, working=working, by_files=by_files)
     bound_s = keeps_up_s(trigger_s)
-    has_work = behind_s is not None and behind_s > bound_s
-    if (why := _starving(parents, series)) and not has_work and not _works_off(movement, trigger_s, previous):
-        return LagTrend(Trend.STARVED, reason=why)
+    has_work = behind_s is not None and behind_s > bound_s and series.lag[-1] > 0
+    starving = _starving(parents, series)
+    if starving and not has_work and not _works_off(movement, trigger_s, previous):
+        return LagTrend(Trend.STARVED, reason=starving)
+    # The watermark stands while one of several inputs does.
+    watermark_age_s = None if starving else watermark_age_s
     answers = state != State.UNKNOWN
     if working and (why := _stalling(series, trigger_s, commit_age_s, watermark_age_s, may_be_in_batch=answers)):
         return LagTrend(Trend.STALLED, reason=why)
@@ -157,8 +162,8 @@ def _stalling(
     since = max((n for n in range(len(series.at)) if series.lag[n] == 0), default=-1) + 1
     pending_s = series.at[-1] - series.at[since] if since < len(series.at) else 0.0
     # A batch may take longer than the trigger; where the pool does not answer, nothing speaks for one.
-    patient_s = 3 * max(series.batches_s) if may_be_in_batch else 0.0
-    if min(age_s, pending_s) > max(30.0, 3 * trigger_s, patient_s):
+    busy_s = max(30.0, 3 * trigger_s, 3 * max(series.batches_s))
+    if min(age_s, pending_s) > (busy_s if may_be_in_batch else max(20.0, trigger_s + 10.0)):
         return f"input is pending, no commit for {age_s:.0f} s"
     if watermark_age_s is None:
         return ""

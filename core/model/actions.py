@@ -16,6 +16,8 @@ class Action(StrEnum):
     REBUILD = "rebuild"
     STOP = "stop"
     DELETE = "delete"
+    ROLLBACK = "rollback"
+    UNDELETE = "undelete"
 
 
 class StepKind(StrEnum):
@@ -45,6 +47,16 @@ class StepKind(StrEnum):
     """Drop the pointer view of a deleted table."""
     TOMBSTONE = "tombstone"
     """Take a version's table from the catalog and set its files and checkpoint aside until `drop_after`."""
+    RESTORE = "restore"
+    """Put a version's files and checkpoint back from the trash, and its table into the catalog; it does not run yet."""
+
+
+BEGINS = frozenset({StepKind.START, StepKind.RESUME, StepKind.RESTART})
+"""Steps that wait, once their query has started, until it has proved that it works."""
+
+READABLE_ONCE_STARTED = frozenset({StepKind.START, StepKind.RESUME})
+NEEDS_PROOF = frozenset({StepKind.STOP, StepKind.TOMBSTONE, StepKind.UNPOINT})
+"""What cannot be undone never follows a start that is not proved."""
 
 
 class Strategy(StrEnum):

@@ -44,6 +44,8 @@ class Reason(StrEnum):
     READS_OLD_VERSION = "still reads an old version of a parent"
     CHECKPOINT_LOST = "its checkpoint is missing, unreadable or another's"
     DELETED = "its delete was asked for"
+    ROLLED_BACK = "what served before serves again"
+    UNDELETED = "is taken out of the trash"
 
 
 _WORDS: Mapping[str, str] = {
@@ -81,6 +83,8 @@ _WORDS: Mapping[str, str] = {
     Reason.READS_OLD_VERSION: "still reads an old version of an upstream table",
     Reason.CHECKPOINT_LOST: "its checkpoint is missing, unreadable or owned by another ledger",
     Reason.DELETED: "its delete was requested",
+    Reason.ROLLED_BACK: "the version that served before serves again",
+    Reason.UNDELETED: "is taken out of the trash, and resumes from its checkpoint",
 }
 _PREDICATES = frozenset(("is", "was", "keeps", "moves", "reads", "belongs", "still"))
 """First words of those that are said of the statement; the others are sentences of their own."""

@@ -41,6 +41,10 @@ class Fault(StrEnum):
     BEHIND = "behind"
 
 
+MISSED, MET = "missed", "met"
+"""Kinds of events: a table begins to miss its objective, and meets it again."""
+
+
 class WantedState(StrEnum):
     """What the operators want of a deployment."""
 

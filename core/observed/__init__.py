@@ -1,1 +1,1 @@
-"""What was observed of one environment: deployments, table statistics, and the document that `--observed` reads."""
+"""What was observed of one environment: deployments, statistics, durations, the document that `--observed` reads."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from core.model.names import TableName
+from core.observed.step_durations import StepDurations
 from core.observed.table_statistics import Headroom, TableStatistics
 from core.policy.model import Policy
 from core.project.model import Pool
@@ -105,3 +106,4 @@ class PlannerInput:
     headroom: Headroom | None = None
     policy: Policy | None = None
     """What is recorded to be in force; None is what the project declares."""
+    durations: StepDurations = field(default_factory=dict)

@@ -25,11 +25,12 @@ from core.observed.document_entries import (
     read_name,
     read_policy,
 )
+from core.observed.step_durations import Seconds
 from core.policy.model import policy_as_json
 from core.text.wording import counted, did_you_mean
 
 OBSERVED_FORMAT = "headgate.observed/1"
-DOCUMENT_KEYS = ("tables", "format", "environment", "answers", "policy", "room")
+DOCUMENT_KEYS = ("tables", "format", "environment", "answers", "policy", "room", "durations")
 """The first is the documented contract; the others make a document as exact as the ledger."""
 
 _MOST_LEVELS = 100
@@ -76,7 +77,13 @@ def _known(document: Any, environment: str, problems: list[Problem]) -> PlannerI
             problems.append(
                 Problem(f"{word} is not a known key", did_you_mean(word, DOCUMENT_KEYS) or "remove it", None, word)
             )
-    found = PlannerInput(_tables(tables or {}, problems), read_answers(given), read_headroom(given), read_policy(given))
+    found = PlannerInput(
+        _tables(tables or {}, problems),
+        read_answers(given),
+        read_headroom(given),
+        read_policy(given),
+        _durations(given),
+    )
     seen_in = given.text("environment")
     if environment and seen_in and seen_in != environment:
         there = cut(seen_in)
@@ -113,6 +120,22 @@ def _pairs(node: Any, only: str = "") -> list[tuple[Any, Any]]:
     return [(key, value) for key, value in pairs if isinstance(key, yaml.ScalarNode) and only in ("", key.value)]
 
 
+def _durations(given: EntryReader) -> dict[str, Seconds]:
+    """Read how long steps took: a lowest and a highest number of seconds by kind, or by kind and table."""
+    part = given.part("durations", "a mapping of pairs of numbers")
+    found = {}
+    for key, pair in (part.values if part is not None else {}).items():
+        if isinstance(key, str) and isinstance(pair, list) and len(pair) == 2 and all(map(_is_seconds, pair)):
+            found[key] = Seconds(*map(float, pair))
+        else:
+            given.wrong(f"durations: {cut(key)} must be a pair of seconds", "write start: [1.5, 4.0], or leave it out")
+    return found
+
+
+def _is_seconds(value: Any) -> bool:
+    return type(value) in (int, float) and 0 <= value < float("inf")
+
+
 def planner_input_as_document(known: PlannerInput, environment: str) -> dict[str, Any]:
     """Write what `planner_input_from_text` reads as the same value."""
     document: dict[str, Any] = {"format": OBSERVED_FORMAT, "environment": environment}
@@ -122,6 +145,8 @@ def planner_input_as_document(known: PlannerInput, environment: str) -> dict[str
         document["policy"] = plain_value(policy_as_json(known.policy))
     if known.answers:
         document["answers"] = dict(sorted(known.answers.items()))
+    if known.durations:
+        document["durations"] = {key: [took.low, took.high] for key, took in sorted(known.durations.items())}
     document["tables"] = {str(table): entry_as_json(seen) for table, seen in sorted(known.observed.items())}
     return document
 

@@ -33,7 +33,7 @@ _LONGEST_NAME = 200
 
 _FLAGS = frozenset(("exact",))
 _TEXTS = frozenset(("engine",))
-_FRACTIONS = frozenset(("at", "earliest", "rate_rows_s", "busy"))
+_FRACTIONS = frozenset(("at", "earliest", "rate_rows_s", "batch_s", "busy"))
 """Figures that are no whole numbers."""
 
 

@@ -25,6 +25,8 @@ class TableStatistics:
     state_rows: int | None = None
     """Of its statement's state, as its last batch said; bytes of memory."""
     state_bytes: int | None = None
+    batch_s: float | None = None
+    """How long its last batch took."""
 
 
 @dataclass(frozen=True, slots=True)

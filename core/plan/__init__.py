@@ -1,1 +1,1 @@
-"""The plan as a value and in every form: request, model, codec, file, diff, confirmation, lines, Markdown."""
+"""The plan as a value and in all its forms: request, model, codec, file, diff, confirmation, ETA, lines, Markdown."""

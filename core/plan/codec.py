@@ -55,6 +55,8 @@ def plan_as_json(plan: Plan) -> dict[str, Any]:
         "policy": plan.policy,
         "preconditions": {table: dict(values) for table, values in plan.preconditions.items()},
         "undo": [{**_flat(way), "command": undo_command(plan, way)} for way in plan.undo],
+        "predicted_low_s": plan.predicted_low_s,
+        "predicted_high_s": plan.predicted_high_s,
     }
 
 
@@ -82,6 +84,8 @@ def plan_from_json(data: Mapping[str, Any]) -> Plan:
             policy=str(data.get("policy", "")),
             preconditions={TableName(table): dict(values) for table, values in data["preconditions"].items()},
             undo=tuple(_unflat(WayBack, way) for way in data.get("undo", ())),
+            predicted_low_s=data.get("predicted_low_s"),
+            predicted_high_s=data.get("predicted_high_s"),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UsageError(f"this plan is damaged: {type(error).__name__} {error}", remedy="plan again") from error
@@ -153,10 +157,12 @@ def lasting_verdict(guard: str, verdict: str | None) -> str | None:
     return "ok" if (guard, verdict) == ("pool", "warn") else verdict
 
 
+_PREDICTED = ("predicted_low_s", "predicted_high_s")
 _LEFT_OUT = {
-    Plan: ("hash", "undo"),
+    Plan: ("hash", "undo", *_PREDICTED),
     Guard: ("summary", "remedy"),
-    PlanNode: ("change", "evidence", "replay_rows", "replay_bytes", "eta_s", "retention", "undo"),
+    PlanNode: ("change", "evidence", "replay_rows", "replay_bytes", "eta_s", "retention", "undo", *_PREDICTED),
+    Step: _PREDICTED,
     StrategyOffer: ("replay_rows", "replay_bytes", "eta_s", "disk_bytes"),
 }
 

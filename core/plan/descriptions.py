@@ -8,7 +8,7 @@ from core.model.names import TableName, physical_name, query_name
 from core.model.reasons import Reason, because, reason_words
 from core.plan.model import Plan, PlanNode, Step, StrategyOffer, WayBack
 from core.text.diff import unified_diff
-from core.text.units import short_duration, short_number, short_size
+from core.text.units import duration_range, short_duration, short_number, short_size
 from core.text.wording import counted
 
 GLYPH_BY_ACTION = {
@@ -19,6 +19,8 @@ GLYPH_BY_ACTION = {
     Action.RECORD: ".",
     Action.STOP: "x",
     Action.DELETE: "-",
+    Action.ROLLBACK: "<",
+    Action.UNDELETE: "+",
     Action.KEEP: "=",
 }
 """One character before each table of a plan, in every screen and on paper."""
@@ -51,6 +53,8 @@ def change_words(node: PlanNode) -> str:
         return _CHANGE_BY_REASON[Reason(node.reason)]
     if node.action is Action.DELETE:
         return "delete requested"
+    if node.action in (Action.ROLLBACK, Action.UNDELETE):
+        return f"{node.action} requested"
     if node.action is Action.START:
         return "new"
     if not node.classified:
@@ -64,6 +68,10 @@ def action_words(node: PlanNode) -> str:
     """Return the action with its versions: `rebuild v3→v4`."""
     if node.action is Action.REBUILD:
         return f"rebuild v{node.from_version}→v{node.version}"
+    if node.action is Action.ROLLBACK:
+        return f"back v{node.from_version}→v{node.version}"
+    if node.action is Action.UNDELETE:
+        return f"undelete v{node.version}"
     if node.action is Action.START and not node.version:
         return "register"
     if node.action is Action.START:
@@ -89,10 +97,17 @@ def replay_words(node: PlanNode) -> str:
 
 
 def eta_words(node: PlanNode) -> str:
-    """Return how long it takes until it has caught up, `14 m`: `?` is not known, `-` is no time worth a mention."""
-    if not _is_priced(node) and node.eta_s is None:
-        return "-"
-    return number_and_unit(short_duration(node.eta_s))
+    """Return when its last step ends, counted from the beginning of the run, `< 40 s`; `?` is not known, `-` is
+    nothing to be done.
+    """
+    return "-" if node.action is Action.KEEP else range_words(node)
+
+
+def range_words(of: PlanNode | Step | WayBack | Plan) -> str:
+    """Return what was predicted as a range; `?` where it is not known."""
+    if of.predicted_low_s is None or of.predicted_high_s is None:
+        return "?"
+    return duration_range(of.predicted_low_s, of.predicted_high_s).replace("up to ", "< ")
 
 
 def undo_words(node: PlanNode) -> str:
@@ -113,9 +128,9 @@ def undo_command(plan: Plan, way: WayBack) -> str:
 def way_back_words(way: WayBack) -> str:
     """Return what a way back does, and what that takes."""
     if way.replay_rows != 0:
-        rows, eta = short_number(way.replay_rows), short_duration(way.eta_s)
-        return f"{way.words}; reads {number_and_unit(rows)} rows again, ETA {number_and_unit(eta)}"
-    return f"{way.words}; no row is read again" if way.act == "plan undo" else way.words
+        return f"{way.words}; reads {number_and_unit(short_number(way.replay_rows))} rows again, ETA {range_words(way)}"
+    eta = f", ETA {range_words(way)}" if way.predicted_high_s is not None else ""
+    return f"{way.words}; no row is read again{eta}" if way.act == "plan undo" else way.words
 
 
 def spark_words(node: PlanNode) -> str:
@@ -187,7 +202,7 @@ def _offer_line(offer: StrategyOffer, *, chosen: bool) -> str:
     mark = f" ({', '.join(marks)})" if marks else ""
     parts = [
         f"replays {number_and_unit(short_number(offer.replay_rows))} rows",
-        f"ETA {number_and_unit(short_duration(offer.eta_s))}",
+        f"reading {number_and_unit(short_duration(offer.eta_s))} at best",
     ]
     parts.append(f"disk {short_size(offer.disk_bytes)}")
     parts.append(f"loses {', '.join(offer.loses)}" if offer.loses else "loses nothing")
@@ -212,7 +227,7 @@ def step_words(step: Step) -> str:
             return f"swap {' '.join(step.tables)}"
         case StepKind.START | StepKind.RESUME | StepKind.RESTART | StepKind.STOP | StepKind.CATCH_UP:
             return f"{act_words(step.do)} {query_name(step.table, step.version)}"
-        case StepKind.CREATE | StepKind.ALTER | StepKind.TOMBSTONE if step.version:
+        case StepKind.CREATE | StepKind.ALTER | StepKind.TOMBSTONE | StepKind.RESTORE if step.version:
             return f"{act_words(step.do)} {physical_name(step.table, step.version)}"
         case _:
             return f"{act_words(step.do)} {step.table}"

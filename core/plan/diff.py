@@ -7,7 +7,7 @@ from typing import Any
 from core.model.actions import typed_strategy
 from core.model.reasons import reason_words
 from core.plan.codec import lasting_verdict, request_as_json
-from core.plan.descriptions import act_words, action_words
+from core.plan.descriptions import act_words, action_words, eta_words
 from core.plan.model import LeftBehind, OutsideReader, Plan, PlanNode, PlanRefusal, PlanWarning, Step
 from core.text.diff import unified_diff
 from core.text.units import short_duration, short_number
@@ -15,7 +15,7 @@ from core.text.wording import counted
 
 PLAN_DIFF_FORMAT = "headgate.plan-diff/1"
 
-FIGURES = frozenset(("replay_rows", "eta_s"))
+FIGURES = frozenset(("replay_rows", "eta_s", "predicted"))
 """Parts that drift while nothing changes."""
 
 
@@ -197,6 +197,7 @@ _PARTS: dict[str, Callable[[PlanNode], str]] = {
     "loses": lambda node: ", ".join(node.loses),
     "replay_rows": lambda node: short_number(node.replay_rows) if node.replay_rows is not None else "",
     "eta_s": lambda node: short_duration(node.eta_s) if node.eta_s is not None else "",
+    "predicted": eta_words,
     "offers": lambda node: ", ".join(typed_strategy(offer.strategy) for offer in node.offers),
 }
 """What is compared of two nodes, in the order in which it is said."""
@@ -205,7 +206,8 @@ _LABELS = {
     "classified": "change is known",
     "to_spark": "for Spark",
     "replay_rows": "rows to replay",
-    "eta_s": "ETA",
+    "eta_s": "reading time at best",
+    "predicted": "ETA",
     "texts.dml": "new dml",
     "texts.ddl": "new ddl",
     "texts.yml": "new yml",

@@ -11,7 +11,7 @@ from core.plan.request import PlanRequest
 from core.project.revision import RevisionTexts
 
 PLAN_FORMAT = "headgate.plan/1"
-PLANNER_VERSION = "5"
+PLANNER_VERSION = "6"
 """Version of the planner; an agent refuses plans of another one."""
 
 UNDO_D = 90.0
@@ -61,6 +61,10 @@ class PlanNode:
     loses: tuple[str, ...]
     replay_rows: int | None = None
     eta_s: float | None = None
+    """Until it has read what it reads again, at the fastest; what a run takes besides is in the range below."""
+    predicted_low_s: float | None = None
+    """From the beginning of the run until its last step ends; None where nothing like it was measured."""
+    predicted_high_s: float | None = None
     retention: str | None = None
     undo: str = ""
     """`plan`, `stop` or `none`, for the column UNDO; empty where nothing is to be undone. `Plan.undo` says all."""
@@ -94,8 +98,10 @@ class PlanNode:
     @property
     def for_spark(self) -> bool:
         """Return whether Spark has something to say of it: SQL that is new or changed."""
+        if self.action in (Action.KEEP, Action.DELETE, Action.ROLLBACK, Action.UNDELETE):
+            return False
         begins = self.action is Action.START or (self.old.dml, self.old.ddl) != (self.texts.dml, self.texts.ddl)
-        return begins and bool(self.texts.dml.strip()) and self.action not in (Action.KEEP, Action.DELETE)
+        return begins and bool(self.texts.dml.strip())
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +118,9 @@ class Step:
     why: str
     tables: tuple[TableName, ...] = ()
     """For a swap: every pointer of the release, sinks first; else empty."""
+    predicted_low_s: float | None = None
+    """What it takes by itself; None where nothing like it was measured."""
+    predicted_high_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +138,9 @@ class WayBack:
     eta_s: float | None = None
     until: str = ""
     """Its end, in words: `at any time`; empty where there is no way back."""
+    predicted_low_s: float | None = None
+    """What it takes as a whole, as a run's; None where that is not known."""
+    predicted_high_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +228,9 @@ class Plan:
     """Per node what must still be true at apply (`core.plan.preconditions`)."""
     undo: tuple[WayBack, ...] = ()
     """What it takes to undo it, once it was executed."""
+    predicted_low_s: float | None = None
+    """What its run takes; None where nothing like it was measured."""
+    predicted_high_s: float | None = None
 
     @property
     def empty(self) -> bool:
@@ -234,4 +249,5 @@ class Plan:
         """Return whether it deletes, loses state or swaps pointers away from a serving version (confirmation
         level C3).
         """
-        return any(node.action is Action.DELETE or node.loses or (node.action is Action.REBUILD) for node in self.nodes)
+        moves = (Action.DELETE, Action.REBUILD, Action.ROLLBACK)
+        return any(node.action in moves or node.loses for node in self.nodes)

@@ -12,6 +12,7 @@ from core.plan.descriptions import (
     action_words,
     change_words,
     eta_words,
+    range_words,
     replay_words,
     spark_word,
     spark_words,
@@ -57,11 +58,12 @@ class ColumnWidths:
     table: int
     change: int
     action: int
+    eta: int
     why: int
 
 
-FIXED = 25
-"""Cells of LVL, the sign, REPLAY, ETA, UNDO, and the spaces between all columns but that before WHY."""
+FIXED = 20
+"""Cells of LVL, the sign, REPLAY, UNDO, and the spaces between all columns but that before WHY."""
 
 TITLES = ("LVL", "TABLE", "CHANGE", "ACTION", "WHY", "REPLAY", "ETA", "UNDO")
 
@@ -112,8 +114,9 @@ def head_parts(plan: Plan) -> list[str]:
     levels = len({node.level for node in acted})
     changed = sum(node.action is not Action.KEEP for node in statements)
     external = [counted(len(acted) - changed, "external table")] if len(acted) > changed else []
+    eta = [f"ETA {range_words(plan)}"] if plan.predicted_high_s is not None else []
     return [f"{changed} of {counted(len(statements), 'statement')}", *external, counted(len(plan.steps), "step"),
-            counted(levels, "level")]  # fmt: skip
+            counted(levels, "level"), *eta]  # fmt: skip
 
 
 def request_words(plan: Plan) -> str:
@@ -132,8 +135,10 @@ def column_widths(nodes: Sequence[PlanNode], width: int) -> ColumnWidths:
     wide = width >= WIDE
     table = max(5, min(max((len(node.table) for node in nodes), default=5), 28 if wide else 18))
     action = max(6, min(max((len(action_words(node)) for node in nodes), default=6), 15))
-    change = 24 if wide else min(max(width - FIXED - table - action, 12), 30)
-    return ColumnWidths(table, change, action, max(width - FIXED - 1 - table - action - change, 0) if wide else 0)
+    eta = max(5, max((len(eta_words(node)) for node in nodes), default=5))
+    fixed = FIXED + eta
+    change = 24 if wide else min(max(width - fixed - table - action, 12), 30)
+    return ColumnWidths(table, change, action, eta, max(width - fixed - 1 - table - action - change, 0) if wide else 0)
 
 
 def node_cells(node: PlanNode) -> tuple[str, ...]:
@@ -156,7 +161,7 @@ def table_row(cells: Sequence[str], widths: ColumnWidths, sign: str = " ") -> st
     text = f"{level:>3} {sign}{_cell(table, widths.table)} {_cell(change, widths.change)} "
     text += f"{_cell(action, widths.action)} "
     text += f"{_cell(why, widths.why)} " if widths.why else ""
-    return f"{text}{replay:>6} {eta:>5} {undo}"
+    return f"{text}{replay:>6} {eta:>{widths.eta}} {undo}"
 
 
 def left_behind_sentences(plan: Plan) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ class PlanRequest:
     """What was asked for; all tuples sorted, so that the same request has the same bytes."""
 
     verb: str = "deploy"
-    """deploy or delete."""
+    """deploy, delete, rollback or undelete."""
     tables: tuple[TableName, ...] = ()
     products: tuple[str, ...] = ()
     layers: tuple[str, ...] = ()
@@ -181,7 +181,7 @@ def command_words(request: PlanRequest) -> list[str]:
 
 
 def _children(request: PlanRequest) -> list[str]:
-    default = "none" if request.verb == "delete" else "product"
+    default = "product" if request.verb == "deploy" else "none"
     return ["--children", request.children] if request.children != default else []
 
 

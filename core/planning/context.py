@@ -18,6 +18,7 @@ from core.model.actions import Action
 from core.model.names import TableName, physical_name
 from core.model.states import State
 from core.observed.deployment import Binding, ObservedDeployment
+from core.observed.table_statistics import TableStatistics
 from core.project.model import Environment, Project, Table
 from core.project.revision import Revision, RevisionTexts, removed_columns
 from core.project_files.parse_cache import ParseCache
@@ -68,6 +69,10 @@ class ObservedTables:
         self._declared = declared
         self.deployments = {table: self._complete(table, observed[table]) for table in sorted(observed)}
         """What was observed by table, sorted by name, versions filled in."""
+
+    def statistics(self, table: TableName) -> TableStatistics:
+        """Return what was measured of a table; empty where nothing was."""
+        return self.deployment(table).statistics or TableStatistics()
 
     def tables(self) -> tuple[TableName, ...]:
         """Return every table that is declared or deployed, sorted."""

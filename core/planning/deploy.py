@@ -166,7 +166,7 @@ def _deploy_steps(
         steps.stop(version, children(version.table) if children else (), (), why=_UNUSED)
     for node in nodes:
         needs_pointer = node.version > 0 and not context.observed.deployment(node.table).pointer
-        steps.deploy(node, needs_pointer=needs_pointer, orphan=used.get(node.table))
+        steps.deploy(node, needs_pointer=needs_pointer, existing=used.get(node.table))
     swap = steps.swap(nodes)
     chained = {(node.table, node.from_version) for node in nodes if node.strategy == Strategy.CHAIN}
     after = (swap,) if swap else ()

@@ -120,7 +120,7 @@ def _rates(case: GuardInput) -> Guard:
     return Guard("rates", OK, "no statement with a rate limit below a watermark is rebuilt")
 
 
-_READING = frozenset({Action.REBUILD, Action.START, Action.RESUME, Action.RESTART})
+_READING = frozenset({Action.REBUILD, Action.START, Action.RESUME, Action.RESTART, Action.ROLLBACK, Action.UNDELETE})
 
 
 def _is_limited(table: Table | None) -> bool:

@@ -93,7 +93,9 @@ def _after(node: PlanNode) -> str | None:
     """Return what its pointer serves after the plan, empty where it goes; None where nothing changes for a reader."""
     if node.action is Action.DELETE:
         return ""
-    if node.action is Action.REBUILD or (node.action is Action.RESTART and node.change is ChangeKind.COLUMN_ADDED):
+    if node.action in (Action.REBUILD, Action.ROLLBACK, Action.UNDELETE) or (
+        node.action is Action.RESTART and node.change is ChangeKind.COLUMN_ADDED
+    ):
         return _served_name(node.table, node.version)
     return None
 

@@ -1,6 +1,6 @@
 """(project, environment, observed, request) → Plan: pure; the same values give the same bytes in any process."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -8,10 +8,12 @@ from core.changes.spark_analysis import AnalysisQuestion
 from core.model.errors import UsageError
 from core.model.names import TableName
 from core.observed.deployment import ObservedDeployment
+from core.observed.step_durations import StepDurations
 from core.observed.table_statistics import Headroom
 from core.plan.codec import plan_hash
 from core.plan.model import PLANNER_VERSION, Plan
 from core.plan.preconditions import preconditions
+from core.plan.predictions import predict
 from core.plan.request import PlanRequest
 from core.planning.context import PlanningContext, planning_context
 from core.planning.delete import delete_body
@@ -20,6 +22,7 @@ from core.planning.guards import judge_plan
 from core.planning.left_behind import outside_readers
 from core.planning.nodes import PlanBody
 from core.planning.retired_and_orphan_versions import without_orphans
+from core.planning.rollback import rollback_body, undelete_body
 from core.planning.scope import PlanScope, normal_request, resolve_scope
 from core.planning.strategy_prices import not_executable_warnings
 from core.planning.way_back import ways_back, with_undo_words
@@ -39,13 +42,15 @@ def make_plan(
     answers: Mapping[str, str] = MappingProxyType({}),
     policy: Policy | None = None,
     headroom: Headroom | None = None,
+    durations: StepDurations = MappingProxyType({}),
 ) -> Plan:
     """Plan a request; what cannot be done stands in `refusals`, and then there are no steps.
 
     Raises UsageError for an environment that the project does not have. `parse_cache` only saves time: deployed texts
     that it knows are not parsed again. `answers` are Spark's, packed, by the key of the question: observed values like
     the others, which raise the severity of a change and never lower it. `policy` is the one in force, by default the
-    declared one; `headroom` is what was measured of disk and pool. Linear in tables and edges.
+    declared one; `headroom` is what was measured of disk and pool, `durations` of earlier steps. Linear in tables
+    and edges.
     """
     if environment not in project.environments:
         raise UsageError(
@@ -66,12 +71,20 @@ def make_plan(
         engine=headroom.engine,
     )
     scope = resolve_scope(request, context)
-    draft = delete_body(context, scope) if request.verb == "delete" else deploy_body(context, scope)
+    draft = _BODIES[request.verb](context, scope)
     declared = context.declared.environment.declared_policy(
         t for t, found in project.tables.items() if found.settings.protect
     )
     sealed = _sealed(context, scope, draft, policy or declared, headroom)
-    return _with_ways_back(context, sealed, headroom.engine) if sealed.steps else sealed
+    return _predicted(context, sealed, headroom.engine, durations) if sealed.steps else sealed
+
+
+_BODIES: Mapping[str, Callable[[PlanningContext, PlanScope], PlanBody]] = {
+    "deploy": deploy_body,
+    "delete": delete_body,
+    "rollback": rollback_body,
+    "undelete": undelete_body,
+}
 
 
 def questions_of(
@@ -88,9 +101,13 @@ def questions_of(
     return tuple(question for question in found if question is not None)
 
 
-def _with_ways_back(context: PlanningContext, plan: Plan, engine: str) -> Plan:
-    ways = ways_back(context, plan.request, plan.nodes, engine=engine)
-    return replace(plan, nodes=with_undo_words(plan.nodes, ways), undo=ways)
+def _predicted(context: PlanningContext, plan: Plan, engine: str, durations: StepDurations) -> Plan:
+    """Return a plan with how long it takes and with what undoes it, neither of which is in its hash."""
+    found = predict(plan.nodes, plan.steps, context.observed.statistics, durations)
+    ways = ways_back(context, plan.request, plan.nodes, engine=engine, durations=durations)
+    nodes = with_undo_words(found.nodes, ways)
+    low_s, high_s = (round(found.whole.low, 1), round(found.whole.high, 1)) if found.whole else (None, None)
+    return replace(plan, nodes=nodes, steps=found.steps, undo=ways, predicted_low_s=low_s, predicted_high_s=high_s)
 
 
 def _sealed(context: PlanningContext, scope: PlanScope, draft: PlanBody, policy: Policy, headroom: Headroom) -> Plan:

@@ -238,7 +238,7 @@ def _bounded(guard: Guard, *, unknown: bool, exceeds: bool, bound: str | None, r
 
 
 def _begins(node: PlanNode, running: frozenset[TableName]) -> bool:
-    if node.action is Action.REBUILD:
+    if node.action in (Action.REBUILD, Action.ROLLBACK, Action.UNDELETE):
         return True
     return node.action in (Action.START, Action.RESUME, Action.RESTART) and node.table not in running
 

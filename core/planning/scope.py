@@ -65,7 +65,7 @@ def normal_request(request: PlanRequest) -> PlanRequest:
         settings=_sorted(request.settings),
         exclude=_sorted(request.exclude),
         choices=tuple(sorted(set(request.choices), key=lambda choice: (choice.table, choice.strategy, choice.at))),
-        children=children or ("none" if request.verb == "delete" else "product"),
+        children=children or ("product" if request.verb == "deploy" else "none"),
     )
 
 
@@ -139,7 +139,9 @@ def _contradictions(request: PlanRequest) -> Iterator[PlanRefusal]:
     scopes = (request.tables, request.products, request.layers, request.folders, request.pipelines)
     if not (any(scopes) or request.everything or request.changed_since):
         yield PlanRefusal("", "the request names no tables", "name tables, a product, or everything")
-    if request.verb == "delete":
+    if request.verb in ("rollback", "undelete") and (any(scopes[1:]) or request.everything or request.exclude):
+        yield PlanRefusal("", f"{request.verb} takes tables by name", "name tables alone")
+    if request.verb != "deploy":
         only_deploys = {
             "--changed-since": request.changed_since,
             "--rebuild": request.rebuild,
@@ -148,7 +150,9 @@ def _contradictions(request: PlanRequest) -> Iterator[PlanRefusal]:
             "--strategy": request.choices,
         }
         for option in (option for option, given in only_deploys.items() if given):
-            yield PlanRefusal("", f"{option} does not apply to a delete", "leave it out")
+            yield PlanRefusal(
+                "", f"{option} does not apply to {'a ' * (request.verb != 'undelete')}{request.verb}", "leave it out"
+            )
     elif request.pipelines:
         sinks = " ".join(request.pipelines)
         yield PlanRefusal(

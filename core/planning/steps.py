@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from core.changes.kinds import ChangeKind
 from core.model.actions import Action, StepKind, Strategy
 from core.model.names import TableName, physical_name
-from core.observed.deployment import OrphanVersion
+from core.observed.deployment import FormerVersion, OrphanVersion
 from core.plan.model import PlanNode, Step
 from core.planning.retired_and_orphan_versions import RetiredVersion
 
@@ -38,10 +38,12 @@ class StepBuilder:
         self.all.append(Step(n, do, table, version, tuple(sorted(set(after))), why, tables))
         return n
 
-    def deploy(self, node: PlanNode, *, needs_pointer: bool, orphan: OrphanVersion | None) -> None:
+    def deploy(
+        self, node: PlanNode, *, needs_pointer: bool, existing: OrphanVersion | FormerVersion | None = None
+    ) -> None:
         """Add what one node needs before the swap; nodes come in topological order.
 
-        `orphan` is the version of a rebuild that a failed run has made already.
+        `existing` is the version that is there already: of a rebuild that a failed run has begun, or one that served.
         """
         self._nodes[node.table, node.version] = node
         match node.action:
@@ -51,8 +53,10 @@ class StepBuilder:
                 )
             case Action.START:
                 self._first(node)
-            case Action.REBUILD if orphan is not None:
-                self._adopt(node, orphan)
+            case Action.REBUILD | Action.ROLLBACK if existing is not None:
+                self._adopt(node, existing)
+            case Action.UNDELETE:
+                self._restore(node)
             case Action.REBUILD if node.strategy == Strategy.KEYED:
                 self._rewrite(node)
             case Action.REBUILD if node.strategy == Strategy.CHAIN:
@@ -69,8 +73,9 @@ class StepBuilder:
                 pass
 
     def swap(self, nodes: Sequence[PlanNode]) -> int | None:
-        """Add the one swap of all rebuilt nodes, sinks first; None where nothing was rebuilt."""
-        rebuilt = [n for n in reversed(nodes) if n.action is Action.REBUILD and n.version != n.from_version]
+        """Add the one swap of all nodes that come to another version, sinks first; None where none does."""
+        moves = (Action.REBUILD, Action.ROLLBACK)
+        rebuilt = [n for n in reversed(nodes) if n.action in moves and n.version != n.from_version]
         if not rebuilt:
             return None
         return self.add(
@@ -78,7 +83,7 @@ class StepBuilder:
             rebuilt[0].table,
             rebuilt[0].version,
             (self._caught_up[node.table, node.version] for node in rebuilt),
-            why="every new version has caught up",
+            why="every version has caught up",
             tables=tuple(node.table for node in rebuilt),
         )
 
@@ -228,10 +233,20 @@ class StepBuilder:
         self._stopped.setdefault(node.table, []).append(n)
         return n
 
-    def _adopt(self, node: PlanNode, orphan: OrphanVersion) -> None:
-        """Go on with the version that a failed run has made from the same texts and parents."""
+    def _restore(self, node: PlanNode) -> None:
+        """Go on with a version that was in the trash."""
+        name = physical_name(node.table, node.version)
+        restore = self.add(
+            StepKind.RESTORE, node.table, node.version, self._needs(node), why=f"{name} and its checkpoint are back"
+        )
+        resume = self.add(StepKind.RESUME, node.table, node.version, (restore, *self._needs(node)), why=node.reason)
+        self._ready[node.table, node.version] = resume
+        self._point(node, resume)
+
+    def _adopt(self, node: PlanNode, existing: OrphanVersion | FormerVersion) -> None:
+        """Go on with a version that a failed run has made from the same texts and parents, or one that served."""
         before = self._needs(node)
-        if not orphan.running:
+        if not existing.running:
             resume = self.add(
                 StepKind.RESUME,
                 node.table,

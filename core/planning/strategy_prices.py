@@ -132,7 +132,9 @@ class StrategyPrices:
     def _statement(self, table: TableName, decision: TableDecision, bindings: tuple[Binding, ...]) -> _PricedStatement:
         declared = self._context.declared.tables.get(table)
         streamed = dict.fromkeys(binding.parent for binding in bindings if binding.streamed)
-        known = [self._statistics(parent) if parent not in self._other else _UNKNOWN for parent in streamed]
+        known = [
+            self._context.observed.statistics(parent) if parent not in self._other else _UNKNOWN for parent in streamed
+        ]
         waits = [self._eta[binding.parent] for binding in bindings if binding.parent in self._eta]
         return _PricedStatement(
             table,
@@ -143,9 +145,6 @@ class StrategyPrices:
             _sum(statistics.bytes for statistics in known),
             None if None in waits else max((wait for wait in waits if wait is not None), default=0.0),
         )
-
-    def _statistics(self, table: TableName) -> TableStatistics:
-        return self._context.observed.deployment(table).statistics or _UNKNOWN
 
     def _offer(self, statement: _PricedStatement, strategy: str, note: str) -> StrategyOffer:
         rows, size = self._to_read(statement, strategy)
@@ -177,12 +176,12 @@ class StrategyPrices:
         """Return the seconds until it has read what it replays; nothing is known of how long a restart takes."""
         if strategy in (Strategy.IN_PLACE, Strategy.SEAM) or rows is None or statement.wait_s is None:
             return None
-        rate = self._statistics(statement.table).rate_rows_s
+        rate = self._context.observed.statistics(statement.table).rate_rows_s
         own = rows / rate if rate else 0.0 if rows == 0 else None
         return statement.wait_s + own if own is not None else None
 
     def _disk(self, statement: _PricedStatement, strategy: str) -> int | None:
-        statistics = self._statistics(statement.table)
+        statistics = self._context.observed.statistics(statement.table)
         state = statistics.state_bytes if statement.stateful else 0
         if strategy in _NEW_ROWS_ONLY:
             return 0
@@ -200,11 +199,11 @@ class StrategyPrices:
         ]
         if decision.action is Action.START or not sources or (decision.strategy, decision.at) == (Strategy.SEEDED, NOW):
             return "ok"
-        earliest = [self._statistics(source).earliest for source in sources]
+        earliest = [self._context.observed.statistics(source).earliest for source in sources]
         begins = epoch_of(decision.at)
         if begins is not None and all(each is not None and each <= begins for each in earliest):
             return "ok"
-        gone = self._statistics(statement.table).gone
+        gone = self._context.observed.statistics(statement.table).gone
         if not gone:
             return "ok" if gone == 0 else "unknown"
         known = [each for each in earliest if each is not None]

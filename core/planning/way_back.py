@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from core.changes.kinds import ChangeKind
 from core.changes.pinned_settings import recorded_pool
@@ -9,7 +10,9 @@ from core.model.actions import Action, Strategy
 from core.model.names import TableName, physical_name
 from core.model.states import State, WantedState
 from core.observed.deployment import ObservedDeployment
+from core.observed.step_durations import StepDurations
 from core.plan.model import UNDO_D, PlanNode, WayBack
+from core.plan.predictions import predict
 from core.plan.request import PlanRequest
 from core.planning.context import PlanningContext, planning_context
 from core.planning.deploy import deploy_body
@@ -46,17 +49,22 @@ def undo_request(
 
 
 def ways_back(
-    context: PlanningContext, request: PlanRequest, nodes: Sequence[PlanNode], *, engine: str
+    context: PlanningContext,
+    request: PlanRequest,
+    nodes: Sequence[PlanNode],
+    *,
+    engine: str,
+    durations: StepDurations = MappingProxyType({}),
 ) -> tuple[WayBack, ...]:
     """Return what undoes the nodes of a plan once it was executed, each acted table in one at least."""
     if request.verb == "delete":
-        return _of_deletes(context, nodes, engine=engine)
+        return _of_deletes(context, nodes, engine=engine, durations=durations)
     acted = {node.table: node for node in nodes if node.action is not Action.KEEP}
     begun = [table for table, node in acted.items() if node.action is Action.START and node.version]
     resumed = [table for table, node in acted.items() if node.action is Action.RESUME]
     found = [_stop(begun, f"; headgate plan delete {' '.join(begun)} removes them")] if begun else []
     found += [_stop(resumed, "")] if resumed else []
-    back = _back(context, request, nodes, engine=engine)
+    back = _back(context, request, nodes, engine=engine, durations=durations)
     covered = {*begun, *(table for way in back if way.act for table in way.tables)}
     none: dict[str, list[TableName]] = {}
     for table, node in acted.items():
@@ -96,7 +104,12 @@ def _why_none(node: PlanNode, back: Sequence[WayBack]) -> str:
 
 
 def _back(
-    context: PlanningContext, request: PlanRequest, nodes: Sequence[PlanNode], *, engine: str
+    context: PlanningContext,
+    request: PlanRequest,
+    nodes: Sequence[PlanNode],
+    *,
+    engine: str,
+    durations: StepDurations,
 ) -> tuple[WayBack, ...]:
     """Plan the old texts over what the plan leaves; without an act where that is refused."""
     edited = tuple(node for node in edited_nodes(nodes) if node.strategy != Strategy.KEYED)
@@ -106,9 +119,8 @@ def _back(
     project = _with_old_texts(context, edited)
     if project is None:
         return (WayBack("", tables, "the deployed text cannot be read"),)
-    planned, refused = _planned(
-        context, project, _afterwards(context, nodes, engine), undo_request(request, tables, ""), engine
-    )
+    world, asked = _afterwards(context, nodes, engine), undo_request(request, tables, "")
+    planned, refused = _planned(context, project, world, asked, engine=engine, durations=durations)
     if refused:
         return (WayBack("", tables, f"planning the old text would be refused: {refused}"),)
     went, back_to_old = {node.table: node for node in nodes}, frozenset(tables)
@@ -120,18 +132,28 @@ def _back(
 
 
 def _way(words: str, nodes: Sequence[PlanNode]) -> WayBack:
-    rows, eta = _price(nodes)
-    return WayBack("plan undo", tuple(node.table for node in nodes), words, rows, eta, UNTIL)
+    return _priced(WayBack("plan undo", tuple(node.table for node in nodes), words, until=UNTIL), nodes)
 
 
-def _price(nodes: Sequence[PlanNode]) -> tuple[int | None, float | None]:
-    """Return all rows that are read again, and when the slowest has read them; None for what is not known."""
+def _priced(way: WayBack, nodes: Sequence[PlanNode]) -> WayBack:
+    """Return a way back with all rows that are read again, when the slowest has read them, and when the last step ends;
+    None for what is not known.
+    """
     reading = [node for node in nodes if node.action in (Action.REBUILD, Action.START) and node.version]
     rows, etas = [node.replay_rows for node in reading], [node.eta_s for node in reading]
-    return (
-        None if None in rows else sum(each for each in rows if each is not None),
-        None if None in etas or not etas else max(each for each in etas if each is not None),
+    acted = [node for node in nodes if node.action is not Action.KEEP]
+    return replace(
+        way,
+        replay_rows=None if None in rows else sum(each for each in rows if each is not None),
+        eta_s=_latest(etas),
+        predicted_low_s=_latest([node.predicted_low_s for node in acted]),
+        predicted_high_s=_latest([node.predicted_high_s for node in acted]),
     )
+
+
+def _latest(seconds: Sequence[float | None]) -> float | None:
+    known = [each for each in seconds if each is not None]
+    return max(known) if known and len(known) == len(seconds) else None
 
 
 def _words(node: PlanNode, went: PlanNode | None, edited: Collection[TableName]) -> str:
@@ -159,7 +181,9 @@ def _words(node: PlanNode, went: PlanNode | None, edited: Collection[TableName])
             return f"{node.action}{text}"
 
 
-def _of_deletes(context: PlanningContext, nodes: Sequence[PlanNode], *, engine: str) -> tuple[WayBack, ...]:
+def _of_deletes(
+    context: PlanningContext, nodes: Sequence[PlanNode], *, engine: str, durations: StepDurations
+) -> tuple[WayBack, ...]:
     """Explain that no command takes anything out of the trash, and what starting anew would take."""
     gone = tuple(node.table for node in nodes if node.action is Action.DELETE)
     if not gone:
@@ -172,9 +196,12 @@ def _of_deletes(context: PlanningContext, nodes: Sequence[PlanNode], *, engine: 
     request = normal_request(PlanRequest(tables=declared, children="none"))
     world = _afterwards(context, nodes, engine)
     if declared:
-        planned, refused = _planned(context, context.declared.project, world, request, engine)
+        planned, refused = _planned(
+            context, context.declared.project, world, request, engine=engine, durations=durations
+        )
         anew = f"headgate plan {' '.join(declared)} {'would be refused' if refused else 'starts anew'}"
-        ways.append(WayBack("", declared, f"{kept}; {anew}", *(_price(planned) if not refused else (0, None))))
+        way = WayBack("", declared, f"{kept}; {anew}")
+        ways.append(way if refused else _priced(way, planned))
     return tuple(way for way in ways if way.tables)
 
 
@@ -183,14 +210,17 @@ def _planned(
     project: Project,
     observed: Mapping[TableName, ObservedDeployment],
     request: PlanRequest,
+    *,
     engine: str,
+    durations: StepDurations,
 ) -> tuple[tuple[PlanNode, ...], str]:
     """Return the nodes of a plan over another world, and why it would be refused; empty where it would not."""
     other = planning_context(project, context.declared.environment, observed, ParseCache(), engine=engine, like=context)
     scope = resolve_scope(request, other)
-    body = deploy_body(other, scope, with_steps=False)
+    body = deploy_body(other, scope, with_steps=bool(durations))
     refusals = (*scope.refusals, *body.refusals)
-    return body.nodes, refusals[0].summary if refusals else ""
+    found = predict(body.nodes, body.steps, other.observed.statistics, durations)
+    return found.nodes, refusals[0].summary if refusals else ""
 
 
 def _with_old_texts(context: PlanningContext, edited: Iterable[PlanNode]) -> Project | None:

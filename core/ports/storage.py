@@ -101,6 +101,12 @@ class Checkpoints(Protocol):
     def set_aside(self, folder: str, into: str) -> None:
         """Rename a folder of ours into the trash; nothing when it is gone already."""
 
+    def put_back(self, aside: str, folder: str) -> None:
+        """Rename a folder that was set aside to where it was; nothing when it is there again already.
+
+        Raises Refused where it is in neither place, or something else has taken its own.
+        """
+
     def lag(self, checkpoint: str, sources: tuple[tuple[int, TableName, str, str], ...]) -> tuple[SourceLag, ...]:
         """Measure sources given as (ordinal, table, folder, format); works for stopped statements."""
 

@@ -1,1 +1,1 @@
-"""One execution of a plan: its states as tables, the state machine that says what to do next, how long it will take."""
+"""One execution of a plan: its states as tables, the state machine that says what is next, how long it still takes."""

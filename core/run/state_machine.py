@@ -4,16 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import assert_never
 
-from core.model.actions import StepKind
+from core.model.actions import BEGINS, NEEDS_PROOF, READABLE_ONCE_STARTED, StepKind
 from core.plan.model import Step
 from core.run.model import FINISHED, SATISFIED, Run, RunState, StepProgress, StepState
-
-BEGINS = frozenset({StepKind.START, StepKind.RESUME, StepKind.RESTART})
-"""Steps that wait, once their query has started, until it has proved that it works."""
-
-_READABLE_ONCE_STARTED = frozenset({StepKind.START, StepKind.RESUME})
-_NEEDS_PROOF = frozenset({StepKind.STOP, StepKind.TOMBSTONE, StepKind.UNPOINT})
-"""What cannot be undone never follows a start that is not proved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +178,7 @@ def _cancel(run: Run) -> tuple[Run, tuple[RunIntent, ...]]:
     begun = tuple(
         (str(p.step.table), p.step.version)
         for p in run.steps
-        if p.step.do is StepKind.START
+        if p.step.do in READABLE_ONCE_STARTED
         and p.state is not StepState.WAITS
         and p.step.table not in serving
         and _awaits_swap(run, p.step)
@@ -226,8 +219,8 @@ def _begin(run: Run) -> tuple[Run, list[RunIntent]]:
 
 def _lets_begin(before: StepProgress, after: Step) -> bool:
     """Return whether a step may begin as far as one before it is concerned: a reader may start on what has started."""
-    started = before.state is StepState.GATE and before.step.do in _READABLE_ONCE_STARTED
-    return before.state in SATISFIED or (started and after.do not in _NEEDS_PROOF)
+    started = before.state is StepState.GATE and before.step.do in READABLE_ONCE_STARTED
+    return before.state in SATISFIED or (started and after.do not in NEEDS_PROOF)
 
 
 def _end(run: Run) -> Run:

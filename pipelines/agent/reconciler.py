@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from core.lag.liveness import LivenessSigns, allowed_silence_s, is_catch_up_batch, usual_batch_s, why_not_live
-from core.lag.triggers import trigger_s
 from core.model.errors import Busy, EngineRefused, HeadgateError, LedgerUnavailable, PoolUnreachable, Refused, TryAgain
 from core.model.names import TableName, query_name, split_query
 from core.model.states import ALIVE, State, WantedState
+from core.model.triggers import trigger_s
 from core.ports.spark import ReportedQuery
 from core.ports.storage import CheckpointState
 from pipelines.agent.bounded_threads import in_threads

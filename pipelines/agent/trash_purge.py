@@ -3,8 +3,10 @@
 import logging
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
+from core.model.errors import Busy
 from core.text.units import long_duration
 from pipelines.agent.checked_clock import check_clock
 from pipelines.agent.context import AgentContext
@@ -25,10 +27,13 @@ def purge_trash(world: AgentContext) -> None:
             log.error("%s is outside the trash folder and is left alone", folder)
             continue
         shared = any(other.trash == deployment.trash for other in waiting if other is not deployment)
-        if _removed(world, deployment, Path(folder), shared=shared):
-            waiting = [other for other in waiting if other is not deployment]
-            world.ledger.purged(deployment.table, deployment.version, world.clock())
-            log.info("purged %s v%s", deployment.table, deployment.version)
+        with suppress(Busy), world.locks.holding((deployment.table, deployment.version), by="the purge", wait_s=0):
+            if world.ledger.deployment(deployment.table, deployment.version) != deployment:
+                continue
+            if _removed(world, deployment, Path(folder), shared=shared):
+                waiting = [other for other in waiting if other is not deployment]
+                world.ledger.purged(deployment.table, deployment.version, world.clock())
+                log.info("purged %s v%s", deployment.table, deployment.version)
 
 
 def checked_now(world: AgentContext) -> float:

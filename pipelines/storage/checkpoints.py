@@ -122,6 +122,24 @@ class FileCheckpoints:
             for log in ("commits", "offsets"):
                 self._batches.pop(f"{folder}/{log}", None)
 
+    def put_back(self, aside: str, folder: str) -> None:
+        """Move what was set aside to where it was; nothing when it is there again already.
+
+        Raises Refused where it is in neither place, or something else has taken its own.
+        """
+        place, target = Path(aside), Path(folder)
+        with reachable(folder):
+            if not place.exists():
+                if not target.exists():
+                    raise Refused(f"{place} is no longer in the trash", remedy="nothing was changed")
+                self._check_ours(target)
+                return
+            if target.exists():
+                raise Refused(f"{target} exists, and {place} would take its place", remedy="move one of them away")
+            self._check_ours(place)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _move(place, target)
+
     def lag(self, checkpoint: str, sources: tuple[tuple[int, TableName, str, str], ...]) -> tuple[SourceLag, ...]:
         """Measure sources given as (ordinal, table, folder, format); works for stopped statements."""
         with reachable(checkpoint):

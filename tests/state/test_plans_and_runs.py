@@ -8,7 +8,7 @@ from ledger_rows import create_run, run_row
 
 from core.model.errors import Refused
 from core.model.names import TableName
-from core.run.predictions import MeasuredStep
+from core.observed.step_durations import Seconds
 from state.ledger import Ledger
 from state.row_types import PlanRow, RunRow, StepRow
 
@@ -42,9 +42,9 @@ def test_what_was_predicted_is_written_with_the_run_and_never_changed_afterwards
     assert found is not None and (found.predicted_low_s, found.predicted_high_s) == (4.0, 12.0)
     assert (found.steps[0].state, found.steps[0].predicted_low_s, found.steps[0].predicted_high_s) == ("done", 2.0, 6.0)
     assert found.steps[1].predicted_low_s is None
-    assert ledger.measured_steps() == (MeasuredStep("start", "a", 3.0),)
+    assert ledger.step_durations() == {"start": Seconds(1.0, 5.5)}
     ledger.put_step("r1", StepRow(1, "start", "a", 1, "done", tries=2, started_at=10.0, ended_at=99.0))
-    assert ledger.measured_steps() == ()
+    assert ledger.step_durations() == {}
 
 
 @pytest.mark.parametrize(

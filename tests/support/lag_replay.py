@@ -4,6 +4,7 @@ import gzip
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 from microbatch_model import Point
@@ -11,11 +12,15 @@ from microbatch_model import Point
 from core.lag.faults import FaultWatch, fault_sign, objective_s
 from core.lag.lag_samples import Lag
 from core.lag.trend import LagTrend, UpstreamHealth, lag_trend
-from core.lag.triggers import trigger_s
+from core.lineage.table_graph import depths
 from core.model.names import TableName
 from core.model.states import Fault, Trend
+from core.model.triggers import trigger_s
 
 EVERY_S = 5.0
+APART_S = 2.0
+"""Between the last measurement of a round and the first of the next, at least."""
+
 KEPT = 180
 """Samples that the agent holds of a statement."""
 
@@ -47,16 +52,28 @@ class _Replayed:
 def replay(path: Path, objectives: Mapping[str, str]) -> tuple[dict[str, float], list[Said]]:
     """Return when each phase began, and what is said with these declared objectives, in the order of measuring."""
     phases: dict[str, float] = {}
-    said: list[Said] = []
-    known: dict[str, _Replayed] = defaultdict(_Replayed)
+    measured: list[list[str]] = []
     for line in gzip.decompress(path.read_bytes()).decode().splitlines():
         if line.startswith("#"):
             _, at, phase = line.split()
             phases[phase] = float(at)
         else:
-            fields = line.split("\t")
-            said.append(_judge(fields, known, objectives.get(fields[1], "")))
+            measured.append(line.split("\t"))
+    known: dict[str, _Replayed] = defaultdict(_Replayed)
+    said = [_judge(fields, known, objectives.get(fields[1], "")) for fields in _parents_first(measured)]
     return phases, said
+
+
+def _parents_first(measured: list[list[str]]) -> list[list[str]]:
+    """Sort each round as the agent goes through it; it takes less than a second, and the next begins later."""
+    by_table = depths(
+        (TableName(fields[1]), [TableName(source.partition(":")[0]) for source in fields[15:]]) for fields in measured
+    )
+    number, numbered = 0, []
+    for before, fields in pairwise([measured[0], *measured]):
+        number += float(fields[0]) - float(before[0]) > APART_S
+        numbered.append((number, by_table[TableName(fields[1])], fields))
+    return [fields for *_, fields in sorted(numbered, key=lambda each: each[:2])]
 
 
 def _judge(fields: list[str], known: dict[str, _Replayed], objective: str) -> Said:
@@ -78,6 +95,8 @@ def _judge(fields: list[str], known: dict[str, _Replayed], objective: str) -> Sa
         behind_s=lag.behind_s,
     )  # fmt: skip
     of.previous = judged.trend
+    if judged.trend is Trend.STARVED and of.watermark_at is not None:
+        of.watermark_at = at
     sign = fault_sign(lag, judged, state=state, wanted=wanted, objective_s=objective_s(objective, trigger))
     of.watch = of.watch.heard(sign, at)
     inputs = tuple(sorted(source.partition(":")[0] for source in fields[15:]))

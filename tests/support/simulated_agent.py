@@ -62,6 +62,10 @@ class Simulated:
     """Tables whose delete is under way."""
     stopped: set[T] = field(default_factory=set)
     """Tables that an operator has stopped since the run began or was retried."""
+    served: int = 0
+    """How often a pointer has moved, by which the versions that served are told apart."""
+    trash: dict[Version, str] = field(default_factory=dict)
+    """The checkpoints of deleted versions."""
     stops: int = 0
     """How often operators have stopped something, which an act compares before and after a start."""
 
@@ -73,6 +77,7 @@ class Simulated:
             pointers=dict(self.pointers),
             checkpoints=dict(self.checkpoints),
             queries=dict(self.queries),
+            trash=dict(self.trash),
             written_by=dict(self.written_by),
             ledger=dict(self.ledger),
             journal={run: dict(steps) for run, steps in self.journal.items()},
@@ -83,7 +88,11 @@ class Simulated:
 
     def things(self) -> list[object]:
         """Return what a run leaves, without how it came about."""
-        return [self.catalog, self.pointers, self.checkpoints, self.queries, self.ledger]
+        rows = {
+            key: replace(row, served_at=None if row.served_at is None else 0.0, served_by="")
+            for key, row in self.ledger.items()
+        }
+        return [self.catalog, self.pointers, self.checkpoints, self.queries, self.trash, rows]
 
     def observed(self) -> dict[T, ObservedDeployment]:
         """Observe as console and agent do."""
@@ -328,9 +337,16 @@ class Agent:
             self.passes()
             self.world.pointers[table] = version
         self.passes()
+        before_by_table = {table: version for (table, version), row in self.world.ledger.items() if row.active}
         for key, row in self.world.ledger.items():
             if key[0] in targets and row.drop_after is None:
-                self.world.update(key, active=key[1] == targets[key[0]])
+                serves = key[1] == targets[key[0]]
+                if serves and not row.active:
+                    self.world.served += 1
+                    before = before_by_table.get(key[0], row.served_before)
+                    by = {"served_at": float(self.world.served), "served_by": self.run_id, "served_before": before}
+                    self.world.update(key, **by)
+                self.world.update(key, active=serves)
         return StepDone(step.n)
 
     def _restart(self, step: Step) -> RunEvidence:
@@ -396,9 +412,23 @@ class Agent:
         assert version not in self.world.queries, f"{version} is set aside while it runs"
         self.world.catalog.discard(version)
         self.passes()
-        self.world.checkpoints.pop(version, None)
+        if version in self.world.checkpoints:
+            self.world.trash[version] = self.world.checkpoints.pop(version)
         self.passes()
-        self.world.update(version, active=False, wanted=WantedState.STOPPED, state=State.ABSENT, drop_after=7.0)
+        gone = {"state": State.ABSENT, "drop_after": 7.0, "trash": "trash"}
+        self.world.update(version, active=False, wanted=WantedState.STOPPED, **gone)
+        return StepDone(step.n)
+
+    def _restore(self, step: Step) -> RunEvidence:
+        version = (step.table, step.version)
+        if self._deployed(step).drop_after is None:
+            return StepDone(step.n)
+        if version in self.world.trash:
+            self.world.checkpoints[version] = self.world.trash.pop(version)
+        self.passes()
+        self.world.catalog.add(version)
+        self.passes()
+        self.world.update(version, wanted=WantedState.STOPPED, state=State.STOPPED, drop_after=None, trash="")
         return StepDone(step.n)
 
     _acts: "dict[StepKind, Callable[[Agent, Step], RunEvidence]]" = field(
@@ -417,6 +447,7 @@ class Agent:
             StepKind.RECORD: Agent._record,
             StepKind.UNPOINT: Agent._unpoint,
             StepKind.TOMBSTONE: Agent._tombstone,
+            StepKind.RESTORE: Agent._restore,
         },
     )
 

@@ -1,11 +1,13 @@
 """The command `runs`: list runs, follow one, pause, resume, cancel, retry or skip, and continue one that failed."""
 
+import json
 import time
 from typing import Any
 
 from core.model.errors import AgentUnreachable, Refused
+from core.plan.codec import plan_from_json
 from core.plan.descriptions import act_words
-from core.run.predictions import time_left
+from core.run.time_left import time_left
 from core.text.units import duration_range
 from state.row_types import RunRow, StepRow
 from tui.agent_client import agent_process
@@ -52,6 +54,8 @@ def follow_run(context: CommandContext, run_id: str, before: RunRow | None = Non
     """
     voice, operations = context.voice, context.operations
     told = {step.n: (step.state, step.tries) for step in before.steps} if before else {}
+    kept = operations.reader.plan(operations.run(run_id).plan_hash)
+    planned = plan_from_json(json.loads(kept.body)).steps if kept is not None else ()
     began = time.monotonic()
     version = -1
     seen = began
@@ -64,7 +68,7 @@ def follow_run(context: CommandContext, run_id: str, before: RunRow | None = Non
             done = sum(step.state in ("done", "kept", "skipped") for step in row.steps)
             current = next((step for step in row.steps if step.state in ("running", "gate")), None)
             now = f"{act_words(current.do)} {current.table} {current.note}" if current else str(row.state)
-            where = f"{done} of {len(row.steps)} steps, {now}{left_words(time_left(row.steps, time.time()))}"
+            where = f"{done} of {len(row.steps)} steps, {now}{left_words(time_left(planned, row.steps, time.time()))}"
             voice.progress(WaitProgress(f"run {row.id}", time.monotonic() - began, 0.0, where))
             if agent_process.is_listening(operations.client):
                 seen = time.monotonic()

@@ -92,14 +92,15 @@ class RunScreen(SplitScreen):
         run = self.run_view.run
         width = self.size.width
         self.share(len(run.steps), max(self.size.height - 12, 4))
-        self.heading.show(heading(run, self.state.identity.words, self.state.clock(), width, self.state.glyphs))
+        planned = self.run_view.plan.plan.steps if self.run_view.plan else ()
+        now, glyphs = self.state.clock(), self.state.glyphs
+        self.heading.show(heading(run, self.state.identity.words, now, width, glyphs, planned=planned))
         super().refresh_body()
         if self.following and (step := first_open(run)) is not None:
             self.table.choose(str(step.n))
         chosen = next((step for step in run.steps if str(step.n) == self.table.cursor_id), None)
         if chosen is not None:
-            steps = self.run_view.plan.plan.steps if self.run_view.plan else ()
-            reason = next((one.why for one in steps if one.n == chosen.n), "")
+            reason = next((one.why for one in planned if one.n == chosen.n), "")
             self.pane.show(step_detail(chosen, reason, self.pane.size.width or width, self.state.glyphs))
 
     def action_context(self) -> ActionContext:

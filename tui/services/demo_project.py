@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from core.lag.triggers import trigger_s
 from core.model.errors import HeadgateError, TryAgain, error_from_json
 from core.model.states import State, WantedState
+from core.model.triggers import trigger_s
 from state.registry import StatementLine
 from tui.agent_client import os_processes
 from tui.agent_client.agent_process import ProgressCallback, WaitProgress

@@ -83,6 +83,7 @@ def compute(
         answers=known.answers,
         policy=known.policy,
         headroom=known.headroom,
+        durations=known.durations,
     )
     _refuse_wrong_columns(plan, project, facts)
     return plan

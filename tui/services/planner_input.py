@@ -37,7 +37,13 @@ _MOST_OBSERVED_MB = 64
 
 def planner_input(reader: LedgerReader) -> PlannerInput:
     """Read from the ledger what an agent computes a plan from."""
-    return PlannerInput(observe(reader), reader.spark_analyses(), reader.headroom(), reader.recorded_policy())
+    return PlannerInput(
+        observe(reader),
+        reader.spark_analyses(),
+        reader.headroom(),
+        reader.recorded_policy(),
+        reader.step_durations(),
+    )
 
 
 def observe(reader: LedgerReader) -> dict[TableName, ObservedDeployment]:

@@ -9,15 +9,17 @@ from core.lag.faults import FaultSign, FaultWatch, fault_sign, objective_s
 from core.lag.lag_samples import Lag, behind_s, total_lag
 from core.lag.liveness import allowed_silence_s
 from core.lag.trend import LagTrend, UpstreamHealth, lag_trend
-from core.lag.triggers import trigger_s
+from core.lineage.table_graph import depths
 from core.model.errors import LedgerUnavailable
 from core.model.names import TableName, query_name
-from core.model.states import ALIVE, Fault, State, WantedState
+from core.model.states import ALIVE, Fault, State, Trend, WantedState
+from core.model.triggers import trigger_s
 from core.ports.spark import ReportedQuery
 from core.ports.storage import CheckpointState, SourceLag
 from core.sql.statement import TableRead
 from pipelines.agent.context import AgentContext
 from pipelines.agent.deployment_compiler import declared_objective, streamed_reads, streamed_sources
+from pipelines.agent.measurements.objective_transitions import ObjectiveTransitions
 from pipelines.agent.measurements.pool_utilization import PoolUtilization
 from pipelines.spark.query_progress import QueryProgress, query_progress_from_json
 from state.row_types import Deployment, Measurement, SampleRow
@@ -53,6 +55,12 @@ class MeasurementHistory:
     state_rows: int | None = None
     state_bytes: int | None = None
 
+    def take(self, judged: LagTrend, now: float) -> None:
+        """Record what was judged; a watermark that stands says nothing of a statement that starved meanwhile."""
+        self.previous = judged.trend
+        if judged.trend is Trend.STARVED and self.watermark_at is not None:
+            self.watermark_at = now
+
     def learn(self, progress: QueryProgress, now: float) -> None:
         """Record the last progress of the query, which may have been recorded before."""
         if progress.batch is not None and progress.batch != self.dropped_batch:
@@ -76,6 +84,7 @@ class LagCollector:
         self._reads: dict[tuple[TableName, int, str], tuple[TableRead, ...]] = {}
         self._objectives: dict[str, str] = {}
         """By revision, as declared."""
+        self._transitions = ObjectiveTransitions(world)
         self._world.files.unfold_lag(world.ledger.folded_lag())
         self._folded_at = world.monotonic()
         self._unmeasured: set[str] = set()
@@ -88,7 +97,7 @@ class LagCollector:
         measurements: list[Measurement] = []
         samples: list[tuple[TableName, int, SampleRow]] = []
         unmeasured: set[str] = set()
-        for deployment in deployments:
+        for deployment in _parents_first(deployments):
             if deployment.external or (not deployment.active and deployment.wanted == WantedState.STOPPED):
                 continue
             query = query_by_name.get(query_name(deployment.table, deployment.version))
@@ -128,6 +137,7 @@ class LagCollector:
         for key in self._history.keys() - by_version.keys():
             del self._history[key]
         self._reads = {key: found for key, found in self._reads.items() if key[:2] in by_version}
+        self._transitions.forget({deployment.table for deployment in by_version.values()})
         revisions = {deployment.revision for deployment in by_version.values()}
         self._objectives = {key: found for key, found in self._objectives.items() if key in revisions}
 
@@ -158,8 +168,8 @@ class LagCollector:
         )
         history.samples.append(sample)
         judged = self._judge(deployment, by_version, positions, found, lag.behind_s)
-        history.previous = judged.trend
-        history.fault = history.fault.heard(self._sign(deployment, lag, judged), now)
+        history.take(judged, now)
+        self._judge_fault(deployment, lag, judged)
         return Measurement(
             table=deployment.table,
             version=deployment.version,
@@ -208,12 +218,15 @@ class LagCollector:
             self._reads[key] = streamed_reads(deployment)
         return self._reads[key]
 
-    def _sign(self, deployment: Deployment, lag: Lag, judged: LagTrend) -> FaultSign:
+    def _judge_fault(self, deployment: Deployment, lag: Lag, judged: LagTrend) -> None:
         if deployment.revision not in self._objectives:
             self._objectives[deployment.revision] = declared_objective(deployment)
         declared = self._objectives[deployment.revision] or self._world.layout.environment.objective
         bound_s = objective_s(declared, deployment.trigger)
-        return fault_sign(lag, judged, state=deployment.state, wanted=deployment.wanted, objective_s=bound_s)
+        sign = fault_sign(lag, judged, state=deployment.state, wanted=deployment.wanted, objective_s=bound_s)
+        history = self._history[deployment.table, deployment.version]
+        history.fault = history.fault.heard(sign, self._world.clock())
+        self._transitions.hear(deployment, lag.behind_s, bound_s)
 
     def _judge(
         self,
@@ -256,6 +269,13 @@ class LagCollector:
             behind_s=behind_s,
             by_files=any(_is_limited_in_files(read) for read in self._reads_of(deployment)),
         )
+
+
+def _parents_first(deployments: Iterable[Deployment]) -> list[Deployment]:
+    """Sort by distance from the sources: what starves a statement starves all that is below it in the same round."""
+    every = tuple(deployments)
+    by_table = depths((each.table, [binding.parent for binding in each.bindings]) for each in every)
+    return sorted(every, key=lambda each: by_table[each.table])
 
 
 def _rates(

@@ -30,7 +30,6 @@ from core.text.wording import counted
 from pipelines.agent.context import AgentContext
 from pipelines.agent.requests.policy_enforcement import require_confirmation
 from pipelines.agent.requests.socket_server import Caller
-from pipelines.agent.runs.predicted_run import with_prediction
 from pipelines.agent.runs.run_lane import RunLane
 from state.planner_input import observe
 from state.plans import local_time, refuse_closed
@@ -117,12 +116,7 @@ class SubmittedPlans:
 
     def _begin(self, caller: Caller, plan: Plan, now: float, serial: int) -> dict[str, Any]:
         run_id = f"{plan.hash[:4]}-{int(now * 1000) % 0xFFFFF:05x}"
-        steps = tuple(
-            StepRow(n=s.n, do=s.do.value, table=s.table, version=s.version, state="waits") for s in plan.steps
-        )
-        continues = plan.request.continues
-        run = RunRow(run_id, plan.hash, caller.name, "running", now, None, steps, continues, serial=serial)
-        run = with_prediction(run, plan, self._world.ledger)
+        run = _first_record(run_id, plan, caller, now, serial)
         changed = [node for node in plan.nodes if node.action is not Action.KEEP]
         touched = {node.table for node in changed}
         upstream = {binding.parent for node in changed for binding in node.bindings}
@@ -131,7 +125,7 @@ class SubmittedPlans:
             if staged.actor == caller.name and staged.table in touched:
                 self._world.ledger.unstage(staged.actor, staged.folder, (staged.table,))
         self._runs.drive(run_id)
-        return {"run": run_id, "steps": len(steps)}
+        return {"run": run_id, "steps": len(plan.steps)}
 
     # What a plan is made of here.
 
@@ -163,6 +157,7 @@ class SubmittedPlans:
             answers=answers,
             policy=self._policy(),
             headroom=self._world.ledger.headroom(),
+            durations=self._world.ledger.step_durations(),
         )
         self._facts.take_fresh()
         return plan
@@ -297,6 +292,35 @@ class SubmittedPlans:
         before = plan_from_json(json.loads(failed.body)).request if failed else PlanRequest()
         if replace(before, nonce="", continues="") != replace(normal_request(request), nonce="", continues=""):
             raise Refused(f"run {row.id} was made for another request", remedy=f"headgate runs retry {row.id}")
+
+
+def _first_record(run_id: str, plan: Plan, caller: Caller, now: float, serial: int) -> RunRow:
+    """Return a run before its first step; it is held to what its plan predicted."""
+    steps = tuple(
+        StepRow(
+            n=step.n,
+            do=step.do.value,
+            table=step.table,
+            version=step.version,
+            state="waits",
+            predicted_low_s=step.predicted_low_s,
+            predicted_high_s=step.predicted_high_s,
+        )
+        for step in plan.steps
+    )
+    return RunRow(
+        run_id,
+        plan.hash,
+        caller.name,
+        "running",
+        now,
+        None,
+        steps,
+        plan.request.continues,
+        serial=serial,
+        predicted_low_s=plan.predicted_low_s,
+        predicted_high_s=plan.predicted_high_s,
+    )
 
 
 def refuse_other_planner(planner: str) -> None:

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from core.lag.triggers import trigger_s
 from core.model.states import State, WantedState
+from core.model.triggers import trigger_s
 from pipelines.agent.context import AgentContext
 from state.row_types import Deployment, Measurement
 
@@ -71,7 +71,7 @@ class CatchUpGate:
             return GateReading(False, "waiting for the first measurement")
         blue = next((d for d in world.ledger.deployments() if d.table == deployment.table and d.active), None)
         theirs = measured.get((blue.table, blue.version)) if blue else None
-        if lost := _lost(mine, theirs):
+        if lost := _lost(mine, theirs, deployment):
             return GateReading(False, lost, failed=True)
         if before and mine.at != self.seen_at:
             held = _holds_all(mine) if self.whole else _caught_up(mine, theirs, deployment)
@@ -139,12 +139,15 @@ class CatchUpGate:
             return "it has no measurement"
         if deployment.state != State.RUNNING:
             return f"it is {deployment.state}"
-        return _lost(mine, theirs) or ("" if _caught_up(mine, theirs, deployment) else _behind(mine))
+        return _lost(mine, theirs, deployment) or ("" if _caught_up(mine, theirs, deployment) else _behind(mine))
 
 
-def _lost(mine: Measurement, theirs: Measurement | None) -> str:
-    """Spark counts after partial aggregation, so this is a yes or no, beyond the serving version's own habit."""
-    habit = bool(theirs and theirs.dropped_by_watermark)
+def _lost(mine: Measurement, theirs: Measurement | None, deployment: Deployment) -> str:
+    """Spark counts after partial aggregation, so this is a yes or no, beyond the serving version's own habit.
+
+    A version that has served goes on from where it was: it replays nothing.
+    """
+    habit = bool(theirs and theirs.dropped_by_watermark) or deployment.served_at is not None
     if mine.dropped_by_watermark and not habit:
         return "the watermark dropped rows during the replay; this version lacks them"
     return ""

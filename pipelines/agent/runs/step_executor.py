@@ -18,7 +18,7 @@ from pipelines.agent.deployment_compiler import column_types, compile_deployment
 from pipelines.agent.deployment_lifecycle import mark_stopped, start, stop
 from pipelines.agent.registry_records import serve
 from pipelines.agent.runs.catch_up_gate import CatchUpGate
-from pipelines.agent.trash_purge import checked_now
+from pipelines.agent.runs.trash_moves import set_aside, take_out
 from state.row_types import Deployment
 
 STOPPED_BY_OPERATOR = "an operator has stopped it during this run; headgate runs retry starts it all the same"
@@ -56,6 +56,7 @@ class StepExecutor:
             StepKind.RECORD: self._record,
             StepKind.UNPOINT: self._unpoint,
             StepKind.TOMBSTONE: self._tombstone,
+            StepKind.RESTORE: self._restore,
         }
 
     def perform(self, step: Step) -> RunEvidence:
@@ -346,25 +347,13 @@ class StepExecutor:
         with self._world.locks.deleting((step.table, step.version)):
             if readers := self._running_readers(step):
                 return StepFailed(step.n, f"{readers} reads it again; stop the reader, or plan again")
-            return self._set_aside(step, deployment)
+            set_aside(self._world, deployment)
+            days = self._world.layout.environment.drop_after_d
+            return StepDone(step.n, f"files kept until {days:g} days from now")
 
-    def _set_aside(self, step: Step, deployment: Deployment) -> RunEvidence:
-        layout = self._world.layout
-        name, trash = layout.catalog_name(step.table, step.version), layout.trash_folder(step.table, step.version)
-        pool = self._world.pool.connection()
-        pool.call(WRITE_CALL_S, pool.tables.forget, name)
-        files, checkpoint = self._world.files, f"{trash}/checkpoints/{name}"
-        files.set_aside(deployment.checkpoint, checkpoint)
-        try:
-            files.set_aside(deployment.folder, f"{trash}/tables/{name}")
-        except HeadgateError:
-            # Its table stays where it is, and it can go on from there.
-            files.set_aside(checkpoint, deployment.checkpoint)
-            raise
-        checked_now(self._world)
-        drop_after = self._world.clock() + layout.environment.drop_after_d * 86400
-        self._world.ledger.tombstone(step.table, step.version, drop_after=drop_after, trash=trash)
-        return StepDone(step.n, f"files kept until {layout.environment.drop_after_d:g} days from now")
+    def _restore(self, step: Step) -> RunEvidence:
+        take_out(self._world, self._deployed(step))
+        return StepDone(step.n)
 
     def _note(self, built: Deployment) -> dict[str, Any]:
         """Return what lies beside each table and checkpoint, so that a restart or an adoption needs no catalog."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from core.lag.faults import FaultSign, FaultWatch, fault_sign, objective_s
+from core.lag.faults import FaultSign, FaultWatch, ObjectiveWatch, fault_sign, objective_s
 from core.lag.lag_samples import Lag, total_lag
 from core.lag.trend import LagTrend
 from core.model.names import TableName
@@ -68,7 +68,7 @@ def test_a_sign_is_a_fault_after_three_measurements_and_over_after_three() -> No
 
 
 def test_a_failure_is_said_at_once_and_one_fault_may_follow_another() -> None:
-    failed = FaultWatch().heard(FaultSign(Fault.FAILED), 0.0)
+    failed = FaultWatch().heard(FaultSign(Fault.FAILED, at_once=True), 0.0)
     assert failed.said.fault is Fault.FAILED
     assert failed.heard(FaultSign(Fault.STARVED), 5.0).said.fault is Fault.STARVED
 
@@ -82,3 +82,37 @@ def test_behind_is_the_oldest_input_nothing_waiting_is_no_time_and_a_source_that
     assert total_lag([source("a", 0, None, 90.0)]).behind_s == 0.0
     assert total_lag([source("a", 0, None, 90.0), source("b", 0, None, None, gone=True)]).behind_s is None
     assert total_lag([source("a", 3, None, None)]).behind_s is None
+
+
+def test_where_the_pool_does_not_answer_a_sign_counts_at_once() -> None:
+    """The pool has not answered for a while by then; to have it stand for ten seconds more said nothing new."""
+    judged = LagTrend(Trend.STALLED, reason="because")
+    for state, fault in ((State.UNKNOWN, Fault.STALLED), (State.RUNNING, Fault.NONE)):
+        found = fault_sign(lag(1.0), judged, state=state, wanted=WantedState.RUNNING, objective_s=60.0)
+        assert FaultWatch().heard(found, 0.0).said.fault is fault
+
+
+def heard(behind: list[float | None]) -> list[tuple[float, bool]]:
+    """Return when an objective of 60 s is missed, and met again, by measurements five seconds apart."""
+    found, watch = [], ObjectiveWatch()
+    for n, seconds in enumerate(behind):
+        after = watch.heard(seconds, 60.0, 5.0 * n)
+        if after.missed != watch.missed:
+            found.append((5.0 * n, after.missed))
+        watch = after
+    return found
+
+
+def test_an_objective_is_missed_once_three_measurements_say_so_and_met_after_a_minute() -> None:
+    assert heard([10.0, 61.0, 66.0, 71.0, *[5.0] * 13]) == [(15.0, True), (80.0, False)]
+    assert heard([61.0, 66.0, 5.0, 61.0, 66.0]) == []
+    # What is not known says nothing, and what just meets it now and then is one entry.
+    assert heard([61.0, None, 66.0, None, 71.0, 75.0, 80.0]) == [(10.0, True)]
+    assert heard([90.0, 90.0, 90.0, *[90.0, 5.0, 5.0] * 40]) == [(10.0, True)]
+
+
+def test_how_long_an_objective_was_missed_counts_from_the_first_measurement_that_said_so() -> None:
+    watch = ObjectiveWatch()
+    for n, seconds in enumerate([61.0, 66.0, 71.0]):
+        watch = watch.heard(seconds, 60.0, 5.0 * n)
+    assert watch == ObjectiveWatch(missed=True, since=0.0)

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -19,68 +20,89 @@ READERS = ("int_order_items", "int_paid_orders", "int_seated_orders", "tickets_d
 """Of src_orders; order_labels works off its own queue, four files at a time."""
 
 
-@pytest.fixture(scope="module")
-def recorded() -> tuple[dict[str, float], list[Said]]:
-    return replay(FIXTURES / "sample_and_faults.tsv.gz", OBJECTIVES)
+BELOW = (*READERS, "int_priced_items", "fct_kitchen_load", "fct_revenue", "fct_takings", "tickets_takeaway",
+         "vw_busy_windows")  # fmt: skip
+"""Every statement that has nothing to read while src_orders is stopped, order_labels with its queue aside."""
+
+Recorded = tuple[dict[str, float], list[Said]]
+
+
+@pytest.fixture(scope="module", params=["sample_and_faults", "sample_at_light_load"])
+def recorded(request: pytest.FixtureRequest) -> Recorded:
+    """Return a recording at a load of fifteen on two cores, and one at a load of three (0.2 to 7)."""
+    return replay(FIXTURES / f"{request.param}.tsv.gz", OBJECTIVES)
 
 
 def first(said: Sequence[Said], table: str, faults: frozenset[Fault], since: float) -> float:
     return next((one.at for one in said if one.table == table and one.at >= since and one.fault in faults), 1e9)
 
 
-def test_ten_minutes_at_a_load_of_fifteen_on_two_cores_have_no_fault(
-    recorded: tuple[dict[str, float], list[Said]],
-) -> None:
-    """A rule by rows had a banner in 52 of these 120 rounds; batches took up to 32 s on a trigger of 10."""
+def read_until(said: Sequence[Said], table: str, since: float, until: float) -> float:
+    """Return when a statement, or one that fills it, had work last: rows that waited and were read later."""
+    own = [one for one in said if one.table == table and since <= one.at < until]
+    above = {name for one in own for name in one.inputs} & {*BELOW}
+    worked = [one.at for one, after in pairwise(own) if one.rows and after.rows != one.rows]
+    return max([since, *worked, *(read_until(said, name, since, until) for name in above)])
+
+
+def test_ten_minutes_have_no_fault(recorded: Recorded) -> None:
+    """At a load of fifteen, with batches of up to 32 s on a trigger of 10, a rule by rows had a banner in 52 of 120."""
     phases, said = recorded
     well = [one for one in said if one.at < phases["stopped"]]
-    assert len(well) == 16 * 119
+    assert len(well) >= 16 * 117
     assert [(one.at, one.table, one.why) for one in well if one.fault] == []
 
 
-def test_statements_on_one_input_with_the_same_lag_say_the_same_word(
-    recorded: tuple[dict[str, float], list[Said]],
-) -> None:
+def test_statements_on_one_input_with_the_same_lag_say_the_same_word(recorded: Recorded) -> None:
     phases, said = recorded
     groups = list(same_lag([one for one in said if one.at < phases["stopped"]]))
     assert len(groups) > 200
     assert [group for group in groups if len({one.judged.trend for one in group}) > 1] == []
 
 
-def test_readers_of_a_parent_that_is_stopped_are_starved_within_half_a_minute_and_well_after_its_start(
-    recorded: tuple[dict[str, float], list[Said]],
+def test_what_is_below_a_parent_that_is_stopped_is_starved_within_half_a_minute_of_its_last_work(
+    recorded: Recorded,
 ) -> None:
+    """It was said one level a round; at a load of fifteen fct_revenue has work for 39 s, of what was read before."""
     phases, said = recorded
+    for table in BELOW:
+        starved = first(said, table, frozenset({Fault.STARVED}), phases["stopped"])
+        worked = read_until(said, table, phases["stopped"], min(starved, phases["started"]))
+        assert starved <= worked + WITHIN_S and worked <= phases["stopped"] + 50, table
     for table in READERS:
         assert first(said, table, frozenset({Fault.STARVED}), phases["stopped"]) <= phases["stopped"] + WITHIN_S
-    again = [one for one in said if phases["started"] + WITHIN_S < one.at < phases["frozen"]]
+
+
+def test_what_was_starved_is_well_after_its_parent_starts_and_nothing_else_is_said_of_it(recorded: Recorded) -> None:
+    """The watermark of a join stood while one side was stopped: it was `stalled` for 25 s once that side came back."""
+    phases, said = recorded
+    since = [one for one in said if phases["started"] < one.at < phases["frozen"]]
+    assert {one.fault for one in since} == {Fault.STARVED, Fault.NONE}
+    again = [one for one in since if phases["started"] + WITHIN_S < one.at]
     assert again and not any(one.fault for one in again)
 
 
-def test_a_pool_that_does_not_answer_is_a_fault_within_half_a_minute_and_of_each_statement_in_its_time(
-    recorded: tuple[dict[str, float], list[Said]],
-) -> None:
-    """Nothing is committed while the server is stopped: each statement is at fault before its objective is missed."""
+def test_a_pool_that_does_not_answer_is_a_fault_of_every_statement_within_half_a_minute(recorded: Recorded) -> None:
+    """It was said after 26 to 55 s; one that waited for empty files alone was steady in between."""
     phases, said = recorded
     frozen = [one for one in said if phases["frozen"] < one.at < phases["thawed"]]
-    assert min(one.at for one in frozen if one.fault) <= phases["frozen"] + WITHIN_S
-    late: dict[str, float] = defaultdict(float)
-    for one in frozen:
-        if not one.fault and (one.behind_s or 0.0) > objective_s(OBJECTIVES.get(one.table, ""), one.inputs[-1]):
-            late[one.table] += 5.0
-    assert all(seconds <= WITHIN_S for seconds in late.values()), dict(late)
-    assert {one.table for one in frozen if one.fault} == {one.table for one in frozen}
+    for table in {one.table for one in frozen}:
+        own = [one for one in frozen if one.table == table]
+        begun = next((one.at for one in own if one.fault), 1e9)
+        assert begun <= phases["frozen"] + WITHIN_S, table
+        assert all(one.fault for one in own if one.at >= begun), table
 
 
-def test_a_table_that_is_taken_away_fails_its_statements_at_once_and_starves_what_is_below(
-    recorded: tuple[dict[str, float], list[Said]],
-) -> None:
+def test_a_table_that_is_taken_away_fails_its_statements_at_once_and_starves_what_is_below(recorded: Recorded) -> None:
     phases, said = recorded
     fallen = frozenset({Fault.FAILED, Fault.STARVED})
     for table in ("src_orders", *READERS, "order_labels"):
         assert first(said, table, fallen, phases["removed"]) <= phases["removed"] + WITHIN_S
+    for table in BELOW:
+        worked = read_until(said, table, phases["removed"], 1e9)
+        assert first(said, table, fallen, phases["removed"]) <= worked + WITHIN_S, table
     broken = [one for one in said if one.at > phases["removed"] and one.state == "failed"]
-    assert broken and all(one.fault is Fault.FAILED for one in broken)
+    assert all(one.fault is Fault.FAILED for one in broken)
     starved = [one for one in said if one.at > phases["removed"] + 45 and one.judged.trend is Trend.STARVED]
     assert starved and all(one.fault for one in starved)
 

@@ -14,6 +14,7 @@ from core.model.states import State, WantedState
 from core.observed.deployment import Binding, ObservedDeployment, OrphanVersion, PlannerInput
 from core.observed.document import planner_input_as_document, planner_input_from_text
 from core.observed.document_entries import FIELD_BY_KEY
+from core.observed.step_durations import Seconds
 from core.observed.table_statistics import Headroom, TableStatistics
 from core.policy.model import Policy
 from core.project.model import Pool
@@ -85,10 +86,11 @@ POLICIES = st.builds(
     roles=st.sampled_from([(), (("operate", ("me", "@us")),)]), protected=st.booleans(),
     protected_tables=st.tuples(NAMES),
 )  # fmt: skip
+SECONDS = st.floats(0.0, 1e6)
 ROOMS = st.builds(Headroom, REAL, MAYBE, MAYBE, MAYBE, REAL, TEXT)
 WORLDS = st.builds(
     PlannerInput, st.dictionaries(NAMES, SEEN, max_size=3), st.dictionaries(TEXT, TEXT, max_size=2), st.none() | ROOMS,
-    st.none() | POLICIES,
+    st.none() | POLICIES, st.dictionaries(TEXT, st.builds(Seconds, SECONDS, SECONDS), max_size=2),
 )  # fmt: skip
 
 
@@ -167,6 +169,9 @@ def test_every_value_of_a_table_has_its_key() -> None:
         ({"tables": {"a": {"begun": 1}}}, "a: begun must be true or false"),
         ({"room": {"disk_free": "much"}}, "the document: room: disk_free must be a whole number, 0 or greater"),
         ({"room": []}, "the document: room must be a mapping of numbers"),
+        ({"durations": {"start": [1.0]}}, "the document: durations: start must be a pair of seconds"),
+        ({"durations": {"start": [1.0, "long"]}}, "the document: durations: start must be a pair of seconds"),
+        ({"durations": 3}, "the document: durations must be a mapping of pairs of numbers"),
         ({"policy": {"freeze": 3}}, "the document: policy is not in the form that `headgate export observed` writes"),
         ({"policy": {"approve_rows": "many"}},
          "the document: policy is not in the form that `headgate export observed` writes"),

@@ -124,8 +124,17 @@ def test_words_of_one_difference_are_one_sentence() -> None:
 
 def test_no_field_name_of_the_code_is_read_by_people() -> None:
     second = replace(
-        one(), nodes=tuple(replace(n, eta_s=99.0, replay_rows=7, because_of=(T("z"),)) for n in one().nodes)
+        one(),
+        nodes=tuple(
+            replace(n, eta_s=99.0, predicted_low_s=8.0, predicted_high_s=99.0, replay_rows=7, because_of=(T("z"),))
+            for n in one().nodes
+        ),
     )
     told = "\n".join(difference_lines(one(), second))
-    assert "ETA " in told and "rows to replay " in told and "because of " in told
+    assert (
+        "ETA ? → 8\N{EN DASH}99 s" in told
+        and "reading time at best " in told
+        and "rows to replay " in told
+        and "because of " in told
+    )
     assert "eta s" not in told and "_" not in told.replace("__", "")

@@ -200,7 +200,8 @@ def everything() -> Plan:
     nodes = (
         node("src_orders", Action.KEEP, reason=Reason.LANDS, version=0, from_version=0),
         node("int_orders", rebuild, level=1, version=4, change=ChangeKind.CHANGE_BEFORE_STATE,
-             evidence=("pre: + status <> 'void'",), replay_rows=81_000_000, eta_s=870.0, strategy="earliest",
+             evidence=("pre: + status <> 'void'",), replay_rows=81_000_000, predicted_low_s=870.0,
+             predicted_high_s=2610.0, strategy="earliest",
              reason=Reason.STATE_CHANGED,
              undo="plan"),
         node("int_refunds", Action.RECORD, level=1, undo="plan", change=ChangeKind.COMMENT_OR_FORMAT,
@@ -222,7 +223,8 @@ def everything() -> Plan:
         guards=(Guard("history", "ok", "orders from 08-01"), Guard("disk", "warn", "380 of 410 GB"),
                 Guard("approval", "approve", "int_orders is rebuilt")),
         warnings=(PlanWarning("int_orders", "is degraded"),), approvals=2,
-        undo=(WayBack("plan undo", (T("int_orders"), T("fct_order")), "rebuild", 81_000_000, 870.0, "until then"),
+        undo=(WayBack("plan undo", (T("int_orders"), T("fct_order")), "rebuild", 81_000_000, 870.0, "until then",
+                      880.0, 2700.0),
               WayBack("plan undo", (T("int_refunds"),), "record", 0, None, "until then"),
               WayBack("", (T("crm_visits"),), "it is in the trash")),
     )  # fmt: skip
@@ -269,15 +271,19 @@ def test_a_plan_that_nobody_has_says_what_it_needs_and_no_author() -> None:
 @pytest.mark.parametrize(
     ("parts", "replay", "eta"),
     [
-        ({"action": Action.REBUILD, "replay_rows": 81_000_000, "eta_s": 870.0}, "81 M", "14 m"),
+        (
+            {"action": Action.REBUILD, "replay_rows": 81_000_000, "predicted_low_s": 870.0, "predicted_high_s": 2610.0},
+            "81 M",
+            "14\N{EN DASH}44 min",
+        ),
+        ({"action": Action.REBUILD, "replay_rows": 81_000_000, "eta_s": 870.0}, "81 M", "?"),
         ({"action": Action.REBUILD}, "?", "?"),
-        ({"action": Action.REBUILD, "replay_rows": 0, "eta_s": 0.0}, "0", "0 s"),
+        ({"action": Action.REBUILD, "replay_rows": 0, "predicted_low_s": 0.4, "predicted_high_s": 8.5}, "0", "< 9 s"),
         ({"action": Action.START}, "?", "?"),
-        ({"action": Action.START, "version": 0}, "-", "-"),
+        ({"action": Action.START, "version": 0}, "-", "?"),
         ({"action": Action.KEEP}, "-", "-"),
-        ({"action": Action.RESTART}, "-", "-"),
-        ({"action": Action.RESTART, "replay_rows": 1_234, "eta_s": 7200.0}, "1.2 k", "2 h"),
-        ({"action": Action.DELETE}, "-", "-"),
+        ({"action": Action.RESTART}, "-", "?"),
+        ({"action": Action.DELETE}, "-", "?"),
     ],
 )
 def test_what_is_not_known_is_told_from_what_is_nothing(parts: dict[str, Any], replay: str, eta: str) -> None:
@@ -291,8 +297,8 @@ def test_an_offer_has_its_price_and_says_whether_it_is_carried_out() -> None:
         StrategyOffer("carry_over", None, None, None, None, ("table data from before",), "no old rows"),
     )
     seen = node("a", Action.REBUILD, strategy="earliest", offers=offers)
-    earliest = "earliest (chosen): replays 81 M rows; ETA 14 m; disk 3.1 GB; loses nothing"
-    carried = "replays ? rows; ETA ?; disk ?; loses table data from before; no old rows"
+    earliest = "earliest (chosen): replays 81 M rows; reading 14 m at best; disk 3.1 GB; loses nothing"
+    carried = "replays ? rows; reading ? at best; disk ?; loses table data from before; no old rows"
     assert offer_lines(seen, every=True) == (earliest, f"carry-over (not executable yet): {carried}")
     assert offer_lines(seen) == (earliest,)
     assert offer_lines(replace(seen, strategy="carry_over"))[1:] == (

@@ -69,7 +69,10 @@ class Life:
             return self.look().plan(PlanRequest(everything=True, children="all"))
         self.live()
         world = self.look()
-        request = request_of(self.chance, world, self.chance.choice(("deploy", "deploy", "delete")))
+        verb = self.chance.choice(("deploy", "deploy", "delete", "rollback", "undelete"))
+        request = back_of(self.chance, world, verb) or request_of(
+            self.chance, world, verb if verb == "delete" else "deploy"
+        )
         plan = world.plan(request)
         return world.plan(replace(request, choices=(), start="")) if not_executable_yet(plan) else plan
 
@@ -77,6 +80,15 @@ class Life:
 def born(seed: int, size: int) -> Life:
     declared = world_of(seed, size).declared
     return Life(random.Random(seed), dict(declared.tables), World(declared, {}, Written()))
+
+
+def back_of(chance: random.Random, world: World, verb: str) -> PlanRequest | None:
+    """Ask for what served before, or for what is in the trash; None where there is neither."""
+    seen = world.observed
+    known = [t for t, found in sorted(seen.items()) if (found.former if verb == "rollback" else found.in_trash)]
+    if verb not in ("rollback", "undelete") or not known:
+        return None
+    return PlanRequest(verb=verb, tables=tuple(chance.sample(known, chance.randint(1, len(known)))))
 
 
 lives = st.builds(born, st.integers(0, 2**32), st.integers(2, 9))

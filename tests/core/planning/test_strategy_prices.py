@@ -9,9 +9,14 @@ from hypothesis import strategies as st
 
 from core.model.errors import Refused
 from core.model.names import TableName as T
+from core.observed.step_durations import Seconds
 from core.observed.table_statistics import TableStatistics
+from core.plan.codec import plan_as_json, plan_from_json
+from core.plan.descriptions import eta_words
 from core.plan.model import StrategyOffer
+from core.plan.rendering import head_parts
 from core.plan.request import PlanRequest, StrategyChoice
+from core.planning.planner import make_plan
 from core.planning.strategy_prices import not_executable_yet, refuse_not_executable
 from core.project.model import Settings
 from tests.support.domain_builders import deployed, plan, project, running, table
@@ -256,3 +261,24 @@ def test_what_is_made_anew_from_a_table_that_was_cut_loses_rows_as_well() -> Non
     assert {str(node.table): node.loses for node in found.nodes} == {"src": (), "a": cut, "b": cut, "c": cut}
     whole = planned(declared(), "a", rebuild=True, children="all")
     assert not any(node.loses for node in whole.nodes)
+
+
+def test_a_plan_is_predicted_from_start_to_swap_and_so_is_its_way_back() -> None:
+    """ETA was the time of reading alone, 10 s for a; how a run takes three times as long was said once it ran."""
+    took = dict.fromkeys(("create", "start", "swap", "stop", "restart"), Seconds(1.0, 3.0))
+    asked = PlanRequest(tables=(T("a"),), rebuild=True, children="none")
+    found = make_plan(declared(), "dev", observed(), asked, durations=took)
+    a = node_of(found, "a")
+    # 1,000 rows at 100 a second, a tenth of that at best; three checks five seconds apart; the swap.
+    assert a.eta_s == 10.0 and a.predicted_low_s == found.predicted_low_s == 1 + (1 + 10) + 1
+    # At most: reading twice as slow, a trigger of 10 s, two rounds.
+    assert a.predicted_high_s == found.predicted_high_s == 3 + (20 + 10 + 10 + 10) + 3
+    assert head_parts(found)[-1] == "ETA 13\N{EN DASH}56 s" and eta_words(a) == "13\N{EN DASH}56 s"
+    assert plan_from_json(plan_as_json(found)) == found
+    assert found.hash == make_plan(declared(), "dev", observed(), asked).hash
+    unknown = make_plan(declared(), "dev", observed(), asked)
+    assert (unknown.predicted_high_s, node_of(unknown, "a").eta_s) == (None, 10.0)
+    assert eta_words(node_of(unknown, "a")) == "?" and "ETA" not in " ".join(head_parts(unknown))
+    edited = declared(a=TEXTS["a"][1] + " WHERE v > 0")
+    (way,) = make_plan(edited, "dev", observed(), replace(asked, rebuild=False), durations=took).undo
+    assert way.act == "plan undo" and way.predicted_high_s is not None

@@ -11,7 +11,7 @@ from ledger_rows import environment_row
 
 from core.changes.spark_analysis import AnalysisAnswer, AnalysisQuestion
 from core.ipc.environment_paths import EnvironmentPaths
-from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable, TryAgain
+from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable, Refused, TryAgain
 from core.model.names import TableName, query_name
 from core.model.states import State
 from core.ports.spark import Analysis, Queries, QueryStart, ReportedQuery, Tables, unheard
@@ -170,6 +170,7 @@ class ScriptedFiles:
     owner: str
     folders: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     aside: dict[str, str] = field(default_factory=dict)
+    notes_aside: dict[str, Any] = field(default_factory=dict)
     started: set[str] = field(default_factory=set)
     planned: int = 1
     """Batch 1 is committed everywhere."""
@@ -214,7 +215,13 @@ class ScriptedFiles:
     def set_aside(self, folder: str, into: str) -> None:
         if folder in self.folders:
             self.aside[into] = folder
-            del self.folders[folder]
+            self.notes_aside[into] = self.folders.pop(folder)
+
+    def put_back(self, aside: str, folder: str) -> None:
+        if aside in self.aside:
+            self.folders[self.aside.pop(aside)] = self.notes_aside.pop(aside)
+        elif folder not in self.folders:
+            raise Refused(f"{aside} is no longer in the trash")
 
     def rows(self, folder: str, format: str) -> int | None:
         return None

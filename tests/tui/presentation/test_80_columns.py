@@ -118,7 +118,7 @@ def test_checks_steps_and_headings_of_a_plan_and_a_run_are_whole() -> None:
     assert "the plan is refused" in words(heading(plan, row, "PROD protected", NOW, 80))
     assert check.summary in words(fold_all(rest(plan, 80, UNICODE), 80))
     run = replace(sample_run(NOW), state="failed", actor="somebody.else")
-    top = runs.heading(run, "PROD protected", NOW, 80, UNICODE)
+    top = runs.heading(run, "PROD protected", NOW, 80, UNICODE, planned=plan.steps)
     assert all(line_width(one) <= 80 for one in top)
     assert "by somebody.else" in words(top)
     assert runs.ending(run) in words(top)

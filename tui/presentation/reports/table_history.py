@@ -6,6 +6,7 @@ from typing import Any
 
 from core.model.actions import StepKind
 from core.model.names import TableName
+from core.model.states import MISSED
 from core.plan.descriptions import action_words, change_words
 from core.plan.model import Plan
 from core.text.wording import counted
@@ -30,7 +31,8 @@ class HistoryEntry:
     at: float
     """Epoch seconds: when it began."""
     kind: str
-    """deploy, schema, serves, an act (stop, start, restart, …), failure, state, or the kind of the ledger's event."""
+    """deploy, schema, serves, an act (stop, start, restart, …), failure, missed or met (its objective), state, or the
+    kind of the ledger's event."""
     summary: str
     actor: str = ""
     """Who did it; empty for what happened by itself."""
@@ -153,7 +155,7 @@ def _happened(event: EventRow) -> Iterator[HistoryEntry]:
         return
     if event.kind == "state" and (any(words in event.summary for words in _EFFECTS) or not _matters(event)):
         return
-    bad = event.kind == "state" and event.summary.endswith(_FAULTS)
+    bad = event.kind == MISSED or (event.kind == "state" and event.summary.endswith(_FAULTS))
     yield HistoryEntry(event.at, event.kind, event.summary, version=event.version, detail=event.detail, bad=bad)
 
 

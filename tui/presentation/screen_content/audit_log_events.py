@@ -1,5 +1,6 @@
 """Audit, command log and events as rows and texts: who, when, what, confirmed by what, with which outcome."""
 
+from core.model.states import MISSED
 from state.audit_log import op_words
 from state.row_types import AuditRow, CommandRow, EventRow
 from tui.presentation.styling.styled_text import Line, Span, Tone, fit, left, line, shorten, wrap
@@ -124,7 +125,7 @@ def event_words(one: EventRow) -> str:
 
 def event_tone(one: EventRow) -> Tone:
     """Return the tone of an event: what ended with an error is bad."""
-    return Tone.BAD if one.kind == "exception" or one.summary.endswith("failed") else Tone.PLAIN
+    return Tone.BAD if one.kind in ("exception", MISSED) or one.summary.endswith("failed") else Tone.PLAIN
 
 
 def event_text(one: EventRow, width: int, now: float) -> tuple[Line, ...]:

@@ -41,6 +41,8 @@ TONES = {
     Action.REBUILD: Tone.CHANGING,
     Action.STOP: Tone.CHANGING,
     Action.DELETE: Tone.BAD,
+    Action.ROLLBACK: Tone.CHANGING,
+    Action.UNDELETE: Tone.PLAIN,
 }
 
 

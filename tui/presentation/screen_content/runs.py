@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
-from core.run.predictions import Seconds, time_left
+from core.observed.step_durations import Seconds
+from core.plan.model import Step
+from core.run.time_left import time_left
 from core.text.units import duration_range
 from core.text.wording import counted
 from state.row_types import RunRow, StepRow
@@ -23,7 +25,9 @@ STEP_TONES = {
 RUN_TONES = {"running": Tone.CHANGING, "paused": Tone.CHANGING, "failed": Tone.BAD, "done": Tone.GOOD}
 
 
-def heading(run: RunRow, environment: str, now: float, width: int, glyphs: Glyphs) -> tuple[Line, ...]:
+def heading(
+    run: RunRow, environment: str, now: float, width: int, glyphs: Glyphs, *, planned: Sequence[Step] = ()
+) -> tuple[Line, ...]:
     """Write what stands above the steps: which run, and how far it is; its id begins with its plan's."""
     done = sum(1 for step in run.steps if step.state in FINISHED)
     lasted = long_duration((run.ended_at or now) - run.started_at)
@@ -31,7 +35,10 @@ def heading(run: RunRow, environment: str, now: float, width: int, glyphs: Glyph
         (f" RUN {run.id[:10]}", Tone.TITLE),
         f"   {environment}   ",
         (run.state, RUN_TONES.get(run.state, Tone.PLAIN)),
-        (f"   {done} of {counted(len(run.steps), 'step')}   {lasted}{_left(run, now)}   by {run.actor}", Tone.DIM),
+        (
+            f"   {done} of {counted(len(run.steps), 'step')}   {lasted}{_left(run, planned, now)}   by {run.actor}",
+            Tone.DIM,
+        ),
     )
     words = "continues without this screen (q leaves)" if run.state in ("running", "paused") else ending(run)
     room = max(width - len(words) - 4, 10)
@@ -41,8 +48,8 @@ def heading(run: RunRow, environment: str, now: float, width: int, glyphs: Glyph
     return (*fold(first, width), *fold(second, width))
 
 
-def _left(run: RunRow, now: float) -> str:
-    return left_words(time_left(run.steps, now)) if run.state == "running" else ""
+def _left(run: RunRow, planned: Sequence[Step], now: float) -> str:
+    return left_words(time_left(planned, run.steps, now)) if run.state == "running" else ""
 
 
 def left_words(left: Seconds | None) -> str:

@@ -2,8 +2,8 @@
 
 from urllib.parse import urlsplit
 
-from core.lag.triggers import trigger_s
 from core.model.states import Fault, Trend
+from core.model.triggers import trigger_s
 from core.project.model import Pool
 from state.registry import StatementLine
 from state.row_types import Measurement

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
-from core.lag.triggers import trigger_s
 from core.lineage.table_graph import distances
 from core.model.names import TableName
 from core.model.states import ALIVE, State, Trend
+from core.model.triggers import trigger_s
 from core.observed.deployment import Binding
 from core.observed.serving import INTERVAL_S, heartbeat_age_s, is_stale, serving_versions
 from core.project.model import layer_place

@@ -10,6 +10,7 @@ import pytest
 from ledger_rows import deployment_row
 
 from core.model.names import TableName
+from core.observed.deployment import Binding
 from core.ports.spark import ReportedQuery
 from core.ports.storage import CheckpointState, SourceLag
 from core.project.revision import RevisionTexts
@@ -164,3 +165,18 @@ def test_a_statement_is_not_stalled_for_the_time_that_it_was_stopped(
     rounds(measured, measurer, 12)
     measured.ledger.update_deployment(A, 1, started_at=measured.clock() + 5.0 - running_s)
     assert (rounds(measured, measurer, 1) == "stalled") == word
+
+
+def test_a_round_judges_parents_before_their_readers_so_that_what_starves_one_starves_all_below_at_once(
+    measured: AgentContext,
+) -> None:
+    """By name, a reader heard of its parent in the next round: five seconds a level."""
+    (own,) = (each for each in measured.ledger.deployments() if each.table == A)
+    above = RevisionTexts("d", SQL.replace("INTO a", "INTO z"), "")
+    parent = replace(own, table=TableName("z"), checkpoint="/z", revision="z", texts=above)
+    measured.ledger.put_deployment(parent)
+    measured.ledger.put_deployment(replace(own, checkpoint="/a", bindings=(Binding(parent.table, 1, True),)))
+    asked: list[str] = []
+    measured.files.lag = lambda checkpoint, sources: asked.append(checkpoint) or ()  # type: ignore[method-assign, assignment, func-returns-value]
+    LagCollector(measured).round(tuple(measured.ledger.deployments()), ())
+    assert asked == ["/z", "/a"]

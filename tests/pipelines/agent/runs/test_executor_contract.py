@@ -203,6 +203,35 @@ CHANGES = {
 }  # fmt: skip
 
 
+ROLLBACK_A = PlanRequest(verb="rollback", tables=(T("a"),))
+A_REBUILD = CHANGES["a rebuild with children"]
+
+
+def a_rollback(side: Side) -> list[Any]:
+    return deployed(side, A_REBUILD, (small_project.texts(), ROLLBACK_A), (small_project.texts(), ROLLBACK_A))
+
+
+def a_rollback_step_by_step_twice(side: Side) -> list[Any]:
+    deployed(side, A_REBUILD)
+    plan = side.plan(small_project.texts(), ROLLBACK_A)
+    steps = [step for step in plan.steps for _ in range(2) if step.do is not StepKind.SWAP]
+    return [(step.do, step.table, said(side.perform(plan, step)), side.picture()) for step in steps]
+
+
+def an_undelete(side: Side) -> list[Any]:
+    gone = PlanRequest(verb="delete", everything=True)
+    back = PlanRequest(verb="undelete", tables=tuple(map(T, "abc")))
+    twice = (gone, back, replace(gone, nonce="again"), replace(back, nonce="again"))
+    return deployed(side, *((small_project.texts(), request) for request in twice))
+
+
+def an_undelete_step_by_step_twice(side: Side) -> list[Any]:
+    deployed(side, CHANGES["a delete of a leaf"])
+    plan = side.plan(small_project.texts(), PlanRequest(verb="undelete", tables=(T("b"),)))
+    steps = [step for step in plan.steps for _ in range(2)]
+    return [(step.do, step.table, said(side.perform(plan, step)), side.picture()) for step in steps]
+
+
 def with_more_columns() -> dict[str, str]:
     files = small_project.texts(b="SELECT id, kind, upper(kind) AS loud FROM STREAM a")
     path = "pipelines/facts/p/b/sql-scripts/ddl.b.sql"
@@ -312,6 +341,10 @@ SCRIPTS: dict[str, Script] = {
     script.__name__: script
     for script in (
         another_column,
+        a_rollback,
+        a_rollback_step_by_step_twice,
+        an_undelete,
+        an_undelete_step_by_step_twice,
         every_step_twice,
         a_start_after_an_operators_stop,
         a_restart_after_an_operators_stop,
@@ -343,4 +376,6 @@ def test_the_scripts_perform_every_kind_of_step() -> None:
     deployed(side)
     plans += [side.plan(*change) for change in (*CHANGES.values(), (with_more_columns(), EVERYTHING))]
     plans.append(over_a_stopped_parent(side))
+    deployed(side, CHANGES["a delete of a leaf"])
+    plans.append(side.plan(small_project.texts(), PlanRequest(verb="undelete", tables=(T("b"),))))
     assert {step.do for plan in plans for step in plan.steps} == set(StepKind)

@@ -84,13 +84,14 @@ def test_states_are_told_where_they_are_faults_or_have_a_reason() -> None:
                 ("a", "state", "running → stopped, by run 7f3a-1", ""),
                 ("", "pool", "the pool is down", ""),
                 ("", "run", "run 7f3a-1 done", ""),
-                ("a", "objective", "behind 4 m, longer than 1 m", ""),
+                ("a", "missed", "4m behind, beyond the objective of 1m", ""),
+                ("a", "met", "within the objective of 1m again, after 9m", ""),
             )
         )
     )
     found = table_history(TableRecords(A, events=events), {})
-    assert [entry.at for entry in found] == [1.0, 2.0, 5.0, 7.0]
-    assert [entry.bad for entry in found] == [True, False, False, False]
+    assert [entry.at for entry in found] == [1.0, 2.0, 5.0, 7.0, 8.0]
+    assert [entry.bad for entry in found] == [True, False, False, True, False]
 
 
 def test_the_newest_entries_are_kept_and_lines_are_oldest_first() -> None:

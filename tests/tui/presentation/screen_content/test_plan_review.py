@@ -118,7 +118,7 @@ def test_review_shows_what_may_be_chosen_for_the_row_and_what_is_not_carried_out
         and "carry-over" not in short
     )
     told = " ".join(plain(line).strip() for line in why(seen, 80, ASCII, full=True))
-    assert "OPTION earliest (chosen): replays 81 M rows; ETA 14 m" in told
+    assert "OPTION earliest (chosen): replays 81 M rows; reading 14 m at best" in told
     assert "OPTION carry-over (not executable yet): replays ? rows" in told
     assert "less severe than the default; needs an approval" in told
 

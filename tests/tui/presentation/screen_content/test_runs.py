@@ -2,6 +2,9 @@
 
 from dataclasses import replace
 
+from core.model.actions import StepKind
+from core.model.names import TableName
+from core.plan.model import Step
 from state.row_types import StepRow
 from tests.support.ledger_rows import run_row
 from tui.presentation.screen_content.runs import heading, step_row
@@ -12,11 +15,16 @@ from tui.presentation.styling.styled_text import plain
 START = StepRow(1, "start", "a", 2, "done", predicted_low_s=2.0, predicted_high_s=6.0, started_at=100.0, ended_at=103.0)
 GATE = StepRow(2, "catch_up", "a", 2, "gate", predicted_low_s=60.0, predicted_high_s=200.0, started_at=103.0)
 SWAP = StepRow(3, "swap", "a", 2, "waits", predicted_low_s=1.0, predicted_high_s=2.0)
+PLANNED = (
+    Step(1, StepKind.START, TableName("a"), 2, (), ""),
+    Step(2, StepKind.CATCH_UP, TableName("a"), 2, (1,), ""),
+    Step(3, StepKind.SWAP, TableName("a"), 2, (2,), ""),
+)
 RUN = run_row(started_at=100.0, steps=(START, GATE, SWAP))
 
 
 def shown(now: float, state: str = "running") -> str:
-    return plain(heading(replace(RUN, state=state), "dev", now, 120, UNICODE)[0])
+    return plain(heading(replace(RUN, state=state), "dev", now, 120, UNICODE, planned=PLANNED)[0])
 
 
 def test_the_heading_says_what_is_left_and_when_it_takes_longer_than_predicted() -> None:
@@ -24,13 +32,13 @@ def test_the_heading_says_what_is_left_and_when_it_takes_longer_than_predicted()
     assert "3s, 1\N{EN DASH}4 min left" in shown(103.0)
     assert "left" in shown(400.0) and "longer" not in shown(400.0)
     gate_alone = replace(RUN, steps=(START, GATE))
-    assert "longer than predicted" in plain(heading(gate_alone, "dev", 400.0, 120, UNICODE)[0])
+    assert "longer than predicted" in plain(heading(gate_alone, "dev", 400.0, 120, UNICODE, planned=PLANNED[:2])[0])
 
 
 def test_a_run_that_is_paused_or_was_never_predicted_says_nothing() -> None:
     assert "left" not in shown(163.0, "paused")
     unknown = replace(RUN, steps=(START, replace(GATE, predicted_low_s=None), SWAP))
-    assert "left" not in plain(heading(unknown, "dev", 163.0, 120, UNICODE)[0])
+    assert "left" not in plain(heading(unknown, "dev", 163.0, 120, UNICODE, planned=PLANNED)[0])
 
 
 def test_a_step_that_waits_shows_its_range() -> None:

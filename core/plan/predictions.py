@@ -1,0 +1,146 @@
+"""How long a plan will take, as ranges: of each step, of each table and of the whole, from what a ledger has measured.
+
+A step takes what its kind took before. A version that catches up waits for its trigger, reads what there is, and stays
+within its bound for three measurements. What is not known of one step is not known of what waits for it either.
+"""
+
+import heapq
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from core.model.actions import BEGINS, NEEDS_PROOF, READABLE_ONCE_STARTED, StepKind
+from core.model.names import TableName
+from core.model.triggers import trigger_s
+from core.observed.step_durations import Seconds, StepDurations
+from core.observed.table_statistics import TableStatistics
+from core.plan.model import PlanNode, Step
+
+WAITED_FOR = BEGINS | {StepKind.CATCH_UP}
+"""Their effect is waited for beside what is done meanwhile; all other steps of a run are done one after the other."""
+
+MEASURED_EVERY_S = 5.0
+CHECKS = 3
+"""Measurements in a row that open a gate."""
+
+SLOWER, FASTER = 2.0, 10.0
+"""By the fastest batch ever seen, which is no usual one, reading takes up to twice as long; a tenth of it where all the
+batches so far were small, as on the demo.
+"""
+
+
+Predicted = TypeVar("Predicted", PlanNode, Step)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanPrediction:
+    """What is predicted of a plan; None where nothing like it was measured."""
+
+    whole: Seconds | None
+    nodes: tuple[PlanNode, ...]
+    steps: tuple[Step, ...]
+
+
+def predict(
+    nodes: Sequence[PlanNode],
+    steps: Sequence[Step],
+    statistics: Callable[[TableName], TableStatistics],
+    durations: StepDurations,
+) -> PlanPrediction:
+    """Return nodes and steps with what is predicted of them, in n log n of the steps.
+
+    A step's range is what it takes, a table's is when its last step ends, counted from the beginning of the run.
+    """
+    node_by_table = {node.table: node for node in nodes}
+    gates = {step.n for step in steps if step.do is StepKind.CATCH_UP}
+    known: dict[int, Seconds] = {}
+    for step in steps:
+        found = (
+            _catching_up(node_by_table.get(step.table), statistics(step.table), below=not gates.isdisjoint(step.after))
+            if step.do is StepKind.CATCH_UP
+            else durations.get(f"{step.do} {step.table}", durations.get(step.do))
+        )
+        if found is not None:
+            known[step.n] = found
+    lows = step_ends(steps, {n: found.low for n, found in known.items()})
+    highs = step_ends(steps, {n: found.high for n, found in known.items()})
+    ends = {step.n: Seconds(lows[step.n], highs[step.n]) if step.n in highs else None for step in steps}
+    by_table: dict[TableName, list[Seconds | None]] = {}
+    for step in steps:
+        for table in step.tables or (step.table,):
+            by_table.setdefault(table, []).append(ends[step.n])
+    return PlanPrediction(
+        _last(ends.values()),
+        tuple(_with_range(node, _last(by_table.get(node.table, ()))) for node in nodes),
+        tuple(_with_range(step, known.get(step.n)) for step in steps),
+    )
+
+
+def _with_range(of: Predicted, found: Seconds | None) -> Predicted:
+    if found is None:
+        return of
+    return replace(of, predicted_low_s=round(found.low, 1), predicted_high_s=round(found.high, 1))
+
+
+def _last(ends: Iterable[Seconds | None]) -> Seconds | None:
+    """Return when the last of them ends; None where there is none, or one is not known."""
+    known = []
+    for end in ends:
+        if end is None:
+            return None
+        known.append(end)
+    return Seconds(max(end.low for end in known), max(end.high for end in known)) if known else None
+
+
+def _catching_up(node: PlanNode | None, known: TableStatistics, *, below: bool) -> Seconds | None:
+    """Predict trigger, reading and gate; None where it is not known how much it reads, or how fast.
+
+    One `below` another gate has read while that was waited for.
+    """
+    if node is None or node.replay_rows is None or (node.replay_rows and not known.rate_rows_s):
+        return None
+    reading_s = node.replay_rows / known.rate_rows_s if known.rate_rows_s else 0.0
+    checks_s = (CHECKS - 1) * MEASURED_EVERY_S
+    begins_s = trigger_s(node.trigger) + 2 * (known.batch_s or 0.0) + 2 * MEASURED_EVERY_S
+    if below:
+        return Seconds(checks_s, reading_s + checks_s + begins_s)
+    return Seconds(reading_s / FASTER + checks_s, SLOWER * reading_s + checks_s + begins_s)
+
+
+def step_ends(steps: Sequence[Step], seconds: Mapping[int, float]) -> dict[int, float]:
+    """Return when each step ends, as `advance_run` goes: always the first that is ready, and gates beside each other.
+
+    Steps whose duration is not known are left out, and so is what waits for them.
+    """
+    by_n = {step.n: step for step in steps}
+    readers: dict[int, list[int]] = {}
+    waits: dict[int, int] = {}
+    begins = dict.fromkeys(by_n, 0.0)
+    for step in steps:
+        waits[step.n] = len(step.after)
+        for n in step.after:
+            readers.setdefault(n, []).append(step.n)
+    later: list[tuple[float, int]] = [(0.0, step.n) for step in steps if not step.after]
+    ready: list[int] = []
+    ends: dict[int, float] = {}
+    hand = 0.0
+    while later or ready:
+        if not ready:
+            hand = max(hand, later[0][0])
+        while later and later[0][0] <= hand:
+            heapq.heappush(ready, heapq.heappop(later)[1])
+        step = by_n[heapq.heappop(ready)]
+        if step.n not in seconds and step.do in WAITED_FOR:
+            continue
+        if step.n not in seconds:
+            break
+        ends[step.n] = hand + seconds[step.n]
+        started = hand
+        hand = hand if step.do in WAITED_FOR else ends[step.n]
+        for n in readers.get(step.n, ()):
+            at_once = step.do in READABLE_ONCE_STARTED and by_n[n].do not in NEEDS_PROOF
+            begins[n] = max(begins[n], started if at_once else ends[step.n])
+            waits[n] -= 1
+            if not waits[n]:
+                heapq.heappush(later, (begins[n], n))
+    return ends

@@ -1,0 +1,42 @@
+"""How long a run still takes, by what its plan predicted of each step and how far it has come."""
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from core.observed.step_durations import Seconds
+from core.plan.model import Step
+from core.plan.predictions import step_ends
+from core.run.model import SATISFIED, StepState
+
+
+class PredictedStep(Protocol):
+    """What is read of a step's record; `state.row_types.StepRow` is one."""
+
+    @property
+    def n(self) -> int: ...
+    @property
+    def state(self) -> str: ...
+    @property
+    def started_at(self) -> float | None: ...
+    @property
+    def predicted_low_s(self) -> float | None: ...
+    @property
+    def predicted_high_s(self) -> float | None: ...
+
+
+def time_left(steps: Sequence[Step], records: Iterable[PredictedStep], now: float) -> Seconds | None:
+    """Return how long the run of a plan's steps still takes; None where that is not known.
+
+    (0, 0) with a step still open: it takes longer than predicted.
+    """
+    lows, highs = {}, {}
+    for record in records:
+        if record.state in SATISFIED:
+            lows[record.n] = highs[record.n] = 0.0
+        elif record.predicted_low_s is not None and record.predicted_high_s is not None:
+            begun = record.started_at if record.state in (StepState.RUNNING, StepState.GATE) else None
+            left = Seconds(record.predicted_low_s, record.predicted_high_s).less(now - begun if begun else 0.0)
+            lows[record.n], highs[record.n] = left.low, left.high
+    if not steps or len(highs) < len(steps):
+        return None
+    return Seconds(*(max(step_ends(steps, found).values(), default=0.0) for found in (lows, highs)))

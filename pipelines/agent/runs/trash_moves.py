@@ -1,0 +1,62 @@
+"""A version into the trash and out of it: catalog, checkpoint and table, then the ledger; each move is done once."""
+
+from core.model.errors import HeadgateError, Refused
+from core.model.states import State, WantedState
+from pipelines.agent.context import WRITE_CALL_S, AgentContext
+from pipelines.agent.trash_purge import checked_now
+from state.row_types import Deployment
+
+
+def set_aside(world: AgentContext, deployment: Deployment) -> None:
+    """Take a version's table from the catalog, and move its files into the trash until their deadline."""
+    layout, files, pool = world.layout, world.files, world.pool.connection()
+    name = layout.catalog_name(deployment.table, deployment.version)
+    trash = layout.trash_folder(deployment.table, deployment.version)
+    pool.call(WRITE_CALL_S, pool.tables.forget, name)
+    files.set_aside(deployment.checkpoint, _checkpoint_in(trash, name))
+    try:
+        files.set_aside(deployment.folder, _table_in(trash, name))
+    except HeadgateError:
+        # Its table stays where it is, and it can go on from there.
+        files.put_back(_checkpoint_in(trash, name), deployment.checkpoint)
+        raise
+    checked_now(world)
+    drop_after = world.clock() + layout.environment.drop_after_d * 86400
+    world.ledger.tombstone(deployment.table, deployment.version, drop_after=drop_after, trash=trash)
+
+
+def take_out(world: AgentContext, deployment: Deployment) -> None:
+    """Move a version's files back from the trash and register its table; it is stopped.
+
+    Raises Refused where its time in the trash is over. The ledger comes last: until then it is in the trash, and an
+    undelete begins again.
+    """
+    if deployment.drop_after is None:
+        return
+    if not deployment.trash or deployment.drop_after <= checked_now(world):
+        raise Refused(
+            f"the time of {deployment.table} v{deployment.version} in the trash is over",
+            remedy=f"headgate plan {deployment.table} starts it anew",
+        )
+    name = world.layout.catalog_name(deployment.table, deployment.version)
+    world.files.put_back(_table_in(deployment.trash, name), deployment.folder)
+    world.files.put_back(_checkpoint_in(deployment.trash, name), deployment.checkpoint)
+    pool = world.pool.connection()
+    pool.call(WRITE_CALL_S, pool.tables.create, name, deployment.compiled_ddl)
+    world.ledger.update_deployment(
+        deployment.table,
+        deployment.version,
+        state=State.STOPPED,
+        wanted=WantedState.STOPPED,
+        state_since=world.clock(),
+        drop_after=None,
+        trash="",
+    )
+
+
+def _table_in(trash: str, name: str) -> str:
+    return f"{trash}/tables/{name}"
+
+
+def _checkpoint_in(trash: str, name: str) -> str:
+    return f"{trash}/checkpoints/{name}"

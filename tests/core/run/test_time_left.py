@@ -1,0 +1,44 @@
+"""What is left of a run: what was predicted of its steps, less what has passed."""
+
+from dataclasses import dataclass, replace
+
+from core.model.actions import StepKind
+from core.model.names import TableName
+from core.observed.step_durations import Seconds
+from core.plan.model import Step
+from core.run.time_left import time_left
+
+
+@dataclass(frozen=True)
+class Record:
+    n: int
+    state: str
+    started_at: float | None = None
+    predicted_low_s: float | None = 10.0
+    predicted_high_s: float | None = 30.0
+
+
+def step(n: int, do: StepKind, *after: int) -> Step:
+    return Step(n, do, TableName("a"), 2, after, why="")
+
+
+def test_what_is_left_is_what_was_predicted_less_what_has_passed() -> None:
+    start, gate = step(1, StepKind.START), step(2, StepKind.CATCH_UP, 1)
+    beside, swap = step(3, StepKind.CATCH_UP, 1), step(4, StepKind.SWAP, 2, 3)
+    done, open_gate = Record(1, "done", 1.0), Record(2, "gate", 100.0)
+    later, last = Record(3, "waits"), Record(4, "waits", predicted_low_s=1.0, predicted_high_s=2.0)
+    assert time_left(
+        (start, gate, replace(swap, n=3, after=(2,))), (done, open_gate, replace(last, n=3)), 104.0
+    ) == Seconds(7, 28)
+    assert time_left((start, gate, beside, swap), (done, open_gate, later, last), 104.0) == Seconds(11.0, 32.0)
+    assert time_left((start,), (done,), 104.0) == Seconds(0.0, 0.0)
+    assert time_left((replace(gate, after=()),), (open_gate,), 200.0) == Seconds(0.0, 0.0)
+    unknown = replace(last, n=3, predicted_low_s=None)
+    assert time_left((start, gate, replace(swap, n=3, after=(2,))), (done, open_gate, unknown), 104.0) is None
+    assert time_left((), (done, open_gate), 104.0) is None
+
+
+def test_gates_that_wait_for_each_other_are_added_up() -> None:
+    """They were taken for gates beside each other: a chain of three said a third of what it took."""
+    steps = (step(1, StepKind.CATCH_UP), step(2, StepKind.CATCH_UP, 1), step(3, StepKind.CATCH_UP, 2))
+    assert time_left(steps, (Record(1, "waits"), Record(2, "waits"), Record(3, "waits")), 0.0) == Seconds(30.0, 90.0)

@@ -1,0 +1,65 @@
+"""Objectives in the timeline: one event when a table begins to miss its own, one when it meets it again."""
+
+from dataclasses import replace
+from functools import partial
+
+import pytest
+from ledger_rows import deployment_row
+
+from pipelines.agent.context import AgentContext
+from pipelines.agent.measurements.objective_transitions import ObjectiveTransitions
+from state.row_types import Deployment
+
+OWN = deployment_row(query_id="q", run_id="r1")
+
+
+@pytest.fixture
+def measured(world: AgentContext) -> AgentContext:
+    world.ledger.put_deployment(OWN)
+    world.clock = lambda: 1_800_000_000.0
+    return world
+
+
+def measure(world: AgentContext, judge: ObjectiveTransitions, *behind: float | None, of: Deployment = OWN) -> None:
+    """Measure so many times, five seconds apart, against an objective of a minute."""
+    for seconds in behind:
+        judge.hear(of, seconds, 60.0)
+        world.clock = partial(float, world.clock() + 5.0)
+
+
+def recorded(world: AgentContext) -> list[tuple[str, str]]:
+    return [(event.kind, event.summary) for event in reversed(world.ledger.events(OWN.table))]
+
+
+def test_a_table_that_misses_its_objective_and_meets_it_again_has_two_events(measured: AgentContext) -> None:
+    judge = ObjectiveTransitions(measured)
+    measure(measured, judge, 10.0, 65.0, 70.0, 75.0, *[80.0] * 9, *[5.0] * 20)
+    assert recorded(measured) == [
+        ("missed", "1m 15s behind, beyond the objective of 1m"),
+        ("met", "within the objective of 1m again, after 1m"),
+    ]
+
+
+def test_a_new_agent_goes_on_from_what_was_recorded_and_records_nothing_twice(measured: AgentContext) -> None:
+    measure(measured, ObjectiveTransitions(measured), *[90.0] * 5)
+    again = ObjectiveTransitions(measured)
+    measure(measured, again, *[120.0] * 20)
+    assert [kind for kind, _ in recorded(measured)] == ["missed"]
+    measure(measured, again, *[5.0] * 20)
+    measure(measured, ObjectiveTransitions(measured), *[5.0] * 20)
+    assert [kind for kind, _ in recorded(measured)] == ["missed", "met"]
+
+
+def test_what_is_stopped_or_does_not_serve_misses_nothing(measured: AgentContext) -> None:
+    judge = ObjectiveTransitions(measured)
+    measure(measured, judge, *[900.0] * 10, of=replace(OWN, wanted="stopped"))
+    measure(measured, judge, *[900.0] * 10, of=replace(OWN, active=False))
+    assert recorded(measured) == []
+
+
+def test_a_table_that_stays_at_its_bound_for_a_day_has_a_bounded_number_of_events(measured: AgentContext) -> None:
+    """Measured 17,280 times, and beyond the bound in every other: an entry a minute at most would be 1,440."""
+    measure(measured, ObjectiveTransitions(measured), *[59.0, 61.0] * 8640)
+    assert recorded(measured) == []
+    measure(measured, ObjectiveTransitions(measured), *([61.0] * 6 + [59.0] * 6) * 1440)
+    assert [kind for kind, _ in recorded(measured)] == ["missed"]
