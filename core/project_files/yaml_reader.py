@@ -1,7 +1,7 @@
 """A YAML mapping whose keys know their lines; a wrong key becomes a Problem, and its default is used instead."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import yaml
@@ -15,6 +15,21 @@ _LOADER: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 _COUNT = re.compile(r"(?P<digits>0*[1-9][0-9_]{0,17})(?P<unit>[kMG]?)\Z")
 _TIMES = {"k": 10**3, "M": 10**6, "G": 10**9}
+
+
+_DEEPEST, _MOST_VALUES = 20, 1_000_000
+"""Bounds of one value: an alias may stand for itself, or for millions of others."""
+
+
+@dataclass(frozen=True, slots=True)
+class YamlValue:
+    """A value as it is written: a text, None for null, a list, or pairs of a mapping in their order."""
+
+    line: int
+    """Where it begins, from 1."""
+    text: str | None = None
+    items: "tuple[YamlValue, ...] | None" = None
+    pairs: "tuple[tuple[YamlValue, YamlValue], ...] | None" = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +131,17 @@ class YamlSection:
                 inner.wrong(name, "one value", "write a string, a number, or true or false")
         return tuple(found)
 
+    def value(self, key: str) -> YamlValue | None:
+        """Read whatever stands there as it is written; None when it is absent, or too deep or too long to be meant."""
+        node = self.nodes.get(key)
+        if node is None:
+            return None
+        try:
+            return _value(node, _DEEPEST, iter(range(_MOST_VALUES)))
+        except (RecursionError, StopIteration):
+            self.wrong(key, "a value of bounded size", "write it without aliases that contain themselves")
+            return None
+
     def section(self, key: str) -> "YamlSection | None":
         """Read a mapping; None when it is absent, empty or not a mapping."""
         node = self.nodes.get(key)
@@ -200,6 +226,34 @@ def read_yaml(text: str, path: str, problems: list[Problem]) -> YamlSection | No
         )
         return None
     return _section(node, path, "", problems)
+
+
+def read_value(text: str) -> YamlValue | None:
+    """Read a text that is one value, `[1, 2]`; None when it is not YAML, or too deep or too long."""
+    try:
+        node = yaml.compose(text, Loader=_LOADER)
+        return None if node is None else _value(node, _DEEPEST, iter(range(_MOST_VALUES)))
+    except (yaml.YAMLError, RecursionError, StopIteration):
+        return None
+
+
+def _value(node: yaml.Node, depth: int, left: Iterator[int]) -> YamlValue:
+    if depth == 0:
+        raise RecursionError
+    next(left)
+    line = node.start_mark.line + 1
+    if isinstance(node, yaml.SequenceNode):
+        items = []
+        for item in node.value:
+            items.append(_value(item, depth - 1, left))
+        return YamlValue(line, items=tuple(items))
+    if isinstance(node, yaml.MappingNode):
+        pairs = []
+        for key, value in node.value:
+            pairs.append((_value(key, depth - 1, left), _value(value, depth - 1, left)))
+        return YamlValue(line, pairs=tuple(pairs))
+    null = node.tag == f"{_TAG}null"
+    return YamlValue(line, None if null else str(node.value))
 
 
 def _section(node: yaml.MappingNode, path: str, name: str, problems: list[Problem]) -> YamlSection:

@@ -47,7 +47,7 @@ class SparkQueries:
         It is looked for only where Spark refuses the start: of many statements each start would list all others.
         """
         try:
-            query = self._started(start)
+            query = self.launch(start)
         except EngineRefused:
             with spark_errors():
                 running = self._find(start.name)
@@ -58,7 +58,8 @@ class SparkQueries:
             self._known[query.runId] = (start.name, query.id)
         return ReportedQuery(name=start.name, id=query.id, run_id=query.runId, active=True)
 
-    def _started(self, start: QueryStart) -> StreamingQuery:
+    def launch(self, start: QueryStart) -> StreamingQuery:
+        """Start a query and return Spark's own handle of it; raises EngineRefused, also where the name is taken."""
         with spark_errors():
             # `spark.sql()` has the server analyse the text by itself first; this way a start takes 0.83 to 0.90 of the
             # server's CPU (100 starts, Spark 4.2.0).

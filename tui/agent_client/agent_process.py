@@ -36,15 +36,20 @@ def find_pool_process(place: SelectedEnvironment) -> OsProcess | None:
 
     A record of another home was copied along with it, and its pool is that home's.
     """
+    return find_server(place.where.home, place.where.pool_file)
+
+
+def find_server(home: str, pool_file: str) -> OsProcess | None:
+    """Find the server that a home's record names."""
     try:
-        server = json.loads(Path(place.where.pool_file).read_text("utf-8"))
+        server = json.loads(Path(pool_file).read_text("utf-8"))
         pid, marker = int(server["pid"]), str(server["marker"])
     except (OSError, ValueError, TypeError, KeyError):
         return None
-    if server.get("home") not in (None, "", place.where.home):
+    if server.get("home") not in (None, "", home):
         return None
     if not pid:
-        pid = os_processes.written_pid(Path(place.where.home, "pool", "pid")) or 0
+        pid = os_processes.written_pid(Path(home, "pool", "pid")) or 0
     found = os_processes.identify(pid)
     return found if found and marker and marker in os_processes.command_of(found.pid) else None
 

@@ -237,6 +237,22 @@ def _spark(parser: CommandParser) -> None:
     parser.add_argument("--spark", action="store_true", help="also ask Spark, through the project's agent")
 
 
+def test(parser: CommandParser) -> None:
+    _tables(parser, many="*", what="only the cases of these")
+    parser.add_argument("--product", action="append", default=[], help="only this product; may be repeated")
+    parser.add_argument(
+        "--upgrade", action="store_true", help="let each new text go on from the checkpoint of its old one"
+    )
+    parser.add_argument(
+        "--since", metavar="REF", help="where the old texts are from: a git commit, or deployed (the default)"
+    )
+    parser.add_argument("--timeout", type=seconds, default=60.0, metavar="S", help="seconds for one case (60)")
+
+
+def test_init(parser: CommandParser) -> None:
+    parser.add_argument("table", metavar="TABLE", help="the table whose statement gets a first case")
+
+
 def review(parser: CommandParser) -> None:
     parser.add_argument(
         "plan", nargs="?", metavar="ID|FILE", help="start of a plan's hash, or a plan file; default: list all plans"

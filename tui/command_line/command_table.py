@@ -86,6 +86,13 @@ DEMO_SUBCOMMANDS = (
                    "headgate demo change filter\nheadgate demo change rename --with-readers", arguments.demo_change),
 )  # fmt: skip
 
+TEST_SUBCOMMANDS = (
+    SubcommandSpec("run", "The same as without a word; tests a table called init as well.", "headgate test run init",
+                   arguments.test),
+    SubcommandSpec("init", "Write a first case: made-up rows, and what the statement writes for them.",
+                   "headgate test init fct_orders", arguments.test_init),
+)  # fmt: skip
+
 INIT_SUBCOMMANDS = (
     SubcommandSpec("table", "Write a new table of this project.",
                    "headgate init table clicks\nheadgate init table fct_orders --layer facts --reads src_orders",
@@ -150,6 +157,10 @@ COMMAND_SPECS = (
     CommandSpec("diff", CHANGE, "Classify an edit, and show what a deploy would do about it.",
                 "headgate diff old.sql new.sql\nheadgate diff HEAD:./dml.orders.sql dml.orders.sql --json",
                 "sql_diff:diff", arguments.diff),
+    CommandSpec("test", CHANGE, "Run the test cases of statements on a Spark server of their own.",
+                "headgate test\nheadgate test fct_orders --json\nheadgate test --upgrade --since main\n"
+                "headgate test init fct_orders", "statement_tests:test", arguments.test,
+                subcommands=TEST_SUBCOMMANDS),
     CommandSpec("review", CHANGE, "List plans, or show one in full.",
                 "headgate review\nheadgate review 7f3a\nheadgate review plan.json", "review_approve:review",
                 arguments.review),

@@ -26,6 +26,7 @@ GOES_ON_BY_COMMAND = {
     "backup": "no file has the name that was given, unless the copy was whole: run headgate backup again",
     "restore": "either ledger is in place, whole: headgate restore again, or headgate up",
     "demo": "what was started keeps running: headgate demo returns to it, headgate down in its folder stops it",
+    "test": "nothing was changed; its Spark server is ended",
     "wait": "nothing was changed: headgate ls shows the current state",
     "approve": "the approval may still have been recorded: headgate review ID shows it",
     "runs": "the run continues: headgate runs ID --follow follows it",

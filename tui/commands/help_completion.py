@@ -67,6 +67,7 @@ TAKES_TABLES = (
     "history",
     "events",
     "plan",
+    "test",
     "delete",
     "rollback",
     "stop",

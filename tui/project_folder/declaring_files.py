@@ -2,10 +2,11 @@
 
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from core.model.errors import UsageError
+from core.statement_tests.case import TESTS_FOLDER
 from core.text.wording import counted
 from tui.project_folder.manifest_head import PROJECT_FILE
 
@@ -14,6 +15,11 @@ FOLDER = "pipelines"
 
 READ = (".sql", ".yml", ".yaml")
 """Endings of the files that declare something."""
+
+SCRIPTS = "sql-scripts"
+"""Holds the SQL of a table; a folder `tests` beside it declares nothing."""
+
+_TESTS = (".yml", ".yaml", ".csv")
 
 _LARGEST = 4 * 1024 * 1024
 
@@ -68,18 +74,45 @@ def list_files(folder: str) -> list[str]:
     waiting = [FOLDER] if os.path.isdir(os.path.join(folder, FOLDER)) else []
     while waiting:
         below = waiting.pop()
+        folders = []
         try:
             with os.scandir(os.path.join(folder, below)) as entries:
                 for entry in entries:
                     name = entry.name
                     if entry.is_dir(follow_symlinks=False):
-                        if not name.startswith("."):
-                            waiting.append(f"{below}/{name}")
+                        folders.append(name)
                     elif name.endswith(READ):
                         found.append(f"{below}/{name}")
         except OSError as error:
             raise UsageError(f"{below} cannot be read: {error.strerror}", remedy="make it readable") from error
+        tested = SCRIPTS in folders
+        waiting += [
+            f"{below}/{name}" for name in folders if not name.startswith(".") and not (tested and name == TESTS_FOLDER)
+        ]
     return sorted(found)
+
+
+def read_test_files(folder: str, units: Iterable[str]) -> dict[str, str]:
+    """Read what lies in the folders `tests` of table folders, by path; raises UsageError.
+
+    They declare nothing, so that no plan holds them and none changes with them.
+    """
+    found = {}
+    for below in sorted({f"{unit}/{TESTS_FOLDER}" for unit in units}):
+        try:
+            with os.scandir(os.path.join(folder, below)) as entries:
+                names = sorted(each.name for each in entries if each.name.endswith(_TESTS) and each.name[0] != ".")
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            raise UsageError(f"{below} cannot be read: {error.strerror}", remedy="make it readable") from error
+        for name in names:
+            try:
+                found[f"{below}/{name}"] = read_text(os.path.join(folder, below, name))
+            except (OSError, UnicodeDecodeError) as error:
+                what = f"{below}/{name} cannot be read: {error}"
+                raise UsageError(what, remedy="make it a readable UTF-8 text file") from error
+    return found
 
 
 def read_text(place: str) -> str:

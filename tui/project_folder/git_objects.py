@@ -6,7 +6,8 @@ import subprocess
 from collections.abc import Mapping
 
 from core.model.errors import UsageError
-from tui.project_folder.declaring_files import FOLDER, READ
+from core.statement_tests.case import TESTS_FOLDER
+from tui.project_folder.declaring_files import FOLDER, READ, SCRIPTS
 from tui.project_folder.manifest_head import PROJECT_FILE
 
 _GIT_S = 20.0
@@ -81,7 +82,8 @@ def _files(folder: str, commit: str) -> dict[str, bytes]:
         name = os.fsdecode(path)
         if mode in _FILE_MODES and _declares(name):
             found[name] = rest.rpartition(b" ")[2]
-    return found
+    units = {path.rpartition(f"/{SCRIPTS}/")[0] for path in found}
+    return {path: blob for path, blob in found.items() if path.rpartition(f"/{TESTS_FOLDER}/")[0] not in units - {""}}
 
 
 def _declares(path: str) -> bool:

@@ -53,6 +53,21 @@ def write_whole(path: str, text: str) -> None:
         ) from error
 
 
+def write_new(path: str, text: str) -> None:
+    """Write a file that is not there, with its folder; raises UsageError, for one that has come meanwhile too."""
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "x", encoding="utf-8") as file:
+            try:
+                file.write(text)
+                file.flush()
+            except OSError:
+                os.unlink(path)
+                raise
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}", remedy="see that its folder can be") from error
+
+
 def _file_to_replace(path: str) -> str:
     """Follow links; raises UsageError for a device, pipe, socket or folder: replacing would destroy it."""
     try:

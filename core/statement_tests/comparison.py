@@ -1,0 +1,133 @@
+"""Rows that were expected against rows that were found, as multisets: missing, unexpected, or different by key."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from core.statement_tests.case import Row, TypedColumns
+from core.statement_tests.typed_values import written_value
+
+MOST_FOUND = 20_000
+"""Rows that are read of what a statement wrote; a case that writes more fails for that."""
+
+SHOWN = 10
+"""Rows of each kind that are told; the others are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowDifference:
+    """How two multisets of rows differ; equal ones have nothing in any of the three."""
+
+    columns: TypedColumns
+    missing: tuple[Row, ...] = ()
+    """Expected and not found."""
+    unexpected: tuple[Row, ...] = ()
+    """Found and not expected."""
+    differing: tuple[tuple[Row, Row], ...] = ()
+    """Expected and found, with the same key and other values."""
+
+    def __bool__(self) -> bool:
+        """Return whether there is any difference."""
+        return bool(self.missing or self.unexpected or self.differing)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return counts, and the first rows of each kind with values as a fixture would hold them."""
+        return {
+            "missing": len(self.missing),
+            "unexpected": len(self.unexpected),
+            "differing": len(self.differing),
+            "missing_rows": [self._written(row) for row in self.missing[:SHOWN]],
+            "unexpected_rows": [self._written(row) for row in self.unexpected[:SHOWN]],
+            "differing_rows": [self._pair(*pair) for pair in self.differing[:SHOWN]],
+        }
+
+    def _written(self, row: Row) -> dict[str, str]:
+        return {name: written_value(value, kind) for value, (name, kind) in zip(row, self.columns, strict=True)}
+
+    def _pair(self, expected: Row, found: Row) -> dict[str, Any]:
+        wanted, got = self._written(expected), self._written(found)
+        columns = {name: [wanted[name], got[name]] for name in wanted if wanted[name] != got[name]}
+        return {"row": wanted, "columns": columns}
+
+
+def compare_rows(
+    columns: TypedColumns,
+    expected: Iterable[Row],
+    found: Iterable[Row],
+    *,
+    key: Sequence[str] = (),
+    tolerance: float = 0.0,
+) -> RowDifference:
+    """Pair equal rows, floats within a relative tolerance; then what is left, by key where it names one row of each."""
+    groups: dict[object, list[tuple[tuple[float, ...], Row]]] = {}
+    for row in sorted(found, key=_order):
+        shape, floats = _split(row)
+        groups.setdefault(shape, []).append((floats, row))
+    missing = []
+    for row in sorted(expected, key=_order):
+        shape, floats = _split(row)
+        candidates = groups.get(shape, [])
+        at = next((i for i, (other, _) in enumerate(candidates) if _close(floats, other, tolerance)), None)
+        if at is None:
+            missing.append(row)
+        else:
+            candidates.pop(at)
+    unexpected = sorted((row for group in groups.values() for _, row in group), key=_order)
+    pairs = _paired(columns, missing, unexpected, key)
+    return RowDifference(
+        columns,
+        tuple(_without(missing, (wanted for wanted, _ in pairs))),
+        tuple(_without(unexpected, (got for _, got in pairs))),
+        tuple(pairs),
+    )
+
+
+def _paired(
+    columns: TypedColumns, missing: Sequence[Row], unexpected: Sequence[Row], key: Sequence[str]
+) -> list[tuple[Row, Row]]:
+    places = [i for i, (name, _) in enumerate(columns) if name.lower() in key]
+    if not places:
+        return []
+    left, right = _by_key(missing, places), _by_key(unexpected, places)
+    return [(rows[0], right[k][0]) for k, rows in left.items() if len(rows) == 1 == len(right.get(k, ()))]
+
+
+def _by_key(rows: Iterable[Row], places: Sequence[int]) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(repr([row[i] for i in places]), []).append(row)
+    return found
+
+
+def _without(rows: Iterable[Row], paired: Iterable[Row]) -> list[Row]:
+    """Return the rows without those that are paired, by identity: equal rows are different ones here."""
+    gone = {id(row) for row in paired}
+    return [row for row in rows if id(row) not in gone]
+
+
+def _order(row: Row) -> str:
+    return repr(row)
+
+
+def _split(row: Row) -> tuple[object, tuple[float, ...]]:
+    """Return what must be equal exactly, types included, and the floats of a row in their order."""
+    floats: list[float] = []
+
+    def shape(value: object) -> object:
+        if isinstance(value, tuple):
+            return tuple(map(shape, value))
+        if isinstance(value, float):
+            floats.append(value)
+            return float
+        # Otherwise True would be 1, and a decimal 1.0 the integer 1.
+        return type(value), value
+
+    return shape(row), tuple(floats)
+
+
+def _close(one: tuple[float, ...], other: tuple[float, ...], tolerance: float) -> bool:
+    return all(
+        math.isclose(a, b, rel_tol=tolerance) or (math.isnan(a) and math.isnan(b))
+        for a, b in zip(one, other, strict=True)
+    )

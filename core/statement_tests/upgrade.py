@@ -1,0 +1,86 @@
+"""What an upgrade on the same checkpoint showed, and how that goes together with what a plan would do."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from core.changes.classification import Change, classify
+from core.changes.kinds import ChangeKind
+from core.model.actions import Action
+from core.model.names import TableName
+from core.project.model import Table
+from core.project.revision import Revision
+from core.statement_tests.case import Row, StatementCase, TypedColumns
+from core.statement_tests.comparison import RowDifference, compare_rows
+from core.statement_tests.request import CaseOutcome, CaseResult, UpgradeVerdict
+
+_GOES_ON = (Action.KEEP, Action.RECORD, Action.START, Action.RESUME, Action.RESTART)
+
+_WORDS: Mapping[str, str] = {
+    UpgradeVerdict.SAFE: "safe in this case: the upgrade gives the same rows as the new text on everything",
+    UpgradeVerdict.SEAM: "not safe on the same checkpoint: rows written before it keep the old meaning",
+    UpgradeVerdict.MIXED: "not safe on the same checkpoint: what the old text left in it makes rows wrong",
+    UpgradeVerdict.REFUSED: "not safe on the same checkpoint: the new text does not go on from it",
+}
+
+
+def verdict_of(
+    case: StatementCase,
+    columns: TypedColumns,
+    *,
+    alone: tuple[tuple[Row, ...], tuple[Row, ...]],
+    upgraded: tuple[tuple[Row, ...], tuple[Row, ...]],
+) -> tuple[UpgradeVerdict, RowDifference]:
+    """Judge an upgrade by the rows of the new text alone and of the upgrade, each at the change and at the end."""
+    whole = compare_rows(columns, alone[1], upgraded[1], key=case.key, tolerance=case.tolerance)
+    if not whole:
+        return UpgradeVerdict.SAFE, whole
+    wanted, found = (compare_rows(columns, *rows, tolerance=0.0).unexpected for rows in (alone, upgraded))
+    after = compare_rows(columns, wanted, found, key=case.key, tolerance=case.tolerance)
+    return (UpgradeVerdict.MIXED, after) if after else (UpgradeVerdict.SEAM, whole)
+
+
+def planned_change(old: Revision, new: Revision, tables: Mapping[TableName, Table]) -> Change:
+    """Classify the change as a plan does, with the columns of what is read as they are declared today."""
+    return classify(_with_parents(old, tables), _with_parents(new, tables))
+
+
+def upgrade_words(result: CaseResult, change: Change) -> tuple[str, ...]:
+    """Say what the upgrade proves, what a plan would do, and where the two do not agree."""
+    definition = change.kind.definition
+    planned = [f"a plan would {_action(change.action)}: {definition.label} ({definition.code})", definition.why]
+    if result.outcome is CaseOutcome.SKIPPED or not result.verdict:
+        return tuple(planned)
+    words = [_WORDS[result.verdict], *planned]
+    goes_on = change.action in _GOES_ON
+    if result.verdict == UpgradeVerdict.SAFE and not goes_on:
+        words.append(
+            "these rows show no difference; that does not prove that there is none, and the plan stays careful"
+        )
+    elif goes_on and _announced(result.verdict, change.kind):
+        words.append(f"the plan announces it: {definition.loses.removeprefix('nothing; ')}")
+    elif result.verdict != UpgradeVerdict.SAFE and goes_on:
+        words.append(
+            "PLAN AND TEST DISAGREE: the plan goes on from the checkpoint, and this case shows that it must not"
+        )
+    return tuple(words)
+
+
+def _announced(verdict: str, kind: ChangeKind) -> bool:
+    """Return whether a plan says itself that rows come out so."""
+    late = kind is ChangeKind.WATERMARK_DELAY and verdict == UpgradeVerdict.MIXED
+    return late or (verdict == UpgradeVerdict.SEAM and kind.definition.loses != ChangeKind.NONE.definition.loses)
+
+
+def _action(action: Action) -> str:
+    instead = {Action.RECORD: "only record the new text", Action.KEEP: "keep what runs"}
+    return instead.get(action, f"{action} the statement")
+
+
+def _with_parents(revision: Revision, tables: Mapping[TableName, Table]) -> Revision:
+    reads = {read.table for read in revision.parsed.reads} if revision.parsed else set()
+    columns = {
+        name: tuple(column.name.lower() for column in tables[name].parsed_ddl.columns)
+        for name in reads
+        if name in tables
+    }
+    return replace(revision, parents=columns)

@@ -1,0 +1,150 @@
+"""`python -I -m pipelines.statement_tests FOLDER`: runs cases on a Spark server of its own, which ends with it.
+
+A request is one line of JSON on stdin; answers are lines of JSON on stdout. Once stdin ends, whoever asked is gone, and
+so are server and folder.
+"""
+
+import json
+import os
+import shutil
+import sys
+import threading
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from core.model.errors import HeadgateError, PoolUnreachable
+from core.model.names import TableName
+from core.project.model import Pool, Table
+from core.project_files.loader import read_tables
+from core.project_files.manifest import MANIFEST_PATH, read_manifest
+from core.project_files.parse_cache import ParseCache
+from core.project_files.revision_reader import read_revision
+from core.statement_tests.case import StatementCase
+from core.statement_tests.case_reader import read_cases
+from core.statement_tests.case_writer import first_case, written_case
+from core.statement_tests.request import CaseOutcome, CaseRequest, CaseResult, request_from_json
+from pipelines.local_pool.connect_server import LocalPool
+from pipelines.spark.session import Session
+from pipelines.statement_tests.case_runner import CaseRunner
+from pipelines.statement_tests.stream_trial import TrialStatement
+
+END_S = 10.0
+"""How long the process stays after its last answer: it ends once its input does."""
+
+_MEMORY = "1g"
+
+
+class CaseServer:
+    """A Spark server for one run of cases, in a folder of its own; started again where a case took it along."""
+
+    def __init__(self, folder: Path, settings: dict[str, str]) -> None:
+        conf = {**settings, "spark.sql.runSQLOnFiles": "false"}
+        self._pool = LocalPool(folder, Pool(name="tests", cores=2, memory=_MEMORY, conf=tuple(conf.items())))
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def session(self) -> Session:
+        """Return a new session on the server that runs, or on a new one; raises PoolUnreachable."""
+        try:
+            with self._lock:
+                if self._closed:
+                    raise PoolUnreachable("whoever asked for the tests is gone")
+                self._pool.start()
+        except OSError as error:
+            raise HeadgateError(f"Spark cannot be started: {error.strerror}", remedy="free some disk space") from error
+        self._pool.ready()
+        session = Session(self._pool.url, self._pool.token, str(uuid.uuid4()))
+        session.attach()
+        return session
+
+    def end(self) -> None:
+        """End the server; nothing where it does not run."""
+        self._pool.end()
+
+    def close(self) -> None:
+        """End the server, also one that is being started, and start none any more."""
+        with self._lock:
+            self._closed = True
+            self._pool.end()
+
+
+def answers(request: CaseRequest, server: CaseServer, folder: Path) -> Iterator[dict[str, Any]]:
+    """Yield the answers to a request; raises HeadgateError."""
+    tables = _tables(request)
+    cases, _ = read_cases(request.tests, tables)
+    wanted = {path: place for place, path in enumerate(request.cases)}
+    chosen = sorted((case for case in cases if case.path in wanted), key=lambda case: wanted[case.path])
+    yield {"doing": "Spark is starting"}
+    runner = _runner(request, server, folder, tables)
+    if request.record:
+        yield {"doing": f"running {request.record}"}
+        case = first_case(tables[TableName(request.record)], tables)
+        yield {"recorded": written_case(case, runner.record(case), tables)}
+        return
+    for case in chosen:
+        yield {"doing": case.label}
+        try:
+            result = _result(request, runner, case, tables)
+        except PoolUnreachable as error:
+            summary = f"its Spark server ended or went silent ({error.summary}); another one runs the next case"
+            result = CaseResult(case.path, case.table, case.name, CaseOutcome.ERROR, summary)
+            server.end()
+            runner = _runner(request, server, folder, tables)
+        yield {"result": result.as_json()}
+
+
+def _result(
+    request: CaseRequest, runner: CaseRunner, case: StatementCase, tables: dict[TableName, Table]
+) -> CaseResult:
+    if not request.old:
+        return runner.run(case)
+    defaults = read_manifest(request.texts.get(MANIFEST_PATH), []).defaults
+    old = read_revision(case.table, request.old[case.table], defaults)
+    statement = TrialStatement(old.ddl, old.parsed) if old is not None and old.parsed is not None else None
+    return runner.upgrade(case, statement)
+
+
+def _tables(request: CaseRequest) -> dict[TableName, Table]:
+    defaults = read_manifest(request.texts.get(MANIFEST_PATH), []).defaults
+    return read_tables(request.texts, defaults, ParseCache())
+
+
+def _runner(request: CaseRequest, server: CaseServer, folder: Path, tables: dict[TableName, Table]) -> CaseRunner:
+    return CaseRunner(server.session(), folder, tables, case_s=request.case_s)
+
+
+def main() -> int:
+    """Answer one request; 0 also where a case failed: whoever asked decides."""
+    folder = Path(sys.argv[1])
+    request = request_from_json(json.loads(sys.stdin.readline()))
+    server = CaseServer(folder, dict(request.settings))
+    watcher = threading.Thread(target=_end_with_asker, args=(server, folder), daemon=True)
+    watcher.start()
+    try:
+        for answer in answers(request, server, folder):
+            print(json.dumps(answer), flush=True)
+        print(json.dumps({"done": True}), flush=True)
+    except HeadgateError as error:
+        print(json.dumps({"error": error.as_json()}), flush=True)
+    except OSError as error:
+        summary = f"{error.filename or folder} cannot be written: {error.strerror}"
+        print(json.dumps({"error": HeadgateError(summary, remedy="free some disk space").as_json()}), flush=True)
+    finally:
+        server.close()
+        # Where whoever asked is gone the watcher removes the folder, and must not be cut short.
+        watcher.join(END_S)
+    return 0
+
+
+def _end_with_asker(server: CaseServer, folder: Path) -> None:
+    """End everything once stdin ends."""
+    sys.stdin.read()
+    server.close()
+    shutil.rmtree(folder, ignore_errors=True)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

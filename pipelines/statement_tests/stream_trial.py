@@ -1,0 +1,174 @@
+"""One statement over fixtures: tables of its own, a checkpoint of its own, one round of micro-batches for each part."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pyspark.sql.connect.dataframe import DataFrame
+from pyspark.sql.connect.plan import SQL
+
+from core.model.errors import EngineRefused
+from core.model.names import TableName, query_name
+from core.ports.spark import QueryStart
+from core.project.model import Table
+from core.sql.compiler import compile_ddl, compile_select
+from core.sql.statement import ParsedStatement, TableDdl
+from core.sql.tokens.data_types import element_type, fields_of, key_type, quoted_name
+from core.statement_tests.case import Part, Row, TypedColumns
+from core.statement_tests.comparison import MOST_FOUND
+from core.statement_tests.typed_values import canonical_value
+from pipelines.spark.catalog import SparkTables
+from pipelines.spark.session import Session, spark_errors
+from pipelines.spark.streaming_queries import SparkQueries
+
+_CHAR = re.compile(r"\b(?:var)?char\(\d+\)")
+
+
+@dataclass(frozen=True, slots=True)
+class TrialStatement:
+    """What a trial runs: one revision of a statement."""
+
+    ddl: TableDdl
+    parsed: ParsedStatement
+
+    @property
+    def columns(self) -> TypedColumns:
+        """Declared columns as (name, type)."""
+        return tuple((column.name, column.type) for column in self.ddl.columns)
+
+
+class StreamTrial:
+    """Tables, files and checkpoint of one trial; names end in its number, so that trials share a session."""
+
+    def __init__(self, session: Session, folder: Path, number: int, tables: Mapping[TableName, Table]) -> None:
+        self._session = session
+        self._queries = SparkQueries(session)
+        self._catalog = SparkTables(session)
+        self._folder = folder
+        self._number = number
+        self._tables = tables
+        self._made: set[str] = set()
+
+    def run(self, statement: TrialStatement, part: Part) -> None:
+        """Land a part and let the statement read all of it, also what Spark emits for the watermark it reached.
+
+        Each part is a start on the same checkpoint; raises EngineRefused, PoolUnreachable.
+        """
+        reads = {read.table for read in statement.parsed.reads}
+        for table in sorted({*reads, *part}):
+            self._land(table, part.get(table, ()))
+        target = self._make(statement.ddl)
+        select = compile_select(statement.parsed, {table: self._physical(table) for table in reads})
+        start = QueryStart(
+            name=self.query(statement),
+            select=select,
+            target=target,
+            format=statement.ddl.format,
+            checkpoint=str(self._folder / "checkpoint"),
+            trigger="available now",
+        )
+        query = self._queries.launch(start)
+        with spark_errors():
+            query.awaitTermination()
+
+    def query(self, statement: TrialStatement) -> str:
+        """Return the name of the trial's query."""
+        return query_name(statement.ddl.table, self._number)
+
+    def stop(self, statement: TrialStatement) -> None:
+        """End the trial's query where it still runs."""
+        self._queries.stop(self.query(statement))
+
+    def written_types(self, statement: TrialStatement) -> tuple[tuple[str, str, str], ...]:
+        """List columns as (name, declared, written) that the statement writes as another type than is declared."""
+        physical = {}
+        for table in {read.table for read in statement.parsed.reads}:
+            self._land(table, ())
+            physical[table] = self._physical(table)
+        with spark_errors():
+            schema = DataFrame(SQL(compile_select(statement.parsed, physical)), self._session.spark).schema
+        written = {field.name.lower(): str(field.dataType.simpleString()) for field in schema.fields}
+        found = []
+        for name, kind in statement.columns:
+            other = written.get(name.lower(), kind)
+            if _plain(other) != _plain(kind):
+                found.append((name, kind, other))
+        return tuple(found)
+
+    def rows(self, statement: TrialStatement) -> tuple[Row, ...]:
+        """Read what the table holds, by the declared columns; at most MOST_FOUND rows and one."""
+        columns = statement.columns
+        schema = ", ".join(f"{quoted_name(name)} {_stored(kind)}" for name, kind in columns)
+        with spark_errors():
+            reader = self._session.spark.read.schema(schema).format(statement.ddl.format)
+            frame = reader.load(str(self._target(statement.ddl)))
+            found = frame.select(*(quoted_name(name) for name, _ in columns)).limit(MOST_FOUND + 1).toArrow()
+        try:
+            values = [
+                [canonical_value(value, kind) for value in column.to_pylist()]
+                for column, (_, kind) in zip(found.columns, columns, strict=True)
+            ]
+        except (ValueError, OverflowError) as error:
+            raise EngineRefused(f"it wrote a value that cannot be compared: {error}") from error
+        return tuple(zip(*values, strict=True))
+
+    def _land(self, table: TableName, rows: Iterable[Row]) -> None:
+        """Add a file of rows to a table that is read; the table is made where it is not there."""
+        ddl = self._tables[table].parsed_ddl
+        # As rows of any format are read the same way, all fixtures are parquet; how files of its own format are
+        # parsed is no matter of the statement.
+        ddl = replace(ddl, format="parquet", options=(), properties=())
+        place = self._folder / "given" / table
+        name = self._physical(table)
+        if name not in self._made:
+            place.mkdir(parents=True)
+            self._catalog.create(name, compile_ddl(ddl, name, str(place)))
+            self._made.add(name)
+        listed = list(rows)
+        if not listed:
+            return
+        kinds = [(column.name, column.type) for column in ddl.columns]
+        schema = ", ".join(f"{quoted_name(each)} {_stored(kind)}" for each, kind in kinds)
+        values = [tuple(_spark_value(v, kind) for v, (_, kind) in zip(row, kinds, strict=True)) for row in listed]
+        with spark_errors():
+            frame = self._session.spark.createDataFrame(values, schema).coalesce(1)
+            frame.write.mode("append").format("parquet").partitionBy(*ddl.partitioning).save(str(place))
+
+    def _make(self, ddl: TableDdl) -> str:
+        """Make the table that is written; where an older revision made it, the columns that it lacks are added."""
+        name = f"{ddl.table}__v{self._number}"
+        if name in self._made:
+            self._catalog.add_columns(name, tuple((column.name, column.type) for column in ddl.columns))
+        else:
+            self._target(ddl).mkdir(parents=True)
+            self._catalog.create(name, compile_ddl(ddl, name, str(self._target(ddl))))
+            self._made.add(name)
+        return name
+
+    def _target(self, ddl: TableDdl) -> Path:
+        return self._folder / "written" / ddl.table
+
+    def _physical(self, table: TableName) -> str:
+        return f"{table}__given{self._number}"
+
+
+def _stored(kind: str) -> str:
+    """Return the type that files hold: Spark stores CHAR and VARCHAR as strings."""
+    return _CHAR.sub("string", kind)
+
+
+def _plain(kind: str) -> str:
+    """Return a type as both a declaration and a schema write it."""
+    return re.sub(r" collate \w+| not null", "", _stored(kind)).replace("`", "").replace(" ", "").lower()
+
+
+def _spark_value(value: object, kind: str) -> object:
+    """Return a value as `createDataFrame` takes it."""
+    if not isinstance(value, tuple):
+        return value
+    if kind.startswith("array<"):
+        return [_spark_value(item, element_type(kind)) for item in value]
+    if kind.startswith("map<"):
+        return {_spark_value(k, key_type(kind)): _spark_value(v, element_type(kind)) for k, v in value}
+    return {name: _spark_value(item, each) for item, (name, each) in zip(value, fields_of(kind), strict=True)}

@@ -1,0 +1,208 @@
+"""Cases on real Spark: rows compared by type, watermarks over parts, upgrades from an old checkpoint, bounds."""
+
+import itertools
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import small_project
+
+from core.model.names import TableName
+from core.project.model import Table
+from core.project_files.loader import read_project
+from core.statement_tests.case import StatementCase
+from core.statement_tests.case_reader import read_cases
+from core.statement_tests.request import CaseOutcome, UpgradeVerdict, settings_of_meaning
+from pipelines.demo.sample_reference_data import FOLDER
+from pipelines.local_pool.connect_server import LocalPool
+from pipelines.spark.session import Session
+from pipelines.statement_tests.case_runner import CaseRunner
+from pipelines.statement_tests.stream_trial import TrialStatement
+
+pytestmark = pytest.mark.spark
+
+COLUMNS = "id BIGINT, kind STRING, price DECIMAL(5,2), share DOUBLE, at TIMESTAMP, tags ARRAY<STRUCT<k:STRING,n:INT>>"
+COUNTED = "at TIMESTAMP, kind STRING, n BIGINT, price DECIMAL(15,2)"
+COUNT = (
+    "SELECT window.start AS at, kind, count(*) AS n, sum(price) AS price "
+    "FROM STREAM landed WATERMARK at DELAY OF INTERVAL 10 SECONDS {where}GROUP BY window(at, '1 minute'), kind"
+)
+GIVEN_IN_PARTS = """
+given:
+  - landed:
+      - {id: 1, kind: x, price: 1.50, at: 2026-01-01T00:00:01Z}
+      - {id: 2, kind: y, price: 2.00, at: 2026-01-01T00:00:02Z}
+  - landed:
+      - {id: 3, kind: x, price: 0.25, at: 2026-01-01T00:00:30Z}
+      - {id: 9, kind: z, price: 1.00, at: 2026-01-01T01:00:00Z}
+"""
+TWO_WINDOWS = (
+    GIVEN_IN_PARTS
+    + """
+expect:
+  - {at: 2026-01-01T00:00:00Z, kind: x, n: 2, price: 1.75}
+  - {at: 2026-01-01T00:00:00Z, kind: y, n: 1, price: 2.00}
+key: [kind]
+"""
+)
+
+
+@pytest.fixture(scope="module")
+def own_session(pool: LocalPool) -> Iterator[Session]:
+    session = Session(pool.url, pool.token, str(uuid.uuid4()), conf=settings_of_meaning(()))
+    session.attach()
+    yield session
+    session.release()
+
+
+numbers = itertools.count(uuid.uuid4().int % 10**9 + 1)
+
+
+def tables(select: str, columns: str = COLUMNS, partitioned: str = "") -> dict[TableName, Table]:
+    texts = small_project.texts(a=select)
+    texts["pipelines/sources/p/landed/sql-scripts/ddl.landed.sql"] = (
+        f"CREATE TABLE landed ({COLUMNS}) USING json LOCATION 'landing';"
+    )
+    texts["pipelines/facts/p/a/sql-scripts/ddl.a.sql"] = f"CREATE TABLE a ({columns}) USING parquet {partitioned};"
+    return dict(small_project.project({k: v for k, v in texts.items() if "/b/" not in k and "/c/" not in k}).tables)
+
+
+def case_of(text: str, declared: dict[TableName, Table]) -> StatementCase:
+    (case,), problems = read_cases({"pipelines/facts/p/a/tests/one.yml": text}, declared)
+    assert problems == ()
+    return case
+
+
+def runner(session: Session, folder: Path, declared: dict[TableName, Table], case_s: float = 120) -> CaseRunner:
+    return CaseRunner(session, folder, declared, case_s=case_s, numbers=numbers)
+
+
+def text_of(select: str, columns: str = COLUMNS) -> TrialStatement:
+    table = tables(select, columns)[TableName("a")]
+    assert table.parsed
+    return TrialStatement(table.parsed_ddl, table.parsed)
+
+
+EVERY_TYPE = """
+given:
+  landed:
+    - {id: 1, kind: "x, y", price: 1.5, share: 0.1, at: 2026-01-01T00:00:01.000001Z, tags: [{k: a, n: 1}, {k: b}]}
+    - {}
+expect:
+  - {id: 1, kind: "x, y", price: 1.5, share: 0.1, at: 2026-01-01T00:00:01.000001Z, tags: [{k: a, n: 1}, {k: b}]}
+  - {}
+"""
+
+
+def test_rows_of_every_type_come_back_as_they_were_given(own_session: Session, tmp_path: Path) -> None:
+    declared = tables("SELECT * FROM STREAM landed", partitioned="PARTITIONED BY (kind)")
+    found = runner(own_session, tmp_path, declared).run(case_of(EVERY_TYPE, declared))
+    assert (found.outcome, found.summary, found.difference) == (CaseOutcome.PASSED, "2 rows", None)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_window_is_written_once_a_later_part_has_moved_the_watermark(own_session: Session, tmp_path: Path) -> None:
+    declared = tables(COUNT.format(where=""), COUNTED)
+    run = runner(own_session, tmp_path, declared).run
+    assert run(case_of(TWO_WINDOWS, declared)).outcome is CaseOutcome.PASSED
+    open_still = case_of(TWO_WINDOWS, declared)
+    found = run(replace(open_still, parts=open_still.parts[:1]))
+    assert (found.outcome, found.summary) == (CaseOutcome.FAILED, "it wrote 0 rows, 2 expected")
+
+
+def test_rows_that_differ_are_shown_by_key_and_column(own_session: Session, tmp_path: Path) -> None:
+    declared = tables("SELECT id, upper(kind) AS kind FROM STREAM landed WHERE id <> 2", "id BIGINT, kind STRING")
+    text = "given: {landed: [{id: 1, kind: x}, {id: 2}]}\nexpect: [{id: 1, kind: x}, {id: 2}]\nkey: [id]"
+    found = runner(own_session, tmp_path, declared).run(case_of(text, declared))
+    assert (found.outcome, found.summary) == (CaseOutcome.FAILED, "it wrote 1 row, 2 expected")
+    assert found.difference is not None
+    assert [found.difference[kind] for kind in ("missing", "unexpected", "differing")] == [1, 0, 1]
+    assert found.difference["differing_rows"][0]["columns"] == {"kind": ['"x"', '"X"']}
+    assert found.difference["missing_rows"][0]["id"] == "2"
+
+
+def test_another_type_than_declared_fails(own_session: Session, tmp_path: Path) -> None:
+    declared = tables("SELECT CAST(id AS INT) AS id FROM STREAM landed", "id BIGINT")
+    found = runner(own_session, tmp_path, declared).run(case_of("given: {landed: []}\nexpect: []", declared))
+    assert (found.outcome, found.summary) == (
+        CaseOutcome.FAILED,
+        "id is declared as bigint, and the statement writes int",
+    )
+
+
+def test_what_spark_refuses_and_what_does_not_end_leave_the_next_case_alone(
+    own_session: Session, tmp_path: Path
+) -> None:
+    refused = tables("SELECT id, nowhere AS kind FROM STREAM landed", "id BIGINT, kind STRING")
+    text = "given: {landed: [{id: 1, kind: x}]}\nexpect: [{id: 1, kind: x}]"
+    found = runner(own_session, tmp_path, refused).run(case_of(text, refused))
+    assert found.outcome is CaseOutcome.ERROR and "UNRESOLVED_COLUMN" in found.summary
+    declared = tables(
+        "SELECT id, kind FROM STREAM landed LATERAL VIEW explode(sequence(1, 10000)) AS one "
+        "LATERAL VIEW explode(sequence(1, 10000)) AS two LATERAL VIEW explode(sequence(1, 10000)) AS three "
+        "WHERE one + two * three < 0",
+        "id BIGINT, kind STRING",
+    )
+    found = runner(own_session, tmp_path, declared, case_s=5).run(case_of(text, declared))
+    assert (found.outcome, found.summary) == (CaseOutcome.ERROR, "it did not end within 5 s")
+    declared = tables("SELECT id, kind FROM STREAM landed", "id BIGINT, kind STRING")
+    assert runner(own_session, tmp_path, declared).run(case_of(text, declared)).outcome is CaseOutcome.PASSED
+
+
+def test_an_upgrade_that_changes_nothing_for_the_state_is_safe(own_session: Session, tmp_path: Path) -> None:
+    declared = tables(COUNT.format(where=""), COUNTED)
+    old = text_of(COUNT.format(where="").replace("kind, count", "/* sort */ kind, count"), COUNTED)
+    found = runner(own_session, tmp_path, declared).upgrade(case_of(TWO_WINDOWS, declared), old)
+    assert (found.outcome, found.verdict) == (CaseOutcome.PASSED, UpgradeVerdict.SAFE)
+
+
+def test_a_filter_below_an_aggregate_mixes_old_and_new(own_session: Session, tmp_path: Path) -> None:
+    """Spark goes on without a word: the state holds what the old text let in."""
+    declared = tables(COUNT.format(where="WHERE id <> 1 "), COUNTED)
+    found = runner(own_session, tmp_path, declared).upgrade(
+        case_of(TWO_WINDOWS, declared), text_of(COUNT.format(where=""), COUNTED)
+    )
+    assert (found.outcome, found.verdict) == (CaseOutcome.FAILED, UpgradeVerdict.MIXED)
+    assert found.difference is not None
+    assert found.difference["differing_rows"][0]["columns"] == {"n": ["1", "2"], "price": ["0.25", "1.75"]}
+
+
+def test_a_filter_without_state_leaves_a_seam(own_session: Session, tmp_path: Path) -> None:
+    declared = tables("SELECT id, kind FROM STREAM landed WHERE id <> 1", "id BIGINT, kind STRING")
+    old = text_of("SELECT id, kind FROM STREAM landed", "id BIGINT, kind STRING")
+    found = runner(own_session, tmp_path, declared).upgrade(case_of(f"{GIVEN_IN_PARTS}\nexpect: []", declared), old)
+    assert (found.outcome, found.verdict) == (CaseOutcome.FAILED, UpgradeVerdict.SEAM)
+    assert found.difference is not None and found.difference["unexpected_rows"] == [{"id": "1", "kind": '"x"'}]
+
+
+def test_another_key_is_refused_by_spark(own_session: Session, tmp_path: Path) -> None:
+    declared = tables(COUNT.format(where=""), COUNTED)
+    old = text_of(COUNT.format(where="").replace(", kind,", ", 'k' AS kind,").removesuffix(", kind"), COUNTED)
+    found = runner(own_session, tmp_path, declared).upgrade(case_of(TWO_WINDOWS, declared), old)
+    assert (found.outcome, found.verdict) == (CaseOutcome.FAILED, UpgradeVerdict.REFUSED)
+    assert "STATE_STORE" in found.summary
+
+
+def test_an_upgrade_needs_a_readable_old_text_and_two_parts(own_session: Session, tmp_path: Path) -> None:
+    declared = tables("SELECT id, kind FROM STREAM landed", "id BIGINT, kind STRING")
+    case = case_of("given: {landed: []}\nexpect: []", declared)
+    upgrade = runner(own_session, tmp_path, declared).upgrade
+    assert upgrade(case, None).summary == "the old text cannot be read by this version of Headgate"
+    old = text_of("SELECT id, kind FROM STREAM landed", "id BIGINT, kind STRING")
+    assert upgrade(case, old).summary == "it has one part; an upgrade is tried between two"
+    reflected = replace(old, parsed=replace(old.parsed, select="SELECT reflect('java.lang.System', 'exit', 1) AS id"))
+    assert "calls a Java method" in upgrade(case, reflected).summary
+
+
+def test_the_cases_of_the_sample_pass(own_session: Session, tmp_path: Path) -> None:
+    found = (path for path in FOLDER.rglob("*") if path.suffix in (".sql", ".yml", ".csv"))
+    texts = {path.relative_to(FOLDER).as_posix(): path.read_text() for path in found}
+    tests = {path: text for path, text in texts.items() if "/tests/" in path}
+    project, problems = read_project({path: text for path, text in texts.items() if path not in tests})
+    assert project is not None and problems == ()
+    cases, problems = read_cases(tests, project.tables)
+    assert len(cases) == 4 and problems == ()
+    run = runner(own_session, tmp_path, dict(project.tables)).run
+    assert [result.summary for result in map(run, cases) if result.outcome is not CaseOutcome.PASSED] == []

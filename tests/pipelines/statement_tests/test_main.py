@@ -1,0 +1,75 @@
+"""The process that runs cases leaves neither server nor folder, also where whoever asked is killed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from core.statement_tests.request import CaseRequest, settings_of_meaning
+from pipelines.demo.sample_reference_data import FOLDER
+from pipelines.local_pool.process_identity import process_start
+
+pytestmark = pytest.mark.spark
+
+ASKER = """
+import json, subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-I", "-m", "pipelines.statement_tests", sys.argv[1]], stdin=subprocess.PIPE,
+                         stdout=subprocess.PIPE, start_new_session=True)
+child.stdin.write(sys.stdin.buffer.readline())
+child.stdin.flush()
+for line in child.stdout:
+    print(line.decode(), end="", flush=True)
+time.sleep(600)
+"""
+
+
+def request() -> CaseRequest:
+    found = (path for path in FOLDER.rglob("*") if path.suffix in (".sql", ".yml", ".csv"))
+    texts = {path.relative_to(FOLDER).as_posix(): path.read_text() for path in found}
+    tests = {path: text for path, text in texts.items() if "/tests/" in path}
+    cases = tuple(sorted(path for path in tests if path.endswith(".yml")))
+    declaring = {path: text for path, text in texts.items() if path not in tests}
+    return CaseRequest(declaring, tests, cases, settings=settings_of_meaning(()))
+
+
+def started(folder: Path) -> "subprocess.Popen[str]":
+    asker = subprocess.Popen(
+        [sys.executable, "-c", ASKER, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert asker.stdin is not None
+    asker.stdin.write(json.dumps(request().as_json()) + "\n")
+    asker.stdin.flush()
+    return asker
+
+
+def server(folder: Path) -> tuple[int, str]:
+    record = json.loads((folder / "pool.json").read_text())
+    return record["pid"], record["started"]
+
+
+def until(condition: Callable[[], object]) -> None:
+    ends_at = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < ends_at, "server or folder is left"
+        time.sleep(0.1)
+
+
+def test_a_server_ends_with_an_asker_that_is_killed_in_the_middle(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    asker = started(folder)
+    assert asker.stdout is not None
+    for line in asker.stdout:
+        if "fct_kitchen_load" in line:
+            break
+    pid, began = server(folder)
+    assert process_start(pid) == began
+    os.kill(asker.pid, signal.SIGKILL)
+    asker.wait()
+    until(lambda: process_start(pid) != began and not folder.exists())

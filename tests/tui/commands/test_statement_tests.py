@@ -1,0 +1,277 @@
+"""headgate test: which cases are run, what is said of them and the exit code; the child is a script here."""
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import written
+
+from core.model.errors import PoolUnreachable
+from core.project.revision import RevisionTexts
+from core.statement_tests.request import CaseOutcome, CaseRequest, CaseResult, UpgradeVerdict
+from tui.agent_client import os_processes
+from tui.command_line import exit_codes
+from tui.services import statement_tests
+
+CASE = "given:\n  - landed: [{id: 1, kind: x}]\n  - landed: [{id: 2}]\nexpect: [{id: 1, kind: x}, {id: 2}]\n"
+PATH = "pipelines/sources/p/a/tests/one.yml"
+DIFFERENCE = {
+    "missing": 12, "unexpected": 0, "differing": 1, "missing_rows": [{"id": "1", "kind": '"x"'}],
+    "unexpected_rows": [],
+    "differing_rows": [{"row": {"id": "2", "kind": '"x"'}, "columns": {"kind": ['"x"', "null"]}}],
+}  # fmt: skip
+RESULT = CaseResult(PATH, "a", "one", CaseOutcome.PASSED, "2 rows", 1.25)
+
+Child = Callable[..., list[CaseRequest]]
+
+
+@pytest.fixture
+def child(monkeypatch: pytest.MonkeyPatch) -> Child:
+    """Let a script answer in place of the process; returns what it is asked."""
+
+    def scripted(*answers: dict[str, Any]) -> list[CaseRequest]:
+        asked: list[CaseRequest] = []
+
+        def run_child(request: CaseRequest, environ: Any, *, trials: int = 1) -> Iterator[dict[str, Any]]:
+            asked.append(request)
+            yield {"doing": "Spark is starting"}
+            yield from answers
+
+        monkeypatch.setattr(statement_tests, "run_child", run_child)
+        return asked
+
+    return scripted
+
+
+def put(folder: Path, text: str = CASE, path: str = PATH) -> None:
+    (folder / path).parent.mkdir(parents=True, exist_ok=True)
+    (folder / path).write_text(text)
+
+
+def of(**changed: Any) -> dict[str, Any]:
+    return {"result": replace(RESULT, **changed).as_json()}
+
+
+def said(words: list[str], capsys: pytest.CaptureFixture[str], code: int) -> str:
+    assert exit_codes.run_command_line(words) == code
+    found = capsys.readouterr()
+    return found.out + found.err
+
+
+def test_all_that_pass_is_zero_with_the_files_that_the_child_needs(
+    folder: Path, child: Child, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(folder)
+    asked = child(of())
+    found = written(["test"], capsys)
+    assert (found["format"], found["passed"], found["cases"][0]["outcome"]) == ("headgate/tests", True, "passed")
+    (request,) = asked
+    assert request.cases == (PATH,) and set(request.tests) == {PATH}
+    assert {path.rpartition("/")[2] for path in request.texts} == {
+        "headgate.yml",
+        "ddl.landed.sql",
+        "ddl.a.sql",
+        "dml.a.sql",
+    }
+    assert "ok    a/one: 2 rows  (1.2 s)" in said(["test", "a"], capsys, 0)
+
+
+def test_a_case_that_fails_is_one_and_shows_the_rows(
+    folder: Path, child: Child, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(folder)
+    child(of(outcome=CaseOutcome.FAILED, summary="it wrote 2 rows, 14 expected", difference=DIFFERENCE))
+    text = said(["test", "--product", "p"], capsys, 1)
+    for line in (
+        "FAIL  a/one: it wrote 2 rows, 14 expected",
+        f"      {PATH}",
+        '      missing    {id: 1, kind: "x"}',
+        "… and 11 more missing",
+        '      different  {id: 2}: kind null, expected "x"',
+        "1 case: 1 failed in",
+    ):
+        assert line in text
+
+
+def test_mistakes_in_cases_and_unsafe_statements_are_two_before_anything_is_run(
+    folder: Path, child: Child, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(folder, "given: {landed: [{idd: 1}]}\nexpect: [{id: x}]\n")
+    asked = child()
+    problems = written(["test"], capsys, 2)["problems"]
+    assert [(each["file"], each["line"], each["summary"]) for each in problems] == [
+        (PATH, 1, "landed has no column idd"),
+        (PATH, 2, "a.id is bigint, and this is not one"),
+    ]
+    put(folder)
+    sql = folder / "pipelines/sources/p/a/sql-scripts/dml.a.sql"
+    sql.write_text("INSERT INTO a SELECT id, reflect('java.lang.System', 'getenv', 'HOME') AS kind FROM STREAM landed;")
+    assert "reflect calls a Java method" in said(["test"], capsys, 2)
+    sql.write_text("INSERT INTO a SELECT id, other.db.f(kind) AS kind FROM STREAM landed;")
+    assert "is a function of a catalog" in said(["test"], capsys, 2)
+    assert asked == []
+
+
+@pytest.mark.parametrize(
+    ("words", "summary"),
+    [
+        (["test"], "there is no test case"),
+        (["test", "b"], "b has no test case"),
+        (["test", "bb"], "bb is not declared"),
+        (["test", "--product", "q"], "'q' is not a product"),
+        (["test", "--since", "main"], "--since names the old texts of an upgrade"),
+        (["test", "--timeout", "0"], ""),
+        (["test", "init", "nowhere"], "nowhere is not declared"),
+        (["test", "init", "landed"], "landed is external"),
+    ],
+)
+def test_a_command_that_tests_nothing_is_two(
+    words: list[str], summary: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert summary in said(words, capsys, 2)
+
+
+def git(folder: Path, *words: str) -> None:
+    who = ("-c", "user.name=t", "-c", "user.email=t@t", "-c", "commit.gpgsign=false")
+    subprocess.run(["git", *who, *words], cwd=folder, check=True, capture_output=True)
+
+
+@pytest.fixture
+def changed(folder: Path) -> Path:
+    """A repository in which a statement has a filter that it did not have, and a case that its commit does not have."""
+    git(folder, "init", "-q", "-b", "main")
+    git(folder, "add", ".")
+    git(folder, "commit", "-q", "-m", "first")
+    put(folder)
+    (folder / "pipelines/sources/p/a/sql-scripts/dml.a.sql").write_text(
+        "INSERT INTO a SELECT id, kind FROM STREAM landed WHERE id > 1;"
+    )
+    return folder
+
+
+def test_an_upgrade_takes_the_old_text_from_git_and_says_what_a_plan_would_do(
+    changed: Path, child: Child, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = child(of(outcome=CaseOutcome.FAILED, verdict=UpgradeVerdict.SEAM, difference=DIFFERENCE))
+    text = said(["test", "--upgrade", "--since", "main"], capsys, 1)
+    assert asked[0].old["a"].dml == "INSERT INTO a SELECT id, kind FROM STREAM landed;"
+    assert "not safe on the same checkpoint: rows written before it keep the old meaning" in text
+    assert "a plan would restart the statement: filter or projection (3)" in text
+    assert "the plan announces it: rows that are there already keep the meaning" in text
+
+
+def test_where_plan_and_test_disagree_it_is_said(
+    changed: Path, child: Child, capsys: pytest.CaptureFixture[str]
+) -> None:
+    child(of(outcome=CaseOutcome.FAILED, verdict=UpgradeVerdict.MIXED, difference=DIFFERENCE))
+    found = written(["test", "--upgrade", "--since", "main"], capsys, 1)["cases"][0]
+    assert (found["verdict"], found["change"]) == ("mixed", "filter_or_projection")
+    assert any("PLAN AND TEST DISAGREE" in words for words in found["words"])
+
+
+def test_an_upgrade_without_a_change_runs_nothing(
+    changed: Path, child: Child, capsys: pytest.CaptureFixture[str]
+) -> None:
+    git(changed, "commit", "-q", "-am", "second")
+    asked = child()
+    assert "nothing to run" in said(["test", "--upgrade", "--since", "main"], capsys, 0)
+    assert written(["test", "--upgrade", "--since", "main"], capsys)["cases"] == []
+    assert asked == []
+
+
+def test_an_upgrade_begins_with_what_is_deployed(
+    folder: Path, ledger: Any, deployed: Any, child: Child, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(folder)
+    asked = child(of(outcome=CaseOutcome.PASSED, verdict=UpgradeVerdict.SAFE, summary=""))
+    ddl = (folder / "pipelines/sources/p/a/sql-scripts/ddl.a.sql").read_text()
+    older = RevisionTexts(
+        ddl, "INSERT INTO a SELECT id, upper(kind) AS kind FROM STREAM landed;", 'trigger: "10 seconds"\n'
+    )
+    ledger.put_deployment(replace(deployed("a"), texts=older, revision="0" * 64))
+    text = said(["test", "--upgrade"], capsys, 0)
+    assert asked[0].old["a"].dml == older.dml
+    assert "safe in this case: the upgrade gives the same rows as the new text on everything" in text
+
+
+def test_without_a_ledger_an_upgrade_needs_a_commit(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    put(folder)
+    assert "nothing was ever deployed" in said(["test", "--upgrade"], capsys, 2)
+
+
+def test_a_first_case_is_written_once(folder: Path, child: Child, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = child({"recorded": CASE})
+    assert said(["test", "init", "a"], capsys, 0).endswith("review them, then run headgate test\n")
+    path = folder / "pipelines/sources/p/a/tests/a_recorded.yml"
+    assert path.read_text() == CASE and asked[0].record == "a"
+    path.write_text("mine")
+    assert "exists" in said(["test", "init", "a"], capsys, 3)
+    assert path.read_text() == "mine"
+
+
+def process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str) -> None:
+    """Let a Python script be the child; temporary folders are made in a folder of the test."""
+    monkeypatch.setattr(os_processes, "module_command", lambda _, *words: [sys.executable, "-c", script, *words])
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+
+
+CHILD = "import json, sys; print(json.dumps({'doing': sys.argv[1]}), flush=True); json.loads(sys.stdin.readline())\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "words", "code"),
+    [
+        (f"print('''{json.dumps(of())}''')\nprint(json.dumps({{'done': True}}))\nsys.stdin.read()", "1 passed", 0),
+        ("sys.exit('no module named pyspark')", "ended: no module named pyspark", 1),
+        ("print('not json', flush=True); sys.exit(3)", "ended: not json", 1),
+        (
+            f"print(json.dumps({{'error': {PoolUnreachable('no java on PATH', remedy='install one').as_json()!r}}}))",
+            "no java on PATH\n  install one",
+            4,
+        ),
+    ],
+)
+def test_whatever_becomes_of_the_process_is_told_and_its_folder_is_gone(
+    script: str, words: str, code: int, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    put(folder)
+    process(monkeypatch, tmp_path, CHILD + script)
+    assert words in said(["test"], capsys, code)
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def test_a_process_that_says_nothing_is_ended(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(folder)
+    monkeypatch.setattr(statement_tests, "START_S", 0.5)
+    monkeypatch.setattr(statement_tests, "END_S", 0.5)
+    process(monkeypatch, tmp_path, CHILD + "import time; time.sleep(600)")
+    assert "the process that runs the tests ended" in said(["test", "--timeout", "1"], capsys, 1)
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def test_a_disk_without_room_is_one_sentence(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(folder)
+
+    def full(**_: Any) -> str:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(tempfile, "mkdtemp", full)
+    found = json.loads(_printed(["test", "--json"], capsys))
+    assert found["error"]["summary"] == "no folder for the test can be made: No space left on device"
+
+
+def _printed(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    assert exit_codes.run_command_line(words) == 1
+    return capsys.readouterr().out

@@ -1,0 +1,55 @@
+"""What declares something: folders of test cases do not, now and at a commit; tables and products of that name do."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from core.model.errors import UsageError
+from tui.project_folder.declaring_files import list_files, read_files, read_test_files
+from tui.project_folder.git_objects import texts_differing_from
+
+DECLARING = (
+    "headgate.yml",
+    "pipelines/facts/p/a/a.yml",
+    "pipelines/facts/p/a/sql-scripts/ddl.a.sql",
+    "pipelines/facts/tests/sql-scripts/ddl.tests.sql",
+    "pipelines/facts/tests/tests.yml",
+    "pipelines/sources/tests/b/sql-scripts/ddl.b.sql",
+)
+TESTS = (
+    "pipelines/facts/p/a/tests/deeper/two.yml",
+    "pipelines/facts/p/a/tests/one.yml",
+    "pipelines/facts/p/a/tests/rows.csv",
+    "pipelines/sources/tests/b/tests/three.yml",
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for path in (*DECLARING, *TESTS):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text("x")
+    return tmp_path
+
+
+def test_folders_of_test_cases_declare_nothing(folder: Path) -> None:
+    assert list_files(str(folder)) == sorted(DECLARING)
+
+
+def test_nor_do_they_at_a_commit(folder: Path) -> None:
+    who = ("-c", "user.name=t", "-c", "user.email=t@t", "-c", "commit.gpgsign=false")
+    for words in (("init", "-q"), ("add", "."), ("commit", "-q", "-m", "first")):
+        subprocess.run(["git", *who, *words], cwd=folder, check=True, capture_output=True)
+    assert texts_differing_from(str(folder), "HEAD", read_files(str(folder)).texts) == {}
+
+
+def test_test_cases_are_read_by_the_folders_of_tables(folder: Path) -> None:
+    found = read_test_files(str(folder), ["pipelines/facts/p/a", "pipelines/facts/p/a", "pipelines/facts/tests"])
+    assert found == {"pipelines/facts/p/a/tests/one.yml": "x", "pipelines/facts/p/a/tests/rows.csv": "x"}
+
+
+def test_a_test_case_that_is_no_text_is_named(folder: Path) -> None:
+    (folder / "pipelines/facts/p/a/tests/one.yml").write_bytes(b"\xff\xfe")
+    with pytest.raises(UsageError, match=r"tests/one\.yml cannot be read"):
+        read_test_files(str(folder), ["pipelines/facts/p/a"])

@@ -1,0 +1,86 @@
+"""The command that tests statements: cases beside their tables, upgrades from old checkpoints, a first case."""
+
+import time
+from contextlib import closing
+
+from core.model.errors import UsageError
+from core.model.names import TableName
+from core.statement_tests.request import CaseOutcome, CaseResult, result_from_json
+from core.statement_tests.upgrade import upgrade_words
+from core.text.wording import counted
+from tui.agent_client.agent_process import WaitProgress
+from tui.command_line.context import CommandContext
+from tui.presentation.reports.test_results import result_json, result_lines, summary_line
+from tui.services import statement_tests
+from tui.services.statement_tests import PlannedUpgrade, SelectedCases
+
+
+def test(context: CommandContext) -> int:
+    """Run cases, or with `init TABLE` write a first one; 1 when one fails."""
+    if context.args.subcommand == "init":
+        return _init(context)
+    args = context.args
+    if args.since is not None and not args.upgrade:
+        raise UsageError("--since names the old texts of an upgrade", remedy="add --upgrade, or leave out --since")
+    selected = statement_tests.select_cases(context.operations, args.tables, args.product)
+    statement_tests.refuse_nothing(selected, args.tables)
+    return _upgrade(context, selected) if args.upgrade else _run(context, selected, None)
+
+
+def _upgrade(context: CommandContext, selected: SelectedCases) -> int:
+    since = context.args.since or statement_tests.DEPLOYED
+    upgrade = statement_tests.find_upgrade(context.operations, since)
+    named = statement_tests.restricted(selected, upgrade)
+    untested = sorted(set(upgrade.old) & selected.chosen - {case.table for case in named.cases})
+    if untested:
+        context.voice.say(f"changed since {since}, without a case: {', '.join(untested)}")
+    return _run(context, named, upgrade)
+
+
+def _run(context: CommandContext, selected: SelectedCases, upgrade: PlannedUpgrade | None) -> int:
+    voice, began = context.voice, time.monotonic()
+    request = statement_tests.request_of(
+        context.operations, selected, case_s=context.args.timeout, old=upgrade.old if upgrade else {}
+    )
+    results: list[CaseResult] = []
+    told = []
+    trials = sum(len(case.parts) if upgrade else 1 for case in selected.cases)
+    # Closed here, so that an interruption ends the child before its exit code is given.
+    with closing(statement_tests.run_child(request, context.environ, trials=trials)) as answers:
+        for answer in answers if selected.cases else ():
+            if "doing" in answer:
+                done = f"{len(results)} of {counted(len(selected.cases), 'case')}"
+                voice.progress(WaitProgress(f"{answer['doing']}, {done}", time.monotonic() - began, 0.0))
+                continue
+            result = result_from_json(answer["result"])
+            results.append(result)
+            change = upgrade.changes.get(TableName(result.table)) if upgrade else None
+            words = upgrade_words(result, change) if change else ()
+            told.append(result_json(result, words, str(change.kind) if change else ""))
+            if not voice.as_json:
+                voice.print(result_lines(result, words))
+    took = time.monotonic() - began
+    bad = [each for each in results if each.outcome in (CaseOutcome.FAILED, CaseOutcome.ERROR)]
+    if voice.as_json:
+        context.document("headgate/tests", passed=not bad, took_s=round(took, 1), cases=told)
+    elif results:
+        voice.say(summary_line(results, took))
+    else:
+        voice.say("nothing to run: no table with a case differs from its old text")
+    return 1 if bad else 0
+
+
+def _init(context: CommandContext) -> int:
+    voice, began = context.voice, time.monotonic()
+    context.announce()
+
+    def tell(doing: str) -> None:
+        voice.progress(WaitProgress(doing, time.monotonic() - began, 0.0))
+
+    path = statement_tests.write_first_case(context.operations, context.args.table, context.environ, tell=tell)
+    if voice.as_json:
+        voice.data({"written": path})
+    else:
+        voice.print([path])
+        voice.say("its expected rows were recorded, not judged: review them, then run headgate test")
+    return 0

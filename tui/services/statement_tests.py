@@ -1,0 +1,286 @@
+"""Test cases of a project: found and read here, run by a child process with a Spark server of its own."""
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from core.changes.classification import Change, unproven_change
+from core.model.errors import HeadgateError, InvalidProject, Refused, UsageError, error_from_json
+from core.model.names import TableName
+from core.model.problems import Problem, Severity
+from core.project.model import Project, Table
+from core.project.revision import RevisionTexts, revision_hash
+from core.project_files.manifest import MANIFEST_PATH
+from core.project_files.paths import table_folder
+from core.project_files.revision_reader import read_revision, revision_of
+from core.statement_tests.case import StatementCase
+from core.statement_tests.case_reader import read_cases, refuse_unsafe
+from core.statement_tests.case_writer import first_case_path
+from core.statement_tests.request import CaseRequest, settings_of_meaning
+from core.statement_tests.upgrade import planned_change
+from core.text.wording import counted, did_you_mean
+from tui.agent_client import agent_process, os_processes
+from tui.project_folder.declaring_files import read_test_files
+from tui.project_folder.environment_selection import has_ledger
+from tui.project_folder.user_named_files import write_new
+from tui.services.environment_service import EnvironmentService
+
+RUNNER = "pipelines.statement_tests"
+
+DEPLOYED = "deployed"
+"""In place of a git reference: the old texts are those of the ledger."""
+
+START_S = 180.0
+"""What Spark may take until the first case, beside the time of the cases."""
+
+END_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class SelectedCases:
+    """Cases to run, and the files of the project that they were read with."""
+
+    cases: tuple[StatementCase, ...]
+    chosen: frozenset[TableName]
+    """Tables that were meant, with cases or without."""
+    texts: Mapping[str, str]
+    tests: Mapping[str, str]
+    tables: Mapping[TableName, Table]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedUpgrade:
+    """The tables that differ from their old texts, and what a plan makes of that."""
+
+    old: Mapping[TableName, RevisionTexts]
+    changes: Mapping[TableName, Change]
+
+
+def select_cases(operations: EnvironmentService, words: Iterable[str], products: Iterable[str]) -> SelectedCases:
+    """Read the cases of the tables that are meant, of all without a word; raises InvalidProject, UsageError."""
+    declared = operations.declared()
+    tables = declared.project.tables
+    chosen = _chosen(operations, declared.project, tuple(words), tuple(products))
+    tests = read_test_files(operations.place.folder, (table.folder for table in tables.values()))
+    cases, problems = read_cases(tests, tables)
+    mine = tuple(case for case in cases if case.table in chosen)
+    unsafe = [problem for name in {case.table for case in mine} for problem in refuse_unsafe(tables[name])]
+    _refuse(operations.place.folder, (*problems, *unsafe))
+    return SelectedCases(mine, frozenset(chosen), declared.texts, tests, tables)
+
+
+def restricted(selected: SelectedCases, upgrade: PlannedUpgrade) -> SelectedCases:
+    """Return the cases of tables that an upgrade changes."""
+    return replace(selected, cases=tuple(case for case in selected.cases if case.table in upgrade.old))
+
+
+def refuse_nothing(selected: SelectedCases, words: Iterable[str]) -> None:
+    """Raise UsageError where nothing would be tested: no case is not a case that passes."""
+    tested = {case.table for case in selected.cases}
+    without = [word for word in words if word in selected.tables and word not in tested]
+    if without:
+        raise UsageError(f"{without[0]} has no test case", remedy=f"headgate test init {without[0]} writes a first one")
+    if not tested:
+        raise UsageError("there is no test case", remedy="headgate test init TABLE writes a first one")
+
+
+def request_of(
+    operations: EnvironmentService, selected: SelectedCases, *, case_s: float, old: Mapping[TableName, RevisionTexts]
+) -> CaseRequest:
+    """Return what the child is asked for the selected cases."""
+    names = {case.table for case in selected.cases}
+    texts = _needed_texts(selected.texts, selected.tables, names, _reads_of(operations.project(), old))
+    return CaseRequest(
+        texts=texts,
+        tests={path: text for path, text in selected.tests.items() if _beside(path, selected.cases)},
+        cases=tuple(case.path for case in selected.cases),
+        old={name: old[name] for name in sorted(names) if name in old},
+        settings=_settings(operations),
+        case_s=case_s,
+    )
+
+
+def find_upgrade(operations: EnvironmentService, since: str) -> PlannedUpgrade:
+    """Find what differs from a git commit, or from what is deployed; raises UsageError."""
+    declared = {name: table for name, table in operations.project().tables.items() if not table.external}
+    old = {}
+    for name, texts in _old_texts(operations, since).items():
+        if name in declared and texts.dml.strip() and revision_hash(texts) != revision_of(declared[name]).hash:
+            old[name] = texts
+    return PlannedUpgrade(old, {name: _change(operations.project(), name, texts) for name, texts in old.items()})
+
+
+def write_first_case(
+    operations: EnvironmentService, word: str, environ: Mapping[str, str], *, tell: Callable[[str], None]
+) -> str:
+    """Write a first case of a table's statement, with the rows that it writes today; returns the file's path.
+
+    Raises Refused where the file exists, UsageError for a table without a statement, EngineRefused.
+    """
+    declared = operations.declared()
+    tables = declared.project.tables
+    table = tables[_one(operations, word, tables)]
+    if table.external:
+        raise UsageError(f"{table.name} is external: it has no statement to test", remedy="name a table that has one")
+    path = first_case_path(table)
+    place = Path(operations.place.folder, path)
+    if os.path.lexists(place):
+        raise Refused(f"{place} exists", remedy="rename it, or edit it; nothing was written")
+    _refuse(operations.place.folder, tuple(refuse_unsafe(table)))
+    texts = _needed_texts(declared.texts, tables, {table.name}, set())
+    request = CaseRequest(texts, {}, record=table.name, settings=_settings(operations))
+    recorded = ""
+    for answer in run_child(request, environ):
+        if "doing" in answer:
+            tell(answer["doing"])
+        recorded = answer.get("recorded", recorded)
+    write_new(str(place), recorded)
+    return path
+
+
+def run_child(request: CaseRequest, environ: Mapping[str, str], *, trials: int = 1) -> Generator[dict[str, Any]]:
+    """Yield the child's answers until it is done; child, server and folder are gone afterwards. Raises HeadgateError.
+
+    It makes so many trials of `request.case_s` each; one that does not even say that a case took too long is ended.
+    """
+    try:
+        folder = tempfile.mkdtemp(prefix="headgate-test-")
+    except OSError as error:
+        summary = f"no folder for the test can be made: {error.strerror}"
+        raise HeadgateError(summary, remedy="free some disk space, or set TMPDIR") from error
+    process = subprocess.Popen(
+        os_processes.module_command(RUNNER, folder),
+        cwd="/",
+        env=os_processes.child_environment(environ),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # Ctrl-C is ours: it ends the child by the end of its input.
+        start_new_session=True,
+        umask=0o077,
+    )
+    said: list[str] = []
+    listener = threading.Thread(target=lambda: said.extend(process.stderr or ()), daemon=True)
+    alarm = threading.Timer(START_S + (request.case_s + END_S) * trials, process.kill)
+    listener.start()
+    alarm.start()
+    try:
+        yield from _answers(process, request, said)
+    finally:
+        alarm.cancel()
+        _end(process, folder)
+
+
+def _answers(process: "subprocess.Popen[str]", request: CaseRequest, said: list[str]) -> Iterator[dict[str, Any]]:
+    assert process.stdin is not None and process.stdout is not None, "both are pipes"
+    with suppress(BrokenPipeError):
+        process.stdin.write(json.dumps(request.as_json()) + "\n")
+        process.stdin.flush()
+    for line in process.stdout:
+        try:
+            answer = json.loads(line)
+        except ValueError:
+            said.append(line)
+            continue
+        if "error" in answer:
+            raise error_from_json(answer["error"])
+        if "done" in answer:
+            return
+        yield answer
+    why = next((line.strip() for line in reversed(said) if line.strip()), "it said nothing")
+    raise HeadgateError(f"the process that runs the tests ended: {why}", remedy="headgate doctor checks what it needs")
+
+
+def _end(process: "subprocess.Popen[str]", folder: str) -> None:
+    """End the child by the end of its input, and whatever is left of it and of its server."""
+    if process.stdin is not None:
+        with suppress(OSError):
+            process.stdin.close()
+    try:
+        process.wait(END_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    server = agent_process.find_server(folder, os.path.join(folder, "pool.json"))
+    if server is not None:
+        os_processes.end_process(server, patience_s=END_S)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _chosen(
+    operations: EnvironmentService, project: Project, words: tuple[str, ...], products: tuple[str, ...]
+) -> set[TableName]:
+    known = sorted({table.product for table in project.tables.values()})
+    for product in products:
+        if product not in known:
+            raise UsageError(f"{product!r} is not a product", remedy=did_you_mean(product, known) or ", ".join(known))
+    named = set(operations.selected(words, declared=True))
+    for name in sorted(named - set(project.tables)):
+        raise UsageError(f"{name} is not declared", remedy=did_you_mean(name, project.tables) or "headgate inventory")
+    if not (words or products):
+        return set(project.tables)
+    return named | {name for name, table in project.tables.items() if table.product in products}
+
+
+def _one(operations: EnvironmentService, word: str, tables: Mapping[TableName, Table]) -> TableName:
+    (name,) = operations.selected([word.strip("+")], declared=True)
+    if name not in tables:
+        raise UsageError(f"{name} is not declared", remedy=did_you_mean(name, tables) or "headgate inventory lists all")
+    return name
+
+
+def _refuse(folder: str, problems: tuple[Problem, ...]) -> None:
+    errors = [problem for problem in problems if problem.severity is Severity.ERROR]
+    if errors:
+        raise InvalidProject(
+            f"the tests of {folder} have {counted(len(errors), 'problem')}",
+            remedy="correct what is listed; nothing was run",
+            problems=tuple(problem.as_json() for problem in problems),
+        )
+
+
+def _settings(operations: EnvironmentService) -> dict[str, str]:
+    return settings_of_meaning(operations.project().environments[operations.place.environment].pool.conf)
+
+
+def _beside(path: str, cases: Iterable[StatementCase]) -> bool:
+    return any(os.path.dirname(case.path) == os.path.dirname(path) for case in cases)
+
+
+def _needed_texts(
+    texts: Mapping[str, str], tables: Mapping[TableName, Table], names: set[TableName], more: set[TableName]
+) -> dict[str, str]:
+    """Return the files of some tables and of all that they read, and headgate.yml."""
+    parents = {read.table for name in names if (parsed := tables[name].parsed) for read in parsed.reads}
+    folders = {tables[name].folder for name in names | parents | more if name in tables}
+    return {path: text for path, text in texts.items() if path == MANIFEST_PATH or table_folder(path) in folders}
+
+
+def _old_texts(operations: EnvironmentService, since: str) -> dict[TableName, RevisionTexts]:
+    if since != DEPLOYED:
+        return dict(operations.since(since).before)
+    if not has_ledger(operations.place):
+        remedy = "name the commit of the old texts: headgate test --upgrade --since main"
+        raise UsageError(f"nothing was ever deployed in {operations.place.title} on this machine", remedy=remedy)
+    return {name: seen.deployed for name, seen in operations.known().observed.items() if seen.deployed is not None}
+
+
+def _change(project: Project, name: TableName, texts: RevisionTexts) -> Change:
+    old = read_revision(name, texts, project.defaults)
+    if old is None:
+        return unproven_change("the old text cannot be read")
+    return planned_change(old, revision_of(project.tables[name]), project.tables)
+
+
+def _reads_of(project: Project, old: Mapping[TableName, RevisionTexts]) -> set[TableName]:
+    revisions = (read_revision(name, texts, project.defaults) for name, texts in old.items())
+    return {read.table for each in revisions if each is not None and each.parsed for read in each.parsed.reads}
