@@ -148,7 +148,7 @@ def undone(world: World, name: str, table: str, edit: Mapping[str, str]) -> bool
     said = "; ".join(f"{', '.join(way['tables'])}: {way['words']}" for way in plan["undo"])
     (command,) = commands
     began = time.monotonic()
-    back = json.loads(world.done(*command.split()[1:], "--json"))
+    back = planned_back(world, command)
     world.carried_out(back)
     seconds = time.monotonic() - began
     after = world.settled(table)
@@ -162,13 +162,30 @@ def undone(world: World, name: str, table: str, edit: Mapping[str, str]) -> bool
     return true
 
 
+def planned_back(world: World, command: str) -> dict[str, Any]:
+    """Plan what was printed; what would ask and execute at once is planned, to be looked at first."""
+    words = command.split()[1:]
+    planned = words if words[0] == "plan" else ["plan", *words]
+    found: dict[str, Any] = json.loads(world.done(*planned, "--json"))
+    return found
+
+
 def begun_and_deleted(world: World) -> bool:
-    """Start, resume and delete a table: a stop is printed for the first two, and no way back for the last."""
+    """Delete a table, take it out of the trash, delete it again, start and resume it, each undone as printed."""
     true = True
     plan = world.plan("delete", "below")
-    print("delete", plan["undo"], flush=True)
-    true &= plan["undo"][0]["act"] == ""
+    (command,) = {way["command"] for way in plan["undo"]}
+    before = world.settled("below")
     world.carried_out(plan)
+    world.land(20)
+    began = time.monotonic()
+    back = planned_back(world, command)
+    world.carried_out(back)
+    seconds, after = time.monotonic() - began, world.settled("below")
+    did = ", ".join(f"{table} {action}" for table, action in actions(back).items())
+    true &= after == before + 20
+    print(f"{'delete':20} {command:32} {did:34} {seconds:5.1f} s  {before:>5} {'-':>5} {after:>5}", flush=True)
+    world.carried_out(world.plan("delete", "below"))
     for name in ("start", "resume"):
         plan = world.plan("below")
         world.carried_out(plan)

@@ -252,6 +252,10 @@ class FakeBackend:
         self.calls.append(("undo", word))
         return "7f3a" * 16
 
+    def back(self, verb: str, words: tuple[str, ...]) -> str:
+        self.calls.append((verb, " ".join(words)))
+        return "7f3a" * 16
+
     def continuation(self, run_id: str) -> str:
         return ""
 

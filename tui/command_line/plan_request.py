@@ -8,7 +8,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from core.model.errors import UsageError
-from core.model.names import TableName, parse_table_name
+from core.model.names import TableName
 from core.plan.request import PlanRequest
 from tui.command_line.context import CommandContext
 from tui.project_folder import request_scope
@@ -63,24 +63,6 @@ def read_request(context: CommandContext, verb: str) -> PlanArguments:
         choices=parse_choices(getattr(args, "strategy", ())),
     )
     return PlanArguments(normal_request(request), {each.table: each.place for each in reversed(listed)}, since)
-
-
-BACK = ("rollback", "undelete")
-"""Verbs that take tables by name alone."""
-
-
-def read_back_request(context: CommandContext, verb: str) -> PlanArguments:
-    """Read the tables of a rollback, or of an undelete, from their names or from the run that swapped them in.
-
-    Raises UsageError, and Refused for a run of which nothing serves any more.
-    """
-    from core.planning.scope import normal_request
-
-    tables: list[TableName] = []
-    for word in context.args.tables:
-        is_run = verb == "rollback" and "-" in word
-        tables += context.operations.served_by(word) if is_run else [parse_table_name(word)]
-    return PlanArguments(normal_request(PlanRequest(verb=verb, tables=tuple(tables))), {})
 
 
 def _words(text: str) -> list[str]:

@@ -7,7 +7,7 @@ from core.plan.model import Plan
 from state.plans import refuse_closed
 from tui.command_line import plan_lookup
 from tui.command_line.context import CommandContext
-from tui.command_line.plan_request import read_back_request, read_request
+from tui.command_line.plan_request import read_request
 from tui.commands.review_approve import plan_lines
 from tui.commands.runs import follow_run
 from tui.presentation.screen_content.status_line import accepted_words
@@ -50,7 +50,7 @@ def undelete(context: CommandContext) -> int:
 def _back(context: CommandContext, verb: str) -> int:
     context.announce()
     operations = context.operations
-    request = read_back_request(context, verb).request
+    request = operations.back_request(verb, context.args.tables)
     refuse_unknown(operations.project(), planner_input.observe(operations.reader), request)
     submitted = operations.submit(request)
     context.voice.say("\n".join(plan_lines(submitted.plan)))

@@ -15,7 +15,7 @@ from core.observed.deployment import PlannerInput
 from core.plan.model import Plan
 from tui.agent_client import agent_process
 from tui.command_line.context import CommandContext
-from tui.command_line.plan_request import BACK, PlanArguments, read_back_request, read_request
+from tui.command_line.plan_request import PlanArguments, read_request
 from tui.commands.review_approve import how_to_apply, plan_lines, plan_markdown, print_plan_diff, refuse_two_forms
 from tui.presentation.styling.value_formatting import moment
 from tui.project_folder.environment_selection import has_ledger
@@ -110,7 +110,9 @@ def _frozen(known: PlannerInput) -> str:
 
 
 def _asked(context: CommandContext, verb: str) -> PlanArguments:
-    return read_back_request(context, verb) if verb in BACK else read_request(context, verb)
+    if verb in ("rollback", "undelete"):
+        return PlanArguments(context.operations.back_request(verb, context.args.tables), {})
+    return read_request(context, verb)
 
 
 def _undoes(args: argparse.Namespace) -> bool:

@@ -275,6 +275,10 @@ class ConsoleBackend:
         found = self._service.undo(word, children=None, rebuild=False)
         return self._service.submit(found.request, declared=found.declared).plan.hash
 
+    def back(self, verb: str, words: tuple[str, ...]) -> str:
+        """Submit the plan of a rollback or an undelete; return its hash. Raises Refused, UsageError."""
+        return self._service.submit(self._service.back_request(verb, words)).plan.hash
+
     def continuation(self, run_id: str) -> str:
         """Submit the plan that goes on from a failed run; its hash, empty where no text has changed."""
         found = self._service.continuation(run_id)

@@ -1,5 +1,7 @@
 """The `:` line: what each command opens or does. Commands with the name of an act are the same act."""
 
+from collections.abc import Callable
+
 from core.lineage.selectors import is_selector
 from core.text.wording import did_you_mean
 from tui.presentation.interaction.colon_completion import TAKES_TABLES, names
@@ -37,6 +39,8 @@ def run_command(screen: StatementActionsScreen, text: str) -> None:
             _run(screen, rest)
         case "undo":
             _undo(screen, rest or screen.undone_by_default())
+        case "rollback" | "undelete":
+            _back(screen, word, tuple(rest.split()) or tuple(screen.acted_on() if word == "rollback" else ()))
         case "ack":
             _acknowledge(screen, rest)
         case "pause" | "cancel" | "retry" | "skip" if rest or screen.screen_name != "run":
@@ -91,18 +95,31 @@ def _run(screen: StatementActionsScreen, rest: str, then: str = "") -> None:
 
 
 def _undo(screen: StatementActionsScreen, word: str) -> None:
-    """Plan the texts from before an executed plan, or a run, and open the review; nothing is executed by it."""
+    """Plan the texts from before an executed plan, or a run."""
+    of, backend = word[:12] or "the last run", screen.state.backend
+    _planned(screen, lambda: backend.undo(word), "undo", f"the texts from before {of}")
+
+
+def _back(screen: StatementActionsScreen, verb: str, words: tuple[str, ...]) -> None:
+    """Plan what served before the release of some tables or of a run, or deleted tables out of the trash."""
+    backend = screen.state.backend
+    if not words:
+        screen.state.notify(f"{verb}: name tables: :{verb} TABLE", Tone.CHANGING)
+        return
+    _planned(screen, lambda: backend.back(verb, words), verb, f"the {verb} of {', '.join(words)}")
+
+
+def _planned(screen: StatementActionsScreen, submit: Callable[[], str], verb: str, what: str) -> None:
+    """Have a plan submitted and open its review; nothing is executed by it."""
     state = screen.state
     if reason := state.read_only or state.freshness.reason:
-        state.notify(f"undo: {reason}", Tone.CHANGING)
+        state.notify(f"{verb}: {reason}", Tone.CHANGING)
         return
 
     def review(plan_hash: str) -> None:
-        words = f"the plan that undoes {word[:12] or 'the last run'} is ready: :review {plan_hash[:12]}"
-        screen.open_when_free("review", words, plan_hash=plan_hash)
+        screen.open_when_free("review", f"the plan is ready: :review {plan_hash[:12]}", plan_hash=plan_hash)
 
-    progress = f"planning the texts from before {word[:12] or 'the last run'}"
-    state.host.run_in_thread(lambda: state.backend.undo(word), review, progress=progress)
+    state.host.run_in_thread(submit, review, progress=f"planning {what}")
 
 
 def _acknowledge(screen: StatementActionsScreen, rest: str) -> None:

@@ -102,8 +102,19 @@ class EnvironmentService:
         """Find a run; raises UsageError."""
         return agent_commands.find_run(self.reader, id_prefix)
 
-    def served_by(self, id_prefix: str) -> tuple[TableName, ...]:
-        """Return the tables that a run swapped in and that still serve; raises UsageError, Refused where none does."""
+    def back_request(self, verb: str, words: Iterable[str]) -> PlanRequest:
+        """Return the request of a rollback or an undelete, from tables or, for a rollback, runs that swapped some in.
+
+        Raises BadName, UsageError, and Refused for a run of which nothing serves any more.
+        """
+        from core.planning.scope import normal_request
+
+        tables: list[TableName] = []
+        for word in words:
+            tables += self._served_by(word) if verb == "rollback" and "-" in word else [parse_table_name(word)]
+        return normal_request(PlanRequest(verb=verb, tables=tuple(tables)))
+
+    def _served_by(self, id_prefix: str) -> tuple[TableName, ...]:
         run = self.run(id_prefix)
         found = tuple(d.table for d in self.reader.deployments() if d.active and d.served_by == run.id)
         if not found:

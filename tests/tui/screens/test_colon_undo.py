@@ -1,4 +1,4 @@
-"""`:undo` opens the review of the plan that takes back the named plan or run, the one shown, or the last."""
+"""`:undo`, `:rollback` and `:undelete` open the review of a plan; `:undo` without a word that of the one shown."""
 
 import pytest
 
@@ -23,6 +23,9 @@ async def typed(console: Console, text: str) -> None:
         ("review", {"plan_hash": "7f3a" * 16}, "undo", "7f3a" * 16),
         ("run", {"run_id": "9f2c-1"}, "undo", "9f2c"),
         ("run", {"run_id": "9f2c-1"}, "undo 01c2", "01c2"),
+        ("audit", {}, "rollback 9f2c-1", "9f2c-1"),
+        ("audit", {}, "rollback a b", "a b"),
+        ("audit", {}, "undelete a", "a"),
     ],
 )
 def test_undo_opens_the_review_of_a_plan(screen: str, arguments: dict[str, object], text: str, undone: str) -> None:
@@ -34,7 +37,15 @@ def test_undo_opens_the_review_of_a_plan(screen: str, arguments: dict[str, objec
         await console.until(lambda: len(console.app.screen_stack) > before, "another screen")
         assert console.screen.screen_name == "review"
         ((act, word),) = console.backend.calls
-        assert act == "undo" and str(word).startswith(undone)
+        assert act == text.split()[0] and str(word).startswith(undone)
+
+    in_console(scenario)
+
+
+def test_an_undelete_needs_names() -> None:
+    async def scenario(console: Console) -> None:
+        await typed(console, "undelete")
+        assert "undelete: name tables: :undelete TABLE" in console.status() and not console.backend.calls
 
     in_console(scenario)
 

@@ -31,6 +31,8 @@ COMMANDS: tuple[ColonCommand, ...] = (
     ColonCommand("cancel", ":cancel [id]", "Cancel what has not started of a run; completed steps stay"),
     ColonCommand("plan", ":plan HASH", "A submitted plan"),
     ColonCommand("undo", ":undo [PLAN|RUN]", "Plan the texts from before an executed plan, and review them"),
+    ColonCommand("rollback", ":rollback [TABLE|RUN]", "Plan what served before a release, and review it"),
+    ColonCommand("undelete", ":undelete TABLE…", "Plan deleted tables out of the trash, and review it"),
     ColonCommand("env", ":env NAME", "Switch to another environment of the project; clears marks"),
     ColonCommand("quit", ":quit", "Leave the console"),
 )
@@ -51,6 +53,7 @@ TAKES_TABLES = frozenset(
         "deploy",
         "delete",
         "unstage",
+        "rollback",
     }
 )
 
