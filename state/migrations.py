@@ -226,6 +226,10 @@ UPDATE deployment SET served_before = (SELECT max(older.version) FROM deployment
   WHERE active AND NOT external;
 """
 
+_SOAKS = """
+ALTER TABLE deployment ADD COLUMN stops_at REAL;
+"""
+
 _PLAN_FOLDERS = """
 ALTER TABLE plan ADD COLUMN folder TEXT NOT NULL DEFAULT '';
 """
@@ -282,6 +286,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     _PREDICTIONS,
     _SERVED,
     _PLAN_FOLDERS,
+    _SOAKS,
 )
 """Migration N takes a ledger from `user_version` N to N + 1."""
 

@@ -381,7 +381,7 @@ class RegistryWrites(RegistryReads, LedgerWrites):
 
 
 _SERVED_FROM_NOW = """
-UPDATE deployment SET served_at = ?1, served_by = ?2, served_before = coalesce(
+UPDATE deployment SET served_at = ?1, served_by = ?2, stops_at = NULL, served_before = coalesce(
   (SELECT before.version FROM deployment before WHERE before."table" = ?3 AND before.active), served_before)
 WHERE "table" = ?3 AND version = ?4 AND NOT active
 """

@@ -72,6 +72,8 @@ class Deployment:
     """The run that moved the pointer to it; empty where it is not known."""
     served_before: int | None = None
     """The version that the pointer led to before it; None where there was none."""
+    stops_at: float | None = None
+    """When its query stops, because another version serves; None where it does not by itself."""
 
     @property
     def deleted(self) -> bool:

@@ -41,6 +41,8 @@ class StepKind(StrEnum):
     """ALTER TABLE ADD COLUMNS on the physical table, and the registration DDL in the ledger."""
     STOP = "stop"
     """Stop the query of a version and prove it stopped; table and checkpoint stay."""
+    SOAK = "soak"
+    """Have a version that was replaced run on for a while; then the agent stops it. Nothing on the pool changes."""
     RECORD = "record"
     """Write the declared revision into the registry; nothing on the pool changes."""
     UNPOINT = "unpoint"

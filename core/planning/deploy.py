@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from core.changes.classification import Change
 from core.changes.kinds import ChangeKind
-from core.model.actions import Action, Strategy
+from core.model.actions import Action, StepKind, Strategy
 from core.model.names import TableName, physical_name
 from core.model.reasons import Reason
 from core.model.states import AT_REST
@@ -72,6 +72,12 @@ def deploy_body(context: PlanningContext, scope: PlanScope, *, with_steps: bool 
         for table in sorted(found.by_table, key=lambda table: (levels[table], table))
     )
     steps = _deploy_steps(context, nodes, old, used, aside) if with_steps else []
+    if any(step.do is StepKind.SOAK for step in steps):
+        minutes = context.declared.environment.soak_min
+        words = (
+            f"what is replaced runs on for {minutes:g} min beside what replaces it; a rollback takes seconds meanwhile"
+        )
+        found.warn(TableName(""), words)
     return PlanBody(nodes, steps, found.left_behind, found.refusals, found.warnings)
 
 
@@ -172,7 +178,11 @@ def _deploy_steps(
     after = (swap,) if swap else ()
     stops_aside = {(version.table, version.version) for version in aside}
     for version in old:
-        if not version.readers and (version.table, version.version) not in chained | stops_aside:
+        if version.readers or (version.table, version.version) in chained | stops_aside:
+            continue
+        if swap and context.declared.environment.soak_min:
+            steps.soak(version, swap)
+        else:
             steps.stop(version, context.bindings.readers(version.table), after, why="its readers have moved")
     for version in read:
         steps.stop(version, children(version.table) if children else (), after, why=_UNUSED)

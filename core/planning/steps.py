@@ -100,6 +100,11 @@ class StepBuilder:
         )
         self._stopped.setdefault(old.table, []).append(n)
 
+    def soak(self, old: RetiredVersion, swap: int) -> None:
+        """Have an old version run on for a while after the swap; the agent stops it, readers first."""
+        why = "a rollback takes seconds while it runs"
+        self.add(StepKind.SOAK, old.table, old.version, (swap,), why=why)
+
     def set_aside(self, table: TableName, version: int, swap: int | None) -> None:
         """Set a version aside that never served, once it is stopped and what replaces it is there."""
         started = [n for (of, _), n in self._ready.items() if of == table]

@@ -128,6 +128,8 @@ class Environment:
     drop_after_d: float = 7.0
     gate_ends_h: float = 24.0
     """How long a step of a run waits for its gate, then it fails and the run asks."""
+    soak_min: float = 0.0
+    """Minutes for which a version goes on after another one has replaced it, so that a rollback takes seconds."""
     objective: str = ""
     """Of statements whose own settings declare none; an interval as in `Settings.objective`."""
     policy: Policy = field(default_factory=Policy)

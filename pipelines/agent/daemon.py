@@ -27,6 +27,7 @@ from pipelines.agent.registry_records import RegistryRecords, recorded_session
 from pipelines.agent.requests.command_handler import CommandHandler
 from pipelines.agent.requests.socket_server import SocketServer
 from pipelines.agent.runs.run_lane import RunLane
+from pipelines.agent.soaked_versions import stop_soaked
 from pipelines.agent.trash_purge import checked_now, purge_trash
 from pipelines.agent.world_identity import MARK_S, WorldIdentity
 from state.emergency_journal import EmergencyJournal
@@ -193,6 +194,7 @@ class Agent:
         self._ledger.forget_old(now)
         self._world.identity.refuse_doubt()
         purge_trash(self._world)
+        stop_soaked(self._world)
         self._ledger.archive_audit(now)
 
     def _round(self) -> None:

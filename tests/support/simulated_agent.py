@@ -344,7 +344,12 @@ class Agent:
                 if serves and not row.active:
                     self.world.served += 1
                     before = before_by_table.get(key[0], row.served_before)
-                    by = {"served_at": float(self.world.served), "served_by": self.run_id, "served_before": before}
+                    by = {
+                        "served_at": float(self.world.served),
+                        "served_by": self.run_id,
+                        "served_before": before,
+                        "stops_at": None,
+                    }
                     self.world.update(key, **by)
                 self.world.update(key, active=serves)
         return StepDone(step.n)
@@ -392,6 +397,11 @@ class Agent:
         self.world.queries.pop(version, None)
         self.passes()
         self.world.update(version, state=State.STOPPED)
+
+    def _soak(self, step: Step) -> RunEvidence:
+        if self._deployed(step).wanted == WantedState.RUNNING:
+            self.world.update((step.table, step.version), stops_at=1.0)
+        return StepDone(step.n)
 
     def _record(self, step: Step) -> RunEvidence:
         node = self._nodes[step.table]
@@ -445,6 +455,7 @@ class Agent:
             StepKind.ALTER: Agent._alter,
             StepKind.STOP: Agent._stop,
             StepKind.RECORD: Agent._record,
+            StepKind.SOAK: Agent._soak,
             StepKind.UNPOINT: Agent._unpoint,
             StepKind.TOMBSTONE: Agent._tombstone,
             StepKind.RESTORE: Agent._restore,

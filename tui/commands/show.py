@@ -72,6 +72,9 @@ def _version_as_json(deployment: Deployment) -> dict[str, Any]:
         "created_at": deployment.created_at,
         "plan": deployment.plan_hash[:12],
         "drop_after": deployment.drop_after,
+        "stops_at": deployment.stops_at,
+        "served_at": deployment.served_at,
+        "served_by": deployment.served_by,
     }
 
 

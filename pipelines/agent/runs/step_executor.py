@@ -54,6 +54,7 @@ class StepExecutor:
             StepKind.ALTER: self._alter,
             StepKind.STOP: self._stop,
             StepKind.RECORD: self._record,
+            StepKind.SOAK: self._soak,
             StepKind.UNPOINT: self._unpoint,
             StepKind.TOMBSTONE: self._tombstone,
             StepKind.RESTORE: self._restore,
@@ -321,6 +322,13 @@ class StepExecutor:
                 and any(b.parent == step.table and b.version == step.version for b in d.bindings)
             )
         )
+
+    def _soak(self, step: Step) -> RunEvidence:
+        if self._deployed(step).wanted != WantedState.RUNNING:
+            return StepDone(step.n, "it does not run")
+        minutes = self._world.layout.environment.soak_min
+        self._world.ledger.update_deployment(step.table, step.version, stops_at=self._world.clock() + minutes * 60)
+        return StepDone(step.n, f"runs on for {minutes:g} min, then it stops")
 
     def _record(self, step: Step) -> RunEvidence:
         node = self._node(step)

@@ -375,6 +375,8 @@ def version_lines(facts: StatementDetails, look: RowContext) -> tuple[Line, ...]
             kept = f"deleted, files kept until {moment(row.drop_after, look.now)}"
         elif row.active:
             kept = "serves"
+        elif row.stops_at is not None and row.wanted == "running":
+            kept = f"was replaced, stops {moment(row.stops_at, look.now)}"
         elif str(state) == "stopped":
             kept = "kept: table and checkpoint exist"
         lines.append(

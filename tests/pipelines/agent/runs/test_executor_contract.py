@@ -211,6 +211,15 @@ def a_rollback(side: Side) -> list[Any]:
     return deployed(side, A_REBUILD, (small_project.texts(), ROLLBACK_A), (small_project.texts(), ROLLBACK_A))
 
 
+def soaking(files: dict[str, str]) -> dict[str, str]:
+    return files | {"headgate.yml": files["headgate.yml"].replace("dev: {}", "dev: {policy: {soak_min: 30}}")}
+
+
+def a_rollback_to_what_runs_on(side: Side) -> list[Any]:
+    files, request = A_REBUILD
+    return deployed(side, (soaking(files), request), (soaking(small_project.texts()), ROLLBACK_A))
+
+
 def a_rollback_step_by_step_twice(side: Side) -> list[Any]:
     deployed(side, A_REBUILD)
     plan = side.plan(small_project.texts(), ROLLBACK_A)
@@ -342,6 +351,7 @@ SCRIPTS: dict[str, Script] = {
     for script in (
         another_column,
         a_rollback,
+        a_rollback_to_what_runs_on,
         a_rollback_step_by_step_twice,
         an_undelete,
         an_undelete_step_by_step_twice,
@@ -376,6 +386,7 @@ def test_the_scripts_perform_every_kind_of_step() -> None:
     deployed(side)
     plans += [side.plan(*change) for change in (*CHANGES.values(), (with_more_columns(), EVERYTHING))]
     plans.append(over_a_stopped_parent(side))
+    plans.append(side.plan(soaking(A_REBUILD[0]), A_REBUILD[1]))
     deployed(side, CHANGES["a delete of a leaf"])
     plans.append(side.plan(small_project.texts(), PlanRequest(verb="undelete", tables=(T("b"),))))
     assert {step.do for plan in plans for step in plan.steps} == set(StepKind)

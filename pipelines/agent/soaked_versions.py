@@ -1,0 +1,44 @@
+"""Stopping what was replaced once it has run on for as long as the environment says; the reconciler ends its query."""
+
+import logging
+from contextlib import suppress
+
+from core.model.errors import Busy
+from core.model.names import query_name
+from core.model.states import WantedState
+from pipelines.agent.context import AgentContext
+from state.row_types import Deployment
+
+log = logging.getLogger(__name__)
+
+
+def stop_soaked(world: AgentContext) -> None:
+    """Want every version stopped whose time is over and that nothing reads, unless an open run is about its table."""
+    now = world.clock()
+    every = world.ledger.deployments()
+    due = [d for d in every if _is_soaking(d) and d.stops_at is not None and d.stops_at <= now]
+    if not due:
+        return
+    in_runs = {step.table for run in world.ledger.open_runs() for step in run.steps}
+    read = {
+        (b.parent, b.version) for d in every if d.wanted == WantedState.RUNNING and not d.deleted for b in d.bindings
+    }
+    for version in due:
+        key = (version.table, version.version)
+        if version.table in in_runs or key in read:
+            continue
+        with suppress(Busy), world.locks.holding(key, by="the end of a soak", wait_s=0):
+            found = world.ledger.deployment(*key)
+            if found is not None and _is_soaking(found):
+                world.ledger.update_deployment(*key, wanted=WantedState.STOPPED, stops_at=None)
+                world.event("state", "stops: it was replaced, and its time to run on is over", about=key)
+                log.info("%s was replaced and has run on for long enough", query_name(*key))
+
+
+def _is_soaking(deployment: Deployment) -> bool:
+    return (
+        deployment.stops_at is not None
+        and not deployment.active
+        and not deployment.deleted
+        and deployment.wanted == WantedState.RUNNING
+    )

@@ -1,0 +1,81 @@
+"""Versions that were replaced run on, then stop, readers first; a rollback meanwhile finds them running."""
+
+from typing import Any
+
+import pytest
+import small_project
+
+from core.model.names import TableName as T
+from core.plan.request import PlanRequest
+from pipelines.agent.context import AgentContext
+from pipelines.agent.runs import run_lane, step_executor
+from pipelines.agent.soaked_versions import stop_soaked
+from tests.pipelines.agent.runs import test_run_lane as lane
+from tests.pipelines.agent.runs.test_executor_contract import UPPER, soaking
+
+REBUILD = PlanRequest(tables=(T("a"),), rebuild=True, children="all")
+
+
+@pytest.fixture
+def soaked(world: AgentContext, pool: Any, monkeypatch: pytest.MonkeyPatch) -> AgentContext:
+    """A world in which a release has replaced a, b and c a moment ago."""
+    monkeypatch.setattr(step_executor, "CatchUpGate", lane.OpenGate)
+    monkeypatch.setattr(run_lane, "POLL_S", 0.001)
+    lane.deploy(world, pool, small_project.texts())
+    assert lane.deploy(world, pool, soaking(small_project.texts(a=UPPER)), REBUILD) == "done"
+    return world
+
+
+def wanted(world: AgentContext) -> list[str]:
+    found = (d for d in world.ledger.deployments() if d.wanted == "running" and not d.external)
+    return sorted(f"{d.table}@v{d.version}" for d in found)
+
+
+def later(world: AgentContext) -> None:
+    for version in world.ledger.deployments():
+        if version.stops_at is not None:
+            world.ledger.update_deployment(version.table, version.version, stops_at=world.clock() - 1)
+
+
+def test_what_was_replaced_runs_on_and_stops_readers_first(soaked: AgentContext, pool: Any) -> None:
+    assert {"a@v1", "b@v1", "c@v1"} <= pool.running.keys()
+    for version in soaked.ledger.deployments():
+        if version.stops_at is not None:
+            soaked.ledger.update_deployment(version.table, version.version, stops_at=soaked.clock() + 60)
+    stop_soaked(soaked)
+    assert len(wanted(soaked)) == 6
+    later(soaked)
+    stop_soaked(soaked)
+    assert wanted(soaked) == ["a@v1", "a@v2", "b@v2", "c@v2"], "a@v1 is read until its readers are stopped"
+    stop_soaked(soaked)
+    assert wanted(soaked) == ["a@v2", "b@v2", "c@v2"]
+    assert all(d.stops_at is None for d in soaked.ledger.deployments())
+
+
+def test_a_rollback_meanwhile_starts_nothing_and_ends_the_soak(soaked: AgentContext, pool: Any) -> None:
+    starts = len(pool.starts)
+    back = lane.plan(soaked, soaking(small_project.texts()), PlanRequest(verb="rollback", tables=(T("a"),)))
+    assert [step.do for step in back.steps if step.do == "resume"] == []
+    run = lane.submit(soaked, back)
+    later(soaked)
+    stop_soaked(soaked)
+    assert len(wanted(soaked)) == 6, "a run that has not ended is about them"
+    assert lane.drive(soaked, run) == "done" and len(pool.starts) == starts
+    assert wanted(soaked) == ["a@v1", "b@v1", "c@v1"]
+    later(soaked)
+    stop_soaked(soaked)
+    assert wanted(soaked) == ["a@v1", "b@v1", "c@v1"]
+
+
+def test_a_version_that_an_operator_has_stopped_is_left_alone(soaked: AgentContext) -> None:
+    soaked.ledger.stop_statements((T("c"),))
+    later(soaked)
+    for _ in range(3):
+        stop_soaked(soaked)
+    assert wanted(soaked) == ["a@v2", "b@v2"]
+
+
+def test_a_plan_says_that_both_versions_run(world: AgentContext, soaked: AgentContext) -> None:
+    found = lane.plan(soaked, soaking(small_project.texts(a=UPPER)), REBUILD)
+    assert any("runs on for 30 min beside what replaces it" in warned.summary for warned in found.warnings)
+    assert {step.do for step in found.steps} >= {"soak", "swap"}
