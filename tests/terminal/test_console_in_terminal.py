@@ -23,6 +23,16 @@ def ready(terminal: Terminal) -> None:
     terminal.quiet()
 
 
+def all_open(terminal: Terminal) -> None:
+    """Wait like `ready`, then open every branch of the tree."""
+    ready(terminal)
+    while "all branches open" not in terminal.text():
+        before = terminal.received
+        terminal.send("z")
+        terminal.wait(lambda _, before=before: terminal.received > before)  # type: ignore[misc]  # Bound at once.
+        terminal.quiet()
+
+
 @SIZES
 def test_the_first_paint_stays_within_its_bytes_and_is_not_sent_twice(width: int, height: int, bound: int) -> None:
     with console(width, height, "--still") as terminal:
@@ -85,7 +95,7 @@ def test_the_end_of_a_dialog_stays_within_its_bytes(width: int, height: int) -> 
 def test_a_name_of_any_script_moves_nothing_beside_it(name: str) -> None:
     """What pyte shows may differ from other terminals only inside the name: columns and other rows are compared."""
     with console(120, 30, "--still", "--clients", name) as terminal:
-        ready(terminal)
+        all_open(terminal)
         for key in "jjjkjkjkk":
             terminal.send(key)
             terminal.quiet(0.2)
@@ -108,7 +118,7 @@ def cells_before(row: str, word: str) -> int:
 
 def test_a_dialog_opens_within_two_kilobytes() -> None:
     with console(80, 24, "--still") as terminal:
-        ready(terminal)
+        all_open(terminal)
         terminal.send("jjjj")
         terminal.quiet()
         before = terminal.received

@@ -8,16 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.terminal.pseudo_terminal import Terminal, console
+from tests.terminal.test_console_in_terminal import all_open, ready
 
 pytestmark = pytest.mark.terminal
 
 LEAVES, COMES = b"\x1b[?1049l", b"\x1b[?1049h"
-
-
-def ready(terminal: Terminal) -> None:
-    terminal.wait(lambda text: "? keys" in text)
-    terminal.wait(lambda _: b"\x1b[?2004h" in terminal.raw)
-    terminal.quiet()
 
 
 def is_stopped(terminal: Terminal) -> bool:
@@ -63,7 +58,7 @@ def test_e_opens_the_editor_and_returns_to_the_diff(tmp_path: Path) -> None:
     editor.chmod(0o755)
     environ = {"EDITOR": f"{editor} -w", "VISUAL": "", "EDITED_FILE": str(edited)}
     with console(80, 24, "--still", environ=environ) as terminal:
-        ready(terminal)
+        all_open(terminal)
         terminal.send("jj")
         terminal.quiet()
         terminal.send("e")
@@ -90,7 +85,7 @@ def test_an_editor_that_cannot_be_started_is_one_sentence() -> None:
 @pytest.mark.parametrize("asked", [False, True])
 def test_wheel_and_click_move_the_cursor_where_the_mouse_is_asked_for(asked: bool) -> None:
     with console(80, 24, "--still", environ={"HEADGATE_MOUSE": "1" if asked else ""}) as terminal:
-        ready(terminal)
+        all_open(terminal)
         assert (b"\x1b[?1000h" in terminal.raw) == asked
         assert b"\x1b[?1003h" not in terminal.raw
         terminal.send("jj")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from command_line import written
+from ledger_rows import deployment_row
 
 from core.policy.model import Policy, policy_as_json
 from state.recorded_policy import IN_FORCE, WAITING
@@ -120,6 +121,7 @@ def test_what_is_recorded_protects_whatever_the_file_says(
     environ = {"HEADGATE_HOME": str(Path(place.where.home).parents[1])}
     assert not select_environment(environ, str(folder)).protected
     ledger.put_policy(row(Policy(protected=True)))
+    ledger.put_deployment(deployment_row("a"))
     found = select_environment(environ, str(folder))
     assert found == replace(place, protected=True) and found.title == "shop DEV protected"
     assert exit_codes.run_command_line(["stop", "a", "--yes"]) == 3
