@@ -151,13 +151,13 @@ def _refuse_under_pointers(observed: ObservedTables, found: DeleteDecisions) -> 
 
 
 def _warn_of_ways_back(observed: ObservedTables, table: TableName, found: DeleteDecisions) -> None:
-    """Return which older versions go with a table."""
+    """Warn of the other versions that go with a table."""
     seen = observed.deployment(table)
     never_served = {orphan.version for orphan in seen.orphan_versions}
     kept = [f"v{version}" for version in seen.kept if version not in never_served]
     if kept:
-        goes = "is an older version, and goes" if len(kept) == 1 else "are older versions, and go"
-        found.warn(table, f"{', '.join(kept)} {goes} with it")
+        goes = "does not serve, and goes" if len(kept) == 1 else "do not serve, and go"
+        found.warn(table, f"{', '.join(kept)} {goes} with it: an undelete brings back only what serves")
 
 
 def _refuse_half_a_set(table: TableName, whole: tuple[TableName, ...], found: DeleteDecisions) -> None:

@@ -272,7 +272,7 @@ class StepBuilder:
             node.table,
             node.version,
             (*after, *above),
-            why="the pointer moves only to a version that holds what the old one holds",
+            why="the pointer moves only to a version that has caught up with its inputs",
         )
 
     def _restart(self, node: PlanNode, *, needs_pointer: bool) -> None:

@@ -53,12 +53,23 @@ def plan_undo(parser: CommandParser) -> None:
     _handed_over(parser)
 
 
-_BACK = "tables; a rollback takes their whole release, and takes a run's id as well"
-
-
-def plan_back(parser: CommandParser) -> None:
-    parser.add_argument("tables", nargs="+", metavar="TABLE", help=_BACK)
+def plan_rollback(parser: CommandParser) -> None:
+    _released(parser)
     _planned(parser)
+
+
+def plan_undelete(parser: CommandParser) -> None:
+    _deleted(parser)
+    _planned(parser)
+
+
+def _released(parser: CommandParser) -> None:
+    told = "a table, with all that its release swapped in, or the start of that run's id"
+    parser.add_argument("tables", nargs="+", metavar="TABLE|RUN", help=told)
+
+
+def _deleted(parser: CommandParser) -> None:
+    parser.add_argument("tables", nargs="+", metavar="TABLE", help="deleted tables, with those of them that they read")
 
 
 def plan_diff(parser: CommandParser) -> None:
@@ -166,6 +177,11 @@ def delete(parser: CommandParser) -> None:
     _executed(parser)
 
 
-def back(parser: CommandParser) -> None:
-    parser.add_argument("tables", nargs="+", metavar="TABLE", help=_BACK)
+def rollback(parser: CommandParser) -> None:
+    _released(parser)
+    _executed(parser)
+
+
+def undelete(parser: CommandParser) -> None:
+    _deleted(parser)
     _executed(parser)

@@ -111,7 +111,9 @@ class EnvironmentService:
 
         tables: list[TableName] = []
         for word in words:
-            tables += self._served_by(word) if verb == "rollback" and "-" in word else [parse_table_name(word)]
+            is_run = verb == "rollback" and not any(line.table == word for line in self.snapshot().statements)
+            is_run = is_run and ("-" in word or any(run.id.startswith(word) for run in self.reader.runs()))
+            tables += self._served_by(word) if is_run else [parse_table_name(word)]
         return normal_request(PlanRequest(verb=verb, tables=tuple(tables)))
 
     def _served_by(self, id_prefix: str) -> tuple[TableName, ...]:

@@ -193,7 +193,8 @@ def test_older_versions_that_go_with_a_table_are_told() -> None:
         SHOP.tables[T("sink")], version=4, kept=(2, 3, 5), orphan_versions=(OrphanVersion(5, "r"),), bindings={"b": 1}
     )
     found = delete("sink", observed=running(SHOP) | {T("sink"): sink})
-    assert said(found) == ["sink v2, v3 are older versions, and go with it"]
+    (words,) = said(found)
+    assert words == "sink v2, v3 do not serve, and go with it: an undelete brings back only what serves"
 
 
 def test_a_deleted_table_that_is_no_longer_declared_goes_with_a_pipeline() -> None:

@@ -110,7 +110,7 @@ def _deploys(run: RunRow, plan: Plan | None, table: TableName) -> Iterator[Histo
     node = next((node for node in plan.nodes if node.table == table), None) if plan else None
     began = min((step.started_at for step in own if step.started_at is not None), default=run.started_at)
     words = f"{action_words(node)}: {change_words(node)}" if node else "by a plan that is no longer kept"
-    version = max(step.version for step in own)
+    version = node.version if node else max(step.version for step in own)
     who: dict[str, Any] = {"actor": run.actor, "plan": run.plan_hash, "run": run.id, "version": version}
     failed = next((step for step in own if step.state == "failed"), None)
     detail = failed.note if failed else "; ".join(node.evidence) if node else ""

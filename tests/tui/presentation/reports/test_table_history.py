@@ -50,6 +50,18 @@ def test_a_swap_of_several_pointers_is_told_for_each_table_of_it() -> None:
     assert [entry.kind for entry in found] == ["deploy", "serves"]
 
 
+def test_after_a_rollback_the_version_from_before_serves() -> None:
+    swap = Step(1, StepKind.SWAP, A, 1, (), "", tables=(A,))
+    plan = plan_of(A, steps=(swap,), action=Action.ROLLBACK, from_version=2, version=1)
+    stop = StepRow(2, "stop", "a", 2, "done", started_at=3.0, ended_at=4.0)
+    steps = (StepRow(1, "swap", "a", 1, "done", started_at=1.0, ended_at=2.0), stop)
+    found = table_history(
+        TableRecords(A, runs=(run_row(plan.hash, state="done", ended_at=4.0, steps=steps),)), {plan.hash: plan}
+    )
+    assert [(entry.kind, entry.version) for entry in found] == [("deploy", 1), ("serves", 1)]
+    assert found[1].summary == "v1 serves from here on"
+
+
 def test_an_act_is_told_once_though_command_audit_and_event_tell_it() -> None:
     command = CommandRow(1, 50.0, "bob", "stop", "a b", "headgate stop a b", "done", took_ms=1000)
     audit = AuditRow(1, 50.1, "bob", "stop", "a b", outcome="done")
