@@ -10,7 +10,7 @@ from pathlib import Path
 
 from core.ipc import framing
 from core.ipc.environment_paths import EnvironmentPaths
-from core.model.errors import HeadgateError, LedgerUnavailable, PoolUnreachable
+from core.model.errors import EngineRefused, HeadgateError, LedgerUnavailable, PoolUnreachable
 from core.model.states import ALIVE, State
 from core.ports.spark import ReportedQuery
 from core.ports.storage import Checkpoints
@@ -215,7 +215,7 @@ class Agent:
             ended = pool.call(READ_CALL_S, pool.queries.ended)
             self._reconciler.round(before, queries, ended)
             self._runs.resume_open()
-        except PoolUnreachable as error:
+        except (PoolUnreachable, EngineRefused) as error:
             self._keeper.heard(error)
             if not self._keeper.up or time.monotonic() - self._answered > UNKNOWN_S:
                 # Nothing is known of the statements of a pool that is gone or does not answer.

@@ -5,17 +5,18 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 
 from core.ipc.environment_paths import EnvironmentPaths
-from core.model.errors import HeadgateError, PoolUnreachable
+from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable
 from core.ports.spark import Analysis, Queries, Tables
 from core.project.model import Pool
-from pipelines.agent.context import PoolConnection
+from pipelines.agent.context import READ_CALL_S, PoolConnection
 from pipelines.agent.start_backoff import LIMIT, WINDOW_S, StartBackoff
 from pipelines.local_pool.connect_server import LocalPool
 from pipelines.spark.catalog import SparkTables
-from pipelines.spark.error_translation import SessionLost
-from pipelines.spark.session import Session
+from pipelines.spark.error_translation import EngineStopped, SessionLost
+from pipelines.spark.session import UNTIMED_S, Session
 from pipelines.spark.streaming_queries import SparkQueries
 from pipelines.spark_analysis.analyzer import SparkAnalysis
 from state.ledger import Ledger
@@ -25,6 +26,14 @@ log = logging.getLogger(__name__)
 
 START_S = 90.0
 """How long a local pool may take until it answers."""
+
+PROVE_S = 10.0
+"""Between two looks whether the server still runs anything: a list of idle queries alone does not tell."""
+
+PROOFS = 2
+"""So many looks in a row, each in a round of its own, find a SparkContext stopped before its server is ended."""
+
+MANAGED = "whoever manages the pool has to restart it"
 
 GIVEN_UP = "failed"
 """State of a pool that ended again and again: it is started when somebody asks for it."""
@@ -76,6 +85,10 @@ class PoolSupervisor:
         self._ledger = ledger
         self._local = LocalPool(places.home, pool, data=data) if pool.url is None else None
         self._backoff = StartBackoff(monotonic)
+        self._monotonic = monotonic
+        self._prove_at = 0.0
+        self._stopped_proofs = 0
+        """Looks in a row that found the SparkContext of the server stopped."""
         self._open: SparkConnection | None = None
         self._restored: SparkConnection | None = None
         """The connection whose catalog is filled: None or the open one."""
@@ -108,6 +121,7 @@ class PoolSupervisor:
                 log.warning("the pool %s died: %s", self._pool.name, self._last_words)
                 self._drop()
                 self._say("down", _sentence("its process ended; it is being restarted", self._last_words))
+            self._prove()
             if self._open is None:
                 self._bring_up()
             if self._restored is None:
@@ -126,9 +140,11 @@ class PoolSupervisor:
         """Return whether a session is open and its catalog filled; it may not answer all the same."""
         return self._restored is not None
 
-    def heard(self, error: PoolUnreachable | None) -> None:
-        """Return whether the pool answered just now; one that is frozen is silent, and is left to come back."""
-        if self._restored is not None:
+    def heard(self, error: HeadgateError | None) -> None:
+        """Record whether the pool answered just now; one that is frozen is silent, and is left to come back."""
+        if isinstance(error, EngineStopped):
+            self._prove_at = self._monotonic()
+        elif self._restored is not None and not self._stopped_proofs:
             self._say("silent" if error else "up", error.summary if error else "")
 
     def end(self) -> None:
@@ -138,6 +154,45 @@ class PoolSupervisor:
             self._local.end()
         self._say("off", "")
 
+    def _prove(self) -> None:
+        """Have the server run a trivial statement, now and then; one of ours whose SparkContext has stopped is ended.
+
+        Raises EngineStopped while such a server is there. One that does not answer may come back, and is left alone.
+        """
+        if self._open is None or self._monotonic() < self._prove_at:
+            return
+        self._prove_at = self._monotonic() + PROVE_S
+        session = self._open.session
+        try:
+            # What is refused for another reason is an answer.
+            with suppress(EngineRefused):
+                session.call(READ_CALL_S, session.prove)
+        except EngineStopped as error:
+            self._found_stopped(error)
+            return
+        except PoolUnreachable:
+            if self._stopped_proofs:
+                raise
+            return
+        self._stopped_proofs = 0
+
+    def _found_stopped(self, error: EngineStopped) -> None:
+        """Count a look that found the SparkContext stopped; end a server of ours once that is confirmed, else raise."""
+        self._stopped_proofs += 1
+        self._prove_at = self._monotonic()
+        confirmed = self._stopped_proofs >= PROOFS
+        if confirmed and self._local is not None:
+            self._last_words = error.summary
+            log.warning("the pool %s is ended: %s", self._pool.name, error.summary)
+            self._drop()
+            self._say("down", f"{error.summary}; it is being restarted")
+            self._local.end()
+            return
+        if confirmed:
+            self._restored = None
+        self._say("down", error.summary if self._local is not None else f"{error.summary}; {MANAGED}")
+        raise error
+
     def _bring_up(self) -> None:
         try:
             adopted = self._local is None or self._local.alive()
@@ -146,6 +201,8 @@ class PoolSupervisor:
             self._attach(new=not adopted)
         except _Waits:
             raise
+        except EngineStopped as error:
+            self._found_stopped(error)
         except HeadgateError as error:
             self._last_words = error.summary
             self._say("down", error.summary)
@@ -163,6 +220,7 @@ class PoolSupervisor:
         if (pause := self._backoff.pause_s) > 0:
             raise _Waits(f"the pool {self._pool.name} is started again in {pause:.0f} s: {self._last_words}")
         self._backoff.started()
+        self._stopped_proofs = 0
         self._say("starting", "a Spark Connect server takes 6 to 10 s")
         server.start()
         server.ready(START_S)
@@ -191,6 +249,7 @@ class PoolSupervisor:
         except BaseException:
             _close(session)
             raise
+        self._prove_at = self._monotonic() + PROVE_S
         self._open = SparkConnection(session)
 
     def _fill_catalog(self) -> None:
@@ -200,6 +259,9 @@ class PoolSupervisor:
             return
         try:
             self._restore(attached)
+        except EngineStopped:
+            self._prove_at = self._monotonic()
+            raise
         except PoolUnreachable as error:
             if self._open is attached:
                 self._say("silent", f"{error.summary}; its catalog is not filled yet")
@@ -212,7 +274,7 @@ class PoolSupervisor:
         """Open a session or find it; one that cannot be is closed, so that no try leaves a connection behind."""
         session = self._session(session_id)
         try:
-            session.attach()
+            session.call(UNTIMED_S, session.attach)
         except BaseException:
             _close(session)
             raise

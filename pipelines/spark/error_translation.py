@@ -11,11 +11,22 @@ from pipelines.spark.call_deadlines import MissedDeadline
 _CLASS = re.compile(r"\[([A-Z][A-Z0-9_]*(?:\.[A-Z][A-Z0-9_]*)*)\]")
 _WRAPPERS = frozenset({"STREAM_FAILED", "FAILED_EXECUTE_UDF", "TASK_WRITE_FAILED", "CONNECT_CLIENT_UNEXPECTED"})
 _GONE = ("INVALID_HANDLE.SESSION_", "incorrect server side session identifier", "NO_ACTIVE_SESSION")
+_STOPPED = ("stopped SparkContext", "SparkContext was shut down", "SparkContext has been shutdown")
+_UNEXPLAINED = "Application error processing RPC"
+"""A server whose SparkContext has stopped fails while it words its refusal, and says this alone (Spark 4.2.0)."""
 _LONGEST = 600
 
 
 class SessionLost(PoolUnreachable):
     """The server does not know the session any more: open a new generation."""
+
+
+class EngineStopped(PoolUnreachable):
+    """The server answers and can run nothing, because its SparkContext has stopped: only another server can."""
+
+
+class MaybeStopped(EngineRefused):
+    """A refusal like those of a server whose SparkContext has stopped; another statement tells."""
 
 
 def translate_error(error: BaseException) -> HeadgateError:
@@ -34,6 +45,10 @@ def translate_error(error: BaseException) -> HeadgateError:
         return EngineRefused("the pool refused our token", error_class="UNAUTHENTICATED", remedy="restart the pool")
     if not isinstance(error, PySparkException | grpc.RpcError):
         return PoolUnreachable(f"the client failed: {type(error).__name__}: {first_line(text)}")
+    if _UNEXPLAINED in text:
+        return MaybeStopped("the pool failed in this call and did not say why", remedy="see the pool's log")
+    if any(mark in text for mark in _STOPPED):
+        return MaybeStopped(first_line(text), error_class=error_class(text))
     named = error.getCondition() if isinstance(error, PySparkException) else None
     return EngineRefused(first_line(text), error_class=error_class(text) or named or "")
 

@@ -16,12 +16,14 @@ from urllib.parse import urlsplit
 import grpc
 from pyspark.sql.connect.client import DefaultChannelBuilder
 from pyspark.sql.connect.client.retries import RetryPolicy
+from pyspark.sql.connect.dataframe import DataFrame
+from pyspark.sql.connect.plan import SQL
 from pyspark.sql.connect.session import SparkSession
 
-from core.model.errors import PoolUnreachable
+from core.model.errors import HeadgateError, PoolUnreachable
 from pipelines.spark import call_deadlines
 from pipelines.spark.call_deadlines import CircuitBreaker, remaining
-from pipelines.spark.error_translation import SessionLost, translate_error
+from pipelines.spark.error_translation import EngineStopped, MaybeStopped, SessionLost, translate_error
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -31,6 +33,9 @@ USER = "headgate"
 
 UNTIMED_S = 60.0
 """Bound of a remote call that was made without a deadline."""
+
+PROOF_S = 3.0
+"""Longest wait for the statement that tells whether a server runs anything."""
 
 _CONF = {
     # Without it a second start on one checkpoint silently stops the first query (seen with Spark 4.2.0).
@@ -83,7 +88,10 @@ class Session:
             self.spark.conf._set_all(configs=self._conf, silent=False)
 
     def call(self, seconds: float, fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run fn under a deadline through this session's breaker, with Spark's errors translated."""
+        """Run fn under a deadline through this session's breaker, with Spark's errors translated.
+
+        Raises EngineStopped where Spark refuses as a server that has stopped does, and refuses any other statement too.
+        """
         try:
             with self.breaker.guard(), spark_errors():
                 return call_deadlines.call(seconds, fn, *args, **kwargs)
@@ -91,6 +99,28 @@ class Session:
             if self._lost is not None:
                 self._lost(self)
             raise
+        except MaybeStopped as error:
+            if self._runs_nothing():
+                raise EngineStopped(
+                    "the pool answers but cannot run anything: its SparkContext has stopped",
+                    remedy="the agent restarts a local pool; any other is restarted by whoever manages it",
+                ) from error
+            raise
+
+    def prove(self) -> None:
+        """Run the smallest statement there is: it needs a SparkContext, which `ping` does not, and no free core."""
+        DataFrame(SQL("SELECT 1"), self.spark).collect()
+
+    def _runs_nothing(self) -> bool:
+        try:
+            with spark_errors():
+                call_deadlines.call(PROOF_S, self.prove)
+        except MaybeStopped:
+            return True
+        except HeadgateError:
+            # Too slow, or gone: nothing that a stopped SparkContext does.
+            return False
+        return False
 
     def reader(self) -> "Session":
         """Open a second session for batch reads, so that a heavy one cannot disturb the operating session."""

@@ -124,7 +124,15 @@ class SparkQueries:
         )
 
     def ended(self) -> tuple[ReportedQuery, ...]:
-        """Return the queries that `active` found terminated without a stop by Headgate, each once."""
+        """Return the queries that `active` found terminated without a stop by Headgate, each once.
+
+        Of a server that runs nothing any more none is returned: they ended with it, whatever their errors say.
+        """
+        with self._lock:
+            failed = any(query.error for query in self._ended)
+        if failed:
+            with spark_errors():
+                self._session.prove()
         with self._lock:
             ended, self._ended = tuple(self._ended), []
         return ended

@@ -16,7 +16,7 @@ from core.model.errors import EngineRefused
 from core.model.names import TableName
 from core.sql.compiler import compile_ddl
 from core.sql.ddl_reader import read_ddl
-from pipelines.spark.error_translation import error_class, first_line
+from pipelines.spark.error_translation import MaybeStopped, error_class, first_line
 from pipelines.spark.session import Session, spark_errors
 from pipelines.spark_analysis.explain_output import (
     failure_of,
@@ -96,6 +96,9 @@ class ScratchDatabases:
                     AnalysedColumn(f.name, f.dataType.simpleString(), f.nullable) for f in frame.schema.fields
                 )
                 parts = plans_of_explain(frame._explain_string(mode="extended"))
+        except MaybeStopped:
+            # Of the server, and nothing that Spark has against the statement.
+            raise
         except EngineRefused as error:
             return AnalysedStatement(refused=refusal_of(error.summary, error.error_class)), None, ""
         analysed, physical = parts.get("Analyzed", ""), parts.get("Physical", "")

@@ -196,7 +196,7 @@ def check_pool(place: SelectedEnvironment) -> DoctorCheck:
     if facts.pool_state == "failed" and agent_process.find_agent_process(place) is not None:
         return DoctorCheck("pool", False, text, "headgate logs pool says why; headgate up starts it again")
     if facts.pool_state in ("down", "silent") and agent_process.find_agent_process(place) is not None:
-        return DoctorCheck("pool", False, text, "headgate logs pool; the agent restarts it by itself")
+        return DoctorCheck("pool", False, text, "headgate logs pool; the agent restarts a local pool by itself")
     if agent_process.find_agent_process(place) is None:
         return DoctorCheck("pool", True, f"last seen: {text}", "headgate up starts it", warning=True)
     return DoctorCheck("pool", True, text)

@@ -16,7 +16,7 @@ from core.project.model import Pool
 from pipelines.agent import pool_supervisor
 from pipelines.agent.pool_supervisor import PoolSupervisor
 from pipelines.spark.call_deadlines import CircuitBreaker
-from pipelines.spark.error_translation import SessionLost
+from pipelines.spark.error_translation import EngineStopped, MaybeStopped, SessionLost
 from pipelines.spark.session import Session
 from state.ledger import Ledger, create_or_open
 
@@ -86,6 +86,9 @@ class FakeSession(Session):
 
     def reader(self) -> "FakeSession":
         return FakeSession(self.machine, f"reader of {self.session_id}", lambda _: None)
+
+    def prove(self) -> None:
+        self.machine.act("prove")
 
     def idle_limit_s(self) -> float | None:
         return self.machine.idle_limit
@@ -397,6 +400,139 @@ def test_a_frozen_pool_is_silent_until_it_answers_and_is_left_alone(
     assert machine.did == [] and keeper.up
     keeper.heard(None)
     assert ledger.facts().pool_state == "up"
+
+
+STOPPED = MaybeStopped("Cannot call methods on a stopped SparkContext.")
+
+
+def kept(keeper: PoolSupervisor) -> bool:
+    """Keep the pool for one round; returns whether it is up after it."""
+    try:
+        keeper.keep()
+    except PoolUnreachable:
+        return False
+    return keeper.up
+
+
+def test_a_pool_that_answers_and_runs_nothing_is_ended_and_started_again(
+    supervise: Any, machine: Machine, ledger: Ledger, caplog: pytest.LogCaptureFixture
+) -> None:
+    keeper = supervise()
+    keeper.keep()
+    machine.did.clear()
+    # It attaches, it answers pings: statements alone fail, and the list of queries is one of them.
+    machine.fails.update({"prove": STOPPED, "list": STOPPED})
+    with pytest.raises(EngineStopped) as raised:
+        called(keeper, machine.act, "list")
+    keeper.heard(raised.value)
+    assert not kept(keeper)
+    facts = ledger.facts()
+    assert (facts.pool_state, facts.pool_detail) == (
+        "down",
+        "the pool answers but cannot run anything: its SparkContext has stopped",
+    )
+    keeper.heard(None)
+    assert ledger.facts().pool_state == "down", "a list of idle queries that is answered proves nothing"
+    assert machine.running and "end" not in machine.did, "one look confirms nothing"
+    real = machine.act
+    machine.act = lambda name: (name == "start" and machine.fails.clear(), real(name))  # type: ignore[method-assign]
+    assert kept(keeper)
+    assert [act for act in machine.did if act != "prove"] == ["list", "end", "start", "ready", "attach", "restore"]
+    assert said(ledger) == ("up", 2, machine.opened[1]) and machine.closed == machine.opened[:1]
+    assert "is ended: the pool answers but cannot run anything" in caplog.text
+
+
+def test_a_stopped_pool_is_found_while_every_other_call_is_answered(supervise: Any, machine: Machine) -> None:
+    keeper = supervise()
+    keeper.keep()
+    machine.fails["prove"] = STOPPED
+    found = 0.0
+    while "end" not in machine.did:
+        keeper.heard(None)
+        kept(keeper)
+        machine.now += 1.0
+        found = machine.now
+        assert found < 60.0
+    assert found <= 15.0
+
+
+@pytest.mark.parametrize("answer", [None, EngineRefused("no"), PoolUnreachable("no answer within 3 s")])
+def test_one_call_that_fails_like_a_stopped_pool_restarts_nothing_and_stays_a_refusal(
+    answer: HeadgateError | None, supervise: Any, machine: Machine, ledger: Ledger
+) -> None:
+    keeper = supervise()
+    keeper.keep()
+    machine.did.clear()
+    machine.fails["call"] = STOPPED
+    if answer is not None:
+        machine.fails["prove"] = answer
+    for _ in range(30):
+        with pytest.raises(MaybeStopped):
+            called(keeper, machine.act, "call")
+        assert kept(keeper)
+        machine.now += 1.0
+    assert set(machine.did) == {"call", "prove"} and ledger.facts().pool_state == "up"
+
+
+def test_a_look_that_succeeds_takes_back_the_one_before(supervise: Any, machine: Machine, ledger: Ledger) -> None:
+    keeper = supervise()
+    keeper.keep()
+    for _ in range(5):
+        machine.fails["prove"] = STOPPED
+        machine.now += 10.0
+        assert not kept(keeper) and ledger.facts().pool_state == "down"
+        machine.fails.clear()
+        assert kept(keeper)
+        keeper.heard(None)
+        assert ledger.facts().pool_state == "up"
+    assert "end" not in machine.did
+
+
+def test_a_pool_whose_context_stops_again_and_again_is_started_ever_later_and_then_waits_for_a_person(
+    supervise: Any, machine: Machine, ledger: Ledger
+) -> None:
+    keeper = supervise()
+    machine.fails.update({"prove": STOPPED, "restore": EngineStopped("it cannot run anything")})
+    starts: list[float] = []
+    while machine.now < 3600.0:
+        before = machine.did.count("start")
+        assert not kept(keeper)
+        if machine.did.count("start") > before:
+            starts.append(machine.now)
+        machine.now += 1.0
+    assert len(starts) == 8 and starts[-1] - starts[-2] >= 32.0
+    assert machine.did.count("end") == 8 and not machine.running
+    facts = ledger.facts()
+    assert facts.pool_state == "failed" and facts.pool_detail.endswith("its SparkContext has stopped")
+
+
+def test_a_stopped_pool_that_an_earlier_agent_left_is_replaced(supervise: Any, machine: Machine) -> None:
+    machine.running = True
+    machine.fails.update({"attach": STOPPED, "prove": STOPPED})
+    keeper = supervise()
+    assert not kept(keeper) and machine.running
+    assert not kept(keeper) and not machine.running
+    machine.fails.clear()
+    assert kept(keeper) and machine.did.count("end") == 1
+
+
+def test_a_stopped_pool_of_others_is_said_and_never_ended(supervise: Any, machine: Machine, ledger: Ledger) -> None:
+    keeper = supervise(Pool(name="shared", url="sc://spark:15002"))
+    keeper.keep()
+    machine.fails["prove"] = STOPPED
+    for _ in range(60):
+        machine.now += 1.0
+        kept(keeper)
+    assert set(machine.did) == {"attach", "restore", "prove"} and not keeper.up
+    facts = ledger.facts()
+    assert (facts.pool_state, facts.pool_detail) == (
+        "down",
+        "the pool answers but cannot run anything: its SparkContext has stopped; "
+        "whoever manages the pool has to restart it",
+    )
+    assert keeper.connection_for_stops() is not None, "a stop is sent all the same"
+    machine.fails.clear()
+    assert kept(keeper) and ledger.facts().pool_state == "up"
 
 
 def test_the_end_takes_the_process_along_and_says_so(supervise: Any, machine: Machine, ledger: Ledger) -> None:
