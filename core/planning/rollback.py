@@ -45,7 +45,7 @@ def rollback_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
     nodes = _nodes(context, found, Action.ROLLBACK, Reason.ROLLED_BACK)
     steps = StepBuilder()
     for node in nodes:
-        steps.deploy(node, needs_pointer=False, existing=found.by_table[node.table])
+        steps.deploy(node, needs_pointer=False, existing=found.by_table.get(node.table))
     swap = steps.swap(nodes)
     now = {table: context.observed.deployment(table).version for table in found.by_table}
     behind = tuple(_left_behind(context, now))
@@ -81,7 +81,7 @@ def undelete_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
     nodes = _nodes(context, found, Action.UNDELETE, Reason.UNDELETED)
     steps = StepBuilder()
     for node in nodes:
-        steps.deploy(node, needs_pointer=True, existing=found.by_table[node.table])
+        steps.deploy(node, needs_pointer=True, existing=found.by_table.get(node.table))
     _warn_of_files(context, found)
     return PlanBody(nodes, steps.all, (), found.refusals, found.warnings)
 
@@ -174,12 +174,18 @@ def _kept(context: PlanningContext, now: Mapping[TableName, int], read: set[Tabl
 
 
 def _nodes(context: PlanningContext, found: FormerVersions, action: Action, reason: Reason) -> tuple[PlanNode, ...]:
-    """Return a node for each version, sources first."""
+    """Return a node for each version, sources first, and one that is kept for each table that they go on reading."""
     bindings = {table: former.bindings for table, former in found.by_table.items()}
     versions = {table: former.version for table, former in found.by_table.items()}
+    read = {b.parent for former in found.by_table.values() for b in former.bindings} - versions.keys()
+    for parent in sorted(filter(context.observed.is_deployed, read)):
+        bindings[parent], versions[parent] = context.bindings.of(parent), context.observed.deployment(parent).version
     levels = plan_levels(context.declared, bindings, versions, every_version=False)
     nodes = []
     for table in sorted(versions, key=lambda table: (levels[table], table)):
+        if table not in found.by_table:
+            nodes.append(kept_node(context, table, levels[table]))
+            continue
         node, because_of = _node(context, table, found.by_table[table], levels[table]), found.because_of.get(table)
         nodes.append(replace(node, action=action, reason=reason, because_of=(because_of,) if because_of else ()))
     return tuple(nodes)

@@ -8,6 +8,7 @@ import pytest
 from core.model.names import TableName as T
 from core.observed.deployment import Binding, FormerVersion, ObservedDeployment
 from core.plan.model import Plan
+from core.plan.preconditions import moved_since
 from core.project_files.revision_reader import revision_of
 from tests.support.domain_builders import actions, deployed, plan, project, steps
 
@@ -37,7 +38,7 @@ def back(*tables: str, world: dict[T, ObservedDeployment] | None = None, verb: s
 
 def test_a_rollback_takes_the_whole_release_and_stops_what_served_after_the_swap() -> None:
     found = back("a")
-    assert actions(found) == {"a": "rollback", "b": "rollback"} and found.destructive
+    assert actions(found) == {"src": "keep", "a": "rollback", "b": "rollback"} and found.destructive
     assert steps(found) == [
         "resume a@1",
         "catch_up a@1 < 1",
@@ -47,14 +48,14 @@ def test_a_rollback_takes_the_whole_release_and_stops_what_served_after_the_swap
         "stop b@2 < 5",
         "stop a@2 < 5,6",
     ]
-    assert found.nodes[1].because_of == (T("a"),) and found.hash == back("a").hash != back("b").hash
+    assert found.nodes[2].because_of == (T("a"),) and found.hash == back("a").hash != back("b").hash
 
 
 def test_a_version_that_still_runs_is_not_started_again() -> None:
     running = {name: {"former": former(name, 1, running=True), "retained": (1,)} for name in ("a", "b")}
     found = back("b", world=released(**running))
     assert steps(found)[:3] == ["catch_up a@1", "catch_up b@1 < 1", "swap b+a < 1,2"]
-    assert {node.replay_rows for node in found.nodes} == {0}
+    assert {node.replay_rows for node in found.nodes if node.action != "keep"} == {0}
 
 
 def test_what_is_read_from_outside_of_the_release_keeps_running_with_all_that_fills_it() -> None:
@@ -104,7 +105,18 @@ def test_deleted_tables_come_back_sources_first_and_are_served_again() -> None:
         "resume b@1 < 2,4",
         "swap b < 5",
     ]
-    assert actions(found) == {"a": "undelete", "b": "undelete"}
+    assert actions(found) == {"src": "keep", "a": "undelete", "b": "undelete"}
+
+
+@pytest.mark.parametrize("verb", ["rollback", "undelete"])
+def test_an_act_on_what_it_goes_on_reading_supersedes_it(verb: str) -> None:
+    world = released(b={"served_by": "r8", "bindings": (Binding(T("src"), 0, True),), "former": former("b", 2)})
+    if verb == "undelete":
+        world[T("b")] = ObservedDeployment(highest_version=2, in_trash=former("b", 2))
+    found = back("b", world=world, verb=verb)
+    assert not found.refusals and actions(found) == {"a": "keep", "b": verb}
+    moved = world | {T("a"): replace(world[T("a")], version=3, highest_version=3)}
+    assert moved_since(found.preconditions, moved) and not moved_since(found.preconditions, world)
 
 
 def test_a_table_comes_back_only_with_what_it_reads() -> None:
