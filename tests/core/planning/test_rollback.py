@@ -70,7 +70,7 @@ def test_what_is_read_from_outside_of_the_release_keeps_running_with_all_that_fi
     ("world", "summary", "remedy"),
     [
         ({"a": {"former": None}}, "a has no earlier version that served", "headgate plan undo PLAN"),
-        ({"a": {"state": "absent", "version": 0}}, "a is not deployed", "headgate plan a"),
+        ({"a": {"state": "absent", "version": 0}}, "a is not deployed", "start it: headgate plan a"),
         ({"a": {"former": former("a", 1, checkpoint_ok=False)}}, "the checkpoint of a__v1 is missing", "plan undo"),
         ({"b": {"former": former("b", 7)}}, "b__v7 reads a__v7, which is not filled any more", "plan undo"),
     ],
@@ -127,7 +127,19 @@ def test_a_table_comes_back_only_with_what_it_reads() -> None:
     assert refused.remedy == "headgate undelete a b"
     assert back("a", verb="undelete").refusals[0].summary == "a is deployed"
     empty = {T("a"): ObservedDeployment()}
-    assert back("a", world=empty, verb="undelete").refusals[0].remedy == "headgate plan a starts it anew"
+    assert back("a", world=empty, verb="undelete").refusals[0].remedy == "start it anew: headgate plan a"
+
+
+def test_no_remedy_leads_to_the_same_refusal() -> None:
+    world = released(b={"served_by": "r8", "former": former("b", 1)})
+    world[T("a")] = ObservedDeployment(highest_version=1, in_trash=former("a", 1))
+    assert back("b", world=world).refusals[0].remedy == "headgate undelete a"
+    world[T("b")] = ObservedDeployment(highest_version=2, in_trash=former("b", 2))
+    for tables in (("b",), ("a", "b")):
+        (refused,) = back(*tables, world=world, verb="undelete").refusals
+        assert (refused.table, refused.remedy) == ("b", "start it anew: headgate plan b")
+    world[T("b")] = ObservedDeployment(highest_version=1, in_trash=former("b", 1, checkpoint_ok=False))
+    assert "start it anew: headgate plan b" in {r.remedy for r in back("a", "b", world=world, verb="undelete").refusals}
 
 
 def test_a_table_that_nobody_declares_any_more_comes_back_as_well() -> None:
