@@ -1,9 +1,7 @@
-"""The arguments of every command, in the order of `headgate --help`."""
+"""Arguments of the commands that look, act now and keep house, in the order of `headgate --help`."""
 
 import argparse
-from typing import Any
 
-from core.model.actions import strategy_lines
 from tui.command_line.argument_values import (
     CommandParser,
     count,
@@ -117,97 +115,6 @@ def lineage(parser: CommandParser) -> None:
     parser.add_argument("--html", metavar="FILE", help="write an HTML page with the diagram and tooltips to FILE")
 
 
-def _scope(parser: CommandParser, *, children: str, pipeline: bool = True) -> None:
-    """Add what says which tables are meant; several together mean all of theirs."""
-    parser.add_argument("tables", nargs="*", metavar="TABLE", help=f"tables by name; {SELECTORS}")
-    many = (
-        ("--list", "FILE", "tables or selectors named in a file, one per line; # starts a comment; - is stdin"),
-        ("--product", "P", "every table of a product"),
-        ("--layer", "L", "every table of a layer: source, intermediate, dimension, fact or view"),
-        ("--dir", "DIR", "every table in or below a folder of the project"),
-        ("--pipeline", "SINK", "a sink with every upstream table that nothing else needs"),
-        ("--exclude", "T,…", "tables to leave out"),
-    )
-    for option, metavar, what in many:
-        told = f"{what}; may be repeated" if pipeline or option != "--pipeline" else argparse.SUPPRESS
-        parser.add_argument(option, action="append", default=[], metavar=metavar, help=told)
-    parser.add_argument("--all", action="store_true", help="every table of the project")
-    parser.add_argument(
-        "--children",
-        metavar="WHICH",
-        help=f"which readers to include: none, product, all, or P1,P2 for these products as well ({children})",
-    )
-
-
-def plan(parser: CommandParser) -> None:
-    _scope(parser, children="product", pipeline=False)
-    _only_deploys(parser)
-    _planned(parser)
-
-
-def plan_delete(parser: CommandParser) -> None:
-    _scope(parser, children="none")
-    _only_deploys(parser, told=False)
-    _planned(parser)
-
-
-def plan_undo(parser: CommandParser) -> None:
-    parser.add_argument("undone", metavar="PLAN|RUN", help="start of an executed plan's hash, or of its run's id")
-    parser.add_argument("--children", metavar="WHICH", help="which readers to include; by default as that plan did")
-    parser.add_argument("--rebuild", action="store_true", help="rebuild what would restart, so that no row stays")
-    parser.set_defaults(observed=None)
-    _handed_over(parser)
-
-
-_BACK = "tables; a rollback takes their whole release, and takes a run's id as well"
-
-
-def plan_back(parser: CommandParser) -> None:
-    parser.add_argument("tables", nargs="+", metavar="TABLE", help=_BACK)
-    _planned(parser)
-
-
-def plan_diff(parser: CommandParser) -> None:
-    parser.add_argument("first", metavar="A", help="start of a plan's hash, or a plan file")
-    parser.add_argument("second", metavar="B", help="the same, of the plan that is compared with it")
-
-
-def _only_deploys(parser: CommandParser, *, told: bool = True) -> None:
-    """Add what says how tables are deployed; untold where it is taken only to be refused with the reason."""
-    options: tuple[tuple[str, str, dict[str, Any]], ...] = (
-        ("--changed-since", "every table that differs from a git commit, uncommitted edits included",
-         {"metavar": "REF"}),
-        ("--rebuild", "rebuild the requested tables, changed or not", {"action": "store_true"}),
-        ("--keep-table", "change only statements: no table is created, altered or swapped", {"action": "store_true"}),
-        ("--from", "begin to read at earliest; not executable yet: now, a time (UTC) or a position",
-         {"dest": "start", "metavar": "WHERE"}),
-        ("--strategy", "how one table comes to its new revision instead of the default; may be repeated",
-         {"action": "append", "default": [], "metavar": "T=WORD[@AT]"}),
-    )  # fmt: skip
-    for option, what, settings in options:
-        parser.add_argument(option, help=what if told else argparse.SUPPRESS, **settings)
-    if told:
-        parser.add_argument_group("strategies (T=WORD, with @ and where it begins)", "\n".join(strategy_lines(76)))
-
-
-def _planned(parser: CommandParser) -> None:
-    parser.add_argument(
-        "--observed", metavar="FILE", help="read what is deployed from a YAML or JSON file, for use offline"
-    )
-    _handed_over(parser)
-
-
-def _handed_over(parser: CommandParser) -> None:
-    parser.add_argument("--offline", action="store_true", help="only compute the plan; do not submit it to the agent")
-    parser.add_argument("--save", metavar="FILE", help="write the plan with its texts, for review, approve and apply")
-    _markdown(parser)
-    parser.add_argument(
-        "--exit-code",
-        action="store_true",
-        help="exit 0 without changes, 10 with changes, 11 with data loss or approval",
-    )
-
-
 def export(parser: CommandParser) -> None:
     word(
         parser,
@@ -253,79 +160,10 @@ def test_init(parser: CommandParser) -> None:
     parser.add_argument("table", metavar="TABLE", help="the table whose statement gets a first case")
 
 
-def review(parser: CommandParser) -> None:
-    parser.add_argument(
-        "plan", nargs="?", metavar="ID|FILE", help="start of a plan's hash, or a plan file; default: list all plans"
-    )
-    _markdown(parser)
-
-
-def _markdown(parser: CommandParser) -> None:
-    parser.add_argument("--markdown", action="store_true", help="for a change ticket or a pull request")
-
-
-def approve(parser: CommandParser) -> None:
-    parser.add_argument("plan", metavar="ID|FILE", help="start of a submitted plan's hash, or its file")
-    confirm(parser)
-
-
-def apply(parser: CommandParser) -> None:
-    parser.add_argument("plan", metavar="ID|FILE", help="start of a submitted plan's hash, or a plan file")
-    _executed(parser)
-
-
-def _executed(parser: CommandParser) -> None:
-    parser.add_argument("--detach", action="store_true", help="print the run's id and return")
-    confirm(parser)
-
-
-def runs(parser: CommandParser) -> None:
-    parser.add_argument("run", nargs="?", metavar="ID", help="start of a run's id; without it, all are listed")
-    _follow(parser)
-
-
-def run_act(parser: CommandParser) -> None:
-    parser.add_argument("run", metavar="ID", help="start of a run's id")
-
-
-def run_continued(parser: CommandParser) -> None:
-    run_act(parser)
-    _follow(parser)
-
-
-def run_confirmed(parser: CommandParser) -> None:
-    run_act(parser)
-    confirm(parser)
-
-
-def run_retry(parser: CommandParser) -> None:
-    run_continued(parser)
-    confirm(parser)
-
-
-def run_skip(parser: CommandParser) -> None:
-    run_confirmed(parser)
-    parser.add_argument("--step", type=count, required=True, metavar="N", help="the step to skip, by its number")
-
-
-def _follow(parser: CommandParser) -> None:
-    parser.add_argument("-f", "--follow", action="store_true", help="wait until the run ends")
-
-
 def act(parser: CommandParser) -> None:
     _tables(parser)
     confirm(parser)
     parser.add_argument("--yes", action="store_true", help="answer `yes` to the confirmation, where that is enough")
-
-
-def delete(parser: CommandParser) -> None:
-    _scope(parser, children="none")
-    _executed(parser)
-
-
-def back(parser: CommandParser) -> None:
-    parser.add_argument("tables", nargs="+", metavar="TABLE", help=_BACK)
-    _executed(parser)
 
 
 def wait(parser: CommandParser) -> None:

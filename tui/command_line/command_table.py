@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tui.command_line import arguments
+from tui.command_line import arguments, plan_arguments
 from tui.command_line.argument_values import CommandParser
 
 
@@ -40,33 +40,34 @@ LOOK, CHANGE, ACT, HOUSE = "look", "change", "act now", "environment"
 
 PLAN_SUBCOMMANDS = (
     SubcommandSpec("deploy", "The same as without a word; plans a table called delete or undo as well.",
-                   "headgate plan deploy fct_orders\nheadgate plan deploy diff", arguments.plan),
+                   "headgate plan deploy fct_orders\nheadgate plan deploy diff", plan_arguments.plan),
     SubcommandSpec("delete", "Say what a delete would do, and hand it to the agent.",
                    "headgate plan delete crm_visits\nheadgate plan delete --pipeline fct_orders",
-                   arguments.plan_delete),
+                   plan_arguments.plan_delete),
     SubcommandSpec("undo", "Plan tables with the texts that they had before an executed plan.",
-                   "headgate plan undo 7f3a\nheadgate plan undo 7f3a-01c2f --rebuild", arguments.plan_undo),
+                   "headgate plan undo 7f3a\nheadgate plan undo 7f3a-01c2f --rebuild", plan_arguments.plan_undo),
     SubcommandSpec("rollback", "Plan what served before a release; it goes on from its checkpoint.",
-                   "headgate plan rollback fct_orders\nheadgate plan rollback 7f3a-01c2f", arguments.plan_back),
+                   "headgate plan rollback fct_orders\nheadgate plan rollback 7f3a-01c2f", plan_arguments.plan_back),
     SubcommandSpec("undelete", "Plan deleted tables out of the trash, from the checkpoints that they had.",
-                   "headgate plan undelete crm_visits", arguments.plan_back),
+                   "headgate plan undelete crm_visits", plan_arguments.plan_back),
     SubcommandSpec("diff", "Say what the second of two plans says otherwise than the first.",
-                   "headgate plan diff 7f3a 91bc\nheadgate plan diff 7f3a ./plan.json --json", arguments.plan_diff),
+                   "headgate plan diff 7f3a 91bc\nheadgate plan diff 7f3a ./plan.json --json",
+                   plan_arguments.plan_diff),
 )  # fmt: skip
 
 RUN_SUBCOMMANDS = (
     SubcommandSpec("pause", "Begin no further step; what is begun ends.", "headgate runs pause 7f3a-01c2f",
-                   arguments.run_act),
+                   plan_arguments.run_act),
     SubcommandSpec("resume", "Go on with a paused run.", "headgate runs resume 7f3a-01c2f --follow",
-                   arguments.run_continued),
+                   plan_arguments.run_continued),
     SubcommandSpec("cancel", "End a run; what is begun and not swapped is stopped, tables stay.",
-                   "headgate runs cancel 7f3a-01c2f --confirm 7f3a", arguments.run_confirmed),
+                   "headgate runs cancel 7f3a-01c2f --confirm 7f3a", plan_arguments.run_confirmed),
     SubcommandSpec("retry", "Try a failed step again, or go on with edited files.",
-                   "headgate runs retry 7f3a-01c2f --follow", arguments.run_retry),
+                   "headgate runs retry 7f3a-01c2f --follow", plan_arguments.run_retry),
     SubcommandSpec("ack", "Acknowledge a failed run: the heads of consoles name it no more.",
-                   "headgate runs ack 7f3a-01c2f", arguments.run_act),
+                   "headgate runs ack 7f3a-01c2f", plan_arguments.run_act),
     SubcommandSpec("skip", "Go on without a step.",
-                   "headgate runs skip 7f3a-01c2f --step 3 --confirm 7f3a", arguments.run_skip),
+                   "headgate runs skip 7f3a-01c2f --step 3 --confirm 7f3a", plan_arguments.run_skip),
 )  # fmt: skip
 
 POLICY_SUBCOMMANDS = (
@@ -146,7 +147,7 @@ COMMAND_SPECS = (
                 "headgate plan fct_orders --rebuild --from 2026-01-31T06:00Z --offline\n"
                 "headgate plan fct_orders --strategy fct_orders=earliest\n"
                 "headgate plan --all --keep-table\n"
-                "headgate plan delete --pipeline fct_orders", "plan:plan", arguments.plan,
+                "headgate plan delete --pipeline fct_orders", "plan:plan", plan_arguments.plan,
                 subcommands=PLAN_SUBCOMMANDS),
     CommandSpec("export", CHANGE, "Export what is deployed, for planning elsewhere.",
                 "headgate export observed --env prod -o observed.yml\nheadgate export observed --json", "export:export",
@@ -163,22 +164,25 @@ COMMAND_SPECS = (
                 subcommands=TEST_SUBCOMMANDS),
     CommandSpec("review", CHANGE, "List plans, or show one in full.",
                 "headgate review\nheadgate review 7f3a\nheadgate review plan.json", "review_approve:review",
-                arguments.review),
+                plan_arguments.review),
     CommandSpec("approve", CHANGE, "Approve another login's plan.", "headgate approve 7f3a", "review_approve:approve",
-                arguments.approve),
+                plan_arguments.approve),
     CommandSpec("apply", CHANGE, "Execute a plan and wait for it.",
-                "headgate apply 7f3a --confirm 'dev 7f3a'\nheadgate apply plan.json", "apply:apply", arguments.apply),
+                "headgate apply 7f3a --confirm 'dev 7f3a'\nheadgate apply plan.json", "apply:apply",
+                plan_arguments.apply),
     CommandSpec("runs", CHANGE, "List runs, show one, or pause, resume, cancel, retry, skip.",
                 "headgate runs\nheadgate runs 7f3a-01c2f --follow\nheadgate runs retry 7f3a-01c2f", "runs:runs",
-                arguments.runs, subcommands=RUN_SUBCOMMANDS),
+                plan_arguments.runs, subcommands=RUN_SUBCOMMANDS),
     CommandSpec("delete", CHANGE, "Delete tables that nothing reads: plan, review and apply in one step.",
                 "headgate delete crm_visits\nheadgate delete --pipeline fct_orders --children all", "apply:delete",
-                arguments.delete),
+                plan_arguments.delete),
+    CommandSpec("releases", CHANGE, "List what was swapped in, what it replaced, and how to go back.",
+                "headgate releases\nheadgate releases --json", "releases:releases", arguments.nothing),
     CommandSpec("rollback", CHANGE, "Serve again what served before a release: plan, review and apply in one step.",
                 "headgate rollback fct_orders\nheadgate rollback 7f3a-01c2f --confirm 'dev 91bc'", "apply:rollback",
-                arguments.back),
+                plan_arguments.back),
     CommandSpec("undelete", CHANGE, "Take deleted tables out of the trash: plan, review and apply in one step.",
-                "headgate undelete crm_visits", "apply:undelete", arguments.back),
+                "headgate undelete crm_visits", "apply:undelete", plan_arguments.back),
     CommandSpec("stop", ACT, "Stop statements now; their checkpoints stay.", "headgate stop fct_orders --yes",
                 "stop_start_restart:stop", arguments.act),
     CommandSpec("start", ACT, "Start stopped statements on their checkpoints.", "headgate start fct_orders --yes",
