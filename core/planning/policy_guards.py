@@ -149,7 +149,7 @@ def _disk(case: GuardInput) -> Guard:
 
 def _pool(case: GuardInput) -> Guard:
     """Count what this plan adds: both versions of a rebuild run at once."""
-    begun = [node for node in case.nodes if node.version and _begins(node, case.running)]
+    begun = [node for node in case.nodes if node.version and _begins(node, case)]
     name = case.declared.environment.pool.name
     if not begun:
         return Guard("pool", OK, f"no additional statements on {name}")
@@ -237,10 +237,13 @@ def _bounded(guard: Guard, *, unknown: bool, exceeds: bool, bound: str | None, r
     return Guard(guard.name, UNKNOWN, guard.summary) if unknown else guard
 
 
-def _begins(node: PlanNode, running: frozenset[TableName]) -> bool:
-    if node.action in (Action.REBUILD, Action.ROLLBACK, Action.UNDELETE):
+def _begins(node: PlanNode, case: GuardInput) -> bool:
+    if node.action is Action.ROLLBACK:
+        # A former version may run on beside what replaced it.
+        return any(step.do is StepKind.RESUME and step.table == node.table for step in case.steps)
+    if node.action in (Action.REBUILD, Action.UNDELETE):
         return True
-    return node.action in (Action.START, Action.RESUME, Action.RESTART) and node.table not in running
+    return node.action in (Action.START, Action.RESUME, Action.RESTART) and node.table not in case.running
 
 
 def _disk_bytes(node: PlanNode) -> int | None:

@@ -56,6 +56,8 @@ def test_a_version_that_still_runs_is_not_started_again() -> None:
     found = back("b", world=released(**running))
     assert steps(found)[:3] == ["catch_up a@1", "catch_up b@1 < 1", "swap b+a < 1,2"]
     assert {node.replay_rows for node in found.nodes if node.action != "keep"} == {0}
+    assert "no additional statements on local" in {guard.summary for guard in found.guards}
+    assert "2 additional statements on local" in {guard.summary for guard in back("b").guards}
 
 
 def test_what_is_read_from_outside_of_the_release_keeps_running_with_all_that_fills_it() -> None:
