@@ -9,6 +9,9 @@ from core.model.names import TableName as T
 from core.observed.deployment import Binding, FormerVersion, ObservedDeployment
 from core.plan.model import Plan
 from core.plan.preconditions import moved_since
+from core.plan.request import PlanRequest
+from core.planning.planner import make_plan
+from core.policy.model import Policy
 from core.project_files.revision_reader import revision_of
 from tests.support.domain_builders import actions, deployed, plan, project, steps
 
@@ -58,6 +61,15 @@ def test_a_version_that_still_runs_is_not_started_again() -> None:
     assert {node.replay_rows for node in found.nodes if node.action != "keep"} == {0}
     assert "no additional statements on local" in {guard.summary for guard in found.guards}
     assert "2 additional statements on local" in {guard.summary for guard in back("b").guards}
+
+
+def test_what_runs_on_counts_among_the_statements_that_a_policy_allows() -> None:
+    running = {name: {"former": former(name, 1, running=True), "retained": (1,)} for name in ("a", "b")}
+    asked = PlanRequest(tables=(T("a"),), rebuild=True, children="all")
+    for world, allowed in ((released(), 4), (released(**running), 6)):
+        for most, refusals in ((allowed, 0), (allowed - 1, 1)):
+            made = make_plan(SHOP, "dev", world, asked, policy=Policy(max_statements=most))
+            assert len(made.refusals) == refusals, (most, made.guards)
 
 
 def test_what_is_read_from_outside_of_the_release_keeps_running_with_all_that_fills_it() -> None:
