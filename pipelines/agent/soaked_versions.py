@@ -1,4 +1,4 @@
-"""Stopping what was replaced once it has run on for as long as the environment says; the reconciler ends its query."""
+"""Stopping what was replaced, once its time to run on is over and nothing reads it; the reconciler ends its query."""
 
 import logging
 from contextlib import suppress

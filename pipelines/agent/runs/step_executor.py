@@ -300,6 +300,7 @@ class StepExecutor:
     def _stop(self, step: Step) -> RunEvidence:
         deployment = self._deployed(step)
         if readers := self._running_readers(step):
+            self._world.ledger.update_deployment(step.table, step.version, stops_at=self._world.clock())
             return StepKept(step.n, f"keeps running: {readers} reads it")
         starts_over = self._node(step).strategy in (Strategy.KEYED, Strategy.CHAIN)
         if deployment.active and self._plan.request.verb != "delete" and not starts_over:

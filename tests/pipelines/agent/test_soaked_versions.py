@@ -112,3 +112,15 @@ def test_a_table_is_not_deleted_under_what_runs_on(soaked: AgentContext, pool: A
         later(soaked)
         stop_soaked(soaked)
     assert lane.deploy(soaked, pool, files, gone) == "done"
+
+
+def test_what_a_run_keeps_for_a_version_that_runs_on_stops_after_it(soaked: AgentContext, pool: Any) -> None:
+    lane.settle(soaked, pool)
+    files = soaking(small_project.texts(a=UPPER, c="SELECT id, kind FROM STREAM landed"))
+    assert lane.deploy(soaked, pool, files, PlanRequest(tables=(T("c"),))) == "done"
+    assert lane.deploy(soaked, pool, files, PlanRequest(verb="rollback", tables=(T("a"),))) == "done"
+    assert wanted(soaked) == ["a@v1", "a@v2", "b@v1", "c@v1", "c@v2", "c@v3"], "c@v2 runs on, and reads a@v2"
+    for _ in range(2):
+        later(soaked)
+        stop_soaked(soaked)
+    assert wanted(soaked) == ["a@v1", "b@v1", "c@v3"]
