@@ -122,6 +122,17 @@ def test_deleted_tables_come_back_sources_first_and_are_served_again() -> None:
     assert actions(found) == {"src": "keep", "a": "undelete", "b": "undelete"}
 
 
+def test_it_is_superseded_once_an_older_version_that_it_reads_runs_no_more() -> None:
+    world = released(
+        a={"retained": (1,), "kept": (1,)},
+        b={"served_by": "r8", "bindings": (Binding(T("src"), 0, True),), "former": former("b", 1)},
+    )
+    found = back("b", world=world)
+    assert not found.refusals and not moved_since(found.preconditions, world)
+    moved = world | {T("a"): replace(world[T("a")], retained=())}
+    assert moved_since(found.preconditions, moved) == ("a: its older versions that run were v1, now none",)
+
+
 @pytest.mark.parametrize("verb", ["rollback", "undelete"])
 def test_an_act_on_what_it_goes_on_reading_supersedes_it(verb: str) -> None:
     world = released(b={"served_by": "r8", "bindings": (Binding(T("src"), 0, True),), "former": former("b", 2)})
