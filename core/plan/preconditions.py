@@ -18,6 +18,9 @@ WATCHED = ("revision", "version", "highest_version", "checkpoint_id", "pointer",
 READERS = "readers"
 """Of a table that is acted on: who is bound to which version of it. A reader that came meanwhile is in the way."""
 
+FILLED = "older versions that run"
+"""Of a table that is kept: those of its older versions that the plan's statements read, and that run for them."""
+
 _ABSENT = ObservedDeployment()
 
 
@@ -30,12 +33,15 @@ def preconditions(
 
     A reader that is left behind is watched by what it reads: among the readers of the table that moves on.
     """
-    found = {}
-    for node in sorted(nodes, key=lambda node: node.table):
+    found, nodes = {}, sorted(nodes, key=lambda node: node.table)
+    read = {(b.parent, b.version) for node in nodes if node.action is not Action.KEEP for b in node.bindings}
+    for node in nodes:
         seen = observed.get(node.table, _ABSENT)
         values = {name: str(getattr(seen, name)) for name in WATCHED}
         if node.action is not Action.KEEP:
             values[READERS] = _readers(node.table, ((name, observed[name]) for name in readers_of(node.table)))
+        elif older := [f"v{version}" for version in seen.retained if (node.table, version) in read]:
+            values[FILLED] = ", ".join(older)
         found[node.table] = values
     return found
 
@@ -59,7 +65,13 @@ def moved_since(
     for table in sorted(before):
         now = observed.get(table, _ABSENT)
         for key, value in before[table].items():
-            actual = _readers(table, readers.get(table, ())) if key == READERS else str(getattr(now, key, ""))
+            if key == READERS:
+                actual = _readers(table, readers.get(table, ()))
+            elif key == FILLED:
+                run = {f"v{version}" for version in (now.version, *now.retained)}
+                actual = ", ".join(word for word in value.split(", ") if word in run)
+            else:
+                actual = str(getattr(now, key, ""))
             if value != actual and not (key == "state" and is_there(value) == is_there(actual)):
                 if key == SERIAL:
                     found.append(f"{table}: {acts.get(table, 'it was acted on')} since the plan was made")
@@ -88,6 +100,8 @@ def _readers(table: TableName, readers: Iterable[tuple[TableName, ObservedDeploy
 
 
 def _sentence(table: TableName, key: str, value: str, actual: str) -> str:
+    if key == FILLED:
+        return f"{table}: its {key} were {value}, now {actual}"
     if key == READERS:
         return f"{table}: its readers were {value}, now {actual}"
     return f"{table}: {key} was {value}, now {actual}"

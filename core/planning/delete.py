@@ -5,7 +5,7 @@ from collections.abc import Set
 from dataclasses import dataclass, field
 
 from core.lineage.table_graph import reach
-from core.model.names import TableName, split_physical
+from core.model.names import TableName, physical_name, split_physical
 from core.model.states import stays_at_rest
 from core.observed.deployment import ObservedDeployment
 from core.planning.context import DeclaredTables, ObservedTables, PlanningContext
@@ -72,6 +72,7 @@ def decide_delete(context: PlanningContext, scope: PlanScope) -> DeleteDecisions
         _refuse_under_readers(context, table, found)
         _refuse_half_a_set(table, _deployed_set(context, table), found)
     _refuse_under_pointers(context.observed, found)
+    _refuse_under_what_runs_on(context.observed, found)
     for table in sorted(found.tables):
         _warn_of_ways_back(context.observed, table, found)
     return found
@@ -148,6 +149,20 @@ def _refuse_under_pointers(observed: ObservedTables, found: DeleteDecisions) -> 
             f"{target[0]} is what the pointer {other} serves: {observed.deployment(other).pointer}",
             f"delete them together: headgate plan delete {target[0]} {other}",
         )
+
+
+def _refuse_under_what_runs_on(observed: ObservedTables, found: DeleteDecisions) -> None:
+    """Refuse what a version still reads that was replaced and runs on, though what serves instead of it does not."""
+    for other in sorted(set(observed.tables()) - found.tables):
+        former = observed.deployment(other).former
+        read = {b.parent for b in former.bindings} & found.tables if former is not None and former.running else ()
+        for table in sorted(read):
+            name = physical_name(other, former.version) if former else ""
+            found.refuse(
+                table,
+                f"{table} is read by {name}, which was replaced and still runs",
+                f"plan again once it has stopped: headgate show {other}",
+            )
 
 
 def _warn_of_ways_back(observed: ObservedTables, table: TableName, found: DeleteDecisions) -> None:

@@ -50,6 +50,12 @@ class GuardInput:
         observed = self.observed
         return frozenset(t for t in observed.tables() if observed.is_running(t) and not observed.is_external(t))
 
+    @cached_property
+    def queries(self) -> int:
+        """How many queries the pool has: of what runs, and of older versions that run on beside it."""
+        observed = self.observed
+        return len(self.running) + sum(len(observed.deployment(table).retained) for table in observed.tables())
+
     def protects(self, table: TableName) -> bool:
         """Return whether a table must not be changed in place."""
         return self.policy.protected or table in self.policy.protected_tables
@@ -149,7 +155,7 @@ def _disk(case: GuardInput) -> Guard:
 
 def _pool(case: GuardInput) -> Guard:
     """Count what this plan adds: both versions of a rebuild run at once."""
-    begun = [node for node in case.nodes if node.version and _begins(node, case.running)]
+    begun = [node for node in case.nodes if node.version and _begins(node, case)]
     name = case.declared.environment.pool.name
     if not begun:
         return Guard("pool", OK, f"no additional statements on {name}")
@@ -157,7 +163,7 @@ def _pool(case: GuardInput) -> Guard:
     both = " while both versions run" if case.rebuilt else ""
     words = more + both
     most, most_busy, busy = case.policy.max_statements, case.policy.max_busy_percent, case.headroom.busy
-    after = len(case.running) + len(begun)
+    after = case.queries + len(begun)
     if most is not None and after > most:
         remedy = "plan fewer tables at once, or stop what is not needed"
         return Guard("pool", DENY, f"{more} would bring it to {after}{both}; the policy allows {most}", remedy)
@@ -165,7 +171,7 @@ def _pool(case: GuardInput) -> Guard:
     if busy is None or cores is None or not case.running:
         guard = Guard("pool", OK, words if most_busy is None else f"{words}; the pool's load is unknown")
         return _bounded(guard, unknown=most_busy is not None, exceeds=False, bound=_percent(most_busy), remedy="")
-    then = busy * after / len(case.running)
+    then = busy * after / case.queries
     load = f"{words}: load {busy * cores:.1f} → {then * cores:.1f} of {counted(cores, 'core')}"
     return _bounded(
         Guard("pool", OK, load) if then <= 1 else Guard("pool", WARN, f"{load}, so batches wait for each other"),
@@ -237,10 +243,13 @@ def _bounded(guard: Guard, *, unknown: bool, exceeds: bool, bound: str | None, r
     return Guard(guard.name, UNKNOWN, guard.summary) if unknown else guard
 
 
-def _begins(node: PlanNode, running: frozenset[TableName]) -> bool:
-    if node.action in (Action.REBUILD, Action.ROLLBACK, Action.UNDELETE):
+def _begins(node: PlanNode, case: GuardInput) -> bool:
+    if node.action is Action.ROLLBACK:
+        # A former version may run on beside what replaced it.
+        return any(step.do is StepKind.RESUME and step.table == node.table for step in case.steps)
+    if node.action in (Action.REBUILD, Action.UNDELETE):
         return True
-    return node.action in (Action.START, Action.RESUME, Action.RESTART) and node.table not in running
+    return node.action in (Action.START, Action.RESUME, Action.RESTART) and node.table not in case.running
 
 
 def _disk_bytes(node: PlanNode) -> int | None:

@@ -20,7 +20,7 @@ from core.planning.scope import PlanScope
 from core.planning.steps import StepBuilder
 from core.project.revision import RevisionTexts
 
-BY_TEXT = "its old text can be planned as a new version: headgate plan undo PLAN"
+BY_TEXT = "plan its old text as a new version: headgate plan undo PLAN"
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ def rollback_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
     nodes = _nodes(context, found, Action.ROLLBACK, Reason.ROLLED_BACK)
     steps = StepBuilder()
     for node in nodes:
-        steps.deploy(node, needs_pointer=False, existing=found.by_table[node.table])
+        steps.deploy(node, needs_pointer=False, existing=found.by_table.get(node.table))
     swap = steps.swap(nodes)
     now = {table: context.observed.deployment(table).version for table in found.by_table}
     behind = tuple(_left_behind(context, now))
@@ -72,7 +72,7 @@ def undelete_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
             found.refuse(table, f"{table} is deployed", "only what was deleted is taken out of the trash")
         elif seen.in_trash is None:
             found.refuse(
-                table, f"nothing of {table} that has served is in the trash", f"headgate plan {table} starts it anew"
+                table, f"nothing of {table} that has served is in the trash", f"start it anew: headgate plan {table}"
             )
         else:
             found.by_table[table] = seen.in_trash
@@ -81,7 +81,7 @@ def undelete_body(context: PlanningContext, scope: PlanScope) -> PlanBody:
     nodes = _nodes(context, found, Action.UNDELETE, Reason.UNDELETED)
     steps = StepBuilder()
     for node in nodes:
-        steps.deploy(node, needs_pointer=True, existing=found.by_table[node.table])
+        steps.deploy(node, needs_pointer=True, existing=found.by_table.get(node.table))
     _warn_of_files(context, found)
     return PlanBody(nodes, steps.all, (), found.refusals, found.warnings)
 
@@ -105,8 +105,8 @@ def _take_release(observed: ObservedTables, table: TableName, found: FormerVersi
     """Take a table with all that the same run has swapped in and that still serves."""
     seen = observed.deployment(table)
     if not observed.is_deployed(table):
-        in_trash = f"headgate undelete {table}" if seen.in_trash is not None else f"headgate plan {table}"
-        found.refuse(table, f"{table} is not deployed", in_trash)
+        back = f"undelete {table}" if seen.in_trash is not None else f"plan {table}"
+        found.refuse(table, f"{table} is not deployed", f"start it: headgate {back}")
     elif observed.is_external(table):
         found.refuse(table, f"{table} is external: others write it", "leave it out")
     elif seen.former is None:
@@ -124,7 +124,8 @@ def _refuse_what_cannot_go_on(observed: ObservedTables, table: TableName, found:
     former = found.by_table[table]
     name = physical_name(table, former.version)
     if not former.checkpoint_ok:
-        found.refuse(table, f"the checkpoint of {name} is missing, unreadable or another's", BY_TEXT)
+        anew = BY_TEXT if observed.is_deployed(table) else f"start it anew: headgate plan {table}"
+        found.refuse(table, f"the checkpoint of {name} is missing, unreadable or another's", anew)
     for binding in former.bindings:
         seen = observed.deployment(binding.parent)
         if (
@@ -134,12 +135,20 @@ def _refuse_what_cannot_go_on(observed: ObservedTables, table: TableName, found:
         ):
             found.warn(table, f"reads {binding.parent}, which is {seen.state}: it gets no new rows until that runs")
     lacks = why_not_back({table: former.bindings}, lambda t, v: _is_filled(observed, found, t, v)).get(table)
-    if lacks is None:
-        return
-    parent = lacks.rpartition("__v")[0]
-    seen = observed.deployment(TableName(parent))
-    together = f"headgate undelete {' '.join(sorted({*found.by_table, parent}))}" if seen.in_trash else BY_TEXT
-    found.refuse(table, f"{name} reads {lacks}, which is not filled any more", together)
+    if lacks is not None:
+        found.refuse(
+            table, f"{name} reads {lacks}, which is not filled any more", _remedy(observed, table, lacks, found)
+        )
+
+
+def _remedy(observed: ObservedTables, table: TableName, lacks: str, found: FormerVersions) -> str:
+    """Return how a table comes back that reads a version which is not filled: with it, after it, or by its text."""
+    parent, _, version = lacks.rpartition("__v")
+    in_trash, deleted = observed.deployment(TableName(parent)).in_trash, not observed.is_deployed(table)
+    if parent not in found.by_table and in_trash is not None and in_trash.version == int(version):
+        together = [*found.by_table, parent] if deleted else [parent]
+        return f"headgate undelete {' '.join(sorted(together))}"
+    return f"start it anew: headgate plan {table}" if deleted else BY_TEXT
 
 
 def _is_filled(observed: ObservedTables, found: FormerVersions, table: TableName, version: int) -> bool:
@@ -174,12 +183,18 @@ def _kept(context: PlanningContext, now: Mapping[TableName, int], read: set[Tabl
 
 
 def _nodes(context: PlanningContext, found: FormerVersions, action: Action, reason: Reason) -> tuple[PlanNode, ...]:
-    """Return a node for each version, sources first."""
+    """Return a node for each version, sources first, and one that is kept for each table that they go on reading."""
     bindings = {table: former.bindings for table, former in found.by_table.items()}
     versions = {table: former.version for table, former in found.by_table.items()}
+    read = {b.parent for former in found.by_table.values() for b in former.bindings} - versions.keys()
+    for parent in sorted(filter(context.observed.is_deployed, read)):
+        bindings[parent], versions[parent] = context.bindings.of(parent), context.observed.deployment(parent).version
     levels = plan_levels(context.declared, bindings, versions, every_version=False)
     nodes = []
     for table in sorted(versions, key=lambda table: (levels[table], table)):
+        if table not in found.by_table:
+            nodes.append(kept_node(context, table, levels[table]))
+            continue
         node, because_of = _node(context, table, found.by_table[table], levels[table]), found.because_of.get(table)
         nodes.append(replace(node, action=action, reason=reason, because_of=(because_of,) if because_of else ()))
     return tuple(nodes)

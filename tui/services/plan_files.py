@@ -22,6 +22,11 @@ def save(path: str, plan: Plan, declared: "ProjectDeclaration") -> None:
     from core.plan.file import SavedPlan, refuse_secrets, saved_as_text
 
     refuse_secrets(declared.texts)
+    for node in plan.nodes:
+        for texts in (node.texts, node.old):
+            # What is deployed, or was, may hold what the files no longer do.
+            named = {"ddl.sql": texts.ddl, "dml.sql": texts.dml, "yml": texts.yml}
+            refuse_secrets({f"deployed text of {node.table}, {name}": text for name, text in named.items()})
     now, hours = time.time(), declared.project.environments[plan.environment].plan_expires_h
     write_whole(path, saved_as_text(SavedPlan(plan, declared.texts, now, now + hours * 3600, _login())))
 

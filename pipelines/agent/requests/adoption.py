@@ -12,6 +12,7 @@ from pipelines.agent.deployment_lifecycle import refuse_other_checkpoint
 from pipelines.agent.registry_records import write_over
 from pipelines.agent.requests.policy_enforcement import require_confirmation
 from pipelines.agent.requests.registry_rebuild import FoundVersion, RegistryRebuild, goes_on, serving_lines
+from pipelines.agent.runs.trash_moves import places_of
 from pipelines.agent.runs.unreadable_run import end_unreadable
 from pipelines.storage.registry_records import read_record
 from pipelines.storage.world_mark import TableFolder, table_folders
@@ -128,7 +129,7 @@ class Adoption:
         for d in self._world.ledger.deployments(include_deleted=True):
             key = (d.table, d.version)
             try:
-                for place in () if d.external or d.deleted else (d.folder, d.checkpoint):
+                for place in places_of(self._world, d):
                     # One that is gone, or not this ledger's, stays so: its start says it.
                     with suppress(Refused):
                         self._world.files.take_over(place, former.get(key, ""))

@@ -300,6 +300,7 @@ class StepExecutor:
     def _stop(self, step: Step) -> RunEvidence:
         deployment = self._deployed(step)
         if readers := self._running_readers(step):
+            self._world.ledger.update_deployment(step.table, step.version, stops_at=self._world.clock())
             return StepKept(step.n, f"keeps running: {readers} reads it")
         starts_over = self._node(step).strategy in (Strategy.KEYED, Strategy.CHAIN)
         if deployment.active and self._plan.request.verb != "delete" and not starts_over:
@@ -324,8 +325,11 @@ class StepExecutor:
         )
 
     def _soak(self, step: Step) -> RunEvidence:
-        if self._deployed(step).wanted != WantedState.RUNNING:
+        found = self._deployed(step)
+        if found.wanted != WantedState.RUNNING:
             return StepDone(step.n, "it does not run")
+        if found.stops_at is not None:
+            return StepDone(step.n, "it runs on already, and stops when its time is over")
         minutes = self._world.layout.environment.soak_min
         self._world.ledger.update_deployment(step.table, step.version, stops_at=self._world.clock() + minutes * 60)
         return StepDone(step.n, f"runs on for {minutes:g} min, then it stops")

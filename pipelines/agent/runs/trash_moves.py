@@ -54,6 +54,16 @@ def take_out(world: AgentContext, deployment: Deployment) -> None:
     )
 
 
+def places_of(world: AgentContext, deployment: Deployment) -> tuple[str, ...]:
+    """Return where table and checkpoint of a version lie; none of an external one, and of one that was purged."""
+    if deployment.external or (deployment.deleted and not deployment.trash):
+        return ()
+    if not deployment.deleted:
+        return deployment.folder, deployment.checkpoint
+    name = world.layout.catalog_name(deployment.table, deployment.version)
+    return _table_in(deployment.trash, name), _checkpoint_in(deployment.trash, name)
+
+
 def _table_in(trash: str, name: str) -> str:
     return f"{trash}/tables/{name}"
 

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from core.model.actions import StepKind
 from core.model.names import TableName as T
 from core.model.states import State, WantedState
+from core.plan.request import PlanRequest
 from core.run.model import RunState, StepState
 from core.run.state_machine import OperatorControl, why_not_skipped
-from tests.core.planning.test_planner_simulated import born
+from tests.core.planning.test_planner_simulated import Life, back_of, born
 from tests.support.random_worlds import times
 from tests.support.simulated_agent import Agent, Simulated, Version
 
@@ -51,6 +52,47 @@ class Others:
 def test_a_stop_always_wins_and_nothing_runs_that_is_not_wanted() -> None:
     ends = Counter(end for seed in range(times(30)) for end in ends_of_a_life(seed))
     assert {("deploy", "done"), ("deploy", "failed"), ("delete", "done"), ("delete", "failed")} <= set(ends), ends
+
+
+def test_what_goes_back_to_former_versions_is_stopped_as_well() -> None:
+    ends = Counter(end for seed in range(times(20)) for end in ends_of_ways_back(seed))
+    assert set(ends) >= {(verb, end) for verb in ("rollback", "undelete") for end in ("done", "failed")}, ends
+
+
+def ends_of_ways_back(seed: int) -> Iterator[tuple[str, str]]:
+    """Release or delete in peace and go back among others, again and again; yields how each run ended."""
+    life, chance = born(seed, 2 + seed % 7), random.Random(seed)
+    for request in (PlanRequest(everything=True, children="all"), *(_ahead(chance, life) for _ in range(3))):
+        ahead = life.look().plan(request)
+        if not ahead.refusals:
+            life.round += 1
+            Agent(life.pool, ahead, f"r{life.round}").apply()
+            life.pool.settle()
+        life.pool.going = frozenset()
+        asked = back_of(chance, life.look(), chance.choice(("rollback", "undelete")))
+        back = life.look().plan(asked) if asked is not None else ahead
+        if back.refusals or back is ahead:
+            continue
+        others, run = Others(life.pool, chance), f"r{life.round} back"
+        state, words = Agent(life.pool, back, run, meanwhile=others.act).apply(), 3
+        yield back.request.verb, state.value
+        holds(life.pool, others.stopped)
+        while state is RunState.FAILED and words:
+            again, words = Agent(life.pool, back, run, meanwhile=others.act), words - 1
+            word = a_word(life.pool, again, chance)
+            others.stopped -= others.stopped if word.act == "retry" else set()
+            state = again.apply(word)
+            holds(life.pool, others.stopped)
+        life.pool.stopped.clear()
+        life.pool.began_cold = []
+
+
+def _ahead(chance: random.Random, life: Life) -> PlanRequest:
+    """Ask for a release, or for a delete of everything."""
+    if chance.random() < 0.4:
+        return PlanRequest(verb="delete", everything=True)
+    table = chance.choice(sorted(life.tables))
+    return PlanRequest(tables=(table,), rebuild=True, children="all", nonce=str(chance.random()))
 
 
 def ends_of_a_life(seed: int) -> Iterator[tuple[str, str]]:

@@ -8,6 +8,10 @@ import pytest
 from core.model.names import TableName as T
 from core.observed.deployment import Binding, FormerVersion, ObservedDeployment
 from core.plan.model import Plan
+from core.plan.preconditions import moved_since
+from core.plan.request import PlanRequest
+from core.planning.planner import make_plan
+from core.policy.model import Policy
 from core.project_files.revision_reader import revision_of
 from tests.support.domain_builders import actions, deployed, plan, project, steps
 
@@ -37,7 +41,7 @@ def back(*tables: str, world: dict[T, ObservedDeployment] | None = None, verb: s
 
 def test_a_rollback_takes_the_whole_release_and_stops_what_served_after_the_swap() -> None:
     found = back("a")
-    assert actions(found) == {"a": "rollback", "b": "rollback"} and found.destructive
+    assert actions(found) == {"src": "keep", "a": "rollback", "b": "rollback"} and found.destructive
     assert steps(found) == [
         "resume a@1",
         "catch_up a@1 < 1",
@@ -47,14 +51,25 @@ def test_a_rollback_takes_the_whole_release_and_stops_what_served_after_the_swap
         "stop b@2 < 5",
         "stop a@2 < 5,6",
     ]
-    assert found.nodes[1].because_of == (T("a"),) and found.hash == back("a").hash != back("b").hash
+    assert found.nodes[2].because_of == (T("a"),) and found.hash == back("a").hash != back("b").hash
 
 
 def test_a_version_that_still_runs_is_not_started_again() -> None:
     running = {name: {"former": former(name, 1, running=True), "retained": (1,)} for name in ("a", "b")}
     found = back("b", world=released(**running))
     assert steps(found)[:3] == ["catch_up a@1", "catch_up b@1 < 1", "swap b+a < 1,2"]
-    assert {node.replay_rows for node in found.nodes} == {0}
+    assert {node.replay_rows for node in found.nodes if node.action != "keep"} == {0}
+    assert "no additional statements on local" in {guard.summary for guard in found.guards}
+    assert "2 additional statements on local" in {guard.summary for guard in back("b").guards}
+
+
+def test_what_runs_on_counts_among_the_statements_that_a_policy_allows() -> None:
+    running = {name: {"former": former(name, 1, running=True), "retained": (1,)} for name in ("a", "b")}
+    asked = PlanRequest(tables=(T("a"),), rebuild=True, children="all")
+    for world, allowed in ((released(), 4), (released(**running), 6)):
+        for most, refusals in ((allowed, 0), (allowed - 1, 1)):
+            made = make_plan(SHOP, "dev", world, asked, policy=Policy(max_statements=most))
+            assert len(made.refusals) == refusals, (most, made.guards)
 
 
 def test_what_is_read_from_outside_of_the_release_keeps_running_with_all_that_fills_it() -> None:
@@ -69,7 +84,7 @@ def test_what_is_read_from_outside_of_the_release_keeps_running_with_all_that_fi
     ("world", "summary", "remedy"),
     [
         ({"a": {"former": None}}, "a has no earlier version that served", "headgate plan undo PLAN"),
-        ({"a": {"state": "absent", "version": 0}}, "a is not deployed", "headgate plan a"),
+        ({"a": {"state": "absent", "version": 0}}, "a is not deployed", "start it: headgate plan a"),
         ({"a": {"former": former("a", 1, checkpoint_ok=False)}}, "the checkpoint of a__v1 is missing", "plan undo"),
         ({"b": {"former": former("b", 7)}}, "b__v7 reads a__v7, which is not filled any more", "plan undo"),
     ],
@@ -104,7 +119,29 @@ def test_deleted_tables_come_back_sources_first_and_are_served_again() -> None:
         "resume b@1 < 2,4",
         "swap b < 5",
     ]
-    assert actions(found) == {"a": "undelete", "b": "undelete"}
+    assert actions(found) == {"src": "keep", "a": "undelete", "b": "undelete"}
+
+
+def test_it_is_superseded_once_an_older_version_that_it_reads_runs_no_more() -> None:
+    world = released(
+        a={"retained": (1,), "kept": (1,)},
+        b={"served_by": "r8", "bindings": (Binding(T("src"), 0, True),), "former": former("b", 1)},
+    )
+    found = back("b", world=world)
+    assert not found.refusals and not moved_since(found.preconditions, world)
+    moved = world | {T("a"): replace(world[T("a")], retained=())}
+    assert moved_since(found.preconditions, moved) == ("a: its older versions that run were v1, now none",)
+
+
+@pytest.mark.parametrize("verb", ["rollback", "undelete"])
+def test_an_act_on_what_it_goes_on_reading_supersedes_it(verb: str) -> None:
+    world = released(b={"served_by": "r8", "bindings": (Binding(T("src"), 0, True),), "former": former("b", 2)})
+    if verb == "undelete":
+        world[T("b")] = ObservedDeployment(highest_version=2, in_trash=former("b", 2))
+    found = back("b", world=world, verb=verb)
+    assert not found.refusals and actions(found) == {"a": "keep", "b": verb}
+    moved = world | {T("a"): replace(world[T("a")], version=3, highest_version=3)}
+    assert moved_since(found.preconditions, moved) and not moved_since(found.preconditions, world)
 
 
 def test_a_table_comes_back_only_with_what_it_reads() -> None:
@@ -115,7 +152,19 @@ def test_a_table_comes_back_only_with_what_it_reads() -> None:
     assert refused.remedy == "headgate undelete a b"
     assert back("a", verb="undelete").refusals[0].summary == "a is deployed"
     empty = {T("a"): ObservedDeployment()}
-    assert back("a", world=empty, verb="undelete").refusals[0].remedy == "headgate plan a starts it anew"
+    assert back("a", world=empty, verb="undelete").refusals[0].remedy == "start it anew: headgate plan a"
+
+
+def test_no_remedy_leads_to_the_same_refusal() -> None:
+    world = released(b={"served_by": "r8", "former": former("b", 1)})
+    world[T("a")] = ObservedDeployment(highest_version=1, in_trash=former("a", 1))
+    assert back("b", world=world).refusals[0].remedy == "headgate undelete a"
+    world[T("b")] = ObservedDeployment(highest_version=2, in_trash=former("b", 2))
+    for tables in (("b",), ("a", "b")):
+        (refused,) = back(*tables, world=world, verb="undelete").refusals
+        assert (refused.table, refused.remedy) == ("b", "start it anew: headgate plan b")
+    world[T("b")] = ObservedDeployment(highest_version=1, in_trash=former("b", 1, checkpoint_ok=False))
+    assert "start it anew: headgate plan b" in {r.remedy for r in back("a", "b", world=world, verb="undelete").refusals}
 
 
 def test_a_table_that_nobody_declares_any_more_comes_back_as_well() -> None:

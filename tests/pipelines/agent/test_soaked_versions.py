@@ -6,10 +6,13 @@ import pytest
 import small_project
 
 from core.model.names import TableName as T
+from core.observed.deployment import Binding
 from core.plan.request import PlanRequest
+from core.planning.planner import make_plan
 from pipelines.agent.context import AgentContext
 from pipelines.agent.runs import run_lane, step_executor
 from pipelines.agent.soaked_versions import stop_soaked
+from state.planner_input import observe
 from tests.pipelines.agent.runs import test_run_lane as lane
 from tests.pipelines.agent.runs.test_executor_contract import UPPER, soaking
 
@@ -79,3 +82,45 @@ def test_a_plan_says_that_both_versions_run(world: AgentContext, soaked: AgentCo
     found = lane.plan(soaked, soaking(small_project.texts(a=UPPER)), REBUILD)
     assert any("runs on for 30 min beside what replaces it" in warned.summary for warned in found.warnings)
     assert {step.do for step in found.steps} >= {"soak", "swap"}
+
+
+def test_another_release_does_not_let_older_versions_run_on_for_longer(soaked: AgentContext, pool: Any) -> None:
+    lane.settle(soaked, pool)
+    ends = {(d.table, d.version): d.stops_at for d in soaked.ledger.deployments() if d.stops_at is not None}
+    soaked.clock = lambda: 1e6 + max(ends.values())
+    assert lane.deploy(soaked, pool, soaking(small_project.texts()), REBUILD) == "done"
+    assert {key: soaked.ledger.deployment(*key).stops_at for key in ends} == ends  # type: ignore[union-attr]
+
+
+def test_what_a_stopped_statement_that_serves_reads_runs_on(world: AgentContext, soaked: AgentContext) -> None:
+    soaked.ledger.update_deployment(T("b"), 2, bindings=(Binding(T("a"), 1, True),))
+    soaked.ledger.stop_statements((T("b"), T("c")))
+    later(soaked)
+    stop_soaked(soaked)
+    assert "a@v1" in wanted(soaked), "b goes on over it once it is started"
+
+
+def test_a_table_is_not_deleted_under_what_runs_on(soaked: AgentContext, pool: Any) -> None:
+    lane.settle(soaked, pool)
+    elsewhere = "SELECT id, kind FROM STREAM landed"
+    files = soaking(small_project.texts(a=UPPER, b=elsewhere, c=elsewhere))
+    assert lane.deploy(soaked, pool, files, PlanRequest(everything=True, children="all")) == "done"
+    gone = PlanRequest(verb="delete", tables=(T("a"),))
+    made = make_plan(small_project.project(files), "dev", observe(soaked.ledger.deployments()), gone)
+    assert {r.summary.split(",")[0] for r in made.refusals} == {f"a is read by {name}__v2" for name in "bc"}
+    for _ in range(3):
+        later(soaked)
+        stop_soaked(soaked)
+    assert lane.deploy(soaked, pool, files, gone) == "done"
+
+
+def test_what_a_run_keeps_for_a_version_that_runs_on_stops_after_it(soaked: AgentContext, pool: Any) -> None:
+    lane.settle(soaked, pool)
+    files = soaking(small_project.texts(a=UPPER, c="SELECT id, kind FROM STREAM landed"))
+    assert lane.deploy(soaked, pool, files, PlanRequest(tables=(T("c"),))) == "done"
+    assert lane.deploy(soaked, pool, files, PlanRequest(verb="rollback", tables=(T("a"),))) == "done"
+    assert wanted(soaked) == ["a@v1", "a@v2", "b@v1", "c@v1", "c@v2", "c@v3"], "c@v2 runs on, and reads a@v2"
+    for _ in range(2):
+        later(soaked)
+        stop_soaked(soaked)
+    assert wanted(soaked) == ["a@v1", "b@v1", "c@v3"]

@@ -10,6 +10,7 @@ import pytest
 from command_line import written
 
 from core.plan.file import saved_as_text, saved_from_text
+from core.project.revision import RevisionTexts
 from state.row_types import ApprovalRow, PlanRow, RunRow
 from tui.command_line import exit_codes
 
@@ -54,6 +55,19 @@ def test_what_is_refused_is_not_saved_and_what_cannot_be_written_is_said(
     (folder / "headgate.yml").write_text((folder / "headgate.yml").read_text() + "# url: sc://h/;token=abc\n")
     assert exit_codes.run_command_line(["plan", "b", "--offline", "--save", "b.json"]) == 3
     assert "headgate.yml:9 contains what looks like a secret" in capsys.readouterr().err
+    assert not (folder / "b.json").exists()
+
+
+def test_a_secret_in_a_text_that_only_the_registry_has_is_not_saved(
+    ledger: Any, deployed: Any, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    leaked = RevisionTexts("CREATE TABLE a (id BIGINT) USING parquet", "SELECT 1 AS id OPTIONS (password 'hunter2')")
+    ledger.put_deployment(deployed("landed", version=0, external=True, bindings=()))
+    ledger.put_deployment(deployed("a", active=False, revision="old", texts=leaked, wanted="stopped", served_at=1.0))
+    ledger.put_deployment(deployed("a", version=2, served_before=1, served_at=2.0, served_by="7f3a-1"))
+    assert exit_codes.run_command_line(["plan", "rollback", "a", "--offline", "--save", "b.json"]) == 3
+    said = capsys.readouterr()
+    assert "deployed text of a, dml.sql:1 contains what looks like a secret" in said.err, said
     assert not (folder / "b.json").exists()
 
 

@@ -158,6 +158,23 @@ def test_a_lost_ledger_is_rebuilt_and_everything_goes_on(lost: tuple[AgentContex
     assert again.identity.doubt == "" and rows(again) == before
 
 
+@pytest.mark.parametrize("ledger_id", ["ledger", "new"])
+def test_what_is_in_the_trash_is_adopted_as_well_and_can_be_undeleted(shop: Shop, ledger_id: str) -> None:
+    world = shop.serve()
+    deploy(world, shop.pool, small_project.texts())
+    commit(world, 4, "a__v1", "b__v1", "c__v1")
+    deploy(world, shop.pool, small_project.texts(), PlanRequest(verb="delete", tables=(C,)))
+    shop.end(world)
+    shop.ledger_file.unlink()
+    world = shop.serve(ledger_id)
+    adopted(world)
+    reconcile(world)
+    settle(world, shop.pool)
+    back = PlanRequest(verb="undelete", tables=(C,))
+    assert deploy(world, shop.pool, small_project.texts(), back) == "done", world.ledger.runs()
+    assert shop.pool.views["c"] == "c__v1" and "c@v1" in shop.pool.running
+
+
 def test_an_adoption_that_is_killed_before_the_mark_is_done_again(
     lost: tuple[AgentContext, dict[str, Any]], shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
