@@ -213,7 +213,8 @@ def _approval(case: GuardInput) -> Guard | None:
         why.append(f"it rebuilds {_named(rebuilt)}")
     if "swap" in asked and any(step.do is StepKind.SWAP for step in case.steps):
         why.append("it swaps pointers")
-    if protected := [table for table in (*deleted, *rebuilt) if table in policy.protected_tables]:
+    back = [node.table for node in case.nodes if node.action is Action.ROLLBACK]
+    if protected := [table for table in (*deleted, *rebuilt, *back) if table in policy.protected_tables]:
         why.append(f"protected: {_named(sorted(protected))}")
     if lowered := [node.table for node in case.nodes if node.lowered]:
         why.append(f"less severe than the default: {_named(lowered)}")

@@ -12,6 +12,7 @@ from core.plan.preconditions import moved_since
 from core.plan.request import PlanRequest
 from core.planning.planner import make_plan
 from core.policy.model import Policy
+from core.project.model import Settings
 from core.project_files.revision_reader import revision_of
 from tests.support.domain_builders import actions, deployed, plan, project, steps
 
@@ -174,3 +175,9 @@ def test_a_table_that_nobody_declares_any_more_comes_back_as_well() -> None:
     )
     found = plan(lone, {T("src"): deployed(lone.tables[T("src")]), T("a"): seen}, "a", verb="undelete")
     assert [step.partition(" ")[0] for step in steps(found)] == ["restore", "resume", "swap"]
+
+
+def test_another_must_approve_that_a_protected_table_goes_back() -> None:
+    made = replace(SHOP.tables[T("b")], settings=Settings(protect=True))
+    shop = replace(SHOP, tables={**SHOP.tables, T("b"): made})
+    assert plan(shop, released(), "a", verb="rollback").approvals == 1 and back("a").approvals == 0
