@@ -299,7 +299,8 @@ class RegistryWrites(RegistryReads, LedgerWrites):
             change = self._next_change()
             connection.execute('UPDATE deployment SET stop_serial = 0 WHERE "table" = ?', (table,))
             connection.execute(
-                "UPDATE deployment SET wanted = 'running', stops_at = NULL, changed = ? WHERE \"table\" = ? AND version = ?",
+                "UPDATE deployment SET wanted = 'running', stops_at = NULL, changed = ? "
+                'WHERE "table" = ? AND version = ?',
                 (change, table, version),
             )
 
