@@ -1,6 +1,6 @@
 """The agent's ports to Spark: queries, tables, analysis; each implementation is one class in `pipelines`."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -72,6 +72,14 @@ class Queries(Protocol):
         """Register a query that an earlier agent left running, so that its end is noticed."""
 
 
+def unnoticed(view: str) -> None:
+    """Do nothing where nobody wants to hear which view moves next."""
+
+
+Pointer = tuple[str, str, tuple[str, ...]]
+"""A view, the table that it is to serve, and its columns in order."""
+
+
 class Tables(Protocol):
     """The catalog; every call is idempotent."""
 
@@ -86,6 +94,12 @@ class Tables(Protocol):
 
     def point(self, view: str, target: str, columns: tuple[str, ...]) -> None:
         """Point the view at these columns of target: ALTER VIEW if it exists, else CREATE VIEW."""
+
+    def swap(self, pointers: Sequence[Pointer], before: Callable[[str], object] = unnoticed) -> float:
+        """Point all views, each (view, target, columns), in one tight loop; return its seconds.
+
+        What could refuse one is looked at before the first is moved; `before` hears of each just before it moves.
+        """
 
     def unpoint(self, view: str) -> None: ...
     def read(self, sql: str, limit: int) -> tuple[tuple[str, ...], tuple[tuple[object, ...], ...]]:

@@ -38,7 +38,11 @@ _PROBE_S = 5.0
 
 # Measured with Spark 4.2.0 and Java 17 on two busy cores, 12 statements: serial collector and C1 alone started the
 # server in 9.0 s and used 47 s of CPU; the defaults took 26 s and 84 s, and 200 MB more.
-_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xss1m")
+# With C1 alone Java keeps 48 MB for compiled code, which 82 s of a drill filled; then a SparkContext ended with a
+# NoSuchMethodException. What is not used is only reserved.
+_JVM = (
+    "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=192m", "-XX:-UsePerfData", "-Xss1m",
+)  # fmt: skip
 
 # An XML document may not name what the pool fetches: xpath() went to any address and file (run on 4.2.0). In a jar lie
 # the grammars of libraries.

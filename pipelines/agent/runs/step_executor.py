@@ -209,16 +209,15 @@ class StepExecutor:
         if (not_yet := self._not_servable(step, targets)) is not None:
             return not_yet
         deployed = {d.table: d for d in self._world.ledger.deployments() if (d.table, d.version) in targets}
-        for table, version in targets:
-            pointer, target = self._world.layout.pointer_name(table), self._world.layout.catalog_name(table, version)
-            self._world.faults.pass_by(f"swap {table}")
-            pool = self._world.pool.connection()
-            pool.call(WRITE_CALL_S, pool.tables.point, pointer, target, deployed[table].columns)
-        self._world.faults.pass_by("swap record")
+        layout, pool, faults = self._world.layout, self._world.pool.connection(), self._world.faults
+        pointers = [(layout.pointer_name(t), layout.catalog_name(t, v), deployed[t].columns) for t, v in targets]
+        s = pool.call(WRITE_CALL_S * len(pointers), pool.tables.swap, pointers, lambda v: faults.pass_by(f"swap {v}"))
+        faults.pass_by("swap record")
         served = serve(self._world, dict(targets), self._run_id)
-        self._world.faults.pass_by("swap commit")
+        faults.pass_by("swap commit")
         self._world.ledger.activate(dict(targets), served=served, by=self._run_id, at=self._world.clock())
-        return StepDone(step.n, ", ".join(f"{t} → {physical_name(t, v)}" for t, v in targets))
+        moved = ", ".join(f"{t} → {physical_name(t, v)}" for t, v in targets)
+        return StepDone(step.n, f"{moved}; within {s * 1000:.0f} ms" if len(targets) > 1 else moved)
 
     def _not_servable(self, step: Step, targets: list[tuple[TableName, int]]) -> RunEvidence | None:
         """Explain why pointers must not move now, None where they may: a gate that opened long ago is looked at again.

@@ -1,7 +1,7 @@
 """A world without Spark: a scripted pool and scripted files around a real ledger."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -14,7 +14,7 @@ from core.ipc.environment_paths import EnvironmentPaths
 from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable, Refused, TryAgain
 from core.model.names import TableName, query_name
 from core.model.states import State
-from core.ports.spark import Analysis, Queries, QueryStart, ReportedQuery, Tables, unheard
+from core.ports.spark import Analysis, Pointer, Queries, QueryStart, ReportedQuery, Tables, unheard, unnoticed
 from core.ports.storage import CheckpointState, FolderTaken, SourceLag
 from core.project.model import Environment
 from pipelines.agent.context import AgentContext, PoolConnection
@@ -136,6 +136,12 @@ class _Tables:
             raise self.pool.refuse_table[view]
         assert target in self.pool.tables, f"{target} is not in the catalog"
         self.pool.views[view] = target
+
+    def swap(self, pointers: Sequence[Pointer], before: Callable[[str], object] = unnoticed) -> float:
+        for view, target, columns in pointers:
+            before(view)
+            self.point(view, target, columns)
+        return 0.0
 
     def unpoint(self, view: str) -> None:
         self.pool.views.pop(view, None)

@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from agent_world import wait_until
 from ledger_rows import deployment_row, environment_row
 
 from core.ipc.environment_paths import EnvironmentPaths
-from core.model.errors import PoolUnreachable
+from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable
 from core.model.names import TableName
 from core.project.model import Environment
 from core.project_files.manifest import Manifest
@@ -81,6 +82,46 @@ def test_an_agent_whose_home_is_taken_away_ends_with_its_pool(
             agent.end(pool=False)
             serving.join(60)
     assert not home.exists() and os.path.exists(places.socket) is another_came
+
+
+class Answering(Keeper):
+    """A pool whose list of queries is refused, whatever else it answers."""
+
+    up = True
+    heard_of: HeadgateError | None = None
+
+    def connection(self) -> Any:
+        return SimpleNamespace(call=self.refuse, queries=SimpleNamespace(active=None))
+
+    def refuse(self, *_: Any) -> None:
+        raise EngineRefused("the pool failed in this call and did not say why")
+
+    def heard(self, error: HeadgateError | None) -> None:
+        Answering.heard_of = error
+
+
+def test_statements_of_a_pool_that_refuses_to_list_them_are_not_said_to_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agents, "PoolSupervisor", Answering)
+    monkeypatch.setattr(agents, "ROUND_S", 0.02)
+    monkeypatch.setattr(agents, "UNKNOWN_S", 0.0)
+    places = EnvironmentPaths(str(tmp_path / "home"), str(tmp_path / "a" / "agent.sock"), os.getuid())
+    manifest = Manifest(id="p-id", name="p", environments=(Environment("dev"),), default_env="dev")
+    with create_or_open(Path(places.ledger), environment_row(ledger_id="l")) as ledger:
+        ledger.put_deployment(deployment_row())
+        agent = Agent(
+            places=places, folder=str(tmp_path), manifest=manifest, ledger=ledger, files=FileCheckpoints("l"),
+            layout=EnvironmentLayout(str(tmp_path / "data"), Environment("dev")),
+        )  # fmt: skip
+        serving = threading.Thread(target=agent.serve)
+        serving.start()
+        try:
+            wait_until(lambda: ledger.deployments()[0].state == "unknown")
+        finally:
+            agent.end(pool=False)
+            serving.join(60)
+    assert Answering.heard_of is not None
 
 
 def test_what_changed_last_is_recorded_before_an_agent_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

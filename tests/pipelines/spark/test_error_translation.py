@@ -7,7 +7,7 @@ from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 
 from core.model.errors import EngineRefused, HeadgateError, PoolUnreachable
 from pipelines.spark.call_deadlines import MissedDeadline
-from pipelines.spark.error_translation import SessionLost, error_class, first_line, translate_error
+from pipelines.spark.error_translation import MaybeStopped, SessionLost, error_class, first_line, translate_error
 
 STREAM_FAILED = (
     "[STREAM_FAILED] Query [id = 1a, runId = 2b] terminated with exception: [DIVIDE_BY_ZERO] Division by zero. "
@@ -52,6 +52,28 @@ def test_a_server_that_forgot_the_session_asks_for_a_new_generation() -> None:
     assert isinstance(translate_error(SparkConnectGrpcException(closed)), SessionLost)
     changed = "Received incorrect server side session identifier for request. Please create a new Spark Session"
     assert isinstance(translate_error(PySparkAssertionError(changed)), SessionLost)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (
+            "(java.lang.IllegalStateException) Cannot call methods on a stopped SparkContext.\n"
+            "This stopped SparkContext was created at:\n\n"
+            "org.apache.spark.sql.connect.service.SparkConnectServer.main(SparkConnectServer.scala)",
+            "Cannot call methods on a stopped SparkContext.",
+        ),
+        (
+            "<_MultiThreadedRendezvous of RPC that terminated with:\n\tstatus = StatusCode.UNKNOWN\n"
+            '\tdetails = "Application error processing RPC"\n'
+            '\tdebug_error_string = "UNKNOWN:Application error processing RPC"\n>',
+            "the pool failed in this call and did not say why",
+        ),
+    ],
+)
+def test_a_refusal_of_a_stopped_spark_context_is_known_and_said_in_words(text: str, line: str) -> None:
+    found = translate_error(SparkConnectGrpcException(text))
+    assert (type(found), found.summary) == (MaybeStopped, line)
 
 
 def test_errors_of_ours_pass_unchanged() -> None:
