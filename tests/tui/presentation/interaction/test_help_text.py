@@ -24,6 +24,7 @@ def test_help_says_which_act_asks_and_which_does_not() -> None:
 
 def test_the_page_on_the_console_tells_which_plans_ask_for_their_hash() -> None:
     told = " ".join(help_topic("console").split())
+    assert f"the environment and four characters for more than {LARGEST_SET}." in told
     assert "Executing a plan asks the same by the statements in it" in told
     assert f"has more than {LARGEST_SET} statements asks for the environment and the first four characters" in told
 
